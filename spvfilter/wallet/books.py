@@ -102,7 +102,6 @@ class Books:
         self._verdicts: dict[bytes, Verdict] = {}  # computed by `canonical`; a cache
         self._wtxid: dict[bytes, bytes] = {}  # txid → wtxid of unconfirmed records
         self._wtxids: dict[bytes, bytes] = {}  # wtxid → txid of unconfirmed records
-        self._moved: set[bytes] = set()  # txids whose observation was moved by a later announcement
         self._own: dict[bytes, Verdict] | None = None
         """Verdicts on own transactions among themselves; a cache."""
         self._unmatched: dict[bytes, None] = {}  # txids of records to be matched against new entries
@@ -465,12 +464,7 @@ class Books:
             assert record is not None
             if record.anchor_in(self._best) is None:
                 returned.append(txid)
-                record = record._replace(
-                    first_seen=now if record.first_seen is None else record.first_seen,
-                    first_height=min(record.first_height, fork),
-                    expires_at=now + MEMPOOL_EXPIRY_S,
-                )
-                self._graph.put(record)
+                self._graph.put(record._replace(first_height=min(record.first_height, fork)).renewed(now))
         for record in list(self.unconfirmed()):
             if record.first_height > fork:
                 self._graph.put(record._replace(first_height=fork))
@@ -530,15 +524,14 @@ class Books:
         if record is None or txid not in self._unconfirmed:
             return []
         self._number += 1
-        self._graph.put(record._replace(last_seen=self._number, expires_at=now + MEMPOOL_EXPIRY_S))
+        self._graph.put(record._replace(last_seen=self._number).renewed(now))
         return self._settle([txid])
 
     def announce_later(self, txid: bytes, now: int) -> list[WalletEvent]:
         """Record that a peer announced a transaction after its conflict, which moves its observation at most once."""
         record = self._graph.get(txid)
-        if record is None or txid in self._moved or record.is_own or self.is_pending(txid):
+        if record is None or record.is_renewed or record.is_own or self.is_pending(txid):
             return []
-        self._moved.add(txid)
         return self.observe_again(txid, now)
 
     def broadcast(self, raw: bytes, now: int) -> list[WalletEvent]:
@@ -797,7 +790,6 @@ class Books:
         self._unconfirmed.pop(txid, None)
         self._hits.pop(txid, None)
         self._wtxids.pop(self._wtxid.pop(txid, b""), None)
-        self._moved.discard(txid)
         self.pool.remove(txid)
 
     # Matching

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple, Self
 
-from spvfilter.protocol import HASH_SIZE
+from spvfilter.protocol import HASH_SIZE, MEMPOOL_EXPIRY_S
 from spvfilter.transaction import NULL_OUTPOINT, Transaction
 from spvfilter.wallet.validity import why_impossible
 
@@ -115,6 +115,16 @@ class TxRecord(NamedTuple):
             return None
         is_revived = self.last_seen > self.dropped.number and self.dropped.reason is not DropReason.ABANDONED
         return None if is_revived else self.dropped.reason
+
+    @property
+    def is_renewed(self) -> bool:
+        """True if it was observed again after its first observation, or if a block that contained it is stale."""
+        return self.first_seen is not None and self.expires_at > self.first_seen + MEMPOOL_EXPIRY_S
+
+    def renewed(self, now: int) -> Self:
+        """The record with an expiry that counts from `now`, in seconds since 1970."""
+        first = now if self.first_seen is None else self.first_seen
+        return self._replace(first_seen=first, expires_at=max(now, first + 1) + MEMPOOL_EXPIRY_S)
 
     def is_anchored(self, best_chain: Container[Anchor]) -> bool:
         """True if a block of the best chain contains it."""

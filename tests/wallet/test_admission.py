@@ -137,6 +137,20 @@ def test_spender_of_missing_output_leaves_when_its_parent_arrives(*, is_mined: b
     assert wallet.books.opening == []
 
 
+@pytest.mark.parametrize("is_restarted", [True, False])
+@pytest.mark.parametrize("later", [-5, 0, 5])
+def test_later_announcement_moves_an_observation_once(*, is_restarted: bool, later: int) -> None:
+    wallet = Wallet()
+    first, second = pay(50, coin(1)), pay(40, coin(1))
+    wallet.observe(first)
+    wallet.observe(second)
+    for raw, is_moved in ((first, True), (second, True), (first, False), (second, False)):
+        if is_restarted:
+            wallet.restart()
+        assert bool(wallet.tell(wallet.books.announce_later(txid(raw), wallet.now + later))) is is_moved
+    assert wallet.pending == 40
+
+
 def test_foreign_transactions_change_neither_filter_nor_watch_table() -> None:
     wallet = Wallet()
     wallet.mine(pay(100, coin(1)))
