@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Mode as Mode,
         PeerChanged as PeerChanged,
         PeerWarning as PeerWarning,
+        PendingWarning as PendingWarning,
         Phase as Phase,
         Progress as Progress,
         Refusal as Refusal,
@@ -34,7 +35,7 @@ else:
         client="LightClient",
         events=(
             "Broadcast BroadcastChanged BroadcastProgress BroadcastStep Event FeeFloor FeeWarning Mode PeerChanged"
-            " PeerWarning Phase Progress Refusal Synced"
+            " PeerWarning PendingWarning Phase Progress Refusal Synced"
         ),
         lies="Lie",
         status="ClientStatus PeerStatus",

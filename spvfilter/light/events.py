@@ -143,6 +143,22 @@ class FeeWarning:
 
 
 @public
+@dataclass(frozen=True, slots=True)
+class PendingWarning:
+    """An unconfirmed foreign payment found no room, or was evicted for another one. A block can still contain it.
+
+    The event comes once in a run. `ClientStatus.turned_away` counts the payments.
+    """
+
+    transactions: int
+    """Number of foreign unconfirmed transactions that the client keeps now."""
+    matches: int
+    """Number of their matches; see `max_pending_matches` of `LightClient`."""
+    size: int
+    """Bytes of these transactions; see `max_pending_bytes` of `LightClient`."""
+
+
+@public
 class BroadcastStep(StrEnum):
     """Reaction of a peer to a broadcast transaction."""
 
@@ -217,5 +233,15 @@ class Broadcast:
     """Peers that refused the transaction. A single refusal proves nothing."""
 
 
-Event = WalletEvent | Progress | Synced | PeerChanged | PeerWarning | FeeWarning | BroadcastProgress | BroadcastChanged
+Event = (
+    WalletEvent
+    | Progress
+    | Synced
+    | PeerChanged
+    | PeerWarning
+    | FeeWarning
+    | PendingWarning
+    | BroadcastProgress
+    | BroadcastChanged
+)
 """Everything that `LightClient.events` yields: numbered events of the wallet, and unnumbered events of this run."""

@@ -66,6 +66,8 @@ class ClientStatus:
     """
     start_height: int | None
     """Height at which the wallet's first search began, or a lower start of `rescan`; None before any search."""
+    turned_away: int
+    """Number of foreign unconfirmed payments that found no room, or were evicted for others, in this run."""
     searched: tuple[SearchedEntries, ...]
     """Blocks that were searched for each group of entries, in the order in which the entries were added."""
 

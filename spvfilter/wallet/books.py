@@ -89,7 +89,7 @@ class Books:
         self.is_expiry_left: bool = False
         """True if the last call of `expire` left transactions for the next one."""
         self.turned_away: int = 0
-        """Number of foreign transactions that found no room since the start."""
+        """Number of foreign payments that found no room, or were evicted for others, since the start."""
         self._are_blocks_changed = False
         self._changes = Changes()
         self._confirmed = ConfirmedMatches()
@@ -636,8 +636,10 @@ class Books:
         if not hits and not self._decides(record):
             self.orphans.put(orphan)
             return []
-        if len(hits) > self.pool.limits.matches or self._is_invalid(record):
-            self._turn_away(record)
+        has_room = len(hits) <= self.pool.limits.matches
+        if not has_room or self._is_invalid(record):
+            self.turned_away += not has_room
+            self._refused += (record.txid, Transaction.parse(record.raw).wtxid)
             return []
         self._unconfirmed[record.txid] = None
         self._graph.put(record)
@@ -708,9 +710,8 @@ class Books:
             pooled = [each for txid, each in component.items() if txid in self.pool]
             if len(pooled) <= limits.component and sum(len(each.raw) for each in pooled) <= limits.component_size:
                 return []
-            self._turn_away(record)  # own transactions that spend from it do without it
             near, children = self._graph.neighbours(record), self._graph.children(record.txid)
-            self._remove(record.txid)
+            self._refuse(record)  # own transactions that spend from it do without it
             return [record.txid, *near, *self._rematch(children)]
         for outpoint in record.inputs:
             if len(self._graph.spenders(outpoint)) <= limits.spenders:
@@ -725,7 +726,7 @@ class Books:
                 break
             if not self._hits.get(record.txid):  # its children do without it
                 touched += (record.txid, *self._graph.neighbours(record))
-                self._remove(record.txid)
+                self._refuse(record)
                 break
             ancestors = {each.txid for each in self._graph.ancestors(record)}
             others = [each for each in near if each.txid not in ancestors]
@@ -742,7 +743,6 @@ class Books:
                     break
             else:
                 touched += self._evict(record.txid)
-        self.turned_away += record.txid not in self._unconfirmed
         return touched
 
     def _for_eviction(self, records: list[TxRecord], *, oldest: bool = False) -> list[TxRecord]:
@@ -763,11 +763,15 @@ class Books:
         record = self._graph.get(txid)
         return record is not None and record.is_own
 
-    def _turn_away(self, record: TxRecord) -> None:
-        self.turned_away += 1
-        self._refused += (record.txid, Transaction.parse(record.raw).wtxid)
+    def _refuse(self, record: TxRecord, *, for_room: bool = True) -> None:
+        """Remove a foreign transaction that is invalid or has no room. A peer may announce it again."""
+        verdict = self._verdicts.get(record.txid)
+        is_payment = bool(self._hits.get(record.txid)) and (verdict is None or _counts(verdict))
+        self.turned_away += for_room and is_payment
+        self._refused += self.hashes(record.txid)
+        self._remove(record.txid)
 
-    def _evict(self, txid: bytes) -> list[bytes]:
+    def _evict(self, txid: bytes, *, for_room: bool = True) -> list[bytes]:
         """Remove a foreign transaction and its descendants; the txids whose verdicts may change."""
         touched = list[bytes]()
         for each in reversed(self._graph.descendants(txid)):
@@ -775,8 +779,7 @@ class Books:
             if record is None or each not in self._unconfirmed:
                 continue
             near = sorted(self._graph.neighbours(record))
-            self._refused += (each, Transaction.parse(record.raw).wtxid)
-            self._remove(each)
+            self._refuse(record, for_room=for_room)
             touched += (each, *(other for other in near if other in self._unconfirmed))
         return touched
 
@@ -836,7 +839,7 @@ class Books:
                 continue
             touched.append(txid)
             if self._foreign([txid]) and self._is_invalid(record):
-                touched += self._evict(txid)
+                touched += self._evict(txid, for_room=False)
             else:
                 self._enter(record)
         return touched

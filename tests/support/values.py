@@ -42,6 +42,7 @@ from spvfilter.light import (
     PeerChanged,
     PeerStatus,
     PeerWarning,
+    PendingWarning,
     Phase,
     Progress,
     Refusal,
@@ -262,6 +263,7 @@ VALUES: dict[str, list[object]] = {
             PeerWarning("peer:1", of_class(errors.LieError), True),
         ),
         *(FeeFloor(1_000, 3), FeeWarning(H1, 500, FeeFloor(1_000, 3))),
+        PendingWarning(2, 10_000, 500),
         *(
             BroadcastProgress(H1, "peer:1", BroadcastStep.REFUSED, "dust (0x41)"),
             BroadcastChanged(H1, TxStatus.REPLACED, H2),
@@ -280,6 +282,7 @@ VALUES: dict[str, list[object]] = {
             5,
             (BlockRange(1, 2),),
             0,
+            3,
             (SEARCHED,),
         ),
     ],

@@ -39,6 +39,7 @@ from spvfilter.light.events import (
     Mode,
     PeerChanged,
     PeerWarning,
+    PendingWarning,
     Phase,
     Progress,
     Synced,
@@ -390,6 +391,11 @@ class _Watch:
             case PeerWarning():
                 if (message := self._peers.of(event)) is not None:
                     shown.complain(message)
+            case PendingWarning(number, matches):
+                shown.complain(
+                    f"an unconfirmed payment found no room: {number:,} foreign transactions with {matches:,} matches"
+                    " are pending. Blocks still confirm payments."
+                )
             case BroadcastProgress() | BroadcastChanged():
                 self._sent(event, shown)
         return False

@@ -233,6 +233,7 @@ class Engine:
             proven_height=min(self.coverage.proven_search, tip) if way is not Mode.BIP37 else -1,
             disputed=self.coverage.in_doubt,
             start_height=self.books.blocks.start,
+            turned_away=self.books.turned_away,
             searched=searched,
         )
 

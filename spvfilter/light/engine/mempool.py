@@ -18,6 +18,7 @@ from spvfilter.light.engine.broadcaster import Broadcaster
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.filterscripts import FilterScripts
 from spvfilter.light.engine.peers import BLOOM, Peer
+from spvfilter.light.events import PendingWarning
 from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import MAX_INVENTORY, MAX_STANDARD_TX_WEIGHT
@@ -66,6 +67,7 @@ class MempoolWatch:
         self._heard: dict[bytes, None] = {}  # txids and wtxids of received transactions, the oldest first
         self._later: dict[bytes, None] = {}  # txids of transactions that a peer announced after their replacement
         self._broadcaster = broadcaster
+        self._has_warned = False  # that a transaction found no room
         context.pool.on_gone(lambda peer: self._stands.pop(peer, None))
 
     def _stand(self, peer: Peer) -> _Stand:
@@ -248,6 +250,9 @@ class MempoolWatch:
             for each in books.take_refused():  # it may come again, announced by other groups
                 self._heard.pop(each, None)
             self._context.out.emit(*events)
+        if books.turned_away and not self._has_warned:
+            self._has_warned = True
+            self._context.out.emit(PendingWarning(len(books.pool), books.pool.matches, books.pool.size))
         self._scripts.refresh()
         self._broadcaster.look()
         if self._later or self._queue or books.is_match_due or was_short:

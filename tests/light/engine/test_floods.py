@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from simulation.behaviours.floods import Invents, InventsChains, InventsConflicts, InventsLarge, InventsMany
-from spvfilter.light.events import Mode
+from spvfilter.light.events import Mode, PendingWarning
 from spvfilter.wallet.pendinglimits import PendingLimits
 from support.stage import Prompt, stage
 
@@ -57,6 +57,9 @@ def test_who_fills_the_room_for_unconfirmed_payments_keeps_no_others_out(mode: M
         world.pass_time(2_400)
         assert books.is_unconfirmed(payment)
         assert len(books.pool) == 100
+        assert world.process.status.turned_away == books.turned_away > 5
+        (warning,) = (event for event in world.told if isinstance(event, PendingWarning))
+        assert warning.transactions == 100
         world.truth.mine()
         world.wait_synced(within=10)
         assert world.has_found_all()
