@@ -97,10 +97,9 @@ class Books:
         self._best = BestChain()
         self._unconfirmed: dict[bytes, None] = {}  # txids of records without a block of the best chain
         self._hits: dict[bytes, dict[Identity, Hit]] = {}  # matches of unconfirmed records, by txid
-        self._counted: dict[bytes, Mapping[Identity, Hit]] = {}
+        self._counted: dict[bytes, dict[Identity, Hit]] = {}
         """Unconfirmed matches that count and were reported, by txid."""
         self._verdicts: dict[bytes, Verdict] = {}  # computed by `canonical`; a cache
-        self._wtxid: dict[bytes, bytes] = {}  # txid → wtxid of unconfirmed records
         self._wtxids: dict[bytes, bytes] = {}  # wtxid → txid of unconfirmed records
         self._own: dict[bytes, Verdict] | None = None
         """Verdicts on own transactions among themselves; a cache."""
@@ -123,7 +122,7 @@ class Books:
                 self._unconfirmed[txid] = None
         for found in saved.matches:
             if found.block_hash is None:
-                self._counted.setdefault(found.hit.txid, {})[identity(found.hit)] = found.hit  # type: ignore[index]
+                self._counted.setdefault(found.hit.txid, {})[identity(found.hit)] = found.hit
             else:
                 self._confirmed.add(found)
         for component in self._graph.components(self._best):
@@ -187,7 +186,8 @@ class Books:
 
     def hashes(self, txid: bytes) -> tuple[bytes, ...]:
         """The txid of a transaction, and its wtxid if it is unconfirmed."""
-        return (txid, self._wtxid[txid]) if txid in self._wtxid else (txid,)
+        record = self._graph.get(txid)
+        return (txid,) if record is None or txid not in self._unconfirmed else (txid, record.wtxid)
 
     def verdict(self, txid: bytes) -> Verdict | None:
         """The verdict on a transaction; None if it is not known."""
@@ -302,17 +302,23 @@ class Books:
         self.filtered.note(block, hits)
         events: list[WalletEvent] = [BlockConnected(block.height, block.hash)]
         touched = self._anchor_all(block, hits)
-        for hit in hits:
-            mark = identity(hit)
-            if mark in self._confirmed:
-                continue  # known from an earlier search, or of a coinbase that two blocks contain (BIP-30)
+        # others are known from an earlier search, or of a coinbase that two blocks contain (BIP-30)
+        new = {mark: hit for hit in hits if (mark := identity(hit)) not in self._confirmed}
+        made = self.watch.matches(
+            new.values(),
+            block_hash=block.hash,
+            height=block.height,
+            time=block.time,
+            completeness=block.completeness,
+        )
+        for (mark, hit), match in zip(new.items(), made, strict=True):
             found = StoredMatch(hit, block.hash, block.height, block.completeness, block.time)
             self._confirmed.add(found)
             self._changes.put_match(found)
-            pending = dict(self._counted.get(hit.txid, _NO_HITS))
-            kind = MatchFound if pending.pop(mark, None) is None else MatchConfirmed
-            self._counted[hit.txid] = pending
-            events.append(kind(self.match_of(hit, found), block.completeness))
+            is_pending = mark in self._counted.get(hit.txid, _NO_HITS)
+            events.append((MatchConfirmed if is_pending else MatchFound)(match, block.completeness))
+            if is_pending:
+                del self._counted[hit.txid][mark]
         if hits and self.watch.windows.note(hits):
             self.is_window_due = True
         for txid in touched:
@@ -346,11 +352,12 @@ class Books:
         record = self._graph.get(txid)
         if record is None:
             record = TxRecord.parse(found.raw)._replace(first_height=block.height)
+        self._wtxids.pop(record.wtxid, None)
         if anchor not in record.anchors or record.txid in self._unconfirmed:
             self._number += 1
-            raw = record.raw if record.is_own else found.raw  # an own transaction keeps its witness
             anchors = record.anchors | {anchor}
-            record = record._replace(raw=raw, anchors=anchors, last_seen=self._number, dropped=None)
+            record = record._replace(anchors=anchors, last_seen=self._number, dropped=None)
+            record = record if record.is_own else record.with_witness(found.raw)  # an own transaction keeps its witness
         self._best.connect(block.height, block.hash)
         self._graph.put(record)
         self._note_deep(txid)
@@ -500,21 +507,21 @@ class Books:
 
     def observe(self, raw: bytes, now: int, *, groups: Groups = ()) -> list[WalletEvent]:
         """Record a transaction that peers of these network groups announced or sent. Raises FormatError."""
-        tx = Transaction.parse(raw)
-        record = self._graph.get(tx.txid)
+        fresh = TxRecord.parse(raw)
+        txid, record = fresh.txid, self._graph.get(fresh.txid)
         if record is not None:
-            if tx.txid in self.pool:
-                self.pool.quota.announce(tx.txid, groups)
+            if txid in self.pool:
+                self.pool.quota.announce(txid, groups)
             is_revived = record.active_drop in (DropReason.REJECTED, DropReason.EXPIRED)
-            return self.observe_again(tx.txid, now) if is_revived and tx.txid in self._unconfirmed else []
+            return self.observe_again(txid, now) if is_revived and txid in self._unconfirmed else []
         self._number += 1
-        record = TxRecord.parse(raw)._replace(
+        record = fresh._replace(
             first_seen=now,
             first_height=max(self.searched, 0),
             expires_at=now + MEMPOOL_EXPIRY_S,
             last_seen=self._number,
         )
-        if record.fault is not None or tx.txid in self.orphans:
+        if record.fault is not None or txid in self.orphans:
             return []
         return self._settle(self._admit(Orphan(record, tuple(groups))))
 
@@ -541,9 +548,11 @@ class Books:
         """
         fresh = TxRecord.parse(raw)
         known = self._graph.get(fresh.txid)
-        record = fresh._replace(first_height=max(self.searched, 0)) if known is None else known._replace(raw=fresh.raw)
+        record = fresh._replace(first_height=max(self.searched, 0)) if known is None else known.with_witness(raw)
         if self.is_confirmed(record.txid):
             return []
+        if known is not None:
+            self._wtxids.pop(known.wtxid, None)
         revived = [each for each in self._graph.ancestors(record) if each.active_drop is not None]
         for each in _parents_first({each.txid: each for each in (*revived, record)}):
             self._number += 1
@@ -639,11 +648,11 @@ class Books:
         has_room = len(hits) <= self.pool.limits.matches
         if not has_room or self._is_invalid(record):
             self.turned_away += not has_room
-            self._refused += (record.txid, Transaction.parse(record.raw).wtxid)
+            self._refused += (record.txid, record.wtxid)
             return []
         self._unconfirmed[record.txid] = None
         self._graph.put(record)
-        self._enter(record, groups)
+        self._enter(record, groups, hits)
         touched = [record.txid, *self._rematch_children(record.txid)]
         return touched + self._make_room(record, groups)
 
@@ -768,7 +777,7 @@ class Books:
         verdict = self._verdicts.get(record.txid)
         is_payment = bool(self._hits.get(record.txid)) and (verdict is None or _counts(verdict))
         self.turned_away += for_room and is_payment
-        self._refused += self.hashes(record.txid)
+        self._refused += (record.txid, record.wtxid)
         self._remove(record.txid)
 
     def _evict(self, txid: bytes, *, for_room: bool = True) -> list[bytes]:
@@ -785,6 +794,8 @@ class Books:
 
     def _remove(self, txid: bytes) -> None:
         """Remove an unconfirmed record. `_settle` withdraws its matches and deletes its row."""
+        if (record := self._graph.get(txid)) is not None:
+            self._wtxids.pop(record.wtxid, None)
         self._graph.remove(txid)
         self._leave_unconfirmed(txid)
 
@@ -792,33 +803,30 @@ class Books:
         """Forget what is kept only about an unconfirmed transaction."""
         self._unconfirmed.pop(txid, None)
         self._hits.pop(txid, None)
-        self._wtxids.pop(self._wtxid.pop(txid, b""), None)
         self.pool.remove(txid)
 
     # Matching
 
-    def _enter(self, record: TxRecord, groups: Groups = ()) -> None:
+    def _enter(self, record: TxRecord, groups: Groups = (), hits: dict[Identity, Hit] | None = None) -> None:
         """Match an unconfirmed record and note the room that it takes. Own outputs are watched from now on."""
-        self._hits[record.txid] = hits = self._match(record)
-        self._wtxids.pop(self._wtxid.pop(record.txid, b""), None)
-        self._wtxid[record.txid] = wtxid = Transaction.parse(record.raw).wtxid
-        self._wtxids[wtxid] = record.txid
-        made = [hit for hit in hits.values() if not hit.spend]
+        self._hits[record.txid] = hits = self._match(record) if hits is None else hits
+        self._wtxids[record.wtxid] = record.txid
         if record.is_own:
-            self.watch.table.learn(made)
+            self.watch.table.learn([hit for hit in hits.values() if not hit.spend])
         else:
             self.pool.put(record, len(hits), groups)
 
     def _match(self, record: TxRecord) -> dict[Identity, Hit]:
         """The matches of an unconfirmed transaction: by the watch table, and by outputs of unconfirmed transactions."""
         hits = self.watch.table.scan_tx(record.raw)
-        known = {identity(hit) for hit in hits}
+        spent = {hit.n for hit in hits if hit.spend}
         for n, outpoint in enumerate(record.inputs if record.fault is None else ()):
             parent, index = outpoint[:HASH_SIZE], int.from_bytes(outpoint[HASH_SIZE:], "little")
             made = self._hits.get(parent, _NO_HITS).get(Identity(False, parent, index))
-            if made is not None and Identity(True, record.txid, n) not in known:
+            if made is not None and n not in spent:
                 hits.append(Hit(True, 0, record.txid, n, outpoint, made.value, made.script, made.entry))
-        return {identity(hit): hit for hit in sorted(hits, key=lambda hit: (not hit.spend, hit.n))}
+            hits.sort(key=lambda hit: (not hit.spend, hit.n))
+        return {identity(hit): hit for hit in hits}
 
     def _rematch_children(self, txid: bytes) -> list[bytes]:
         """Match the unconfirmed children of a transaction again; their txids."""
@@ -1042,18 +1050,18 @@ class Books:
             reason, by = _REASONS.get(verdict.status, Reason.REORG), verdict.conflicts_with
             if verdict.status is Status.CONFLICTED and by is None:
                 reason = Reason.REORG  # a coinbase, or a family that no block can contain
-        for mark, hit in counted.items():
-            if mark not in wanted:
-                self._changes.withdraw(mark)
-                yield MatchWithdrawn(self.match_of(hit), reason, by)
-        for mark, hit in wanted.items():
-            if mark not in counted:
-                self._changes.put_match(StoredMatch(hit, None, None, _UNPROVEN))
-                before = None if disconnected is None else disconnected.get(mark)
-                if before is not None:
-                    yield MatchUnconfirmed(self.match_of(before.hit, before))
-                else:
-                    yield MatchFound(self.match_of(hit))
+        gone = {mark: hit for mark, hit in counted.items() if mark not in wanted}
+        new = {mark: hit for mark, hit in wanted.items() if mark not in counted}
+        for mark, match in zip(gone, self.watch.matches(gone.values()), strict=True):
+            self._changes.withdraw(mark)
+            yield MatchWithdrawn(match, reason, by)
+        for (mark, hit), match in zip(new.items(), self.watch.matches(new.values()), strict=True):
+            self._changes.put_match(StoredMatch(hit, None, None, _UNPROVEN))
+            before = None if disconnected is None else disconnected.get(mark)
+            if before is not None:
+                yield MatchUnconfirmed(self.match_of(before.hit, before))
+            else:
+                yield MatchFound(match)
         if wanted:
             self._counted[txid] = dict(wanted)
         else:

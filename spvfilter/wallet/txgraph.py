@@ -79,6 +79,8 @@ class TxRecord(NamedTuple):
     """The outpoints that it spends, 36 bytes each, in the order of `raw`. Null outpoints are left out."""
     outputs: int
     """Number of its outputs."""
+    wtxid: bytes
+    """Witness txid of `raw`, 32 bytes in wire order."""
     fault: str | None
     """Why no block may have this transaction after its coinbase, as far as `raw` alone shows; None if one may."""
     anchors: frozenset[Anchor] = frozenset()
@@ -101,7 +103,11 @@ class TxRecord(NamedTuple):
         """The record of a transaction, as long as only its bytes are known. Raises FormatError."""
         tx = Transaction.parse(raw)
         inputs = tuple([outpoint for outpoint in tx.inputs if outpoint != NULL_OUTPOINT])
-        return cls(tx.txid, raw, inputs, len(tx.span.outputs), why_impossible(tx))
+        return cls(tx.txid, raw, inputs, len(tx.span.outputs), tx.wtxid, why_impossible(tx))
+
+    def with_witness(self, raw: bytes) -> Self:
+        """The record of the same transaction with the witness of `raw`."""
+        return self if raw == self.raw else self._replace(raw=raw, wtxid=Transaction.parse(raw).wtxid)
 
     @property
     def is_own(self) -> bool:
