@@ -26,12 +26,11 @@ from spvfilter.wallet.events import (
     MatchFound,
     MatchUnconfirmed,
     MatchWithdrawn,
-    Reason,
     RunStarted,
     TxReplaced,
     WalletEvent,
 )
-from spvfilter.watch.match import Completeness, Match, MatchKind
+from spvfilter.watch.match import Match
 
 if TYPE_CHECKING:
     import json
@@ -129,11 +128,11 @@ def _encoder() -> json.JSONEncoder:
 
 def _plain(value: Any) -> list[object]:
     """Return the stored fields of an event or a match, as JSON has them."""
-    made: list[object] = []
-    for each in _values(value):
-        convert = _CONVERSIONS.get(type(each))
-        made.append(each if convert is None else convert(each))
-    return made
+    conversion_of = _CONVERSIONS.get
+    return [
+        each if (convert := conversion_of(type(each))) is None else convert(each)
+        for each in _getter(type(value))(value)
+    ]
 
 
 def _values(value: Any) -> tuple[Any, ...]:
@@ -154,7 +153,6 @@ def _getter(cls: Any) -> Callable[[Any], tuple[Any, ...]]:
 _CONVERSIONS: dict[type, Callable[[Any], object]] = {
     bytes: bytes.hex,
     OutPoint: lambda point: bytes(point).hex(),
-    **dict.fromkeys((Completeness, MatchKind, Reason), attrgetter("value")),
     Match: _plain,
 }
 
