@@ -7,7 +7,7 @@ that become equal, as blocks are searched for all entries, are joined.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -209,10 +209,9 @@ class Searched:
 
     def keep_entries(self, ids: Iterable[int]) -> None:
         """Drop the groups that contain none of the entries with these row ids."""
-        groups = self.groups()
-        bounds = [group.id for group in groups]
-        left = {bisect_right(bounds, each) for each in ids}
-        self._set(group for at, group in enumerate(groups, 1) if at in left)
+        groups, ordered = self.groups(), sorted(ids)
+        bounds = [*(bisect_left(ordered, group.id) for group in groups), len(ordered)]
+        self._set(group for at, group in enumerate(groups) if bounds[at] < bounds[at + 1])
 
     def record(self, first: int, last: int) -> None:
         """Record that the blocks from height `first` to height `last` were searched for all entries."""

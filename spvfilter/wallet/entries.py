@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Sequence
 
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
 from spvfilter.store.ledger import StoredMatch
@@ -15,15 +16,15 @@ class Renumbering:
 
     def __init__(self, watch: WatchList, removed: Collection[int]) -> None:
         self._removed = frozenset(removed)
+        self._ordered = sorted(self._removed)
+        self._shifts = [number - below for below, number in enumerate(self._ordered)]  # first new number behind each
         self.left: WatchList = watch.without_entries(self._removed)
         """The watch list without these entries."""
-        self._olds = [number for number in range(len(watch)) if number not in self._removed]  # by new number
-        self._numbers = {old: new for new, old in enumerate(self._olds)}
 
     def hit(self, hit: Hit) -> Hit | None:
         """The hit under the new number of an entry that it matches; None if it matches no remaining entry."""
         if hit.entry not in self._removed:
-            return hit._replace(entry=self._numbers[hit.entry])
+            return hit._replace(entry=hit.entry - bisect_left(self._ordered, hit.entry))
         table = self.left.table
         number = table.find(EntryKind.OUTPOINT, hit.outpoint) if hit.spend else NO_ENTRY
         if number == NO_ENTRY and hit.script is not None:
@@ -32,11 +33,12 @@ class Renumbering:
 
     def under_old(self, hit: Hit) -> Hit:
         """A hit that `hit` returned, under the old number of its entry."""
-        return hit._replace(entry=self._olds[hit.entry])
+        return hit._replace(entry=hit.entry + bisect_right(self._shifts, hit.entry))
 
-    def ids(self, ids: Iterable[int]) -> list[int]:
+    def ids(self, ids: Sequence[int]) -> list[int]:
         """The ids, by number, of the remaining entries."""
-        return [row for number, row in enumerate(ids) if number not in self._removed]
+        starts = [0, *(number + 1 for number in self._ordered)]
+        return [row for first, end in zip(starts, [*self._ordered, len(ids)], strict=True) for row in ids[first:end]]
 
     def confirmed(self, matches: ConfirmedMatches) -> tuple[list[StoredMatch], list[StoredMatch]]:
         """Renumber the confirmed matches.
