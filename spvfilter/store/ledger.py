@@ -6,7 +6,7 @@ transaction that it changes. A balance is then three numbers, and a page of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple  # rows are as SQLite gives them
 
@@ -138,6 +138,36 @@ class StoredTx(NamedTuple):
 def place_of(height: int, position: int) -> int:
     """Return the place of a transaction of a block in the history."""
     return height << 32 | position
+
+
+def kept_transactions(
+    rows: Callable[[str, tuple[object, ...]], Iterable[tuple[Any, ...]]], above: int, own_above: int | None = None
+) -> dict[bytes, StoredTx]:
+    """Return transactions by txid: all without a block, and confirmed ones above a height.
+
+    The result also has confirmed transactions that decide about a transaction without a block: those that conflict
+    with one, and those that spend from an own one, which is confirmed through them.
+
+    Args:
+        rows: Returns the rows of the table "transactions" that an SQL condition with values selects.
+        above: The height.
+        own_above: A lower height that applies to transactions that this wallet broadcast.
+    """
+    lowest = place_of(above + 1, 0)
+    own_lowest = place_of(min(above, above if own_above is None else own_above) + 1, 0)
+    where = (
+        "status != 'confirmed' OR place < 0 OR place >= ? OR (place >= ? AND broadcast_seq IS NOT NULL)"
+        " OR txid IN (SELECT conflicts_with FROM transactions WHERE status != 'confirmed') ORDER BY place, rowid"
+    )
+    found = {row[0]: stored_tx(row) for row in rows(where, (lowest, own_lowest))}
+    old = [
+        txid
+        for txid, each in found.items()
+        if each.status is TxStatus.PENDING and each.broadcast_seq is not None and each.first_height <= above
+    ]
+    for txid in old:
+        found |= {row[0]: stored_tx(row) for row in rows("status = 'confirmed' AND instr(raw, ?) > 0", (txid,))}
+    return found
 
 
 class Totals(NamedTuple):

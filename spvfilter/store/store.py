@@ -31,9 +31,8 @@ from spvfilter.store.ledger import (
     Ledger,
     StoredMatch,
     StoredTx,
-    place_of,
+    kept_transactions,
     stored_completeness,
-    stored_tx,
 )
 from spvfilter.store.lock import WriterLock
 from spvfilter.store.migrations import migrate
@@ -369,25 +368,9 @@ class Store:
         return self._headers.hashes_down(fork)
 
     def transactions(self, above: int, own_above: int | None = None) -> dict[bytes, StoredTx]:
-        """Return transactions by txid: all without a block, and confirmed ones above a height.
-
-        The result also has the confirmed transactions that conflict with a transaction without a block.
-
-        Args:
-            above: The height.
-            own_above: A lower height that applies to transactions that this wallet broadcast.
-        """
-        lowest = place_of(above + 1, 0)
-        own_lowest = place_of(min(above, above if own_above is None else own_above) + 1, 0)
-        where = (
-            "status != 'confirmed' OR place < 0 OR place >= ? OR (place >= ? AND broadcast_seq IS NOT NULL)"
-            " OR txid IN (SELECT conflicts_with FROM transactions WHERE status != 'confirmed')"
-        )
-        return self._transactions(where, (lowest, own_lowest))
-
-    def _transactions(self, where: str, values: tuple[object, ...]) -> dict[bytes, StoredTx]:
-        query = f"SELECT {MARKED['transactions']} FROM transactions WHERE {where} ORDER BY place, rowid"
-        return {row[0]: stored_tx(row) for row in self._rows_of(query, values)}
+        """Return transactions by txid; see `kept_transactions`."""
+        query = f"SELECT {MARKED['transactions']} FROM transactions WHERE "
+        return kept_transactions(lambda where, values: self._rows_of(query + where, values), above, own_above)
 
     def note(self, name: str) -> bytes | None:
         """Return a named value of the light client, or None."""

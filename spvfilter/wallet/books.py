@@ -962,10 +962,10 @@ class Books:
     # Verdicts
 
     def _with_border(self, component: Component) -> Component:
-        """The component with the confirmed transactions that spend its inputs."""
+        """The component with the confirmed transactions that spend its inputs and outputs."""
         border = dict(component.border)
         for record in component.records.values():
-            for outpoint in record.inputs:
+            for outpoint in (*record.inputs, *self._graph.spent_outputs(record.txid)):
                 if outpoint in border:
                     continue
                 confirmed = [each for each in self._graph.spenders(outpoint) if each not in self._unconfirmed]

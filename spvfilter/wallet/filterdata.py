@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
-from spvfilter.store.ledger import stored_tx
+from spvfilter.store.ledger import kept_transactions
 from spvfilter.store.windowviews import Checked
-from spvfilter.wallet.books import Books
+from spvfilter.wallet.books import KEPT_DEPTH, Books
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
 
 
-def stored_elements(checked: Checked, network: Network) -> list[bytes]:
-    """Return the elements. Raises InexpressibleError, StoreCorruptError."""
+def stored_elements(checked: Checked, network: Network, tip: int) -> list[bytes]:
+    """Return the elements. `tip` is the height of the best chain. Raises InexpressibleError, StoreCorruptError."""
     watch = WatchList(network)
     entries = {
         row: watch.add_entry(EntryKind(kind), value)
@@ -20,7 +20,7 @@ def stored_elements(checked: Checked, network: Network) -> list[bytes]:
     }
     for outpoint, row, value, script in checked("coins", "FROM coins", ()):
         watch.table.set_coin(outpoint, entries[row], value, script)
-    without_block = "SELECT conflicts_with FROM transactions WHERE status != 'confirmed'"
-    where = f"FROM transactions WHERE status != 'confirmed' OR txid IN ({without_block})"
-    rows = checked("transactions", where, ())
-    return Books(watch, SavedBooks(transactions={row[0]: stored_tx(row) for row in rows})).bloom_elements()
+    saved = kept_transactions(
+        lambda where, values: checked("transactions", f"FROM transactions WHERE {where}", values), tip - KEPT_DEPTH
+    )
+    return Books(watch, SavedBooks(transactions=saved)).bloom_elements()

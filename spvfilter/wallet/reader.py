@@ -134,7 +134,7 @@ class WalletStore(Views):
             StoreCorruptError: The database is damaged.
         """
         with self._moment():
-            return stored_elements(self._checked, self._network)
+            return stored_elements(self._checked, self._network, self._tip())
 
     def close(self) -> None:
         """Close the file; no other method may be called afterwards."""

@@ -195,6 +195,10 @@ class TxGraph:
         """The txids of the transactions that spend an outpoint."""
         return self._spenders.get(outpoint, ())
 
+    def spent_outputs(self, txid: bytes) -> list[bytes]:
+        """The outpoints of a transaction that records spend."""
+        return list(self._spent.get(txid, ()))
+
     def children(self, txid: bytes) -> list[bytes]:
         """The txids of the records that spend from a transaction, even outputs that it does not have."""
         spent = self._spent.get(txid, ())

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from spvfilter.network import REGTEST
 from spvfilter.store.batch import Batch
+from spvfilter.store.ledger import StoredTx
 from spvfilter.store.place import MEMORY
 from spvfilter.store.store import Store
 from spvfilter.wallet.books import Books
@@ -22,11 +23,11 @@ from support.stores import opened
 OURS, THEIRS = p2wpkh(b"\x01" * 20), p2wpkh(b"\xee" * 20)
 
 
-def saved(store: Store) -> SavedBooks:
-    """The state with which the books begin."""
+def saved(store: Store, transactions: Mapping[bytes, StoredTx] | None = None) -> SavedBooks:
+    """The state with which the books begin; by default with all transactions."""
     return SavedBooks(
         matches=list(store.matches()),
-        transactions=store.transactions(-1),
+        transactions=store.transactions(-1) if transactions is None else transactions,
         cursor=store.cursor,
         searched=store.searched,
         blocks=store.searched_blocks,

@@ -13,7 +13,9 @@ from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import KEPT_DEPTH, Books
+from spvfilter.wallet.canonical import Status, Verdict
 from spvfilter.wallet.events import MatchFound, MatchUnconfirmed, MatchWithdrawn, Reason, TxReplaced, WalletEvent
+from spvfilter.wallet.filterdata import stored_elements
 from spvfilter.wallet.refusals import check_abandon, check_broadcast
 from support.build import TxOut, coinbase, p2wpkh, txid
 from support.walletbooks import OURS, THEIRS, Wallet, coin, out, pay, saved
@@ -144,6 +146,25 @@ def test_rejected_transaction_revives_when_peers_announce_it(wallet: Wallet) -> 
     wallet.observe(raw, "a")
     assert wallet.pending == 50
     assert wallet.books.own_unconfirmed() == [(txid(raw), raw)]
+
+
+@pytest.mark.parametrize("depth", [0, KEPT_DEPTH + 20])
+def test_own_transaction_stays_confirmed_through_its_child(wallet: Wallet, depth: int) -> None:
+    parent = pay(10**6, coin(1), to=THEIRS)
+    child = pay(500, out(parent))
+    wallet.broadcast(parent)
+    wallet.mine(child)  # the block of the parent was not shown
+    for _ in range(depth):
+        wallet.mine()
+    for _ in range(2):
+        assert wallet.books.own_verdicts() == {txid(parent): Verdict(Status.CONFIRMED)}
+        assert wallet.books.verdict(txid(parent)) == Verdict(Status.CONFIRMED)
+        elements = set(wallet.books.bloom_elements())
+        assert set(stored_elements(wallet.store.views._checked, REGTEST, wallet.store.tip)) == elements
+        watch = wallet.watch_list()
+        wallet.store.attach(watch)
+        left = wallet.store.transactions(wallet.store.tip - KEPT_DEPTH)
+        wallet.books = Books(watch, saved(wallet.store, left))
 
 
 def test_child_of_an_expired_transaction_revives_it(wallet: Wallet) -> None:
