@@ -8,22 +8,19 @@ All state is in memory. The books write to the database and never read it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
-from spvfilter.kernel import NO_VALUE, EntryKind, Hit
-from spvfilter.primitives import OutPoint
+from spvfilter.kernel import EntryKind, Hit
 from spvfilter.protocol import HASH_SIZE, MEMPOOL_EXPIRY_S
 from spvfilter.store.batch import Batch, NewEntry
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.keychains import KeychainChange
-from spvfilter.store.ledger import StoredMatch, TxStatus
+from spvfilter.store.ledger import StoredMatch
 from spvfilter.store.searched import Searched
 from spvfilter.transaction import Transaction
-from spvfilter.wallet.admission import MempoolLayer
-from spvfilter.wallet.canonical import Status, Verdict, canonical
-from spvfilter.wallet.changes import Changes
-from spvfilter.wallet.confirmed import ConfirmedMatches, Identity, identity
+from spvfilter.wallet.canonical import Status, Verdict
+from spvfilter.wallet.confirmed import Identity, identity
 from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.events import (
     BlockConnected,
@@ -33,43 +30,30 @@ from spvfilter.wallet.events import (
     MatchUnconfirmed,
     MatchWithdrawn,
     Reason,
-    TxReplaced,
     WalletEvent,
 )
+from spvfilter.wallet.facts import NO_HITS, parents_first
 from spvfilter.wallet.netgroupquota import Groups
-from spvfilter.wallet.orphanage import Orphan, Orphanage
+from spvfilter.wallet.orphanage import Orphan
 from spvfilter.wallet.pendinglimits import PendingLimits
-from spvfilter.wallet.rows import ROW_STATUS, record_of, row_of, status_of
+from spvfilter.wallet.rows import record_of, status_of
 from spvfilter.wallet.saved import Filtered, SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
-from spvfilter.wallet.txgraph import Anchor, BestChain, Component, Drop, DropReason, TxGraph, TxRecord
-from spvfilter.watch.match import Completeness, Match, MatchKind
+from spvfilter.wallet.settlement import CONFIRMED, UNPROVEN, Settlement
+from spvfilter.wallet.txgraph import Anchor, Drop, DropReason, TxRecord
+from spvfilter.watch.match import MatchKind
 from spvfilter.watch.watchlist import WatchList
 
 KEPT_DEPTH = 300
 """Blocks below the searched height whose transactions are kept in memory for reorganizations (our choice)."""
-_REASONS = {
-    Status.REPLACED: Reason.REPLACED,
-    Status.CONFLICTED: Reason.CONFLICT,
-    Status.ABANDONED: Reason.ABANDONED,
-    Status.REJECTED: Reason.REFUSED,
-    Status.EXPIRED: Reason.EXPIRED,
-}
-_NO_HITS: Mapping[Identity, Hit] = {}
-_UNPROVEN = Completeness.UNPROVEN
-_CONFIRMED = Verdict(Status.CONFIRMED)
 _INACTIVE = (Status.ABANDONED, Status.REJECTED, Status.EXPIRED)
-_OPEN = (Status.CONFIRMED, Status.CANONICAL, Status.REPLACED)  # a block may still contain such a transaction
 
 
-class Books:
-    """Matches, transactions and the search cursor of one wallet.
-
-    `watch` learns outpoints from blocks and own transactions only. Foreign unconfirmed transactions never change it.
-    """
+class Books(Settlement):
+    """Matches, transactions and the search cursor of one wallet."""
 
     def __init__(self, watch: WatchList, saved: SavedBooks, limits: PendingLimits | None = None) -> None:
-        self.watch: WatchList = watch
+        super().__init__(watch, limits)
         self.cursor: int = saved.cursor
         """Height up to which blocks have been searched."""
         self.searched: int = saved.searched
@@ -82,32 +66,11 @@ class Books:
         """Counts of the transactions that peers filtered."""
         self.is_window_due: bool = False
         """True if a confirmed payment requires more scripts of a keychain than are watched."""
-        self.pool: MempoolLayer = MempoolLayer(limits or PendingLimits())
-        """Bounds of foreign unconfirmed transactions."""
-        self.orphans: Orphanage = Orphanage()
-        """Foreign unconfirmed transactions without a match or a link to one."""
         self.is_expiry_left: bool = False
         """True if the last call of `expire` left transactions for the next one."""
-        self.turned_away: int = 0
-        """Number of foreign payments that found no room, or were evicted for others, since the start."""
         self._are_blocks_changed = False
-        self._changes = Changes()
-        self._confirmed = ConfirmedMatches()
-        self._graph = TxGraph()
-        self._best = BestChain()
-        self._unconfirmed: dict[bytes, None] = {}  # txids of records without a block of the best chain
-        self._hits: dict[bytes, dict[Identity, Hit]] = {}  # matches of unconfirmed records, by txid
-        self._counted: dict[bytes, dict[Identity, Hit]] = {}
-        """Unconfirmed matches that count and were reported, by txid."""
-        self._verdicts: dict[bytes, Verdict] = {}  # computed by `canonical`; a cache
-        self._wtxids: dict[bytes, bytes] = {}  # wtxid → txid of unconfirmed records
-        self._own: dict[bytes, Verdict] | None = None
-        """Verdicts on own transactions among themselves; a cache."""
         self._unmatched: dict[bytes, None] = {}  # txids of records to be matched against new entries
-        self._refused: list[bytes] = []
-        """Txids and wtxids of transactions that found no room or were evicted."""
         self._deep: list[tuple[int, bytes]] = []  # heap of heights and txids of confirmed foreign records
-        self._number = 0  # of the latest observation, broadcast or drop
         self.opening: list[WalletEvent] = self._load(saved)
         """Events of the difference between the database and its facts, such as after a migration."""
 
@@ -126,22 +89,17 @@ class Books:
             else:
                 self._confirmed.add(found)
         for component in self._graph.components(self._best):
-            for record in _parents_first(component.records):
+            for record in parents_first(component.records):
                 self._enter(record)
         for txid, row in saved.transactions.items():
             if txid not in self._unconfirmed:
                 self._note_deep(txid)
-                self._verdicts[txid] = _CONFIRMED
+                self._verdicts[txid] = CONFIRMED
             else:
                 self._verdicts[txid] = Verdict(status_of(row.status), row.conflicts_with)
         return self._settle(list(self._unconfirmed))
 
     # The database
-
-    @property
-    def batch(self) -> Batch:
-        """The changes that are not committed yet."""
-        return self._changes.batch
 
     def take_batches(self) -> list[Batch]:
         """The changes since the last call, in the order in which they must be committed."""
@@ -160,138 +118,17 @@ class Books:
 
     # Queries
 
-    def match_of(self, hit: Hit, at: StoredMatch | None = None) -> Match:
-        """The match of a hit. `at` has its place in a block."""
-        block, height, sure, time = (None,) * 4 if at is None else at[1:]
-        return self.watch.matches((hit,), block_hash=block, height=height, time=time, completeness=sure)[0]
-
     def matches(self) -> Iterator[MatchFound]:
         """Every match that counts: confirmed ones in ascending height, then unconfirmed ones."""
         yield from (MatchFound(self.match_of(found.hit, found), found.completeness) for found in self._confirmed)
         for txid in self._unconfirmed:
-            yield from (MatchFound(self.match_of(hit)) for hit in self._counted.get(txid, _NO_HITS).values())
+            yield from (MatchFound(self.match_of(hit)) for hit in self._counted.get(txid, NO_HITS).values())
 
     def positions_at(self, height: int) -> dict[int, bytes]:
         """The positions of matched transactions in the block at a height, with their txids."""
         return {found.hit.position: found.hit.txid for found in self._confirmed.at(height)}
 
-    def record(self, txid: bytes) -> TxRecord | None:
-        """The facts about a transaction without a block or in a recent block; None if it is not known."""
-        return self._graph.get(txid)
-
-    def find(self, tx_hash: bytes) -> TxRecord | None:
-        """The record of an unconfirmed transaction by its txid or wtxid, or None."""
-        txid = self._wtxids.get(tx_hash, tx_hash)
-        return self._graph.get(txid) if txid in self._unconfirmed else None
-
-    def hashes(self, txid: bytes) -> tuple[bytes, ...]:
-        """The txid of a transaction, and its wtxid if it is unconfirmed."""
-        record = self._graph.get(txid)
-        return (txid,) if record is None or txid not in self._unconfirmed else (txid, record.wtxid)
-
-    def verdict(self, txid: bytes) -> Verdict | None:
-        """The verdict on a transaction; None if it is not known."""
-        return self._verdicts.get(txid)
-
-    def is_unconfirmed(self, txid: bytes) -> bool:
-        """True if a transaction is known and no block of the best chain contains it."""
-        return txid in self._unconfirmed
-
-    def is_confirmed(self, txid: bytes) -> bool:
-        """True if a block of the best chain contains a transaction of the wallet, at any depth."""
-        return self.anchor(txid) is not None or self._confirmed.has_tx(txid)
-
-    def is_pending(self, txid: bytes) -> bool:
-        """True if a transaction is unconfirmed and counts."""
-        return txid in self._unconfirmed and _counts(self._verdicts[txid])
-
-    def anchor(self, txid: bytes) -> Anchor | None:
-        """The block of the best chain that contains a transaction; None if none does, or if it is deep."""
-        record = self._graph.get(txid)
-        return None if record is None else record.anchor_in(self._best)
-
-    def unconfirmed(self) -> Iterator[TxRecord]:
-        """The records of all unconfirmed transactions."""
-        return (record for txid in self._unconfirmed if (record := self._graph.get(txid)) is not None)
-
-    def spenders(self, outpoint: bytes) -> list[bytes]:
-        """The txids of the unconfirmed transactions that spend an outpoint."""
-        return [txid for txid in self._graph.spenders(outpoint) if txid in self._unconfirmed]
-
-    def confirmed_spender(self, tx: Transaction) -> bytes | None:
-        """The txid of another transaction, in a block, that spends an input of this one; None if none is known."""
-        for outpoint in tx.inputs:
-            found = self._confirmed.spender(outpoint)
-            spenders = {each for each in self._graph.spenders(outpoint) if each not in self._unconfirmed}
-            spenders |= set() if found is None else {found}
-            if others := spenders - {tx.txid}:
-                return min(others)
-        return None
-
-    def value_of(self, outpoint: bytes) -> int | None:
-        """The value of an output in satoshi; None if it is not known."""
-        coin = self.watch.table.coin(outpoint)
-        if coin is not None and coin.value != NO_VALUE:
-            return coin.value
-        parent = self._graph.get(outpoint[:HASH_SIZE])
-        index = OutPoint.parse(outpoint).index
-        if parent is None or index >= parent.outputs:
-            return None
-        return Transaction.parse(parent.raw).outputs[index].value
-
     # Own transactions
-
-    def own_verdicts(self) -> Mapping[bytes, Verdict]:
-        """Verdicts on the own unconfirmed transactions, by blocks and own transactions alone, parents first.
-
-        A foreign conflict does not change them. A transaction is announced while this verdict is canonical.
-        """
-        if self._own is None:
-            own = {txid: record for txid in self._unconfirmed if (record := self._graph.get(txid)) and record.is_own}
-            ancestors = {each.txid: each for record in own.values() for each in self._graph.ancestors(record)}
-            foreign = {txid: each for txid, each in ancestors.items() if txid in self._unconfirmed and not each.is_own}
-            component = self._with_border(Component({**foreign, **own}, {}))
-            for record in component.records.values():
-                for outpoint in record.inputs:
-                    for each in self._graph.spenders(outpoint):
-                        known = None if each in component.records else self._verdicts.get(each)
-                        if known is not None and known.status is Status.CONFIRMED:
-                            component.border.setdefault(outpoint, each)  # a parent may be confirmed through a child
-            verdicts = canonical(component, self._best)
-            order = [record.txid for record in _parents_first(component.records) if record.is_own]
-            self._own = {txid: verdicts[txid] for txid in order}
-        return self._own
-
-    def own_unconfirmed(self) -> list[tuple[bytes, bytes]]:
-        """The own transactions to announce (txid, raw), parents first."""
-        records = ((txid, self._graph.get(txid)) for txid, verdict in self.own_verdicts().items() if _counts(verdict))
-        return [(txid, record.raw) for txid, record in records if record is not None]
-
-    def would_be(self, tx: Transaction) -> tuple[Verdict, TxRecord | None]:
-        """The verdict on a transaction if this wallet broadcast it, and an abandoned ancestor if there is one."""
-        record = TxRecord.parse(tx.raw)._replace(broadcast_seq=self._number + 1)
-        ancestors = self._graph.ancestors(record)
-        family = {each.txid: each for each in (*ancestors, record) if each.anchor_in(self._best) is None}
-        active = {txid: each._replace(dropped=None) for txid, each in family.items()}
-        verdicts = canonical(self._with_border(Component(active, {})), self._best)
-        abandoned = (each for each in ancestors if each.active_drop is DropReason.ABANDONED)
-        return verdicts[tx.txid], next(abandoned, None)
-
-    def is_announceable(self, txid: bytes) -> bool:
-        """True if an own transaction is unconfirmed, and neither blocks nor own transactions speak against it."""
-        verdict = self.own_verdicts().get(txid)
-        return verdict is not None and _counts(verdict)
-
-    def status(self, txid: bytes) -> TxStatus | None:
-        """The status of a transaction; None if it is not known."""
-        return self._status(txid) if txid in self._verdicts else None
-
-    def ancestors(self, tx: Transaction) -> list[TxRecord]:
-        """The known transactions from which a transaction spends, directly or through others, parents first."""
-        return _parents_first({each.txid: each for each in self._graph.ancestors(TxRecord.parse(tx.raw))})
-
-    def _status(self, txid: bytes) -> TxStatus:
-        return ROW_STATUS[self._verdicts[txid].status] if txid in self._unconfirmed else TxStatus.CONFIRMED
 
     # Searching blocks
 
@@ -315,7 +152,7 @@ class Books:
             found = StoredMatch(hit, block.hash, block.height, block.completeness, block.time)
             self._confirmed.add(found)
             self._changes.put_match(found)
-            is_pending = mark in self._counted.get(hit.txid, _NO_HITS)
+            is_pending = mark in self._counted.get(hit.txid, NO_HITS)
             events.append((MatchConfirmed if is_pending else MatchFound)(match, block.completeness))
             if is_pending:
                 del self._counted[hit.txid][mark]
@@ -477,7 +314,7 @@ class Books:
                 self._graph.put(record._replace(first_height=fork))
                 self.pool.note_changed(record.txid)
                 returned_rows.append(record.txid)
-        for record in _parents_first({txid: self._graph.get(txid) for txid in returned}):  # type: ignore[misc]
+        for record in parents_first({txid: self._graph.get(txid) for txid in returned}):  # type: ignore[misc]
             self._unconfirmed[record.txid] = None
             self._enter(record)
             returned_rows += self._adopt(record)
@@ -554,7 +391,7 @@ class Books:
         if known is not None:
             self._wtxids.pop(known.wtxid, None)
         revived = [each for each in self._graph.ancestors(record) if each.active_drop is not None]
-        for each in _parents_first({each.txid: each for each in (*revived, record)}):
+        for each in parents_first({each.txid: each for each in (*revived, record)}):
             self._number += 1
             number, is_own = self._number, each.txid == record.txid or each.is_own
             each = each._replace(
@@ -616,241 +453,9 @@ class Books:
                 self._graph.put(record._replace(dropped=Drop(reason, self._number)))
         return self._settle(txids)
 
-    def take_refused(self) -> list[bytes]:
-        """The txids and wtxids of transactions that found no room or were evicted since the last call."""
-        taken, self._refused = self._refused, []
-        return taken
-
     # Admission of foreign transactions
 
-    def _admit(self, orphan: Orphan) -> list[bytes]:
-        """Take a foreign unconfirmed transaction into the mempool layer or into the orphanage.
-
-        Orphans that touch it follow. Returns the txids whose verdicts may change.
-        """
-        touched, waiting, met = list[bytes](), [orphan], {orphan.record.txid}
-        for orphan in waiting:  # grows while it is walked
-            touched += self._admit_one(orphan)
-            if orphan.record.txid in self._unconfirmed:
-                near = self.orphans.take_relatives(orphan.record)
-                waiting += (each for each in near if each.record.txid not in met)
-                met |= {each.record.txid for each in near}
-        return touched
-
-    def _admit_one(self, orphan: Orphan) -> list[bytes]:
-        record, groups = orphan.record, orphan.groups
-        hits = self._match(record)
-        if record.txid in self._graph or any(mark in self._confirmed for mark in hits):
-            return []  # confirmed in a deep block
-        if not hits and not self._decides(record):
-            self.orphans.put(orphan)
-            return []
-        has_room = len(hits) <= self.pool.limits.matches
-        if not has_room or self._is_invalid(record):
-            self.turned_away += not has_room
-            self._refused += (record.txid, record.wtxid)
-            return []
-        self._unconfirmed[record.txid] = None
-        self._graph.put(record)
-        self._enter(record, groups, hits)
-        touched = [record.txid, *self._rematch_children(record.txid)]
-        return touched + self._make_room(record, groups)
-
-    def _decides(self, record: TxRecord) -> bool:
-        """True if a transaction is a parent of a kept unconfirmed transaction or conflicts with one."""
-        near = self._graph.children(record.txid)
-        near += (each for outpoint in record.inputs for each in self._graph.spenders(outpoint))
-        return any(each in self._unconfirmed for each in near)
-
-    def _unlinked(self, records: Mapping[bytes, TxRecord]) -> list[TxRecord]:
-        """The foreign transactions of a component that the mempool layer need not keep.
-
-        It keeps a transaction that matches and has not expired. It also keeps transactions that decide about a kept
-        one: its ancestors, its conflicts, and so on.
-        """
-        kept = [txid for txid in records if txid not in self.pool or self._is_live(records[txid])]
-        met = set(kept)
-        if len(met) == len(records):
-            return []
-        for txid in kept:  # grows while it is walked
-            for outpoint in records[txid].inputs:
-                near = {outpoint[:HASH_SIZE], *self._graph.spenders(outpoint)} & records.keys() - met
-                met |= near
-                kept += near
-        return [record for txid, record in records.items() if txid not in met]
-
-    def _is_live(self, record: TxRecord) -> bool:
-        return bool(self._hits.get(record.txid)) and record.active_drop is None
-
-    def _adopt(self, record: TxRecord) -> list[bytes]:
-        """Admit the orphans that touch a kept transaction; the txids whose verdicts may change."""
-        orphans = self.orphans.take_relatives(record)
-        return [txid for orphan in orphans for txid in self._admit(orphan)]
-
-    def _is_invalid(self, record: TxRecord) -> bool:
-        """True if a transaction spends an output that its parent lacks, or pays more than its inputs have.
-
-        Inputs with an unknown parent may have any value.
-        """
-        for outpoint in record.inputs:
-            parent = self._graph.get(outpoint[:HASH_SIZE])
-            if parent is not None and int.from_bytes(outpoint[HASH_SIZE:], "little") >= parent.outputs:
-                return True
-        made = dict[bytes, Transaction]()  # parents: each is parsed once
-        total = 0
-        for outpoint in record.inputs:
-            txid, coin = outpoint[:HASH_SIZE], self.watch.table.coin(outpoint)
-            if coin is not None and coin.value != NO_VALUE:
-                total += coin.value
-            elif (parent := self._graph.get(txid)) is None:
-                return False
-            else:
-                if txid not in made:
-                    made[txid] = Transaction.parse(parent.raw)
-                at = made[txid].span.outputs[int.from_bytes(outpoint[HASH_SIZE:], "little")][0]
-                total += int.from_bytes(parent.raw[at : at + 8], "little")
-        return sum(output.value for output in Transaction.parse(record.raw).outputs) > total
-
-    def _make_room(self, record: TxRecord, groups: Groups) -> list[bytes]:
-        """Evict foreign transactions until all bounds hold; the txids whose verdicts may change."""
-        touched, limits = list[bytes](), self.pool.limits
-        if any(self._is_own(each) for each in self._graph.descendants(record.txid)):
-            component = self._graph.component(record.txid, self._best).records
-            pooled = [each for txid, each in component.items() if txid in self.pool]
-            if len(pooled) <= limits.component and sum(len(each.raw) for each in pooled) <= limits.component_size:
-                return []
-            near, children = self._graph.neighbours(record), self._graph.children(record.txid)
-            self._refuse(record)  # own transactions that spend from it do without it
-            return [record.txid, *near, *self._rematch(children)]
-        for outpoint in record.inputs:
-            if len(self._graph.spenders(outpoint)) <= limits.spenders:
-                continue
-            rivals = self._foreign(self._graph.spenders(outpoint))
-            for each in self._for_eviction(rivals, oldest=True)[: max(0, len(rivals) - limits.spenders)]:
-                touched += self._evict(each.txid)
-        while record.txid in self._unconfirmed:
-            near = self._foreign(self._graph.component(record.txid, self._best).records)
-            size = sum(len(each.raw) for each in near)
-            if len(near) <= limits.component and size <= limits.component_size:
-                break
-            if not self._hits.get(record.txid):  # its children do without it
-                touched += (record.txid, *self._graph.neighbours(record))
-                self._refuse(record)
-                break
-            ancestors = {each.txid for each in self._graph.ancestors(record)}
-            others = [each for each in near if each.txid not in ancestors]
-            excess = max(len(near) - limits.component, 1)
-            for each in self._for_eviction(others or near)[: (excess + 1) // 2]:
-                if record.txid in self._unconfirmed:
-                    touched += self._evict(each.txid)
-        while self.pool.is_over and record.txid in self._unconfirmed:
-            for txid in self.pool.evictable(groups):
-                family, groups_of = self._graph.descendants(txid), self.pool.quota.groups_of
-                is_kept = any(self._is_own(each) or groups_of(each) > groups_of(txid) for each in family)
-                if record.txid not in family and not is_kept:
-                    touched += self._evict(txid)
-                    break
-            else:
-                touched += self._evict(record.txid)
-        return touched
-
-    def _for_eviction(self, records: list[TxRecord], *, oldest: bool = False) -> list[TxRecord]:
-        """Order records for eviction: transactions without a match first, then by ascending number of groups."""
-        ordered = self.pool.fewest_groups(records, oldest=oldest)
-        return sorted(ordered, key=lambda record: bool(self._hits.get(record.txid)))
-
-    def _foreign(self, txids: Iterable[bytes]) -> list[TxRecord]:
-        """The foreign unconfirmed records among these whose descendants are foreign, too."""
-        found = (self._graph.get(txid) for txid in txids if txid in self.pool)
-        return [
-            record
-            for record in found
-            if record is not None and not any(self._is_own(each) for each in self._graph.descendants(record.txid))
-        ]
-
-    def _is_own(self, txid: bytes) -> bool:
-        record = self._graph.get(txid)
-        return record is not None and record.is_own
-
-    def _refuse(self, record: TxRecord, *, for_room: bool = True) -> None:
-        """Remove a foreign transaction that is invalid or has no room. A peer may announce it again."""
-        verdict = self._verdicts.get(record.txid)
-        is_payment = bool(self._hits.get(record.txid)) and (verdict is None or _counts(verdict))
-        self.turned_away += for_room and is_payment
-        self._refused += (record.txid, record.wtxid)
-        self._remove(record.txid)
-
-    def _evict(self, txid: bytes, *, for_room: bool = True) -> list[bytes]:
-        """Remove a foreign transaction and its descendants; the txids whose verdicts may change."""
-        touched = list[bytes]()
-        for each in reversed(self._graph.descendants(txid)):
-            record = self._graph.get(each)
-            if record is None or each not in self._unconfirmed:
-                continue
-            near = sorted(self._graph.neighbours(record))
-            self._refuse(record, for_room=for_room)
-            touched += (each, *(other for other in near if other in self._unconfirmed))
-        return touched
-
-    def _remove(self, txid: bytes) -> None:
-        """Remove an unconfirmed record. `_settle` withdraws its matches and deletes its row."""
-        if (record := self._graph.get(txid)) is not None:
-            self._wtxids.pop(record.wtxid, None)
-        self._graph.remove(txid)
-        self._leave_unconfirmed(txid)
-
-    def _leave_unconfirmed(self, txid: bytes) -> None:
-        """Forget what is kept only about an unconfirmed transaction."""
-        self._unconfirmed.pop(txid, None)
-        self._hits.pop(txid, None)
-        self.pool.remove(txid)
-
     # Matching
-
-    def _enter(self, record: TxRecord, groups: Groups = (), hits: dict[Identity, Hit] | None = None) -> None:
-        """Match an unconfirmed record and note the room that it takes. Own outputs are watched from now on."""
-        self._hits[record.txid] = hits = self._match(record) if hits is None else hits
-        self._wtxids[record.wtxid] = record.txid
-        if record.is_own:
-            self.watch.table.learn([hit for hit in hits.values() if not hit.spend])
-        else:
-            self.pool.put(record, len(hits), groups)
-
-    def _match(self, record: TxRecord) -> dict[Identity, Hit]:
-        """The matches of an unconfirmed transaction: by the watch table, and by outputs of unconfirmed transactions."""
-        hits = self.watch.table.scan_tx(record.raw)
-        spent = {hit.n for hit in hits if hit.spend}
-        for n, outpoint in enumerate(record.inputs if record.fault is None else ()):
-            parent, index = outpoint[:HASH_SIZE], int.from_bytes(outpoint[HASH_SIZE:], "little")
-            made = self._hits.get(parent, _NO_HITS).get(Identity(False, parent, index))
-            if made is not None and n not in spent:
-                hits.append(Hit(True, 0, record.txid, n, outpoint, made.value, made.script, made.entry))
-            hits.sort(key=lambda hit: (not hit.spend, hit.n))
-        return {identity(hit): hit for hit in hits}
-
-    def _rematch_children(self, txid: bytes) -> list[bytes]:
-        """Match the unconfirmed children of a transaction again; their txids."""
-        return self._rematch(self._graph.children(txid))
-
-    def _rematch_spenders(self, outpoints: Iterable[bytes]) -> list[bytes]:
-        return self._rematch(dict.fromkeys(txid for outpoint in outpoints for txid in self._graph.spenders(outpoint)))
-
-    def _rematch(self, txids: Iterable[bytes]) -> list[bytes]:
-        """Match unconfirmed transactions again; the txids whose verdicts may change.
-
-        A foreign transaction that pays more than its inputs have, as far as they are known now, is evicted.
-        """
-        touched = list[bytes]()
-        for txid in list(txids):
-            record = self._graph.get(txid)
-            if record is None or txid not in self._unconfirmed:
-                continue
-            touched.append(txid)
-            if self._foreign([txid]) and self._is_invalid(record):
-                touched += self._evict(txid, for_room=False)
-            else:
-                self._enter(record)
-        return touched
 
     # Entries of the watch list
 
@@ -882,11 +487,11 @@ class Books:
         withdrawn = [MatchWithdrawn(self.match_of(found.hit, found), Reason.REMOVED) for found in lost]
         rows = dict[bytes, None]()
         for txid, hits in self._hits.items():
-            counted = self._counted.get(txid, _NO_HITS)
+            counted = self._counted.get(txid, NO_HITS)
             left = {mark: new for mark, hit in hits.items() if (new := change.hit(hit)) is not None}
             for mark, hit in counted.items():
                 if mark in left:
-                    self._changes.put_match(StoredMatch(change.under_old(left[mark]), None, None, _UNPROVEN))
+                    self._changes.put_match(StoredMatch(change.under_old(left[mark]), None, None, UNPROVEN))
                 else:
                     withdrawn.append(MatchWithdrawn(self.match_of(hit), Reason.REMOVED))
                     self._changes.withdraw(mark)
@@ -920,7 +525,7 @@ class Books:
 
     def entries_added(self) -> None:
         """Let `match_some` match unconfirmed transactions against new entries, a few at a time."""
-        order = [record.txid for record in _parents_first(self._unconfirmed_records())]
+        order = [record.txid for record in parents_first({record.txid: record for record in self.unconfirmed()})]
         self._unmatched = dict.fromkeys(order or ([bytes(HASH_SIZE)] if len(self.orphans) else []))
 
     @property
@@ -937,9 +542,6 @@ class Books:
         for orphan in self.orphans.take_all() if not self._unmatched else ():
             touched += self._admit(orphan)
         return self._settle(touched)
-
-    def _unconfirmed_records(self) -> dict[bytes, TxRecord]:
-        return {record.txid: record for record in self.unconfirmed()}
 
     # Filters
 
@@ -961,147 +563,7 @@ class Books:
 
     # Verdicts
 
-    def _with_border(self, component: Component) -> Component:
-        """The component with the confirmed transactions that spend its inputs and outputs."""
-        border = dict(component.border)
-        for record in component.records.values():
-            for outpoint in (*record.inputs, *self._graph.spent_outputs(record.txid)):
-                if outpoint in border:
-                    continue
-                confirmed = [each for each in self._graph.spenders(outpoint) if each not in self._unconfirmed]
-                if (deep := self._confirmed.spender(outpoint)) is not None:
-                    confirmed.append(deep)
-                if confirmed:
-                    border[outpoint] = min(confirmed)
-                elif self._graph.is_missing(outpoint, self._best):
-                    border[outpoint] = outpoint[:HASH_SIZE]
-        return Component(component.records, border)
-
-    def _settle(
-        self,
-        touched: Iterable[bytes],
-        disconnected: Mapping[Identity, StoredMatch] | None = None,
-    ) -> list[WalletEvent]:
-        """Judge the components of these transactions, and report and write every difference.
-
-        Args:
-            touched: Txids of records that changed or were removed.
-            disconnected: Matches of disconnected blocks.
-        """
-        self._own = None
-        verdicts = dict[bytes, Verdict]()
-        rows = dict.fromkeys(touched)
-        expired = set[bytes]()
-        for txid in tuple(rows):
-            if txid in verdicts or txid not in self._graph:
-                continue
-            is_confirmed = txid not in self._unconfirmed
-            if is_confirmed:
-                verdicts[txid] = _CONFIRMED
-                if not self._unconfirmed:
-                    continue
-            component = self._graph.component(txid, self._best)
-            if is_confirmed and component.records.keys() <= verdicts.keys():
-                continue
-            for record in self._unlinked(component.records):
-                del component.records[record.txid]
-                rows[record.txid] = None
-                self._remove(record.txid)
-                if record.active_drop is None:
-                    self.orphans.put(Orphan(record, arrived=-1))
-                else:
-                    expired.add(record.txid)
-            verdicts |= canonical(self._with_border(component), self._best)
-        gone, found, replaced = list[WalletEvent](), list[WalletEvent](), list[WalletEvent]()
-        for txid in [each for each in rows if each not in self._graph]:
-            removed = Reason.EXPIRED if txid in expired else Reason.SIZELIMIT
-            gone += self._report(txid, None, disconnected, removed)
-            self._verdicts.pop(txid, None)
-            self.batch.transactions[txid] = None
-        for txid in dict.fromkeys((*rows, *verdicts)):
-            verdict, before = verdicts.get(txid), self._verdicts.get(txid)
-            if verdict is None:
-                continue
-            self._verdicts[txid] = verdict
-            for event in self._report(txid, verdict, disconnected):
-                (gone if isinstance(event, MatchWithdrawn) else found).append(event)
-            is_new = before is None or before.conflicts_with != verdict.conflicts_with
-            if verdict.status is Status.REPLACED and is_new and verdict.conflicts_with is not None:
-                replaced.append(TxReplaced(txid, verdict.conflicts_with))
-            self.pool.note_ended(txid, is_ended=verdict.status not in _OPEN)
-            if verdict != before or txid in rows:
-                self._write(txid)
-        return [*replaced, *gone, *found]
-
-    def _report(
-        self,
-        txid: bytes,
-        verdict: Verdict | None,
-        disconnected: Mapping[Identity, StoredMatch] | None,
-        removed: Reason = Reason.SIZELIMIT,
-    ) -> Iterator[WalletEvent]:
-        """Yield events for the changes to the unconfirmed matches of a transaction since the last report."""
-        counted = self._counted.get(txid, _NO_HITS)
-        counts = verdict is not None and txid in self._unconfirmed and _counts(verdict)
-        wanted = self._hits.get(txid, _NO_HITS) if counts else _NO_HITS
-        if verdict is None:
-            reason, by = removed, None
-        else:
-            reason, by = _REASONS.get(verdict.status, Reason.REORG), verdict.conflicts_with
-            if verdict.status is Status.CONFLICTED and by is None:
-                reason = Reason.REORG  # a coinbase, or a family that no block can contain
-        gone = {mark: hit for mark, hit in counted.items() if mark not in wanted}
-        new = {mark: hit for mark, hit in wanted.items() if mark not in counted}
-        for mark, match in zip(gone, self.watch.matches(gone.values()), strict=True):
-            self._changes.withdraw(mark)
-            yield MatchWithdrawn(match, reason, by)
-        for (mark, hit), match in zip(new.items(), self.watch.matches(new.values()), strict=True):
-            self._changes.put_match(StoredMatch(hit, None, None, _UNPROVEN))
-            before = None if disconnected is None else disconnected.get(mark)
-            if before is not None:
-                yield MatchUnconfirmed(self.match_of(before.hit, before))
-            else:
-                yield MatchFound(match)
-        if wanted:
-            self._counted[txid] = dict(wanted)
-        else:
-            self._counted.pop(txid, None)
-        if wanted:
-            self.watch.windows.see(hit for hit in wanted.values())
-
-    def _write(self, txid: bytes) -> None:
-        """Write the whole row of a transaction."""
-        record, verdict = self._graph.get(txid), self._verdicts.get(txid)
-        if record is None or verdict is None:
-            return
-        hits = self._hits.get(txid, _NO_HITS)
-        anchor = record.anchor_in(self._best)
-        is_listed = record.is_own or bool(hits) or (anchor is not None and self._confirmed.has_tx(txid))
-        self.batch.transactions[txid] = row_of(
-            record, self._status(txid), verdict.conflicts_with, anchor, tuple(hits.values()), is_listed=is_listed
-        )
-
-
-def _counts(verdict: Verdict) -> bool:
-    """True if an unconfirmed transaction with this verdict counts toward the balance."""
-    return verdict.status in (Status.CANONICAL, Status.CONFIRMED)
-
 
 def _mark(event: MatchUnconfirmed) -> Identity:
     match = event.match
     return Identity(match.kind is MatchKind.INPUT, match.txid, match.index)
-
-
-def _parents_first(records: Mapping[bytes, TxRecord]) -> list[TxRecord]:
-    """The records in an order that puts each parent before its children."""
-    ordered = dict[bytes, TxRecord]()
-    for txid in records:
-        waiting = [txid]
-        while waiting:
-            each = waiting[-1]
-            parents = {outpoint[:HASH_SIZE] for outpoint in records[each].inputs} & records.keys()
-            if each not in ordered and (missing := sorted(parents - ordered.keys())):
-                waiting += missing
-            else:
-                ordered[waiting.pop()] = records[each]
-    return list(ordered.values())

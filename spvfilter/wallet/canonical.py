@@ -64,6 +64,11 @@ class Verdict(NamedTuple):
     Among several canonical ones it is the first that rule 5 chose. None if the transaction is confirmed, canonical or
     inactive, or if it is conflicted by rule 2."""
 
+    @property
+    def counts(self) -> bool:
+        """True if an unconfirmed transaction with this verdict counts toward the balance."""
+        return self.status in (Status.CANONICAL, Status.CONFIRMED)
+
 
 _INACTIVE = {
     DropReason.ABANDONED: Status.ABANDONED,

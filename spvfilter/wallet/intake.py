@@ -1,0 +1,227 @@
+"""Intake of foreign unconfirmed transactions: which ones the mempool layer keeps, and which ones it evicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from spvfilter.kernel import NO_VALUE
+from spvfilter.protocol import HASH_SIZE
+from spvfilter.transaction import Transaction
+from spvfilter.wallet.judgement import JudgedFacts
+from spvfilter.wallet.netgroupquota import Groups
+from spvfilter.wallet.orphanage import Orphan, Orphanage
+from spvfilter.wallet.pendinglimits import PendingLimits
+from spvfilter.wallet.txgraph import TxRecord
+from spvfilter.watch.watchlist import WatchList
+
+
+class Intake(JudgedFacts):
+    """Admits foreign unconfirmed transactions, and evicts them when there is no room or when they turn out invalid."""
+
+    def __init__(self, watch: WatchList, limits: PendingLimits | None = None) -> None:
+        super().__init__(watch, limits)
+        self.orphans: Orphanage = Orphanage()
+        """Foreign unconfirmed transactions without a match or a link to one."""
+        self.turned_away: int = 0
+        """Number of foreign payments that found no room, or were evicted for others, since the start."""
+        self._refused: list[bytes] = []  # txids and wtxids of transactions that found no room or were evicted
+
+    def take_refused(self) -> list[bytes]:
+        """The txids and wtxids of transactions that found no room or were evicted since the last call."""
+        taken, self._refused = self._refused, []
+        return taken
+
+    # Admission
+
+    def _admit(self, orphan: Orphan) -> list[bytes]:
+        """Take a foreign unconfirmed transaction into the mempool layer or into the orphanage.
+
+        Orphans that touch it follow. Returns the txids whose verdicts may change.
+        """
+        touched, waiting, met = list[bytes](), [orphan], {orphan.record.txid}
+        for orphan in waiting:  # grows while it is walked
+            touched += self._admit_one(orphan)
+            if orphan.record.txid in self._unconfirmed:
+                near = self.orphans.take_relatives(orphan.record)
+                waiting += (each for each in near if each.record.txid not in met)
+                met |= {each.record.txid for each in near}
+        return touched
+
+    def _admit_one(self, orphan: Orphan) -> list[bytes]:
+        record, groups = orphan.record, orphan.groups
+        hits = self._match(record)
+        if record.txid in self._graph or any(mark in self._confirmed for mark in hits):
+            return []  # confirmed in a deep block
+        if not hits and not self._decides(record):
+            self.orphans.put(orphan)
+            return []
+        has_room = len(hits) <= self.pool.limits.matches
+        if not has_room or self._is_invalid(record):
+            self.turned_away += not has_room
+            self._refused += (record.txid, record.wtxid)
+            return []
+        self._unconfirmed[record.txid] = None
+        self._graph.put(record)
+        self._enter(record, groups, hits)
+        touched = [record.txid, *self._rematch_children(record.txid)]
+        return touched + self._make_room(record, groups)
+
+    def _adopt(self, record: TxRecord) -> list[bytes]:
+        """Admit the orphans that touch a kept transaction; the txids whose verdicts may change."""
+        orphans = self.orphans.take_relatives(record)
+        return [txid for orphan in orphans for txid in self._admit(orphan)]
+
+    def _decides(self, record: TxRecord) -> bool:
+        """True if a transaction is a parent of a kept unconfirmed transaction or conflicts with one."""
+        near = self._graph.children(record.txid)
+        near += (each for outpoint in record.inputs for each in self._graph.spenders(outpoint))
+        return any(each in self._unconfirmed for each in near)
+
+    def _unlinked(self, records: Mapping[bytes, TxRecord]) -> list[TxRecord]:
+        """The foreign transactions of a component that the mempool layer need not keep.
+
+        It keeps a transaction that matches and has not expired. It also keeps transactions that decide about a kept
+        one: its ancestors, its conflicts, and so on.
+        """
+        kept = [txid for txid in records if txid not in self.pool or self._is_live(records[txid])]
+        met = set(kept)
+        if len(met) == len(records):
+            return []
+        for txid in kept:  # grows while it is walked
+            for outpoint in records[txid].inputs:
+                near = {outpoint[:HASH_SIZE], *self._graph.spenders(outpoint)} & records.keys() - met
+                met |= near
+                kept += near
+        return [record for txid, record in records.items() if txid not in met]
+
+    def _is_live(self, record: TxRecord) -> bool:
+        return bool(self._hits.get(record.txid)) and record.active_drop is None
+
+    def _is_invalid(self, record: TxRecord) -> bool:
+        """True if a transaction spends an output that its parent lacks, or pays more than its inputs have.
+
+        Inputs with an unknown parent may have any value.
+        """
+        for outpoint in record.inputs:
+            parent = self._graph.get(outpoint[:HASH_SIZE])
+            if parent is not None and int.from_bytes(outpoint[HASH_SIZE:], "little") >= parent.outputs:
+                return True
+        made = dict[bytes, Transaction]()  # parents: each is parsed once
+        total = 0
+        for outpoint in record.inputs:
+            txid, coin = outpoint[:HASH_SIZE], self.watch.table.coin(outpoint)
+            if coin is not None and coin.value != NO_VALUE:
+                total += coin.value
+            elif (parent := self._graph.get(txid)) is None:
+                return False
+            else:
+                if txid not in made:
+                    made[txid] = Transaction.parse(parent.raw)
+                at = made[txid].span.outputs[int.from_bytes(outpoint[HASH_SIZE:], "little")][0]
+                total += int.from_bytes(parent.raw[at : at + 8], "little")
+        return sum(output.value for output in Transaction.parse(record.raw).outputs) > total
+
+    # Eviction
+
+    def _make_room(self, record: TxRecord, groups: Groups) -> list[bytes]:
+        """Evict foreign transactions until all bounds hold; the txids whose verdicts may change."""
+        touched, limits = list[bytes](), self.pool.limits
+        if any(self._is_own(each) for each in self._graph.descendants(record.txid)):
+            component = self._graph.component(record.txid, self._best).records
+            pooled = [each for txid, each in component.items() if txid in self.pool]
+            if len(pooled) <= limits.component and sum(len(each.raw) for each in pooled) <= limits.component_size:
+                return []
+            near, children = self._graph.neighbours(record), self._graph.children(record.txid)
+            self._refuse(record)  # own transactions that spend from it do without it
+            return [record.txid, *near, *self._rematch(children)]
+        for outpoint in record.inputs:
+            if len(self._graph.spenders(outpoint)) <= limits.spenders:
+                continue
+            rivals = self._foreign(self._graph.spenders(outpoint))
+            for each in self._for_eviction(rivals, oldest=True)[: max(0, len(rivals) - limits.spenders)]:
+                touched += self._evict(each.txid)
+        while record.txid in self._unconfirmed:
+            near = self._foreign(self._graph.component(record.txid, self._best).records)
+            size = sum(len(each.raw) for each in near)
+            if len(near) <= limits.component and size <= limits.component_size:
+                break
+            if not self._hits.get(record.txid):  # its children do without it
+                touched += (record.txid, *self._graph.neighbours(record))
+                self._refuse(record)
+                break
+            ancestors = {each.txid for each in self._graph.ancestors(record)}
+            others = [each for each in near if each.txid not in ancestors]
+            excess = max(len(near) - limits.component, 1)
+            for each in self._for_eviction(others or near)[: (excess + 1) // 2]:
+                if record.txid in self._unconfirmed:
+                    touched += self._evict(each.txid)
+        while self.pool.is_over and record.txid in self._unconfirmed:
+            for txid in self.pool.evictable(groups):
+                family, groups_of = self._graph.descendants(txid), self.pool.quota.groups_of
+                is_kept = any(self._is_own(each) or groups_of(each) > groups_of(txid) for each in family)
+                if record.txid not in family and not is_kept:
+                    touched += self._evict(txid)
+                    break
+            else:
+                touched += self._evict(record.txid)
+        return touched
+
+    def _for_eviction(self, records: list[TxRecord], *, oldest: bool = False) -> list[TxRecord]:
+        """Order records for eviction: transactions without a match first, then by ascending number of groups."""
+        ordered = self.pool.fewest_groups(records, oldest=oldest)
+        return sorted(ordered, key=lambda record: bool(self._hits.get(record.txid)))
+
+    def _foreign(self, txids: Iterable[bytes]) -> list[TxRecord]:
+        """The foreign unconfirmed records among these whose descendants are foreign, too."""
+        found = (self._graph.get(txid) for txid in txids if txid in self.pool)
+        return [
+            record
+            for record in found
+            if record is not None and not any(self._is_own(each) for each in self._graph.descendants(record.txid))
+        ]
+
+    def _evict(self, txid: bytes, *, for_room: bool = True) -> list[bytes]:
+        """Remove a foreign transaction and its descendants; the txids whose verdicts may change."""
+        touched = list[bytes]()
+        for each in reversed(self._graph.descendants(txid)):
+            record = self._graph.get(each)
+            if record is None or each not in self._unconfirmed:
+                continue
+            near = sorted(self._graph.neighbours(record))
+            self._refuse(record, for_room=for_room)
+            touched += (each, *(other for other in near if other in self._unconfirmed))
+        return touched
+
+    def _refuse(self, record: TxRecord, *, for_room: bool = True) -> None:
+        """Remove a foreign transaction that is invalid or has no room. A peer may announce it again."""
+        verdict = self._verdicts.get(record.txid)
+        is_payment = bool(self._hits.get(record.txid)) and (verdict is None or verdict.counts)
+        self.turned_away += for_room and is_payment
+        self._refused += (record.txid, record.wtxid)
+        self._remove(record.txid)
+
+    # Matching
+
+    def _rematch_children(self, txid: bytes) -> list[bytes]:
+        """Match the unconfirmed children of a transaction again; their txids."""
+        return self._rematch(self._graph.children(txid))
+
+    def _rematch_spenders(self, outpoints: Iterable[bytes]) -> list[bytes]:
+        return self._rematch(dict.fromkeys(txid for outpoint in outpoints for txid in self._graph.spenders(outpoint)))
+
+    def _rematch(self, txids: Iterable[bytes]) -> list[bytes]:
+        """Match unconfirmed transactions again; the txids whose verdicts may change.
+
+        A foreign transaction that pays more than its inputs have, as far as they are known now, is evicted.
+        """
+        touched = list[bytes]()
+        for txid in list(txids):
+            record = self._graph.get(txid)
+            if record is None or txid not in self._unconfirmed:
+                continue
+            touched.append(txid)
+            if self._foreign([txid]) and self._is_invalid(record):
+                touched += self._evict(txid, for_room=False)
+            else:
+                self._enter(record)
+        return touched
