@@ -67,6 +67,10 @@ class MempoolLayer:
         elif txid in self._room:
             self._ended[txid] = None
 
+    def is_ended(self, txid: bytes) -> bool:
+        """True if a transaction is conflicted or inactive. Its descendants then are, too."""
+        return txid in self._ended
+
     @property
     def is_over(self) -> bool:
         """True if the layer exceeds one of its bounds."""
@@ -75,7 +79,7 @@ class MempoolLayer:
 
     def evictable(self, groups: Groups) -> Iterator[bytes]:
         """Yield transactions that may be evicted for a new transaction of these groups, the best candidate first."""
-        yield from list(self._ended)[:8]
+        yield from list(self._ended)
         yield from self.quota.evictable(groups)
 
     def fewest_groups(self, records: list[TxRecord], *, oldest: bool = False) -> list[TxRecord]:

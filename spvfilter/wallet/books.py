@@ -56,8 +56,7 @@ class Books(Settlement):
         super().__init__(watch, limits)
         self.cursor: int = saved.cursor
         """Height up to which blocks have been searched."""
-        self.searched: int = saved.searched
-        """Height up to which blocks had been searched before the cursor moved back for new entries."""
+        self.searched = saved.searched
         self.blocks: Searched = saved.blocks
         """Blocks that were searched for each entry."""
         self.ids: list[int] = list(saved.ids)

@@ -28,6 +28,8 @@ class Facts:
         self.watch: WatchList = watch
         self.pool: MempoolLayer = MempoolLayer(limits or PendingLimits())
         """Bounds of foreign unconfirmed transactions."""
+        self.searched: int = -1
+        """Height up to which blocks had been searched before the cursor moved back for new entries."""
         self._confirmed = ConfirmedMatches()
         self._graph = TxGraph()
         self._best = BestChain()

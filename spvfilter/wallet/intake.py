@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from spvfilter.kernel import NO_VALUE
 from spvfilter.protocol import HASH_SIZE
@@ -38,13 +38,13 @@ class Intake(JudgedFacts):
 
         Orphans that touch it follow. Returns the txids whose verdicts may change.
         """
-        touched, waiting, met = list[bytes](), [orphan], {orphan.record.txid}
+        touched, waiting = list[bytes](), [orphan]
         for orphan in waiting:  # grows while it is walked
-            touched += self._admit_one(orphan)
+            # an orphan is in sight from now on: its scripts are not wanted in blocks that were searched before
+            record = orphan.record._replace(first_height=max(self.searched, 0))
+            touched += self._admit_one(orphan._replace(record=record))
             if orphan.record.txid in self._unconfirmed:
-                near = self.orphans.take_relatives(orphan.record)
-                waiting += (each for each in near if each.record.txid not in met)
-                met |= {each.record.txid for each in near}
+                waiting += self.orphans.take_relatives(orphan.record)
         return touched
 
     def _admit_one(self, orphan: Orphan) -> list[bytes]:
@@ -125,25 +125,35 @@ class Intake(JudgedFacts):
 
     def _make_room(self, record: TxRecord, groups: Groups) -> list[bytes]:
         """Evict foreign transactions until all bounds hold; the txids whose verdicts may change."""
-        touched, limits = list[bytes](), self.pool.limits
         if any(self._is_own(each) for each in self._graph.descendants(record.txid)):
-            component = self._graph.component(record.txid, self._best).records
-            pooled = [each for txid, each in component.items() if txid in self.pool]
-            if len(pooled) <= limits.component and sum(len(each.raw) for each in pooled) <= limits.component_size:
-                return []
-            near, children = self._graph.neighbours(record), self._graph.children(record.txid)
-            self._refuse(record)  # own transactions that spend from it do without it
-            return [record.txid, *near, *self._rematch(children)]
+            return self._bound_ancestors(record)
+        return [*self._bound_spenders(record), *self._bound_component(record), *self._bound_layer(record, groups)]
+
+    def _bound_ancestors(self, record: TxRecord) -> list[bytes]:
+        """Refuse an ancestor of an own transaction if its component is full. The descendants do without it."""
+        pooled = self._pooled(self._graph.component(record.txid, self._best).records)
+        if not self._is_too_large(pooled):
+            return []
+        near, children = self._graph.neighbours(record), self._graph.children(record.txid)
+        self._refuse(record)
+        return [record.txid, *near, *self._rematch(children)]
+
+    def _bound_spenders(self, record: TxRecord) -> list[bytes]:
+        touched = list[bytes]()
         for outpoint in record.inputs:
-            if len(self._graph.spenders(outpoint)) <= limits.spenders:
-                continue
-            rivals = self._foreign(self._graph.spenders(outpoint))
-            for each in self._for_eviction(rivals, oldest=True)[: max(0, len(rivals) - limits.spenders)]:
-                touched += self._evict(each.txid)
+            spenders = self._graph.spenders(outpoint)
+            if len(spenders) > self.pool.limits.spenders:
+                evictable = self._evictable(spenders)
+                excess = max(0, len(evictable) - self.pool.limits.spenders)
+                for each in self._for_eviction(evictable, oldest=True)[:excess]:
+                    touched += self._evict(each.txid)
+        return touched
+
+    def _bound_component(self, record: TxRecord) -> list[bytes]:
+        touched, limit = list[bytes](), self.pool.limits.component
         while record.txid in self._unconfirmed:
-            near = self._foreign(self._graph.component(record.txid, self._best).records)
-            size = sum(len(each.raw) for each in near)
-            if len(near) <= limits.component and size <= limits.component_size:
+            near = self._evictable(self._graph.component(record.txid, self._best).records)
+            if not self._is_too_large(near):
                 break
             if not self._hits.get(record.txid):  # its children do without it
                 touched += (record.txid, *self._graph.neighbours(record))
@@ -151,33 +161,45 @@ class Intake(JudgedFacts):
                 break
             ancestors = {each.txid for each in self._graph.ancestors(record)}
             others = [each for each in near if each.txid not in ancestors]
-            excess = max(len(near) - limits.component, 1)
+            excess = max(len(near) - limit, 1)
             for each in self._for_eviction(others or near)[: (excess + 1) // 2]:
                 if record.txid in self._unconfirmed:
                     touched += self._evict(each.txid)
-        while self.pool.is_over and record.txid in self._unconfirmed:
-            for txid in self.pool.evictable(groups):
-                family, groups_of = self._graph.descendants(txid), self.pool.quota.groups_of
-                is_kept = any(self._is_own(each) or groups_of(each) > groups_of(txid) for each in family)
-                if record.txid not in family and not is_kept:
-                    touched += self._evict(txid)
-                    break
-            else:
-                touched += self._evict(record.txid)
         return touched
+
+    def _is_too_large(self, records: Sequence[TxRecord]) -> bool:
+        """True if foreign transactions exceed a bound of a component."""
+        limits = self.pool.limits
+        return len(records) > limits.component or sum(len(each.raw) for each in records) > limits.component_size
+
+    def _bound_layer(self, record: TxRecord, groups: Groups) -> list[bytes]:
+        touched = list[bytes]()
+        while self.pool.is_over and record.txid in self._unconfirmed:
+            evictable = (txid for txid in self.pool.evictable(groups) if self._may_evict(txid, record))
+            touched += self._evict(next(evictable, record.txid))
+        return touched
+
+    def _may_evict(self, txid: bytes, newcomer: TxRecord) -> bool:
+        """True if a transaction may be evicted with its descendants to make room for another one."""
+        family, groups_of = self._graph.descendants(txid), self.pool.quota.groups_of
+        if newcomer.txid in family or any(map(self._is_own, family)):
+            return False
+        return self.pool.is_ended(txid) or all(groups_of(each) <= groups_of(txid) for each in family)
 
     def _for_eviction(self, records: list[TxRecord], *, oldest: bool = False) -> list[TxRecord]:
         """Order records for eviction: transactions without a match first, then by ascending number of groups."""
         ordered = self.pool.fewest_groups(records, oldest=oldest)
         return sorted(ordered, key=lambda record: bool(self._hits.get(record.txid)))
 
-    def _foreign(self, txids: Iterable[bytes]) -> list[TxRecord]:
-        """The foreign unconfirmed records among these whose descendants are foreign, too."""
+    def _pooled(self, txids: Iterable[bytes]) -> list[TxRecord]:
+        """The foreign unconfirmed records among these."""
         found = (self._graph.get(txid) for txid in txids if txid in self.pool)
+        return [record for record in found if record is not None]
+
+    def _evictable(self, txids: Iterable[bytes]) -> list[TxRecord]:
+        """The foreign unconfirmed records among these whose descendants are foreign, too."""
         return [
-            record
-            for record in found
-            if record is not None and not any(self._is_own(each) for each in self._graph.descendants(record.txid))
+            record for record in self._pooled(txids) if not any(map(self._is_own, self._graph.descendants(record.txid)))
         ]
 
     def _evict(self, txid: bytes, *, for_room: bool = True) -> list[bytes]:
@@ -220,7 +242,7 @@ class Intake(JudgedFacts):
             if record is None or txid not in self._unconfirmed:
                 continue
             touched.append(txid)
-            if self._foreign([txid]) and self._is_invalid(record):
+            if self._evictable([txid]) and self._is_invalid(record):
                 touched += self._evict(txid, for_room=False)
             else:
                 self._enter(record)

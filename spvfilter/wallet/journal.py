@@ -129,10 +129,7 @@ def _encoder() -> json.JSONEncoder:
 def _plain(value: Any) -> list[object]:
     """Return the stored fields of an event or a match, as JSON has them."""
     conversion_of = _CONVERSIONS.get
-    return [
-        each if (convert := conversion_of(type(each))) is None else convert(each)
-        for each in _getter(type(value))(value)
-    ]
+    return [each if (convert := conversion_of(type(each))) is None else convert(each) for each in _values(value)]
 
 
 def _values(value: Any) -> tuple[Any, ...]:
