@@ -472,7 +472,16 @@ class Store:
             self._identity.check()
         self._rows.check_unchanged()
 
-    def _write(self, batch: Batch) -> None:  # noqa: C901
+    def _write(self, batch: Batch) -> None:
+        self._write_chain(batch)
+        self._write_watch(batch)
+        self._write_ledger(batch)
+        if batch.removed:
+            gone = set(batch.removed)
+            self._ids = [row for at, row in enumerate(self._ids) if at not in gone]
+        self._write_notes(batch)
+
+    def _write_chain(self, batch: Batch) -> None:
         if batch.fork is not None and batch.fork < self.tip:
             self._ledger.cut(batch.fork)
             self._headers.cut(batch.fork)
@@ -481,6 +490,8 @@ class Store:
             self._move_cursor(min(self._cursor, batch.fork))
         if batch.headers or batch.fork is not None:
             self._headers.append(batch.headers)
+
+    def _write_watch(self, batch: Batch) -> None:
         for row, kind, value, label in batch.entries:
             self._rows.insert("watch", (row, int(kind), value, label))
             self._ids.append(row)
@@ -491,6 +502,8 @@ class Store:
         if batch.removed:
             self._ledger.settle()  # changes of earlier batches need the labels of the entries to be removed
         self._remove_entries([self._ids[at] for at in batch.removed])
+
+    def _write_ledger(self, batch: Batch) -> None:
         for identity in batch.withdrawn:
             self._ledger.withdraw(identity)
         for found in batch.matches:
@@ -500,9 +513,8 @@ class Store:
         for txid, tx in batch.transactions.items():
             hits = () if tx is None else tuple(hit._replace(entry=self._ids[hit.entry]) for hit in tx.hits)
             self._ledger.keep(txid, tx and tx._replace(hits=hits))
-        if batch.removed:
-            gone = set(batch.removed)
-            self._ids = [row for at, row in enumerate(self._ids) if at not in gone]
+
+    def _write_notes(self, batch: Batch) -> None:
         for name, note in batch.notes.items():
             self._rows.set_meta(_NOTE + name, note)
         self.addresses.write(batch.addresses)
