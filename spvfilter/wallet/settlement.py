@@ -128,13 +128,12 @@ class Settlement(Intake):
         for mark, match in zip(gone, self.watch.matches(gone.values()), strict=True):
             self._changes.withdraw(mark)
             yield MatchWithdrawn(match, reason, by)
-        for (mark, hit), match in zip(new.items(), self.watch.matches(new.values()), strict=True):
+        for hit in new.values():
             self._changes.put_match(StoredMatch(hit, None, None, UNPROVEN))
-            before = None if disconnected is None else disconnected.get(mark)
-            if before is not None:
-                yield MatchUnconfirmed(self.match_of(before.hit, before))
-            else:
-                yield MatchFound(match)
+        before = {} if disconnected is None else {mark: disconnected[mark] for mark in new.keys() & disconnected.keys()}
+        for mark in [mark for mark in new if mark in before]:
+            yield MatchUnconfirmed(self.match_of(before[mark].hit, before[mark]))
+        yield from map(MatchFound, self.watch.matches(hit for mark, hit in new.items() if mark not in before))
         if wanted:
             self._counted[txid] = dict(wanted)
         else:
