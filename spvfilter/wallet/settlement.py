@@ -117,6 +117,9 @@ class Settlement(Intake):
         counted = self._counted.get(txid, NO_HITS)
         counts = verdict is not None and txid in self._unconfirmed and verdict.counts
         wanted = self._hits.get(txid, NO_HITS) if counts else NO_HITS
+        if not counted and not wanted:
+            self._counted.pop(txid, None)
+            return
         if verdict is None:
             reason, by = removed, None
         else:
