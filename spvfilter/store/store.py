@@ -368,7 +368,14 @@ class Store:
         return self._headers.hashes_down(fork)
 
     def transactions(self, above: int, own_above: int | None = None) -> dict[bytes, StoredTx]:
-        """Return transactions by txid; see `kept_transactions`."""
+        """Return transactions by txid: all without a block, and confirmed ones above a height.
+
+        The result also has deep confirmed transactions that decide about a transaction without a block.
+
+        Args:
+            above: The height.
+            own_above: A lower height that applies to transactions that this wallet broadcast.
+        """
         query = f"SELECT {MARKED['transactions']} FROM transactions WHERE "
         return kept_transactions(lambda where, values: self._rows_of(query + where, values), above, own_above)
 

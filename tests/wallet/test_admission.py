@@ -153,7 +153,7 @@ def test_later_announcement_moves_an_observation_once(*, is_restarted: bool, lat
     assert wallet.pending == 40
 
 
-def test_new_entry_finds_a_payment_and_its_spend_in_any_order() -> None:
+def test_new_entry_finds_payment_and_spend_in_any_order() -> None:
     wallet = Wallet()
     parent = pay(1_000, coin(1), to=THEIRS)
     child = pay(50, out(parent))
