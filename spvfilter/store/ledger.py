@@ -145,8 +145,10 @@ def kept_transactions(
 ) -> dict[bytes, StoredTx]:
     """Return transactions by txid: all without a block, and confirmed ones above a height.
 
-    The result also has confirmed transactions that decide about a transaction without a block: those that conflict
-    with one, and those that spend from an own one, which is confirmed through them.
+    The result also has two kinds of deep confirmed transactions:
+
+    - A transaction that conflicts with a transaction without a block.
+    - A transaction that spends from an own transaction without a block, which is confirmed through it.
 
     Args:
         rows: Returns the rows of the table "transactions" that an SQL condition with values selects.

@@ -375,8 +375,11 @@ class Store:
     def transactions(self, above: int, own_above: int | None = None) -> dict[bytes, StoredTx]:
         """Return by txid all transactions without a block, and confirmed ones above a height.
 
-        It also returns older ones that decide about a transaction without a block. Own ones are returned above the
-        lower height `own_above`.
+        The result also has deep confirmed transactions that decide about a transaction without a block.
+
+        Args:
+            above: The height.
+            own_above: A lower height that applies to transactions that this wallet broadcast.
         """
         query = f"SELECT {MARKED['transactions']} FROM transactions WHERE "
         return kept_transactions(lambda where, values: self._rows_of(query + where, values), above, own_above)

@@ -296,7 +296,8 @@ class Books(Settlement):
         self.orphans.note_block()
         lost = {height: self._confirmed.take(height) for height in range(fork + len(hashes), fork, -1)}
         was_searched = self.searched
-        back = [txid for txid in self._graph_txids() if (a := self.anchor(txid)) is not None and a.height > fork]
+        confirmed = [record.txid for record in self._graph if record.txid not in self._unconfirmed]
+        back = [txid for txid in confirmed if (at := self.anchor(txid)) is not None and at.height > fork]
         self._best.disconnect_to(fork)
         self.cursor, self.searched = min(self.cursor, fork), min(self.searched, fork)
         self.blocks.cut(fork)
@@ -328,9 +329,6 @@ class Books(Settlement):
             if height <= was_searched or found:
                 told.append(BlockDisconnected(height, hashes[height - fork - 1]))
         return [*told, *(event for event in events if not isinstance(event, MatchUnconfirmed))]
-
-    def _graph_txids(self) -> list[bytes]:
-        return [record.txid for record in self._graph]
 
     def change_filters(self, change: CompactFilterBatch) -> None:
         """Store filter hashes and filters."""
@@ -470,7 +468,7 @@ class Books(Settlement):
         """Store labels of entries by number, and write the rows of transactions that no longer count with them."""
         self.batch.labels |= labels
         for txid, hits in self._hits.items():
-            if any(hit.entry in labels for hit in hits.values()):
+            if txid not in self._counted and any(hit.entry in labels for hit in hits.values()):
                 self._write(txid)
 
     def remove_entries(self, removed: Sequence[int], tell: Callable[..., None]) -> None:
@@ -524,8 +522,7 @@ class Books(Settlement):
 
     def entries_added(self) -> None:
         """Let `match_some` match unconfirmed transactions against new entries, a few at a time."""
-        order = [record.txid for record in parents_first({record.txid: record for record in self.unconfirmed()})]
-        self._unmatched = dict.fromkeys(order or ([bytes(HASH_SIZE)] if len(self.orphans) else []))
+        self._unmatched = dict.fromkeys(self._unconfirmed or ([bytes(HASH_SIZE)] if len(self.orphans) else []))
 
     @property
     def is_match_due(self) -> bool:
@@ -535,9 +532,12 @@ class Books(Settlement):
     def match_some(self, most: int = 20) -> list[WalletEvent]:
         """Match a few unconfirmed transactions against new entries; at last the orphans that no block can contain."""
         txids = list(self._unmatched)[:most]
+        before = {txid: self._hits.get(txid) for txid in txids}
         for txid in txids:
             del self._unmatched[txid]
         touched = self._rematch(txids)
+        changed = [txid for txid, hits in before.items() if self._hits.get(txid) != hits]
+        self._unmatched |= dict.fromkeys(child for txid in changed for child in self._graph.children(txid))
         for orphan in self.orphans.take_all() if not self._unmatched else ():
             touched += self._admit(orphan)
         return self._settle(touched)

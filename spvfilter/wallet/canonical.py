@@ -6,8 +6,8 @@ of the transaction itself and its known unconfirmed ancestors.
 1. A transaction that a block of the best chain contains is confirmed. Its known ancestors are confirmed through it.
    Confirmed transactions claim their inputs.
 2. A coinbase that is not confirmed, and a transaction that no block can contain, are conflicted with their descendants.
-   No block can contain a transaction with a fault of its own, a transaction that spends an output which its known
-   parent does not have, or a family that spends an outpoint twice.
+   No block can contain a transaction with a fault of its own, or a family that spends an outpoint twice. A spend of
+   an output that the known parent does not have is a fault, too.
 3. A transaction that spends an input claimed by rule 1, and its descendants, are conflicted.
 4. A dropped transaction and its descendants are inactive. A broadcast of the transaction after the drop revives it.
    A later observation revives it too, unless the user abandoned it. Nothing that happens to a child revives its parent.

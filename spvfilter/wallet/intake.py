@@ -180,7 +180,7 @@ class Intake(JudgedFacts):
         return touched
 
     def _may_evict(self, txid: bytes, newcomer: TxRecord) -> bool:
-        """True if a transaction may be evicted with its descendants to make room for another one."""
+        """True if a transaction may be evicted with its descendants for another one."""
         family, groups_of = self._graph.descendants(txid), self.pool.quota.groups_of
         if newcomer.txid in family or any(map(self._is_own, family)):
             return False

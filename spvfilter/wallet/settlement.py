@@ -117,6 +117,9 @@ class Settlement(Intake):
         counted = self._counted.get(txid, NO_HITS)
         counts = verdict is not None and txid in self._unconfirmed and verdict.counts
         wanted = self._hits.get(txid, NO_HITS) if counts else NO_HITS
+        if not counted and not wanted:
+            self._counted.pop(txid, None)
+            return
         if verdict is None:
             reason, by = removed, None
         else:
@@ -128,13 +131,12 @@ class Settlement(Intake):
         for mark, match in zip(gone, self.watch.matches(gone.values()), strict=True):
             self._changes.withdraw(mark)
             yield MatchWithdrawn(match, reason, by)
-        for (mark, hit), match in zip(new.items(), self.watch.matches(new.values()), strict=True):
+        for hit in new.values():
             self._changes.put_match(StoredMatch(hit, None, None, UNPROVEN))
-            before = None if disconnected is None else disconnected.get(mark)
-            if before is not None:
-                yield MatchUnconfirmed(self.match_of(before.hit, before))
-            else:
-                yield MatchFound(match)
+        before = {} if disconnected is None else {mark: disconnected[mark] for mark in new.keys() & disconnected.keys()}
+        for mark in [mark for mark in new if mark in before]:
+            yield MatchUnconfirmed(self.match_of(before[mark].hit, before[mark]))
+        yield from map(MatchFound, self.watch.matches(hit for mark, hit in new.items() if mark not in before))
         if wanted:
             self._counted[txid] = dict(wanted)
         else:

@@ -27,7 +27,7 @@ def why_impossible(tx: Transaction) -> str | None:
     inputs = tx.inputs
     if not inputs or not tx.span.outputs:
         return "it has no inputs" if not inputs else "it has no outputs"
-    if tx.is_coinbase:
+    if inputs == (NULL_OUTPOINT,):
         return "it is a coinbase"
     if NULL_OUTPOINT in inputs or len(set(inputs)) < len(inputs):
         return "it spends the null outpoint" if NULL_OUTPOINT in inputs else "it spends an output twice"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from spvfilter.kernel import EntryKind
 from spvfilter.network import REGTEST
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.wallet.books import KEPT_DEPTH, Books
@@ -12,6 +13,7 @@ from spvfilter.wallet.events import MatchFound, MatchWithdrawn, Reason
 from spvfilter.wallet.netgroupquota import MANY
 from spvfilter.wallet.pendinglimits import PendingLimits
 from spvfilter.wallet.saved import SavedBooks
+from spvfilter.watch.match import MatchKind
 from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, tx, txid
 from support.walletbooks import OURS, THEIRS, Wallet, coin, out, pay
@@ -149,6 +151,23 @@ def test_later_announcement_moves_an_observation_once(*, is_restarted: bool, lat
             wallet.restart()
         assert bool(wallet.tell(wallet.books.announce_later(txid(raw), wallet.now + later))) is is_moved
     assert wallet.pending == 40
+
+
+def test_new_entry_finds_payment_and_spend_in_any_order() -> None:
+    wallet = Wallet()
+    parent = pay(1_000, coin(1), to=THEIRS)
+    child = pay(50, out(parent))
+    wallet.observe(child)
+    wallet.observe(parent)
+    wallet.books.store_entries([(EntryKind.SCRIPT, THEIRS, None)])
+    wallet.tell(())
+    wallet.books.watch.add_script(THEIRS)
+    wallet.books.entries_added()
+    told: list[object] = []
+    while wallet.books.is_match_due:
+        told += wallet.books.match_some(1)
+    spends = [event.match for event in told if isinstance(event, MatchFound) and event.match.kind is MatchKind.INPUT]
+    assert [match.txid for match in spends] == [txid(child)]
 
 
 def test_foreign_transactions_change_neither_filter_nor_watch_table() -> None:

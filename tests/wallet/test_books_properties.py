@@ -215,7 +215,7 @@ class Life(Wallet):
         assert len(books.pool.quota) == len(foreign) <= limits.number + 100
 
     def check_kept(self) -> None:
-        """Every foreign transaction matches and has not expired, or decides about one that is kept."""
+        """Every foreign transaction matches and has not expired, or decides about another kept transaction."""
         books = self.books
         left = {each.txid: each for each in books.unconfirmed()}
         kept = [each for each in left.values() if each.is_own or (books._hits[each.txid] and not each.active_drop)]
