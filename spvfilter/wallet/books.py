@@ -634,7 +634,9 @@ class Books:
         """
         touched, waiting, met = list[bytes](), [Orphan(record, tuple(groups))], {record.txid}
         for orphan in waiting:  # grows while it is walked
-            touched += self._admit_one(orphan.record, orphan.groups)
+            # an orphan is in sight from now on: its scripts are not wanted in blocks that were searched before
+            record = orphan.record._replace(first_height=max(self.searched, 0))
+            touched += self._admit_one(record, orphan.groups)
             if orphan.record.txid in self._unconfirmed:
                 near = self.orphans.take_relatives(orphan.record)
                 waiting += (each for each in near if each.record.txid not in met)
