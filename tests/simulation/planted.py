@@ -26,13 +26,14 @@ from spvfilter.light.engine.peers import PeerPool
 from spvfilter.light.engine.privatebroadcast import PrivateBroadcast
 from spvfilter.light.engine.status import Status
 from spvfilter.light.engine.verdicts import Outcome
+from spvfilter.light.engine.wanted import WantedScripts
 from spvfilter.light.engine.watchchanges import WatchChanges
 from spvfilter.light.engine.windowgrowth import WindowGrowth
 from spvfilter.light.events import Mode
 from spvfilter.store.events import EventRows
 from spvfilter.store.keychains import KeychainRows
 from spvfilter.store.searched import Searched
-from spvfilter.wallet import journal
+from spvfilter.wallet import canonical, journal
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.canonical import Status as TxVerdict, Verdict, _Judgement
 from spvfilter.wallet.events import MatchWithdrawn
@@ -44,26 +45,30 @@ Change = tuple[object, str, object]  # owner, attribute, what takes its place
 
 
 class Bug(NamedTuple):
-    """A planted bug: what it changes, and the mode in which lives meet it."""
+    """A planted bug: its changes, and the lives that meet it."""
 
     changes: Callable[[], list[Change]]
+    """Makes the changes."""
     mode: Mode
-    peers: tuple[str, ...] | None  # behaviours that bring it to light
-    keychain: bool = False  # whether the wallet has one
-    user: bool = False  # whether its user does more
-    seed: int = 1  # of a life that notices it, or that comes before one
+    """The way in which these lives search."""
+    peers: tuple[str, ...] | None
+    """Behaviours of peers that bring it to light."""
+    kinds: tuple[str, ...] = ()
+    """Fields of `Plan` that are true for these lives."""
+    seed: int = 1
+    """Seed of a life that notices it, or of an earlier one."""
 
 
 BUGS: dict[str, Bug] = {}
 
 
 def bug(
-    mode: Mode, *peers: str, keychain: bool = False, user: bool = False, seed: int = 1
+    mode: Mode, *peers: str, kinds: tuple[str, ...] = (), seed: int = 1
 ) -> Callable[[Callable[[], list[Change]]], Callable[[], list[Change]]]:
     """Register the bug that a function plants, under the function's name."""
 
     def register(changes: Callable[[], list[Change]]) -> Callable[[], list[Change]]:
-        BUGS[changes.__name__] = Bug(changes, mode, peers or None, keychain, user, seed)
+        BUGS[changes.__name__] = Bug(changes, mode, peers or None, kinds, seed)
         return changes
 
     return register
@@ -370,7 +375,7 @@ def a_lost_question_stays_open() -> list[Change]:
     return [(FilterSearch, "_gone", _nothing), (blocks.BlockRequests, "_gone", _nothing)]
 
 
-@bug(Mode.AUTO, keychain=True, seed=432004175)
+@bug(Mode.AUTO, kinds=("keychain",), seed=432004175)
 def peers_keep_the_filter_of_before() -> list[Change]:
     return [(BloomSearch, "disarm", lambda search: [])]
 
@@ -495,7 +500,7 @@ def what_nobody_asked_for_is_kept() -> list[Change]:
     return [(Engine, "_receive", receive)]
 
 
-@bug(Mode.COMPACT, keychain=True, seed=4)
+@bug(Mode.COMPACT, kinds=("keychain",), seed=4)
 def a_window_grows_without_a_new_search() -> list[Change]:
     true = WindowGrowth.__init__
 
@@ -505,7 +510,7 @@ def a_window_grows_without_a_new_search() -> list[Change]:
     return [(WindowGrowth, "__init__", init)]
 
 
-@bug(Mode.BIP37, keychain=True, seed=5)
+@bug(Mode.BIP37, kinds=("keychain",), seed=5)
 def windows_do_not_move() -> list[Change]:
     def advance(self: WindowGrowth) -> None:
         self._context.books.is_window_due = False
@@ -513,32 +518,32 @@ def windows_do_not_move() -> list[Change]:
     return [(WindowGrowth, "advance", advance)]
 
 
-@bug(Mode.COMPACT, keychain=True)
+@bug(Mode.COMPACT, kinds=("keychain",))
 def a_window_that_moved_is_not_kept() -> list[Change]:
     return [(KeychainRows, "change", _nothing)]
 
 
-@bug(Mode.COMPACT, user=True, seed=17)
+@bug(Mode.COMPACT, kinds=("user",), seed=17)
 def what_was_given_up_comes_back() -> list[Change]:
     return [(TxRecord, "active_drop", None)]
 
 
-@bug(Mode.COMPACT, user=True, seed=20)
+@bug(Mode.COMPACT, kinds=("user",), seed=20)
 def what_was_replaced_is_offered() -> list[Change]:
     return [(Broadcaster, "_is_announceable", lambda self, own: True)]
 
 
-@bug(Mode.COMPACT, user=True, seed=2)
+@bug(Mode.COMPACT, kinds=("user",), seed=2)
 def a_private_transaction_is_public_after_a_restart() -> list[Change]:
     return [(PrivateBroadcast, "returned", _nothing)]
 
 
-@bug(Mode.COMPACT, user=True, seed=2)
+@bug(Mode.COMPACT, kinds=("user",), seed=2)
 def a_child_announces_its_private_parent() -> list[Change]:
     return [(Broadcaster, "_is_hidden", _no)]
 
 
-@bug(Mode.COMPACT, user=True, seed=1)
+@bug(Mode.COMPACT, kinds=("user",), seed=1)
 def a_broadcast_is_announced_before_it_is_stored() -> list[Change]:
     def is_announceable(self: Broadcaster, own: Any) -> bool:
         return own.private is None and self._books.is_announceable(own.tx.txid)
@@ -546,6 +551,62 @@ def a_broadcast_is_announced_before_it_is_stored() -> list[Change]:
     return [(Broadcaster, "_is_announceable", is_announceable)]
 
 
-@bug(Mode.COMPACT, user=True, seed=4)
+@bug(Mode.COMPACT, kinds=("user",), seed=4)
 def a_rejection_by_one_peer_is_enough() -> list[Change]:
     return [(Broadcaster, "_may_accept", _no)]
+
+
+# Twins: the layers of foreign and own transactions
+
+
+@bug(Mode.BIP37, kinds=("twins",))
+def foreign_outpoints_are_elements_of_the_filter() -> list[Change]:
+    true = Books._own_inputs
+
+    def inputs(self: Books) -> Iterator[bytes]:
+        yield from true(self)
+        for record in self.unconfirmed():
+            yield from record.inputs
+
+    return [(Books, "_own_inputs", inputs)]
+
+
+@bug(Mode.BIP37, kinds=("twins",))
+def the_watch_table_learns_outputs_of_foreign_transactions() -> list[Change]:
+    true = Books._enter
+
+    def enter(self: Books, record: TxRecord, groups: Any = ()) -> None:
+        true(self, record, groups)
+        self.watch.table.learn([hit for hit in self._hits[record.txid].values() if not hit.spend])
+
+    return [(Books, "_enter", enter)]
+
+
+@bug(Mode.COMPACT, kinds=("twins",))
+def foreign_payments_move_windows() -> list[Change]:
+    true = Books._enter
+
+    def enter(self: Books, record: TxRecord, groups: Any = ()) -> None:
+        true(self, record, groups)
+        self.is_window_due = self.watch.windows.note(list(self._hits[record.txid].values())) or self.is_window_due
+
+    return [(Books, "_enter", enter)]
+
+
+@bug(Mode.COMPACT, kinds=("twins",))
+def scripts_of_foreign_transactions_are_wanted_in_all_blocks() -> list[Change]:
+    true = WantedScripts.queries
+
+    def queries(self: WantedScripts, done: Any, last: int) -> Any:
+        self._overlay = {txid: each._replace(height=-1) for txid, each in self._overlay.items()}
+        return true(self, done, last)
+
+    return [(WantedScripts, "queries", queries)]
+
+
+@bug(Mode.BIP37, kinds=("twins",))
+def a_foreign_conflict_ends_announcements() -> list[Change]:
+    def rank(record: TxRecord) -> tuple[int, int, bytes]:
+        return 1, max(record.last_seen, record.broadcast_seq or 0), record.txid
+
+    return [(canonical, "_rank", rank), (Books, "is_announceable", Books.is_pending)]
