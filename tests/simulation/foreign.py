@@ -1,4 +1,4 @@
-"""Foreign unconfirmed transactions of a twin life: invented payments, spends and conflicts, which no block contains."""
+"""Foreign unconfirmed transactions of a twin life: payments, spends and conflicts that no block contains."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from spvfilter.wire.session import Session
 
-_POPULAR = 20  # scripts of a payment that names strangers' scripts
+_POPULAR = 20  # most foreign scripts that a transaction pays
 _INFINITE = float("inf")
 
 
@@ -118,7 +118,7 @@ class ForeignTraffic:
         return build_tx([TxIn(spent, rng.randbytes(4))], outputs)
 
     def _popular(self) -> list[bytes]:
-        """Scripts of strangers that the chain pays, with the script that most blocks pay."""
+        """Foreign scripts that the chain pays, with the script that most blocks pay."""
         chain, rng = self._world.truth.regtest.chain, self._rng
         found = [self._world.truth.regtest.lock.script_pubkey]
         for block in rng.sample(chain.active, min(_POPULAR, len(chain.active))):

@@ -186,7 +186,8 @@ def is_settled(world: World) -> bool:
 def unsent(world: World) -> list[bytes]:
     """Txids of own valid transactions that no honest node received.
 
-    A private transaction waits, without a limit, for a new peer that requests it.
+    A private transaction waits, without a limit, for a new peer that requests it. Transactions that it replaces wait
+    with it.
     """
     if world.process is None:
         return []
@@ -194,7 +195,8 @@ def unsent(world: World) -> list[bytes]:
     private = json.loads(world.process.disk.store.note(PRIVATE_NOTE) or b"{}")
     waiting = {bytes.fromhex(txid) for txid, (*_, is_handed) in private.items() if not is_handed}
     for txid, pending in world.process.disk.unconfirmed().items():
-        is_unsent = pending.broadcast_seq is not None and txid not in regtest.mempool and txid not in waiting
+        is_waiting = txid in waiting or pending.conflicts_with in waiting
+        is_unsent = pending.broadcast_seq is not None and txid not in regtest.mempool and not is_waiting
         if is_unsent and world.truth.would_take(pending.raw):
             found.append(txid)
     return found

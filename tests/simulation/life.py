@@ -202,4 +202,5 @@ def _happen(
         invariants.check_end(world)  # else that was seen just now
     assert world.process is not None
     check_views(world.process.disk.store)
+    world.fetched.check_end()
     invariants.check_modest(world.process.engine, world.process.disk.unconfirmed())

@@ -610,3 +610,21 @@ def a_foreign_conflict_ends_announcements() -> list[Change]:
         return 1, max(record.last_seen, record.broadcast_seq or 0), record.txid
 
     return [(canonical, "_rank", rank), (Books, "is_announceable", Books.is_pending)]
+
+
+# Modest: whole blocks
+
+
+@bug(Mode.COMPACT, "Honest", "Honest")
+def blocks_whose_filters_do_not_match_are_fetched() -> list[Change]:
+    true = FilterSearch._candidates
+
+    def candidates(self: FilterSearch, part: Any) -> list[int]:
+        return sorted({*true(self, part), *range(-(-part.first // 50) * 50, part.last + 1, 50)})
+
+    return [(FilterSearch, "_candidates", candidates)]
+
+
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("user",))
+def a_rescan_asks_for_scripts_of_foreign_transactions() -> list[Change]:
+    return scripts_of_foreign_transactions_are_wanted_in_all_blocks()

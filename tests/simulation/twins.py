@@ -25,7 +25,6 @@ from simulation.violation import Violation
 from simulation.world import Placed, World
 from spvfilter.light.engine.options import Options
 from spvfilter.light.events import Mode
-from spvfilter.node.blocktree import TipChange
 from spvfilter.wire.messages.filters import GetCFilters
 from spvfilter.wire.messages.table import GetData, InvType
 
@@ -81,28 +80,11 @@ class _Kept(Record):
         self._sent.keep(host, data)
 
 
-class _Forks:
-    """The lowest height up to which the true chain has stayed since a time."""
-
-    def __init__(self, timeline: Timeline) -> None:
-        self.forks: list[tuple[float, int]] = []
-        self._timeline = timeline
-
-    def on_tip(self, change: TipChange) -> None:
-        """Callback of the chain."""
-        for block in change.disconnected[-1:]:
-            self.forks.append((self._timeline.now, block.height - 1))
-
-    def on_tx(self, tx: object) -> None:
-        """Callback of the mempool."""
-
-
 @dataclass
 class _Twin:
     world: World
     traffic: ForeignTraffic
     sent: Wire
-    forks: _Forks
 
 
 def happen(
@@ -149,8 +131,6 @@ def _live(
     )
     begin(world)
     traffic = ForeignTraffic(random.Random(f"{plan.seed} {plan.mode} foreign"), world, is_silent=is_silent)
-    forks = _Forks(world.timeline)
-    world.truth.regtest.listeners.append(forks)
     duration = rng.uniform(900, 3_600)
     world.boot()
     schedule_chain(world, duration, ("reorg", "entries", "mempool"))
@@ -161,7 +141,7 @@ def _live(
     traffic.schedule(duration)
     world.at(duration, "a rescan from 0", partial(world.rescan, 0))
     world.timeline.run(duration + _SETTLE_S)
-    return _Twin(world, traffic, sent, forks)
+    return _Twin(world, traffic, sent)
 
 
 def _compare_books(silent: World, loud: World) -> None:
@@ -202,7 +182,7 @@ def _compare_requests(
     numbers of requests are therefore not compared.
     """
     first = loud.traffic.told[0]
-    limit = min([first.height, *(height for time, height in loud.forks.forks if time >= first.time)])
+    limit = min([first.height, *(height for time, height in loud.world.truth.forks if time >= first.time)])
     counted = [_requests(loud.world, limit, sent.values()) for sent in (one, other)]
     for request in counted[0].keys() | counted[1].keys():
         silent, with_traffic = counted[0][request], counted[1][request]

@@ -5,7 +5,6 @@ searched for then.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from itertools import count
 from typing import NamedTuple
 
 from simulation import oracle
@@ -34,7 +33,8 @@ class Wishes:
         self.waiting: dict[int, Request] = {}  # by token
         self.labels: dict[bytes, str | None] = {}  # that were given to scripts
         self.ever = set(self.watched)  # scripts that were watched at any time
-        self._tokens = count(1)
+        self.asked = 0
+        """Number of requests so far."""
 
     def begin(self) -> None:
         """A run begins."""
@@ -58,7 +58,8 @@ class Wishes:
         return self._put(Rescan(Start(first)))
 
     def _put(self, request: Request) -> tuple[int, Request]:
-        token = next(self._tokens)
+        self.asked += 1
+        token = self.asked
         self.waiting[token] = request
         return token, request
 

@@ -15,6 +15,7 @@ from simulation.agreement import Agreement, group_of
 from simulation.balance import check_rivals
 from simulation.behaviours.base import Behaviour
 from simulation.discovery import Discovery
+from simulation.fetched import Fetched
 from simulation.host import KilledError, Make, Process
 from simulation.keychain import Keychain
 from simulation.log import Log
@@ -33,7 +34,7 @@ from spvfilter.light.engine.requests import Request
 from spvfilter.light.events import Broadcast as Known, Event, Mode, PeerWarning, Synced
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.scripts import Lock
-from spvfilter.wallet.events import MatchFound
+from spvfilter.wallet.events import BlockDisconnected, MatchFound
 from spvfilter.wire.messages.table import Message
 
 # reply_s and a little, in which the user must have heard what became of a transaction, where a peer was always there
@@ -94,6 +95,7 @@ class World:
         self.discovery = Discovery(discovery, self.nodes, self.true_wall) if discovery is not None else None
         self.agreed = Agreement(self.truth)
         self.privacy = invariants.Privacy(self)
+        self.fetched = Fetched(self)
         self.user = User(user, self) if user is not None else None
         self.restarts = 0
         self.answered: dict[
@@ -169,7 +171,7 @@ class World:
             self.record,
             self._hear,
             self._ended,
-            self.agreed.heard,
+            self._overheard,
             self._sent,
             self.wishes.answered,
             self._is_prompt,
@@ -189,8 +191,13 @@ class World:
             raise Violation("alive", f"the client ended: {error!r}")
         self.timeline.after(self.rng.random() * _RESTART_S, self.boot)
 
+    def _overheard(self, host: str, message: Message) -> None:
+        self.agreed.heard(host, message)
+        self.fetched.heard(message)
+
     def _sent(self, message: Message, is_private: bool) -> None:
         self.privacy.sent(message)
+        self.fetched.sent(message)
         if self.user is not None:
             self.user.announced(message, is_private=is_private)
 
@@ -202,6 +209,8 @@ class World:
         process.books.take(event)
         process.books.compare(event, process.disk.store)
         self.log.told(event, process.disk.store)
+        if isinstance(event, BlockDisconnected):
+            self.fetched.disconnected(event.height, event.hash)
         if isinstance(event, MatchFound) and event.match.height is None:
             active, cursor = self.truth.regtest.chain.active, process.engine.books.cursor
             self.searched.setdefault(event.match.txid, active[cursor].hash if 0 <= cursor < len(active) else b"")
@@ -327,6 +336,7 @@ class World:
             is_public = not is_private and (self.user is None or self.truth.would_take(raw))
             if self.user is not None:
                 self.user.broadcast(raw, process, is_private=is_private)
+            self.fetched.broadcast(raw)
             process.broadcast(raw, is_private=is_private)  # which may be its last act
             self.timeline.after(_TAKEN_S, partial(self._check_taken, process, raw, is_public=is_public))
 
