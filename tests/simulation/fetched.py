@@ -1,8 +1,12 @@
 """Fetched: the whole blocks that a client in compact mode requests, and the reason for each of them.
 
-A block has a reason if it pays or spends a script that the client may ask for: a script that was watched, a script of
-an own transaction, or a script of a foreign unconfirmed transaction that was in sight below this block. A false
-positive of the filter is a reason, too.
+A block has a reason if it pays or spends a script that the client may ask for. These are:
+
+- scripts that were watched
+- scripts of own transactions
+- scripts of foreign unconfirmed transactions that were in sight below this block
+
+A false positive of the filter is a reason, too.
 """
 
 from __future__ import annotations
@@ -97,16 +101,16 @@ class Fetched:
 
 
 def scripts_of(raw: bytes) -> set[bytes]:
-    """The scripts that a transaction pays, and those that its inputs show as spent."""
+    """The scripts that a transaction pays, and the spent scripts that its inputs show."""
     tx = Transaction.parse(raw)
     stacks = zip(tx.span.inputs, witnesses(raw, tx.span), strict=True)
     shown = {spent_script(raw[start:end], stack) for (_, start, end), stack in stacks}
     return {out.script_pubkey for out in tx.outputs} | {script for script in shown if script}
 
 
-def _elements_of(tx: Transaction, block: TreeBlock) -> set[bytes]:
+def _elements_of(tx: Transaction, block: TreeBlock | None) -> set[bytes]:
     """The scripts that a transaction of a block pays and spends."""
-    spent = block.spent or {}
+    spent = (block.spent if block is not None else None) or {}
     return {out.script_pubkey for out in tx.outputs} | {
         spent[each].script_pubkey for each in tx.inputs if each in spent
     }

@@ -329,15 +329,15 @@ class Privacy:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._tweak: int | None = None
+        self.tweak: int | None = None
 
     def sent(self, message: Message) -> None:
         """The client sends a message."""
         if not isinstance(message, FilterLoad):
             return
-        if self._tweak not in (None, message.tweak):
+        if self.tweak not in (None, message.tweak):
             raise Violation("quiet", "a filter with another tweak: the intersection of two shows what is ours")
-        self._tweak = message.tweak
+        self.tweak = message.tweak
         if self._world.options.mode is Mode.COMPACT:
             raise Violation("quiet", "a BIP-37 filter in compact mode")
         if self._world.options.mode is Mode.AUTO and self._world.has_prompt_peer(_PROMPT_S):

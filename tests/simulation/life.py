@@ -21,7 +21,7 @@ from simulation.keychain import Keychain
 from simulation.plan import Outcome, Plan, Tally
 from simulation.planted import planted
 from simulation.record import Record
-from simulation.schedule import schedule_chain, schedule_faults
+from simulation.schedule import schedule_chain, schedule_faults, schedule_restores
 from simulation.small import small_limits
 from simulation.timeline import Timeline
 from simulation.violation import Violation
@@ -186,6 +186,8 @@ def _happen(
     schedule_faults(world, duration, faults)
     if world.user is not None:
         world.user.schedule(duration)
+    if plan.restores:
+        schedule_restores(world, random.Random(f"{plan.seed} {plan.mode} restores"), duration)
     world.timeline.run(duration)
     world.record.note("calm")
     world.calm()

@@ -8,7 +8,7 @@ from simulation.violation import Violation
 from spvfilter.light.events import Mode
 
 FAULTS = ("peers", "lies", "lines", "disk", "kill", "clock", "reorg", "entries", "mempool")
-KINDS = ("schemes", "keychain", "discovery", "small", "user", "twins")
+KINDS = ("schemes", "keychain", "discovery", "small", "user", "twins", "restores")
 """Fields of a plan that make another life from the same seed."""
 
 
@@ -36,6 +36,8 @@ class Plan:
     """True if limits of blocks and messages are small, and mode and kept filters change between runs."""
     user: bool = False
     """True if the user does more: broadcasts again, bumps fees, abandons, relabels."""
+    restores: bool = False
+    """True if earlier copies of the database take its place. Not together with `user`."""
     twins: bool = False
     """True for two lives that differ only in foreign unconfirmed transactions."""
 

@@ -36,7 +36,7 @@ from spvfilter.store.searched import Searched
 from spvfilter.wallet import canonical, journal
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.canonical import Status as TxVerdict, Verdict, _Judgement
-from spvfilter.wallet.events import MatchWithdrawn
+from spvfilter.wallet.events import MatchWithdrawn, WalletEvent
 from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.txgraph import TxRecord
 from spvfilter.watch.match import Completeness
@@ -628,3 +628,16 @@ def blocks_whose_filters_do_not_match_are_fetched() -> list[Change]:
 @bug(Mode.COMPACT, "Honest", "Honest", kinds=("user",))
 def a_rescan_asks_for_scripts_of_foreign_transactions() -> list[Change]:
     return scripts_of_foreign_transactions_are_wanted_in_all_blocks()
+
+
+# True: restored databases
+
+
+@bug(Mode.COMPACT, kinds=("restores",))
+def a_run_continues_the_numbers_of_the_database() -> list[Change]:
+    true = Journal.start
+
+    def start(self: Journal, run_id: bytes, clock_us: int, batch: Any) -> WalletEvent:
+        return true(self, bytes(16), 0, batch)
+
+    return [(Journal, "start", start)]

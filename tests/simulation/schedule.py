@@ -72,6 +72,15 @@ def _broadcast(world: World) -> None:
         world.broadcast(raw, is_private=world.rng.random() < 0.2)
 
 
+def schedule_restores(world: World, rng: random.Random, duration: float) -> None:
+    """The user copies the database, and later replaces it by a copy."""
+    for _ in range(rng.choice([1, 1, 2])):
+        first = moment(rng, duration * 0.7)
+        world.at(first, "the database is copied", world.back_up)
+        for _ in range(rng.choice([1, 1, 2])):
+            world.at(rng.uniform(first, duration), "the database is restored", world.restore)
+
+
 def schedule_faults(world: World, duration: float, faults: tuple[str, ...]) -> None:
     rng = world.rng
     if "kill" in faults:

@@ -75,6 +75,18 @@ def test_no_invariant_is_violated_by_a_user_who_does_more(mode: Mode, seed: int)
     check(Plan(seed, mode, user=True))
 
 
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("mode", list(Mode))
+def test_no_invariant_is_violated_by_restored_databases(mode: Mode, seed: int) -> None:
+    check(Plan(seed, mode, restores=True))
+
+
+def test_a_restored_database_is_an_earlier_one() -> None:
+    shown: list[str] = []
+    assert live(Plan(25, Mode.COMPACT, restores=True), make, show=shown.append).violation is None
+    assert any("the database is restored" in line for line in shown)
+
+
 @pytest.mark.parametrize("mode", list(Mode))
 def test_without_faults_nothing_is_dropped_or_lost(mode: Mode) -> None:
     outcome = live(Plan(1, mode, ()), make)

@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from pathlib import Path
 
 from simulation import invariants, oracle
@@ -21,6 +22,7 @@ from simulation.keychain import Keychain
 from simulation.log import Log
 from simulation.node import Node
 from simulation.record import Record
+from simulation.restore import Copy
 from simulation.timeline import Timeline
 from simulation.truth import START, Truth, begin
 from simulation.user import User
@@ -98,6 +100,8 @@ class World:
         self.fetched = Fetched(self)
         self.user = User(user, self) if user is not None else None
         self.restarts = 0
+        self.restored_at = -inf  # when an earlier copy of the database took its place
+        self._copies: list[Copy] = []
         self.answered: dict[
             bytes, bytes
         ] = {}  # transactions of ours, by txid, of which the user was told that a peer has them
@@ -173,7 +177,7 @@ class World:
             self._ended,
             self._overheard,
             self._sent,
-            self.wishes.answered,
+            lambda token, value: self.wishes.answered(token, value),
             self._is_prompt,
             (lambda watch: None) if self.keychain is None else self.keychain.give,
             self.discovery,
@@ -343,6 +347,8 @@ class World:
     def _check_taken(self, process: Process, raw: bytes, *, is_public: bool) -> None:
         txid = oracle.txid(raw)
         answer = process.answers.get(txid)
+        if self.restored_at > self.timeline.now - _TAKEN_S:
+            return  # the database is older than the broadcast
         if isinstance(answer, Known):
             self.answered[txid] = raw
         if self.process is not process or not self.has_prompt_peer(2 * _TAKEN_S):
@@ -353,6 +359,17 @@ class World:
             return  # another may have stood against it when it was refused
         if isinstance(answer, PeerError) and is_public and self.truth.would_take(raw):
             raise Violation("true", f"our transaction {txid[::-1].hex()}, which is valid, was not sent: {answer!r}")
+
+    def back_up(self) -> None:
+        """The user copies the database."""
+        copy = Copy.make(self, self._path.with_name(f"copy{len(self._copies)}.db"))
+        if copy is not None:
+            self._copies.append(copy)
+
+    def restore(self) -> None:
+        """The user replaces the database by a copy."""
+        if self._copies:
+            self.rng.choice(self._copies).restore(self, self._path)
 
     def cut_lines(self) -> None:
         """Every line goes dead without an end."""
