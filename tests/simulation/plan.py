@@ -8,7 +8,7 @@ from simulation.violation import Violation
 from spvfilter.light.events import Mode
 
 FAULTS = ("peers", "lies", "lines", "disk", "kill", "clock", "reorg", "entries", "mempool")
-KINDS = ("schemes", "keychain", "discovery", "small", "user", "twins", "restores")
+KINDS = ("schemes", "keychain", "discovery", "small", "user", "twins", "restores", "floods")
 """Fields of a plan that make another life from the same seed."""
 
 
@@ -36,6 +36,8 @@ class Plan:
     """True if limits of blocks and messages are small, and mode and kept filters change between runs."""
     user: bool = False
     """True if the user does more: broadcasts again, bumps fees, abandons, relabels."""
+    floods: bool = False
+    """True if attackers flood the client with unconfirmed payments, at the real bounds."""
     restores: bool = False
     """True if earlier copies of the database take its place. Not together with `user`."""
     twins: bool = False
@@ -55,7 +57,7 @@ class Tally:
     restarts: int = 0
     """Starts of the client after the first one."""
     slowest_step_s: float = 0.0
-    """Longest step of the engine, on the real clock. It is reported and never judged."""
+    """Longest step of the engine, processor time. Only floods judge it."""
     digest: str = ""
     """Equal for equal lives."""
 

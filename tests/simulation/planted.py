@@ -34,6 +34,7 @@ from spvfilter.store.events import EventRows
 from spvfilter.store.keychains import KeychainRows
 from spvfilter.store.searched import Searched
 from spvfilter.wallet import canonical, journal
+from spvfilter.wallet.admission import MempoolLayer
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.canonical import Status as TxVerdict, Verdict, _Judgement
 from spvfilter.wallet.events import MatchWithdrawn, WalletEvent
@@ -641,3 +642,23 @@ def a_run_continues_the_numbers_of_the_database() -> list[Change]:
         return true(self, bytes(16), 0, batch)
 
     return [(Journal, "start", start)]
+
+
+# Modest: floods
+
+
+@bug(Mode.COMPACT, kinds=("floods",))
+def the_mempool_layer_has_no_bound() -> list[Change]:
+    return [(MempoolLayer, "is_over", False)]
+
+
+@bug(Mode.COMPACT, kinds=("floods",), seed=4)
+def each_block_judges_all_unconfirmed_transactions() -> list[Change]:
+    true = Books.connect_empty
+
+    def connect_empty(self: Books, height: int, filtered: int = 0) -> None:
+        for _ in range(self.cursor, height):
+            self._settle(list(self._unconfirmed))
+        true(self, height, filtered)
+
+    return [(Books, "connect_empty", connect_empty)]
