@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from simulation import floods, invariants, twins
+from simulation import cancels, floods, invariants, twins
 from simulation.balance import check_views
 from simulation.behaviours import ERRATIC, FAULTY, HONEST, LATE, LIARS, RELAYS, SCHEMES, Behaviour, named
 from simulation.host import Make
@@ -61,6 +61,8 @@ def _live(plan: Plan, make: Make, *, is_full: bool, show: Callable[[str], None] 
             try:
                 if plan.twins:
                     twins.happen(plan, make, folder, record, worlds.append)
+                elif plan.cancels:
+                    cancels.happen(plan, folder)
                 elif plan.floods:
                     floods.happen(plan, make, folder, record, worlds.append)
                 else:

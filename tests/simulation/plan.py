@@ -8,7 +8,7 @@ from simulation.violation import Violation
 from spvfilter.light.events import Mode
 
 FAULTS = ("peers", "lies", "lines", "disk", "kill", "clock", "reorg", "entries", "mempool")
-KINDS = ("schemes", "keychain", "discovery", "small", "user", "twins", "restores", "floods")
+KINDS = ("schemes", "keychain", "discovery", "small", "user", "twins", "restores", "floods", "cancels")
 """Fields of a plan that make another life from the same seed."""
 
 
@@ -36,6 +36,8 @@ class Plan:
     """True if limits of blocks and messages are small, and mode and kept filters change between runs."""
     user: bool = False
     """True if the user does more: broadcasts again, bumps fees, abandons, relabels."""
+    cancels: bool = False
+    """True if a user of the real client cancels calls. Such a life differs from run to run in its timing."""
     floods: bool = False
     """True if attackers flood the client with unconfirmed payments, at the real bounds."""
     restores: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -30,6 +31,7 @@ from spvfilter.light.engine.wanted import WantedScripts
 from spvfilter.light.engine.watchchanges import WatchChanges
 from spvfilter.light.engine.windowgrowth import WindowGrowth
 from spvfilter.light.events import Mode
+from spvfilter.light.running import Running
 from spvfilter.store.events import EventRows
 from spvfilter.store.keychains import KeychainRows
 from spvfilter.store.searched import Searched
@@ -662,3 +664,33 @@ def each_block_judges_all_unconfirmed_transactions() -> list[Change]:
         true(self, height, filtered)
 
     return [(Books, "connect_empty", connect_empty)]
+
+
+# Cancels
+
+
+@bug(Mode.COMPACT, kinds=("cancels",))
+def a_broadcast_waits_before_it_is_recorded() -> list[Change]:
+    true = Running.broadcast
+
+    async def broadcast(self: Running, tx: Any, input_values: Any, *, is_private: bool) -> Any:
+        await self._database.drain()
+        await asyncio.sleep(0)
+        return await true(self, tx, input_values, is_private=is_private)
+
+    return [(Running, "broadcast", broadcast)]
+
+
+@bug(Mode.COMPACT, kinds=("cancels",))
+def a_cancelled_call_loses_its_label() -> list[Change]:
+    true = Running.ask
+
+    async def ask(self: Running, request: Any) -> object:
+        try:
+            return await true(self, request)
+        except asyncio.CancelledError:
+            books = self.engine.books
+            books.relabel({books.watch.table.find(*each[:2]): None for each in getattr(request, "entries", ())})
+            raise
+
+    return [(Running, "ask", ask)]
