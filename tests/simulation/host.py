@@ -114,6 +114,7 @@ class Process:
         is_prompt: bool,
         give: Callable[[WatchList], None],
         discovery: Discovery | None,
+        shadow: Path | None = None,
     ) -> None:
         self.options = options
         self.is_running = True
@@ -162,6 +163,7 @@ class Process:
             self._hear,
             self._fail,
             self.books.check_durable,
+            shadow,
         )
 
     # Life

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from simulation import cancels, floods, invariants, twins
-from simulation.balance import check_views
+from simulation.balance import check_verdicts, check_views
 from simulation.behaviours import ERRATIC, FAULTY, HONEST, LATE, LIARS, RELAYS, SCHEMES, Behaviour, named
 from simulation.host import Make
 from simulation.keychain import Keychain
@@ -75,7 +75,7 @@ def _live(plan: Plan, make: Make, *, is_full: bool, show: Callable[[str], None] 
             finally:
                 for world in worlds:
                     if world.process is not None:
-                        world.process.disk.store.close()
+                        world.process.disk.close_stores()
     finally:
         shutil.rmtree(folder)
     return Outcome(plan, violation, time.process_time() - begun, _tally(worlds))
@@ -208,5 +208,7 @@ def _happen(
         invariants.check_end(world)  # else that was seen just now
     assert world.process is not None
     check_views(world.process.disk.store)
+    check_verdicts(world.process.disk.store)
+    world.process.disk.check()
     world.fetched.check_end()
     invariants.check_modest(world.process.engine, world.process.disk.unconfirmed())

@@ -37,7 +37,7 @@ class Plan:
     user: bool = False
     """True if the user does more: broadcasts again, bumps fees, abandons, relabels."""
     cancels: bool = False
-    """True if a user of the real client cancels calls. Such a life differs from run to run in its timing."""
+    """True if a user of the real client cancels calls. Its timing differs from run to run."""
     floods: bool = False
     """True if attackers flood the client with unconfirmed payments, at the real bounds."""
     restores: bool = False

@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple  # a planted method takes whatever the true one takes
 from unittest.mock import patch
@@ -35,12 +36,14 @@ from spvfilter.light.running import Running
 from spvfilter.store.events import EventRows
 from spvfilter.store.keychains import KeychainRows
 from spvfilter.store.searched import Searched
-from spvfilter.wallet import canonical, journal
+from spvfilter.store.store import Store
+from spvfilter.wallet import books, canonical, journal
 from spvfilter.wallet.admission import MempoolLayer
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.canonical import Status as TxVerdict, Verdict, _Judgement
 from spvfilter.wallet.events import MatchWithdrawn, WalletEvent
 from spvfilter.wallet.journal import Journal
+from spvfilter.wallet.rows import row_of
 from spvfilter.wallet.txgraph import TxRecord
 from spvfilter.watch.match import Completeness
 
@@ -694,3 +697,101 @@ def a_cancelled_call_loses_its_label() -> list[Change]:
             raise
 
     return [(Running, "ask", ask)]
+
+
+# Verdicts
+
+
+@bug(Mode.COMPACT, kinds=("twins",))
+def own_and_foreign_transactions_rank_alike() -> list[Change]:
+    def rank(record: TxRecord) -> tuple[int, int, bytes]:
+        return 1, max(record.last_seen, record.broadcast_seq or 0), record.txid
+
+    return [(canonical, "_rank", rank)]
+
+
+@bug(Mode.COMPACT, kinds=("user",))
+def a_child_of_an_inactive_transaction_counts() -> list[Change]:
+    true = _Judgement._ruled_out
+
+    def ruled_out(self: _Judgement, txid: bytes) -> Verdict | None:
+        verdict = true(self, txid)
+        is_dropped = self._records[txid].active_drop is not None
+        is_ended = verdict is not None and verdict.status is not TxVerdict.CONFLICTED
+        return None if is_ended and not is_dropped else verdict
+
+    return [(_Judgement, "_ruled_out", ruled_out)]
+
+
+@bug(Mode.COMPACT, "Honest", "Honest")
+def a_coinbase_without_its_block_counts() -> list[Change]:
+    return [(_Judgement, "_impossible", lambda self: set())]
+
+
+# The ledger
+
+
+@bug(Mode.COMPACT, kinds=("user",))
+def a_row_has_no_matches() -> list[Change]:
+    def rows(record: Any, status: Any, conflicts_with: Any, anchor: Any, hits: Any, *, is_listed: bool) -> Any:
+        return row_of(record, status, conflicts_with, anchor, (), is_listed=is_listed)
+
+    return [(books, "row_of", rows)]
+
+
+@bug(Mode.COMPACT, kinds=("user",))
+def rows_of_replaced_transactions_are_not_written() -> list[Change]:
+    true = Books._write
+
+    def write(self: Books, txid: bytes) -> None:
+        if self._verdicts[txid].status is not TxVerdict.REPLACED:
+            true(self, txid)
+
+    return [(Books, "_write", write)]
+
+
+@bug(Mode.COMPACT, kinds=("user",))
+def commits_of_one_transaction_keep_the_first_searched_blocks() -> list[Change]:
+    write, commit = Store._write, Store.commit
+
+    def write_batch(self: Store, batch: Any) -> None:
+        batch = copy(batch)  # the other database gets it as it is
+        if self.__dict__["is_written"]:
+            batch.searched = None
+        self.__dict__["is_written"] |= batch.searched is not None
+        write(self, batch)
+
+    def commit_all(self: Store, *batches: Any) -> None:
+        self.__dict__["is_written"] = False
+        commit(self, *batches)
+
+    return [(Store, "_write", write_batch), (Store, "commit", commit_all)]
+
+
+# The broadcaster
+
+
+@bug(Mode.COMPACT, "Honest", "Honest")
+def a_restart_forgets_own_transactions() -> list[Change]:
+    return [(Broadcaster, "start", _nothing), (Broadcaster, "load", _nothing)]
+
+
+@bug(Mode.COMPACT, kinds=("user",))
+def a_replaced_transaction_is_served() -> list[Change]:
+    true = Broadcaster.serve
+
+    def serve(self: Broadcaster, peer: Any, items: Any) -> None:
+        is_announceable = self._is_announceable
+        self.__dict__["_is_announceable"] = lambda own: True
+        try:
+            true(self, peer, items)
+        finally:
+            del self.__dict__["_is_announceable"]
+        assert self._is_announceable == is_announceable
+
+    return [(Broadcaster, "serve", serve)]
+
+
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("user",))
+def a_call_of_broadcast_gets_no_answer() -> list[Change]:
+    return [(Broadcaster, "answer", _nothing)]

@@ -25,6 +25,7 @@ from simulation.violation import Violation
 from simulation.world import Placed, World
 from spvfilter.light.engine.options import Options
 from spvfilter.light.events import Mode
+from spvfilter.store.store import Store
 from spvfilter.wire.messages.filters import GetCFilters
 from spvfilter.wire.messages.table import GetData, InvType
 
@@ -153,9 +154,17 @@ def _compare_books(silent: World, loud: World) -> None:
     assert loud.process is not None
     if silent.process.stored() != loud.process.stored():
         raise Violation("twins", "foreign unconfirmed transactions change the matches in blocks")
+    own = [_own_statuses(process.disk.store) for process in (silent.process, loud.process)]
+    if own[0] != own[1]:
+        raise Violation("twins", f"foreign unconfirmed transactions change own ones from {own[0]} to {own[1]}")
     used = [[sorted(chain.used) for chain in world.watch.keychains] for world in (silent.process, loud.process)]
     if used[0] != used[1]:
         raise Violation("twins", f"foreign unconfirmed transactions change used indexes from {used[0]} to {used[1]}")
+
+
+def _own_statuses(store: Store) -> dict[str, str]:
+    own = (entry for entry in store.views.history(limit=None) if entry.is_own)
+    return {entry.txid[::-1].hex(): str(entry.status) for entry in own}
 
 
 def _compare_messages(silent: dict[str, list[tuple[str, bytes]]], loud: dict[str, list[tuple[str, bytes]]]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from simulation import invariants, oracle
 from simulation.agreement import Agreement, group_of
-from simulation.balance import check_rivals
+from simulation.balance import check_rivals, check_verdicts
 from simulation.behaviours.base import Behaviour
 from simulation.discovery import Discovery
 from simulation.fetched import Fetched
@@ -156,6 +156,9 @@ class World:
             self.keychain.check_start(process)
         if not (self.is_calm and self.may_lie()):  # else what a liar has hidden so far is still to be found
             invariants.check_claims(self, "at the start")
+        check_verdicts(process.disk.store)
+        if opening := process.engine.books.opening:
+            raise Violation("true", f"a restart changes what is told: {opening[0]}")
         process.start()
         for token, request in list(self.wishes.waiting.items()):
             if self.process is process:
@@ -181,6 +184,7 @@ class World:
             self._is_prompt,
             (lambda watch: None) if self.keychain is None else self.keychain.give,
             self.discovery,
+            self._path.with_suffix(".shadow") if self.user is not None else None,
         )
 
     def kill(self) -> None:
