@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
-from itertools import takewhile
 from pathlib import Path
 
 from simulation.timeline import Timeline
@@ -179,7 +178,7 @@ class DiskQueue:
         self._is_writing = False
         self._before_write()
         most = self._rng.choice([1, 1, 3, 100])
-        group = [each for each in takewhile(_is_commit, self._queue) if isinstance(each, Commit)][:most]
+        group, events = self._group(most)
         try:
             if self.fails_at is not None and self.commits + len(group) > self.fails_at:
                 raise StoreError("the simulated disk fails")
@@ -189,13 +188,25 @@ class DiskQueue:
         except StoreError as error:
             self._fail(error)
             return
-        for _ in group:
+        for _ in range(len(group) + len(events)):
             self._queue.popleft()
         self.commits += len(group)
+        for event in events:
+            self._tell(event)
         self._report(Committed(group[-1].number if group else 0))
         if not self._is_writing:
             self._pump()
 
-
-def _is_commit(effect: Commit | Emit | Read) -> bool:
-    return isinstance(effect, Commit)
+    def _group(self, most: int) -> tuple[list[Commit], list[Event]]:
+        """The next commits at the head of the queue, and the events between them, which are told after all of them."""
+        group, events, between = list[Commit](), list[Event](), list[Event]()
+        for each in self._queue:
+            if isinstance(each, Commit) and len(group) < most:
+                group.append(each)
+                events += between
+                between = []
+            elif isinstance(each, Emit):
+                between.append(each.event)
+            else:
+                break
+        return group, events
