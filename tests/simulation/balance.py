@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from simulation import oracle
 from simulation.violation import Violation
 from spvfilter.store.ledger import StoredTx, TxStatus
+from spvfilter.transaction import Transaction
 from support.ledger import check_ledger
 
 if TYPE_CHECKING:
@@ -70,3 +71,48 @@ def check_rivals(unconfirmed: Mapping[bytes, StoredTx]) -> None:
     ]
     if len(set(spent)) < len(spent):
         raise Violation("true", "two pending transactions that spend the same count")
+
+
+def check_verdicts(store: Store) -> None:
+    """True: the statuses of transactions fit one another, whatever they are."""
+    known = store.transactions(store.tip)
+    counts = {txid for txid, each in known.items() if each.status in _COUNTING}
+    spent = {point: txid for txid in sorted(counts) for point in oracle.spends(known[txid].raw)}
+    parents = {point[:32] for each in known.values() for point in oracle.spends(each.raw)}
+    for txid, each in known.items():
+        points, name = oracle.spends(each.raw), txid[::-1].hex()
+        if each.status is TxStatus.CONFIRMED:
+            continue
+        if each.status is TxStatus.PENDING:
+            if points == (_NO_OUTPOINT,):
+                raise Violation("true", f"the coinbase {name}, which is in no block, counts")
+            if ended := [point[:32] for point in points if point[:32] in known.keys() - counts]:
+                raise Violation("true", f"{name} counts, and its parent is {known[ended[0]].status}")
+            if rivals := {spent[point] for point in points} - {txid}:
+                raise Violation("true", f"{name} counts, and {min(rivals)[::-1].hex()}, which spends the same")
+        by = known.get(each.conflicts_with or b"")
+        if by is not None and each.conflicts_with not in counts:
+            raise Violation("true", f"{name} is {each.status} by a transaction that is {by.status}")
+        if by is None or each.status is not TxStatus.REPLACED or each.broadcast_seq is None:
+            continue
+        is_direct = not set(points).isdisjoint(oracle.spends(by.raw))
+        is_later = each.conflicts_with in parents or (by.broadcast_seq or 0) > each.broadcast_seq
+        if is_direct and not is_later:  # a parent has the rank of its child, if that is higher
+            raise Violation("true", f"our transaction {name} is replaced by one that was not broadcast later")
+    check_nets(store)
+
+
+def check_nets(store: Store) -> None:
+    """True: a transaction that does not count has its net effect in the history, too."""
+    watched = {script for (script,) in store._db.execute("SELECT value FROM watch WHERE kind = 0")}
+    history = store.views.history(limit=None)
+    ours = {entry.txid for entry in history}
+    for entry in history:
+        if ours.isdisjoint(point[:32] for point in oracle.spends(entry.raw)) and entry.status not in _COUNTING:
+            paid = sum(each.value for each in Transaction.parse(entry.raw).outputs if each.script_pubkey in watched)
+            if entry.net != paid:
+                raise Violation("true", f"{entry.txid[::-1].hex()} pays us {paid}, the history says {entry.net}")
+
+
+_COUNTING = (TxStatus.PENDING, TxStatus.CONFIRMED)
+_NO_OUTPOINT = bytes(32) + b"\xff" * 4

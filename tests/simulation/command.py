@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import count, islice, repeat
 from types import FrameType
+from typing import Any
 
 from simulation.behaviours import named
 from simulation.engine import make
-from simulation.life import FAULTS, KINDS, Outcome, Plan, live
+from simulation.life import live
+from simulation.plan import FAULTS, KINDS, Outcome, Plan
 from simulation.planted import BUGS, changes_of
 from simulation.violation import Violation
 from spvfilter.light.events import Mode
@@ -91,13 +93,20 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--user", action="store_true", help="the user does more: sends again, bumps fees, gives up, gives labels"
     )
+    parser.add_argument("--cancels", action="store_true", help="calls of the real client that the user cancels")
+    parser.add_argument("--floods", action="store_true", help="floods of unconfirmed payments at the real bounds")
+    parser.add_argument("--restores", action="store_true", help="earlier copies of the database take its place")
+    parser.add_argument(
+        "--twins", action="store_true", help="pairs of lives that differ only in foreign unconfirmed transactions"
+    )
     parser.add_argument("--planted", action="store_true", help="live with each planted bug until a life notices it")
     parser.add_argument("--trace", action="store_true", help="show everything that happens in the life of --seed")
     return parser.parse_args()
 
 
 def _plan(of: argparse.Namespace, seed: int, mode: Mode) -> Plan:
-    return Plan(seed, mode, of.faults, of.peers, of.plant, of.schemes, of.keychain, of.discovery, of.small, of.user)
+    kinds = {kind: getattr(of, kind) for kind in KINDS}
+    return Plan(seed, mode, of.faults, of.peers, of.plant, **kinds)
 
 
 def _faults(text: str) -> tuple[str, ...]:
@@ -144,7 +153,8 @@ def hunt_one(name: str, seed: int | None, lives: int) -> Outcome | None:
     bug = BUGS[name]
     first = bug.seed if seed is None else seed
     for number in range(first, first + lives):
-        outcome = live_watched(Plan(number, bug.mode, peers=bug.peers, bug=name, keychain=bug.keychain, user=bug.user))
+        kinds: dict[str, Any] = dict.fromkeys(bug.kinds, True)
+        outcome = live_watched(Plan(number, bug.mode, peers=bug.peers, bug=name, **kinds))
         if outcome.violation is not None:
             return outcome
     return None
@@ -211,13 +221,13 @@ def _table(outcomes: list[Outcome], seconds: float, jobs: int) -> str:
             (
                 "all" if mode is None else mode.value,
                 f"{len(chosen):,}",
-                f"{sum(outcome.hours for outcome in chosen):,.0f}",
-                f"{sum(outcome.messages for outcome in chosen):,}",
-                f"{sum(outcome.blocks for outcome in chosen):,}",
-                f"{sum(outcome.restarts for outcome in chosen):,}",
+                f"{sum(outcome.tally.hours for outcome in chosen):,.0f}",
+                f"{sum(outcome.tally.messages for outcome in chosen):,}",
+                f"{sum(outcome.tally.blocks for outcome in chosen):,}",
+                f"{sum(outcome.tally.restarts for outcome in chosen):,}",
                 f"{len(chosen) / busy:.1f}",
-                f"{sum(outcome.messages for outcome in chosen) / busy:,.0f}",
-                f"{1_000 * max(outcome.slowest_step_s for outcome in chosen):.0f} ms",
+                f"{sum(outcome.tally.messages for outcome in chosen) / busy:,.0f}",
+                f"{1_000 * max(outcome.tally.slowest_step_s for outcome in chosen):.0f} ms",
                 str(sum(outcome.violation is not None for outcome in chosen)),
             )
         )

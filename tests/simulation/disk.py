@@ -5,22 +5,26 @@ full.
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from functools import partial
-from itertools import takewhile
 from pathlib import Path
 
 from simulation.timeline import Timeline
+from simulation.violation import Violation
 from spvfilter.errors import StoreError
 from spvfilter.light.engine.effects import Commit, Emit, Read
 from spvfilter.light.engine.inputs import Committed, Input, Worked
 from spvfilter.light.events import Event
 from spvfilter.network import REGTEST, Network
+from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import UNCONFIRMED, StoredTx
 from spvfilter.store.store import Store
 
 SLOWEST_S = 0.2
+_CHECKED = 6  # a comparison after that many groups of commits
 _NO_LIMIT = 0xFFFFFFFE  # pages, SQLite's largest
 
 
@@ -32,6 +36,39 @@ def open_store(path: Path, secret: bytes, network: Network = REGTEST) -> Store:
         with store._rows.transaction():
             store._rows.set_meta("secret", secret)  # the only thing that the database draws by lot
     return store
+
+
+class Shadow:
+    """A copy of the database that gets each commit in a transaction of its own."""
+
+    def __init__(self, store: Store, path: Path) -> None:
+        path.unlink(missing_ok=True)
+        with closing(sqlite3.connect(path)) as target:
+            store._db.backup(target)
+        self._store = Store.open(path, store.network)
+        self._store._db.execute("PRAGMA synchronous = OFF")
+        self._store._ids = list(store._ids)
+        self._groups = 0  # of several commits
+
+    def commit(self, store: Store, *batches: Batch) -> None:
+        """Apply batches one by one that the database got together. Raises Violation as `check`."""
+        for batch in batches:
+            self._store.commit(batch)
+        self._groups += len(batches) > 1
+        if len(batches) > 1 and self._groups % _CHECKED == 1:
+            self.check(store)
+
+    def check(self, store: Store) -> None:
+        """True: both databases have the same rows. Raises Violation."""
+        for (table,) in store._db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
+            grouped, single = (set(each._db.execute(f"SELECT * FROM {table}")) for each in (store, self._store))
+            if grouped != single:
+                row = min(grouped ^ single, key=repr)
+                raise Violation("true", f"the table {table} depends on how commits are grouped: {row!r}")
+
+    def close(self) -> None:
+        """Close the copy."""
+        self._store.close()
 
 
 class DiskQueue:
@@ -49,8 +86,11 @@ class DiskQueue:
         tell: Callable[[Event], None],
         fail: Callable[[StoreError], None],
         before_write: Callable[[], None],
+        shadow: Path | None = None,
     ) -> None:
+        """With `shadow`, a copy of the database gets the same commits one by one, and must be equal in the end."""
         self.store = store
+        self._shadow = None if shadow is None else Shadow(store, shadow)
         self.is_open = True
         self.commits = 0
         self.fails_at: int | None = None  # number of commits after which one fails
@@ -88,7 +128,21 @@ class DiskQueue:
         """The process ends: what is in the queue is lost."""
         self.is_open = False
         self._queue.clear()
+        try:
+            self.check()
+        finally:
+            self.close_stores()
+
+    def check(self) -> None:
+        """True: the database does not depend on how commits were grouped. Raises Violation."""
+        if self._shadow is not None:
+            self._shadow.check(self.store)
+
+    def close_stores(self) -> None:
+        """Close the database, and its copy."""
         self.store.close()
+        if self._shadow is not None:
+            self._shadow.close()
 
     def set_full(self, is_full: bool) -> None:
         """Whether the file may grow from now on."""
@@ -124,21 +178,35 @@ class DiskQueue:
         self._is_writing = False
         self._before_write()
         most = self._rng.choice([1, 1, 3, 100])
-        group = [each for each in takewhile(_is_commit, self._queue) if isinstance(each, Commit)][:most]
+        group, events = self._group(most)
         try:
             if self.fails_at is not None and self.commits + len(group) > self.fails_at:
                 raise StoreError("the simulated disk fails")
             self.store.commit(*(each.batch for each in group))
+            if self._shadow is not None:
+                self._shadow.commit(self.store, *(each.batch for each in group))
         except StoreError as error:
             self._fail(error)
             return
-        for _ in group:
+        for _ in range(len(group) + len(events)):
             self._queue.popleft()
         self.commits += len(group)
+        for event in events:
+            self._tell(event)
         self._report(Committed(group[-1].number if group else 0))
         if not self._is_writing:
             self._pump()
 
-
-def _is_commit(effect: Commit | Emit | Read) -> bool:
-    return isinstance(effect, Commit)
+    def _group(self, most: int) -> tuple[list[Commit], list[Event]]:
+        """The next commits at the head of the queue, and the events between them, which are told after all of them."""
+        group, events, between = list[Commit](), list[Event](), list[Event]()
+        for each in self._queue:
+            if isinstance(each, Commit) and len(group) < most:
+                group.append(each)
+                events += between
+                between = []
+            elif isinstance(each, Emit):
+                between.append(each.event)
+            else:
+                break
+        return group, events

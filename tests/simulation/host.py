@@ -114,6 +114,7 @@ class Process:
         is_prompt: bool,
         give: Callable[[WatchList], None],
         discovery: Discovery | None,
+        shadow: Path | None = None,
     ) -> None:
         self.options = options
         self.is_running = True
@@ -162,6 +163,7 @@ class Process:
             self._hear,
             self._fail,
             self.books.check_durable,
+            shadow,
         )
 
     # Life
@@ -243,12 +245,12 @@ class Process:
         self._moment = (now.monotonic, self._moment[1] + 1 if self._moment[0] == now.monotonic else 0)
         if self._moment[1] > _MOST_AT_ONCE:
             raise Violation("alive", f"{self._moment[1]} steps at one moment, the last of {input}")
-        begun = time.perf_counter()
+        begun = time.thread_time()
         try:
             effects = self.engine.start(now) if input is None else self.engine.step(input, now)
         except Exception as error:
             raise Violation("alive", f"the engine raised {error!r}\n{traceback.format_exc()}") from error
-        self._record.stepped(time.perf_counter() - begun, input)
+        self._record.stepped(time.thread_time() - begun, input)
         if len(effects) > _MOST_EFFECTS:
             raise Violation("modest", f"{len(effects)} effects of one step")
         try:

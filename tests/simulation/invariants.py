@@ -186,7 +186,8 @@ def is_settled(world: World) -> bool:
 def unsent(world: World) -> list[bytes]:
     """Txids of own valid transactions that no honest node received.
 
-    A private transaction waits, without a limit, for a new peer that requests it.
+    A private transaction waits, without a limit, for a new peer that requests it. Transactions that it replaces wait
+    with it.
     """
     if world.process is None:
         return []
@@ -194,7 +195,8 @@ def unsent(world: World) -> list[bytes]:
     private = json.loads(world.process.disk.store.note(PRIVATE_NOTE) or b"{}")
     waiting = {bytes.fromhex(txid) for txid, (*_, is_handed) in private.items() if not is_handed}
     for txid, pending in world.process.disk.unconfirmed().items():
-        is_unsent = pending.broadcast_seq is not None and txid not in regtest.mempool and txid not in waiting
+        is_waiting = txid in waiting or pending.conflicts_with in waiting
+        is_unsent = pending.broadcast_seq is not None and txid not in regtest.mempool and not is_waiting
         if is_unsent and world.truth.would_take(pending.raw):
             found.append(txid)
     return found
@@ -327,15 +329,15 @@ class Privacy:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._tweak: int | None = None
+        self.tweak: int | None = None
 
     def sent(self, message: Message) -> None:
         """The client sends a message."""
         if not isinstance(message, FilterLoad):
             return
-        if self._tweak not in (None, message.tweak):
+        if self.tweak not in (None, message.tweak):
             raise Violation("quiet", "a filter with another tweak: the intersection of two shows what is ours")
-        self._tweak = message.tweak
+        self.tweak = message.tweak
         if self._world.options.mode is Mode.COMPACT:
             raise Violation("quiet", "a BIP-37 filter in compact mode")
         if self._world.options.mode is Mode.AUTO and self._world.has_prompt_peer(_PROMPT_S):

@@ -43,7 +43,7 @@ class Keychain:
         self.scripts = {script_at(index): index for index in range(INDEXES + _BEYOND)}
         self.locks = [_lock(index) for index in rng.sample(range(INDEXES), _PAID)]
         self._rng = rng
-        self._window = 0  # that the database had
+        self.window = 0  # that the database had
 
     def give(self, watch: WatchList) -> None:
         """The user gives it to the client; each time with another lookahead."""
@@ -53,15 +53,15 @@ class Keychain:
         """True: a restart has the window that the database had."""
         self.check_kept(process)
         (chain,) = process.watch.keychains
-        if chain.end < self._window:
-            raise Violation("true", f"the window ended at {self._window}, and ends at {chain.end} after a restart")
+        if chain.end < self.window:
+            raise Violation("true", f"the window ended at {self.window}, and ends at {chain.end} after a restart")
 
     def check_kept(self, process: Process) -> None:
         """True: what the database has of it is what its entries are."""
         (stored,) = process.disk.store.keychains.load()
-        if stored.window < self._window:
-            raise Violation("true", f"the window in the database shrank from {self._window} to {stored.window}")
-        self._window = stored.window
+        if stored.window < self.window:
+            raise Violation("true", f"the window in the database shrank from {self.window} to {stored.window}")
+        self.window = stored.window
         rows = dict(process.disk.store._db.execute("SELECT id, value FROM watch"))
         for index, ids in enumerate(stored.rows()):
             if [rows.get(row) for row in ids] != [script_at(index)]:

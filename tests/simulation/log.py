@@ -4,10 +4,12 @@ in the database.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 
 from simulation.books import Books
 from simulation.violation import Violation
+from spvfilter.errors import EventGapError
 from spvfilter.light.events import Event, Synced
 from spvfilter.store.store import Store
 from spvfilter.wallet.events import BlockConnected, BlockDisconnected, RunStarted, WalletEvent
@@ -37,6 +39,8 @@ class Log:
         """Number of the last event."""
         self._read = 0
         """Number of the last event that the second reader took."""
+        self._lost: set[tuple[int, bytes]] = set()
+        """Number and run of the last event before each return to an earlier copy, unless the database has it again."""
 
     def told(self, event: Event, store: Store) -> None:
         """The client tells an event. Raises Violation."""
@@ -48,6 +52,26 @@ class Log:
             self._check_synced(event)
             self.read_on(store)
 
+    def return_to(self, events: list[WalletEvent]) -> None:
+        """The database is an earlier copy of itself, with these events.
+
+        A consumer that keeps the number of another event must be able to tell.
+        """
+        self._lost |= _cursors(self.events[-1:], self.events)
+        self._lost -= _cursors(events, events)
+        self.events, self.books, self._places = [], Books(), {}
+        self._connected, self._top, self._last, self._read = (0, None), 0, 0, 0
+        for event in events:
+            self._add(event)
+
+    def _check_stale(self, store: Store) -> None:
+        """Raise Violation if a number of a lost event leads to another event of a run with the same id."""
+        for number, run_id in self._lost:
+            with suppress(EventGapError):
+                run = store.events.run_of(number)
+                if run is not None and _decoded(run) == RunStarted(run_id):
+                    raise Violation("true", f"event {number} was lost with a restored database, and is there again")
+
     def booted(self, store: Store) -> None:
         """The client starts from its database, which must have every reported event. Raises Violation."""
         last = store.events.log.last
@@ -58,6 +82,7 @@ class Log:
 
     def read_on(self, store: Store) -> None:
         """The second reader takes what it has not read, page by page."""
+        self._check_stale(store)
         while page := store.events.read(self._read, _PAGE):
             for stored in page:
                 event = _decoded(stored)
@@ -103,3 +128,13 @@ class Log:
         height, digest = self._connected
         if self._is_whole and (height != event.height or digest not in (None, event.hash)):
             raise Violation("true", f"Synced at {event.height}, but the last block that was told of is {height}")
+
+
+def _cursors(wanted: list[WalletEvent], events: list[WalletEvent]) -> set[tuple[int, bytes]]:
+    """The number of each wanted event, with the id of its run."""
+    found, run_id, numbers = set[tuple[int, bytes]](), b"", {event.sequence for event in wanted}
+    for event in events:
+        run_id = event.id if isinstance(event, RunStarted) else run_id
+        if event.sequence in numbers:
+            found.add((event.sequence, run_id))
+    return found

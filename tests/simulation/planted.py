@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple  # a planted method takes whatever the true one takes
 from unittest.mock import patch
@@ -18,6 +20,7 @@ from spvfilter.light.engine.broadcaster import Broadcaster
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.filterheaders import FilterHeaders
+from spvfilter.light.engine.filterscripts import FilterScripts
 from spvfilter.light.engine.filtersearch import FilterSearch
 from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.mempool import MempoolWatch
@@ -29,14 +32,18 @@ from spvfilter.light.engine.verdicts import Outcome
 from spvfilter.light.engine.watchchanges import WatchChanges
 from spvfilter.light.engine.windowgrowth import WindowGrowth
 from spvfilter.light.events import Mode
+from spvfilter.light.running import Running
 from spvfilter.store.events import EventRows
 from spvfilter.store.keychains import KeychainRows
 from spvfilter.store.searched import Searched
-from spvfilter.wallet import journal
+from spvfilter.store.store import Store
+from spvfilter.wallet import books, canonical, journal
+from spvfilter.wallet.admission import MempoolLayer
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.canonical import Status as TxVerdict, Verdict, _Judgement
-from spvfilter.wallet.events import MatchWithdrawn
+from spvfilter.wallet.events import MatchWithdrawn, WalletEvent
 from spvfilter.wallet.journal import Journal
+from spvfilter.wallet.rows import row_of
 from spvfilter.wallet.txgraph import TxRecord
 from spvfilter.watch.match import Completeness
 
@@ -44,26 +51,30 @@ Change = tuple[object, str, object]  # owner, attribute, what takes its place
 
 
 class Bug(NamedTuple):
-    """A planted bug: what it changes, and the mode in which lives meet it."""
+    """A planted bug: its changes, and the lives that meet it."""
 
     changes: Callable[[], list[Change]]
+    """Makes the changes."""
     mode: Mode
-    peers: tuple[str, ...] | None  # behaviours that bring it to light
-    keychain: bool = False  # whether the wallet has one
-    user: bool = False  # whether its user does more
-    seed: int = 1  # of a life that notices it, or that comes before one
+    """The way in which these lives search."""
+    peers: tuple[str, ...] | None
+    """Behaviours of peers that bring it to light."""
+    kinds: tuple[str, ...] = ()
+    """Fields of `Plan` that are true for these lives."""
+    seed: int = 1
+    """Seed of a life that notices it, or of an earlier one."""
 
 
 BUGS: dict[str, Bug] = {}
 
 
 def bug(
-    mode: Mode, *peers: str, keychain: bool = False, user: bool = False, seed: int = 1
+    mode: Mode, *peers: str, kinds: tuple[str, ...] = (), seed: int = 1
 ) -> Callable[[Callable[[], list[Change]]], Callable[[], list[Change]]]:
     """Register the bug that a function plants, under the function's name."""
 
     def register(changes: Callable[[], list[Change]]) -> Callable[[], list[Change]]:
-        BUGS[changes.__name__] = Bug(changes, mode, peers or None, keychain, user, seed)
+        BUGS[changes.__name__] = Bug(changes, mode, peers or None, kinds, seed)
         return changes
 
     return register
@@ -370,7 +381,7 @@ def a_lost_question_stays_open() -> list[Change]:
     return [(FilterSearch, "_gone", _nothing), (blocks.BlockRequests, "_gone", _nothing)]
 
 
-@bug(Mode.AUTO, keychain=True, seed=432004175)
+@bug(Mode.AUTO, kinds=("keychain",), seed=432004175)
 def peers_keep_the_filter_of_before() -> list[Change]:
     return [(BloomSearch, "disarm", lambda search: [])]
 
@@ -495,7 +506,7 @@ def what_nobody_asked_for_is_kept() -> list[Change]:
     return [(Engine, "_receive", receive)]
 
 
-@bug(Mode.COMPACT, keychain=True, seed=4)
+@bug(Mode.COMPACT, kinds=("keychain",), seed=4)
 def a_window_grows_without_a_new_search() -> list[Change]:
     true = WindowGrowth.__init__
 
@@ -505,7 +516,7 @@ def a_window_grows_without_a_new_search() -> list[Change]:
     return [(WindowGrowth, "__init__", init)]
 
 
-@bug(Mode.BIP37, keychain=True, seed=5)
+@bug(Mode.BIP37, kinds=("keychain",), seed=5)
 def windows_do_not_move() -> list[Change]:
     def advance(self: WindowGrowth) -> None:
         self._context.books.is_window_due = False
@@ -513,32 +524,32 @@ def windows_do_not_move() -> list[Change]:
     return [(WindowGrowth, "advance", advance)]
 
 
-@bug(Mode.COMPACT, keychain=True)
+@bug(Mode.COMPACT, kinds=("keychain",))
 def a_window_that_moved_is_not_kept() -> list[Change]:
     return [(KeychainRows, "change", _nothing)]
 
 
-@bug(Mode.COMPACT, user=True, seed=17)
+@bug(Mode.COMPACT, kinds=("user",), seed=17)
 def what_was_given_up_comes_back() -> list[Change]:
     return [(TxRecord, "active_drop", None)]
 
 
-@bug(Mode.COMPACT, user=True, seed=20)
+@bug(Mode.COMPACT, kinds=("user",), seed=20)
 def what_was_replaced_is_offered() -> list[Change]:
     return [(Broadcaster, "_is_announceable", lambda self, own: True)]
 
 
-@bug(Mode.COMPACT, user=True, seed=2)
+@bug(Mode.COMPACT, kinds=("user",), seed=2)
 def a_private_transaction_is_public_after_a_restart() -> list[Change]:
     return [(PrivateBroadcast, "returned", _nothing)]
 
 
-@bug(Mode.COMPACT, user=True, seed=2)
+@bug(Mode.COMPACT, kinds=("user",), seed=2)
 def a_child_announces_its_private_parent() -> list[Change]:
     return [(Broadcaster, "_is_hidden", _no)]
 
 
-@bug(Mode.COMPACT, user=True, seed=1)
+@bug(Mode.COMPACT, kinds=("user",), seed=1)
 def a_broadcast_is_announced_before_it_is_stored() -> list[Change]:
     def is_announceable(self: Broadcaster, own: Any) -> bool:
         return own.private is None and self._books.is_announceable(own.tx.txid)
@@ -546,6 +557,241 @@ def a_broadcast_is_announced_before_it_is_stored() -> list[Change]:
     return [(Broadcaster, "_is_announceable", is_announceable)]
 
 
-@bug(Mode.COMPACT, user=True, seed=4)
+@bug(Mode.COMPACT, kinds=("user",), seed=4)
 def a_rejection_by_one_peer_is_enough() -> list[Change]:
     return [(Broadcaster, "_may_accept", _no)]
+
+
+# Twins: the layers of foreign and own transactions
+
+
+@bug(Mode.BIP37, kinds=("twins",))
+def foreign_outpoints_are_elements_of_the_filter() -> list[Change]:
+    true = Books._own_inputs
+
+    def inputs(self: Books) -> Iterator[bytes]:
+        yield from true(self)
+        for record in self.unconfirmed():
+            yield from record.inputs
+
+    return [(Books, "_own_inputs", inputs)]
+
+
+@bug(Mode.BIP37, kinds=("twins",))
+def the_watch_table_learns_outputs_of_foreign_transactions() -> list[Change]:
+    true = Books._enter
+
+    def enter(self: Books, record: TxRecord, groups: Any = ()) -> None:
+        true(self, record, groups)
+        self.watch.table.learn([hit for hit in self._hits[record.txid].values() if not hit.spend])
+
+    return [(Books, "_enter", enter)]
+
+
+@bug(Mode.COMPACT, kinds=("twins",))
+def foreign_payments_move_windows() -> list[Change]:
+    true = Books._enter
+
+    def enter(self: Books, record: TxRecord, groups: Any = ()) -> None:
+        true(self, record, groups)
+        self.is_window_due = self.watch.windows.note(list(self._hits[record.txid].values())) or self.is_window_due
+
+    return [(Books, "_enter", enter)]
+
+
+@bug(Mode.COMPACT, kinds=("twins",))
+def scripts_of_foreign_transactions_are_wanted_in_all_blocks() -> list[Change]:
+    true = FilterScripts.queries
+
+    def queries(self: FilterScripts, done: Any, last: int) -> Any:
+        self._overlay = {txid: each._replace(height=-1) for txid, each in self._overlay.items()}
+        return true(self, done, last)
+
+    return [(FilterScripts, "queries", queries)]
+
+
+@bug(Mode.BIP37, kinds=("twins",))
+def a_foreign_conflict_ends_announcements() -> list[Change]:
+    def rank(record: TxRecord) -> tuple[int, int, bytes]:
+        return 1, max(record.last_seen, record.broadcast_seq or 0), record.txid
+
+    return [(canonical, "_rank", rank), (Books, "is_announceable", Books.is_pending)]
+
+
+# Modest: whole blocks
+
+
+@bug(Mode.COMPACT, "Honest", "Honest")
+def blocks_whose_filters_do_not_match_are_fetched() -> list[Change]:
+    true = FilterSearch._candidates
+
+    def candidates(self: FilterSearch, part: Any) -> list[int]:
+        return sorted({*true(self, part), *range(-(-part.first // 50) * 50, part.last + 1, 50)})
+
+    return [(FilterSearch, "_candidates", candidates)]
+
+
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("user",))
+def a_rescan_asks_for_scripts_of_foreign_transactions() -> list[Change]:
+    return scripts_of_foreign_transactions_are_wanted_in_all_blocks()
+
+
+# True: restored databases
+
+
+@bug(Mode.COMPACT, kinds=("restores",))
+def a_run_continues_the_numbers_of_the_database() -> list[Change]:
+    true = Journal.start
+
+    def start(self: Journal, run_id: bytes, clock_us: int, batch: Any) -> WalletEvent:
+        return true(self, bytes(16), 0, batch)
+
+    return [(Journal, "start", start)]
+
+
+# Modest: floods
+
+
+@bug(Mode.COMPACT, kinds=("floods",))
+def the_mempool_layer_has_no_bound() -> list[Change]:
+    return [(MempoolLayer, "is_over", False)]
+
+
+@bug(Mode.COMPACT, kinds=("floods",), seed=4)
+def each_block_judges_all_unconfirmed_transactions() -> list[Change]:
+    true = Books.connect_empty
+
+    def connect_empty(self: Books, height: int, filtered: int = 0) -> None:
+        for _ in range(self.cursor, height):
+            self._settle(list(self._unconfirmed))
+        true(self, height, filtered)
+
+    return [(Books, "connect_empty", connect_empty)]
+
+
+# Cancels
+
+
+@bug(Mode.COMPACT, kinds=("cancels",))
+def a_broadcast_waits_before_it_is_recorded() -> list[Change]:
+    true = Running.broadcast
+
+    async def broadcast(self: Running, tx: Any, input_values: Any, *, is_private: bool) -> Any:
+        await self._database.drain()
+        await asyncio.sleep(0)
+        return await true(self, tx, input_values, is_private=is_private)
+
+    return [(Running, "broadcast", broadcast)]
+
+
+@bug(Mode.COMPACT, kinds=("cancels",))
+def a_cancelled_call_loses_its_label() -> list[Change]:
+    true = Running.ask
+
+    async def ask(self: Running, request: Any) -> object:
+        try:
+            return await true(self, request)
+        except asyncio.CancelledError:
+            books = self.engine.books
+            books.relabel({books.watch.table.find(*each[:2]): None for each in getattr(request, "entries", ())})
+            raise
+
+    return [(Running, "ask", ask)]
+
+
+# Verdicts
+
+
+@bug(Mode.COMPACT, kinds=("twins",), seed=8)
+def own_and_foreign_transactions_rank_alike() -> list[Change]:
+    def rank(record: TxRecord) -> tuple[int, int, bytes]:
+        return 1, max(record.last_seen, record.broadcast_seq or 0), record.txid
+
+    return [(canonical, "_rank", rank)]
+
+
+@bug(Mode.COMPACT, kinds=("user",))
+def a_child_of_an_inactive_transaction_counts() -> list[Change]:
+    true = _Judgement._ruled_out
+
+    def ruled_out(self: _Judgement, txid: bytes) -> Verdict | None:
+        verdict = true(self, txid)
+        is_dropped = self._records[txid].active_drop is not None
+        is_ended = verdict is not None and verdict.status is not TxVerdict.CONFLICTED
+        return None if is_ended and not is_dropped else verdict
+
+    return [(_Judgement, "_ruled_out", ruled_out)]
+
+
+@bug(Mode.COMPACT, "Honest", "Honest")
+def a_coinbase_without_its_block_counts() -> list[Change]:
+    return [(_Judgement, "_impossible", lambda self: set())]
+
+
+# The ledger
+
+
+@bug(Mode.COMPACT, kinds=("user",))
+def a_row_has_no_matches() -> list[Change]:
+    def rows(record: Any, status: Any, conflicts_with: Any, anchor: Any, hits: Any, *, is_listed: bool) -> Any:
+        return row_of(record, status, conflicts_with, anchor, (), is_listed=is_listed)
+
+    return [(books, "row_of", rows)]
+
+
+@bug(Mode.COMPACT, kinds=("user",))
+def rows_of_replaced_transactions_are_not_written() -> list[Change]:
+    true = Books._write
+
+    def write(self: Books, txid: bytes) -> None:
+        if self._verdicts[txid].status is not TxVerdict.REPLACED:
+            true(self, txid)
+
+    return [(Books, "_write", write)]
+
+
+@bug(Mode.COMPACT, kinds=("user",), seed=4)
+def commits_of_one_transaction_keep_the_first_searched_blocks() -> list[Change]:
+    write, commit = Store._write, Store.commit
+
+    def write_batch(self: Store, batch: Any) -> None:
+        batch = copy(batch)  # the other database gets it as it is
+        if self.__dict__["is_written"]:
+            batch.searched = None
+        self.__dict__["is_written"] |= batch.searched is not None
+        write(self, batch)
+
+    def commit_all(self: Store, *batches: Any) -> None:
+        self.__dict__["is_written"] = False
+        commit(self, *batches)
+
+    return [(Store, "_write", write_batch), (Store, "commit", commit_all)]
+
+
+# The broadcaster
+
+
+@bug(Mode.COMPACT, "Honest", "Honest")
+def a_restart_forgets_own_transactions() -> list[Change]:
+    return [(Broadcaster, "start", _nothing), (Broadcaster, "load", _nothing)]
+
+
+@bug(Mode.COMPACT, kinds=("user",), seed=14)
+def a_replaced_transaction_is_served() -> list[Change]:
+    true = Broadcaster.serve
+
+    def serve(self: Broadcaster, peer: Any, items: Any) -> None:
+        is_announceable = self._is_announceable
+        self.__dict__["_is_announceable"] = lambda own: True
+        try:
+            true(self, peer, items)
+        finally:
+            del self.__dict__["_is_announceable"]
+        assert self._is_announceable == is_announceable
+
+    return [(Broadcaster, "serve", serve)]
+
+
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("user",))
+def a_call_of_broadcast_gets_no_answer() -> list[Change]:
+    return [(Broadcaster, "answer", _nothing)]

@@ -77,7 +77,7 @@ class Record:
             self._put("*", text, text, None)
 
     def stepped(self, seconds: float, input: Input | None) -> None:
-        """A step of the engine took so long on the real clock; reported, never judged."""
+        """A step of the engine took this processor time. Only floods judge it."""
         if seconds > self.slowest_s:
             self.slowest_s = seconds
             self.slowest = type(input.message if isinstance(input, Heard) else input).__name__

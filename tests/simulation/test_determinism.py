@@ -8,16 +8,18 @@ import sys
 from pathlib import Path
 
 from simulation.engine import make
-from simulation.life import Plan, live
+from simulation.life import live
+from simulation.plan import Plan
 from spvfilter.light.events import Mode
 
 PROGRAM = """
 from simulation.engine import make
-from simulation.life import Plan, live
+from simulation.life import live
+from simulation.plan import Plan
 from spvfilter.light.events import Mode
 plans = [*(Plan(5, mode) for mode in Mode), Plan(4, Mode.COMPACT)]
 plans += [Plan(2, Mode.AUTO, keychain=True), Plan(49, Mode.COMPACT)]
-print(*(live(plan, make, is_full=True).digest for plan in plans))
+print(*(live(plan, make, is_full=True).tally.digest for plan in plans))
 """
 
 
@@ -34,4 +36,4 @@ def test_the_same_seed_gives_the_same_life_in_every_process() -> None:
 
 
 def test_other_seeds_give_other_lives() -> None:
-    assert len({live(Plan(seed, Mode.COMPACT), make, is_full=True).digest for seed in (1, 2)}) == 2
+    assert len({live(Plan(seed, Mode.COMPACT), make, is_full=True).tally.digest for seed in (1, 2)}) == 2

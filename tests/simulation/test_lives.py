@@ -10,7 +10,8 @@ import pytest
 from simulation.behaviours import GARBLERS
 from simulation.command import replay
 from simulation.engine import make
-from simulation.life import FAULTS, KINDS, Plan, live
+from simulation.life import live
+from simulation.plan import FAULTS, KINDS, Plan
 from spvfilter.light.events import Mode
 
 
@@ -74,12 +75,24 @@ def test_no_invariant_is_violated_by_a_user_who_does_more(mode: Mode, seed: int)
     check(Plan(seed, mode, user=True))
 
 
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("mode", list(Mode))
+def test_no_invariant_is_violated_by_restored_databases(mode: Mode, seed: int) -> None:
+    check(Plan(seed, mode, restores=True))
+
+
+def test_a_restored_database_is_an_earlier_one() -> None:
+    shown: list[str] = []
+    assert live(Plan(25, Mode.COMPACT, restores=True), make, show=shown.append).violation is None
+    assert any("the database is restored" in line for line in shown)
+
+
 @pytest.mark.parametrize("mode", list(Mode))
 def test_without_faults_nothing_is_dropped_or_lost(mode: Mode) -> None:
     outcome = live(Plan(1, mode, ()), make)
     assert outcome.violation is None
-    assert outcome.restarts == 0
-    assert outcome.blocks >= 200
+    assert outcome.tally.restarts == 0
+    assert outcome.tally.blocks >= 200
 
 
 @pytest.mark.parametrize("plan", failed_before(), ids=lambda plan: f"{plan.seed} {plan.mode}")
@@ -90,7 +103,7 @@ def test_a_seed_that_failed_once_holds(plan: Plan) -> None:
 def test_a_life_has_restarts_reorganisations_and_liars() -> None:
     shown: list[str] = []
     outcomes = [live(Plan(seed, Mode.COMPACT), make, show=shown.append) for seed in range(3)]
-    assert sum(outcome.restarts for outcome in outcomes) >= 1
+    assert sum(outcome.tally.restarts for outcome in outcomes) >= 1
     for word in ("reorganisation", "killed", "Block", "CFilter", "Synced", "MatchFound"):
         assert any(word in line for line in shown), word
 

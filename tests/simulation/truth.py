@@ -66,6 +66,7 @@ class Truth:
         self.relayed: set[bytes] = set()  # txids of transactions that were in every honest mempool
         self.replaced_at = -inf  # when another may last have taken the place of a transaction in a mempool
         self._now = now
+        self.forks: list[tuple[float, int]] = []  # time and height of each reorganization's last common block
         self._last_tip = regtest.chain.tip.hash
         self._left_at: dict[bytes, float] = {}  # when a block was no longer the tip
         self._scans: dict[tuple[bytes, int, int], frozenset[oracle.Place]] = {}  # of the latest tips
@@ -102,6 +103,8 @@ class Truth:
 
     def on_tip(self, change: TipChange) -> None:
         """Callback of the chain."""
+        for block in change.disconnected[-1:]:
+            self.forks.append((self._now(), block.height - 1))
         self._left_at[self._last_tip] = self._now()
         self._last_tip = self.tip
 

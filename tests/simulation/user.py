@@ -159,8 +159,9 @@ class User:
         assert process is not None
         if isinstance(message, Tx) and is_private:
             self._private.discard(Transaction.parse(message.raw).txid)
-        for item in message.items if isinstance(message, Inv) else ():
-            txid = self._txids.get(item.hash)
+        hashes = [item.hash for item in message.items] if isinstance(message, Inv) else []
+        hashes += [Transaction.parse(message.raw).txid] if isinstance(message, Tx) and not is_private else []
+        for txid in map(self._txids.get, hashes):
             if txid is not None and process.disk.store.views.transaction(txid) is None:
                 raise Violation("true", f"our transaction {txid[::-1].hex()} is announced before it is stored")
             if txid in self._private and not is_private:

@@ -5,7 +5,6 @@ searched for then.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from itertools import count
 from typing import NamedTuple
 
 from simulation import oracle
@@ -34,7 +33,26 @@ class Wishes:
         self.waiting: dict[int, Request] = {}  # by token
         self.labels: dict[bytes, str | None] = {}  # that were given to scripts
         self.ever = set(self.watched)  # scripts that were watched at any time
-        self._tokens = count(1)
+        self._all: dict[int, Request] = {}  # by token
+        self.asked = 0
+        """Number of requests so far."""
+
+    def copy(self) -> Wishes:
+        """The wishes as they are now."""
+        made = Wishes((), self._given)
+        made._lowest, made._current, made.asked = self._lowest, self._current, self.asked
+        made.watched, made.waiting = dict(self.watched), dict(self.waiting)
+        made.labels, made.ever = dict(self.labels), set(self.ever)
+        return made
+
+    def restored(self, before: Wishes) -> Wishes:
+        """The wishes after a return to an earlier copy of the database: the user makes later requests again."""
+        made = before.copy()
+        made.asked, made.ever = self.asked, self.ever | before.ever
+        later = {token: request for token, request in self._all.items() if token > before.asked}
+        made.waiting |= later
+        made._all = self._all
+        return made
 
     def begin(self) -> None:
         """A run begins."""
@@ -58,8 +76,9 @@ class Wishes:
         return self._put(Rescan(Start(first)))
 
     def _put(self, request: Request) -> tuple[int, Request]:
-        token = next(self._tokens)
-        self.waiting[token] = request
+        self.asked += 1
+        token = self.asked
+        self.waiting[token] = self._all[token] = request
         return token, request
 
     def answered(self, token: int, value: object) -> None:

@@ -8,18 +8,21 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from pathlib import Path
 
 from simulation import invariants, oracle
 from simulation.agreement import Agreement, group_of
-from simulation.balance import check_rivals
+from simulation.balance import check_rivals, check_verdicts
 from simulation.behaviours.base import Behaviour
 from simulation.discovery import Discovery
+from simulation.fetched import Fetched
 from simulation.host import KilledError, Make, Process
 from simulation.keychain import Keychain
 from simulation.log import Log
 from simulation.node import Node
 from simulation.record import Record
+from simulation.restore import Copy
 from simulation.timeline import Timeline
 from simulation.truth import START, Truth, begin
 from simulation.user import User
@@ -33,7 +36,7 @@ from spvfilter.light.engine.requests import Request
 from spvfilter.light.events import Broadcast as Known, Event, Mode, PeerWarning, Synced
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.scripts import Lock
-from spvfilter.wallet.events import MatchFound
+from spvfilter.wallet.events import BlockDisconnected, MatchFound
 from spvfilter.wire.messages.table import Message
 
 # reply_s and a little, in which the user must have heard what became of a transaction, where a peer was always there
@@ -94,8 +97,11 @@ class World:
         self.discovery = Discovery(discovery, self.nodes, self.true_wall) if discovery is not None else None
         self.agreed = Agreement(self.truth)
         self.privacy = invariants.Privacy(self)
+        self.fetched = Fetched(self)
         self.user = User(user, self) if user is not None else None
         self.restarts = 0
+        self.restored_at = -inf  # when an earlier copy of the database took its place
+        self._copies: list[Copy] = []
         self.answered: dict[
             bytes, bytes
         ] = {}  # transactions of ours, by txid, of which the user was told that a peer has them
@@ -150,6 +156,9 @@ class World:
             self.keychain.check_start(process)
         if not (self.is_calm and self.may_lie()):  # else what a liar has hidden so far is still to be found
             invariants.check_claims(self, "at the start")
+        check_verdicts(process.disk.store)
+        if opening := process.engine.books.opening:
+            raise Violation("true", f"a restart changes what is told: {opening[0]}")
         process.start()
         for token, request in list(self.wishes.waiting.items()):
             if self.process is process:
@@ -169,12 +178,13 @@ class World:
             self.record,
             self._hear,
             self._ended,
-            self.agreed.heard,
+            self._overheard,
             self._sent,
-            self.wishes.answered,
+            lambda token, value: self.wishes.answered(token, value),
             self._is_prompt,
             (lambda watch: None) if self.keychain is None else self.keychain.give,
             self.discovery,
+            self._path.with_suffix(".shadow") if self.user is not None else None,
         )
 
     def kill(self) -> None:
@@ -189,8 +199,13 @@ class World:
             raise Violation("alive", f"the client ended: {error!r}")
         self.timeline.after(self.rng.random() * _RESTART_S, self.boot)
 
+    def _overheard(self, host: str, message: Message) -> None:
+        self.agreed.heard(host, message)
+        self.fetched.heard(message)
+
     def _sent(self, message: Message, is_private: bool) -> None:
         self.privacy.sent(message)
+        self.fetched.sent(message)
         if self.user is not None:
             self.user.announced(message, is_private=is_private)
 
@@ -202,6 +217,8 @@ class World:
         process.books.take(event)
         process.books.compare(event, process.disk.store)
         self.log.told(event, process.disk.store)
+        if isinstance(event, BlockDisconnected):
+            self.fetched.disconnected(event.height, event.hash)
         if isinstance(event, MatchFound) and event.match.height is None:
             active, cursor = self.truth.regtest.chain.active, process.engine.books.cursor
             self.searched.setdefault(event.match.txid, active[cursor].hash if 0 <= cursor < len(active) else b"")
@@ -327,12 +344,15 @@ class World:
             is_public = not is_private and (self.user is None or self.truth.would_take(raw))
             if self.user is not None:
                 self.user.broadcast(raw, process, is_private=is_private)
+            self.fetched.broadcast(raw)
             process.broadcast(raw, is_private=is_private)  # which may be its last act
             self.timeline.after(_TAKEN_S, partial(self._check_taken, process, raw, is_public=is_public))
 
     def _check_taken(self, process: Process, raw: bytes, *, is_public: bool) -> None:
         txid = oracle.txid(raw)
         answer = process.answers.get(txid)
+        if self.restored_at > self.timeline.now - _TAKEN_S:
+            return  # the database is older than the broadcast
         if isinstance(answer, Known):
             self.answered[txid] = raw
         if self.process is not process or not self.has_prompt_peer(2 * _TAKEN_S):
@@ -343,6 +363,17 @@ class World:
             return  # another may have stood against it when it was refused
         if isinstance(answer, PeerError) and is_public and self.truth.would_take(raw):
             raise Violation("true", f"our transaction {txid[::-1].hex()}, which is valid, was not sent: {answer!r}")
+
+    def back_up(self) -> None:
+        """The user copies the database."""
+        copy = Copy.make(self, self._path.with_name(f"copy{len(self._copies)}.db"))
+        if copy is not None:
+            self._copies.append(copy)
+
+    def restore(self) -> None:
+        """The user replaces the database by a copy."""
+        if self._copies:
+            self.rng.choice(self._copies).restore(self, self._path)
 
     def cut_lines(self) -> None:
         """Every line goes dead without an end."""

@@ -215,6 +215,19 @@ def test_unmatched_relatives_decide_and_stay_out_of_the_history() -> None:
     assert REGTEST.genesis == wallet.chain[0]
 
 
+def test_an_orphan_is_in_sight_from_its_admission_on() -> None:
+    wallet = Wallet()
+    wallet.mine()
+    parent = pay(50, coin(1), to=THEIRS)
+    wallet.observe(parent, "a")  # nothing matches: an orphan
+    wallet.mine()
+    wallet.mine()
+    wallet.observe(pay(40, out(parent)), "a")
+    record = wallet.books.record(txid(parent))
+    assert record is not None
+    assert record.first_height == wallet.books.searched == 3
+
+
 def test_chain_of_unmatched_ancestors_hides_no_payment() -> None:
     wallet = Wallet()
     last = pay(10**6, coin(1), to=THEIRS)

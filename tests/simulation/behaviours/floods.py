@@ -69,7 +69,7 @@ class FloodsPings(Flood):
         return [wire.Ping(self.rng.getrandbits(64)) for _ in range(200)]
 
 
-class _InventingResponder(Responder):
+class InventingResponder(Responder):
     """Serves invented transactions besides those of the mempool."""
 
     def __init__(self, regtest: Regtest, session: Session, invented: dict[bytes, bytes]) -> None:
@@ -96,7 +96,7 @@ class Invents(Flood):
         self._invented: dict[bytes, bytes] = {}  # by txid and wtxid
 
     def respond(self, view: Regtest, session: Session) -> Responder:
-        return _InventingResponder(view, session, self._invented)
+        return InventingResponder(view, session, self._invented)
 
     def messages(self, end: NodeEnd) -> list[Message]:
         items = []
