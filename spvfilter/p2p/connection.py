@@ -63,7 +63,7 @@ class Connection:
     _turn: float = field(default=0.0)
     """Time of the next turn of other tasks, in seconds of `time.perf_counter`."""
     sent: int = field(default=0)
-    """Number of bytes sent to the peer so far, with those that still wait in a buffer."""
+    """Number of bytes sent to the peer so far, including bytes that wait in a buffer."""
 
     @classmethod
     async def open(
