@@ -203,6 +203,15 @@ class OutPoint:
         return f"OutPoint({self})"
 
 
+def outpoint_of(value: OutPoint | str) -> OutPoint:
+    """Return an outpoint, or the outpoint of a text `TXID:INDEX`. Raises ParameterError for anything else."""
+    if isinstance(value, OutPoint):
+        return value
+    if not isinstance(value, str):
+        raise ParameterError(f"an outpoint is an OutPoint or a text TXID:INDEX, not {type(value).__name__}")
+    return OutPoint.from_text(value)
+
+
 @dataclass(frozen=True, slots=True)
 class TxOut:
     """An output of a transaction.

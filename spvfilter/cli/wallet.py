@@ -54,7 +54,8 @@ def configure(parser: Parser) -> None:
         "coins",
         "list unspent outputs",
         "List unspent outputs, confirmed and pending, the newest first. State: spendable; pending: no block contains"
-        " it; immature: of a coinbase with fewer than 100 confirmations; being spent: by an unconfirmed transaction.",
+        " it; immature: of a coinbase with fewer than 100 confirmations; being spent: by an unconfirmed transaction;"
+        " frozen: by a program.",
     )
     history = parser.add_action(
         "history", "list transactions", "List the wallet's transactions with their status, the newest first."
@@ -193,6 +194,7 @@ _COIN_COLUMNS = (
     "time",
     "completeness",
     "output_label",
+    "frozen",
 )
 _ENTRY_COLUMNS = (
     "txid",
@@ -224,6 +226,7 @@ def _coin_fields(coin: Coin) -> Fields:
         coin.time,
         _certainty(coin.completeness),
         coin.output_label,
+        coin.is_frozen,
     )
     row = (str(coin.outpoint), coin.value, *named, *state)
     return dict(zip(_COIN_COLUMNS, row, strict=True))
@@ -301,6 +304,8 @@ def _coin_table(page: Page, coins: list[Coin]) -> None:
 
 
 def _state(coin: Coin) -> str:
+    if coin.is_frozen:
+        return "frozen"
     if coin.spent_by is not None:
         return "being spent"
     if coin.height is None:

@@ -16,7 +16,7 @@ from spvfilter.light.checks import check_most, check_options, check_start, named
 from spvfilter.light.engine.expressible import check_expressible, ways_of
 from spvfilter.light.engine.fees import check_input_values, fee_floor
 from spvfilter.light.engine.options import Options, Reach
-from spvfilter.light.engine.requests import AddEntries, RelabelEntries, RemoveEntries, Rescan
+from spvfilter.light.engine.requests import AddEntries, RelabelEntries, RemoveEntries, Rescan, RevealAddress
 from spvfilter.light.entries import EntryName, apply_changes, named
 from spvfilter.light.events import Broadcast, FeeFloor, FeeRates, Mode, Synced
 from spvfilter.light.status import ClientStatus, Metrics
@@ -25,7 +25,7 @@ from spvfilter.light.waiting import wait_confirmed, wait_synced
 from spvfilter.network import Network
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
-from spvfilter.primitives import OutPoint, Serializable, to_bytes
+from spvfilter.primitives import OutPoint, Serializable, outpoint_of, to_bytes
 from spvfilter.store.place import MEMORY
 from spvfilter.store.searched import BlockRange
 from spvfilter.store.views import DEFAULT_LIMIT, Balance, Coin, HistoryEntry, Snapshot
@@ -362,7 +362,9 @@ class LightClient:
         limit: int | None = None,
         before: str | None = None,
     ) -> Snapshot[Coin]:
-        """Return the unspent outputs of the wallet, latest first. See `Views.coins`.
+        """Return the outputs that no transaction of the best chain spends, latest first. See `Views.coins`.
+
+        `unspent` returns only the coins that may be spent now.
 
         Args:
             label: Only entries of the watch list with this label.
@@ -378,6 +380,50 @@ class LightClient:
         return await self._checked().read(
             lambda views: views.coins(label=label, keychain=keychain, limit=limit, before=before)
         )
+
+    async def unspent(self, *, label: str | None = None, keychain: str | None = None) -> Snapshot[Coin]:
+        """Return the coins that may be spent now, latest first. See `Views.unspent`.
+
+        They are confirmed, mature and not frozen, and no own pending transaction spends them.
+
+        Args:
+            label: Only entries of the watch list with this label.
+            keychain: Only the keychain with this name or label.
+
+        Raises:
+            ParameterError: An argument is not valid, or the wallet has no such keychain.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be read.
+        """
+        return await self._checked().read(lambda views: views.unspent(label=label, keychain=keychain))
+
+    async def freeze(self, outpoint: OutPoint | str) -> None:
+        """Freeze a coin, so that `unspent` and `Balance.spendable` leave it out.
+
+        The database stores this, also when it is rebuilt. The wallet still accepts transactions that spend the coin.
+
+        Args:
+            outpoint: The coin's outpoint, or its text TXID:INDEX.
+
+        Raises:
+            ParameterError: The wallet has no such coin.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be written.
+        """
+        await self._checked().freeze(outpoint_of(outpoint), is_frozen=True)
+
+    async def unfreeze(self, outpoint: OutPoint | str) -> None:
+        """Unfreeze a coin that `freeze` froze.
+
+        Args:
+            outpoint: The coin's outpoint, or its text TXID:INDEX.
+
+        Raises:
+            ParameterError: The output is not frozen.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be written.
+        """
+        await self._checked().freeze(outpoint_of(outpoint), is_frozen=False)
 
     async def history(
         self,
@@ -429,6 +475,33 @@ class LightClient:
             StoreError: The database cannot be read.
         """
         return await self._checked().read(lambda views: views.next_address(keychain))
+
+    async def reveal_address(self, keychain: str | None = None, *, exclusive: bool = False) -> str:
+        """Return a new address for an invoice: the first one above all revealed and all used addresses of a keychain.
+
+        The address is marked as revealed in the database before the method returns, so it is never given twice. The
+        window of the keychain grows with the revealed addresses, so all of them are watched. See "Watch a shop's
+        addresses" in the documentation.
+
+        Args:
+            keychain: Name or label of the keychain. By default the first keychain.
+            exclusive: True if no other program and no other database reveals addresses of this keychain. The growth of
+                its window then needs no search of old blocks. By default all blocks are searched.
+
+        Raises:
+            ParameterError: There is no such keychain, it has no further address, or its scripts have no address.
+            KeychainError: No function can derive the keychain's scripts.
+            InexpressibleError: The BIP-37 filter has no room for more scripts.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be written. The client ends.
+        """
+        if not (keychain is None or isinstance(keychain, str)):
+            raise ParameterError(f"keychain must be the name or label of a keychain, not {type(keychain).__name__}")
+        if not isinstance(exclusive, bool):
+            raise ParameterError(f"exclusive must be True or False, not {exclusive!r}")
+        address = await self._checked().ask(RevealAddress(keychain, exclusive))
+        assert isinstance(address, str)
+        return address
 
     async def is_used(self, address: str) -> bool:
         """Return True if any output that pays an address was found.

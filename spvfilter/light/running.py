@@ -57,7 +57,7 @@ from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.dns import SeedHosts, ask_seeds
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
-from spvfilter.primitives import Header
+from spvfilter.primitives import Header, OutPoint
 from spvfilter.store.batch import Batch
 from spvfilter.store.events import check_number
 from spvfilter.store.labels import script_of
@@ -420,6 +420,18 @@ class Running:
         ]
         if watched:
             await self.ask(RelabelEntries(tuple(watched)))
+
+    async def freeze(self, outpoint: OutPoint, *, is_frozen: bool) -> None:
+        """Freeze or unfreeze a coin. Raises ParameterError, StoreError."""
+
+        def keep(store: Store) -> None:
+            if is_frozen and not store.views.has_coin(outpoint):
+                raise ParameterError(f"the wallet has no coin {outpoint}: freeze an outpoint that `coins` lists")
+            if not is_frozen and outpoint not in store.views.frozen():
+                raise ParameterError(f"the output {outpoint} is not frozen")
+            store.commit(Batch(frozen={bytes(outpoint): is_frozen}))
+
+        await self.in_store(keep)
 
     async def ask(self, request: Request) -> object:
         """Pass a request to the engine, wait until it is stored and return its answer.

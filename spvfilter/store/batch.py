@@ -8,8 +8,8 @@ from typing import NamedTuple, Self
 
 from spvfilter._public import public
 from spvfilter.errors import StoreCorruptError
-from spvfilter.filters.bip37 import most_elements
 from spvfilter.kernel import EntryKind
+from spvfilter.protocol import MAX_FILTER_SIZE
 from spvfilter.store.addresses import KnownAddress
 from spvfilter.store.events import StoredEvent
 from spvfilter.store.filters import CompactFilterBatch
@@ -44,7 +44,7 @@ class Bip37Parameters(NamedTuple):
         except (ValueError, OverflowError) as error:
             raise StoreCorruptError(f"the parameters of the BIP-37 filter cannot be read: {error}") from error
         tweak_ok, rate_ok = 0 <= tweak < 1 << 32, 0 < made.fp_rate < 1
-        if not (tweak_ok and rate_ok and 1 <= elements <= most_elements(made.fp_rate)):
+        if not (tweak_ok and rate_ok and 1 <= elements <= 8 * MAX_FILTER_SIZE):  # beyond, every element matches
             raise StoreCorruptError(f"the parameters of the BIP-37 filter are out of range: {made[:3]}")
         return made
 
@@ -103,6 +103,8 @@ class Batch:
     """New labels by the number of the entry; None removes a label."""
     bip329: Sequence[Label] = ()
     """Labels to write, as `Store.commit` joins them with the watch list."""
+    frozen: dict[bytes, bool] = field(default_factory=dict)
+    """Outpoints (36 bytes) of coins; True freezes a coin, False unfreezes it."""
     removed: Sequence[int] = ()
     """Numbers of entries to remove. From the next batch on, the remaining entries have new numbers."""
     searched: bytes | None = None
@@ -134,4 +136,4 @@ class Batch:
             self.addresses,
             self.events,
         )
-        return not any((*parts, self.keychains, self.labels, self.bip329, self.removed, self.searched))
+        return not any((*parts, self.keychains, self.labels, self.bip329, self.frozen, self.removed, self.searched))

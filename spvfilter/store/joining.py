@@ -77,8 +77,21 @@ def keep_keychains(rows: KeychainRows, watch: WatchList, ids: Sequence[int]) -> 
     for each in watch.keychains:
         rows.put(each.name, each.label, each.descriptor, each.lookahead, each.size)
         places = [(index, ids[entry]) for index, entry in gained[each.name]]
-        rows.change(KeychainChange(each.name, sorted(each.used), each.end, places))
+        rows.change(KeychainChange(each.name, sorted(each.used), each.end, places, each.revealed or None))
     watch.windows.take_fresh()
+
+
+def take_revealed(rows: KeychainRows, watch: WatchList) -> None:
+    """Give the keychains of a watch list their revealed indexes, which the database has by the identity of a keychain.
+
+    A keychain is exclusive only if this database has stored the flag.
+    """
+    for each in rows.load():
+        keychain = watch.windows.get(each.name)
+        if keychain is not None:
+            keychain.is_exclusive = each.exclusive
+            if each.revealed:
+                keychain.reveal(each.revealed - 1)
 
 
 def _made(descriptor: str | None) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple  # rows are as SQLite gives th
 
 from spvfilter._public import deferred, public
 from spvfilter.errors import StoreCorruptError
+from spvfilter.hashes import sha256d
 from spvfilter.store.schema import MARKED
 from spvfilter.store.sqlite import MarkedRows
 
@@ -24,6 +25,10 @@ else:
 
 
 _MAX_ID = 1 << 62  # row ids
+_FIRST_SCRIPTS = (  # of index 0, with the condition `first = 0`
+    "SELECT runs.keychain, watch.value FROM runs JOIN watch ON watch.id >= runs.entry AND watch.id < runs.entry +"
+    " runs.scripts"
+)
 
 
 class Run(NamedTuple):
@@ -77,6 +82,10 @@ class KeychainChange(NamedTuple):
     """New end of the window; None if it has not moved."""
     places: Sequence[tuple[int, int]] = ()
     """Index and row id of each entry that is new in the window."""
+    revealed: int | None = None
+    """New end of the revealed indexes; None if no index was revealed."""
+    exclusive: bool | None = None
+    """True if the program states that no other program or database reveals addresses; None for no change."""
 
 
 class StoredKeychain(NamedTuple):
@@ -100,6 +109,10 @@ class StoredKeychain(NamedTuple):
     """Indexes that were paid."""
     runs: tuple[Run, ...]
     """Runs of the window, in ascending order."""
+    revealed: int = 0
+    """First index after the highest revealed one; 0 if none was revealed."""
+    exclusive: bool = False
+    """True if the program has stated that no other program or database reveals addresses."""
 
     def rows(self) -> list[tuple[int, ...]]:
         """Return the row ids of each index, from index 0 to the first one without entries."""
@@ -107,6 +120,15 @@ class StoredKeychain(NamedTuple):
         for index, row in (place for run in self.runs for place in run.places()):
             found.setdefault(index, []).append(row)
         return [tuple(found[index]) for index in takewhile(found.__contains__, range(self.window))]
+
+
+def identity_of(scripts: Iterable[bytes]) -> bytes:
+    """Return the identity of a keychain, 32 bytes, from the scripts of its index 0.
+
+    The identity does not depend on the keychain's name, label or spelling. Therefore a keychain that was renamed, or
+    removed and added again, never reveals an address twice.
+    """
+    return sha256d(b"".join(len(script).to_bytes(4, "little") + script for script in sorted(scripts)))
 
 
 class KeychainRows:
@@ -130,6 +152,7 @@ class KeychainRows:
         used: dict[int, list[int]] = {}
         for owner, index in self._db.execute("SELECT keychain, place FROM used"):
             used.setdefault(owner, []).append(index)
+        revealed = self._revealed()
         query = f"SELECT {MARKED['keychains']} FROM keychains ORDER BY id"
         found = [
             StoredKeychain(
@@ -142,12 +165,24 @@ class KeychainRows:
                 window,
                 frozenset(used.pop(row, ())),
                 tuple(runs.pop(row, ())),
+                *revealed.get(row, (0, False)),
             )
             for row, name, label, descriptor, lookahead, size, window in self._db.execute(query)
         ]
         if runs or used:
             raise StoreCorruptError(f"{self._path}: a keychain is missing")
         return found
+
+    def _revealed(self) -> dict[int, tuple[int, bool]]:
+        """Return the end of the revealed indexes and the flag `exclusive`, by the row id of the keychain."""
+        rows = {
+            identity: rest for identity, *rest in self._db.execute("SELECT keychain, next, exclusive FROM revealed")
+        }
+        scripts: dict[int, list[bytes]] = {}
+        for owner, script in self._db.execute(f"{_FIRST_SCRIPTS} WHERE first = 0") if rows else ():
+            scripts.setdefault(owner, []).append(script)
+        found = {owner: rows.get(identity_of(each)) for owner, each in scripts.items()}
+        return {owner: (row[0], bool(row[1])) for owner, row in found.items() if row is not None}
 
     def verify(self) -> None:
         """Raises StoreCorruptError if a window has gaps, or entries that the watch list lacks."""
@@ -205,6 +240,26 @@ class KeychainRows:
                 self._rows.insert("runs", (owner, *run))
             self._rows.remove("keychains", "id = ?", (owner,))
             self._rows.insert("keychains", (*row[:6], change.window))
+        if change.revealed or change.exclusive is not None:
+            query = f"{_FIRST_SCRIPTS} WHERE first = 0 AND keychain = ?"
+            identity = identity_of(script for _, script in self._db.execute(query, (owner,)))
+            self._reveal(identity, change.revealed or 0, change.exclusive)
+
+    def _reveal(self, identity: bytes, revealed: int, exclusive: bool | None) -> None:
+        query = "SELECT next, exclusive FROM revealed WHERE keychain = ?"
+        before = self._db.execute(query, (identity,)).fetchone() or (0, 0)
+        after = (max(before[0], revealed), int(before[1] if exclusive is None else exclusive))
+        if after != before and after[0]:
+            self._rows.remove("revealed", "keychain = ?", (identity,))
+            self._rows.insert("revealed", (identity, *after))
+
+    def keep_revealed(self, rows: Iterable[tuple[bytes, int]]) -> None:
+        """Write the identities of keychains and their revealed indexes, from a damaged database.
+
+        The keychains do not stay exclusive: the damaged database may be older than the revealed indexes.
+        """
+        for identity, revealed in rows:
+            self._reveal(identity, revealed, exclusive=False)
 
 
 def _complete(run: Run, present: Collection[int]) -> int:

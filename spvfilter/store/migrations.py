@@ -154,12 +154,12 @@ CONVERSIONS: Mapping[str, Callable[[Iterable[Row]], Iterable[Row]]] = {"transact
 # Version 7 to 8: new tables
 
 
-NEW_IN_8 = ("labels", "frozen")
+NEW_IN_8 = ("labels", "frozen", "revealed")
 """Tables that version 7 lacks."""
 
 
 def _from_7(db: sqlite3.Connection, path: pathlib.Path) -> None:
-    """Create the empty tables of labels and of frozen outputs."""
+    """Create the empty tables of labels, frozen outputs and revealed indexes."""
     MarkedRows(db, path, {name: columns for name, columns in MARKED.items() if name not in NEW_IN_8}).verify()
     for table in NEW_IN_8:
         db.execute(TABLES[table].sql(table))

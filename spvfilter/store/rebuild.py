@@ -28,6 +28,7 @@ from spvfilter.store.joining import add_keychains, labels_of
 from spvfilter.store.keychains import salvaged
 from spvfilter.store.labels import is_sound
 from spvfilter.store.ledger import StoredTx, stored_tx
+from spvfilter.store.migrations import COLUMNS_6
 from spvfilter.store.networkrows import check_network, network_of
 from spvfilter.store.schema import APPLICATION_ID, EVENTS_SINCE, MARKED, SECRET_SIZE, check_row, is_row
 from spvfilter.store.sqlite import COMPANIONS, mark, translated
@@ -59,6 +60,8 @@ class Salvage(NamedTuple):
     """Rows of labels that no entry of the watch list has."""
     frozen: list[tuple[Any, ...]]
     """Rows of frozen outputs."""
+    revealed: list[tuple[bytes, int]]
+    """Identities of keychains, and the end of their revealed indexes."""
 
 
 def salvage(file: Path, network: Network) -> Salvage:
@@ -85,7 +88,8 @@ def salvage(file: Path, network: Network) -> Salvage:
     except (FormatError, TypeError):
         last = _UNKNOWN_LAST
     labels = [row for row in _rows(file, "labels") if is_sound(row)]
-    return Salvage(meta, watch, last, _own_transactions(file), labels, _rows(file, "frozen"))
+    revealed = [(identity, number) for identity, number, _ in _rows(file, "revealed")]
+    return Salvage(meta, watch, last, _own_transactions(file), labels, _rows(file, "frozen"), revealed)
 
 
 def _own_transactions(file: Path) -> dict[bytes, StoredTx]:
@@ -139,7 +143,7 @@ def _is_of_another(file: Path) -> bool:
         raise
     except StoreError:  # damaged, or not a database
         return False
-    return application != APPLICATION_ID and bool(tables or application) and not tables >= MARKED.keys()
+    return application != APPLICATION_ID and bool(tables or application) and not tables >= COLUMNS_6.keys()
 
 
 def _rows(file: Path, table: str) -> list[tuple[Any, ...]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred
 from spvfilter.errors import StoreCorruptError, StoreForeignError
+from spvfilter.watch.keychain import MAX_REVEALED
 
 if TYPE_CHECKING:
     import pathlib
@@ -139,6 +140,10 @@ TABLES: Mapping[str, Table] = {
         has_rowid=False,
     ),
     "used": Table({"keychain": _ROW, "place": _COUNT}, "PRIMARY KEY (keychain, place)", has_rowid=False),
+    "revealed": Table(
+        {"keychain": _HASH._replace(constraint=_KEY), "next": Column(int, 1, MAX_REVEALED), "exclusive": _BOOL},
+        has_rowid=False,
+    ),
     "coins": Table(
         {"outpoint": _OUTPOINT._replace(constraint=_KEY), "entry": _ROW, "value": _VALUE, "script": _BYTES_OR_NULL},
         has_rowid=False,

@@ -199,12 +199,16 @@ class Searched:
 
     # Changes
 
-    def add_entries(self, number: int) -> int:
-        """Add a number of entries, and return the row id of the first. No block was searched for them yet."""
+    def add_entries(self, number: int, like: int | None = None) -> int:
+        """Add a number of entries, and return the row id of the first.
+
+        No block was searched for them yet. With `like`, the row id of another entry, the blocks that were searched for
+        this entry count for the new entries as well.
+        """
         first = self.next_id
         self.next_id += number
         if number:
-            self._set([*self.groups(), EntryGroup(first, ())])
+            self._set([*self.groups(), EntryGroup(first, () if like is None else self.ranges_of(like))])
         return first
 
     def keep_entries(self, ids: Iterable[int]) -> None:

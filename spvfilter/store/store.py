@@ -25,7 +25,7 @@ from spvfilter.store.batch import Batch, Bip37Parameters
 from spvfilter.store.events import EventRows
 from spvfilter.store.filters import CompactFilterRows
 from spvfilter.store.headers import HeaderRows
-from spvfilter.store.joining import keep_keychains, labels_of, take_keychains
+from spvfilter.store.joining import keep_keychains, labels_of, take_keychains, take_revealed
 from spvfilter.store.keychains import KeychainRows
 from spvfilter.store.labels import LabelRows
 from spvfilter.store.ledger import (
@@ -230,11 +230,12 @@ class Store:
 
     @classmethod
     def _replace(cls, file: Path, network: Network) -> None:
-        meta, watch, last_event, own, labels, frozen = salvage(file, network)
+        meta, watch, last_event, own, labels, frozen, revealed = salvage(file, network)
         made = beside(file)
         with cls._open(made, network) as store:
             with translated(made), store._rows.transaction():
                 store.events.begin_behind(last_event)
+                store.keychains.keep_revealed(revealed)
                 for key in meta:
                     if key in ("secret", "filter") or key.startswith(_BOOKMARK):
                         store._rows.set_meta(key, meta[key])
@@ -436,6 +437,7 @@ class Store:
                     if coins.get(outpoint) != [self._ids[coin.entry], coin.value, coin.script]:
                         self._write_coin(outpoint, coin)
                 keep_keychains(self.keychains, watch, self._ids)
+                take_revealed(self.keychains, watch)
                 self._ledger.settle()  # transactions of entries with a new label
                 if len(watch) > len(known):
                     lowest, names = searched.start or 0, {each.name for each in keychains}
@@ -522,6 +524,10 @@ class Store:
             self._relabel(self._ids[at], label)
         for row, text in self._labels.write(batch.bip329).items():
             self._relabel(row, text or labels_of(self.keychains.load()).get(row))
+        for outpoint, is_frozen in batch.frozen.items():
+            self._rows.remove("frozen", "outpoint = ?", (outpoint,))
+            if is_frozen:
+                self._rows.insert("frozen", (outpoint,))
         if batch.removed:
             self._ledger.settle()  # changes of earlier batches need the labels of the entries to be removed
         self._remove_entries([self._ids[at] for at in batch.removed])

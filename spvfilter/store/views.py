@@ -92,7 +92,10 @@ class Balance:
     pending_out: int
     """Outputs in the best chain that pending transactions spend, each with its full value."""
     spendable: int
-    """The part of `confirmed` that no pending transaction spends. Change counts once it is in a block."""
+    """The part of `confirmed` that is not frozen and that no pending transaction spends.
+
+    Change counts once it is in a block.
+    """
     sequence: int = field(default=0, compare=False, repr=False)
     """Number of the last event that the balance includes; see `Snapshot`."""
 
@@ -122,7 +125,7 @@ class Coin:
     is_coinbase: bool
     """True if a coinbase transaction created it."""
     is_spendable: bool
-    """True if it is confirmed and mature, and no pending transaction spends it."""
+    """True if it may be spent now: confirmed, mature, not frozen, and no own pending transaction spends it."""
     spent_by: bytes | None
     """Txid of the pending transaction that spends it, 32 bytes in wire order; None if there is none."""
     cursor: str
@@ -142,6 +145,8 @@ class Coin:
     """
     output_label: str | None = None
     """Label of the output itself, as `LightClient.import_labels` stores it; None if it has none."""
+    is_frozen: bool = False
+    """True if `LightClient.freeze` has frozen it."""
 
 
 @public
@@ -358,11 +363,17 @@ class Views:
                 immature += coin[2]
                 # that a pending transaction spends, though it cannot be valid
                 held += coin[2] if coin[6] is not None else 0
+            spendable = totals.confirmed - immature - (totals.pending_out - held) - self._frozen_value(label, keychain)
             sequence = self._log().last
         mature = totals.confirmed - immature
-        return Balance(
-            mature, immature, totals.pending_in, totals.pending_out, mature - (totals.pending_out - held), sequence
-        )
+        return Balance(mature, immature, totals.pending_in, totals.pending_out, spendable, sequence)
+
+    def _frozen_value(self, label: str | None, keychain: str | None) -> int:
+        """Return the value of the mature coins that are frozen and that no pending transaction spends."""
+        where = "outpoint IN (SELECT outpoint FROM frozen) AND spender IS NULL AND height IS NOT NULL AND"
+        where = f"{where} (coinbase = 0 OR height <= ?)"
+        values = (self._tip() + 1 - COINBASE_MATURITY,)
+        return sum(coin[2] for coin in self._coins_where(where, values, label, keychain))
 
     def _totals(self) -> Totals:
         raw = self._meta("totals")
@@ -384,7 +395,10 @@ class Views:
         limit: int | None = None,
         before: str | None = None,
     ) -> Snapshot[Coin]:
-        """Return unspent outputs: pending ones first, then confirmed ones, the latest first.
+        """Return all outputs that no transaction of the best chain spends: pending ones first, the latest first.
+
+        A pending transaction may spend some of them, and some may be immature or frozen. `unspent` returns the coins
+        that may be spent now.
 
         Args:
             label: Only coins of entries with this label.
@@ -402,6 +416,37 @@ class Views:
             found = self._coins_where(where, (*_behind(before), _checked_limit(limit)), label, keychain)
             places = EntryPlaces(self._checked)
             return Snapshot((self._coin(row, tip, places) for row in found), self._log().last)
+
+    def unspent(self, *, label: str | None = None, keychain: str | None = None) -> Snapshot[Coin]:
+        """Return the coins that may be spent now, the latest first: those of `coins` whose `is_spendable` is True.
+
+        A coin that only a foreign pending transaction spends is among them, because nobody checked the signatures of
+        that transaction. `Balance.spendable` does not count such a coin.
+
+        Args:
+            label: Only coins of entries with this label.
+            keychain: Only coins of the keychain with this name or label.
+
+        Raises:
+            ParameterError: An argument is not valid, or the wallet has no such keychain.
+            StoreCorruptError: The database is damaged.
+        """
+        found = self.coins(label=label, keychain=keychain)
+        return Snapshot((coin for coin in found if coin.is_spendable), found.sequence)
+
+    def frozen(self) -> tuple[OutPoint, ...]:
+        """Return the outpoints that are frozen, also those that are spent. Raises StoreError."""
+        with self._moment():
+            rows = self._checked("frozen", "FROM frozen ORDER BY outpoint", ())
+            return tuple(OutPoint.parse(outpoint) for (outpoint,) in rows)
+
+    def has_coin(self, outpoint: OutPoint) -> bool:
+        """Return True if `coins` has the output. Raises StoreError."""
+        with self._moment():
+            return any(self._checked("unspent", "FROM unspent WHERE outpoint = ?", (bytes(outpoint),)))
+
+    def _is_frozen(self, outpoint: bytes) -> bool:
+        return any(self._checked("frozen", "FROM frozen WHERE outpoint = ?", (outpoint,)))
 
     def history(
         self,
@@ -573,6 +618,7 @@ class Views:
         label = found[-1]
         time, completeness = (None, None) if height is None else self._found_in(outpoint, height)
         is_mature = height is not None and (not is_coinbase or height <= tip + 1 - COINBASE_MATURITY)
+        is_frozen, is_spender_own = self._is_frozen(outpoint), None if spender is None else self._is_own(spender)
         return Coin(
             outpoint=OutPoint.parse(outpoint),
             value=value,
@@ -581,14 +627,15 @@ class Views:
             label=label,
             height=height,
             is_coinbase=bool(is_coinbase),
-            is_spendable=is_mature and spender is None,
+            is_spendable=is_mature and not is_frozen and not is_spender_own,
             spent_by=spender,
             cursor=_cursor(place, outpoint),
             time=time,
             completeness=completeness,
             keychain=(owner := places.find(entry))[0],
             keychain_index=owner[1],
-            is_spender_own=None if spender is None else self._is_own(spender),
+            is_spender_own=is_spender_own,
+            is_frozen=is_frozen,
             output_label=labelrows.label_of(self._checked, "output", str(OutPoint.parse(outpoint))),
         )
 

@@ -13,6 +13,7 @@ from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
+from spvfilter.store.keychains import identity_of
 from spvfilter.watch.keychain import all_used
 
 # a function that returns checked rows of a table, from the rest of a query and its values
@@ -37,6 +38,8 @@ class KeychainStatus:
     """Number of watched indexes: all indexes below this one are watched."""
     used: tuple[int, ...]
     """Indexes that were paid, in ascending order, whatever became of the payment."""
+    revealed: int
+    """First index that `LightClient.reveal_address` has not given or skipped yet; 0 if it gave none."""
     next_index: int | None
     """Lowest index that was never paid; None if all indexes of a fixed descriptor were."""
     next_address: str | None
@@ -57,8 +60,19 @@ def keychains_of(checked: Checked, network: Network, name: str | None = None) ->
         index = next((at for at, each in enumerate(paid) if at != each), len(paid))
         address = _address_at(checked, row, index, network) if index < window else None
         free = index if index < size else None
-        found.append(KeychainStatus(full_name, label, descriptor, lookahead, window, tuple(used), free, address))
+        revealed = _revealed(checked, row)
+        found.append(
+            KeychainStatus(full_name, label, descriptor, lookahead, window, tuple(used), revealed, free, address)
+        )
     return found
+
+
+def _revealed(checked: Checked, keychain: int) -> int:
+    """Return the first index of a keychain that was not revealed."""
+    if not any(checked("revealed", "FROM revealed LIMIT 1", ())):
+        return 0
+    identity = identity_of(_scripts_at(checked, keychain, 0))
+    return next((row[1] for row in checked("revealed", "FROM revealed WHERE keychain = ?", (identity,))), 0)
 
 
 def _seen(checked: Checked) -> dict[int, set[int]]:

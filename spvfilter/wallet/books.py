@@ -456,9 +456,12 @@ class Books(Settlement):
 
     # Entries of the watch list
 
-    def store_entries(self, entries: Sequence[tuple[EntryKind, bytes, str | None]]) -> range:
-        """Store new entries of the watch list, which gets them when they are stored; the ids of their rows."""
-        first = self.blocks.add_entries(len(entries))
+    def store_entries(self, entries: Sequence[tuple[EntryKind, bytes, str | None]], like: int | None = None) -> range:
+        """Store new entries of the watch list, which gets them when they are stored; the ids of their rows.
+
+        `like` is the row id of another entry. The blocks that were searched for it count for the new entries as well.
+        """
+        first = self.blocks.add_entries(len(entries), like)
         self.batch.entries += (NewEntry(row, *entry) for row, entry in enumerate(entries, first))
         self.ids += (ids := range(first, first + len(entries)))
         self._are_blocks_changed = True

@@ -15,6 +15,8 @@ MAX_LOOKAHEAD = 10_000_000
 """Largest lookahead of a keychain, in indexes (our choice)."""
 MAX_WINDOW = 2 * MAX_LOOKAHEAD
 """Largest keychain window that a watch list's file may state, in indexes (our choice)."""
+MAX_REVEALED = 10_000_000
+"""Largest number of indexes that a keychain reveals (our choice)."""
 MAX_INDEXES = 1 << 31
 """Number of indexes of a ranged descriptor: all indexes that are not hardened (BIP-32 § Extended keys)."""
 MAX_DERIVATIONS = 10_000_000
@@ -30,8 +32,9 @@ class Keychain:
     """The scripts of one branch of a wallet, such as its receiving addresses, by index from 0.
 
     The window consists of the indexes below `end`. Their scripts are watched. The window ends at least `lookahead`
-    indexes after the last used index, and it never shrinks. An index becomes used when an output pays one of its
-    scripts. It stays used even if the output is spent or its block is disconnected later.
+    indexes after the last used index and after the last revealed index, and it never shrinks. An index becomes used
+    when an output pays one of its scripts. It stays used even if the output is spent or its block is disconnected
+    later. An index is revealed when `LightClient.reveal_address` gives its address to the program.
 
     A keychain belongs to one WatchList, which watches its scripts.
     """
@@ -91,7 +94,10 @@ class Keychain:
         self._used: set[int] = set()
         self._last_used = -1
         self._seen: set[int] = set()  # indexes that unconfirmed transactions pay
+        self.is_exclusive = False
+        """True if a program has stated that all addresses are revealed through this one database."""
         self._next = 0  # all lower indexes are used or seen
+        self._revealed = 0  # all lower indexes are revealed, or were skipped by a reveal
         self._floor = 0  # least end, from an earlier run
         self._known: tuple[bytes, ...] = ()  # scripts of the window's last index, to notice if the function changes
 
@@ -130,9 +136,25 @@ class Keychain:
         return self._floor
 
     @property
+    def revealed(self) -> int:
+        """The first index after the highest revealed index. It is 0 if no index is revealed."""
+        return self._revealed
+
+    @property
+    def index_to_reveal(self) -> int | None:
+        """The index that `reveal` takes next: the first one above all revealed and all used indexes.
+
+        Indexes that an unconfirmed transaction pays are skipped. None if the keychain has no further index.
+        """
+        index = max(self._revealed, self._last_used + 1)
+        while index in self._seen:
+            index += 1
+        return index if index < min(self.size, MAX_REVEALED) else None
+
+    @property
     def required(self) -> int:
-        """The required end of the window: the first index after `lookahead` indexes that follow the last used index."""
-        return min(self.size, max(self._floor, self._last_used + 1 + self.lookahead))
+        """The required end of the window: `lookahead` indexes follow the last used and the last revealed index."""
+        return min(self.size, max(self._floor, max(self._last_used + 1, self._revealed) + self.lookahead))
 
     def derivations(self, margin: int = 0) -> int:
         """Return the number of keys that `grow` would derive to extend the window."""
@@ -141,6 +163,11 @@ class Keychain:
     def see(self, index: int) -> None:
         """Note that an unconfirmed transaction pays an index. `next_index` skips it. The window does not move."""
         self._seen.add(index)
+
+    def reveal(self, index: int) -> bool:
+        """Mark an index and all lower ones as revealed. Returns True if the window must move now."""
+        self._revealed = max(self._revealed, index + 1)
+        return self._end < self.required
 
     def use(self, index: int) -> bool:
         """Mark an index of the window as used. Returns True if the window must move now.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from spvfilter._public import public
 from spvfilter.address import script_to_address
-from spvfilter.errors import ParameterError
+from spvfilter.errors import KeychainError, ParameterError
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, WatchTable
 from spvfilter.network import Network
 from spvfilter.watch.keychain import GAP_LIMIT, MAX_INDEXES, Budget, Keychain, all_used
@@ -179,6 +179,59 @@ class Windows:
                 return address
         raise ParameterError(f"the scripts of keychain {chain.name[:80]!r} have no address")
 
+    def chosen(self, name: str | None) -> Keychain:
+        """Return the keychain with a name, with a descriptor without its checksum, or else the first with a label.
+
+        Args:
+            name: The name, descriptor or label; None for the first keychain.
+
+        Raises:
+            ParameterError: There is no such keychain.
+        """
+        found = next(iter(self), None) if name is None else self.get(name)
+        if found is None and name is not None:
+            without_checksum = (each for each in self._chains if each.name.rpartition("#")[0] == name)
+            labelled = (each for each in self._chains if each.label == name)
+            found = next(joined(without_checksum, labelled), None)
+        if found is None:
+            raise ParameterError("the watch list has no keychain" + ("" if name is None else f" {name[:80]!r}"))
+        return found
+
+    def to_reveal(self, keychain: Keychain, network: Network) -> tuple[int, str]:
+        """Return the index that a keychain reveals next, and its address. This call reveals nothing.
+
+        Raises:
+            ParameterError: All indexes are revealed or used, or the scripts have no address.
+            KeychainError: The scripts cannot be derived, or differ from the watched scripts.
+        """
+        index = keychain.index_to_reveal
+        if index is None:
+            raise ParameterError(f"every address of keychain {keychain.name[:80]!r} was revealed or used")
+        scripts = keychain.scripts(index)
+        if index < keychain.end and not all(self.watches(keychain.name, index, script) for script in scripts):
+            raise KeychainError(
+                f"keychain {keychain.name[:80]!r}: the script of index {index} has changed: the function must always"
+                " return the same script for an index"
+            )
+        address = next(filter(None, (script_to_address(script, network) for script in scripts)), None)
+        if address is None:
+            raise ParameterError(f"the scripts of keychain {keychain.name[:80]!r} have no address")
+        return index, address
+
+    def reveal(self, keychain: Keychain, index: int) -> list[Keychain]:
+        """Mark an index as revealed, also in other keychains with its scripts. Return the keychains that changed."""
+        changed = [keychain]
+        keychain.reveal(index)
+        for script in keychain.scripts(index):
+            entry = self._table.find(EntryKind.SCRIPT, script)
+            places = [(self._owners[entry], self._indexes[entry])] if self._is_owned(entry) else []
+            for number, other in (*places, *self._shared.get(entry, ())):
+                chain = self._chains[number - 1]
+                if other >= chain.revealed:
+                    chain.reveal(other)
+                    changed.append(chain)
+        return changed
+
     def note(self, hits: Iterable[Hit] | None = None) -> bool:
         """Mark the indexes of hits as used, and return True if a window must move. This call moves no window.
 
@@ -254,17 +307,20 @@ class Windows:
         """Return True if a window must move."""
         return any(each.end < each.required for each in self._chains)
 
-    def ahead(self) -> Ahead:
+    def ahead(self, margin: int | None = None) -> Ahead:
         """Return the scripts that `widen` would add to the windows that must move, and change nothing.
 
         The result has at most 10,000 indexes. If the windows need more, they must still move after `move`.
+
+        Args:
+            margin: Number of indexes beyond the required ends; None for the lookahead of each keychain.
 
         Raises:
             KeychainError: Scripts cannot be derived.
         """
         left, found = _MAX_AHEAD, Ahead()
         for each in self._chains:
-            found.append(each.ahead(_margin(each, None), left) if left and each.end < each.required else [])
+            found.append(each.ahead(_margin(each, margin), left) if left and each.end < each.required else [])
             left -= len(found[-1])
         return found
 
@@ -478,6 +534,8 @@ class Windows:
                 if work >= STEP:
                     work = 0
                     yield
+            if each.revealed:
+                mine.reveal(each.revealed - 1)
             for index in [index for index in each.used if index not in mine.used]:
                 mine.use(index)
                 work += 1

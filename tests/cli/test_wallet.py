@@ -97,11 +97,12 @@ def test_coins_tell_what_can_be_spent(run: Any, path: Path) -> None:
     assert [(row["value"], row["height"], row["label"], row["spendable"]) for row in rows] == [
         (30_000_000, None, "daily", False),
         (50_000, 4, "savings", True),
-        (150_000_000, 3, "daily", False),
+        (150_000_000, 3, "daily", True),  # nobody checked the signatures of the foreign transaction that spends it
     ]
     assert rows[2]["spent_by"] == rows[0]["outpoint"].split(":")[0]
     assert [(row["time"], row["completeness"]) for row in rows] == [(None, None), (1_004, "proven"), (1_003, "proven")]
-    assert list(rows[0])[-3:] == ["time", "completeness", "output_label"]
+    assert list(rows[0])[-4:] == ["time", "completeness", "output_label", "frozen"]
+    assert [row["frozen"] for row in rows] == [False] * 3
     table = run("wallet", "coins", "--db", path, "--format", "table", "--label", "daily").out
     assert "pending" in table
     assert "being spent" in table

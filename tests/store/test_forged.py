@@ -18,6 +18,7 @@ from spvfilter.light.engine.options import Options
 from spvfilter.light.running import opened
 from spvfilter.network import REGTEST
 from spvfilter.store.batch import Batch
+from spvfilter.store.keychains import KeychainChange
 from spvfilter.store.migrations import COLUMNS_6
 from spvfilter.store.schema import MARKED, TABLES
 from spvfilter.store.sqlite import mark
@@ -44,6 +45,9 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     opened(path, WatchList(REGTEST), Options(), rebuild=False)[0].close()
     with Store.open(path, REGTEST) as store:
         store.commit(Batch(bip329=LABELS))
+        store.attach(WatchList(REGTEST))
+        revealed = [KeychainChange(each.name, revealed=15, exclusive=True) for each in store.keychains.load()]
+        store.commit(Batch(keychains=revealed, frozen={bytes(store.views.coins()[0].outpoint): True}))
     return path.read_bytes()
 
 

@@ -67,7 +67,7 @@ def _check(store: Store) -> None:
     assert store.views.balance() == balance
     there = store.views.coins()
     assert {bytes(coin.outpoint): coin.spent_by for coin in there} == coins
-    assert sum(coin.value for coin in there if coin.is_spendable) == balance.spendable
+    assert sum(coin.value for coin in there if coin.is_spendable and coin.spent_by is None) == balance.spendable
     check_history(store)
 
 

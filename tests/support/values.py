@@ -351,7 +351,7 @@ VALUES: dict[str, list[object]] = {
             EntryGroup(1, (BlockRange(3, 6),)),
             NewEntry(1, EntryKind.SCRIPT, b"\x51", "label"),
         ),
-        KeychainStatus("mine", "label", None, 20, 30, (3,), 0, "bc1"),
+        KeychainStatus("mine", "label", None, 20, 30, (3,), 5, 0, "bc1"),
         KeychainChange("mine", (3,), 30, ((29, 30),)),
     ],
     "wallet": [

@@ -8,7 +8,10 @@ from spvfilter.store.windowviews import KeychainStatus
 from spvfilter.wallet.reader import WalletStore
 
 _ADDRESS_COLUMNS = ("address", "keychain", "index", "label")
-_COLUMNS = ("keychain", "label", "descriptor", "lookahead", "window", "used", "last_used", "next_index", "next_address")
+_COLUMNS = (
+    *("keychain", "label", "descriptor", "lookahead", "window", "used", "last_used", "revealed"),
+    *("next_index", "next_address"),
+)
 
 
 def show_address(page: Page, wallet: WalletStore, name: str | None, form: str) -> None:
@@ -52,7 +55,7 @@ def show_keychains(page: Page, wallet: WalletStore, name: str | None, form: str)
 
 def _fields(each: KeychainStatus) -> Fields:
     """Return the row of a keychain for JSON lines and CSV."""
-    window = (each.lookahead, each.window, len(each.used), each.used[-1] if each.used else None)
+    window = (each.lookahead, each.window, len(each.used), each.used[-1] if each.used else None, each.revealed)
     return dict(
         zip(
             _COLUMNS, (each.name, each.label, each.descriptor, *window, each.next_index, each.next_address), strict=True

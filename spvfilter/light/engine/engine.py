@@ -405,6 +405,7 @@ class Engine:
         context = self._context
         if update.old_hashes:
             fork = update.fork_height
+            self.changes.disconnect_to(fork)
             self._filter_headers.disconnect_to(fork)
             self._compact.disconnect_to(fork)
             self._bloom.disconnect_to(fork)

@@ -59,4 +59,14 @@ class Rescan:
     start: Start
 
 
-Request = AddEntries | RemoveEntries | RelabelEntries | Rescan
+@dataclass(frozen=True, slots=True)
+class RevealAddress:
+    """Reveal the next address of a keychain. The answer is the address."""
+
+    keychain: str | None
+    """Name or label of the keychain; None for the first one."""
+    exclusive: bool
+    """True if the program states that no other program or database reveals addresses of the keychain."""
+
+
+Request = AddEntries | RemoveEntries | RelabelEntries | Rescan | RevealAddress

@@ -14,7 +14,16 @@ from spvfilter.kernel import NO_ENTRY, EntryKind
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.expressible import check_addition
-from spvfilter.light.engine.requests import AddEntries, RelabelEntries, RemoveEntries, Request, Rescan, Start
+from spvfilter.light.engine.requests import (
+    AddEntries,
+    RelabelEntries,
+    RemoveEntries,
+    Request,
+    Rescan,
+    RevealAddress,
+    Start,
+)
+from spvfilter.light.engine.reveals import Reveals
 from spvfilter.light.engine.start import StartHeight
 from spvfilter.light.engine.windowgrowth import WindowGrowth
 from spvfilter.store.searched import gaps
@@ -40,7 +49,8 @@ class WatchChanges:
         self._start = start
         self._changed = changed
         self._waiting: deque[tuple[int, Request]] = deque()
-        self._growth = WindowGrowth(context, self.search_all_again, self._grown)
+        self._reveals = Reveals(context)
+        self._growth = WindowGrowth(context, self._reveals.first_to_search, self._search_again, self._grown)
         self.done: list[Request] = []  # requests that changed the watch list and are stored
 
     def begin(self) -> None:
@@ -75,15 +85,20 @@ class WatchChanges:
         """Move the keychain windows if an address near their end was used."""
         self._growth.advance()
 
+    def disconnect_to(self, fork: int) -> None:
+        """Note that the blocks above a height were disconnected."""
+        self._reveals.disconnect_to(fork)
+
     def _grown(self) -> None:
         self._changed(False)
+        self._reveals.advance()
         self._next()
 
-    def search_all_again(self) -> None:
-        """Entries were added: search from the wallet's start on."""
+    def _search_again(self, first: int) -> None:
+        """Search blocks from a height on for the scripts that windows gained."""
         books = self._context.books
         if books.searched >= 0:
-            books.search_again((books.blocks.start or 0) - 1)
+            books.search_again(first - 1)
             self._coverage.forget_unwitnessed(books.cursor)
 
     def _next(self) -> None:
@@ -112,6 +127,8 @@ class WatchChanges:
                 first = self._search_from(start.height)
                 self._changed(False)
                 self._after_commit(token, request, first)
+            case RevealAddress():
+                self._reveals.reveal(token, request)
 
     def _after_commit(self, token: int, request: Request, answer: object) -> None:
         """Answer the request once it is stored."""

@@ -1,4 +1,6 @@
-"""Growth of keychains' windows: after a confirmed use, the client stores and watches new scripts, and searches again.
+"""Growth of keychains' windows: after a confirmed use or a reveal, the client stores and watches new scripts.
+
+It then searches blocks again for the new scripts.
 
 A thread derives the scripts, since a thousand take a twentieth of a second. Until they are watched, the client records
 no block. `Synced` therefore says that every block was searched for all scripts of the windows, in any order of uses.
@@ -6,16 +8,17 @@ no block. `Synced` therefore says that every block was searched for all scripts 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from spvfilter.errors import InexpressibleError
 from spvfilter.filters.bip37 import most_elements
-from spvfilter.kernel import EntryKind
+from spvfilter.kernel import NO_ENTRY, EntryKind
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.options import Options
 from spvfilter.light.events import Mode
 from spvfilter.store.keychains import KeychainChange
+from spvfilter.watch.keychain import Keychain
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.watch.windows import Ahead
 
@@ -23,10 +26,24 @@ from spvfilter.watch.windows import Ahead
 class WindowGrowth:
     """Moves windows one after the other: derive, store, watch, search again."""
 
-    def __init__(self, context: Context, search_again: Callable[[], None], grown: Callable[[], None]) -> None:
-        """`search_again` is called in the commit that has new entries, `grown` when these are watched."""
+    def __init__(
+        self,
+        context: Context,
+        first_to_search: Callable[[Keychain], int | None],
+        search_from: Callable[[int], None],
+        grown: Callable[[], None],
+    ) -> None:
+        """Make it without a growth under way.
+
+        Args:
+            context: The shared objects of the engine.
+            first_to_search: Returns the lowest block to search for the new scripts of a keychain; None for none.
+            search_from: Called with the lowest height to search, in the commit that has the new entries.
+            grown: Called when the new entries are watched.
+        """
         self._context = context
-        self._search_again = search_again
+        self._first_to_search = first_to_search
+        self._search_from = search_from
         self._grown = grown
         self._is_under_way = False
 
@@ -36,10 +53,11 @@ class WindowGrowth:
             self._is_under_way = True
             self._derive()
 
-    def _derive(self) -> None:
-        self._context.out.work(self._context.books.watch.windows.ahead, self._derived)
+    def _derive(self, margin: int | None = None) -> None:
+        ahead = partial(self._context.books.watch.windows.ahead, margin)
+        self._context.out.work(ahead, partial(self._derived, margin))
 
-    def _derived(self, ahead: object) -> None:
+    def _derived(self, margin: int | None, ahead: object) -> None:
         """The scripts are known, or cannot be derived: then the client ends, as it could not be entered again
         either.
         """
@@ -51,7 +69,9 @@ class WindowGrowth:
         windows = books.watch.windows
         fresh = windows.unwatched(ahead)
         if not fits(books.watch, len(fresh), context.options):
-            if windows.shorten():
+            if margin is None:
+                self._derive(margin=0)
+            elif windows.shorten():
                 self._derive()
             else:
                 context.out.end(
@@ -61,25 +81,47 @@ class WindowGrowth:
                     )
                 )
             return
-        labels = windows.labels_of(ahead)
-        ids = dict(
-            zip(
-                fresh,
-                books.store_entries([(EntryKind.SCRIPT, script, labels[script]) for script in fresh]),
-                strict=True,
-            )
-        )
-        table = books.watch.table
-        for chain, new in zip(windows, ahead, strict=True):
-            places = [
-                (at, ids.get(each) or books.ids[table.find(EntryKind.SCRIPT, each)])
-                for at, each in _numbered(chain.end, new)
-            ]
-            if new:
-                books.batch.keychains.append(KeychainChange(chain.name, window=chain.end + len(new), places=places))
-        self._search_again()
+        labels, ids, starts = windows.labels_of(ahead), dict[bytes, int](), list[int]()
+        for keychain, new in zip(windows, ahead, strict=True):
+            if new and (first := self._store(keychain, new, labels, ids)) is not None:
+                starts.append(first)
+        if starts:
+            self._search_from(min(starts))
         context.is_storing = True
         context.out.after_commit(partial(self._stored, ahead))
+
+    def _store(
+        self,
+        keychain: Keychain,
+        new: Sequence[tuple[bytes, ...]],
+        labels: Mapping[bytes, str | None],
+        ids: dict[bytes, int],
+    ) -> int | None:
+        """Store the scripts that a keychain's window gains, and return the lowest block to search for them.
+
+        Blocks that need no search count as searched, if they were searched for the last script of the window.
+
+        Args:
+            keychain: The keychain.
+            new: The scripts of the next indexes.
+            labels: Labels of the scripts.
+            ids: Row ids of scripts that this growth has stored. The new scripts are added.
+        """
+        books = self._context.books
+        table, first = books.watch.table, self._first_to_search(keychain)
+        is_whole = first == (books.blocks.start or 0)
+        last = table.find(EntryKind.SCRIPT, keychain.scripts(keychain.end - 1)[0])
+        like = None if is_whole or last == NO_ENTRY else books.ids[last]
+        scripts = dict.fromkeys(script for each in new for script in each)
+        fresh = [each for each in scripts if each not in ids and table.find(EntryKind.SCRIPT, each) == NO_ENTRY]
+        rows = books.store_entries([(EntryKind.SCRIPT, script, labels[script]) for script in fresh], like)
+        ids |= zip(fresh, rows, strict=True)
+        places = [
+            (at, ids.get(each) or books.ids[table.find(EntryKind.SCRIPT, each)])
+            for at, each in _numbered(keychain.end, new)
+        ]
+        books.batch.keychains.append(KeychainChange(keychain.name, window=keychain.end + len(new), places=places))
+        return first
 
     def _stored(self, ahead: Ahead) -> None:
         context = self._context

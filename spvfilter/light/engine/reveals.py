@@ -1,0 +1,99 @@
+"""Reveals: the addresses of keychains that a program asked for, each given once and stored before the answer.
+
+A revealed address is always watched: if its window must grow, the growth is stored before the revealed index.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+from spvfilter.errors import InexpressibleError
+from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.requests import RevealAddress
+from spvfilter.light.engine.windowgrowth import fits
+from spvfilter.store.keychains import KeychainChange
+from spvfilter.watch.keychain import Keychain
+
+
+class _Pending(NamedTuple):
+    """A revealed index that is not in the database yet, because its window must grow first."""
+
+    token: int
+    """Token of the request."""
+    changed: list[Keychain]
+    """Keychains whose revealed indexes changed."""
+    address: str
+    """Address of the index."""
+
+
+class Reveals:
+    """Reveals addresses, and decides which blocks are searched for the scripts that a window gains by this.
+
+    A program may state that a keychain is exclusive: no other program or database reveals its addresses. Then no block
+    contains a payment to a script above every revealed index. There are two exceptions:
+
+    - Nobody has searched for addresses that were revealed before the flag was set. The first growth of a window is
+      therefore followed by a search of all blocks.
+    - The database may be an older copy, and addresses may have been revealed since. The first growth in each run is
+      therefore followed by a search of the blocks since the state with which the run began.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._opened = context.chain.height  # of the tip with which the run began, or of a lower fork
+        self._stated: dict[str, bool] = {}  # name of a keychain → `exclusive` of the latest request of this run
+        self._grown: set[str] = set()  # names of keychains whose window has grown in this run
+        self._pending: _Pending | None = None
+
+    def disconnect_to(self, fork: int) -> None:
+        """Note that the blocks above a height were disconnected: other blocks may now contain their transactions."""
+        self._opened = min(self._opened, fork)
+
+    def reveal(self, token: int, request: RevealAddress) -> None:
+        """Reveal the next index of a keychain. No window is due and no entries are being stored.
+
+        Raises ParameterError, KeychainError or InexpressibleError: nothing is revealed.
+        """
+        context, windows = self._context, self._context.books.watch.windows
+        keychain = windows.chosen(request.keychain)
+        index, address = windows.to_reveal(keychain, context.chain.network)
+        missing = min(keychain.size, index + 1 + keychain.lookahead) - keychain.end
+        if missing > 0 and not fits(context.books.watch, missing * len(keychain.scripts(index)), context.options):
+            raise InexpressibleError(
+                f"a BIP-37 filter has no room for {keychain.lookahead} scripts after index {index} of keychain"
+                f" {keychain.name[:80]!r}: use mode compact, or reveal no more addresses",
+                (),
+            )
+        self._stated[keychain.name] = request.exclusive
+        keychain.is_exclusive = keychain.is_exclusive and request.exclusive
+        changed = windows.reveal(keychain, index)
+        self._pending = _Pending(token, changed, address)
+        if any(each.end < each.required for each in changed):
+            context.books.is_window_due = True
+            context.changed()
+        self.advance()
+
+    def advance(self) -> None:
+        """Store the revealed index, and then answer, as soon as no window must grow."""
+        if self._pending is None or self._context.is_held:
+            return
+        (token, changed, address), self._pending = self._pending, None
+        self._context.books.batch.keychains += (
+            KeychainChange(each.name, revealed=each.revealed, exclusive=each.is_exclusive) for each in changed
+        )
+        self._context.out.after_commit(partial(self._context.out.finish, token, address))
+
+    def first_to_search(self, keychain: Keychain) -> int | None:
+        """Return the lowest block to search for scripts that a keychain's window gains; None if there is none."""
+        whole = self._context.books.blocks.start or 0
+        is_used_beyond = keychain.last_used >= keychain.revealed
+        if is_used_beyond or not self._stated.get(keychain.name, False):
+            keychain.is_exclusive = False  # another program or database has revealed addresses, or may have
+            return whole
+        is_first = keychain.name not in self._grown
+        self._grown.add(keychain.name)
+        if not keychain.is_exclusive:
+            keychain.is_exclusive = True
+            return whole
+        return max(self._opened + 1, whole) if is_first else None
