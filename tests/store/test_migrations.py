@@ -31,7 +31,9 @@ from support.forgery import remark
 from support.vectors import effort
 
 FIXTURES = Path(__file__).parent / "fixtures"
-VERSIONS = ("0.2.0", "1c908b7")  # both wrote schema version 6
+VERSIONS = ("0.2.0", "1c908b7", "4ce4d90")
+SCHEMAS = {"0.2.0": 6, "1c908b7": 6, "4ce4d90": 7}
+"""Schema version that each version of the package wrote."""
 
 
 def unpacked(version: str, folder: Path) -> Path:
@@ -65,7 +67,7 @@ def version_of(path: Path) -> int:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_migrated_database_has_the_contents_of_the_old_one(version: str, tmp_path: Path) -> None:
     path, expected = unpacked(version, tmp_path), facts(version)
-    assert version_of(path) == 6
+    assert version_of(path) == SCHEMAS[version]
     Store.open(path, REGTEST).close()
     assert version_of(path) == SCHEMA_VERSION
     Store.open(path, REGTEST).close()  # with nothing left to migrate
@@ -156,23 +158,24 @@ class Failing:
         return self._db.in_transaction
 
 
+@pytest.mark.parametrize("version", VERSIONS[1:])
 @pytest.mark.parametrize("failure", [sqlite3.OperationalError, KeyboardInterrupt])
-def test_failure_at_any_statement_changes_nothing(failure: type[BaseException], tmp_path: Path) -> None:
-    data = unpacked(VERSIONS[1], tmp_path).read_bytes()
+def test_failure_at_any_statement_changes_nothing(version: str, failure: type[BaseException], tmp_path: Path) -> None:
+    data, schema = unpacked(version, tmp_path).read_bytes(), SCHEMAS[version]
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         db.deserialize(data)
         counted = Failing(db, 1 << 30, failure)
-        migrations.migrate(counted, tmp_path, 6)  # type: ignore[arg-type]  # as much of a connection as it uses
+        migrations.migrate(counted, tmp_path, schema)  # type: ignore[arg-type]  # as much of a connection as it uses
         statements, after = (1 << 30) - counted.left, dump(db)
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         db.deserialize(data)
         before = dump(db)
         for number in range(0, statements, effort(13, 5, 1)):
             with pytest.raises(failure):
-                migrations.migrate(Failing(db, number, failure), tmp_path, 6)  # type: ignore[arg-type]
+                migrations.migrate(Failing(db, number, failure), tmp_path, schema)  # type: ignore[arg-type]
             assert not db.in_transaction
             assert dump(db) == before
-        migrations.migrate(db, tmp_path, 6)
+        migrations.migrate(db, tmp_path, schema)
         assert dump(db) == after
 
 
@@ -214,6 +217,24 @@ def test_killed_migration_leaves_the_old_database(statements: int, tmp_path: Pat
 
 
 # Databases that are not migrated
+
+
+def test_missing_row_of_version_7_is_noticed_and_nothing_changes(tmp_path: Path) -> None:
+    path = unpacked("4ce4d90", tmp_path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("DELETE FROM used WHERE place = (SELECT max(place) FROM used)")
+    before = dump_of(path)
+    with pytest.raises(StoreCorruptError, match="rows are missing"):
+        Store.open(path, REGTEST)
+    assert dump_of(path) == before
+
+
+def test_migrated_database_has_no_revealed_index_and_no_frozen_coin(tmp_path: Path) -> None:
+    path = unpacked("4ce4d90", tmp_path)
+    Store.open(path, REGTEST).close()
+    with WalletStore.open(path) as wallet:
+        assert [each.revealed for each in wallet.keychains()] == [0, 0]
+        assert wallet.frozen() == ()
 
 
 def test_reader_of_an_unmigrated_database_says_what_to_do(tmp_path: Path) -> None:
