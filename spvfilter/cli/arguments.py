@@ -432,12 +432,16 @@ def day(text: str) -> int:
     return max(0, int(datetime.datetime.combine(date, datetime.time(), datetime.UTC).timestamp()))
 
 
-def past_day(text: str) -> int:
-    """Argument type: a day as `day`, but not one in the future."""
-    begins = day(text)
-    if begins > time.time() + _MAX_AHEAD_S:
+def birthday(text: str) -> datetime.date | int:
+    """Argument type: a day as YYYY-MM-DD, or a number of seconds since 1970, but not one in the future."""
+    try:
+        found = int(text) if text.isascii() and text.isdigit() else datetime.date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a day YYYY-MM-DD, or seconds since 1970{shown(text)}") from None
+    now = time.time() + _MAX_AHEAD_S
+    if found > now if isinstance(found, int) else found > datetime.datetime.fromtimestamp(now, datetime.UTC).date():
         raise argparse.ArgumentTypeError(f"{text} is in the future: give the day on which the wallet was made")
-    return begins
+    return found
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:

@@ -29,7 +29,6 @@ else:
 
 _PAGE = 500  # rows read at once
 _LABEL_SIZE = 24  # characters of a label in a table
-_DEFAULT_LIMIT = 100  # rows of a table
 Row = TypeVar("Row", Coin, HistoryEntry)
 Show = Callable[[Page, WalletStore, argparse.Namespace, str], None]
 """A function that prints one view of a wallet, in the format that the last argument names."""
@@ -98,7 +97,7 @@ def configure(parser: Parser) -> None:
                 "--limit",
                 metavar="N",
                 type=whole(1, 1 << 62),
-                help=f"print at most N rows; default: {_DEFAULT_LIMIT} in a table, else all",
+                help="print at most N rows; default: all",
             )
         add_format(action, "csv")
         action.set_defaults(show=show)
@@ -118,7 +117,7 @@ def _balance(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: 
 
 
 def _coins(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: str) -> None:
-    coins = islice(_all(wallet.coins, args.label, args.keychain), _limit(args, chosen))
+    coins = islice(_all(wallet.coins, args.label, args.keychain), args.limit)
     if chosen == "table":
         _coin_table(page, list(coins))
     else:
@@ -126,7 +125,7 @@ def _coins(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: st
 
 
 def _history(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: str) -> None:
-    entries = islice(_all(wallet.history, args.label, args.keychain), _limit(args, chosen))
+    entries = islice(_all(wallet.history, args.label, args.keychain), args.limit)
     if chosen == "table":
         _history_table(page, list(entries))
     else:
@@ -143,12 +142,6 @@ def _address(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: 
 
 def _keychains(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: str) -> None:
     show_keychains(page, wallet, args.keychain, chosen)
-
-
-def _limit(args: argparse.Namespace, chosen: str) -> int | None:
-    """Return the largest number of rows to print; None to print all rows."""
-    limit: int | None = args.limit
-    return _DEFAULT_LIMIT if limit is None and chosen == "table" else limit
 
 
 # Rows

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from datetime import UTC, date, datetime, time
 
 from spvfilter.errors import ParameterError
 from spvfilter.light.engine.options import PeerTimeouts
@@ -14,6 +16,9 @@ from spvfilter.p2p.address import Address
 from spvfilter.p2p.limits import Limits
 
 MAX_PEERS = 125  # Core net.h DEFAULT_MAX_PEER_CONNECTIONS
+Birthday = int | date
+"""A time: seconds since 1970, a date, or a datetime. A datetime without a time zone is in local time."""
+_EARLIEST_DATE_S = 14 * 3_600  # by which a date begins earlier in the first time zone than in UTC
 _MAX_HEIGHT = 0xFFFFFFFF  # our choice: with a block every ten minutes, the chain gets there in 81,000 years
 
 
@@ -79,20 +84,41 @@ def timeouts_of(limits: Limits) -> PeerTimeouts:
     )
 
 
-def check_start(from_height: int | None, birthday: int | None, now: float) -> Start:
+def birthday_of(value: Birthday) -> int:
+    """Return a birthday in seconds since 1970. Raises ParameterError for a value that is no birthday.
+
+    A date begins 14 hours before midnight UTC, when it begins in the first time zone. A birthday before 1970 means all
+    blocks.
+    """
+    if isinstance(value, datetime):
+        try:
+            return max(0, math.floor(value.timestamp()))
+        except (OverflowError, OSError, ValueError):  # local time of another era
+            raise ParameterError(f"the birthday {value} is out of range: give a datetime from 1970 on") from None
+    if isinstance(value, date):
+        return max(0, int(datetime.combine(value, time(), UTC).timestamp()) - _EARLIEST_DATE_S)
+    if not _is_whole(value) or value < 0:
+        raise ParameterError(
+            f"birthday must be a date, a datetime, or a whole number of seconds since 1970, not {value!r}"
+        )
+    return value
+
+
+def check_start(from_height: int | None, birthday: Birthday | None, now: float) -> Start:
     """Return the start of a search. Raises ParameterError if it is not possible. `now` is in seconds since 1970."""
     if from_height is not None and birthday is not None:
         raise ParameterError(f"give from_height or birthday, not both: {from_height!r} and {birthday!r}")
     if from_height is not None and (not _is_whole(from_height) or not 0 <= from_height <= _MAX_HEIGHT):
         raise ParameterError(f"from_height must be a whole number from 0 to {_MAX_HEIGHT}, not {from_height!r}")
-    if birthday is not None:
-        if not _is_whole(birthday) or birthday < 0:
-            raise ParameterError(f"birthday must be a whole number of seconds since 1970, not {birthday!r}")
-        if birthday > now + TIMESTAMP_WINDOW_S:
-            raise ParameterError(
-                f"the birthday {birthday} is in the future: it is in seconds since 1970, of which {now:.0f} have passed"
-            )
-    return Start(from_height, birthday)
+    if birthday is None:
+        return Start(from_height)
+    seconds = birthday_of(birthday)
+    if seconds > now + TIMESTAMP_WINDOW_S:
+        raise ParameterError(
+            f"the birthday {birthday} is in the future: it is {seconds} in seconds since 1970, of which {now:.0f} have"
+            " passed"
+        )
+    return Start(from_height, seconds)
 
 
 def _is_whole(value: object) -> bool:

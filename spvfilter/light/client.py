@@ -12,7 +12,7 @@ from spvfilter._public import deferred, public
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.filters.fprate import DEFAULT_FP_RATE
-from spvfilter.light.checks import check_most, check_options, check_start, named_peers, timeouts_of
+from spvfilter.light.checks import Birthday, check_most, check_options, check_start, named_peers, timeouts_of
 from spvfilter.light.engine.expressible import check_expressible, ways_of
 from spvfilter.light.engine.fees import check_input_values, fee_floor
 from spvfilter.light.engine.options import Options, Reach
@@ -28,7 +28,7 @@ from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import OutPoint, Serializable, outpoint_of, to_bytes
 from spvfilter.store.place import MEMORY
 from spvfilter.store.searched import BlockRange
-from spvfilter.store.views import DEFAULT_LIMIT, Balance, Coin, HistoryEntry, Snapshot
+from spvfilter.store.views import Balance, Coin, HistoryEntry, Snapshot
 from spvfilter.store.windowviews import KeychainStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
@@ -82,8 +82,8 @@ class LightClient:
             peers announce, about 300 MB a day on mainnet.
         fp_rate: False-positive rate of the BIP-37 filter for each element, above 0 and below 1.
         from_height: First block to search. By default all blocks. A height above the tip means the next block.
-        birthday: Search blocks from this time on, in seconds since 1970, with a margin of two hours and eleven blocks.
-            Give either this or `from_height`.
+        birthday: Search blocks from this time on, with a margin of two hours and eleven blocks: a date, a datetime, or
+            seconds since 1970. Give either this or `from_height`.
         proxy: socks5://[USER:PASSWORD@]HOST:PORT (extra `socks`). The proxy also resolves host names.
         discover: True to find further peers by DNS seeds and by asking peers. Otherwise only `peers` are used.
         max_peers: Number of peers to stay connected to, from 1 to 125.
@@ -114,7 +114,7 @@ class LightClient:
         mempool: bool = True,
         fp_rate: float = DEFAULT_FP_RATE,
         from_height: int | None = None,
-        birthday: int | None = None,
+        birthday: Birthday | None = None,
         proxy: str | None = None,
         discover: bool = False,
         max_peers: int = 8,
@@ -138,7 +138,7 @@ class LightClient:
         matches = check_most("max_pending_matches", max_pending_matches)
         size = check_most("max_pending_bytes", max_pending_bytes)
         pending = PendingLimits(matches, size, number=max(matches, PendingLimits().number))
-        check_start(from_height, birthday, self._clock.wall())
+        start = check_start(from_height, birthday, self._clock.wall())
         self._watch = watch
         self._path = MEMORY if store is None else store
         self._rebuild = rebuild
@@ -152,8 +152,7 @@ class LightClient:
             mempool,
             keep_filters,
             fp_rate,
-            from_height,
-            birthday,
+            *start,
             max_peers,
             timeouts_of(self._limits),
             reach,
@@ -430,7 +429,7 @@ class LightClient:
         *,
         label: str | None = None,
         keychain: str | None = None,
-        limit: int | None = DEFAULT_LIMIT,
+        limit: int | None = None,
         before: str | None = None,
     ) -> Snapshot[HistoryEntry]:
         """Return the transactions of the wallet, latest first. See `Views.history`.
@@ -438,7 +437,7 @@ class LightClient:
         Args:
             label: Only entries of the watch list with this label.
             keychain: Only the keychain with this name or label.
-            limit: Length of the page, or None for everything.
+            limit: Length of the page. By default there is one page with everything.
             before: `cursor` of the last item of the page before, to get the next page.
 
         Raises:
@@ -659,7 +658,12 @@ class LightClient:
     # Changing the search
 
     async def add_address(
-        self, address: str, label: str | None = None, *, from_height: int | None = None, birthday: int | None = None
+        self,
+        address: str,
+        label: str | None = None,
+        *,
+        from_height: int | None = None,
+        birthday: Birthday | None = None,
     ) -> None:
         """Watch another address. See `add_addresses`.
 
@@ -667,7 +671,7 @@ class LightClient:
             address: Address of the client's network.
             label: Name that matches of the entry carry.
             from_height: First block to search for it. By default the start of the client's search.
-            birthday: Search blocks from this time on, in seconds since 1970. Give either this or `from_height`.
+            birthday: Search blocks from this date or time on. Give either this or `from_height`.
 
         Raises:
             AddressError: The text is not an address of this network.
@@ -683,7 +687,7 @@ class LightClient:
         addresses: Iterable[str | tuple[str, str | None]],
         *,
         from_height: int | None = None,
-        birthday: int | None = None,
+        birthday: Birthday | None = None,
     ) -> None:
         """Watch more addresses, all or none, and search blocks for them.
 
@@ -695,7 +699,7 @@ class LightClient:
             addresses: Addresses, or pairs of an address and a label.
             from_height: First block to search for them. By default the start of the client's search. A height above the
                 tip means the next block.
-            birthday: Search blocks from this time on, in seconds since 1970. Give either this or `from_height`.
+            birthday: Search blocks from this date or time on. Give either this or `from_height`.
 
         Raises:
             AddressError: A text is not an address of this network.
@@ -715,7 +719,7 @@ class LightClient:
         label: str | None = None,
         *,
         from_height: int | None = None,
-        birthday: int | None = None,
+        birthday: Birthday | None = None,
     ) -> None:
         """Watch another scriptPubKey. See `add_addresses`.
 
@@ -723,7 +727,7 @@ class LightClient:
             script_pubkey: The script, as bytes.
             label: Name that matches of the entry carry.
             from_height: First block to search for it. By default the start of the client's search.
-            birthday: Search blocks from this time on, in seconds since 1970. Give either this or `from_height`.
+            birthday: Search blocks from this date or time on. Give either this or `from_height`.
 
         Raises:
             ParameterError: An argument is not valid.
@@ -734,7 +738,12 @@ class LightClient:
         await self._add(lambda watch: watch.add_script(script_pubkey, label), from_height, birthday)
 
     async def add_pubkey(
-        self, pubkey: bytes, label: str | None = None, *, from_height: int | None = None, birthday: int | None = None
+        self,
+        pubkey: bytes,
+        label: str | None = None,
+        *,
+        from_height: int | None = None,
+        birthday: Birthday | None = None,
     ) -> None:
         """Watch the scripts of another public key. See `add_addresses`.
 
@@ -742,7 +751,7 @@ class LightClient:
             pubkey: The public key, 33 or 65 bytes.
             label: Name that matches of the entry carry.
             from_height: First block to search for it. By default the start of the client's search.
-            birthday: Search blocks from this time on, in seconds since 1970. Give either this or `from_height`.
+            birthday: Search blocks from this date or time on. Give either this or `from_height`.
 
         Raises:
             ParameterError: An argument is not valid.
@@ -758,7 +767,7 @@ class LightClient:
         label: str | None = None,
         *,
         from_height: int | None = None,
-        birthday: int | None = None,
+        birthday: Birthday | None = None,
     ) -> None:
         """Watch for the transaction that spends an outpoint. See `add_addresses`.
 
@@ -766,7 +775,7 @@ class LightClient:
             outpoint: The outpoint, or its text TXID:INDEX.
             label: Name that matches of the entry carry.
             from_height: First block to search for it. By default the start of the client's search.
-            birthday: Search blocks from this time on, in seconds since 1970. Give either this or `from_height`.
+            birthday: Search blocks from this date or time on. Give either this or `from_height`.
 
         Raises:
             ParameterError: An argument is not valid.
@@ -776,12 +785,14 @@ class LightClient:
         """
         await self._add(lambda watch: watch.add_outpoint(outpoint, label), from_height, birthday)
 
-    async def _add(self, change: Callable[[WatchList], None], from_height: int | None, birthday: int | None) -> None:
+    async def _add(
+        self, change: Callable[[WatchList], None], from_height: int | None, birthday: Birthday | None
+    ) -> None:
         more = WatchList(self.network)
         change(more)
         await self._add_all(more, from_height, birthday)
 
-    async def _add_all(self, more: WatchList, from_height: int | None, birthday: int | None) -> None:
+    async def _add_all(self, more: WatchList, from_height: int | None, birthday: Birthday | None) -> None:
         running, start = self._checked(), check_start(from_height, birthday, self._clock.wall())
         check_expressible(more, self.mode)  # before anything is changed
         ways = ways_of(more) if self.mode is Mode.AUTO else frozenset((self.mode,))
@@ -872,7 +883,7 @@ class LightClient:
         labels = await self.labels()
         await asyncio.to_thread(write_labels, path, labels)
 
-    async def rescan(self, *, from_height: int | None = None, birthday: int | None = None) -> int:
+    async def rescan(self, *, from_height: int | None = None, birthday: Birthday | None = None) -> int:
         """Search blocks again for all entries, for example after a start with a wrong birthday.
 
         Known matches stay and are not reported again. The start of the wallet moves down to the given start if it was
@@ -881,7 +892,7 @@ class LightClient:
 
         Args:
             from_height: First block to search. By default all blocks.
-            birthday: Search blocks from this time on, in seconds since 1970. Give either this or `from_height`.
+            birthday: Search blocks from this date or time on. Give either this or `from_height`.
 
         Returns:
             The first height that is searched.

@@ -49,7 +49,6 @@ else:
 
 T = TypeVar("T")
 
-DEFAULT_LIMIT = 100  # entries of a page of the history
 _TOP = (1 << 63) - 1  # higher than every place
 _COLUMNS = {  # of each table, with their mark
     table: ", ".join(f"{table}.{column}" for column in (*columns.split(", "), "mark"))
@@ -453,7 +452,7 @@ class Views:
         *,
         label: str | None = None,
         keychain: str | None = None,
-        limit: int | None = DEFAULT_LIMIT,
+        limit: int | None = None,
         before: str | None = None,
     ) -> Snapshot[HistoryEntry]:
         """Return transactions: unconfirmed ones first, then confirmed ones, the latest first.
@@ -467,7 +466,7 @@ class Views:
         Args:
             label: Only transactions of entries with this label.
             keychain: Only transactions of the keychain with this name or label.
-            limit: Length of the page, or None for everything.
+            limit: Length of the page. By default there is one page with everything.
             before: `cursor` of the last item of the page before, to get the next page.
 
         Raises:

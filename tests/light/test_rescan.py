@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -281,12 +282,13 @@ async def test_what_a_full_disk_does_not_take_is_nowhere(
         ({"from_height": True}, "from_height must be a whole number"),
         ({"from_height": "5"}, "from_height must be a whole number"),
         ({"from_height": float("nan")}, "from_height must be a whole number"),
-        ({"birthday": -1}, "birthday must be a whole number"),
-        ({"birthday": True}, "birthday must be a whole number"),
-        ({"birthday": 1e9}, "birthday must be a whole number"),
-        ({"birthday": "2024-01-01"}, "birthday must be a whole number"),
+        ({"birthday": -1}, "birthday must be a date, a datetime, or a whole number"),
+        ({"birthday": True}, "birthday must be a date, a datetime, or a whole number"),
+        ({"birthday": 1e9}, "birthday must be a date, a datetime, or a whole number"),
+        ({"birthday": "2024-01-01"}, "birthday must be a date, a datetime, or a whole number"),
         ({"birthday": START * 1_000}, "is in the future"),
         ({"birthday": START + 7_201}, "is in the future"),
+        ({"birthday": date(2100, 1, 31)}, "the birthday 2100-01-31 is in the future: it is 4104986400 in seconds"),
         ({"birthday": START, "from_height": 0}, "not both"),
         ({"max_peers": True}, "max_peers"),
         ({"max_peers": 2.0}, "max_peers"),

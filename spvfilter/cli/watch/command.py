@@ -14,9 +14,9 @@ from spvfilter.cli.arguments import (
     add_format,
     add_network,
     add_watch_file,
+    birthday,
     format_of,
     network_of,
-    past_day,
     probability,
     watch_list,
     whole,
@@ -135,7 +135,10 @@ def _add_start(parser: argparse.ArgumentParser) -> None:
         ),
     )
     since.add_argument(
-        "--birthday", metavar="YYYY-MM-DD", type=past_day, help="search blocks from that day on, like --from-height"
+        "--birthday",
+        metavar="YYYY-MM-DD",
+        type=birthday,
+        help="search blocks from that day on, like --from-height; also seconds since 1970",
     )
     parser.add_argument(
         "--rescan",

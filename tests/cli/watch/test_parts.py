@@ -80,15 +80,19 @@ def test_default_mode_is_that_of_the_light_client() -> None:
         ([ADDRESS, *HERE, "--mode", "fast"], "argument --mode: "),
         (
             [ADDRESS, *HERE, "--birthday", "yesterday"],
-            "argument --birthday: expected a day YYYY-MM-DD (see",
+            "argument --birthday: expected a day YYYY-MM-DD, or seconds since 1970 (see",
         ),
         (
             [ADDRESS, *HERE, "--birthday", "2130-01-31"],
             "argument --birthday: 2130-01-31 is in the future: give the day on which the wallet was made",
         ),
         (
+            [ADDRESS, *HERE, "--birthday", "5051000000"],
+            "argument --birthday: 5051000000 is in the future: give the day on which the wallet was made",
+        ),
+        (
             [ADDRESS, *HERE, "--birthday", "2020-13-01"],
-            "argument --birthday: expected a day YYYY-MM-DD, not 2020-13-01",
+            "argument --birthday: expected a day YYYY-MM-DD, or seconds since 1970, not 2020-13-01",
         ),
         (
             [ADDRESS, *HERE, "--birthday", "2020-01-01", "--from-height", "5"],
