@@ -2,16 +2,18 @@
 
 python merchant.py "wpkh(xpub…/0/*)" 25000 9000 --network mainnet --peer 127.0.0.1:8333 --db shop.db
 
-It needs the extra `descriptors`. The amounts are in satoshi, one for each order. Order n has the n-th address of the
-descriptor, so after a restart the same command continues.
+It needs the extra `descriptors`. The amounts are in satoshi, one for each order. Each order gets a new address, which
+the program keeps in a file. After a restart the same command continues, and further amounts are new orders.
 """
 
 import argparse
 import asyncio
+import json
 from collections import Counter
+from pathlib import Path
 from typing import NamedTuple
 
-from spvfilter import LightClient, MatchFound, MatchKind, Network, Synced, WatchList, script_to_address
+from spvfilter import LightClient, MatchFound, MatchKind, Network, Synced, WatchList
 from spvfilter.wallet import BlockConnected
 
 CONFIRMATIONS = 3
@@ -23,14 +25,22 @@ class Order(NamedTuple):
     amount: int  # satoshi
 
 
-def take_orders(watch: WatchList, descriptor: str, amounts: list[int]) -> list[Order]:
-    (keychain,) = watch.add_descriptor(descriptor, "orders", lookahead=max(20, len(amounts)))
-    scripts = [keychain.scripts_at(index)[0] for index in range(len(amounts))]
-    addresses = [script_to_address(script, watch.network) for script in scripts]
-    return [
-        Order(number, address or "", amount)
-        for number, (address, amount) in enumerate(zip(addresses, amounts, strict=True), 1)
-    ]
+def load(file: Path) -> list[Order]:
+    return [Order(*kept) for kept in json.loads(file.read_text())] if file.exists() else []
+
+
+def save(file: Path, orders: list[Order]) -> None:
+    file.with_suffix(".new").write_text(json.dumps(orders))
+    file.with_suffix(".new").replace(file)
+
+
+async def take_orders(client: LightClient, file: Path, amounts: list[int]) -> list[Order]:
+    orders = load(file)
+    for amount in amounts[len(orders) :]:
+        address = await client.reveal_address("orders")  # no other order ever gets it, also after a crash here
+        orders.append(Order(len(orders) + 1, address, amount))
+        save(file, orders)
+    return orders
 
 
 async def received(client: LightClient) -> Counter[str]:
@@ -67,16 +77,16 @@ async def main() -> None:
         "--peer", action="append", required=True, help="HOST:PORT of a node; repeatable: the client compares nodes"
     )
     parser.add_argument("--db", default="shop.db")
+    parser.add_argument("--orders", type=Path, default="orders.json")
     args = parser.parse_args()
 
     watch = WatchList(args.network)
-    orders = take_orders(watch, args.descriptor, args.amounts)
-    for order in orders:
-        print(
-            f"order {order.number}: bitcoin:{order.address}?amount={order.amount // 10**8}.{order.amount % 10**8:08}",
-            flush=True,
-        )
+    watch.add_descriptor(args.descriptor, "orders")
     async with LightClient(watch, peers=args.peer, store=args.db) as client:
+        orders = await take_orders(client, args.orders, args.amounts)
+        for order in orders:
+            amount = f"{order.amount // 10**8}.{order.amount % 10**8:08}"
+            print(f"order {order.number}: bitcoin:{order.address}?amount={amount}", flush=True)
         await serve(client, orders)
 
 

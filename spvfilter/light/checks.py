@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from datetime import UTC, date, datetime, time
+from typing import TYPE_CHECKING
 
+from spvfilter._public import deferred
 from spvfilter.errors import ParameterError
 from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.engine.requests import Start
@@ -15,9 +16,12 @@ from spvfilter.network import Network
 from spvfilter.p2p.address import Address
 from spvfilter.p2p.limits import Limits
 
+if TYPE_CHECKING:
+    import datetime
+else:
+    datetime = deferred("datetime")
+
 MAX_PEERS = 125  # Core net.h DEFAULT_MAX_PEER_CONNECTIONS
-Birthday = int | date
-"""A time: seconds since 1970, a date, or a datetime. A datetime without a time zone is in local time."""
 _EARLIEST_DATE_S = 14 * 3_600  # by which a date begins earlier in the first time zone than in UTC
 _MAX_HEIGHT = 0xFFFFFFFF  # our choice: with a block every ten minutes, the chain gets there in 81,000 years
 
@@ -84,27 +88,27 @@ def timeouts_of(limits: Limits) -> PeerTimeouts:
     )
 
 
-def birthday_of(value: Birthday) -> int:
+def birthday_of(value: int | datetime.date) -> int:
     """Return a birthday in seconds since 1970. Raises ParameterError for a value that is no birthday.
 
+    The value is a time in seconds since 1970, a date, or a datetime. A datetime without a time zone is in local time.
     A date begins 14 hours before midnight UTC, when it begins in the first time zone. A birthday before 1970 means all
     blocks.
     """
-    if isinstance(value, datetime):
+    if _is_whole(value) and isinstance(value, int) and value >= 0:
+        return value
+    if isinstance(value, datetime.datetime):
         try:
             return max(0, math.floor(value.timestamp()))
         except (OverflowError, OSError, ValueError):  # local time of another era
             raise ParameterError(f"the birthday {value} is out of range: give a datetime from 1970 on") from None
-    if isinstance(value, date):
-        return max(0, int(datetime.combine(value, time(), UTC).timestamp()) - _EARLIEST_DATE_S)
-    if not _is_whole(value) or value < 0:
-        raise ParameterError(
-            f"birthday must be a date, a datetime, or a whole number of seconds since 1970, not {value!r}"
-        )
-    return value
+    if isinstance(value, datetime.date):
+        midnight = datetime.datetime.combine(value, datetime.time(), datetime.UTC)
+        return max(0, int(midnight.timestamp()) - _EARLIEST_DATE_S)
+    raise ParameterError(f"birthday must be a date, a datetime, or a whole number of seconds since 1970, not {value!r}")
 
 
-def check_start(from_height: int | None, birthday: Birthday | None, now: float) -> Start:
+def check_start(from_height: int | None, birthday: int | datetime.date | None, now: float) -> Start:
     """Return the start of a search. Raises ParameterError if it is not possible. `now` is in seconds since 1970."""
     if from_height is not None and birthday is not None:
         raise ParameterError(f"give from_height or birthday, not both: {from_height!r} and {birthday!r}")

@@ -12,7 +12,7 @@ from spvfilter._public import deferred, public
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.filters.fprate import DEFAULT_FP_RATE
-from spvfilter.light.checks import Birthday, check_most, check_options, check_start, named_peers, timeouts_of
+from spvfilter.light.checks import check_most, check_options, check_start, named_peers, timeouts_of
 from spvfilter.light.engine.expressible import check_expressible, ways_of
 from spvfilter.light.engine.fees import check_input_values, fee_floor
 from spvfilter.light.engine.options import Options, Reach
@@ -38,12 +38,14 @@ from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
     import asyncio
+    import datetime
 
     from spvfilter.light import running as runs, workers
     from spvfilter.light.running import Running
     from spvfilter.p2p import proxy as proxies
 else:
     asyncio = deferred("asyncio")
+    datetime = deferred("datetime")
     runs = deferred("spvfilter.light.running")  # the engine, the wire and the database: half of the package
     workers = deferred("spvfilter.light.workers")
     proxies = deferred("spvfilter.p2p.proxy")
@@ -114,7 +116,7 @@ class LightClient:
         mempool: bool = True,
         fp_rate: float = DEFAULT_FP_RATE,
         from_height: int | None = None,
-        birthday: Birthday | None = None,
+        birthday: int | datetime.date | None = None,
         proxy: str | None = None,
         discover: bool = False,
         max_peers: int = 8,
@@ -663,7 +665,7 @@ class LightClient:
         label: str | None = None,
         *,
         from_height: int | None = None,
-        birthday: Birthday | None = None,
+        birthday: int | datetime.date | None = None,
     ) -> None:
         """Watch another address. See `add_addresses`.
 
@@ -687,7 +689,7 @@ class LightClient:
         addresses: Iterable[str | tuple[str, str | None]],
         *,
         from_height: int | None = None,
-        birthday: Birthday | None = None,
+        birthday: int | datetime.date | None = None,
     ) -> None:
         """Watch more addresses, all or none, and search blocks for them.
 
@@ -719,7 +721,7 @@ class LightClient:
         label: str | None = None,
         *,
         from_height: int | None = None,
-        birthday: Birthday | None = None,
+        birthday: int | datetime.date | None = None,
     ) -> None:
         """Watch another scriptPubKey. See `add_addresses`.
 
@@ -743,7 +745,7 @@ class LightClient:
         label: str | None = None,
         *,
         from_height: int | None = None,
-        birthday: Birthday | None = None,
+        birthday: int | datetime.date | None = None,
     ) -> None:
         """Watch the scripts of another public key. See `add_addresses`.
 
@@ -767,7 +769,7 @@ class LightClient:
         label: str | None = None,
         *,
         from_height: int | None = None,
-        birthday: Birthday | None = None,
+        birthday: int | datetime.date | None = None,
     ) -> None:
         """Watch for the transaction that spends an outpoint. See `add_addresses`.
 
@@ -786,13 +788,13 @@ class LightClient:
         await self._add(lambda watch: watch.add_outpoint(outpoint, label), from_height, birthday)
 
     async def _add(
-        self, change: Callable[[WatchList], None], from_height: int | None, birthday: Birthday | None
+        self, change: Callable[[WatchList], None], from_height: int | None, birthday: int | datetime.date | None
     ) -> None:
         more = WatchList(self.network)
         change(more)
         await self._add_all(more, from_height, birthday)
 
-    async def _add_all(self, more: WatchList, from_height: int | None, birthday: Birthday | None) -> None:
+    async def _add_all(self, more: WatchList, from_height: int | None, birthday: int | datetime.date | None) -> None:
         running, start = self._checked(), check_start(from_height, birthday, self._clock.wall())
         check_expressible(more, self.mode)  # before anything is changed
         ways = ways_of(more) if self.mode is Mode.AUTO else frozenset((self.mode,))
@@ -883,7 +885,7 @@ class LightClient:
         labels = await self.labels()
         await asyncio.to_thread(write_labels, path, labels)
 
-    async def rescan(self, *, from_height: int | None = None, birthday: Birthday | None = None) -> int:
+    async def rescan(self, *, from_height: int | None = None, birthday: int | datetime.date | None = None) -> int:
         """Search blocks again for all entries, for example after a start with a wrong birthday.
 
         Known matches stay and are not reported again. The start of the wallet moves down to the given start if it was

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate, groupby, takewhile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple  # rows are as SQLite gives them
 
 from spvfilter._public import deferred, public
@@ -19,8 +18,10 @@ from spvfilter.store.schema import MARKED
 from spvfilter.store.sqlite import MarkedRows
 
 if TYPE_CHECKING:
+    import pathlib
     import sqlite3
 else:
+    pathlib = deferred("pathlib")
     sqlite3 = deferred("sqlite3")
 
 
@@ -134,7 +135,7 @@ def identity_of(scripts: Iterable[bytes]) -> bytes:
 class KeychainRows:
     """The tables of keychains."""
 
-    def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: Path) -> None:
+    def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: pathlib.Path) -> None:
         self._db = db
         self._rows = rows
         self._path = path

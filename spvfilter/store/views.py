@@ -434,7 +434,7 @@ class Views:
         return Snapshot((coin for coin in found if coin.is_spendable), found.sequence)
 
     def frozen(self) -> tuple[OutPoint, ...]:
-        """Return the outpoints that are frozen, also those that are spent. Raises StoreError."""
+        """Return all frozen outpoints, also if a block spends the coin. Raises StoreError."""
         with self._moment():
             rows = self._checked("frozen", "FROM frozen ORDER BY outpoint", ())
             return tuple(OutPoint.parse(outpoint) for (outpoint,) in rows)

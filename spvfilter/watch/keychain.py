@@ -32,9 +32,10 @@ class Keychain:
     """The scripts of one branch of a wallet, such as its receiving addresses, by index from 0.
 
     The window consists of the indexes below `end`. Their scripts are watched. The window ends at least `lookahead`
-    indexes after the last used index and after the last revealed index, and it never shrinks. An index becomes used
-    when an output pays one of its scripts. It stays used even if the output is spent or its block is disconnected
-    later. An index is revealed when `LightClient.reveal_address` gives its address to the program.
+    indexes after the last used index and after the last revealed index, and it never shrinks.
+
+    An index becomes used when an output pays one of its scripts. It stays used even if the output is spent or its block
+    is disconnected later. An index is revealed when `LightClient.reveal_address` gives its address to the program.
 
     A keychain belongs to one WatchList, which watches its scripts.
     """
@@ -96,8 +97,9 @@ class Keychain:
         self._seen: set[int] = set()  # indexes that unconfirmed transactions pay
         self.is_exclusive = False
         """True if a program has stated that all addresses are revealed through this one database."""
+        self._revealed = 0
+        """First index that no call has revealed or skipped."""
         self._next = 0  # all lower indexes are used or seen
-        self._revealed = 0  # all lower indexes are revealed, or were skipped by a reveal
         self._floor = 0  # least end, from an earlier run
         self._known: tuple[bytes, ...] = ()  # scripts of the window's last index, to notice if the function changes
 

@@ -47,7 +47,7 @@ def client_of(
 
 
 async def paid_to(client: LightClient, height: int) -> dict[int | None, int]:
-    """What each index received in blocks, once all blocks up to a height are searched."""
+    """Return the value that blocks pay to each index, once all blocks up to a height are searched."""
     async with asyncio.timeout(60):
         while (await client.wait_synced()).height < height:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -74,7 +74,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 
 @MODES
-async def test_each_call_gives_another_address_also_after_a_restart(mode: str, tmp_path: Path) -> None:
+async def test_each_call_gives_another_address(mode: str, tmp_path: Path) -> None:
     async with Node() as node:
         node.regtest.mine(101)
         given: list[str] = []
@@ -183,9 +183,7 @@ async def test_exclusive_addresses_cost_one_search_of_all_blocks(
 
 
 @MODES
-async def test_addresses_that_are_not_exclusive_cost_a_search_for_each_growth(
-    mode: str, tmp_path: Path, searches: list[int]
-) -> None:
+async def test_shared_keychain_costs_a_search_for_each_growth(mode: str, tmp_path: Path, searches: list[int]) -> None:
     async with Node() as node:
         node.regtest.mine(101)
         async with client_of(node, mode, tmp_path / "w.db") as client:
@@ -200,7 +198,7 @@ async def test_addresses_that_are_not_exclusive_cost_a_search_for_each_growth(
 
 @MODES
 @pytest.mark.parametrize("seed", range(effort(3, 8, 100)))
-async def test_no_payment_to_a_revealed_address_is_lost_in_any_life(
+async def test_random_life_loses_no_payment_to_a_revealed_address(
     mode: str, seed: int, tmp_path: Path, searches: list[int]
 ) -> None:
     print(f"\nseed {seed}")
@@ -258,7 +256,7 @@ async def test_no_payment_to_a_revealed_address_is_lost_in_any_life(
 
 
 @MODES
-async def test_an_older_copy_finds_payments_to_addresses_that_it_does_not_know(mode: str, tmp_path: Path) -> None:
+async def test_older_copy_finds_payments_to_addresses_revealed_later(mode: str, tmp_path: Path) -> None:
     path, copy = tmp_path / "w.db", tmp_path / "copy.db"
     async with Node() as node:
         node.regtest.mine(101)
@@ -284,9 +282,7 @@ async def test_an_older_copy_finds_payments_to_addresses_that_it_does_not_know(m
             assert lost not in given
 
 
-async def test_a_rebuilt_database_gives_no_address_twice_and_is_not_exclusive(
-    tmp_path: Path, searches: list[int]
-) -> None:
+async def test_rebuilt_database_gives_no_address_twice(tmp_path: Path, searches: list[int]) -> None:
     path = tmp_path / "w.db"
     async with Node() as node:
         node.regtest.mine(101)
@@ -307,7 +303,7 @@ async def test_a_rebuilt_database_gives_no_address_twice_and_is_not_exclusive(
 
 
 @pytest.mark.filterwarnings("ignore::spvfilter.errors.FpRateWarning")
-async def test_a_full_bip37_filter_refuses_an_address_and_the_client_goes_on(tmp_path: Path) -> None:
+async def test_full_bip37_filter_refuses_another_address(tmp_path: Path) -> None:
     async with Node() as node:
         node.regtest.mine(101)
         path, given = tmp_path / "w.db", 0

@@ -41,9 +41,12 @@ class Reveals:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._opened = context.chain.height  # of the tip with which the run began, or of a lower fork
-        self._stated: dict[str, bool] = {}  # name of a keychain → `exclusive` of the latest request of this run
-        self._grown: set[str] = set()  # names of keychains whose window has grown in this run
+        self._opened = context.chain.height
+        """Height of the tip with which the run began, or of a lower fork since."""
+        self._stated: dict[str, bool] = {}
+        """The flag `exclusive` of the latest request of this run, by the name of the keychain."""
+        self._grown: set[str] = set()
+        """Names of exclusive keychains whose window has grown in this run."""
         self._pending: _Pending | None = None
 
     def disconnect_to(self, fork: int) -> None:
