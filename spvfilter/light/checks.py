@@ -22,7 +22,8 @@ else:
     datetime = deferred("datetime")
 
 MAX_PEERS = 125  # Core net.h DEFAULT_MAX_PEER_CONNECTIONS
-_EARLIEST_DATE_S = 14 * 3_600  # by which a date begins earlier in the first time zone than in UTC
+_EARLIEST_DATE_S = 14 * 3_600
+"""Time by which a date begins earlier in the first time zone than in UTC, in seconds."""
 _MAX_HEIGHT = 0xFFFFFFFF  # our choice: with a block every ten minutes, the chain gets there in 81,000 years
 
 

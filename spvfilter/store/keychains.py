@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple  # rows are as SQLite gives th
 
 from spvfilter._public import deferred, public
 from spvfilter.errors import StoreCorruptError
-from spvfilter.hashes import sha256d
 from spvfilter.store.schema import MARKED
 from spvfilter.store.sqlite import MarkedRows
+from spvfilter.watch.keychain import identity_of
 
 if TYPE_CHECKING:
     import pathlib
@@ -121,15 +121,6 @@ class StoredKeychain(NamedTuple):
         for index, row in (place for run in self.runs for place in run.places()):
             found.setdefault(index, []).append(row)
         return [tuple(found[index]) for index in takewhile(found.__contains__, range(self.window))]
-
-
-def identity_of(scripts: Iterable[bytes]) -> bytes:
-    """Return the identity of a keychain, 32 bytes, from the scripts of its index 0.
-
-    The identity does not depend on the keychain's name, label or spelling. Therefore a keychain that was renamed, or
-    removed and added again, never reveals an address twice.
-    """
-    return sha256d(b"".join(len(script).to_bytes(4, "little") + script for script in sorted(scripts)))
 
 
 class KeychainRows:

@@ -13,8 +13,7 @@ from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
-from spvfilter.store.keychains import identity_of
-from spvfilter.watch.keychain import all_used
+from spvfilter.watch.keychain import all_used, identity_of
 
 # a function that returns checked rows of a table, from the rest of a query and its values
 Checked = Callable[[str, str, tuple[object, ...]], Iterator[tuple[Any, ...]]]

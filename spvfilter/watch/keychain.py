@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from spvfilter._public import public
 from spvfilter.errors import KeychainError, ParameterError
+from spvfilter.hashes import sha256d
 
 GAP_LIMIT = 20
 """Smallest lookahead, in indexes (BIP-44 § Address gap limit)."""
@@ -331,6 +332,15 @@ class Budget:
                 f"the file needs {total:,} key derivations up to here (keys × indexes × paths), expected at most"
                 f" {self._most:,}: watch fewer indexes, or allow more with max_derivations or --max-derivations"
             )
+
+
+def identity_of(scripts: Iterable[bytes]) -> bytes:
+    """Return the identity of a keychain, 32 bytes, from the scripts of its index 0.
+
+    The identity does not depend on the keychain's name, label or spelling. Therefore a keychain that was renamed, or
+    removed and added again, never reveals an address twice.
+    """
+    return sha256d(b"".join(len(script).to_bytes(4, "little") + script for script in sorted(scripts)))
 
 
 def all_used(name: str) -> str:
