@@ -7,6 +7,7 @@ import os
 import sys
 from _thread import RLock
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from types import ModuleType
 from typing import ForwardRef, TypeVar
@@ -18,14 +19,61 @@ def public(defined: T) -> T:
     """Decorate a class or function that the package of its module exports: its `__module__` becomes that package.
 
     Reprs, tracebacks and pickles then still work after a move between the package's modules. This must be the outermost
-    decorator, as `dataclass` looks up annotations in the module that `__module__` names.
+    decorator, as `dataclass` looks up annotations in the module that `__module__` names. The repr of a dataclass or
+    NamedTuple shows hashes in hex and shortens long bytes, unless the class defines a repr.
     """
     written_in = defined.__module__
     defined.__module__ = written_in.rpartition(".")[0]
     # the annotations of the class itself; from Python 3.14 on NamedTuple creates them on the first access
     if isinstance(defined, type) and (hints := defined.__annotations__):
         defined.__annotations__ = {name: _resolvable(hint, written_in) for name, hint in hints.items()}
+    return readable(defined) if isinstance(defined, type) else defined
+
+
+_HASHES = {
+    *("txid", "wtxid", "hash", "block_hash", "by", "rival", "conflicts_with", "spent_by", "previous", "merkle_root"),
+    *("best", "stop_hash", "genesis_hash"),
+}
+"""Names of fields whose 32 bytes are a hash, which people write in reversed order."""
+_MOST_BYTES = 40
+"""Largest size of bytes that a repr shows in full: longer than every script with an address."""
+_MOST_ITEMS = 3
+"""Largest number of items of a collection that a repr shows in full."""
+
+
+def readable(defined: T) -> T:
+    """Decorate a dataclass or NamedTuple: its repr shows hashes in hex and shortens long bytes and collections.
+
+    A repr that the class defines itself stays.
+    """
+    made = vars(defined).get("__repr__")
+    if hasattr(made, "__wrapped__") or getattr(made, "__module__", "") == "collections":  # a generated one
+        setattr(defined, "__repr__", _repr)  # noqa: B010  type checkers forbid the assignment
     return defined
+
+
+def _repr(self: object) -> str:
+    """Return the class and the fields of a value, with bytes in hex."""
+    cls = type(self)
+    names = [field.name for field in fields(cls) if field.repr] if is_dataclass(cls) else getattr(cls, "_fields", ())
+    return f"{cls.__qualname__}({', '.join(f'{name}={_shown(name, getattr(self, name))}' for name in names)})"
+
+
+def _shown(name: str, value: object) -> str:
+    """Return a field's value for a repr."""
+    if isinstance(value, bytes) and value:
+        if len(value) == 32 and name in _HASHES:
+            return value[::-1].hex()
+        return value.hex() if len(value) <= _MOST_BYTES else f"{value[:16].hex()}… ({len(value):,} bytes)"
+    if type(value) is tuple or type(value) is list:
+        shown = [_shown(name, each) for each in value[:_MOST_ITEMS]]
+        shown += [f"… ({len(value):,} items)"] if len(value) > _MOST_ITEMS else []
+        return f"({', '.join(shown)})" if type(value) is tuple else f"[{', '.join(shown)}]"
+    if isinstance(value, (dict, set, frozenset)) and len(value) > _MOST_ITEMS:
+        return f"{{… ({len(value):,} items)}}"
+    if type(value) is dict:
+        return f"{{{', '.join(f'{_shown(name, key)}: {_shown(name, each)}' for key, each in value.items())}}}"
+    return repr(value)
 
 
 def _resolvable(hint: object, module: str) -> object:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred
+from spvfilter._public import deferred, readable
 from spvfilter.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 
+@readable
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
     """The parameters of one network, as frozen values (Core kernel/chainparams.cpp).

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import reprlib
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol, SupportsBytes
 
+from spvfilter._public import readable
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.hashes import sha256d
 from spvfilter.protocol import HEADER_SIZE, MAX_COMPACT_SIZE
@@ -72,6 +74,18 @@ def hash_from_hex(text: str) -> bytes:
     if len(reversed_hash) != 32 or len(text) != 64:
         raise ParameterError(f"a hash is 64 hex digits; these {len(text)} characters are not")
     return reversed_hash[::-1]
+
+
+def hash_of(value: bytes | str, name: str) -> bytes:
+    """Return a hash as 32 bytes in wire order, from these bytes or from 64 hex digits as block explorers show them.
+
+    `name` says what the hash is, for the error. Raises ParameterError for any other value.
+    """
+    if isinstance(value, str):
+        return hash_from_hex(value)
+    if not isinstance(value, bytes) or len(value) != 32:
+        raise ParameterError(f"a {name} must have 32 bytes or 64 hex digits, not be {reprlib.repr(value)}")
+    return value
 
 
 def compact_size(value: int) -> bytes:
@@ -172,6 +186,11 @@ class OutPoint:
     index: int
     """Position of the output in the transaction, from 0."""
 
+    @property
+    def txid_hex(self) -> str:
+        """The field `txid` in hex, as block explorers show it."""
+        return hash_to_hex(self.txid)
+
     def __post_init__(self) -> None:
         if len(self.txid) != 32:
             raise ParameterError(f"a txid has 32 bytes, not {len(self.txid)}")
@@ -212,6 +231,7 @@ def outpoint_of(value: OutPoint | str) -> OutPoint:
     return OutPoint.from_text(value)
 
 
+@readable
 @dataclass(frozen=True, slots=True)
 class TxOut:
     """An output of a transaction.
@@ -233,6 +253,7 @@ class TxOut:
         return struct.pack("<q", self.value) + compact_size(len(self.script_pubkey)) + self.script_pubkey
 
 
+@readable
 @dataclass(frozen=True, slots=True)
 class Header:
     """A block header.
@@ -253,6 +274,21 @@ class Header:
     """Target of the proof of work in compact form, a u32."""
     nonce: int
     """Number that the miner varies, a u32."""
+
+    @property
+    def previous_hex(self) -> str:
+        """The field `previous` in hex, as block explorers show it."""
+        return hash_to_hex(self.previous)
+
+    @property
+    def merkle_root_hex(self) -> str:
+        """The field `merkle_root` in hex, as block explorers show it."""
+        return hash_to_hex(self.merkle_root)
+
+    @property
+    def hash_hex(self) -> str:
+        """The hash of the block in hex, as block explorers show it."""
+        return hash_to_hex(self.hash)
 
     def __post_init__(self) -> None:
         if len(self.previous) != 32 or len(self.merkle_root) != 32:

@@ -121,14 +121,14 @@ class RegtestNode:
         output = TxOut(value, address_to_script(to, REGTEST))
         return self.call(lambda regtest: regtest.spend(*coins, outputs=[output], fee=fee))
 
-    def bump(self, txid: bytes, *, fee: int | None = None) -> bytes:
+    def bump(self, txid: bytes | str, *, fee: int | None = None) -> bytes:
         """Replace a transaction of the mempool by a copy with a higher fee, and return the txid of the copy.
 
         `fee` is in satoshi. `Regtest.bump` explains the default.
         """
         return self.call(lambda regtest: regtest.bump(txid, fee=fee))
 
-    def double_spend(self, txid: bytes, *, fee: int | None = None, in_block: bool = False) -> bytes:
+    def double_spend(self, txid: bytes | str, *, fee: int | None = None, in_block: bool = False) -> bytes:
         """Replace a transaction of the mempool by a payment of its coins to the miner, and return the new txid.
 
         If `in_block` is True, the new transaction is mined in a block instead. `fee` is in satoshi. See
@@ -136,7 +136,7 @@ class RegtestNode:
         """
         return self.call(lambda regtest: regtest.double_spend(txid, fee=fee, in_block=in_block))
 
-    def evict(self, txid: bytes) -> list[bytes]:
+    def evict(self, txid: bytes | str) -> list[bytes]:
         """Remove a transaction and its descendants from the mempool, and return their txids. See `Regtest.evict`."""
         return self.call(lambda regtest: regtest.evict(txid))
 

@@ -28,6 +28,16 @@ class Transaction:
     span: TxSpan = field(compare=False)
     """Offsets of the transaction's parts in `raw`."""
 
+    @property
+    def txid_hex(self) -> str:
+        """The field `txid` in hex, as block explorers show it."""
+        return hash_to_hex(self.txid)
+
+    @property
+    def wtxid_hex(self) -> str:
+        """The field `wtxid` in hex, as block explorers show it."""
+        return hash_to_hex(self.wtxid)
+
     @classmethod
     def parse(cls, raw: bytes) -> Self:
         """Parse a serialized transaction. Raises FormatError unless `raw` is exactly one transaction."""

@@ -15,7 +15,7 @@ from spvfilter.chain.rules import MEDIAN_SPAN, Tip, check_links, check_proofs, m
 from spvfilter.errors import CheckpointError, LowWorkError, ParameterError, UnconnectedHeadersError
 from spvfilter.kernel import header_hashes
 from spvfilter.network import Network
-from spvfilter.primitives import Header, hash_to_hex
+from spvfilter.primitives import Header, hash_from_hex, hash_to_hex
 from spvfilter.protocol import HEADER_SIZE
 
 # Blocks. A fork is stored if its work is at most this many blocks behind that of the best chain.
@@ -33,6 +33,11 @@ class ChainHeader(NamedTuple):
     """Block hash of the header, 32 bytes in wire order."""
     raw: bytes
     """Serialized header, 80 bytes."""
+
+    @property
+    def hash_hex(self) -> str:
+        """The field `hash` in hex, as block explorers show it."""
+        return hash_to_hex(self.hash)
 
 
 @public
@@ -122,6 +127,11 @@ class HeaderChain:
         network: The network whose rules the headers must follow.
         start: Trusted headers to start with; by default the genesis block.
     """
+
+    @property
+    def tip_hash_hex(self) -> str:
+        """The field `tip_hash` in hex, as block explorers show it."""
+        return hash_to_hex(self.tip_hash)
 
     def __init__(self, network: Network, start: Start | None = None) -> None:
         """Create a chain that has only its start.
@@ -232,9 +242,12 @@ class HeaderChain:
         """Return True if a header with this hash is stored, in the best chain or in a fork."""
         return self._find(block_hash) is not None
 
-    def height_of(self, block_hash: bytes) -> int | None:
-        """Return the height of the header with this hash in the best chain; None if that chain lacks it."""
-        return self._active.height_of(block_hash)
+    def height_of(self, block_hash: bytes | str) -> int | None:
+        """Return the height of the header with this hash in the best chain; None if that chain lacks it.
+
+        `block_hash` is 32 bytes in wire order or 64 hex digits. Raises ParameterError for another text.
+        """
+        return self._active.height_of(hash_from_hex(block_hash) if isinstance(block_hash, str) else block_hash)
 
     def hash_at(self, height: int) -> bytes:
         """Return the block hash at a height of the best chain. Raises ParameterError if there is no header."""
@@ -269,20 +282,22 @@ class HeaderChain:
         """
         return self._active.work_at(self._checked(height))
 
-    def common_height(self, block_hash: bytes) -> int | None:
+    def common_height(self, block_hash: bytes | str) -> int | None:
         """Return the height of the last header that the best chain shares with the chain that ends in a block.
 
-        The result is None if the block's header is not stored.
+        The result is None if the block's header is not stored. `block_hash` is 32 bytes in wire order or 64 hex digits.
+        Raises ParameterError for another text.
         """
-        place = self._find(block_hash)
+        place = self._find(hash_from_hex(block_hash) if isinstance(block_hash, str) else block_hash)
         return None if place is None else place[1] if place[0] is None else place[0].height
 
-    def work_of(self, block_hash: bytes) -> int | None:
+    def work_of(self, block_hash: bytes | str) -> int | None:
         """Return the expected number of hashes of the chain that ends in a block of the best chain or a fork.
 
-        The result is None if the block's header is not stored.
+        The result is None if the block's header is not stored. `block_hash` is 32 bytes in wire order or 64 hex digits.
+        Raises ParameterError for another text.
         """
-        place = self._find(block_hash)
+        place = self._find(hash_from_hex(block_hash) if isinstance(block_hash, str) else block_hash)
         return None if place is None else self._work(*place)
 
     def median_time_at(self, height: int) -> int:

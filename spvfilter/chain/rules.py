@@ -57,6 +57,11 @@ class Tip:
     """Times of the chain's last 11 headers, in seconds since 1970, oldest first; fewer near the genesis block."""
 
     @property
+    def hash_hex(self) -> str:
+        """The field `hash` in hex, as block explorers show it."""
+        return hash_to_hex(self.hash)
+
+    @property
     def median_time(self) -> int:
         """Median of the last 11 headers' times. The next header's time must be above it (Core GetMedianTimePast)."""
         return median(self.times)

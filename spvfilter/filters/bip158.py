@@ -10,7 +10,7 @@ from spvfilter.errors import ParameterError
 from spvfilter.filters.gcs import GolombCodedSet
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import gcs_build, walk_block
-from spvfilter.primitives import Serializable, to_bytes
+from spvfilter.primitives import Serializable, hash_from_hex, to_bytes
 from spvfilter.protocol import BASIC_M, BASIC_P, HEADER_SIZE
 
 _OP_RETURN = 0x6A
@@ -66,18 +66,18 @@ class BasicFilter(GolombCodedSet):
         return cls(basic_data(block_hash, filter_elements(outputs, spent)), block_hash)
 
     @classmethod
-    def parse(cls, data: bytes, block_hash: bytes) -> Self:  # type: ignore[override]  # parameters are BIP-158's
+    def parse(cls, data: bytes, block_hash: bytes | str) -> Self:  # type: ignore[override]  # parameters are BIP-158's
         """Parse the filter of a `cfilter` message.
 
         Args:
             data: The filter's bytes.
-            block_hash: Hash of the block, 32 bytes in wire order.
+            block_hash: Hash of the block, 32 bytes in wire order or 64 hex digits.
 
         Raises:
-            ParameterError: The block hash does not have 32 bytes.
+            ParameterError: The block hash is neither 32 bytes nor 64 hex digits.
             FormatError: The encoded set is malformed; see GolombCodedSet.parse.
         """
-        return cls(bytes(data), bytes(block_hash))
+        return cls(bytes(data), hash_from_hex(block_hash) if isinstance(block_hash, str) else bytes(block_hash))
 
     def match(self, script_pubkey: bytes) -> bool:
         """Return True if the block pays or spends this scriptPubKey. False positives are possible."""

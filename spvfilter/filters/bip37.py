@@ -14,7 +14,7 @@ from spvfilter.bloom.filter import BloomBits
 from spvfilter.errors import FormatError, FpRateWarning, LostSpendsWarning, ParameterError
 from spvfilter.filters.fprate import DEFAULT_FP_RATE
 from spvfilter.kernel import Family, bip37_scan_block, bip37_scan_tx, is_pubkey, parse_tx, strip_witness, txid
-from spvfilter.primitives import OutPoint, Serializable, to_bytes
+from spvfilter.primitives import OutPoint, Serializable, hash_to_hex, to_bytes
 from spvfilter.protocol import MAX_FILTER_SIZE, MAX_HASH_FUNCS, OUTPOINT_SIZE
 from spvfilter.wire.codec import Decoder
 from spvfilter.wire.messages.filters import FilterLoad
@@ -80,6 +80,11 @@ class MatchedTx(NamedTuple):
     """Transaction id, 32 bytes in wire order."""
     raw: bytes
     """Serialized transaction with witnesses, as in the block."""
+
+    @property
+    def txid_hex(self) -> str:
+        """The field `txid` in hex, as block explorers show it."""
+        return hash_to_hex(self.txid)
 
     @property
     def stripped(self) -> bytes:

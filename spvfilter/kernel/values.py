@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
-from spvfilter._public import public
+from spvfilter._public import public, readable
 
 UPDATE_NONE, UPDATE_ALL, UPDATE_P2PUBKEY_ONLY = 0, 1, 2  # BIP-37 nFlags, after masking with 3.
 COUNTER_LIMIT = 15  # Largest value of a 4-bit counter.
@@ -198,6 +198,7 @@ class Flaw(StrEnum):
     """The root of the tree is not the merkle root of the header."""
 
 
+@readable
 class ProvedTx(NamedTuple):
     """A transaction that is proven to be in the block."""
 
@@ -205,6 +206,11 @@ class ProvedTx(NamedTuple):
     """Position of the transaction in the block, from 0."""
     txid: bytes
     """Id of the transaction, 32 bytes in wire order."""
+
+    @property
+    def txid_hex(self) -> str:
+        """The field `txid` in hex, as block explorers show it."""
+        return self.txid[::-1].hex()
 
 
 Flaw.__module__ = ProvedTx.__module__ = "spvfilter.wire.messages"  # the package that exports them

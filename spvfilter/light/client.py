@@ -25,7 +25,7 @@ from spvfilter.light.waiting import wait_confirmed, wait_synced
 from spvfilter.network import Network
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
-from spvfilter.primitives import OutPoint, Serializable, outpoint_of, to_bytes
+from spvfilter.primitives import OutPoint, Serializable, hash_of, outpoint_of, to_bytes
 from spvfilter.store.place import MEMORY
 from spvfilter.store.searched import BlockRange
 from spvfilter.store.views import Balance, Coin, HistoryEntry, Snapshot
@@ -319,7 +319,7 @@ class LightClient:
         """
         return await wait_synced(self._checked())
 
-    async def wait_confirmed(self, txid: bytes, confirmations: int = 1) -> HistoryEntry:
+    async def wait_confirmed(self, txid: bytes | str, confirmations: int = 1) -> HistoryEntry:
         """Wait until a transaction has enough confirmations, and return its entry of the history.
 
         The method keeps waiting through reorganizations, and in two other cases:
@@ -328,7 +328,7 @@ class LightClient:
         - The wallet does not know the transaction. It may still arrive.
 
         Args:
-            txid: Txid of the transaction, 32 bytes in wire order.
+            txid: Txid of the transaction, 32 bytes in wire order or 64 hex digits.
             confirmations: Number of confirmations in the best chain, from 1.
 
         Raises:
@@ -518,14 +518,14 @@ class LightClient:
         """
         return await self._checked().read(lambda views: views.is_used(address))
 
-    async def transaction(self, txid: bytes) -> HistoryEntry | None:
+    async def transaction(self, txid: bytes | str) -> HistoryEntry | None:
         """Return a transaction of the wallet, or None if the wallet does not know it.
 
         Args:
-            txid: Txid of the transaction, 32 bytes in wire order.
+            txid: Txid of the transaction, 32 bytes in wire order or 64 hex digits.
 
         Raises:
-            ParameterError: The txid does not have 32 bytes.
+            ParameterError: The txid is neither 32 bytes nor 64 hex digits.
             NotRunningError: The client is not running.
             StoreError: The database cannot be read.
         """
@@ -639,7 +639,7 @@ class LightClient:
         """
         return await self._checked().read(lambda views: views.psbt(unsigned_tx))
 
-    async def abandon(self, txid: bytes) -> None:
+    async def abandon(self, txid: bytes | str) -> None:
         """Stop broadcasting an own unconfirmed transaction, so that its coins can be spent again.
 
         The wallet also abandons the descendants of the transaction, and own transactions that the transaction replaced.
@@ -649,13 +649,13 @@ class LightClient:
         an entry, or if the client downloads the whole block for another reason.
 
         Args:
-            txid: Txid of the transaction, 32 bytes in wire order.
+            txid: Txid of the transaction, 32 bytes in wire order or 64 hex digits.
 
         Raises:
-            ParameterError: The transaction is not unconfirmed, or was not broadcast by this wallet.
+            ParameterError: The txid is not valid. Or the transaction is not unconfirmed, or is foreign.
             NotRunningError: The client is not running.
         """
-        await self._checked().abandon(txid)
+        await self._checked().abandon(hash_of(txid, "txid"))
 
     # Changing the search
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from spvfilter._public import public
 from spvfilter.p2p.address import cause_of
+from spvfilter.primitives import hash_to_hex
 from spvfilter.store.ledger import TxStatus
 from spvfilter.wallet.events import WalletEvent
 
@@ -87,6 +88,11 @@ class Synced:
 
     `LightClient.rescan` searches them.
     """
+
+    @property
+    def hash_hex(self) -> str:
+        """The field `hash` in hex, as block explorers show it."""
+        return hash_to_hex(self.hash)
 
 
 @public
@@ -175,6 +181,11 @@ class FeeWarning:
     floor: FeeFloor
     """The fee floor at that moment."""
 
+    @property
+    def txid_hex(self) -> str:
+        """The field `txid` in hex, as block explorers show it."""
+        return hash_to_hex(self.txid)
+
 
 @public
 @dataclass(frozen=True, slots=True)
@@ -222,6 +233,11 @@ class BroadcastProgress:
     reason: str = ""
     """The peer's reason if it refused the transaction, with control characters escaped."""
 
+    @property
+    def txid_hex(self) -> str:
+        """The field `txid` in hex, as block explorers show it."""
+        return hash_to_hex(self.txid)
+
 
 @public
 @dataclass(frozen=True, slots=True)
@@ -237,6 +253,16 @@ class BroadcastChanged:
     """The new status."""
     by: bytes | None = None
     """Txid of the transaction that replaced it or conflicts with it, 32 bytes in wire order."""
+
+    @property
+    def txid_hex(self) -> str:
+        """The field `txid` in hex, as block explorers show it."""
+        return hash_to_hex(self.txid)
+
+    @property
+    def by_hex(self) -> str | None:
+        """The field `by` in hex, as block explorers show it; None if there is none."""
+        return None if self.by is None else hash_to_hex(self.by)
 
 
 @public
@@ -265,6 +291,11 @@ class Broadcast:
     """Peers that have the transaction from another node, as HOST:PORT."""
     refused: tuple[Refusal, ...] = ()
     """Peers that refused the transaction. A single refusal proves nothing."""
+
+    @property
+    def txid_hex(self) -> str:
+        """The field `txid` in hex, as block explorers show it."""
+        return hash_to_hex(self.txid)
 
 
 Event = (

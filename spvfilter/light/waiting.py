@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import reprlib
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
 from spvfilter.errors import NotConfirmedError, ParameterError
 from spvfilter.light.events import Synced
+from spvfilter.primitives import hash_of
 from spvfilter.store.ledger import TxStatus
 from spvfilter.store.views import HistoryEntry
 
@@ -41,10 +41,9 @@ async def wait_synced(running: Running) -> Synced:
         await changed.wait()
 
 
-async def wait_confirmed(running: Running, txid: bytes, confirmations: int) -> HistoryEntry:
+async def wait_confirmed(running: Running, txid: bytes | str, confirmations: int) -> HistoryEntry:
     """Wait until a transaction has enough confirmations. Each wallet event and broadcast event causes a new look."""
-    if not isinstance(txid, bytes) or len(txid) != 32:
-        raise ParameterError(f"a txid must have 32 bytes, not be {reprlib.repr(txid)}")
+    txid = hash_of(txid, "txid")
     if not isinstance(confirmations, int) or confirmations < 1:
         raise ParameterError(f"confirmations must be at least 1, not {confirmations!r}")
     seen: tuple[int, int] | None = None

@@ -51,6 +51,11 @@ class TreeBlock:
     """
 
     @property
+    def hash_hex(self) -> str:
+        """The field `hash` in hex, as block explorers show it."""
+        return hash_to_hex(self.hash)
+
+    @property
     def hash(self) -> bytes:
         """Block hash, 32 bytes in wire order."""
         return self.rules.hash

@@ -21,7 +21,7 @@ from spvfilter.node.replacement import least_fee
 from spvfilter.node.scripts import Lock, p2wpkh
 from spvfilter.node.spending import spending, with_fee
 from spvfilter.node.wallet import MinerWallet
-from spvfilter.primitives import OutPoint, TxOut, hash_to_hex
+from spvfilter.primitives import OutPoint, TxOut, hash_of, hash_to_hex
 from spvfilter.protocol import MAX_BLOCK_WEIGHT
 from spvfilter.transaction import Transaction
 
@@ -99,14 +99,15 @@ class Regtest:
         """Value, in satoshi, of the miner's coins that `pay` can spend."""
         return self._wallet.balance
 
-    def find_tx(self, txid: bytes, *, by_wtxid: bool = False) -> Transaction | None:
+    def find_tx(self, txid: bytes | str, *, by_wtxid: bool = False) -> Transaction | None:
         """Return a transaction of the mempool or of the last connected block, or None if neither contains it.
 
-        `txid` is the txid of the transaction, or its wtxid if `by_wtxid` is True. Core serves the same transactions to
-        peers.
+        `txid` is the txid of the transaction, or its wtxid if `by_wtxid` is True: 32 bytes or 64 hex digits. Core
+        serves the same transactions to peers. Raises ParameterError for another txid.
         """
-        found = self.mempool.get_by_wtxid(txid) if by_wtxid else self.mempool.get(txid)
-        return found or self._recent.get(txid)
+        wanted = hash_of(txid, "txid")
+        found = self.mempool.get_by_wtxid(wanted) if by_wtxid else self.mempool.get(wanted)
+        return found or self._recent.get(wanted)
 
     def submit_block(self, raw: bytes) -> None:
         """Add a serialized block to the chain.
@@ -141,7 +142,7 @@ class Regtest:
         blocks: int = 1,
         *,
         transactions: Sequence[bytes] | None = None,
-        on: bytes | None = None,
+        on: bytes | str | None = None,
         to: bytes | None = None,
         time: int | None = None,
     ) -> list[bytes]:
@@ -151,7 +152,8 @@ class Regtest:
             blocks: Number of blocks.
             transactions: Serialized transactions of the first block. By default every block contains transactions of
                 the mempool.
-            on: Hash of the parent block, by default the tip. If it is not the tip, the mempool is not used.
+            on: Hash of the parent block, 32 bytes or 64 hex digits, by default the tip. If it is not the tip, the
+                mempool is not used.
             to: ScriptPubKey that the coinbases pay, by default the miner's.
             time: Time of the first block, in seconds since 1970.
 
@@ -225,11 +227,11 @@ class Regtest:
         """
         return self.submit_tx(spending([(coin, self.mempool.coin_of(bytes(coin))) for coin in coins], outputs, fee))
 
-    def bump(self, txid: bytes, *, fee: int | None = None) -> bytes:
+    def bump(self, txid: bytes | str, *, fee: int | None = None) -> bytes:
         """Replace a transaction of the mempool by a copy with a higher fee, and return the txid of the copy.
 
         Args:
-            txid: The transaction to replace.
+            txid: Txid of the transaction to replace, 32 bytes in wire order or 64 hex digits.
             fee: New fee in satoshi. By default it is the lowest that replaces the transaction and its descendants. The
                 difference is taken from the change or, if there is none, from the largest output.
 
@@ -238,15 +240,15 @@ class Regtest:
             RefusedError: The fee is too low to replace the transaction.
         """
         tx = self._waiting(txid)
-        least = least_fee(self.mempool.family(txid), self.mempool.fees, tx.virtual_size)
-        more = (least if fee is None else fee) - self.mempool.fees[txid]
+        least = least_fee(self.mempool.family(tx.txid), self.mempool.fees, tx.virtual_size)
+        more = (least if fee is None else fee) - self.mempool.fees[tx.txid]
         return self.submit_tx(with_fee(tx, more, self.lock.script_pubkey))
 
-    def double_spend(self, txid: bytes, *, fee: int | None = None, in_block: bool = False) -> bytes:
+    def double_spend(self, txid: bytes | str, *, fee: int | None = None, in_block: bool = False) -> bytes:
         """Replace a transaction of the mempool by a payment of its coins to the miner, and return the new txid.
 
         Args:
-            txid: The transaction to double-spend.
+            txid: Txid of the transaction to double-spend, 32 bytes in wire order or 64 hex digits.
             fee: Fee in satoshi. By default it is the lowest that replaces the transaction and its descendants.
             in_block: True to mine a block with the new transaction, where fees do not matter. By default it goes into
                 the mempool.
@@ -258,14 +260,14 @@ class Regtest:
         tx = self._waiting(txid)
         found = [(OutPoint.parse(outpoint), self.mempool.coin_of(outpoint)) for outpoint in tx.inputs]
         size = Transaction.parse(spending(found, (), 0, to=self.lock.script_pubkey)).virtual_size
-        least = least_fee(self.mempool.family(txid), self.mempool.fees, size)
+        least = least_fee(self.mempool.family(tx.txid), self.mempool.fees, size)
         raw = spending(found, (), least if fee is None else fee, to=self.lock.script_pubkey)
         if not in_block:
             return self.submit_tx(raw)
         self.mine(transactions=[raw])
         return Transaction.parse(raw).txid
 
-    def evict(self, txid: bytes) -> list[bytes]:
+    def evict(self, txid: bytes | str) -> list[bytes]:
         """Remove a transaction with its descendants from the mempool, as a full mempool does, and return their txids.
 
         The node does not notify its peers. They may announce the transaction again. Raises ParameterError if the
@@ -275,10 +277,10 @@ class Regtest:
         self._wallet.recount()
         return [tx.txid for tx in gone]
 
-    def _waiting(self, txid: bytes) -> Transaction:
-        tx = self.mempool.get(txid)
+    def _waiting(self, txid: bytes | str) -> Transaction:
+        tx = self.mempool.get(found := hash_of(txid, "txid"))
         if tx is None:
-            raise ParameterError(f"no transaction {hash_to_hex(txid)} in the mempool")
+            raise ParameterError(f"no transaction {hash_to_hex(found)} in the mempool")
         return tx
 
     def _tip_changed(self, change: TipChange) -> None:
@@ -296,10 +298,10 @@ class Regtest:
         for listener in self.listeners:
             listener.on_tip(change)
 
-    def _block(self, block_hash: bytes) -> TreeBlock:
-        block = self.chain.blocks.get(block_hash)
+    def _block(self, block_hash: bytes | str) -> TreeBlock:
+        block = self.chain.blocks.get(found := hash_of(block_hash, "block hash"))
         if block is None:
-            raise ParameterError(f"block {hash_to_hex(block_hash)} is unknown")
+            raise ParameterError(f"block {hash_to_hex(found)} is unknown")
         return block
 
     def _template(self, parent: TreeBlock) -> list[Transaction]:

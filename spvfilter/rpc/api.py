@@ -42,6 +42,11 @@ class ChainInfo:
     signet_challenge: bytes | None = None
     """The challenge of the node's signet; None on other networks, and if the node does not state it."""
 
+    @property
+    def best_hex(self) -> str:
+        """The field `best` in hex, as block explorers show it."""
+        return hash_to_hex(self.best)
+
 
 @public
 class NodeApi(Protocol):

@@ -42,6 +42,11 @@ class BuiltFilter(NamedTuple):
     data: bytes
     """The compact filter as BIP-158 serializes it."""
 
+    @property
+    def block_hex(self) -> str:
+        """The field `block` in hex, as block explorers show it."""
+        return hash_to_hex(self.block)
+
 
 @public
 class FilterPart(NamedTuple):

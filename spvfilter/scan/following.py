@@ -36,6 +36,11 @@ class Connected:
     hash: bytes
     """Hash of the scanned block, 32 bytes in wire order."""
 
+    @property
+    def hash_hex(self) -> str:
+        """The field `hash` in hex, as block explorers show it."""
+        return hash_to_hex(self.hash)
+
 
 @public
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,11 @@ class Disconnected:
     """Height of the disconnected block."""
     hash: bytes
     """Hash of the disconnected block, 32 bytes in wire order."""
+
+    @property
+    def hash_hex(self) -> str:
+        """The field `hash` in hex, as block explorers show it."""
+        return hash_to_hex(self.hash)
 
 
 class _Kept:

@@ -34,6 +34,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from spvfilter._public import deferred, public
 from spvfilter.errors import SourceError
 from spvfilter.files import replacing
+from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HASH_SIZE, MAX_BLOCK_SIZE
 
 if TYPE_CHECKING:
@@ -66,6 +67,11 @@ class BlockHits(NamedTuple):
     """Time of the block's header, seconds since 1970."""
     packed: bytes
     """The hits as the kernel packs them (spvfilter.kernel.unpack_hits)."""
+
+    @property
+    def hash_hex(self) -> str:
+        """The field `hash` in hex, as block explorers show it."""
+        return hash_to_hex(self.hash)
 
 
 @public

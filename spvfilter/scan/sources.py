@@ -22,7 +22,7 @@ from spvfilter.errors import FormatError, ParameterError, SourceError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import Place
 from spvfilter.network import Network
-from spvfilter.primitives import Serializable, read_compact_size, to_bytes
+from spvfilter.primitives import Serializable, hash_to_hex, read_compact_size, to_bytes
 from spvfilter.protocol import HEADER_SIZE
 from spvfilter.scan.blockfile import BlockFile, Record
 from spvfilter.scan.remote import FilePath, RemoteFile, fetched, located
@@ -102,6 +102,16 @@ class BlockRef:
     """Height of the block, given or stated by the block itself (BIP-34); None if it is unknown."""
     transactions: int | None = None
     """Number of transactions in the block, as the block states it; None if the number is malformed."""
+
+    @property
+    def hash_hex(self) -> str:
+        """The field `hash` in hex, as block explorers show it."""
+        return hash_to_hex(self.hash)
+
+    @property
+    def previous_hex(self) -> str:
+        """The field `previous` in hex, as block explorers show it."""
+        return hash_to_hex(self.previous)
 
 
 def block_ref(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from spvfilter.errors import FormatError, ParameterError, StoreCorruptError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
-from spvfilter.primitives import OutPoint, Serializable, hash_to_hex, to_bytes
+from spvfilter.primitives import OutPoint, Serializable, hash_of, hash_to_hex, to_bytes
 from spvfilter.protocol import COINBASE_MATURITY, HEADER_SIZE
 from spvfilter.store.events import EventLog
 from spvfilter.store.headers import PER_ROW
@@ -147,6 +146,11 @@ class Coin:
     is_frozen: bool = False
     """True if `LightClient.freeze` has frozen it."""
 
+    @property
+    def spent_by_hex(self) -> str | None:
+        """The field `spent_by` in hex, as block explorers show it; None if there is none."""
+        return None if self.spent_by is None else hash_to_hex(self.spent_by)
+
 
 @public
 @dataclass(frozen=True, slots=True)
@@ -190,6 +194,21 @@ class HistoryEntry:
     """How certain it is that no match in its block is missing; None unless it is confirmed."""
     label: str | None = None
     """Label of the transaction itself, as `LightClient.import_labels` stores it; None if it has none."""
+
+    @property
+    def txid_hex(self) -> str:
+        """The field `txid` in hex, as block explorers show it."""
+        return hash_to_hex(self.txid)
+
+    @property
+    def block_hash_hex(self) -> str | None:
+        """The field `block_hash` in hex, as block explorers show it; None if there is none."""
+        return None if self.block_hash is None else hash_to_hex(self.block_hash)
+
+    @property
+    def rival_hex(self) -> str | None:
+        """The field `rival` in hex, as block explorers show it; None if there is none."""
+        return None if self.rival is None else hash_to_hex(self.rival)
 
 
 @public
@@ -491,20 +510,19 @@ class Views:
                 values = (_checked_label(label), *values)
             return Snapshot(self._entries(where, values), self._log().last)
 
-    def transaction(self, txid: bytes) -> HistoryEntry | None:
+    def transaction(self, txid: bytes | str) -> HistoryEntry | None:
         """Return a transaction of the wallet, or None if the wallet does not know it.
 
         Args:
-            txid: Txid, 32 bytes in wire order.
+            txid: Txid, 32 bytes in wire order or 64 hex digits.
 
         Raises:
-            ParameterError: The txid does not have 32 bytes.
+            ParameterError: The txid is neither 32 bytes nor 64 hex digits.
             StoreCorruptError: The database is damaged.
         """
-        if not isinstance(txid, bytes) or len(txid) != 32:
-            raise ParameterError(f"a txid must have 32 bytes, not be {reprlib.repr(txid)}")
+        found = hash_of(txid, "txid")
         with self._moment():
-            return next(self._entries("FROM transactions WHERE txid = ? AND place >= 0", (txid,)), None)
+            return next(self._entries("FROM transactions WHERE txid = ? AND place >= 0", (found,)), None)
 
     def psbt(self, unsigned_tx: bytes | Serializable) -> bytes:
         """Return a PSBT (BIP-174) of a transaction, which a signing program can sign.
@@ -686,24 +704,25 @@ class Views:
             (stored_completeness(each, self._path) for each in found), key=list(Completeness).index, default=None
         )
 
-    def block_time(self, height: int, block: bytes) -> int:
+    def block_time(self, height: int, block: bytes | str) -> int:
         """Return the time of a block of the best chain, in seconds since 1970.
 
         Args:
             height: Height of the block.
-            block: Block hash, 32 bytes in wire order.
+            block: Block hash, 32 bytes in wire order or 64 hex digits.
 
         Raises:
+            ParameterError: The block hash is neither 32 bytes nor 64 hex digits.
             StoreCorruptError: The best chain has another block at this height.
         """
-        header = b""
+        header, block_hash = b"", hash_of(block, "block hash")
         if height <= self._tip():
             with self._db.blobopen("headers", "raw", height - height % PER_ROW, readonly=True) as headers:
                 headers.seek(height % PER_ROW * HEADER_SIZE)
                 header = headers.read(HEADER_SIZE)
-        if sha256d(header) != block:
+        if sha256d(header) != block_hash:
             raise StoreCorruptError(
-                f"{self._path}: the header of height {height} is not that of block {hash_to_hex(block)}"
+                f"{self._path}: the header of height {height} is not that of block {hash_to_hex(block_hash)}"
             )
         return int.from_bytes(header[68:72], "little")
 

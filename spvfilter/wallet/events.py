@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from spvfilter._public import public
+from spvfilter.primitives import hash_to_hex
 from spvfilter.watch.match import Completeness, Match
 
 
@@ -83,6 +84,11 @@ class MatchWithdrawn:
     sequence: int = field(default=0, compare=False)
     """Number of the event in the database, from 1; 0 for an event that is not from a database."""
 
+    @property
+    def by_hex(self) -> str | None:
+        """The field `by` in hex, as block explorers show it; None if there is none."""
+        return None if self.by is None else hash_to_hex(self.by)
+
 
 @public
 @dataclass(frozen=True, slots=True)
@@ -110,6 +116,16 @@ class TxReplaced:
     sequence: int = field(default=0, compare=False)
     """Number of the event in the database, from 1; 0 for an event that is not from a database."""
 
+    @property
+    def txid_hex(self) -> str:
+        """The field `txid` in hex, as block explorers show it."""
+        return hash_to_hex(self.txid)
+
+    @property
+    def by_hex(self) -> str:
+        """The field `by` in hex, as block explorers show it."""
+        return hash_to_hex(self.by)
+
 
 @public
 @dataclass(frozen=True, slots=True)
@@ -127,6 +143,11 @@ class BlockConnected:
     sequence: int = field(default=0, compare=False)
     """Number of the event in the database, from 1; 0 for an event that is not from a database."""
 
+    @property
+    def hash_hex(self) -> str:
+        """The field `hash` in hex, as block explorers show it."""
+        return hash_to_hex(self.hash)
+
 
 @public
 @dataclass(frozen=True, slots=True)
@@ -139,6 +160,11 @@ class BlockDisconnected:
     """Block hash, 32 bytes in wire order."""
     sequence: int = field(default=0, compare=False)
     """Number of the event in the database, from 1; 0 for an event that is not from a database."""
+
+    @property
+    def hash_hex(self) -> str:
+        """The field `hash` in hex, as block explorers show it."""
+        return hash_to_hex(self.hash)
 
 
 @public

@@ -77,6 +77,16 @@ class Match:
     fee: int | None = field(default=None, compare=False)
     """Fee of the transaction in satoshi. None unless the block was scanned with its undo record."""
 
+    @property
+    def txid_hex(self) -> str:
+        """The field `txid` in hex, as block explorers show it."""
+        return hash_to_hex(self.txid)
+
+    @property
+    def block_hash_hex(self) -> str | None:
+        """The field `block_hash` in hex, as block explorers show it; None if there is none."""
+        return None if self.block_hash is None else hash_to_hex(self.block_hash)
+
     def __setstate__(self, state: list[object]) -> None:
         """Set the fields from a pickle. Pickles of older versions lack the last fields, which become None or False."""
         for name, value in zip_longest(_FIELDS, state, fillvalue=None):

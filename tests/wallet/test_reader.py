@@ -161,7 +161,7 @@ def test_what_is_no_label_txid_cursor_or_limit_is_refused(tmp_path: Path) -> Non
             lambda: wallet.balance("\udcff"),
             lambda: wallet.history(label=b"x"),  # type: ignore[arg-type]
             lambda: wallet.transaction(b"12"),
-            lambda: wallet.transaction("12" * 32),  # type: ignore[arg-type]
+            lambda: wallet.transaction("12" * 31),
             lambda: wallet.coins(before=b"1-00"),  # type: ignore[arg-type]
             lambda: wallet.coins(limit=1.5),  # type: ignore[arg-type]
         ):

@@ -7,6 +7,7 @@ from typing import Self
 
 from spvfilter._public import public
 from spvfilter.errors import FormatError, ParameterError
+from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import (
     HASH_SIZE,
     MAX_CFHEADERS,
@@ -203,6 +204,11 @@ class CFilter:
     data: bytes
     """The encoded compact filter, at most 250,000 bytes."""
 
+    @property
+    def block_hash_hex(self) -> str:
+        """The field `block_hash` in hex, as block explorers show it."""
+        return hash_to_hex(self.block_hash)
+
     def __post_init__(self) -> None:
         check_uint(self.filter_type, 1, "filter type")
         check_size(self.block_hash, HASH_SIZE, "block hash")
@@ -244,6 +250,11 @@ class CFHeaders:
     """Filter header of the block before the first requested block, 32 bytes."""
     filter_hashes: tuple[bytes, ...]
     """Filter hashes of the blocks up to the stop hash, 32 bytes each, at most 2,000."""
+
+    @property
+    def stop_hash_hex(self) -> str:
+        """The field `stop_hash` in hex, as block explorers show it."""
+        return hash_to_hex(self.stop_hash)
 
     def __post_init__(self) -> None:
         check_uint(self.filter_type, 1, "filter type")
@@ -318,6 +329,11 @@ class CFCheckpt:
     """Hash of the block at which the request ended, 32 bytes in wire order."""
     filter_headers: tuple[bytes, ...]
     """Filter headers of the blocks at heights 1000, 2000 and so on, 32 bytes each, at most 20,000."""
+
+    @property
+    def stop_hash_hex(self) -> str:
+        """The field `stop_hash` in hex, as block explorers show it."""
+        return hash_to_hex(self.stop_hash)
 
     def __post_init__(self) -> None:
         check_uint(self.filter_type, 1, "filter type")

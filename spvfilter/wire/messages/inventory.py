@@ -70,6 +70,11 @@ class InvItem(NamedTuple):
     hash: bytes
     """Hash of the object that the item identifies, 32 bytes in wire order."""
 
+    @property
+    def hash_hex(self) -> str:
+        """The field `hash` in hex, as block explorers show it."""
+        return hash_to_hex(self.hash)
+
     def __repr__(self) -> str:
         kind = InvType(self.kind).name if self.kind in _KINDS else hex(self.kind)
         return f"InvItem({kind}, {hash_to_hex(self.hash)})"
@@ -252,6 +257,16 @@ class Tx:
 
     raw: bytes
     """The serialized transaction."""
+
+    @property
+    def txid_hex(self) -> str:
+        """The field `txid` in hex, as block explorers show it."""
+        return hash_to_hex(self.txid)
+
+    @property
+    def wtxid_hex(self) -> str:
+        """The field `wtxid` in hex, as block explorers show it."""
+        return hash_to_hex(self.wtxid)
 
     @property
     def txid(self) -> bytes:
