@@ -190,9 +190,10 @@ class Windows:
         """
         found = next(iter(self), None) if name is None else self.get(name)
         if found is None and name is not None:
-            without_checksum = (each for each in self._chains if each.name.rpartition("#")[0] == name)
+            is_descriptor = "(" in name  # its checksum has eight characters
+            described = (each for each in self._chains if is_descriptor and each.name[:-9] == name)
             labelled = (each for each in self._chains if each.label == name)
-            found = next(joined(without_checksum, labelled), None)
+            found = next(joined(described, labelled), None)
         if found is None:
             raise ParameterError("the watch list has no keychain" + ("" if name is None else f" {name[:80]!r}"))
         return found
@@ -333,17 +334,19 @@ class Windows:
         """Return the label of each script in `ahead`: the label of the first keychain that derives the script."""
         labels: dict[bytes, str | None] = {}
         for keychain, new in zip(self._chains, ahead, strict=True):
-            for script in (script for scripts in new for script in scripts):
-                labels.setdefault(script, keychain.label)
+            for scripts in new:
+                for script in scripts:
+                    labels.setdefault(script, keychain.label)
         return labels
 
     def move(self, ahead: Ahead) -> bool:
         """Extend the windows by the scripts in `ahead`, and watch them. Return True if a window must move again."""
         was_watched = False
         for number, (keychain, new) in enumerate(zip(self._chains, ahead, strict=True), 1):
-            first = keychain.end
-            keychain.move(new)
-            was_watched = self._claim(number, first, new) or was_watched
+            if new:  # of 10,000 keychains mostly one
+                first = keychain.end
+                keychain.move(new)
+                was_watched = self._claim(number, first, new) or was_watched
         if was_watched:
             self._note_coins()
         return self.is_due()
