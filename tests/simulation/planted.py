@@ -581,8 +581,8 @@ def foreign_outpoints_are_elements_of_the_filter() -> list[Change]:
 def the_watch_table_learns_outputs_of_foreign_transactions() -> list[Change]:
     true = Books._enter
 
-    def enter(self: Books, record: TxRecord, groups: Any = ()) -> None:
-        true(self, record, groups)
+    def enter(self: Books, record: TxRecord, *given: Any) -> None:
+        true(self, record, *given)
         self.watch.table.learn([hit for hit in self._hits[record.txid].values() if not hit.spend])
 
     return [(Books, "_enter", enter)]
@@ -592,8 +592,8 @@ def the_watch_table_learns_outputs_of_foreign_transactions() -> list[Change]:
 def foreign_payments_move_windows() -> list[Change]:
     true = Books._enter
 
-    def enter(self: Books, record: TxRecord, groups: Any = ()) -> None:
-        true(self, record, groups)
+    def enter(self: Books, record: TxRecord, *given: Any) -> None:
+        true(self, record, *given)
         self.is_window_due = self.watch.windows.note(list(self._hits[record.txid].values())) or self.is_window_due
 
     return [(Books, "_enter", enter)]
