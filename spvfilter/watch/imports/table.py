@@ -22,6 +22,8 @@ _LABELS = ("label", "name", "comment", "description", "memo", "note", "notes", "
 """Names of a column of labels, the likeliest first."""
 SAVED_LIST = "# spvfilter watch list"
 """Start of a file that `WatchList.save` has written."""
+_ONLY_TITLES = ("address", "addresses", "addr")
+"""Titles of a table with one column."""
 _LONG_WORD = re.compile(r"[A-Za-z0-9]{20}")
 _MOST_COLUMNS = 1_000
 _LONGEST_ADDRESS = 90
@@ -107,6 +109,8 @@ def _delimiter(head: str) -> str | None:
 
 def _is_header(cells: list[str]) -> bool:
     """Return True if a row has the titles of columns. A long word may be a mistyped address, which is no title."""
+    if len(cells) == 1:
+        return cells[0].strip().lower() in _ONLY_TITLES
     return any(map(_is_title, cells)) and not any(_LONG_WORD.search(cell) for cell in cells)
 
 
