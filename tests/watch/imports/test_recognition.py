@@ -442,6 +442,7 @@ def test_quoted_labels_lose_their_quotes_in_tables_only(tmp_path: Path) -> None:
     assert [label for _, _, label in watch.entries()] == ['"rent, flat"', "a, b", None]
     watch.save(tmp_path / "saved")
     assert WatchList.load(tmp_path / "saved") == watch
+    assert [label for _, _, label in load(tmp_path, f'{ADDRESS},a "b", c\n').entries()] == ['a "b", c']
     (quoted := WatchList()).add_address(ADDRESS, '"x" y')
     quoted.save(tmp_path / "saved")
     assert WatchList.load(tmp_path / "saved") == quoted
