@@ -22,6 +22,8 @@ _LABELS = ("label", "name", "comment", "description", "memo", "note", "notes", "
 """Names of a column of labels, the likeliest first."""
 SAVED_LIST = "# spvfilter watch list"
 """Start of a file that `WatchList.save` has written."""
+_ONLY_TITLES = ("address", "addresses", "addr")
+"""Titles of a table with one column."""
 _LONG_WORD = re.compile(r"[A-Za-z0-9]{20}")
 _MOST_COLUMNS = 1_000
 _LONGEST_ADDRESS = 90
@@ -78,14 +80,14 @@ def _first_line(text: str) -> str:
 def _is_watch_list(text: str, head: str) -> bool:
     """Return True if a text is a watch list. `head` is its first line that is not a comment.
 
-    In a watch list the label is the rest of the line. If the first label has quotes, the text may be a table, but not
-    if other lines have entries that a table cannot have.
+    In a watch list the label is the rest of the line. If the first label begins with a quote, the text may be a table,
+    but not if other lines have entries that a table cannot have.
     """
     if _is_entry(head) or text.startswith(SAVED_LIST):
         return True
-    return is_address(head.partition(",")[0]) and (
-        '"' not in head or any(_is_entry(line.strip()) for line in text.splitlines())
-    )
+    address, _, label = head.partition(",")
+    is_quoted = label.lstrip().startswith('"')
+    return is_address(address) and (not is_quoted or any(_is_entry(line.strip()) for line in text.splitlines()))
 
 
 def _is_entry(line: str) -> bool:
@@ -107,6 +109,8 @@ def _delimiter(head: str) -> str | None:
 
 def _is_header(cells: list[str]) -> bool:
     """Return True if a row has the titles of columns. A long word may be a mistyped address, which is no title."""
+    if len(cells) == 1:
+        return cells[0].strip().lower() in _ONLY_TITLES
     return any(map(_is_title, cells)) and not any(_LONG_WORD.search(cell) for cell in cells)
 
 
@@ -167,4 +171,4 @@ def _label_column(titles: list[str], cells: list[str], column: int) -> int | Non
     for name in _LABELS:
         if name in titles and titles.index(name) != column:
             return titles.index(name)
-    return 1 - column if not titles and len(cells) == 2 else None
+    return 1 - column if not titles and len(cells) > 1 and (column == 0 or len(cells) == 2) else None

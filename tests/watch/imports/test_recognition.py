@@ -398,6 +398,13 @@ def test_file_without_entries_gets_one_message(tmp_path: Path) -> None:
         read(tmp_path, f"{ADDRESS}\n")
 
 
+def test_line_of_words_does_not_make_a_table(tmp_path: Path) -> None:
+    with pytest.raises(WatchFileError) as caught:
+        WatchList.load(write(tmp_path, "# none\nno address\n"))
+    assert [line for line, _ in caught.value.problems] == [2]
+    assert "whitespace" in str(caught.value)
+
+
 def test_label_that_is_no_name_does_not_make_a_table(tmp_path: Path) -> None:
     with pytest.raises(WatchFileError) as caught:
         WatchList.load(write(tmp_path, f"{ADDRESS[:-1]},old address\n{SECOND}\n"))
@@ -435,6 +442,7 @@ def test_quoted_labels_lose_their_quotes_in_tables_only(tmp_path: Path) -> None:
     assert [label for _, _, label in watch.entries()] == ['"rent, flat"', "a, b", None]
     watch.save(tmp_path / "saved")
     assert WatchList.load(tmp_path / "saved") == watch
+    assert [label for _, _, label in load(tmp_path, f'{ADDRESS},a "b", c\n').entries()] == ['a "b", c']
     (quoted := WatchList()).add_address(ADDRESS, '"x" y')
     quoted.save(tmp_path / "saved")
     assert WatchList.load(tmp_path / "saved") == quoted
