@@ -510,8 +510,8 @@ def what_nobody_asked_for_is_kept() -> list[Change]:
 def a_window_grows_without_a_new_search() -> list[Change]:
     true = WindowGrowth.__init__
 
-    def init(self: WindowGrowth, context: Any, search_again: Any, grown: Any) -> None:
-        true(self, context, _nothing, grown)
+    def init(self: WindowGrowth, context: Any, first_to_search: Any, search_from: Any, grown: Any) -> None:
+        true(self, context, first_to_search, _nothing, grown)
 
     return [(WindowGrowth, "__init__", init)]
 
