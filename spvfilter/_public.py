@@ -9,6 +9,7 @@ from _thread import RLock
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import ForwardRef, TypeVar
 
@@ -131,6 +132,9 @@ def lazy(package: str, **homes: str) -> tuple[list[str], Callable[[str], object]
     def load(name: str) -> object:
         room = sys.modules[package]
         if name not in home_of:
+            # modules of the package, such as spvfilter.kernel
+            if not name.startswith("_") and find_spec(f"{package}.{name}") is not None:
+                return import_module(f"{package}.{name}")
             raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=room)
         value: object = getattr(import_module(home_of[name]), name)
         setattr(room, name, value)  # the next access does not call this function

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import subprocess
 import sys
 import threading
 import typing
@@ -220,3 +221,12 @@ def test_a_deferred_module_is_not_used_before_it_is_there(tmp_path: Path, monkey
     for thread in threads:
         thread.join(60)
     assert found == [1, 1]
+
+
+def test_modules_of_the_package_are_its_attributes() -> None:
+    program = "import spvfilter; print(spvfilter.kernel.BACKEND, spvfilter.bloom.sizing.__name__)"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == [FACE.kernel.BACKEND, "spvfilter.bloom.sizing"]
+    for wrong in ("cores", "_publics", "__path"):
+        with pytest.raises(AttributeError, match="has no attribute"):
+            getattr(FACE, wrong)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -18,6 +18,7 @@ from spvfilter.errors import (
     NodeNetworkError,
     NodePrunedError,
     NodeRefusedError,
+    NodeRpcError,
     SourceError,
 )
 from spvfilter.hashes import sha256d
@@ -111,7 +112,8 @@ class FullNode:
         Args:
             url: http://HOST:PORT or https://HOST:PORT.
             network: Network that the node must be on.
-            credentials: User and password for JSON-RPC, which is used if the node does not serve REST.
+            credentials: User and password for JSON-RPC, which is used if the node does not serve REST. They are checked
+                in any case.
             limits: Number of connections, and timeouts.
             patience: How often a request is repeated.
 
@@ -130,6 +132,10 @@ class FullNode:
                     raise
                 api = JsonRpc(http, credentials)
                 info = await patience.ask(api.info, is_known=False)
+            else:
+                if credentials is not None:  # REST needs none, but wrong ones must not seem right
+                    with suppress(NodeAnswerError, NodeRpcError):
+                        await patience.ask(JsonRpc(http, credentials).info)
             genesis = await patience.ask(lambda: api.hash_at(0))
             if genesis != network.genesis_hash:
                 raise NodeNetworkError(

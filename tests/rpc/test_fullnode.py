@@ -111,8 +111,9 @@ async def test_rest_is_taken_where_it_is_served_and_gets_no_password(core: CoreN
         core.url, REGTEST, credentials=Password(USER, PASSWORD), patience=Pauses().patience()
     ) as node:
         await node.block(core.hashes[1])
-    assert {request.method for request in core.requests} == {"GET"}
-    assert not any("authorization" in request.headers for request in core.requests)
+    checks = [request for request in core.requests if request.method == "POST"]
+    assert len(checks) == 1  # the password is checked once
+    assert not any("authorization" in request.headers for request in core.requests if request.method == "GET")
 
 
 async def test_headers_are_asked_for_in_the_way_of_older_nodes(core: CoreNode) -> None:
@@ -620,3 +621,18 @@ async def test_the_extra_is_named_where_it_is_missing(core: CoreNode, monkeypatc
 def test_credentials_are_a_protocol() -> None:
     each: list[Credentials] = [Password("a", "b"), CookieFile("x")]
     assert len(each) == 2
+
+
+@WAYS
+@pytest.mark.parametrize("is_right", [True, False])
+async def test_wrong_password_is_an_error_also_with_rest(core: CoreNode, way: str, is_right: bool) -> None:
+    core.rest = way == "rest"
+    password = Password(USER, PASSWORD if is_right else "wrong")
+    opening = FullNode.open(core.url, REGTEST, credentials=password, patience=Pauses().patience())
+    if is_right:
+        async with opening as node:
+            assert (await node.info()).height == len(core.blocks) - 1
+        return
+    with pytest.raises(NodeRefusedError, match="401"):
+        async with opening:
+            pass

@@ -15,6 +15,9 @@ _MIXED = frozenset(
     map(str, (0, 10, 100, 127, 169, 172, 192, 198, 203, *range(224, 256)))
 )  # first octets with addresses that are not public: IANA
 _INTERNET = frozenset((NetId.IPV4, NetId.IPV6))
+_IPV4_AT_END = tuple(  # first 12 bytes: mapped, NAT64 (RFC 6052), translated (RFC 6145)
+    ipaddress.IPv6Address(each).packed[:12] for each in ("::ffff:0:0", "64:ff9b::", "::ffff:0:0:0")
+)
 _GLOBAL = ipaddress.ip_network("2000::/3")  # assigned part of IPv6's unicast (RFC 4291 § 2.4 and IANA's registry)
 # Teredo, 6to4: IPv4 within; documentation
 _SPECIAL = tuple(map(ipaddress.ip_network, ("2001::/32", "2002::/16", "3fff::/20")))
@@ -50,7 +53,7 @@ _SERVICE_PORTS = frozenset(  # Ports of other services above 1,023 (our choice, 
 @lru_cache(maxsize=1 << 15)
 def netgroup(host: str) -> str:
     """The part of a host's address that one party is likely to own as a whole: /16 of IPv4, /32 of IPv6, all onion
-    addresses together.
+    addresses together. An IPv6 address that contains an IPv4 address counts as that one.
 
     All host names that only a proxy resolves are one group too, because two of them may lead to one node. The rest is
     as in Core's netgroup.cpp, without its map of autonomous systems.
@@ -64,12 +67,25 @@ def netgroup(host: str) -> str:
     except ValueError:
         return NAMES
     if address.version == 6:
-        mapped = address.ipv4_mapped
-        if mapped is None:
+        linked = _linked_ipv4(address)
+        if linked is None:
             return f"{ipaddress.IPv6Address(address.packed[:4] + bytes(12))}/32"
-        address = mapped
+        address = linked
     first, second, _ = str(address).split(".", 2)
     return f"{first}.{second}.0.0/16"
+
+
+def _linked_ipv4(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """Return the IPv4 address whose owner owns an IPv6 address too (Core netaddress.cpp, GetLinkedIPv4).
+
+    These are mapped, translated (RFC 6052, RFC 6145), 6to4 (RFC 3964) and Teredo (RFC 4380) addresses.
+    """
+    raw = address.packed
+    if raw[:12] in _IPV4_AT_END:
+        return ipaddress.IPv4Address(raw[12:])
+    if address.sixtofour is not None:
+        return address.sixtofour
+    return None if address.teredo is None else address.teredo[1]
 
 
 def dialling_group(host: str) -> str:

@@ -70,8 +70,29 @@ def test_text_is_an_ipv4_address_where_ipaddress_reads_it_so(text: str) -> None:
 @given(st.lists(st.sampled_from((0, 1, 0x20, 0x26, 0xFF)) | st.integers(0, 255), min_size=16, max_size=16).map(bytes))
 def test_an_ipv6_address_is_of_a_group_as_ipaddress_has_it(packed: bytes) -> None:
     address = ipaddress.IPv6Address(packed)
-    if address.ipv4_mapped is None:
+    if not any(address in network for network in WITH_IPV4):
         assert netgroup(str(address)) == str(ipaddress.ip_network((packed, 32), strict=False))
+
+
+# Core netaddress.cpp, GetLinkedIPv4: mapped, translated (RFC 6145), NAT64 (RFC 6052), 6to4 and Teredo addresses
+WITH_IPV4 = tuple(
+    map(ipaddress.IPv6Network, ("::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "2002::/16", "2001::/32"))
+)
+# Core test/netbase_tests.cpp, netbase_getgroup
+LINKED = {
+    "::ffff:1.2.3.4": "1.2.0.0/16",
+    "::ffff:0:102:304": "1.2.0.0/16",
+    "64:ff9b::102:304": "1.2.0.0/16",
+    "2002:102:304:9999:9999:9999:9999:9999": "1.2.0.0/16",
+    "2001:0:9999:9999:9999:9999:fefd:fcfb": "1.2.0.0/16",
+    "64:ff9b:1::102:304": "64:ff9b::/32",
+    "2001:470:abcd:9999:9999:9999:9999:9999": "2001:470::/32",
+}
+
+
+@pytest.mark.parametrize(("host", "group"), LINKED.items())
+def test_address_that_contains_an_ipv4_address_is_of_its_group(host: str, group: str) -> None:
+    assert netgroup(host) == group
 
 
 def test_names_that_only_a_proxy_resolves_prove_as_little_as_one_and_are_dialled_each() -> None:
