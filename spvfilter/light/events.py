@@ -149,6 +149,11 @@ class BlockFeeRate:
     virtual_size: int
     """Virtual size of all transactions but the coinbase, in virtual bytes. A full block has about 1,000,000."""
 
+    @property
+    def block_hash_hex(self) -> str:
+        """The field `block_hash` in hex, as block explorers show it."""
+        return hash_to_hex(self.block_hash)
+
 
 @public
 @dataclass(frozen=True, slots=True)

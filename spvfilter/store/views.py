@@ -144,7 +144,7 @@ class Coin:
     output_label: str | None = None
     """Label of the output itself, as `LightClient.import_labels` stores it; None if it has none."""
     is_frozen: bool = False
-    """True if `LightClient.freeze` has frozen it."""
+    """True if `LightClient.freeze` or an imported label has frozen it."""
 
     @property
     def spent_by_hex(self) -> str | None:
