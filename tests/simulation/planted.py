@@ -329,7 +329,7 @@ def withdrawals_are_told_but_not_kept() -> list[Change]:
     return [(Journal, "_number", number)]
 
 
-@bug(Mode.COMPACT, seed=95)
+@bug(Mode.COMPACT, seed=526)
 def a_block_that_waits_to_be_told_is_forgotten() -> list[Change]:
     return [(Journal, "flush", lambda self, batch: iter(()))]
 
