@@ -207,6 +207,7 @@ def _client(plan: Plan, world: World, path: Path, node: Node) -> LightClient:
 async def _check_end(client: LightClient, world: World, user: _User) -> None:
     """True: once the client is synced, it has every match of the scripts that it watches."""
     tip = world.regtest.chain.tip.hash
+    await client.rescan()  # it comes after a cancelled request that is still carried out
     async with aclosing(client.events(since=0)) as events:
         while (await client.wait_synced()).hash != tip:
             await anext(events)
