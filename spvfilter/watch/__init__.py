@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from spvfilter._public import lazy
 
 if TYPE_CHECKING:
+    from spvfilter.watch.accounts import AccountPlan as AccountPlan
     from spvfilter.watch.keychain import Keychain as Keychain
     from spvfilter.watch.match import Completeness as Completeness, Match as Match, MatchKind as MatchKind
     from spvfilter.watch.watchlist import WatchList as WatchList
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
+        accounts="AccountPlan",
         keychain="Keychain",
         match="Completeness Match MatchKind",
         watchlist="WatchList",

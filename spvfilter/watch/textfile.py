@@ -14,6 +14,8 @@
 | `bitcoin:ADDRESS?label=TEXT` | the address of a URI (BIP-21); a label after a comma replaces the URI's label |
 | `outpoint:TXID:INDEX,LABEL` | an outpoint, with the txid in display order |
 | `outpoint:TXID:INDEX:VALUE:SCRIPT` | an outpoint with its value (satoshi) and scriptPubKey; both may be empty |
+| `account:NAME` | the entries of the following lines belong to this account, up to the next such line |
+| `account:` | the entries of the following lines belong to no account |
 
 For a keychain without a descriptor, the file contains its scripts. The file is UTF-8, with or without a byte order
 mark, and its lines end in LF or CRLF. In a line without a label, ` #` starts a comment.
@@ -29,7 +31,7 @@ from spvfilter._public import deferred
 from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError, WatchFileError
 from spvfilter.files import replacing
-from spvfilter.kernel import NO_VALUE, EntryKind, WatchTable
+from spvfilter.kernel import NO_ENTRY, NO_VALUE, EntryKind, WatchTable
 from spvfilter.network import Network
 from spvfilter.primitives import OutPoint
 from spvfilter.watch import entry as entries
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 else:
     pathlib = deferred("pathlib")
 
+_ACCOUNT = "account:"
+"""Start of the line that begins the entries of an account."""
 _CHUNK = 1 << 20
 """Number of bytes that one read of the file requests."""
 _TEXT = bytes({*b"\t\n\r", *range(32, 256)})
@@ -68,6 +72,7 @@ class Sink(entries.Sink, Protocol):
     ) -> None: ...
     def add_address_lines(self, chunk: bytes, at: int) -> tuple[int, int]: ...
     def add_saved_keychain(self, text: str, label: str | None, end: int, lookahead: int) -> None: ...
+    def begin_account(self, name: str | None) -> None: ...
 
 
 class Source(Protocol):
@@ -82,6 +87,9 @@ class Source(Protocol):
     def keychains(self) -> tuple[Keychain, ...]: ...
     def keychain_of(self, entry: int) -> tuple[Keychain, int] | None: ...
     def own_label(self, entry: int) -> str | None: ...
+    @property
+    def accounts(self) -> tuple[str, ...]: ...
+    def account(self, entry: int) -> str | None: ...
     def __contains__(self, script_pubkey: bytes) -> bool: ...
 
 
@@ -101,7 +109,9 @@ def read_into(watch: Sink, file: BinaryIO, name: str) -> None:
     Raises WatchFileError, which lists all invalid lines, and OSError if the file cannot be read.
     """
     problems: list[tuple[int, str]] = []
-    late: list[tuple[int, str, str | None]] = []  # outpoints: their lines may precede those of their scripts
+    # outpoints with their accounts: their lines may precede those of their scripts
+    late: list[tuple[int, str, str | None, str | None]] = []
+    account: str | None = None
     for number, line in _other_lines(watch, file, name):
         try:
             if len(line) > _MAX_LINE:
@@ -109,18 +119,24 @@ def read_into(watch: Sink, file: BinaryIO, name: str) -> None:
             text = _text(line, number)
             if not text:
                 continue
+            if text.startswith(_ACCOUNT):
+                account = text.removeprefix(_ACCOUNT).strip() or None
+                watch.begin_account(account)
+                continue
             entry, label = _split(text)
             if entry.startswith("outpoint:"):
-                late.append((number, entry, label))
+                late.append((number, entry, label, account))
             else:
                 _add(watch, entry, label)
         except ParameterError as error:
             problems.append((number, str(error)))
-    for number, entry, label in late:
+    for number, entry, label, account in late:
         try:
+            watch.begin_account(account)
             _add_outpoint(watch, entry, label)
         except ParameterError as error:
             problems.append((number, str(error)))
+    watch.begin_account(None)
     if problems:
         raise WatchFileError(name, tuple(sorted(problems)))
 
@@ -274,34 +290,52 @@ def write(watch: Source, path: str | os.PathLike[str]) -> None:
 
 
 def _lines(watch: Source) -> Iterator[str]:
+    """Yield the lines of entries without an account, then the lines of each account."""
+    owned: dict[str, list[str]] = {name: [] for name in watch.accounts}
+    for account, line in _owned_lines(watch):
+        if account is None:
+            yield line
+        else:
+            owned[account].append(line)
+    for name, lines in owned.items():
+        yield f"{_ACCOUNT}{name}"
+        yield from lines
+
+
+def _owned_lines(watch: Source) -> Iterator[tuple[str | None, str]]:
+    """Yield the account and the line of each entry."""
     # keychains and keys come first: they label their scripts, and the line of a script then replaces its label
     for keychain in watch.keychains:
         if keychain.descriptor is not None:
             tail = f",{keychain.label}" if keychain.label else ""
-            yield f"keychain:{keychain.end}:{keychain.lookahead}:{keychain.descriptor}{tail}"
+            text = f"keychain:{keychain.end}:{keychain.lookahead}:{keychain.descriptor}{tail}"
+            yield keychain.account, text
     for number, (kind, value, label) in sorted(
         enumerate(watch.entries()), key=lambda entry: entry[1][0] != EntryKind.MULTISIG_KEY
     ):
-        place = watch.keychain_of(number)
-        if place is not None and place[0].descriptor is not None and watch.own_label(number) is None:
+        place, account = watch.keychain_of(number), watch.account(number)
+        is_derived = place is not None and place[0].descriptor is not None and place[0].account == account
+        if is_derived and watch.own_label(number) is None:
             continue
         tail = f",{label}" if label else ""
         match kind:
             case EntryKind.SCRIPT:
-                yield (script_to_address(value, watch.network) or f"script:{value.hex()}") + tail
+                yield account, (script_to_address(value, watch.network) or f"script:{value.hex()}") + tail
             case EntryKind.MULTISIG_KEY:
-                yield f"pubkey:{value.hex()}{tail}"
+                yield account, f"pubkey:{value.hex()}{tail}"
             case EntryKind.DATA:
-                yield f"data:{value.hex()}{tail}"
+                yield account, f"data:{value.hex()}{tail}"
             case EntryKind.OUTPOINT:
                 pass  # written below with its value and script
     labels = {value: label for kind, value, label in watch.entries() if kind == EntryKind.OUTPOINT}
     for point, coin in watch.table.coins():
         known = ""
+        entry = watch.table.find(EntryKind.OUTPOINT, point)
+        account = None if entry == NO_ENTRY else watch.account(entry)
         if point in labels and not labels[point] and coin.script and coin.script in watch:
             # the user added this outpoint: without this line, the next one would read as a learned outpoint
-            yield f"outpoint:{OutPoint.parse(point)}"
+            yield account, f"outpoint:{OutPoint.parse(point)}"
         if coin.value != NO_VALUE or coin.script is not None:
             known = f":{'' if coin.value == NO_VALUE else coin.value}:{(coin.script or b'').hex()}"
         tail = f",{labels[point]}" if labels.get(point) else ""
-        yield f"outpoint:{OutPoint.parse(point)}{known}{tail}"
+        yield account, f"outpoint:{OutPoint.parse(point)}{known}{tail}"
