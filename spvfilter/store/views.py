@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Self, TypeVar  # rows are as SQLite gives them
 
 from spvfilter._public import deferred, public
 from spvfilter.address import address_to_script, script_to_address
-from spvfilter.errors import FormatError, ParameterError, StoreCorruptError
+from spvfilter.errors import FormatError, ParameterError, StoreCorruptError, UnknownAccountError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
@@ -72,7 +72,7 @@ class Snapshot(list[T]):
 @public
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The balance of a wallet in satoshi.
+    """The balance of a wallet, or of one account, in satoshi.
 
     A transaction is pending if it is unconfirmed and counts, as opposed to a replaced one, for example.
     """
@@ -89,6 +89,15 @@ class Balance:
     """The part of `confirmed` that no pending transaction spends. Change counts once it is in a block."""
     sequence: int = field(default=0, compare=False, repr=False)
     """Number of the last event that the balance includes; see `Snapshot`."""
+    trusted_pending: int = 0
+    """The part of `pending_in` that own transactions created whose inputs all belong to the wallet.
+
+    An own transaction is one that this wallet broadcast. BDK and Core use the word for such outputs."""
+
+    @property
+    def untrusted_pending(self) -> int:
+        """The part of `pending_in` that is not trusted, such as payments of others, in satoshi."""
+        return self.pending_in - self.trusted_pending
 
     @property
     def total(self) -> int:
@@ -134,6 +143,8 @@ class Coin:
 
     Nobody checked the signatures of a foreign one. An own transaction that spends the coin replaces it.
     """
+    account: str | None = None
+    """Name of the account that the coin belongs to. None if it belongs to no account."""
 
 
 @public
@@ -146,10 +157,14 @@ class HistoryEntry:
     net: int
     """Value of the outputs that match, less the known value of the inputs that match, in satoshi.
 
-    For a transaction that no longer counts, this is the value from when it counted.
+    In the history of an account, only its own outputs and inputs count. For a transaction that no longer counts, this
+    is the value from when it counted.
     """
     fee: int | None
-    """Fee in satoshi; None unless every input matches and its value is known."""
+    """Fee in satoshi; None unless every input matches and its value is known.
+
+    In the history of an account: the fee if the account paid all inputs, else None.
+    """
     status: TxStatus
     """Status of the transaction."""
     height: int | None
@@ -273,33 +288,52 @@ class Views:
             raise StoreCorruptError(f"{self._path}: the list of searched blocks is missing")
         return Searched.parse(raw)
 
-    # Keychains
+    # Accounts and keychains
 
-    def keychains(self, keychain: str | None = None) -> tuple[KeychainStatus, ...]:
+    def accounts(self) -> tuple[str, ...]:
+        """Return the names of the accounts in the order in which they were added. Raises StoreError."""
+        with self._moment():
+            return tuple(name for _, name, _ in self._checked("accounts", "FROM accounts ORDER BY id", ()))
+
+    def _account(self, name: str) -> tuple[int, Totals]:
+        """Return the id and the totals of an account. Raises UnknownAccountError."""
+        is_text = isinstance(name, str) and name.isprintable()  # SQLite cannot store surrogates
+        row = next(self._checked("accounts", "FROM accounts WHERE name = ?", (name,)), None) if is_text else None
+        if row is None:
+            raise UnknownAccountError(name)
+        return row[0], Totals.parse(row[2])
+
+    def keychains(self, keychain: str | None = None, *, account: str | None = None) -> tuple[KeychainStatus, ...]:
         """Return the keychains in the order in which they were added.
 
         Args:
             keychain: Only the keychains with this name or label. By default all keychains.
+            account: Only the keychains of this account.
 
         Raises:
+            UnknownAccountError: The wallet has no such account.
             ParameterError: The wallet has no such keychain.
             StoreCorruptError: The database is damaged.
         """
         with self._moment():
-            return tuple(keychains_of(self._checked, self._network, keychain))
+            owner = None if account is None else self._account(account)[0]
+            return tuple(keychains_of(self._checked, self._network, keychain, owner))
 
-    def next_address(self, keychain: str | None = None) -> str:
+    def next_address(self, keychain: str | None = None, *, account: str | None = None) -> str:
         """Return the first address of a keychain that was never paid, as the database has it.
 
         Args:
             keychain: Name or label of the keychain. By default the first keychain.
+            account: Only keychains of this account. The first one has its receiving addresses.
 
         Raises:
+            UnknownAccountError: The wallet has no such account.
             ParameterError: There is no such keychain, all its addresses are used, or its scripts have no address.
             StoreCorruptError: The database is damaged.
         """
         with self._moment():
-            return next_address_of(self._checked, self._network, keychain)
+            owner = None if account is None else self._account(account)[0]
+            return next_address_of(self._checked, self._network, keychain, owner)
 
     def is_used(self, address: str) -> bool:
         """Return True if any output that pays an address was found.
@@ -324,34 +358,38 @@ class Views:
 
     # The books
 
-    def balance(self, label: str | None = None, *, keychain: str | None = None) -> Balance:
-        """Return the balance of the wallet, or of one label or keychain.
+    def balance(self, label: str | None = None, *, keychain: str | None = None, account: str | None = None) -> Balance:
+        """Return the balance of the wallet, or of one account, label or keychain.
 
-        The balance of the whole wallet takes the same time however many coins there are. For a label or a keychain the
-        method adds up its coins.
+        The balance of the wallet or of an account takes the same time however many coins there are. For a label or a
+        keychain the method adds up its coins.
 
         Args:
             label: Count only coins of entries with this label.
             keychain: Count only coins of the keychain with this name or label.
+            account: Count only coins of this account.
 
         Raises:
+            UnknownAccountError: The wallet has no such account.
             ParameterError: The label is not valid text, or the wallet has no such keychain.
             StoreCorruptError: The database is damaged.
         """
         with self._moment():
-            of_all = label is None and keychain is None
-            totals = self._totals() if of_all else self._totals_of(label, keychain)
+            if label is not None or keychain is not None:
+                totals = self._totals_of(label, keychain, account)
+            else:
+                totals = self._totals() if account is None else self._account(account)[1]
             immature = held = 0
-            for coin in self._coins_where(
-                "coinbase = 1 AND height > ?", (self._tip() + 1 - COINBASE_MATURITY,), label, keychain
-            ):
+            mature_from = self._tip() + 1 - COINBASE_MATURITY
+            for coin in self._coins_where("coinbase = 1 AND height > ?", (mature_from,), label, keychain, account):
                 immature += coin[2]
                 # that a pending transaction spends, though it cannot be valid
                 held += coin[2] if coin[6] is not None else 0
             sequence = self._log().last
         mature = totals.confirmed - immature
+        spendable = mature - (totals.pending_out - held)
         return Balance(
-            mature, immature, totals.pending_in, totals.pending_out, mature - (totals.pending_out - held), sequence
+            mature, immature, totals.pending_in, totals.pending_out, spendable, sequence, trusted_pending=totals.trusted
         )
 
     def _totals(self) -> Totals:
@@ -360,10 +398,10 @@ class Views:
             raise StoreCorruptError(f"{self._path}: the totals are missing")
         return Totals.parse(raw)
 
-    def _totals_of(self, label: str | None, keychain: str | None) -> Totals:
+    def _totals_of(self, label: str | None, keychain: str | None, account: str | None = None) -> Totals:
         totals = Totals()
-        for coin in self._coins_where("1", (), label, keychain):
-            totals = totals.plus(coin[2], coin[4], coin[6])
+        for coin in self._coins_where("1", (), label, keychain, account):
+            totals = totals.plus(coin[2], coin[4], coin[6], is_trusted=bool(coin[8]))
         return totals
 
     def coins(
@@ -371,6 +409,7 @@ class Views:
         *,
         label: str | None = None,
         keychain: str | None = None,
+        account: str | None = None,
         limit: int | None = None,
         before: str | None = None,
     ) -> Snapshot[Coin]:
@@ -379,25 +418,29 @@ class Views:
         Args:
             label: Only coins of entries with this label.
             keychain: Only coins of the keychain with this name or label.
+            account: Only coins of this account.
             limit: Length of the page. By default there is one page with everything.
             before: `cursor` of the last item of the page before, to get the next page.
 
         Raises:
+            UnknownAccountError: The wallet has no such account.
             ParameterError: An argument is not valid, or the wallet has no such keychain.
             StoreCorruptError: The database is damaged.
         """
         where = "(place, outpoint) < (?, ?) ORDER BY place DESC, outpoint DESC LIMIT ?"
         with self._moment():
             tip = self._tip()
-            found = self._coins_where(where, (*_behind(before), _checked_limit(limit)), label, keychain)
+            found = self._coins_where(where, (*_behind(before), _checked_limit(limit)), label, keychain, account)
             places = EntryPlaces(self._checked)
-            return Snapshot((self._coin(row, tip, places) for row in found), self._log().last)
+            names = {row: name for row, name, _ in self._checked("accounts", "FROM accounts", ())}
+            return Snapshot((self._coin(row, tip, places, names) for row in found), self._log().last)
 
     def history(
         self,
         *,
         label: str | None = None,
         keychain: str | None = None,
+        account: str | None = None,
         limit: int | None = DEFAULT_LIMIT,
         before: str | None = None,
     ) -> Snapshot[HistoryEntry]:
@@ -406,16 +449,21 @@ class Views:
         A transaction that was abandoned, has expired or is in conflict is placed at the height that the chain had when
         it was first seen. With `keychain` it is left out.
 
+        The history of an account has its net value and its labels of each transaction. The fee is stated if the account
+        paid all inputs.
+
         A cursor stays valid. If a block arrives between two pages, an entry may be missing or appear twice. To prevent
         that, read all pages within `moment`.
 
         Args:
             label: Only transactions of entries with this label.
             keychain: Only transactions of the keychain with this name or label.
+            account: Only transactions of this account.
             limit: Length of the page, or None for everything.
             before: `cursor` of the last item of the page before, to get the next page.
 
         Raises:
+            UnknownAccountError: The wallet has no such account.
             ParameterError: An argument is not valid, or the wallet has no such keychain.
             StoreCorruptError: The database is damaged.
         """
@@ -425,6 +473,8 @@ class Views:
             if keychain is not None:
                 matching = self._of_keychain("matches.entry", keychain)
                 of += f" AND transactions.txid IN (SELECT txid FROM matches WHERE {matching})"
+            if account is not None:
+                return Snapshot(self._account_entries(account, label, of, values), self._log().last)
             if label is None:
                 where = (
                     f"FROM transactions WHERE {of} AND (place, txid) < (?, ?) ORDER BY place DESC, txid DESC LIMIT ?"
@@ -436,6 +486,25 @@ class Views:
                 )
                 values = (_checked_label(label), *values)
             return Snapshot(self._entries(where, values), self._log().last)
+
+    def _account_entries(
+        self, account: str, label: str | None, of: str, values: tuple[object, ...]
+    ) -> Iterator[HistoryEntry]:
+        """Yield a page of the history of an account. `of` is a condition for the rows of transactions."""
+        is_labelled, named = "1", tuple[object, ...]()
+        if label is not None:
+            is_labelled = "instr(char(10) || labels || char(10), char(10) || ? || char(10)) > 0"
+            named = (_checked_label(label),)
+        where = (
+            f"FROM account_txs JOIN transactions USING (txid) WHERE account = ? AND {is_labelled} AND {of} AND"
+            " (account_txs.place, account_txs.txid) < (?, ?) ORDER BY account_txs.place DESC, account_txs.txid DESC"
+            " LIMIT ?"
+        )
+        for _, txid, _, net, fee, labels in self._checked(
+            "account_txs", where, (self._account(account)[0], *named, *values)
+        ):
+            for entry in self._entries("FROM transactions WHERE txid = ?", (txid,)):
+                yield replace(entry, net=net, fee=fee, labels=tuple(labels.split("\n")) if labels else ())
 
     def transaction(self, txid: bytes) -> HistoryEntry | None:
         """Return a transaction of the wallet, or None if the wallet does not know it.
@@ -503,8 +572,15 @@ class Views:
         return -1 if row is None else int(row[0]) + row[1] // HEADER_SIZE - 1
 
     def _coins_where(
-        self, where: str, values: tuple[object, ...], label: str | None, keychain: str | None
+        self,
+        where: str,
+        values: tuple[object, ...],
+        label: str | None,
+        keychain: str | None,
+        account: str | None = None,
     ) -> Iterator[tuple[Any, ...]]:
+        if account is not None:
+            where = f"account = {self._account(account)[0]} AND {where}"
         if keychain is not None:
             where = f"{self._of_keychain('unspent.entry', keychain)} AND {where}"
         if label is not None:
@@ -518,12 +594,12 @@ class Views:
             )
         return self._checked("unspent", f"FROM unspent WHERE {where}", values)
 
-    def _coin(self, row: tuple[Any, ...], tip: int, places: EntryPlaces) -> Coin:
-        outpoint, entry, value, script, height, is_coinbase, spender, place = row
+    def _coin(self, row: tuple[Any, ...], tip: int, places: EntryPlaces, accounts: Mapping[int, str]) -> Coin:
+        outpoint, entry, value, script, height, is_coinbase, spender, place, _, account = row
         found = next(self._checked("watch", "FROM watch WHERE id = ?", (entry,)), None)
         if found is None:
             raise StoreCorruptError(f"{self._path}: entry {entry} of the watch list is missing")
-        label = found[-1]
+        label = found[3]
         time, completeness = (None, None) if height is None else self._found_in(outpoint, height)
         is_mature = height is not None and (not is_coinbase or height <= tip + 1 - COINBASE_MATURITY)
         return Coin(
@@ -542,6 +618,7 @@ class Views:
             keychain=(owner := places.find(entry))[0],
             keychain_index=owner[1],
             is_spender_own=None if spender is None else self._is_own(spender),
+            account=None if account is None else accounts[account],
         )
 
     def _is_own(self, txid: bytes) -> bool:

@@ -134,23 +134,36 @@ class Failing:
         return self._db.in_transaction
 
 
+def migrated_to(version: int, data: bytes) -> bytes:
+    """A database of version 6, migrated to a version."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db, pytest.MonkeyPatch.context() as patched:
+        db.deserialize(data)
+        patched.setattr(migrations, "SCHEMA_VERSION", version)
+        migrations.migrate(db, Path("w.db"), 6)
+        return db.serialize()
+
+
 @pytest.mark.parametrize("failure", [sqlite3.OperationalError, KeyboardInterrupt])
-def test_failure_at_any_statement_changes_nothing(failure: type[BaseException], tmp_path: Path) -> None:
-    data = unpacked(VERSIONS[1], tmp_path).read_bytes()
+@pytest.mark.parametrize("step", [6, 7])
+def test_failure_at_any_statement_changes_nothing(
+    step: int, failure: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = migrated_to(step, unpacked(VERSIONS[1], tmp_path).read_bytes())
+    monkeypatch.setattr(migrations, "SCHEMA_VERSION", step + 1)
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         db.deserialize(data)
         counted = Failing(db, 1 << 30, failure)
-        migrations.migrate(counted, tmp_path, 6)  # type: ignore[arg-type]  # as much of a connection as it uses
+        migrations.migrate(counted, tmp_path, step)  # type: ignore[arg-type]  # as much of a connection as it uses
         statements, after = (1 << 30) - counted.left, dump(db)
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         db.deserialize(data)
         before = dump(db)
         for number in range(0, statements, effort(13, 5, 1)):
             with pytest.raises(failure):
-                migrations.migrate(Failing(db, number, failure), tmp_path, 6)  # type: ignore[arg-type]
+                migrations.migrate(Failing(db, number, failure), tmp_path, step)  # type: ignore[arg-type]
             assert not db.in_transaction
             assert dump(db) == before
-        migrations.migrate(db, tmp_path, 6)
+        migrations.migrate(db, tmp_path, step)
         assert dump(db) == after
 
 

@@ -79,6 +79,7 @@ from spvfilter.scan import (
     WorkerPlan,
 )
 from spvfilter.store import (
+    AccountChange,
     Balance,
     Batch,
     Bip37Parameters,
@@ -93,6 +94,7 @@ from spvfilter.store import (
     KeychainStatus,
     KnownAddress,
     NewEntry,
+    NewKeychain,
     SearchedEntries,
     Snapshot,
     StoredEvent,
@@ -112,7 +114,7 @@ from spvfilter.wallet import (
     RunStarted,
     TxReplaced,
 )
-from spvfilter.watch import Completeness, Match, MatchKind, WatchList
+from spvfilter.watch import AccountPlan, Completeness, Match, MatchKind, WatchList
 from spvfilter.wire import Disconnected, Fenced, Frame, Misbehaved, Ready, Received, ReceivedFilters, Settings
 from spvfilter.wire.messages import MerkleBlock, Unknown, Version
 from support.samples import BLOCK, H1, H2, ITEMS, PLACES, SAMPLES, WITNESS
@@ -339,6 +341,8 @@ VALUES: dict[str, list[object]] = {
         ),
         KeychainStatus("mine", "label", None, 20, 30, (3,), 0, "bc1"),
         KeychainChange("mine", (3,), 30, ((29, 30),)),
+        NewKeychain("mine", "label", None, 20, 30),
+        AccountChange("bob", "robert", (NewKeychain("mine", "label", None, 20, 30),)),
     ],
     "wallet": [
         MatchFound(MATCH),
@@ -351,7 +355,11 @@ VALUES: dict[str, list[object]] = {
         RunStarted(bytes(16)),
     ],
     "transaction": [Transaction.parse(WITNESS)],
-    "watch": [MATCH, WatchList.from_addresses([("1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2", "one")])],
+    "watch": [
+        MATCH,
+        AccountPlan("bob", (), ((EntryKind.SCRIPT, b"\x51", None),), (1,), ("mine",)),
+        WatchList.from_addresses([("1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2", "one")]),
+    ],
     "wire": [
         Frame("verack", b""),
         Settings(REGTEST),
