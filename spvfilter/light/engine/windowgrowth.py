@@ -6,12 +6,12 @@ no block. `Synced` therefore says that every block was searched for all scripts 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from spvfilter.errors import InexpressibleError
 from spvfilter.filters.bip37 import most_elements
-from spvfilter.kernel import EntryKind
+from spvfilter.kernel import NO_ENTRY, EntryKind
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.options import Options
 from spvfilter.light.events import Mode
@@ -61,25 +61,30 @@ class WindowGrowth:
                     )
                 )
             return
-        labels = windows.labels_of(ahead)
-        ids = dict(
-            zip(
-                fresh,
-                books.store_entries([(EntryKind.SCRIPT, script, labels[script]) for script in fresh]),
-                strict=True,
-            )
-        )
-        table = books.watch.table
-        for chain, new in zip(windows, ahead, strict=True):
+        labels, accounts, table = windows.labels_of(ahead), windows.accounts_of(ahead), books.watch.table
+        new = [(EntryKind.SCRIPT, script, labels[script]) for script in fresh]
+        ids = dict(zip(fresh, books.store_entries(new, accounts), strict=True))
+        self._claim(accounts)
+        for chain, more in zip(windows, ahead, strict=True):
             places = [
                 (at, ids.get(each) or books.ids[table.find(EntryKind.SCRIPT, each)])
-                for at, each in _numbered(chain.end, new)
+                for at, each in _numbered(chain.end, more)
             ]
-            if new:
-                books.batch.keychains.append(KeychainChange(chain.name, window=chain.end + len(new), places=places))
+            if more:
+                books.batch.keychains.append(KeychainChange(chain.name, window=chain.end + len(more), places=places))
         self._search_again()
         context.is_storing = True
         context.out.after_commit(partial(self._stored, ahead))
+
+    def _claim(self, accounts: Mapping[bytes, str | None]) -> None:
+        """Store the accounts of scripts that are watched without an account already."""
+        books, claimed = self._context.books, dict[str, list[int]]()
+        for script, account in accounts.items():
+            entry = NO_ENTRY if account is None else books.watch.table.find(EntryKind.SCRIPT, script)
+            if account is not None and entry != NO_ENTRY and books.watch.account(entry) is None:
+                claimed.setdefault(account, []).append(entry)
+        for account, entries in claimed.items():
+            books.claim(account, entries)
 
     def _stored(self, ahead: Ahead) -> None:
         context = self._context
