@@ -617,6 +617,7 @@ class Store:
             self._ledger.settle()
             self._ledger.drop_account(account)
             self.keychains.remove_of(account)
+            self._rows.remove("account_txs", "account = ?", (account,))  # of transactions that do not count
             self._accounts.remove(account)
 
     def _remove_entries(self, rows: Sequence[int]) -> None:
