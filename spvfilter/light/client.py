@@ -230,7 +230,7 @@ class LightClient:
         """Headers of the best chain. Raises NotRunningError if the client is not running."""
         return self._checked().engine.chain
 
-    def events(self, since: int | None = None) -> EventStream:
+    def events(self, since: int | None = None, *, account: str | None = None) -> EventStream:
         """Return a stream of events, in order, until the `async with` block of the client ends.
 
         Events of the wallet (`WalletEvent`) have a number, `sequence`, and stay in the database. All other events
@@ -244,8 +244,11 @@ class LightClient:
             since: Number of the last event that the program has processed, or `sequence` of a `Snapshot` or `Balance`.
                 The stream yields the events after it, also those of earlier runs. By default the stream continues
                 after the last event that any stream without `since` yielded in this run.
+            account: Only events of this account's matches, of blocks and of starts of runs. They have numbers. By
+                default such a stream starts with this run. It ends when the account is removed.
 
         Raises:
+            UnknownAccountError: The wallet has no such account.
             EventGapError: At once or while reading: `since` is neither 0 nor the number of a stored event, or older
                 events were dropped. Read a snapshot, such as `matches`, and continue from its `sequence`.
             ParameterError: `since` is negative or not a number.
@@ -255,6 +258,8 @@ class LightClient:
             raise NotRunningError("enter the client first: async with")
         if since is not None:
             self._running.check_since(since)
+        if account is not None:
+            return self._running.account_stream(account, since)
         return EventStream(self._running.hub, since)
 
     async def run_id(self, sequence: int) -> bytes | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self  # rows are as SQLite gives them
 
 from spvfilter._public import deferred, public
-from spvfilter.errors import ParameterError, StoreCorruptError
+from spvfilter.errors import ParameterError, StoreCorruptError, UnknownAccountError
 from spvfilter.kernel import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit
 from spvfilter.network import Network
 from spvfilter.primitives import hash_to_hex
@@ -303,6 +303,21 @@ class Store:
         """Parameters of the wallet's BIP-37 filter, or None before the first filter."""
         raw = self._rows.meta("filter")
         return None if raw is None else Bip37Parameters.parse(raw)
+
+    def account_id(self, name: str) -> int:
+        """Return the id of an account, which no other account of the database ever has.
+
+        Raises:
+            UnknownAccountError: The database has no such account.
+        """
+        found = self._accounts.find(name)
+        if found is None:
+            raise UnknownAccountError(name)
+        return found
+
+    def has_account(self, account: int) -> bool:
+        """Return True if the database has an account with this id."""
+        return account in self._accounts.load()
 
     def headers(self, start: int = 0) -> Iterator[bytes]:
         """Yield the headers from height `start` on, 80 bytes each, up to 2,000 in one item."""
