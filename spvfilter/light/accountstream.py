@@ -14,8 +14,6 @@ from spvfilter.wallet.events import WalletEvent
 class AccountPage(NamedTuple):
     """The next events of an account."""
 
-    account: int
-    """Id of the account."""
     events: list[WalletEvent]
     """The events, in order."""
     sequence: int
@@ -24,8 +22,8 @@ class AccountPage(NamedTuple):
     """True if the account was removed, so that no further event follows the page."""
 
 
-Load = Callable[[int | None, int, int], Awaitable[AccountPage]]
-"""A function that returns up to n events of an account after a number; its id is None on the first call."""
+Load = Callable[[int, int], Awaitable[AccountPage]]
+"""A function that returns up to n events of the account after a number."""
 
 
 class AccountStream(EventStream):
@@ -38,8 +36,8 @@ class AccountStream(EventStream):
         """`since` is the number of an event; the stream yields the events after it."""
         super().__init__(hub, since)
         self._load = load
-        self._account: int | None = None
         self._read = since  # number up to which the database was read
+        self._is_begun = False
         self._events: deque[WalletEvent] = deque()
         self._is_removed = False
 
@@ -54,13 +52,13 @@ class AccountStream(EventStream):
                 return event
             if self._is_removed:
                 break
-            if self._account is None or hub.sequence > read:
+            if not self._is_begun or hub.sequence > read:
                 try:
-                    page = await self._load(self._account, read, PAGE)
+                    page = await self._load(read, PAGE)
                 except NotRunningError:  # the client was left: the next run gives what follows
                     break
                 if self._read == read:  # otherwise another task has read meanwhile
-                    self._account, self._read, self._is_removed = page.account, page.sequence, page.is_removed
+                    self._is_begun, self._read, self._is_removed = True, page.sequence, page.is_removed
                     self._events.extend(page.events)
                 continue
             if hub.has_ended:

@@ -341,16 +341,19 @@ class Running:
 
     def account_stream(self, name: str, since: int | None) -> AccountStream:
         """Return a stream of the events of an account. Raises UnknownAccountError."""
+        self.check()
         if name not in self.engine.books.watch.accounts:
             raise UnknownAccountError(name)
+        opening = self._thread.submit(lambda: self._store.account_id(name))  # before a later change of the name
 
-        async def load(account: int | None, after: int, limit: int) -> AccountPage:
+        async def load(after: int, limit: int) -> AccountPage:
+            row = await asyncio.wrap_future(opening)
+
             def read(store: Store) -> AccountPage:
-                row = store.account_id(name) if account is None else account
                 found = store.events.read(after, limit, row)
                 last = found[-1].sequence if len(found) == limit else store.events.log.last
                 is_removed = len(found) < limit and not store.has_account(row)
-                return AccountPage(row, decoded(found, store.path), last, is_removed)
+                return AccountPage(decoded(found, store.path), last, is_removed)
 
             return await self.in_store(read)
 
