@@ -281,7 +281,7 @@ class UnknownAccountError(ParameterError):
     """The name that was not found."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"there is no account {str(name)[:80]!r}: accounts() lists the names")
+        super().__init__(f"there is no account {str(name)[:80]!r}: list the accounts to see their names")
         self.name = name
 
 

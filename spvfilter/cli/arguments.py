@@ -262,7 +262,8 @@ def add_watch_file(parser: argparse.ArgumentParser) -> None:
         "--watch",
         metavar="FILE",
         help="a watch list, which is only read. Each line is an ADDRESS, a descriptor, script:HEX, pubkey:HEX, data:HEX"
-        " or outpoint:TXID:N, and optionally ,LABEL. # starts a comment. - is standard input",
+        " or outpoint:TXID:N, and optionally ,LABEL. account:NAME begins the entries of an account. # starts a comment."
+        " - is standard input",
     )
     add_strict(parser)
 

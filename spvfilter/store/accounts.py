@@ -1,4 +1,4 @@
-"""Accounts in the wallet's database: their rows, and what a transaction changes for each account.
+"""Accounts in the wallet's database: their rows, and the effect of a transaction on each account.
 
 An entry of the watch list belongs to one account or to none. Everything else about accounts follows from that: the
 account of a coin is that of its entry, and a spend belongs to the account of the output that it spends.
@@ -27,7 +27,7 @@ _MOST = (1 << 63) - 1
 
 
 class MatchEffect(NamedTuple):
-    """What one match contributes to its transaction."""
+    """The contribution of one match to the effect of its transaction."""
 
     is_spend: bool
     """True for an input, False for an output."""
@@ -40,7 +40,7 @@ class MatchEffect(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What a transaction changes for the wallet, or for one account."""
+    """The effect of a transaction on the wallet, or on one account."""
 
     net: int
     """Value of the outputs, less the known value of the inputs, in satoshi."""
@@ -51,7 +51,7 @@ class Effect(NamedTuple):
 
 
 def effect_of(found: Sequence[MatchEffect], tx: Transaction | None) -> Effect:
-    """Return what a transaction changes, from its matches.
+    """Return the effect of a transaction, computed from its matches.
 
     Args:
         found: The matches: all of them, or those of one account.
@@ -64,7 +64,7 @@ def effect_of(found: Sequence[MatchEffect], tx: Transaction | None) -> Effect:
 
 
 def effects_by_account(found: Iterable[MatchEffect], tx: Transaction | None) -> dict[int, Effect]:
-    """Return what a transaction changes for each account, by the id of the account."""
+    """Return the effect of a transaction on each account, by the id of the account."""
     mine: dict[int, list[MatchEffect]] = {}
     for each in found:
         if each.account is not None:

@@ -52,8 +52,8 @@ def check_account(stored: str | None, given: str | None, what: str) -> None:
     """Check that the watch list does not name another account than the database. Raises KeychainMismatchError."""
     if stored is not None and given not in (None, stored):
         raise KeychainMismatchError(
-            f"the database has a {what} of account {stored[:80]!r}, and the watch list has it in account"
-            f" {str(given)[:80]!r}: use the same name in both, or remove the account of the database first"
+            f"the database has a {what} of account {stored[:80]!r}, but the watch list has it in account"
+            f" {str(given)[:80]!r}. Use one name, or remove the account of the database first"
         )
 
 

@@ -182,7 +182,8 @@ class Ledger:
         self._rows = rows
         self._path = path
         self._accounts = accounts
-        self._totals: Mapping[int | None, Totals] = {}  # of the wallet (None) and of each account by its id
+        self._totals: Mapping[int | None, Totals] = {}
+        """Totals of the wallet (None), and of each account by its id."""
         self._coins: dict[bytes, None] = {}  # outpoints that the commit changes
         self._txs: dict[bytes, StoredTx | None] = {}  # transactions that the commit writes, by txid; None deletes one
         self._touched: dict[bytes, None] = {}  # txids whose matches or labels the commit changes
@@ -377,7 +378,7 @@ class Ledger:
             self._rows.insert("account_txs", (account, txid, tx.place, effect.net, effect.fee, labels))
 
     def _effect_of(self, spend: int, value: int, entry: int, outpoint: bytes) -> MatchEffect:
-        """Return what a match contributes to its transaction. A spend belongs to the account of its output."""
+        """Return the contribution of a match to its transaction. A spend belongs to the account of its output."""
         owner = entry
         if spend:
             query = "SELECT entry FROM matches WHERE outpoint = ? AND spend = 0"

@@ -92,7 +92,8 @@ class Balance:
     trusted_pending: int = 0
     """The part of `pending_in` that own transactions created whose inputs all belong to the wallet.
 
-    An own transaction is one that this wallet broadcast. BDK and Core use the word for such outputs."""
+    This wallet broadcast its own transactions. BDK and Core use the word for such outputs.
+    """
 
     @property
     def untrusted_pending(self) -> int:

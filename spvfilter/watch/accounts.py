@@ -77,7 +77,7 @@ class Accounts:
 
 @public
 class AccountPlan(NamedTuple):
-    """What an account adds to a watch list."""
+    """The entries and keychains that an account adds to a watch list."""
 
     name: str
     """Name of the account."""

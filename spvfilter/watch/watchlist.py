@@ -681,7 +681,7 @@ class WatchList:
         return owner
 
     def entries_of_account(self, name: str) -> tuple[list[int], list[int]]:
-        """Return the numbers of an account's entries: the ones to remove with it, and the ones that must stay.
+        """Return the numbers of an account's entries: entries to remove with it, and entries that must stay.
 
         Entries stay that a keychain of another account, or of none, derives as well. Both lists are in ascending order.
 

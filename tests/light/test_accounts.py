@@ -105,7 +105,7 @@ async def test_accounts_have_books_of_their_own_while_the_client_runs(mode: str,
 
 
 @MODES
-async def test_removed_account_leaves_the_wallet_and_comes_back_with_a_search(mode: str, tmp_path: Path) -> None:
+async def test_removed_account_comes_back_with_a_search(mode: str, tmp_path: Path) -> None:
     watch, path = base(), tmp_path / "w.db"
     watch.add_account("alice", chain(1))
     watch.add_account("bob", address(2, 0))

@@ -206,7 +206,7 @@ class Life(Wallet):
         else:
             self.restart()
 
-    # What must hold
+    # Checks
 
     def check(self) -> None:
         views, watch = self.store.views, self.books.watch
