@@ -608,7 +608,8 @@ class LightClient:
 
         The method returns when the account is in the database. Blocks that were searched before are searched again for
         its new scripts, and `Synced` follows. A source that is watched without an account moves into the account with
-        its payments, and no event reports that. If the account has all sources already, only skipped blocks are searched.
+        its payments, and no event reports that. If the account has all sources already, nothing changes, and only
+        skipped blocks are searched.
 
         Args:
             name: Name of the account, 1 to 255 printable characters.

@@ -432,21 +432,22 @@ class Store:
             keychains, accounts = self.keychains.load(), self._accounts.load()
             labels, owners = inherited(keychains)
             known: dict[int, tuple[int, str | None, str | None]] = {}  # entry number → id, label, account of its row
-            for name in accounts.values():
-                with watch.within_account(name):
-                    pass
-            for row, kind, value, label, owner in rows:
-                there = watch.table.find(EntryKind(kind), value)
-                mine = watch.own_label(there) if there != NO_ENTRY else None
-                stored = label if label != labels.get(row) else None
-                account = None if owner is None else accounts[owner]
-                check_account(account, watch.account(there) if there != NO_ENTRY else None, "script")
-                try:
-                    with watch.within_account(account if owner != owners.get(row) else None):
+            with watch.within_account(None):
+                for name in accounts.values():
+                    _begin_account(watch, name, self.path)
+                for row, kind, value, label, owner in rows:
+                    there = watch.table.find(EntryKind(kind), value)
+                    mine = watch.own_label(there) if there != NO_ENTRY else None
+                    stored = label if label != labels.get(row) else None
+                    account = None if owner is None else accounts[owner]
+                    if account is not None and there != NO_ENTRY:
+                        check_account(account, watch.account(there), "script")
+                    watch.begin_account(account if owner != owners.get(row) else None)
+                    try:
                         at = watch.add_entry(EntryKind(kind), value, mine or stored)
-                except ParameterError as error:
-                    raise StoreCorruptError(f"{self.path}: entry {row} of the watch list: {error}") from error
-                known[at] = row, label, account
+                    except ParameterError as error:
+                        raise StoreCorruptError(f"{self.path}: entry {row} of the watch list: {error}") from error
+                    known[at] = row, label, account
             entries = {row: at for at, (row, *_) in known.items()}
             take_keychains(watch, keychains, entries, accounts)
             coins = {
@@ -671,3 +672,11 @@ class Store:
         if known != (entry, value, script):
             self._rows.remove("coins", "outpoint = ?", (outpoint,))
             self._rows.insert("coins", (outpoint, entry, value, script))
+
+
+def _begin_account(watch: WatchList, name: str, path: Path) -> None:
+    """Let the next entries belong to a stored account. Raises StoreCorruptError for a malformed name."""
+    try:
+        watch.begin_account(name)
+    except ParameterError as error:
+        raise StoreCorruptError(f"{path}: {error}") from error

@@ -296,6 +296,12 @@ class Views:
         with self._moment():
             return tuple(name for _, name, _ in self._checked("accounts", "FROM accounts ORDER BY id", ()))
 
+    def _account_names(self, account: str | None) -> dict[int, str]:
+        """Return the names of all accounts, or of one account, by the ids of their rows."""
+        if account is not None:
+            return {self._account(account)[0]: account}
+        return {row: name for row, name, _ in self._checked("accounts", "FROM accounts", ())}
+
     def _account(self, name: str) -> tuple[int, Totals]:
         """Return the id and the totals of an account. Raises UnknownAccountError."""
         is_text = isinstance(name, str) and name.isprintable()  # SQLite cannot store surrogates
@@ -433,7 +439,7 @@ class Views:
             tip = self._tip()
             found = self._coins_where(where, (*_behind(before), _checked_limit(limit)), label, keychain, account)
             places = EntryPlaces(self._checked)
-            names = {row: name for row, name, _ in self._checked("accounts", "FROM accounts", ())}
+            names = self._account_names(account)
             return Snapshot((self._coin(row, tip, places, names) for row in found), self._log().last)
 
     def history(

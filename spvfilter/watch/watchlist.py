@@ -500,7 +500,8 @@ class WatchList:
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
-        self.take_account(self.plan_account(self.of_account(name, sources, self.network, lookahead=lookahead)))
+        if self.take_account(self.plan_account(self.of_account(name, sources, self.network, lookahead=lookahead))):
+            self._windows.grow()
 
     @classmethod
     def of_account(
@@ -600,10 +601,10 @@ class WatchList:
         derived = (entry for chain in places.values() for _, entry in chain)
         return [entry for entry in dict.fromkeys((*plan.claimed, *derived)) if self.account(entry) is None]
 
-    def take_account(self, plan: AccountPlan) -> None:
+    def take_account(self, plan: AccountPlan) -> bool:
         """Watch an account whose plan `plan_account` returned, while a client uses the list as well.
 
-        The windows of the new keychains become those of the plan. `advance` moves them where they must move.
+        The windows of the new keychains become those of the plan. Returns True if a window must move now.
         """
         name, accounts = plan.name, self._accounts
         accounts.names.setdefault(name)
@@ -618,8 +619,7 @@ class WatchList:
             if label is not None:
                 self._labels[number] = label
         accounts.entries.update((number, name) for number in plan.claimed if self.account(number) != name)
-        if plan.keychains:
-            self._windows.note()
+        return bool(plan.keychains) and self._windows.note()
 
     def _check_owner(self, owner: str | None, account: str) -> None:
         if owner is not None and owner != account:

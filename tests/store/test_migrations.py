@@ -27,6 +27,7 @@ from spvfilter.store.store import Store
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList
 from support.forgery import remark
+from support.ledger import check_ledger
 from support.vectors import effort
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -99,6 +100,8 @@ def test_migrated_database_keeps_bookmarks_and_matches(version: str, tmp_path: P
         for name in names:
             assert store.note(name) == bytes.fromhex(expected["bookmarks"][f"note: {name}"])
         store.attach(WatchList(REGTEST))
+        check_ledger(store)
+        assert store.views.accounts() == ()
         assert sorted(
             (int(each.hit.spend), each.hit.txid, each.hit.n, each.hit.value, each.height, str(each.completeness))
             for each in store.matches()

@@ -237,8 +237,7 @@ class WatchChanges:
     def _added_account(self, token: int, request: AddAccount, plan: AccountPlan, first: int) -> None:
         """The account is stored."""
         books = self._context.books
-        books.watch.take_account(plan)
-        books.is_window_due = books.watch.windows.is_due() or books.is_window_due
+        books.is_window_due = books.watch.take_account(plan) or books.is_window_due
         self._context.is_storing = False
         self.done.append(request)
         self._changed(False)
