@@ -27,7 +27,8 @@ def take_keychains(
         accounts: Names of the accounts by the ids of their rows.
 
     Raises:
-        KeychainMismatchError: A keychain has another descriptor, other scripts or another account.
+        KeychainMismatchError: A keychain has another descriptor or other scripts.
+        ParameterError: A keychain has another account.
         KeychainError: Scripts cannot be derived.
     """
     for each in stored:
@@ -48,10 +49,49 @@ def take_keychains(
             watch.windows.restore(known, window, each.used)
 
 
+def take_spellings(watch: WatchList, stored: Sequence[StoredKeychain], scripts: Mapping[int, bytes]) -> None:
+    """Give keychains of accounts the names of stored keychains that derive the same scripts.
+
+    A descriptor has several spellings. The first one that the database got is the name of its keychain.
+
+    Args:
+        watch: The watch list.
+        stored: Keychains of the database.
+        scripts: Scripts by the ids of their rows.
+    """
+    names = {each.name for each in stored}
+    chains = (each for each in watch.keychains if each.account is not None and not each.is_dormant)
+    unknown = [each for each in chains if each.name not in names]
+    if not unknown or not stored:
+        return
+    firsts: dict[tuple[int, frozenset[bytes]], StoredKeychain] = {}
+    for each in stored:
+        rows = [row for run in each.runs if run.first == 0 for row in range(run.entry, run.entry + run.scripts)]
+        firsts.setdefault((each.size, frozenset(scripts[row] for row in rows)), each)
+    for chain in unknown:
+        same = firsts.get((chain.size, frozenset(chain.scripts(0))))
+        if same is not None and watch.windows.get(same.name) is None:
+            watch.windows.rename(chain.name, same.name, same.descriptor)
+
+
+def check_descriptors(watch: WatchList, stored: Sequence[StoredKeychain], accounts: Mapping[int, str]) -> None:
+    """Check that no account of the watch list has another descriptor than in the database. Raises ParameterError."""
+    known: dict[str, set[str]] = {}
+    for each in stored:
+        if each.account is not None:
+            known.setdefault(accounts[each.account], set()).add(each.name)
+    for chain in watch.keychains:
+        if chain.account in known and chain.name not in known[chain.account]:
+            raise ParameterError(
+                f"account {chain.account[:80]!r} has another descriptor in the database than in the watch list: use"
+                " another name"
+            )
+
+
 def check_account(stored: str | None, given: str | None, what: str) -> None:
-    """Check that the watch list does not name another account than the database. Raises KeychainMismatchError."""
+    """Check that the watch list does not name another account than the database. Raises ParameterError."""
     if stored is not None and given not in (None, stored):
-        raise KeychainMismatchError(
+        raise ParameterError(
             f"the database has a {what} of account {stored[:80]!r}, but the watch list has it in account"
             f" {str(given)[:80]!r}. Use one name, or remove the account of the database first"
         )

@@ -26,7 +26,14 @@ from spvfilter.store.batch import AccountChange, Batch, Bip37Parameters
 from spvfilter.store.events import EventRows
 from spvfilter.store.filters import CompactFilterRows
 from spvfilter.store.headers import HeaderRows
-from spvfilter.store.joining import check_account, inherited, keep_keychains, take_keychains
+from spvfilter.store.joining import (
+    check_account,
+    check_descriptors,
+    inherited,
+    keep_keychains,
+    take_keychains,
+    take_spellings,
+)
 from spvfilter.store.keychains import KeychainRows
 from spvfilter.store.ledger import (
     Ledger,
@@ -425,12 +432,15 @@ class Store:
 
         Raises:
             KeychainMismatchError: The database has another keychain of the same name.
+            ParameterError: The database has an entry in another account, or an account with another descriptor.
             StoreCorruptError: The database has an entry that is malformed.
         """
         with reading(self.path):
             rows = list(self._db.execute("SELECT id, kind, value, label, account FROM watch ORDER BY id"))
             keychains, accounts = self.keychains.load(), self._accounts.load()
             labels, owners = inherited(keychains)
+            take_spellings(watch, keychains, {row: value for row, _, value, *_ in rows})
+            check_descriptors(watch, keychains, accounts)
             known: dict[int, tuple[int, str | None, str | None]] = {}  # entry number → id, label, account of its row
             with watch.within_account(None):
                 for name in accounts.values():

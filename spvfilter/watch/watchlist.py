@@ -593,7 +593,8 @@ class WatchList:
     def _same_keychain(self, chain: Keychain) -> Keychain | None:
         """Return the keychain of this list that derives the same scripts under another name, or None."""
         scripts = chain.scripts(0)
-        return same_elsewhere([self._windows.at(self._table.find(EntryKind.SCRIPT, script)) for script in scripts])
+        found = same_elsewhere([self._windows.at(self._table.find(EntryKind.SCRIPT, script)) for script in scripts])
+        return None if found is None or found.size != chain.size else found
 
     def adopted_entries(self, plan: AccountPlan) -> list[int]:
         """Return the numbers of the entries without an account that a plan moves into its account."""

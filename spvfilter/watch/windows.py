@@ -116,6 +116,11 @@ class Windows:
         """Return the keychain and the index of an entry. None if the entry is in no keychain."""
         return (self._chains[self._owners[entry] - 1], self._indexes[entry]) if self._is_owned(entry) else None
 
+    def rename(self, old: str, new: str, descriptor: str | None) -> None:
+        """Give a keychain another name and the spelling of its descriptor that belongs to the name."""
+        number = self._names[new] = self._names.pop(old)
+        self._chains[number - 1].name, self._chains[number - 1].descriptor = new, descriptor
+
     def account_at(self, entry: int) -> str | None:
         """Return the account of the first keychain with an account that has an entry. None if there is none."""
         if not self._is_owned(entry):

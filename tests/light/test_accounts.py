@@ -215,3 +215,33 @@ async def test_blocking_client_has_accounts() -> None:
                 return made
 
         assert await asyncio.to_thread(use) == (("alicia",), 9, "alicia")
+
+
+@pytest.mark.descriptors
+async def test_database_knows_a_descriptor_in_every_spelling(tmp_path: Path) -> None:
+    key = (
+        "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUG"
+        "LnL4qHHoQvao8ESaAstxYSnhyswJ76uZPStJRJCTKvosUCJZL5B"
+    )
+    first = f"wpkh([d34db33f/84h/1h/0h]{key}/<0;1>/*)"
+    spellings = (
+        [first],
+        [f"wpkh([d34db33f/84'/1'/0']{key}/<0;1>/*)"],
+        [f"wpkh([D34DB33F/84h/1h/0h]{key}/0/*)", f"wpkh({key}/1/*)"],
+    )
+    path = tmp_path / "w.db"
+    async with Node() as node:
+        node.regtest.mine(101)
+        for sources in spellings:
+            watch = base()
+            watch.add_account("alice", *sources, lookahead=GAP_LIMIT)
+            async with client_of(watch, node, "compact", path) as client:
+                await client.wait_synced()
+                names = [each.name.partition("#")[0] for each in await client.keychains(account="alice")]
+                assert names == [first.replace("<0;1>", each) for each in "01"]
+                assert len(client.watch) == 1 + 4 * GAP_LIMIT
+        other = base()
+        other.add_account("alice", f"wpkh({key}/7/*)", lookahead=GAP_LIMIT)
+        with pytest.raises(ParameterError, match="another descriptor in the database"):
+            async with client_of(other, node, "compact", path):
+                pass
