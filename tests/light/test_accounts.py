@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spvfilter.address import script_to_address
-from spvfilter.errors import ParameterError, UnknownAccountError
+from spvfilter.errors import InexpressibleError, ParameterError, UnknownAccountError
 from spvfilter.light import LightClient, SyncLightClient
 from spvfilter.network import REGTEST
 from spvfilter.node import Node
@@ -195,6 +195,17 @@ async def test_rebuilt_database_keeps_accounts(tmp_path: Path) -> None:
             await client.wait_synced()
             assert await client.accounts() == ("alice", "bob")
             assert (await client.balance(account="bob")).confirmed == 70
+
+
+async def test_account_beyond_the_capacity_of_a_bip37_filter_is_refused(tmp_path: Path) -> None:
+    path, large = tmp_path / "w.db", Keychain("large", lambda index: (script(1, index),), lookahead=30_000)
+    async with Node() as node:
+        async with client_of(base(), node, "bip37", path) as client:
+            with pytest.raises(InexpressibleError, match="do not fit into a BIP-37 filter"):
+                await client.add_account("alice", large)
+            assert await client.accounts() == client.watch.accounts == ()
+        with WalletStore.open(path) as wallet:
+            assert (wallet.accounts(), wallet.keychains()) == ((), ())
 
 
 async def test_blocking_client_has_accounts() -> None:

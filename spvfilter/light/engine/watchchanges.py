@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from spvfilter.errors import ParameterError
+from spvfilter.errors import InexpressibleError, ParameterError
 from spvfilter.filters.bip37 import most_elements
 from spvfilter.kernel import NO_ENTRY, EntryKind
 from spvfilter.light.engine.context import Context
@@ -224,7 +224,8 @@ class WatchChanges:
         new = len(account) - len(known - {NO_ENTRY})
         is_bip37 = options.mode is Mode.BIP37
         if new and is_bip37 and len(books.bloom_elements()) + new > most_elements(options.fp_rate):
-            raise ParameterError(f"{new} more scripts do not fit into a BIP-37 filter: use mode compact")
+            message = f"{new} more scripts do not fit into a BIP-37 filter: use mode compact, or a shorter lookahead"
+            raise InexpressibleError(message, ())
         first = self._first(start)
         missing = [first] if NO_ENTRY in known else []
         for ranges in {books.blocks.ranges_of(books.ids[number]) for number in known - {NO_ENTRY}}:
