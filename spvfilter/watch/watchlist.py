@@ -570,7 +570,8 @@ class WatchList:
             same.add(chain.name)
             if known.account is None:
                 adopted.append(known.name)
-        if (fresh or adopted) and any(each.account == name for each in self.keychains):
+        is_known = name in self._accounts.names
+        if is_known and (fresh or adopted) and any(each.account == name for each in self.keychains):
             raise ParameterError(
                 f"account {name[:80]!r} has another descriptor: choose another name, or remove the account first"
             )

@@ -134,12 +134,13 @@ class Windows:
     def entries_of(self, account: str) -> tuple[list[int], list[int]]:
         """Return the entries that only keychains of an account have, and entries that other keychains have as well."""
         mine = {number for number, each in enumerate(self._chains, 1) if each.account == account}
-        alone, shared = list[int](), list[int]()
-        for entry, number in enumerate(self._owners) if mine else ():
-            numbers = {number, *(each for each, _ in self._shared.get(entry, ()))}
-            if numbers & mine:
-                (alone if numbers <= mine else shared).append(entry)
-        return alone, shared
+        owned = [entry for entry, number in enumerate(self._owners) if number in mine] if mine else []
+        shared = list[int]()
+        for entry, places in self._shared.items():
+            numbers = {self._owners[entry], *(number for number, _ in places)}
+            if numbers & mine and not numbers <= mine:
+                shared.append(entry)
+        return sorted(set(owned) - set(shared)), shared
 
     def scripts_by_index(self, name: str) -> list[tuple[bytes, ...]]:
         """Return the scripts of each index of a keychain's window."""
