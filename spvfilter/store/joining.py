@@ -52,7 +52,7 @@ def take_keychains(
 def take_spellings(watch: WatchList, stored: Sequence[StoredKeychain], scripts: Mapping[int, bytes]) -> None:
     """Give keychains of accounts the names of stored keychains that derive the same scripts.
 
-    A descriptor has several spellings. The first one that the database got is the name of its keychain.
+    A descriptor has several spellings. The spelling that the database got first is the name of the keychain.
 
     Args:
         watch: The watch list.
