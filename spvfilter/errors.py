@@ -83,6 +83,7 @@ __all__ = [
     "TxRefusedError",
     "UnconnectedHeadersError",
     "UndoError",
+    "UnknownAccountError",
     "UselessPeerError",
     "VersionError",
     "WalletFileWarning",
@@ -269,6 +270,20 @@ class KeychainMismatchError(KeychainError):
 
     It has another descriptor, or its function derives other scripts. Choose another name or another database.
     """
+
+
+class UnknownAccountError(ParameterError):
+    """The wallet or the watch list has no account of this name.
+
+    `accounts` lists the names.
+    """
+
+    name: str
+    """The name that was not found."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no account {str(name)[:80]!r}: list the accounts to see their names")
+        self.name = name
 
 
 class InexpressibleError(ParameterError):

@@ -266,8 +266,9 @@ def add_watch_file(parser: argparse.ArgumentParser) -> None:
         "--watch",
         metavar="FILE",
         help="a watch list, which is only read. Each line is an ADDRESS, a descriptor, script:HEX, pubkey:HEX, data:HEX"
-        " or outpoint:TXID:N, and optionally ,LABEL. # starts a comment. - is standard input. FILE may also be a file"
-        " that a wallet exported, such as Bitcoin Core, Sparrow or Electrum",
+        " or outpoint:TXID:N, and optionally ,LABEL. account:NAME begins the entries of an account. # starts a comment."
+        " - is standard input. FILE may also be a file that a wallet exported, such as Bitcoin Core, Sparrow or"
+        " Electrum",
     )
     add_strict(parser)
     parser.add_argument(

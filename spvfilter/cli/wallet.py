@@ -47,7 +47,8 @@ def configure(parser: Parser) -> None:
         "Show the balance. Confirmed are unspent outputs in blocks. Immature are outputs of coinbases with fewer than"
         " 100 confirmations. Pending are outputs of unconfirmed transactions (pending_in), less outputs in blocks that"
         " unconfirmed transactions spend (pending_out). Total is the sum of these three. Spendable is the part of"
-        " confirmed that no unconfirmed transaction spends.",
+        " confirmed that no unconfirmed transaction spends. Trusted_pending is the part of pending_in that own"
+        " transactions created.",
     )
     coins = parser.add_action(
         "coins",
@@ -71,6 +72,12 @@ def configure(parser: Parser) -> None:
         " addresses, from index 0 on. Lookahead, in JSON lines and CSV, is the least number of watched addresses beyond"
         " the last used one.",
     )
+    accounts = parser.add_action(
+        "accounts",
+        "list accounts",
+        "List the accounts and their balances. A watch list has a section for each account, which begins with the line"
+        " account:NAME.",
+    )
     shows: tuple[tuple[Parser, Show], ...] = (
         (balance, _balance),
         (coins, _coins),
@@ -78,6 +85,7 @@ def configure(parser: Parser) -> None:
         (tx, _tx),
         (address, _address),
         (keychains, _keychains),
+        (accounts, _accounts),
     )
     for action, show in shows:
         action.add_argument("--db", metavar="FILE", required=True, help="the wallet's database")
@@ -85,7 +93,8 @@ def configure(parser: Parser) -> None:
             action.add_argument(
                 "--label", metavar="LABEL", help="use only entries that have this label in the watch list"
             )
-        if action is not tx:
+        if action not in (tx, accounts):
+            action.add_argument("--account", metavar="NAME", help="use only this account")
             action.add_argument(
                 "--keychain",
                 metavar="NAME",
@@ -113,11 +122,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _balance(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: str) -> None:
-    _show_balance(page, wallet.balance(args.label, keychain=args.keychain), chosen)
+    _show_balance(page, wallet.balance(args.label, keychain=args.keychain, account=args.account), chosen)
 
 
 def _coins(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: str) -> None:
-    coins = islice(_all(wallet.coins, args.label, args.keychain), args.limit)
+    coins = islice(_all(wallet.coins, args), args.limit)
     if chosen == "table":
         _coin_table(page, list(coins))
     else:
@@ -125,7 +134,7 @@ def _coins(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: st
 
 
 def _history(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: str) -> None:
-    entries = islice(_all(wallet.history, args.label, args.keychain), args.limit)
+    entries = islice(_all(wallet.history, args), args.limit)
     if chosen == "table":
         _history_table(page, list(entries))
     else:
@@ -137,20 +146,37 @@ def _tx(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: str) 
 
 
 def _address(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: str) -> None:
-    show_address(page, wallet, args.keychain, chosen)
+    show_address(page, wallet, args.keychain, args.account, chosen)
 
 
 def _keychains(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: str) -> None:
-    show_keychains(page, wallet, args.keychain, chosen)
+    show_keychains(page, wallet, args.keychain, args.account, chosen)
+
+
+def _accounts(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: str) -> None:
+    found = [(name, wallet.balance(account=name)) for name in wallet.accounts()]
+    if chosen != "table":
+        print_rows(page, ({"account": name, **_parts(balance)} for name, balance in found), chosen, _ACCOUNT_COLUMNS)
+        return
+    if not found:
+        page.line("no accounts")
+        return
+    columns: dict[str, Align] = {"account": "left", "confirmed": "right", "pending": "right", "total, BTC": "right"}
+    rows = [
+        [name, bitcoin(each.confirmed), _signed(each.pending_in - each.pending_out), bitcoin(each.total)]
+        for name, each in found
+    ]
+    page.table(columns, rows, shrink="account")
 
 
 # Rows
 
 
-def _all(view: Callable[..., list[Row]], label: str | None, keychain: str | None) -> Iterator[Row]:
+def _all(view: Callable[..., list[Row]], args: argparse.Namespace) -> Iterator[Row]:
     """Yield all rows of a view of the wallet, and read them page by page."""
     before: str | None = None
-    while page := view(label=label, keychain=keychain, limit=_PAGE, before=before):
+    chosen = {"label": args.label, "keychain": args.keychain, "account": args.account}
+    while page := view(**chosen, limit=_PAGE, before=before):
         yield from page
         before = page[-1].cursor
 
@@ -172,6 +198,8 @@ def _hex(digest: bytes | None) -> str | None:
     return None if digest is None else hash_to_hex(digest)
 
 
+_BALANCE_COLUMNS = (*("confirmed", "immature", "pending_in", "pending_out", "spendable", "total", "trusted_pending"),)
+_ACCOUNT_COLUMNS = ("account", *_BALANCE_COLUMNS)
 _COIN_COLUMNS = (
     "outpoint",
     "value",
@@ -188,6 +216,7 @@ _COIN_COLUMNS = (
     "completeness",
     "output_label",
     "frozen",
+    "account",
 )
 _ENTRY_COLUMNS = (
     "txid",
@@ -209,6 +238,10 @@ _ENTRY_COLUMNS = (
 )
 
 
+def _parts(balance: Balance) -> Fields:
+    return {name: getattr(balance, name) for name in _BALANCE_COLUMNS}
+
+
 def _coin_fields(coin: Coin) -> Fields:
     named = (coin.address, coin.script_pubkey.hex(), coin.label, coin.keychain, coin.keychain_index)
     state = (
@@ -220,6 +253,7 @@ def _coin_fields(coin: Coin) -> Fields:
         _certainty(coin.completeness),
         coin.output_label,
         coin.is_frozen,
+        coin.account,
     )
     row = (str(coin.outpoint), coin.value, *named, *state)
     return dict(zip(_COIN_COLUMNS, row, strict=True))
@@ -257,9 +291,8 @@ def _when(time: int | None) -> str:
 
 
 def _show_balance(page: Page, balance: Balance, chosen: str) -> None:
-    names = ("confirmed", "immature", "pending_in", "pending_out", "spendable", "total")
     if chosen != "table":
-        print_rows(page, iter([{name: getattr(balance, name) for name in names}]), chosen, names)
+        print_rows(page, iter([_parts(balance)]), chosen, _BALANCE_COLUMNS)
         return
     parts = [
         ("confirmed", bitcoin(balance.confirmed)),

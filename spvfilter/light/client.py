@@ -16,7 +16,16 @@ from spvfilter.light.checks import check_most, check_options, check_start, named
 from spvfilter.light.engine.expressible import check_expressible, ways_of
 from spvfilter.light.engine.fees import check_input_values, fee_floor
 from spvfilter.light.engine.options import Options, Reach
-from spvfilter.light.engine.requests import AddEntries, RelabelEntries, RemoveEntries, Rescan, RevealAddress
+from spvfilter.light.engine.requests import (
+    AddAccount,
+    AddEntries,
+    RelabelEntries,
+    RemoveAccount,
+    RemoveEntries,
+    RenameAccount,
+    Rescan,
+    RevealAddress,
+)
 from spvfilter.light.entries import EntryName, apply_changes, named
 from spvfilter.light.events import Broadcast, FeeFloor, FeeRates, Mode, Synced
 from spvfilter.light.status import ClientStatus, Metrics
@@ -33,6 +42,7 @@ from spvfilter.store.windowviews import KeychainStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
 from spvfilter.wallet.pendinglimits import PendingLimits
+from spvfilter.watch.keychain import LOOKAHEAD, Keychain
 from spvfilter.watch.labels import Label, read_labels, write_labels
 from spvfilter.watch.watchlist import WatchList
 
@@ -218,7 +228,7 @@ class LightClient:
         """Headers of the best chain. Raises NotRunningError if the client is not running."""
         return self._checked().engine.chain
 
-    def events(self, since: int | None = None) -> EventStream:
+    def events(self, since: int | None = None, *, account: str | None = None) -> EventStream:
         """Return a stream of events, in order, until the `async with` block of the client ends.
 
         Events of the wallet (`WalletEvent`) have a number, `sequence`, and stay in the database. All other events
@@ -232,8 +242,11 @@ class LightClient:
             since: Number of the last event that the program has processed, or `sequence` of a `Snapshot` or `Balance`.
                 The stream yields the events after it, also those of earlier runs. By default the stream continues
                 after the last event that any stream without `since` yielded in this run.
+            account: Only events of this account's matches, of blocks and of starts of runs. They have numbers. By
+                default such a stream starts with this run. It ends when the account is removed.
 
         Raises:
+            UnknownAccountError: The wallet has no such account.
             EventGapError: At once or while reading: `since` is neither 0 nor the number of a stored event, or older
                 events were dropped. Read a snapshot, such as `matches`, and continue from its `sequence`.
             ParameterError: `since` is negative or not a number.
@@ -243,6 +256,8 @@ class LightClient:
             raise NotRunningError("enter the client first: async with")
         if since is not None:
             self._running.check_since(since)
+        if account is not None:
+            return self._running.account_stream(account, since)
         return EventStream(self._running.hub, since)
 
     async def run_id(self, sequence: int) -> bytes | None:
@@ -341,25 +356,30 @@ class LightClient:
         """
         return await wait_confirmed(self._checked(), txid, confirmations)
 
-    async def balance(self, label: str | None = None, *, keychain: str | None = None) -> Balance:
-        """Return the balance of the wallet, or of one label or keychain.
+    async def balance(
+        self, label: str | None = None, *, keychain: str | None = None, account: str | None = None
+    ) -> Balance:
+        """Return the balance of the wallet, or of one account, label or keychain.
 
         Args:
             label: Count only coins of entries with this label.
             keychain: Count only coins of the keychain with this name or label.
+            account: Count only coins of this account.
 
         Raises:
+            UnknownAccountError: The wallet has no such account.
             ParameterError: The label is not valid text, or the wallet has no such keychain.
             NotRunningError: The client is not running.
             StoreError: The database cannot be read.
         """
-        return await self._checked().read(lambda views: views.balance(label, keychain=keychain))
+        return await self._checked().read(lambda views: views.balance(label, keychain=keychain, account=account))
 
     async def coins(
         self,
         *,
         label: str | None = None,
         keychain: str | None = None,
+        account: str | None = None,
         limit: int | None = None,
         before: str | None = None,
     ) -> Snapshot[Coin]:
@@ -370,19 +390,23 @@ class LightClient:
         Args:
             label: Only entries of the watch list with this label.
             keychain: Only the keychain with this name or label.
+            account: Only this account, with its own net values, fees and labels.
             limit: Length of the page. By default there is one page with everything.
             before: `cursor` of the last item of the page before, to get the next page.
 
         Raises:
+            UnknownAccountError: The wallet has no such account.
             ParameterError: An argument is not valid, or the wallet has no such keychain.
             NotRunningError: The client is not running.
             StoreError: The database cannot be read.
         """
         return await self._checked().read(
-            lambda views: views.coins(label=label, keychain=keychain, limit=limit, before=before)
+            lambda views: views.coins(label=label, keychain=keychain, account=account, limit=limit, before=before)
         )
 
-    async def unspent(self, *, label: str | None = None, keychain: str | None = None) -> Snapshot[Coin]:
+    async def unspent(
+        self, *, label: str | None = None, keychain: str | None = None, account: str | None = None
+    ) -> Snapshot[Coin]:
         """Return the coins that may be spent now, latest first. See `Views.unspent`.
 
         They are confirmed, mature and not frozen, and no own pending transaction spends them.
@@ -390,13 +414,15 @@ class LightClient:
         Args:
             label: Only entries of the watch list with this label.
             keychain: Only the keychain with this name or label.
+            account: Only this account.
 
         Raises:
             ParameterError: An argument is not valid, or the wallet has no such keychain.
+            UnknownAccountError: The wallet has no such account.
             NotRunningError: The client is not running.
             StoreError: The database cannot be read.
         """
-        return await self._checked().read(lambda views: views.unspent(label=label, keychain=keychain))
+        return await self._checked().read(lambda views: views.unspent(label=label, keychain=keychain, account=account))
 
     async def freeze(self, outpoint: OutPoint | str) -> None:
         """Freeze a coin, so that `unspent` and `Balance.spendable` leave it out.
@@ -431,6 +457,7 @@ class LightClient:
         *,
         label: str | None = None,
         keychain: str | None = None,
+        account: str | None = None,
         limit: int | None = None,
         before: str | None = None,
     ) -> Snapshot[HistoryEntry]:
@@ -439,43 +466,49 @@ class LightClient:
         Args:
             label: Only entries of the watch list with this label.
             keychain: Only the keychain with this name or label.
+            account: Only this account, with its own net values, fees and labels.
             limit: Length of the page. By default there is one page with everything.
             before: `cursor` of the last item of the page before, to get the next page.
 
         Raises:
+            UnknownAccountError: The wallet has no such account.
             ParameterError: An argument is not valid, or the wallet has no such keychain.
             NotRunningError: The client is not running.
             StoreError: The database cannot be read.
         """
         return await self._checked().read(
-            lambda views: views.history(label=label, keychain=keychain, limit=limit, before=before)
+            lambda views: views.history(label=label, keychain=keychain, account=account, limit=limit, before=before)
         )
 
-    async def keychains(self, keychain: str | None = None) -> tuple[KeychainStatus, ...]:
+    async def keychains(self, keychain: str | None = None, *, account: str | None = None) -> tuple[KeychainStatus, ...]:
         """Return the keychains of the wallet and which indexes were used.
 
         Args:
             keychain: Only the keychains with this name or label. By default all keychains.
+            account: Only the keychains of this account.
 
         Raises:
+            UnknownAccountError: The wallet has no such account.
             ParameterError: The wallet has no such keychain.
             NotRunningError: The client is not running.
             StoreError: The database cannot be read.
         """
-        return await self._checked().read(lambda views: views.keychains(keychain))
+        return await self._checked().read(lambda views: views.keychains(keychain, account=account))
 
-    async def next_address(self, keychain: str | None = None) -> str:
+    async def next_address(self, keychain: str | None = None, *, account: str | None = None) -> str:
         """Return the first address of a keychain that was never paid.
 
         Args:
             keychain: Name or label of the keychain. By default the first keychain.
+            account: Only keychains of this account. The first one has its receiving addresses.
 
         Raises:
+            UnknownAccountError: The wallet has no such account.
             ParameterError: There is no such keychain, all its addresses are used, or its scripts have no address.
             NotRunningError: The client is not running.
             StoreError: The database cannot be read.
         """
-        return await self._checked().read(lambda views: views.next_address(keychain))
+        return await self._checked().read(lambda views: views.next_address(keychain, account=account))
 
     async def reveal_address(self, keychain: str | None = None, *, exclusive: bool = False) -> str:
         """Return a new address for an invoice: the first one above all revealed and all used addresses of a keychain.
@@ -656,6 +689,91 @@ class LightClient:
             NotRunningError: The client is not running.
         """
         await self._checked().abandon(hash_of(txid, "txid"))
+
+    # Accounts
+
+    async def accounts(self) -> tuple[str, ...]:
+        """Return the names of the accounts, in the order in which they were added.
+
+        Raises:
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be read.
+        """
+        return await self._checked().read(lambda views: views.accounts())
+
+    async def add_account(
+        self,
+        name: str,
+        *sources: str | Keychain,
+        lookahead: int = LOOKAHEAD,
+        from_height: int | None = None,
+        birthday: int | None = None,
+    ) -> None:
+        """Watch an account: a part of the wallet with a balance and a history of its own.
+
+        The method returns when the account is in the database. Blocks that were searched before are searched again for
+        its new scripts, and `Synced` follows. A source that is watched without an account moves into the account with
+        its payments, and no event reports that. If the account has all sources already, nothing changes, and only
+        skipped blocks are searched.
+
+        Args:
+            name: Name of the account, 1 to 255 printable characters.
+            sources: One or more addresses, descriptors, extended public keys and keychains of the caller. Give a
+                receiving descriptor before its change descriptor.
+            lookahead: Number of indexes of a descriptor to watch after the last used index, from 20 to 10,000,000.
+            from_height: First block to search for the account. By default the start of the client's search.
+            birthday: Search blocks from this time on, in seconds since 1970. Give either this or `from_height`.
+
+        Raises:
+            ParameterError: An argument is invalid, a source belongs to another account, or the account has other
+                descriptors. A descriptor in another spelling is the same descriptor.
+            AddressError: A text is not an address.
+            DescriptorError: A text is not a valid descriptor.
+            InexpressibleError: The mode cannot find an entry.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be written. The client ends.
+        """
+        running, start = self._checked(), check_start(from_height, birthday, self._clock.wall())
+        network = self.network
+
+        def derived() -> tuple[WatchList, frozenset[Mode]]:
+            more = WatchList.of_account(name, sources, network, lookahead=lookahead)
+            check_expressible(more, self.mode)
+            return more, ways_of(more) if self.mode is Mode.AUTO else frozenset((self.mode,))
+
+        more, ways = await asyncio.to_thread(derived)
+        self._searched_from(running, await running.ask(AddAccount(more, start, ways)))
+
+    async def remove_account(self, name: str) -> None:
+        """Stop watching an account, and remove its entries and matches from the wallet; see `remove`.
+
+        An address that a descriptor outside the account derives as well stays in the wallet.
+
+        Args:
+            name: Name of the account.
+
+        Raises:
+            UnknownAccountError: The wallet has no such account.
+            ParameterError: No entry would be left.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be written. The client ends.
+        """
+        await self._checked().ask(RemoveAccount(name))
+
+    async def rename_account(self, old: str, new: str) -> None:
+        """Rename an account. Matches, coins and stored events carry the new name at once.
+
+        Args:
+            old: Present name of the account.
+            new: New name, 1 to 255 printable characters.
+
+        Raises:
+            UnknownAccountError: The wallet has no account `old`.
+            ParameterError: The new name is invalid, or another account has it.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be written. The client ends.
+        """
+        await self._checked().ask(RenameAccount(old, new))
 
     # Changing the search
 

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import NO_ENTRY, EntryKind
-from spvfilter.light.engine.requests import AddEntries, RelabelEntries, RemoveEntries, Request
+from spvfilter.light.engine.requests import (
+    AddAccount,
+    AddEntries,
+    RelabelEntries,
+    RemoveAccount,
+    RemoveEntries,
+    RenameAccount,
+    Request,
+)
 from spvfilter.network import Network
 from spvfilter.primitives import OutPoint
 from spvfilter.watch import textfile
@@ -53,12 +62,10 @@ def apply_changes(watch: WatchList, done: Iterable[Request], source: WatchList) 
     for request in done:
         match request:
             case AddEntries(entries):
-                for kind, value, label in entries:
-                    key = kind, value
-                    added[key] = None
-                    if label is not None or key in gone:
-                        labels[key] = label
-                    gone.discard(key)
+                given = {(kind, value): label for kind, value, label in entries}
+                added.update(dict.fromkeys(given))
+                labels.update((key, label) for key, label in given.items() if label is not None or key in gone)
+                gone.difference_update(given)
             case RemoveEntries(removed):
                 gone.update(removed)
                 for key in removed:
@@ -66,6 +73,11 @@ def apply_changes(watch: WatchList, done: Iterable[Request], source: WatchList) 
                     labels.pop(key, None)
             case RelabelEntries(labelled):
                 labels.update(((kind, value), label) for kind, value, label in labelled if (kind, value) not in gone)
+            case AddAccount() | RemoveAccount() | RenameAccount():
+                for key in _apply_account(watch, request):
+                    added.pop(key, None)
+                    gone.discard(key)
+                yield
             case _:
                 pass
     for at, key in enumerate(added, 1):
@@ -80,3 +92,20 @@ def apply_changes(watch: WatchList, done: Iterable[Request], source: WatchList) 
     if numbers := {watch.table.find(*key) for key in gone} - {NO_ENTRY}:
         watch.replace_with(watch.without_entries(numbers))
     yield from watch.take_uses(source)
+
+
+def _apply_account(watch: WatchList, request: AddAccount | RemoveAccount | RenameAccount) -> Iterable[_Key]:
+    """Apply the change of an account, and return the entries that it adds.
+
+    The list may have lost or gained entries through another client. A change that does not fit is left out.
+    """
+    with suppress(ParameterError):
+        match request:
+            case AddAccount(account):
+                watch.take_account(watch.plan_account(account))
+                return [(kind, value) for kind, value, _ in account.entries()]
+            case RemoveAccount(name):
+                watch.replace_with(watch.without_account(name))
+            case RenameAccount(old, new):
+                watch.renamed_account(old, new)
+    return ()

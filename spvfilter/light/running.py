@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar  # Any: results of any type
 
 from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
-from spvfilter.errors import EventGapError, NotRunningError, ParameterError
+from spvfilter.errors import EventGapError, NotRunningError, ParameterError, UnknownAccountError
 from spvfilter.kernel import NO_ENTRY, EntryKind
+from spvfilter.light.accountstream import AccountPage, AccountStream
 from spvfilter.light.counters import Counters
 from spvfilter.light.database import Database
 from spvfilter.light.engine.effects import (
@@ -388,6 +389,26 @@ class Running:
 
     async def _stored(self, since: int, limit: int) -> list[WalletEvent]:
         return await self.in_store(lambda store: decoded(store.events.read(since, limit), store.path))
+
+    def account_stream(self, name: str, since: int | None) -> AccountStream:
+        """Return a stream of the events of an account. Raises UnknownAccountError."""
+        self.check()
+        if name not in self.engine.books.watch.accounts:
+            raise UnknownAccountError(name)
+        opening = self._jobs.submit(lambda: self._store.account_id(name))  # before a later change of the name
+
+        async def load(after: int, limit: int) -> AccountPage:
+            row = await asyncio.wrap_future(opening)
+
+            def read(store: Store) -> AccountPage:
+                found = store.events.read(after, limit, row)
+                last = found[-1].sequence if len(found) == limit else store.events.log.last
+                is_removed = len(found) < limit and not store.has_account(row)
+                return AccountPage(decoded(found, store.path), last, is_removed)
+
+            return await self.in_store(read)
+
+        return AccountStream(self.hub, self._last_before if since is None else since, load)
 
     async def bookmark(self, reader: str) -> int | None:
         """Return the number that a reader has kept. Raises ParameterError, StoreError."""

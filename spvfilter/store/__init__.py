@@ -8,11 +8,16 @@ from spvfilter._public import lazy
 
 if TYPE_CHECKING:
     from spvfilter.store.addresses import KnownAddress as KnownAddress
-    from spvfilter.store.batch import Batch as Batch, Bip37Parameters as Bip37Parameters, NewEntry as NewEntry
+    from spvfilter.store.batch import (
+        AccountChange as AccountChange,
+        Batch as Batch,
+        Bip37Parameters as Bip37Parameters,
+        NewEntry as NewEntry,
+    )
     from spvfilter.store.events import EventLog as EventLog, StoredEvent as StoredEvent
     from spvfilter.store.filters import CompactFilterBatch as CompactFilterBatch, CompactFilterRows as CompactFilterRows
     from spvfilter.store.importer import FilterImport as FilterImport, ImportCounts as ImportCounts
-    from spvfilter.store.keychains import KeychainChange as KeychainChange
+    from spvfilter.store.keychains import KeychainChange as KeychainChange, NewKeychain as NewKeychain
     from spvfilter.store.ledger import (
         StoredMatch as StoredMatch,
         StoredTx as StoredTx,
@@ -34,11 +39,11 @@ else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
         addresses="KnownAddress",
-        batch="Batch Bip37Parameters NewEntry",
+        batch="AccountChange Batch Bip37Parameters NewEntry",
         events="EventLog StoredEvent",
         filters="CompactFilterBatch CompactFilterRows",
         importer="FilterImport ImportCounts",
-        keychains="KeychainChange",
+        keychains="KeychainChange NewKeychain",
         ledger="StoredMatch StoredTx TxStatus",
         place="MEMORY",
         searched="BlockRange EntryGroup Searched",

@@ -13,7 +13,7 @@ from spvfilter.protocol import MAX_FILTER_SIZE
 from spvfilter.store.addresses import KnownAddress
 from spvfilter.store.events import StoredEvent
 from spvfilter.store.filters import CompactFilterBatch
-from spvfilter.store.keychains import KeychainChange
+from spvfilter.store.keychains import KeychainChange, NewKeychain
 from spvfilter.store.ledger import StoredMatch, StoredTx
 from spvfilter.store.sqlite import number, numbers
 from spvfilter.watch.labels import Label
@@ -70,6 +70,28 @@ class NewEntry(NamedTuple):
     """Script, outpoint or data element."""
     label: str | None
     """Label of the entry."""
+    account: str | None = None
+    """Account of the entry, which is added if it is new; None for no account."""
+
+
+@public
+class AccountChange(NamedTuple):
+    """Change of an account in one commit."""
+
+    name: str
+    """Name of the account before the change; it is added if it is new."""
+    renamed: str | None = None
+    """New name; None if it stays."""
+    keychains: Sequence[NewKeychain] = ()
+    """New keychains of the account."""
+    adopted: Sequence[str] = ()
+    """Names of stored keychains that belong to the account from now on."""
+    claimed: Sequence[int] = ()
+    """Numbers of entries that belong to the account from now on."""
+    is_removed: bool = False
+    """True to remove the account. `Batch.removed` then has its entries."""
+    left: Sequence[tuple[int, str | None]] = ()
+    """Numbers of entries that stay when the account is removed, each with its account from now on."""
 
 
 @public
@@ -97,6 +119,8 @@ class Batch:
     """Changes to the compact filters (BIP-158)."""
     entries: list[NewEntry] = field(default_factory=list)
     """Entries that follow the last entry of the attached watch list."""
+    accounts: list[AccountChange] = field(default_factory=list)
+    """Changes to accounts."""
     keychains: list[KeychainChange] = field(default_factory=list)
     """Changes to keychains of the attached watch list."""
     labels: dict[int, str | None] = field(default_factory=dict)
@@ -136,4 +160,5 @@ class Batch:
             self.addresses,
             self.events,
         )
-        return not any((*parts, self.keychains, self.labels, self.bip329, self.frozen, self.removed, self.searched))
+        changes = (self.accounts, self.keychains, self.labels, self.bip329, self.frozen, self.removed, self.searched)
+        return not any((*parts, *changes))

@@ -7,7 +7,7 @@ dropped. The named value "events" has the three numbers of an `EventLog`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred, public
@@ -27,12 +27,16 @@ MAX_AGE_S = 30 * 86_400
 """Older events are dropped, in seconds (our choice)."""
 LEAST = 10_000
 """The latest events stay whatever their age, as a wrong clock must not drop unread events (our choice)."""
+SHARED_KINDS = ("connected", "disconnected", "started")
+"""Kinds of events that belong to every account."""
 RUN_STARTED = "started"
 """Kind of the first event of a run. Only such an event may have a number that does not follow the last one."""
 END_OF_NUMBERS = 1 << 53
 """Numbers of events are lower, so that JSON parsers with 64-bit floats read them exactly."""
 NO_BASE = -1
 """Value of `EventLog.base` if older events were dropped."""
+# the account's name, the columns, and the mark
+_COLUMNS = "(SELECT name FROM accounts WHERE id = account), sequence, time, kind, data, account, mark"
 _NAME = "events"  # key of the three numbers in the table "meta"
 
 
@@ -48,6 +52,8 @@ class StoredEvent(NamedTuple):
     """Kind of event, such as "found"."""
     data: bytes
     """Fields of the event as JSON."""
+    account: str | None = None
+    """Name of the account of its match; None without a match, and for a match that belongs to no account."""
 
 
 @public
@@ -88,10 +94,14 @@ class EventLog(NamedTuple):
 class EventRows:
     """The rows of the table "events"."""
 
-    def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: pathlib.Path) -> None:
+    def __init__(
+        self, db: sqlite3.Connection, rows: MarkedRows, path: pathlib.Path, account_id: Callable[[str], int | None]
+    ) -> None:
+        """`account_id` returns the id of an account by its name, or None."""
         self._db = db
         self._rows = rows
         self._path = path
+        self._account_id = account_id
         self._log = EventLog()
         self._count: int | None = None  # rows; None: not counted yet
         self._is_changed = False
@@ -127,7 +137,8 @@ class EventRows:
             if not is_next or event.sequence >= END_OF_NUMBERS:
                 raise ParameterError(f"event {event.sequence} ({event.kind}) cannot follow event {last}")
             last = event.sequence
-            self._rows.insert("events", event)
+            account = None if event.account is None else self._account_id(event.account)
+            self._rows.insert("events", (*event[:-1], account))
         if self._count is not None:
             self._count += len(events)
         self._log = self._log._replace(last=last, told=self._log.told if told is None else told)
@@ -166,9 +177,15 @@ class EventRows:
         self._log = EventLog(base, base)
         self._rows.set_meta(_NAME, bytes(self._log))
 
-    def read(self, since: int, limit: int) -> list[StoredEvent]:
-        """Return up to `limit` events after number `since`. Raises EventGapError, ParameterError, StoreError."""
-        return stored_events(self._db, self._path, self._log, since, limit)
+    def read(self, since: int, limit: int, account: int | None = None) -> list[StoredEvent]:
+        """Return up to `limit` events after number `since`. Raises EventGapError, ParameterError, StoreError.
+
+        Args:
+            since: Number of an event.
+            limit: Largest number of events to return.
+            account: Id of an account, for the events of its matches, of blocks and of runs.
+        """
+        return stored_events(self._db, self._path, self._log, since, limit, account)
 
     def run_of(self, sequence: int) -> StoredEvent | None:
         """Return the first event of the run that stored an event, or None. Raises as `read`."""
@@ -201,20 +218,26 @@ def check_since(db: sqlite3.Connection, log: EventLog, since: int) -> None:
 
 
 def stored_events(
-    db: sqlite3.Connection, path: pathlib.Path, log: EventLog, since: int, limit: int
+    db: sqlite3.Connection, path: pathlib.Path, log: EventLog, since: int, limit: int, account: int | None = None
 ) -> list[StoredEvent]:
-    """Return up to `limit` events after number `since`.
+    """Return up to `limit` events after number `since`, of the wallet or of the account with an id.
 
     Raises EventGapError and ParameterError as `check_since`, and StoreCorruptError for a damaged or missing row.
     """
     found: list[StoredEvent] = []
-    query = "SELECT sequence, time, kind, data, mark FROM events WHERE sequence > ? ORDER BY sequence LIMIT ?"
+    where, values = "sequence > ?", [since]
+    if account is not None:
+        kinds = ", ".join(map(repr, SHARED_KINDS))
+        where, values = f"{where} AND (account = ? OR kind IN ({kinds}))", [since, account]
+    query = f"SELECT {_COLUMNS} FROM events WHERE {where} ORDER BY sequence LIMIT ?"
     with translated(path):
         check_since(db, log, since)
         last = since
-        for *row, stated in db.execute(query, (since, limit)):
-            event = StoredEvent(*row)
-            if stated != mark("events", row) or (event.sequence != last + 1 and event.kind != RUN_STARTED):
+        for name, *row, stated in db.execute(query, (*values, limit)):
+            position, time, kind, data, _ = row
+            event = StoredEvent(position, time, kind, data, name)
+            is_next = account is not None or event.sequence == last + 1 or event.kind == RUN_STARTED
+            if stated != mark("events", row) or not is_next:
                 raise StoreCorruptError(f"{path}: a damaged row in events")
             found.append(event)
             last = event.sequence
@@ -226,14 +249,12 @@ def run_of(db: sqlite3.Connection, path: pathlib.Path, log: EventLog, sequence: 
 
     Raises EventGapError and ParameterError as `check_since`, and StoreCorruptError for a damaged row.
     """
-    query = (
-        "SELECT sequence, time, kind, data, mark FROM events WHERE sequence <= ? AND kind = ?"
-        " ORDER BY sequence DESC LIMIT 1"
-    )
+    query = f"SELECT {_COLUMNS} FROM events WHERE sequence <= ? AND kind = ? ORDER BY sequence DESC LIMIT 1"
     with translated(path):
         check_since(db, log, sequence)
-        for *row, stated in db.execute(query, (sequence, RUN_STARTED)):
+        for name, *row, stated in db.execute(query, (sequence, RUN_STARTED)):
             if stated != mark("events", row):
                 raise StoreCorruptError(f"{path}: a damaged row in events")
-            return StoredEvent(*row)
+            position, time, kind, data, _ = row
+            return StoredEvent(position, time, kind, data, name)
     return None

@@ -7,13 +7,15 @@ from functools import partial
 
 from spvfilter.errors import DescriptorError, KeychainError, KeychainMismatchError, ParameterError, StoreCorruptError
 from spvfilter.network import Network
-from spvfilter.store.keychains import KeychainChange, KeychainRows, StoredKeychain
+from spvfilter.store.keychains import KeychainChange, KeychainRows, NewKeychain, StoredKeychain
 from spvfilter.watch.descriptor.descriptor import parse_descriptor, warn_of_problems
 from spvfilter.watch.keychain import Keychain
 from spvfilter.watch.watchlist import WatchList
 
 
-def take_keychains(watch: WatchList, stored: Sequence[StoredKeychain], numbers: Mapping[int, int]) -> None:
+def take_keychains(
+    watch: WatchList, stored: Sequence[StoredKeychain], numbers: Mapping[int, int], accounts: Mapping[int, str]
+) -> None:
     """Give a watch list the windows and the used indexes of stored keychains.
 
     A keychain that the watch list lacks is added. Its descriptor derives further scripts; without one its window stays.
@@ -22,9 +24,11 @@ def take_keychains(watch: WatchList, stored: Sequence[StoredKeychain], numbers: 
         watch: The watch list.
         stored: Keychains of the database.
         numbers: Numbers of the watch list's entries by the ids of their rows.
+        accounts: Names of the accounts by the ids of their rows.
 
     Raises:
         KeychainMismatchError: A keychain has another descriptor or other scripts.
+        ParameterError: A keychain has another account.
         KeychainError: Scripts cannot be derived.
     """
     for each in stored:
@@ -34,19 +38,72 @@ def take_keychains(watch: WatchList, stored: Sequence[StoredKeychain], numbers: 
                 f"the database has a keychain {each.name[:80]!r} {_made(each.descriptor)}, not one"
                 f" {_made(known.descriptor)}: use another name, or another database"
             )
-        window = _window(watch, each, numbers)
+        window, account = _window(watch, each, numbers), None if each.account is None else accounts[each.account]
         if known is None:
-            watch.windows.restore(_without_owner(each, watch.network), window, each.used)
+            watch.windows.restore(_without_owner(each, watch.network, account), window, each.used)
         else:
+            check_account(account, known.account, "keychain")
+            known.account = known.account or account
             _check_scripts(watch, known, window)
             known.label = known.label or each.label
             watch.windows.restore(known, window, each.used)
 
 
-def add_keychains(watch: WatchList, stored: Sequence[StoredKeychain], numbers: Mapping[int, int]) -> None:
-    """Do the same as `take_keychains` for a watch list without keychains."""
+def take_spellings(watch: WatchList, stored: Sequence[StoredKeychain], scripts: Mapping[int, bytes]) -> None:
+    """Give keychains of accounts the names of stored keychains that derive the same scripts.
+
+    A descriptor has several spellings. The spelling that the database got first is the name of the keychain.
+
+    Args:
+        watch: The watch list.
+        stored: Keychains of the database.
+        scripts: Scripts by the ids of their rows.
+    """
+    names = {each.name for each in stored}
+    chains = (each for each in watch.keychains if each.account is not None and not each.is_dormant)
+    unknown = [each for each in chains if each.name not in names]
+    if not unknown or not stored:
+        return
+    firsts: dict[tuple[int, frozenset[bytes]], StoredKeychain] = {}
     for each in stored:
-        watch.windows.restore(_without_owner(each, watch.network), _window(watch, each, numbers), each.used)
+        rows = [row for run in each.runs if run.first == 0 for row in range(run.entry, run.entry + run.scripts)]
+        firsts.setdefault((each.size, frozenset(scripts[row] for row in rows)), each)
+    for chain in unknown:
+        same = firsts.get((chain.size, frozenset(chain.scripts(0))))
+        if same is not None and watch.windows.get(same.name) is None:
+            watch.windows.rename(chain.name, same.name, same.descriptor)
+
+
+def check_descriptors(watch: WatchList, stored: Sequence[StoredKeychain], accounts: Mapping[int, str]) -> None:
+    """Check that no account of the watch list has another descriptor than in the database. Raises ParameterError."""
+    known: dict[str, set[str]] = {}
+    for each in stored:
+        if each.account is not None:
+            known.setdefault(accounts[each.account], set()).add(each.name)
+    for chain in watch.keychains:
+        if chain.account in known and chain.name not in known[chain.account]:
+            raise ParameterError(
+                f"account {chain.account[:80]!r} has another descriptor in the database than in the watch list: use"
+                " another name"
+            )
+
+
+def check_account(stored: str | None, given: str | None, what: str) -> None:
+    """Check that the watch list does not name another account than the database. Raises ParameterError."""
+    if stored is not None and given not in (None, stored):
+        raise ParameterError(
+            f"the database has a {what} of account {stored[:80]!r}, but the watch list has it in account"
+            f" {str(given)[:80]!r}. Use one name, or remove the account of the database first"
+        )
+
+
+def add_keychains(
+    watch: WatchList, stored: Sequence[StoredKeychain], numbers: Mapping[int, int], accounts: Mapping[int, str]
+) -> None:
+    """Do the same as `take_keychains` for a watch list without keychains. Unknown accounts are ignored."""
+    for each in stored:
+        made = _without_owner(each, watch.network, accounts.get(each.account or 0))
+        watch.windows.restore(made, _window(watch, each, numbers), each.used)
 
 
 def _window(watch: WatchList, stored: StoredKeychain, numbers: Mapping[int, int]) -> list[tuple[bytes, ...]]:
@@ -54,28 +111,36 @@ def _window(watch: WatchList, stored: StoredKeychain, numbers: Mapping[int, int]
     return [tuple(watch.table.entry(numbers[row])[1] for row in rows) for rows in stored.rows()]
 
 
-def labels_of(stored: Iterable[StoredKeychain]) -> dict[int, str]:
-    """Return the label of the keychain that each entry belongs to, by the id of the entry's row."""
+def inherited(stored: Iterable[StoredKeychain]) -> tuple[dict[int, str], dict[int, int]]:
+    """Return the label and the account that each entry has from its keychains, by the id of the entry's row."""
     labels: dict[int, str] = {}
+    accounts: dict[int, int] = {}
     for each in stored:
-        for run in each.runs if each.label is not None else ():
-            for row in range(run.entry, run.entry + run.indexes * run.scripts):
+        for run in each.runs:
+            rows = range(run.entry, run.entry + run.indexes * run.scripts)
+            for row in rows if each.label is not None else ():
                 labels.setdefault(row, each.label or "")
-    return labels
+            for row in rows if each.account is not None else ():
+                accounts.setdefault(row, each.account or 0)
+    return labels, accounts
 
 
-def keep_keychains(rows: KeychainRows, watch: WatchList, ids: Sequence[int]) -> None:
+def keep_keychains(
+    rows: KeychainRows, watch: WatchList, ids: Sequence[int], add_account: Callable[[str | None], int | None]
+) -> None:
     """Write the keychains of a watch list, their used indexes and the new parts of their windows.
 
     Args:
         rows: Tables of keychains.
         watch: The watch list.
         ids: Row ids of the watch list's entries, by the number of the entry.
+        add_account: Returns the id of an account, which it adds if it is new.
     """
     windows = {each.name: each.window for each in rows.load()}
     gained = watch.windows.entries_beyond({each.name: windows.get(each.name, 0) for each in watch.keychains})
     for each in watch.keychains:
-        rows.put(each.name, each.label, each.descriptor, each.lookahead, each.size)
+        new = NewKeychain(each.name, each.label, each.descriptor, each.lookahead, each.size)
+        rows.put(new, add_account(each.account))
         places = [(index, ids[entry]) for index, entry in gained[each.name]]
         rows.change(KeychainChange(each.name, sorted(each.used), each.end, places, each.revealed or None))
     watch.windows.take_fresh()
@@ -121,7 +186,7 @@ def _check_scripts(watch: WatchList, known: Keychain, window: Sequence[tuple[byt
         )
 
 
-def _without_owner(stored: StoredKeychain, network: Network) -> Keychain:
+def _without_owner(stored: StoredKeychain, network: Network, account: str | None) -> Keychain:
     """Return a stored keychain that the watch list lacks. Raises StoreCorruptError for malformed values."""
     name, descriptor = stored.name, stored.descriptor
     derive: Callable[[int], tuple[bytes, ...]] = partial(
@@ -144,7 +209,7 @@ def _without_owner(stored: StoredKeychain, network: Network) -> Keychain:
         )
     except ParameterError as error:
         raise StoreCorruptError(f"the database has a malformed keychain: {error}") from error
-    made.is_dormant = is_dormant
+    made.is_dormant, made.account = is_dormant, account
     return made
 
 

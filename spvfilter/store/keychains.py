@@ -89,6 +89,22 @@ class KeychainChange(NamedTuple):
     """True if the program states that no other program or database reveals addresses; None for no change."""
 
 
+@public
+class NewKeychain(NamedTuple):
+    """A keychain that is new to the database. A `KeychainChange` of the same batch gives its window."""
+
+    name: str
+    """Name of the keychain."""
+    label: str | None
+    """Label of its entries."""
+    descriptor: str | None
+    """Descriptor; None if a function of the program derives the scripts."""
+    lookahead: int
+    """Number of scripts to watch after the last used index."""
+    size: int
+    """Number of indexes that the keychain has."""
+
+
 class StoredKeychain(NamedTuple):
     """A keychain as the database has it. The scripts of its window are entries of the watch list."""
 
@@ -114,6 +130,8 @@ class StoredKeychain(NamedTuple):
     """First index after the highest revealed one; 0 if none was revealed."""
     exclusive: bool = False
     """True if the program has stated that no other program or database reveals addresses."""
+    account: int | None = None
+    """Id of its account; None if it belongs to no account."""
 
     def rows(self) -> list[tuple[int, ...]]:
         """Return the row ids of each index, from index 0 to the first one without entries."""
@@ -158,8 +176,9 @@ class KeychainRows:
                 frozenset(used.pop(row, ())),
                 tuple(runs.pop(row, ())),
                 *revealed.get(row, (0, False)),
+                account,
             )
-            for row, name, label, descriptor, lookahead, size, window in self._db.execute(query)
+            for row, name, label, descriptor, lookahead, size, window, account in self._db.execute(query)
         ]
         if runs or used:
             raise StoreCorruptError(f"{self._path}: a keychain is missing")
@@ -197,17 +216,30 @@ class KeychainRows:
 
     # Within a commit
 
-    def put(self, name: str, label: str | None, descriptor: str | None, lookahead: int, size: int) -> None:
-        """Write a new keychain, or the changed values of a stored one."""
-        row = self._db.execute(
-            "SELECT id, name, label, descriptor, lookahead, size, window FROM keychains WHERE name = ?", (name,)
-        ).fetchone()
+    def put(self, new: NewKeychain, account: int | None) -> None:
+        """Write a new keychain, or the changed values of a stored one. `account` is the id of its account."""
+        row = self._row(new.name)
         if row is None:
             (highest,) = self._db.execute("SELECT coalesce(max(id), 0) FROM keychains").fetchone()
-            self._rows.insert("keychains", (highest + 1, name, label, descriptor, lookahead, size, 0))
-        elif (label, descriptor, lookahead, size) != row[2:6]:
-            self._rows.remove("keychains", "id = ?", (row[0],))
-            self._rows.insert("keychains", (row[0], name, label, descriptor, lookahead, size, row[6]))
+            self._rows.insert("keychains", (highest + 1, *new, 0, account))
+        elif (*new, account) != (*row[1:6], row[7]):
+            self._replace(row, (row[0], *new, row[6], account))
+
+    def claim(self, name: str, account: int | None) -> None:
+        """Let a stored keychain belong to an account."""
+        row = self._stored(name)
+        self._replace(row, (*row[:7], account))
+
+    def remove_of(self, account: int) -> None:
+        """Remove the keychains of an account, with their windows and used indexes."""
+        for (owner,) in self._db.execute("SELECT id FROM keychains WHERE account = ?", (account,)).fetchall():
+            self._rows.remove("keychains", "id = ?", (owner,))
+            self._rows.remove("runs", "keychain = ?", (owner,))
+            self._rows.remove("used", "keychain = ?", (owner,))
+
+    def _replace(self, row: tuple[Any, ...], new: tuple[Any, ...]) -> None:
+        self._rows.remove("keychains", "id = ?", (row[0],))
+        self._rows.insert("keychains", new)
 
     def _row(self, name: str) -> tuple[Any, ...] | None:
         row: tuple[Any, ...] | None = self._db.execute(
@@ -215,11 +247,15 @@ class KeychainRows:
         ).fetchone()
         return row
 
+    def _stored(self, name: str) -> tuple[Any, ...]:
+        row = self._row(name)
+        if row is None:
+            raise StoreCorruptError(f"{self._path}: keychain {name[:80]!r} is missing")
+        return row
+
     def change(self, change: KeychainChange) -> None:
         """Write used indexes and a new end of the window."""
-        row = self._row(change.name)
-        if row is None:
-            raise StoreCorruptError(f"{self._path}: keychain {change.name[:80]!r} is missing")
+        row = self._stored(change.name)
         owner = row[0]
         for index in change.used:
             if (
@@ -230,8 +266,7 @@ class KeychainRows:
         if change.window is not None and change.window > row[6]:
             for run in runs_of(change.places):
                 self._rows.insert("runs", (owner, *run))
-            self._rows.remove("keychains", "id = ?", (owner,))
-            self._rows.insert("keychains", (*row[:6], change.window))
+            self._replace(row, (*row[:6], change.window, row[7]))
         if change.revealed or change.exclusive is not None:
             query = f"{_FIRST_SCRIPTS} WHERE first = 0 AND keychain = ?"
             identity = identity_of(script for _, script in self._db.execute(query, (owner,)))
@@ -271,12 +306,12 @@ def salvaged(
     found: list[StoredKeychain] = []
     sound = [(owner, Run(*run)) for owner, *run in runs]
     uses = list(used)
-    for row, name, label, descriptor, lookahead, size, window in chains:
+    for row, name, label, descriptor, lookahead, size, window, account in chains:
         mine = sorted(run for owner, run in sound if owner == row)
         clipped = [run._replace(indexes=_complete(run, present)) for run in mine]
         ends = [part.first + part.indexes for run, part in zip(mine, clipped, strict=True) if part != run]
         parts = tuple(part for part in clipped if part.indexes)
-        whole = StoredKeychain(row, name, label, descriptor, lookahead, size, window, frozenset(), parts)  # type: ignore[arg-type]
+        whole = StoredKeychain(row, name, label, descriptor, lookahead, size, window, frozenset(), parts, account)  # type: ignore[arg-type]
         end = min([len(whole.rows()), *ends])
         kept = frozenset(index for owner, index in uses if owner == row and index < end)
         found.append(whole._replace(window=end, used=kept))

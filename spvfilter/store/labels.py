@@ -175,7 +175,7 @@ def _entry_labels(checked: Checked, network: Network) -> Iterator[tuple[str, str
     places = EntryPlaces(checked)
     keychains = {name: label for _, name, label, *_ in checked("keychains", "FROM keychains", ())}
     where = "FROM watch WHERE kind = ? AND label IS NOT NULL"
-    for row, _, script, label in checked("watch", where, (int(EntryKind.SCRIPT),)):
+    for row, _, script, label, _ in checked("watch", where, (int(EntryKind.SCRIPT),)):
         keychain = places.find(row)[0]
         address = script_to_address(script, network)
         if address is not None and (keychain is None or keychains.get(keychain) != label):

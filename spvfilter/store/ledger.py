@@ -6,13 +6,15 @@ transaction that it changes. A balance is then three numbers, and a page of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple  # rows are as SQLite gives them
 
 from spvfilter._public import deferred, public
 from spvfilter.errors import StoreCorruptError
-from spvfilter.kernel import NO_VALUE, Hit
+from spvfilter.kernel import Hit
+from spvfilter.protocol import HASH_SIZE
+from spvfilter.store.accounts import AccountRows, MatchEffect, effect_of, effects_by_account
 from spvfilter.store.schema import MARKED
 from spvfilter.store.sqlite import MarkedRows
 from spvfilter.transaction import Transaction
@@ -31,8 +33,6 @@ NOT_LISTED = -1
 """Place of a transaction that the history does not show."""
 _MASK = (1 << 32) - 1
 """Highest position in a block."""
-_MOST = (1 << 63) - 1
-"""Highest number of satoshi in a column. On a chain with little work, a block may state a higher value."""
 
 
 @public
@@ -181,12 +181,19 @@ class Totals(NamedTuple):
     """Sum of the outputs of unconfirmed transactions that no transaction spends."""
     pending_out: int = 0
     """Sum of the outputs in blocks that an unconfirmed transaction spends."""
+    trusted: int = 0
+    """The part of `pending_in` that own transactions created whose inputs all belong to the wallet."""
 
-    def plus(self, value: int, height: int | None, spender: bytes | None, times: int = 1) -> Totals:
+    def plus(
+        self, value: int, height: int | None, spender: bytes | None, times: int = 1, *, is_trusted: bool = False
+    ) -> Totals:
         """Return the totals with a coin added (`times` 1) or removed (`times` -1)."""
         value *= times
+        if height is None and spender is not None:
+            return self
         if height is None:
-            return self if spender is not None else self._replace(pending_in=self.pending_in + value)
+            trusted = self.trusted + (value if is_trusted else 0)
+            return self._replace(pending_in=self.pending_in + value, trusted=trusted)
         spent = value if spender is not None else 0
         return self._replace(confirmed=self.confirmed + value, pending_out=self.pending_out + spent)
 
@@ -202,34 +209,43 @@ class Totals(NamedTuple):
 class Ledger:
     """Writes matches and transactions within a commit, and at its end the values computed from them."""
 
-    def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: pathlib.Path) -> None:
+    def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: pathlib.Path, accounts: AccountRows) -> None:
         self._db = db
         self._rows = rows
         self._path = path
-        self._totals = Totals()
+        self._accounts = accounts
+        self._totals: Mapping[int | None, Totals] = {}
+        """Totals of the wallet (None), and of each account by its id."""
         self._coins: dict[bytes, None] = {}  # outpoints that the commit changes
         self._txs: dict[bytes, StoredTx | None] = {}  # transactions that the commit writes, by txid; None deletes one
         self._touched: dict[bytes, None] = {}  # txids whose matches or labels the commit changes
 
-    def state(self) -> Totals:
+    def state(self) -> Mapping[int | None, Totals]:
         """Return the current totals, for `reset`."""
         return self._totals
 
-    def reset(self, totals: Totals) -> None:
+    def reset(self, totals: Mapping[int | None, Totals]) -> None:
         """Go back to the totals before a failed commit."""
         self._totals = totals
         self._forget()
 
     def verify(self) -> None:
         """Read and check the totals. Raises StoreCorruptError if they are not the sums over the unspent coins."""
+        sums: dict[int | None, Totals] = {None: Totals.parse(self._rows.meta("totals"))}
+        sums.update((account, Totals.parse(raw)) for account, raw in self._accounts.totals())
+        found: dict[int | None, Totals] = {account: Totals() for account in sums}
         query = (  # sums of the values' halves, which fit into 64 bits
-            "SELECT coalesce(sum(value >> 32), 0), coalesce(sum(value & 4294967295), 0) FROM unspent WHERE height IS "
+            "SELECT account, height IS NULL, spender IS NOT NULL, trusted, sum(value >> 32), sum(value & 4294967295)"
+            " FROM unspent GROUP BY 1, 2, 3, 4"
         )
-        parts = ("NOT NULL", "NULL AND spender IS NULL", "NOT NULL AND spender IS NOT NULL")
-        sums = [(high << 32) + low for high, low in (self._db.execute(query + part).fetchone() for part in parts)]
-        if Totals(*sums) != Totals.parse(self._rows.meta("totals")):
+        for account, is_pending, is_spent, trusted, high, low in self._db.execute(query):
+            height, spender = None if is_pending else 0, b"" if is_spent else None
+            for each in {None, account}:
+                before = found.get(each, Totals())
+                found[each] = before.plus((high << 32) + low, height, spender, is_trusted=bool(trusted))
+        if sums != found:
             raise StoreCorruptError(f"{self._path}: the totals are not the sums of the unspent coins")
-        self.reset(Totals(*sums))
+        self.reset(sums)
 
     def _forget(self) -> None:
         self._coins, self._txs, self._touched = {}, {}, {}
@@ -274,6 +290,12 @@ class Ledger:
         """Write a transaction, or delete it if `tx` is None."""
         self._txs[txid] = tx
 
+    def moved(self, entries: Collection[int]) -> None:
+        """Update the coins and the transactions of entries whose account has changed."""
+        for txid, outpoint, entry in self._db.execute("SELECT txid, outpoint, entry FROM matches").fetchall():
+            if entry in entries:
+                self._touch(txid, outpoint)
+
     def relabelled(self, entry: int) -> None:
         """Update the transactions of an entry whose label has changed."""
         for (txid,) in self._db.execute("SELECT DISTINCT txid FROM matches WHERE entry = ?", (entry,)):
@@ -287,14 +309,24 @@ class Ledger:
 
     def settle(self) -> None:
         """Write the values that are computed from the changes."""
-        before = self._totals
-        for outpoint in self._coins:
-            self._settle_coin(outpoint)
+        before, self._totals = self._totals, dict(self._totals)
+        for outpoint in self._coins:  # the account of a spend is that of its output
+            query = "SELECT txid FROM matches WHERE outpoint = ? AND spend = 1"
+            self._touched.update((txid, None) for (txid,) in self._db.execute(query, (outpoint,)))
         for txid in dict.fromkeys([*self._txs, *self._touched]):
             self._settle_tx(txid)
-        if self._totals != before:
-            self._rows.set_meta("totals", bytes(self._totals))
+        for outpoint in self._coins:
+            self._settle_coin(outpoint)
+        for account in [each for each, totals in self._totals.items() if totals != before.get(each, Totals())]:
+            if account is None:
+                self._rows.set_meta("totals", bytes(self._totals[None]))
+            else:
+                self._accounts.write_totals(account, bytes(self._totals[account]))
         self._forget()
+
+    def drop_account(self, account: int) -> None:
+        """Forget the totals of an account that is removed."""
+        self._totals = {each: totals for each, totals in self._totals.items() if each != account}
 
     def _settle_coin(self, outpoint: bytes) -> None:
         made, spender, is_spent = None, None, False
@@ -310,20 +342,32 @@ class Ledger:
                 spender = txid if spender is None else min(spender, txid)
         row = None
         if made is not None and not is_spent:
-            *coin, place = made
-            row = (outpoint, *coin, spender, place)
-        query = (
-            "SELECT outpoint, entry, value, script, height, coinbase, spender, place FROM unspent WHERE outpoint = ?"
-        )
-        old = self._db.execute(query, (outpoint,)).fetchone()
+            entry, *_, height, _, place = made
+            is_trusted = height is None and self._is_trusted(outpoint[:HASH_SIZE])
+            row = (outpoint, *made[:-1], spender, place, int(is_trusted), self._accounts.of_entry(entry))
+        old = self._db.execute(f"SELECT {MARKED['unspent']} FROM unspent WHERE outpoint = ?", (outpoint,)).fetchone()
         if old == row:
             return
         if old is not None:
             self._rows.remove("unspent", "outpoint = ?", (outpoint,))
-            self._totals = self._totals.plus(old[2], old[4], old[6], -1)
+            self._count(old, -1)
         if row is not None:
             self._rows.insert("unspent", row)
-            self._totals = self._totals.plus(row[2], row[4], row[6])
+            self._count(row, 1)
+
+    def _is_trusted(self, txid: bytes) -> bool:
+        """Return True if the wallet broadcast a transaction, and all its inputs spend coins of the wallet."""
+        query = "SELECT broadcast_seq IS NOT NULL AND fee IS NOT NULL FROM transactions WHERE txid = ?"
+        row = self._db.execute(query, (txid,)).fetchone()
+        return row is not None and bool(row[0])
+
+    def _count(self, row: tuple[Any, ...], times: int) -> None:
+        """Add a row of `unspent` to the totals of the wallet and of its account (`times` 1), or remove it (-1)."""
+        _, _, value, _, height, _, spender, _, trusted, account = row
+        totals: dict[int | None, Totals] = self._totals  # type: ignore[assignment]  # `settle` has copied it
+        for each in {None, account}:
+            before = totals.get(each, Totals())
+            totals[each] = before.plus(value, height, spender, times, is_trusted=bool(trusted))
 
     def _settle_tx(self, txid: bytes) -> None:
         stored = self._db.execute(
@@ -333,6 +377,7 @@ class Ledger:
         tx = self._txs.get(txid, old)
         if tx is None:
             self._rows.remove("tx_labels", "txid = ?", (txid,))
+            self._rows.remove("account_txs", "txid = ?", (txid,))
             self._rows.remove("transactions", "txid = ?", (txid,))
             return
         if old is not None and tx is not old and old.status is tx.status is TxStatus.CONFIRMED:  # of a deep block
@@ -342,41 +387,37 @@ class Ledger:
                 first_seen=old.first_seen if tx.first_seen is None else tx.first_seen,
             )
         if tx.status in LIVE:
-            query = "SELECT spend, value, entry FROM matches WHERE txid = ?"
-            found = self._db.execute(query, (txid,)).fetchall()
+            query = "SELECT spend, value, entry, outpoint FROM matches WHERE txid = ?"
+            rows = self._db.execute(query, (txid,)).fetchall()
         elif txid in self._txs:
-            found = [(hit.spend, hit.value, hit.entry) for hit in tx.hits]
+            rows = [(hit.spend, hit.value, hit.entry, hit.outpoint) for hit in tx.hits]
         else:
             return  # the books write its row with every change of its matches and labels
-        labels, net, fee = self._effect(tx.raw, found)
-        row = (txid, tx.raw, tx.status.value, *tx[2:13], tx.place, net, fee)
+        found = [self._effect_of(*row) for row in rows]
+        raw, parsed = tx.raw, None if not any(each.is_spend for each in found) else Transaction.parse(tx.raw)
+        whole = effect_of(found, parsed)
+        row = (txid, raw, tx.status.value, *tx[2:13], tx.place, whole.net, whole.fee)
         if stored != row:
             self._rows.remove("transactions", "txid = ?", (txid,))
             self._rows.insert("transactions", row)
+            self._coins.update((outpoint, None) for spend, _, _, outpoint in rows if not spend)  # trust may change
         self._rows.remove("tx_labels", "txid = ?", (txid,))
-        for label in labels:
+        for label in whole.labels:
             self._rows.insert("tx_labels", (txid, label, tx.place))
+        self._rows.remove("account_txs", "txid = ?", (txid,))
+        for account, effect in effects_by_account(found, parsed).items() if tx.place != NOT_LISTED else ():
+            labels = "\n".join(effect.labels)
+            self._rows.insert("account_txs", (account, txid, tx.place, effect.net, effect.fee, labels))
 
-    def _effect(self, raw: bytes, found: Iterable[tuple[int, int, int]]) -> tuple[list[str], int, int | None]:
-        """Return labels, net value and fee of a transaction from its matches: spend, value, and the entry's row."""
-        found = list(found)
-        spent = [value for spend, value, _ in found if spend]
-        net = sum(value for spend, value, _ in found if not spend) - sum(value for value in spent if value != NO_VALUE)
-        return self._labels({entry for *_, entry in found}), max(-_MOST, min(net, _MOST)), _fee(raw, spent)
-
-    def _labels(self, entries: Iterable[int]) -> list[str]:
+    def _effect_of(self, spend: int, value: int, entry: int, outpoint: bytes) -> MatchEffect:
+        """Return the contribution of a match to its transaction. A spend belongs to the account of its output."""
+        owner = entry
+        if spend:
+            query = "SELECT entry FROM matches WHERE outpoint = ? AND spend = 0"
+            (owner,) = self._db.execute(query, (outpoint,)).fetchone() or (entry,)
         query = "SELECT label FROM watch WHERE id = ?"
-        labels = (self._db.execute(query, (entry,)).fetchone()[0] for entry in entries)
-        return sorted({label for label in labels if label is not None})
-
-
-def _fee(raw: bytes, spent: list[int]) -> int | None:
-    """Return the fee in satoshi; None unless every input spends a known coin of the wallet with a known value."""
-    if not spent or NO_VALUE in spent:
-        return None
-    tx = Transaction.parse(raw)
-    fee = sum(spent) - sum(output.value for output in tx.outputs)
-    return min(fee, _MOST) if len(spent) == len(tx.span.inputs) and fee >= 0 else None
+        (label,) = self._db.execute(query, (entry,)).fetchone()
+        return MatchEffect(bool(spend), value, label, self._accounts.of_entry(owner))
 
 
 def stored_tx(row: Sequence[Any]) -> StoredTx:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any  # rows are as SQLite gives them
 from spvfilter._public import deferred
 from spvfilter.errors import StoreCorruptError
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
-from spvfilter.store.schema import MARKED, SCHEMA_VERSION, STRICT_STATEMENTS, TABLES, check_row, row_name
+from spvfilter.store.schema import INDEXES, MARKED, SCHEMA_VERSION, TABLES, Table, check_row, row_name
 from spvfilter.store.sqlite import MarkedRows
 
 if TYPE_CHECKING:
@@ -40,6 +40,24 @@ COLUMNS_6: Mapping[str, str] = {  # columns of version 6 that the marks of a tab
     "unspent": "outpoint, entry, value, script, height, coinbase, spender, place",
 }
 _UNMARKED_6 = {"headers": "first, raw", "filter_hashes": "first, hashes"}
+NEW_IN_8: Mapping[str, tuple[str, ...]] = {  # columns of version 8 that version 7 lacks; new tables are in ADDED_IN_8
+    "watch": ("account",),
+    "keychains": ("account",),
+    "unspent": ("trusted", "account"),
+    "events": ("account",),
+}
+ADDED_IN_8 = ("accounts", "account_txs", "labels", "revealed", "frozen")
+_INDEXES_7 = tuple(each for each in INDEXES if "account" not in each)
+
+
+def _table_7(name: str) -> Table:
+    table = TABLES[name]
+    columns = {each: column for each, column in table.columns.items() if each not in NEW_IN_8.get(name, ())}
+    return table._replace(columns=columns)
+
+
+TABLES_7: Mapping[str, Table] = {name: _table_7(name) for name in TABLES if name not in ADDED_IN_8}
+_MARKED_7 = {name: ", ".join(table.columns) for name, table in TABLES_7.items() if table.is_marked}
 
 
 def migrate(db: sqlite3.Connection, path: pathlib.Path, version: int) -> None:
@@ -49,12 +67,11 @@ def migrate(db: sqlite3.Connection, path: pathlib.Path, version: int) -> None:
         StoreCorruptError: A row is damaged, or has a value that the new schema does not allow. The file is unchanged.
         sqlite3.Error: SQLite cannot write the file. The step that failed has changed nothing.
     """
-    while version < SCHEMA_VERSION:
-        step, version = STEPS[version]
+    for step in range(version, SCHEMA_VERSION):
         db.execute("BEGIN IMMEDIATE")
         try:
-            step(db, path)
-            db.execute(f"PRAGMA user_version = {version}")
+            STEPS[step](db, path)
+            db.execute(f"PRAGMA user_version = {step + 1}")
             db.execute("COMMIT")
         except BaseException:
             if db.in_transaction:
@@ -62,27 +79,28 @@ def migrate(db: sqlite3.Connection, path: pathlib.Path, version: int) -> None:
             raise
 
 
-# Version 6 to the current one: STRICT tables with CHECK constraints
+# Version 6 to 7: STRICT tables with CHECK constraints
 
 
-def _from_6(db: sqlite3.Connection, path: pathlib.Path) -> None:
-    """Copy every table of version 6 into a STRICT one of the current schema, apart from addresses and filters."""
-    copied = {**COLUMNS_6, **_UNMARKED_6}
+def _to_7(db: sqlite3.Connection, path: pathlib.Path) -> None:
+    """Copy every table of version 6 into a STRICT one, apart from addresses and compact filters."""
     MarkedRows(db, path, COLUMNS_6).verify()
     for (index,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL").fetchall():
         db.execute(f"DROP INDEX {index}")
-    for table in copied:
+    for table in TABLES_7:
         db.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
-    for statement in STRICT_STATEMENTS:
+    for name, made in TABLES_7.items():
+        db.execute(made.sql(name))
+    for statement in _INDEXES_7:
         db.execute(statement)
-    rows = MarkedRows(db, path, MARKED)
+    rows = MarkedRows(db, path, _MARKED_7)
     for table, columns in COLUMNS_6.items():
         old = (
             dict(zip(columns.split(", "), row, strict=True)) for row in db.execute(f"SELECT {columns} FROM old_{table}")
         )
-        for row in CONVERSIONS.get(table, _unchanged)(old):
-            values = tuple(row[column] for column in TABLES[table].columns)
-            check_row(path, table, values)
+        for row in CONVERSIONS_7.get(table, _unchanged)(old):
+            values = tuple(row[column] for column in TABLES_7[table].columns)
+            check_row(path, table, (*values, *_DEFAULTS_8.get(table, ())))
             try:
                 rows.insert(table, values)
             except sqlite3.IntegrityError as error:
@@ -91,8 +109,62 @@ def _from_6(db: sqlite3.Connection, path: pathlib.Path) -> None:
         for values in db.execute(f"SELECT {columns} FROM old_{table}"):
             check_row(path, table, values)
             db.execute(f"INSERT INTO {table} VALUES (?, ?)", values)
-    for table in copied:
+    for table in TABLES_7:
         db.execute(f"DROP TABLE old_{table}")
+    rows.write_sums()
+
+
+# Version 7 to 8: accounts
+
+
+_DEFAULTS_8: Mapping[str, tuple[object, ...]] = {
+    "watch": (None,),
+    "keychains": (None,),
+    "unspent": (0, None),
+    "events": (None,),
+}
+
+
+def _to_8(db: sqlite3.Connection, path: pathlib.Path) -> None:
+    """Add the tables and columns of accounts. No entry belongs to an account yet: `add_account` adopts keychains.
+
+    Coins of own transactions whose fee is known become trusted, and the totals get their sum.
+    """
+    MarkedRows(db, path, _MARKED_7).verify()
+    for table in NEW_IN_8:
+        for (index,) in db.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL AND tbl_name = ?", (table,)
+        ).fetchall():
+            db.execute(f"DROP INDEX {index}")
+        db.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
+    for table in (*NEW_IN_8, *ADDED_IN_8):
+        db.execute(TABLES[table].sql(table))
+    rows = MarkedRows(db, path, MARKED)
+    own = {
+        txid
+        for (txid,) in db.execute(
+            "SELECT txid FROM transactions WHERE broadcast_seq IS NOT NULL AND fee IS NOT NULL AND status = 'pending'"
+        )
+    }
+    trusted = 0
+    for table in NEW_IN_8:
+        for values in db.execute(f"SELECT {_MARKED_7[table]} FROM old_{table}").fetchall():
+            added = _DEFAULTS_8[table]
+            if table == "unspent":
+                outpoint, _, value, _, height, _, spender, _ = values
+                is_trusted = height is None and outpoint[:32] in own
+                added = int(is_trusted), None
+                trusted += value if is_trusted and spender is None else 0
+            rows.insert(table, (*values, *added))
+        db.execute(f"DROP TABLE old_{table}")
+    there = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
+    for statement in INDEXES:
+        if statement.split()[2] not in there:
+            db.execute(statement)
+    if (totals := rows.meta("totals")) is not None:
+        rows.set_meta("totals", totals + b" %d" % trusted)
+    for table in _MARKED_7.keys() - NEW_IN_8.keys() - {"meta"}:
+        rows.take_sum(table)
     rows.write_sums()
 
 
@@ -146,27 +218,9 @@ def _facts_of(rows: Iterable[Row]) -> Iterator[Row]:
         }
 
 
-# Tables whose columns differ: each function gets all rows of version 6 and yields the rows of the current version. To
-# rename a column, change `TABLES` in schema.py and yield `{**row, "new": row["old"]}` here; further keys are ignored.
-CONVERSIONS: Mapping[str, Callable[[Iterable[Row]], Iterable[Row]]] = {"transactions": _facts_of}
+# Tables whose columns differ: each function gets all rows of version 6 and yields the rows of version 7. To rename a
+# column, change `TABLES` in schema.py and yield `{**row, "new": row["old"]}` here; further keys are ignored.
+CONVERSIONS_7: Mapping[str, Callable[[Iterable[Row]], Iterable[Row]]] = {"transactions": _facts_of}
 
-
-# Version 7 to 8: new tables
-
-
-NEW_IN_8 = ("labels", "frozen", "revealed")
-"""Tables that version 7 lacks."""
-
-
-def _from_7(db: sqlite3.Connection, path: pathlib.Path) -> None:
-    """Create the empty tables of labels, frozen outputs and revealed indexes."""
-    MarkedRows(db, path, {name: columns for name, columns in MARKED.items() if name not in NEW_IN_8}).verify()
-    for table in NEW_IN_8:
-        db.execute(TABLES[table].sql(table))
-    rows = MarkedRows(db, path, MARKED)
-    rows.count()
-    rows.write_sums()
-
-
-STEPS: Mapping[int, tuple[Callable[[sqlite3.Connection, pathlib.Path], None], int]] = {6: (_from_6, 8), 7: (_from_7, 8)}
-"""The step that starts from each version, and the version that it ends with."""
+STEPS: Mapping[int, Callable[[sqlite3.Connection, pathlib.Path], None]] = {6: _to_7, 7: _to_8}
+"""The step that starts from each version. A step for version 8 must first copy what the steps use from schema.py."""

@@ -154,7 +154,7 @@ def _spendings(checked: Checked, network: Network, scripts: set[bytes]) -> dict[
 
 def _deriving(checked: Checked, network: Network, name: str) -> Callable[[int], tuple[Spending, ...]] | None:
     """Return the function that derives the scripts and keys of a keychain; None if it has no descriptor."""
-    for *_, descriptor, _, _, _ in checked("keychains", "FROM keychains WHERE name = ?", (name,)):
+    for _, _, _, descriptor, *_ in checked("keychains", "FROM keychains WHERE name = ?", (name,)):
         if descriptor is not None:
             found = parse_descriptor(descriptor, network, is_stored=True)
             return next((each.spending for each in found if each.text == name), None)

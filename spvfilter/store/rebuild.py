@@ -24,7 +24,7 @@ from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
 from spvfilter.store.batch import Bip37Parameters
 from spvfilter.store.events import EventLog
-from spvfilter.store.joining import add_keychains, labels_of
+from spvfilter.store.joining import add_keychains, inherited
 from spvfilter.store.keychains import salvaged
 from spvfilter.store.labels import is_sound
 from spvfilter.store.ledger import StoredTx, stored_tx
@@ -76,20 +76,25 @@ def salvage(file: Path, network: Network) -> Salvage:
         check_network(network_of(meta), network, file)
     watch, numbers, rows = WatchList(network), dict[int, int](), sorted(_rows(file, "watch"))
     keychains = salvaged(_rows(file, "keychains"), _rows(file, "runs"), _rows(file, "used"), {row for row, *_ in rows})
-    inherited = labels_of(keychains)
-    for row, kind, value, label in rows:
-        with suppress(ParameterError, FormatError):  # bytes that no entry can have
-            numbers[row] = watch.add_entry(EntryKind(kind), value, label if label != inherited.get(row) else None)
+    labels, owners = inherited(keychains)
+    accounts = {account: name for account, name, _ in sorted(_rows(file, "accounts"))}
+    for name in accounts.values():
+        with suppress(ParameterError), watch.within_account(name):
+            pass
+    for row, kind, value, label, owner in rows:
+        account = accounts.get(owner) if owner != owners.get(row) else None
+        with suppress(ParameterError, FormatError), watch.within_account(account):  # bytes that no entry can have
+            numbers[row] = watch.add_entry(EntryKind(kind), value, label if label != labels.get(row) else None)
     for each in keychains:
         with suppress(StoreCorruptError, KeyError):  # its entries stay, without a keychain
-            add_keychains(watch, [each], numbers)
+            add_keychains(watch, [each], numbers, accounts)
     try:
         last = _last_event(file, meta)
     except (FormatError, TypeError):
         last = _UNKNOWN_LAST
-    labels = [row for row in _rows(file, "labels") if is_sound(row)]
+    bip329 = [row for row in _rows(file, "labels") if is_sound(row)]
     revealed = [(identity, number) for identity, number, _ in _rows(file, "revealed")]
-    return Salvage(meta, watch, last, _own_transactions(file), labels, _rows(file, "frozen"), revealed)
+    return Salvage(meta, watch, last, _own_transactions(file), bip329, _rows(file, "frozen"), revealed)
 
 
 def _own_transactions(file: Path) -> dict[bytes, StoredTx]:
@@ -153,9 +158,14 @@ def _rows(file: Path, table: str) -> list[tuple[Any, ...]]:
         with closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as db:
             db.execute("PRAGMA locking_mode = EXCLUSIVE")
             db.execute("PRAGMA writable_schema = ON")  # keeps reading if the schema check fails
-            for *row, stated in db.execute(f"SELECT {MARKED[table]}, mark FROM {table}"):
-                if stated == mark(table, row) and is_row(table, row):
-                    rows.append(tuple(row))
+            columns = MARKED[table].split(", ")
+            there = {name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")}
+            present = [name for name in columns if name in there]  # version 7 has no accounts
+            for *values, stated in db.execute(f"SELECT {', '.join(present)}, mark FROM {table}"):
+                named = dict(zip(present, values, strict=True))
+                row = tuple(named.get(name) for name in columns)
+                if stated == mark(table, values) and is_row(table, row):
+                    rows.append(row)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise StoreLockedError(f"{file}: in use by another process") from error

@@ -105,6 +105,7 @@ _COUNT, _ROW, _BOOL = Column(int), Column(int, 1), Column(int, 0, 1)
 _INDEX, _HEIGHT_OR_NULL = Column(int, 0, _M32), Column(int, 0, _M31, is_optional=True)
 _INDEX_OR_NULL, _TIME_OR_NULL = Column(int, 0, _M32, is_optional=True), Column(int, is_optional=True)
 _VALUE = Column(int, -1)  # satoshi; kernel.NO_VALUE is -1
+_ACCOUNT_OR_NULL = Column(int, 1, is_optional=True)  # id of the account's row; it may be gone for an event
 _FEE_OR_NULL, _NET = Column(int, is_optional=True), Column(int, -_M63 - 1)
 _STATUS = Column(str, choices=("confirmed", "pending", "replaced", "conflicted", "abandoned", "expired", "refused"))
 _COMPLETENESS = Column(str, choices=("unproven", "1 peer", "proven"))
@@ -112,12 +113,16 @@ _COMPLETENESS = Column(str, choices=("unproven", "1 peer", "proven"))
 TABLES: Mapping[str, Table] = {
     "meta": Table({"key": _TEXT._replace(constraint=_KEY), "value": _BYTES}, has_rowid=False),
     "headers": Table({"first": _COUNT._replace(constraint=_KEY), "raw": Column(bytes, 80, 160_000)}, is_marked=False),
+    "accounts": Table(
+        {"id": _ROW._replace(constraint=_KEY), "name": _TEXT._replace(constraint="UNIQUE"), "totals": _BYTES}
+    ),
     "watch": Table(
         {
             "id": _ROW._replace(constraint=_KEY),
             "kind": Column(int, 0, 3),
             "value": Column(bytes, 1),
             "label": _TEXT_OR_NULL,
+            "account": _ACCOUNT_OR_NULL,
         },
         # scripts, public keys, data elements, outpoints: see kernel.EntryKind
         "CHECK (kind = 0 OR kind = 1 AND length(value) IN (33, 65)"
@@ -132,6 +137,7 @@ TABLES: Mapping[str, Table] = {
             "lookahead": _COUNT,
             "size": _COUNT,
             "window": _COUNT,
+            "account": _ACCOUNT_OR_NULL,
         }
     ),
     "runs": Table(
@@ -187,6 +193,11 @@ TABLES: Mapping[str, Table] = {
         }
     ),
     "tx_labels": Table({"txid": _HASH, "label": _TEXT, "place": _COUNT}, "PRIMARY KEY (txid, label)", has_rowid=False),
+    "account_txs": Table(
+        {"account": _ROW, "txid": _HASH, "place": _COUNT, "net": _NET, "fee": _FEE_OR_NULL, "labels": _TEXT},
+        "PRIMARY KEY (account, txid)",
+        has_rowid=False,
+    ),
     "unspent": Table(
         {
             "outpoint": _OUTPOINT._replace(constraint=_KEY),
@@ -197,6 +208,8 @@ TABLES: Mapping[str, Table] = {
             "coinbase": _BOOL,
             "spender": _HASH_OR_NULL,
             "place": _COUNT,
+            "trusted": _BOOL,
+            "account": _ACCOUNT_OR_NULL,
         },
         has_rowid=False,
     ),
@@ -207,7 +220,15 @@ TABLES: Mapping[str, Table] = {
         has_rowid=False,
     ),
     "frozen": Table({"outpoint": _OUTPOINT._replace(constraint=_KEY)}, has_rowid=False),
-    "events": Table({"sequence": _ROW._replace(constraint=_KEY), "time": _COUNT, "kind": _TEXT, "data": _BYTES}),
+    "events": Table(
+        {
+            "sequence": _ROW._replace(constraint=_KEY),
+            "time": _COUNT,
+            "kind": _TEXT,
+            "data": _BYTES,
+            "account": _ACCOUNT_OR_NULL,
+        }
+    ),
     "filter_hashes": Table(
         {"first": _COUNT._replace(constraint=_KEY), "hashes": Column(bytes, 32, 64_000)}, is_marked=False
     ),
@@ -233,11 +254,15 @@ ADDRESS_COLUMNS: Mapping[str, Column] = {
     "speed": _COUNT,
 }
 INDEXES = (
+    "CREATE INDEX keychains_by_account ON keychains (account)",
     "CREATE INDEX matches_by_height ON matches (height)",
     "CREATE INDEX matches_by_outpoint ON matches (outpoint)",
     "CREATE INDEX transactions_by_place ON transactions (place, txid)",
     "CREATE INDEX transactions_by_status ON transactions (status) WHERE status != 'confirmed'",
     "CREATE INDEX tx_labels_by_place ON tx_labels (label, place, txid)",
+    "CREATE INDEX account_txs_by_place ON account_txs (account, place, txid)",
+    "CREATE INDEX account_txs_by_txid ON account_txs (txid)",
+    "CREATE INDEX unspent_by_account ON unspent (account, place, outpoint)",
     "CREATE INDEX unspent_by_place ON unspent (place, outpoint)",
     "CREATE INDEX unspent_coinbases ON unspent (height) WHERE coinbase = 1",
 )

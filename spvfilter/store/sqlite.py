@@ -200,6 +200,10 @@ class MarkedRows:
         if self.numbers("sums") != list(self._sums.values()):
             raise StoreCorruptError(f"{self._path}: rows are missing")
 
+    def take_sum(self, table: str) -> None:
+        """Count the rows that a table has already, before `write_sums`."""
+        self._sums[table] = self._sum(table)
+
     def _sum(self, table: str) -> int:
         total = 0
         for *row, stated in self._db.execute(f"SELECT {self._columns[table]}, mark FROM {table}"):

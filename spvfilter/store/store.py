@@ -11,21 +11,30 @@ owns.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self  # rows are as SQLite gives them
 
 from spvfilter._public import deferred, public
-from spvfilter.errors import ParameterError, StoreCorruptError
+from spvfilter.errors import ParameterError, StoreCorruptError, UnknownAccountError
 from spvfilter.kernel import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit
 from spvfilter.network import Network
 from spvfilter.primitives import hash_to_hex
+from spvfilter.store.accounts import AccountRows
 from spvfilter.store.addresses import AddressRows
-from spvfilter.store.batch import Batch, Bip37Parameters
+from spvfilter.store.batch import AccountChange, Batch, Bip37Parameters
 from spvfilter.store.events import EventRows
 from spvfilter.store.filters import CompactFilterRows
 from spvfilter.store.headers import HeaderRows
-from spvfilter.store.joining import keep_keychains, labels_of, take_keychains, take_revealed
+from spvfilter.store.joining import (
+    check_account,
+    check_descriptors,
+    inherited,
+    keep_keychains,
+    take_keychains,
+    take_revealed,
+    take_spellings,
+)
 from spvfilter.store.keychains import KeychainRows
 from spvfilter.store.labels import LabelRows
 from spvfilter.store.ledger import (
@@ -87,11 +96,12 @@ class Store:
         self._identity = None if lock is None else FileIdentity(path)
         self._rows = MarkedRows(connection, path, MARKED, check_row)
         self._headers = HeaderRows(connection, self._rows, path)
-        self._ledger = Ledger(connection, self._rows, path)
+        self._accounts = AccountRows(connection, self._rows, path)
+        self._ledger = Ledger(connection, self._rows, path, self._accounts)
         self._labels = LabelRows(connection, self._rows, network)
         self.keychains: KeychainRows = KeychainRows(connection, self._rows, path)
         """Keychains of the wallet."""
-        self.events: EventRows = EventRows(connection, self._rows, path)
+        self.events: EventRows = EventRows(connection, self._rows, path, self._accounts.find)
         """Events of the wallet."""
         self.compact_filters: CompactFilterRows = CompactFilterRows(connection, self._rows, path)
         """Compact filters and their headers, as `CompactFilterRows`."""
@@ -205,6 +215,7 @@ class Store:
                 if Transaction.parse(raw).txid != txid:
                     raise StoreCorruptError(f"{self.path}: the bytes of transaction {hash_to_hex(txid)} are another's")
             self._headers.verify()
+            self._accounts.verify()
             self._ledger.verify()
             self.keychains.verify()
             self.events.verify()
@@ -306,6 +317,21 @@ class Store:
         raw = self._rows.meta("filter")
         return None if raw is None else Bip37Parameters.parse(raw)
 
+    def account_id(self, name: str) -> int:
+        """Return the id of an account, which no other account of the database ever has.
+
+        Raises:
+            UnknownAccountError: The database has no such account.
+        """
+        found = self._accounts.find(name)
+        if found is None:
+            raise UnknownAccountError(name)
+        return found
+
+    def has_account(self, account: int) -> bool:
+        """Return True if the database has an account with this id."""
+        return account in self._accounts.load()
+
     def headers(self, start: int = 0) -> Iterator[bytes]:
         """Yield the headers from height `start` on, 80 bytes each, up to 2,000 in one item."""
         return self._headers.pieces(start)
@@ -403,24 +429,34 @@ class Store:
 
         Raises:
             KeychainMismatchError: The database has another keychain of the same name.
+            ParameterError: The database has an entry in another account, or an account with another descriptor.
             StoreCorruptError: The database has an entry that is malformed.
         """
         with reading(self.path):
-            rows = list(self._db.execute("SELECT id, kind, value, label FROM watch ORDER BY id"))
-            keychains = self.keychains.load()
-            inherited = labels_of(keychains)
-            known: dict[int, tuple[int, str | None]] = {}  # entry number → id and label of its row
-            for row, kind, value, label in rows:
-                there = watch.table.find(EntryKind(kind), value)
-                mine = watch.own_label(there) if there != NO_ENTRY else None
-                stored = label if label != inherited.get(row) else None
-                try:
-                    at = watch.add_entry(EntryKind(kind), value, mine or stored)
-                except ParameterError as error:
-                    raise StoreCorruptError(f"{self.path}: entry {row} of the watch list: {error}") from error
-                known[at] = row, label
-            entries = {row: at for at, (row, _) in known.items()}
-            take_keychains(watch, keychains, entries)
+            rows = list(self._db.execute("SELECT id, kind, value, label, account FROM watch ORDER BY id"))
+            keychains, accounts = self.keychains.load(), self._accounts.load()
+            labels, owners = inherited(keychains)
+            take_spellings(watch, keychains, {row: value for row, _, value, *_ in rows})
+            check_descriptors(watch, keychains, accounts)
+            known: dict[int, tuple[int, str | None, str | None]] = {}  # entry number → id, label, account of its row
+            with watch.within_account(None):
+                for name in accounts.values():
+                    _begin_account(watch, name, self.path)
+                for row, kind, value, label, owner in rows:
+                    there = watch.table.find(EntryKind(kind), value)
+                    mine = watch.own_label(there) if there != NO_ENTRY else None
+                    stored = label if label != labels.get(row) else None
+                    account = None if owner is None else accounts[owner]
+                    if account is not None and there != NO_ENTRY:
+                        check_account(account, watch.account(there), "script")
+                    watch.begin_account(account if owner != owners.get(row) else None)
+                    try:
+                        at = watch.add_entry(EntryKind(kind), value, mine or stored)
+                    except ParameterError as error:
+                        raise StoreCorruptError(f"{self.path}: entry {row} of the watch list: {error}") from error
+                    known[at] = row, label, account
+            entries = {row: at for at, (row, *_) in known.items()}
+            take_keychains(watch, keychains, entries, accounts)
             coins = {
                 outpoint: rest
                 for outpoint, *rest in self._db.execute("SELECT outpoint, entry, value, script FROM coins")
@@ -432,11 +468,13 @@ class Store:
                 self._check_unchanged()
                 self._join_labels(watch)
                 searched = self.searched_blocks
+                for name in watch.accounts:
+                    self._accounts.add(name)
                 self._write_entries(watch, known, searched.add_entries(len(watch) - len(known)))
                 for outpoint, coin in watch.table.coins():
                     if coins.get(outpoint) != [self._ids[coin.entry], coin.value, coin.script]:
                         self._write_coin(outpoint, coin)
-                keep_keychains(self.keychains, watch, self._ids)
+                keep_keychains(self.keychains, watch, self._ids, self._accounts.add)
                 take_revealed(self.keychains, watch)
                 self._ledger.settle()  # transactions of entries with a new label
                 if len(watch) > len(known):
@@ -515,15 +553,17 @@ class Store:
             self._headers.append(batch.headers)
 
     def _write_watch(self, batch: Batch) -> None:
-        for row, kind, value, label in batch.entries:
-            self._rows.insert("watch", (row, int(kind), value, label))
+        for row, kind, value, label, account in batch.entries:
+            self._rows.insert("watch", (row, int(kind), value, label, self._accounts.add(account)))
             self._ids.append(row)
+        for each in batch.accounts:
+            self._change_account(each)
         for change in batch.keychains:
             self.keychains.change(change)
         for at, label in batch.labels.items():
             self._relabel(self._ids[at], label)
         for row, text in self._labels.write(batch.bip329).items():
-            self._relabel(row, text or labels_of(self.keychains.load()).get(row))
+            self._relabel(row, text or inherited(self.keychains.load())[0].get(row))
         for outpoint, is_frozen in batch.frozen.items():
             self._rows.remove("frozen", "outpoint = ?", (outpoint,))
             if is_frozen:
@@ -531,6 +571,8 @@ class Store:
         if batch.removed:
             self._ledger.settle()  # changes of earlier batches need the labels of the entries to be removed
         self._remove_entries([self._ids[at] for at in batch.removed])
+        for each in batch.accounts:
+            self._claim({self._ids[at]: name for at, name in each.left})
 
     def _write_ledger(self, batch: Batch) -> None:
         for identity in batch.withdrawn:
@@ -549,6 +591,8 @@ class Store:
         self.addresses.write(batch.addresses)
         if batch.events or batch.told is not None:
             self.events.write(batch.events, batch.told)
+        for each in batch.accounts:
+            self._end_account(each)
         if batch.cursor is not None:
             self._move_cursor(min(batch.cursor, self.tip))
         if batch.searched is not None:
@@ -563,52 +607,95 @@ class Store:
         self._searched = max(self._searched, height)
         self._rows.set_meta("cursor", number(self._cursor) + number(self._searched))
 
-    def _write_entries(self, watch: WatchList, known: dict[int, tuple[int, str | None]], row: int) -> None:
+    def _write_entries(self, watch: WatchList, known: dict[int, tuple[int, str | None, str | None]], row: int) -> None:
         """Write the entries of a watch list.
 
         Args:
             watch: The watch list.
-            known: Id and label of the row of each stored entry, by the number of the entry.
+            known: Id, label and account of the row of each stored entry, by the number of the entry.
             row: Row id of the first new entry. The others follow.
         """
+        claimed: dict[int, str | None] = {}
         for at, (kind, value, label) in enumerate(watch.entries()):
+            account = watch.account(at)
             if at in known:
-                there, labelled = known[at]
+                there, labelled, owner = known[at]
                 if label != labelled:
                     self._relabel(there, label)
+                if account != owner:
+                    claimed[there] = account
             else:
                 there, row = row, row + 1
-                self._rows.insert("watch", (there, int(kind), value, label))
+                self._rows.insert("watch", (there, int(kind), value, label, self._accounts.add(account)))
             self._ids.append(there)
+        self._claim(claimed)
 
     def _relabel(self, row: int, label: str | None) -> None:
-        kind, value = self._db.execute("SELECT kind, value FROM watch WHERE id = ?", (row,)).fetchone()
+        query = "SELECT kind, value, account FROM watch WHERE id = ?"
+        kind, value, account = self._db.execute(query, (row,)).fetchone()
         self._rows.remove("watch", "id = ?", (row,))
-        self._rows.insert("watch", (row, kind, value, label))
+        self._rows.insert("watch", (row, kind, value, label, account))
         self._ledger.relabelled(row)
+
+    # Accounts
+
+    def _claim(self, owners: Mapping[int, str | None]) -> None:
+        """Let entries, by the ids of their rows, belong to accounts."""
+        for row, name in owners.items():
+            query = "SELECT kind, value, label FROM watch WHERE id = ?"
+            entry = self._db.execute(query, (row,)).fetchone()
+            self._rows.remove("watch", "id = ?", (row,))
+            self._rows.insert("watch", (row, *entry, self._accounts.add(name)))
+        if owners:
+            self._ledger.moved(owners.keys())
+
+    def _change_account(self, change: AccountChange) -> None:
+        """Add or rename an account, and give it keychains and entries."""
+        if change.renamed is not None:
+            self._accounts.rename(change.name, change.renamed)
+            return
+        account = self._accounts.add(change.name)
+        for new in change.keychains:
+            self.keychains.put(new, account)
+        for name in change.adopted:
+            self.keychains.claim(name, account)
+        self._claim({self._ids[at]: change.name for at in change.claimed})
+
+    def _end_account(self, change: AccountChange) -> None:
+        """Remove an account whose entries are removed, after the events of its matches were written."""
+        account = self._accounts.find(change.name) if change.is_removed else None
+        if account is not None:
+            self._ledger.settle()
+            self._ledger.drop_account(account)
+            self.keychains.remove_of(account)
+            self._rows.remove("account_txs", "account = ?", (account,))  # of transactions that do not count
+            self._accounts.remove(account)
 
     def _remove_entries(self, rows: Sequence[int]) -> None:
         """Remove entries and the coins that were learned through them.
 
         A coin stays if its outpoint is an entry of its own, or if it pays another entry.
         """
+        if not rows:
+            return
         gone, scripts = set(rows), dict[bytes, int]()
         for row in rows:
             self._rows.remove("watch", "id = ?", (row,))
         there = "SELECT value, id FROM watch WHERE kind = ?"
-        outpoints = dict(self._db.execute(there, (int(EntryKind.OUTPOINT),))) if rows else {}
-        for row in rows:
-            coins = self._db.execute("SELECT outpoint, value, script FROM coins WHERE entry = ?", (row,)).fetchall()
-            self._rows.remove("coins", "entry = ?", (row,))
-            for outpoint, value, script in coins:
-                query = "SELECT entry FROM matches WHERE outpoint = ? AND spend = 0 AND height IS NOT NULL"
-                (paid,) = self._db.execute(query, (outpoint,)).fetchone() or (None,)
-                if paid is None:  # the user gave the script, and the block of the coin was not searched
-                    scripts = scripts or dict(self._db.execute(there, (int(EntryKind.SCRIPT),)))
-                    paid = scripts.get(script, row)
-                owner = outpoints.get(outpoint, paid)
-                if owner not in gone:
-                    self._rows.insert("coins", (outpoint, owner, value, script))
+        outpoints = dict(self._db.execute(there, (int(EntryKind.OUTPOINT),)))
+        coins = self._db.execute("SELECT outpoint, entry, value, script FROM coins").fetchall()
+        for outpoint, row, value, script in coins:
+            if row not in gone:
+                continue
+            self._rows.remove("coins", "outpoint = ?", (outpoint,))
+            query = "SELECT entry FROM matches WHERE outpoint = ? AND spend = 0 AND height IS NOT NULL"
+            (paid,) = self._db.execute(query, (outpoint,)).fetchone() or (None,)
+            if paid is None:  # the user gave the script, and the block of the coin was not searched
+                scripts = scripts or dict(self._db.execute(there, (int(EntryKind.SCRIPT),)))
+                paid = scripts.get(script, row)
+            owner = outpoints.get(outpoint, paid)
+            if owner not in gone:
+                self._rows.insert("coins", (outpoint, owner, value, script))
 
     def _write_coin(self, outpoint: bytes, coin: Coin) -> None:
         """Write value and script of an outpoint. A stored coin keeps its entry, as in the watch list's table."""
@@ -620,3 +707,11 @@ class Store:
         if known != (entry, value, script):
             self._rows.remove("coins", "outpoint = ?", (outpoint,))
             self._rows.insert("coins", (outpoint, entry, value, script))
+
+
+def _begin_account(watch: WatchList, name: str, path: Path) -> None:
+    """Let the next entries belong to a stored account. Raises StoreCorruptError for a malformed name."""
+    try:
+        watch.begin_account(name)
+    except ParameterError as error:
+        raise StoreCorruptError(f"{path}: {error}") from error

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Self, TypeVar  # rows are as SQLite gives them
 
 from spvfilter._public import deferred, public
 from spvfilter.address import address_to_script, script_to_address
-from spvfilter.errors import FormatError, ParameterError, StoreCorruptError
+from spvfilter.errors import FormatError, ParameterError, StoreCorruptError, UnknownAccountError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
@@ -76,7 +76,7 @@ class Snapshot(list[T]):
 @public
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The balance of a wallet in satoshi.
+    """The balance of a wallet, or of one account, in satoshi.
 
     A transaction is pending if it is unconfirmed and counts, as opposed to a replaced one, for example.
     """
@@ -96,6 +96,16 @@ class Balance:
     """
     sequence: int = field(default=0, compare=False, repr=False)
     """Number of the last event that the balance includes; see `Snapshot`."""
+    trusted_pending: int = 0
+    """The part of `pending_in` that own transactions created whose inputs all belong to the wallet.
+
+    This wallet broadcast its own transactions. BDK and Core use the word for such outputs.
+    """
+
+    @property
+    def untrusted_pending(self) -> int:
+        """The part of `pending_in` that is not trusted, such as payments of others, in satoshi."""
+        return self.pending_in - self.trusted_pending
 
     @property
     def total(self) -> int:
@@ -145,6 +155,8 @@ class Coin:
     """Label of the output itself, as `LightClient.import_labels` stores it; None if it has none."""
     is_frozen: bool = False
     """True if `LightClient.freeze` or an imported label has frozen it."""
+    account: str | None = None
+    """Name of the account that the coin belongs to. None if it belongs to no account."""
 
     @property
     def spent_by_hex(self) -> str | None:
@@ -162,10 +174,14 @@ class HistoryEntry:
     net: int
     """Value of the outputs that match, less the known value of the inputs that match, in satoshi.
 
-    For a transaction that no longer counts, this is the value from when it counted.
+    In the history of an account, only its own outputs and inputs count. For a transaction that no longer counts, this
+    is the value from when it counted.
     """
     fee: int | None
-    """Fee in satoshi; None unless every input matches and its value is known."""
+    """Fee in satoshi; None unless every input matches and its value is known.
+
+    In the history of an account: the fee if the account paid all inputs, else None.
+    """
     status: TxStatus
     """Status of the transaction."""
     height: int | None
@@ -306,33 +322,58 @@ class Views:
             raise StoreCorruptError(f"{self._path}: the list of searched blocks is missing")
         return Searched.parse(raw)
 
-    # Keychains
+    # Accounts and keychains
 
-    def keychains(self, keychain: str | None = None) -> tuple[KeychainStatus, ...]:
+    def accounts(self) -> tuple[str, ...]:
+        """Return the names of the accounts in the order in which they were added. Raises StoreError."""
+        with self._moment():
+            return tuple(name for _, name, _ in self._checked("accounts", "FROM accounts ORDER BY id", ()))
+
+    def _account_names(self, account: str | None) -> dict[int, str]:
+        """Return the names of all accounts, or of one account, by the ids of their rows."""
+        if account is not None:
+            return {self._account(account)[0]: account}
+        return {row: name for row, name, _ in self._checked("accounts", "FROM accounts", ())}
+
+    def _account(self, name: str) -> tuple[int, Totals]:
+        """Return the id and the totals of an account. Raises UnknownAccountError."""
+        is_text = isinstance(name, str) and name.isprintable()  # SQLite cannot store surrogates
+        row = next(self._checked("accounts", "FROM accounts WHERE name = ?", (name,)), None) if is_text else None
+        if row is None:
+            raise UnknownAccountError(name)
+        return row[0], Totals.parse(row[2])
+
+    def keychains(self, keychain: str | None = None, *, account: str | None = None) -> tuple[KeychainStatus, ...]:
         """Return the keychains in the order in which they were added.
 
         Args:
             keychain: Only the keychains with this name or label. By default all keychains.
+            account: Only the keychains of this account.
 
         Raises:
+            UnknownAccountError: The wallet has no such account.
             ParameterError: The wallet has no such keychain.
             StoreCorruptError: The database is damaged.
         """
         with self._moment():
-            return tuple(keychains_of(self._checked, self._network, keychain))
+            owner = None if account is None else self._account(account)[0]
+            return tuple(keychains_of(self._checked, self._network, keychain, owner))
 
-    def next_address(self, keychain: str | None = None) -> str:
+    def next_address(self, keychain: str | None = None, *, account: str | None = None) -> str:
         """Return the first address of a keychain that was never paid, as the database has it.
 
         Args:
             keychain: Name or label of the keychain. By default the first keychain.
+            account: Only keychains of this account. The first one has its receiving addresses.
 
         Raises:
+            UnknownAccountError: The wallet has no such account.
             ParameterError: There is no such keychain, all its addresses are used, or its scripts have no address.
             StoreCorruptError: The database is damaged.
         """
         with self._moment():
-            return next_address_of(self._checked, self._network, keychain)
+            owner = None if account is None else self._account(account)[0]
+            return next_address_of(self._checked, self._network, keychain, owner)
 
     def is_used(self, address: str) -> bool:
         """Return True if any output that pays an address was found.
@@ -357,41 +398,48 @@ class Views:
 
     # The books
 
-    def balance(self, label: str | None = None, *, keychain: str | None = None) -> Balance:
-        """Return the balance of the wallet, or of one label or keychain.
+    def balance(self, label: str | None = None, *, keychain: str | None = None, account: str | None = None) -> Balance:
+        """Return the balance of the wallet, or of one account, label or keychain.
 
-        The balance of the whole wallet takes the same time however many coins there are. For a label or a keychain the
-        method adds up its coins.
+        The balance of the wallet or of an account takes the same time however many coins there are. For a label or a
+        keychain the method adds up its coins.
 
         Args:
             label: Count only coins of entries with this label.
             keychain: Count only coins of the keychain with this name or label.
+            account: Count only coins of this account.
 
         Raises:
+            UnknownAccountError: The wallet has no such account.
             ParameterError: The label is not valid text, or the wallet has no such keychain.
             StoreCorruptError: The database is damaged.
         """
         with self._moment():
-            of_all = label is None and keychain is None
-            totals = self._totals() if of_all else self._totals_of(label, keychain)
+            if label is not None or keychain is not None:
+                totals = self._totals_of(label, keychain, account)
+            else:
+                totals = self._totals() if account is None else self._account(account)[1]
             immature = held = 0
-            for coin in self._coins_where(
-                "coinbase = 1 AND height > ?", (self._tip() + 1 - COINBASE_MATURITY,), label, keychain
-            ):
+            mature_from = self._tip() + 1 - COINBASE_MATURITY
+            for coin in self._coins_where("coinbase = 1 AND height > ?", (mature_from,), label, keychain, account):
                 immature += coin[2]
                 # that a pending transaction spends, though it cannot be valid
                 held += coin[2] if coin[6] is not None else 0
-            spendable = totals.confirmed - immature - (totals.pending_out - held) - self._frozen_value(label, keychain)
+            spendable = (
+                totals.confirmed - immature - (totals.pending_out - held) - self._frozen_value(label, keychain, account)
+            )
             sequence = self._log().last
         mature = totals.confirmed - immature
-        return Balance(mature, immature, totals.pending_in, totals.pending_out, spendable, sequence)
+        return Balance(
+            mature, immature, totals.pending_in, totals.pending_out, spendable, sequence, trusted_pending=totals.trusted
+        )
 
-    def _frozen_value(self, label: str | None, keychain: str | None) -> int:
+    def _frozen_value(self, label: str | None, keychain: str | None, account: str | None) -> int:
         """Return the value of the mature coins that are frozen and that no pending transaction spends."""
         where = "outpoint IN (SELECT outpoint FROM frozen) AND spender IS NULL AND height IS NOT NULL AND"
         where = f"{where} (coinbase = 0 OR height <= ?)"
         values = (self._tip() + 1 - COINBASE_MATURITY,)
-        return sum(coin[2] for coin in self._coins_where(where, values, label, keychain))
+        return sum(coin[2] for coin in self._coins_where(where, values, label, keychain, account))
 
     def _totals(self) -> Totals:
         raw = self._meta("totals")
@@ -399,10 +447,10 @@ class Views:
             raise StoreCorruptError(f"{self._path}: the totals are missing")
         return Totals.parse(raw)
 
-    def _totals_of(self, label: str | None, keychain: str | None) -> Totals:
+    def _totals_of(self, label: str | None, keychain: str | None, account: str | None = None) -> Totals:
         totals = Totals()
-        for coin in self._coins_where("1", (), label, keychain):
-            totals = totals.plus(coin[2], coin[4], coin[6])
+        for coin in self._coins_where("1", (), label, keychain, account):
+            totals = totals.plus(coin[2], coin[4], coin[6], is_trusted=bool(coin[8]))
         return totals
 
     def coins(
@@ -410,6 +458,7 @@ class Views:
         *,
         label: str | None = None,
         keychain: str | None = None,
+        account: str | None = None,
         limit: int | None = None,
         before: str | None = None,
     ) -> Snapshot[Coin]:
@@ -421,21 +470,26 @@ class Views:
         Args:
             label: Only coins of entries with this label.
             keychain: Only coins of the keychain with this name or label.
+            account: Only coins of this account.
             limit: Length of the page. By default there is one page with everything.
             before: `cursor` of the last item of the page before, to get the next page.
 
         Raises:
+            UnknownAccountError: The wallet has no such account.
             ParameterError: An argument is not valid, or the wallet has no such keychain.
             StoreCorruptError: The database is damaged.
         """
         where = "(place, outpoint) < (?, ?) ORDER BY place DESC, outpoint DESC LIMIT ?"
         with self._moment():
             tip = self._tip()
-            found = self._coins_where(where, (*_behind(before), _checked_limit(limit)), label, keychain)
+            found = self._coins_where(where, (*_behind(before), _checked_limit(limit)), label, keychain, account)
             places = EntryPlaces(self._checked)
-            return Snapshot((self._coin(row, tip, places) for row in found), self._log().last)
+            names = self._account_names(account)
+            return Snapshot((self._coin(row, tip, places, names) for row in found), self._log().last)
 
-    def unspent(self, *, label: str | None = None, keychain: str | None = None) -> Snapshot[Coin]:
+    def unspent(
+        self, *, label: str | None = None, keychain: str | None = None, account: str | None = None
+    ) -> Snapshot[Coin]:
         """Return the coins that may be spent now, the latest first: those of `coins` whose `is_spendable` is True.
 
         A coin that only a foreign pending transaction spends is among them, because nobody checked the signatures of
@@ -444,12 +498,14 @@ class Views:
         Args:
             label: Only coins of entries with this label.
             keychain: Only coins of the keychain with this name or label.
+            account: Only coins of this account.
 
         Raises:
             ParameterError: An argument is not valid, or the wallet has no such keychain.
+            UnknownAccountError: The wallet has no such account.
             StoreCorruptError: The database is damaged.
         """
-        found = self.coins(label=label, keychain=keychain)
+        found = self.coins(label=label, keychain=keychain, account=account)
         return Snapshot((coin for coin in found if coin.is_spendable), found.sequence)
 
     def frozen(self) -> tuple[OutPoint, ...]:
@@ -471,6 +527,7 @@ class Views:
         *,
         label: str | None = None,
         keychain: str | None = None,
+        account: str | None = None,
         limit: int | None = None,
         before: str | None = None,
     ) -> Snapshot[HistoryEntry]:
@@ -479,16 +536,21 @@ class Views:
         A transaction that was abandoned, has expired or is in conflict is placed at the height that the chain had when
         it was first seen. With `keychain` it is left out.
 
+        The history of an account has its net value and its labels of each transaction. The fee is stated if the account
+        paid all inputs.
+
         A cursor stays valid. If a block arrives between two pages, an entry may be missing or appear twice. To prevent
         that, read all pages within `moment`.
 
         Args:
             label: Only transactions of entries with this label.
             keychain: Only transactions of the keychain with this name or label.
+            account: Only transactions of this account.
             limit: Length of the page. By default there is one page with everything.
             before: `cursor` of the last item of the page before, to get the next page.
 
         Raises:
+            UnknownAccountError: The wallet has no such account.
             ParameterError: An argument is not valid, or the wallet has no such keychain.
             StoreCorruptError: The database is damaged.
         """
@@ -498,6 +560,8 @@ class Views:
             if keychain is not None:
                 matching = self._of_keychain("matches.entry", keychain)
                 of += f" AND transactions.txid IN (SELECT txid FROM matches WHERE {matching})"
+            if account is not None:
+                return Snapshot(self._account_entries(account, label, of, values), self._log().last)
             if label is None:
                 where = (
                     f"FROM transactions WHERE {of} AND (place, txid) < (?, ?) ORDER BY place DESC, txid DESC LIMIT ?"
@@ -509,6 +573,25 @@ class Views:
                 )
                 values = (_checked_label(label), *values)
             return Snapshot(self._entries(where, values), self._log().last)
+
+    def _account_entries(
+        self, account: str, label: str | None, of: str, values: tuple[object, ...]
+    ) -> Iterator[HistoryEntry]:
+        """Yield a page of the history of an account. `of` is a condition for the rows of transactions."""
+        is_labelled, named = "1", tuple[object, ...]()
+        if label is not None:
+            is_labelled = "instr(char(10) || labels || char(10), char(10) || ? || char(10)) > 0"
+            named = (_checked_label(label),)
+        where = (
+            f"FROM account_txs JOIN transactions USING (txid) WHERE account = ? AND {is_labelled} AND {of} AND"
+            " (account_txs.place, account_txs.txid) < (?, ?) ORDER BY account_txs.place DESC, account_txs.txid DESC"
+            " LIMIT ?"
+        )
+        for _, txid, _, net, fee, labels in self._checked(
+            "account_txs", where, (self._account(account)[0], *named, *values)
+        ):
+            for entry in self._entries("FROM transactions WHERE txid = ?", (txid,)):
+                yield replace(entry, net=net, fee=fee, labels=tuple(labels.split("\n")) if labels else ())
 
     def transaction(self, txid: bytes | str) -> HistoryEntry | None:
         """Return a transaction of the wallet, or None if the wallet does not know it.
@@ -612,8 +695,15 @@ class Views:
         return -1 if row is None else int(row[0]) + row[1] // HEADER_SIZE - 1
 
     def _coins_where(
-        self, where: str, values: tuple[object, ...], label: str | None, keychain: str | None
+        self,
+        where: str,
+        values: tuple[object, ...],
+        label: str | None,
+        keychain: str | None,
+        account: str | None = None,
     ) -> Iterator[tuple[Any, ...]]:
+        if account is not None:
+            where = f"account = {self._account(account)[0]} AND {where}"
         if keychain is not None:
             where = f"{self._of_keychain('unspent.entry', keychain)} AND {where}"
         if label is not None:
@@ -627,12 +717,12 @@ class Views:
             )
         return self._checked("unspent", f"FROM unspent WHERE {where}", values)
 
-    def _coin(self, row: tuple[Any, ...], tip: int, places: EntryPlaces) -> Coin:
-        outpoint, entry, value, script, height, is_coinbase, spender, place = row
+    def _coin(self, row: tuple[Any, ...], tip: int, places: EntryPlaces, accounts: Mapping[int, str]) -> Coin:
+        outpoint, entry, value, script, height, is_coinbase, spender, place, _, account = row
         found = next(self._checked("watch", "FROM watch WHERE id = ?", (entry,)), None)
         if found is None:
             raise StoreCorruptError(f"{self._path}: entry {entry} of the watch list is missing")
-        label = found[-1]
+        label = found[3]
         time, completeness = (None, None) if height is None else self._found_in(outpoint, height)
         is_mature = height is not None and (not is_coinbase or height <= tip + 1 - COINBASE_MATURITY)
         is_frozen, is_spender_own = self._is_frozen(outpoint), None if spender is None else self._is_own(spender)
@@ -654,6 +744,7 @@ class Views:
             is_spender_own=is_spender_own,
             is_frozen=is_frozen,
             output_label=labelrows.label_of(self._checked, "output", str(OutPoint.parse(outpoint))),
+            account=None if account is None else accounts[account],
         )
 
     def _is_own(self, txid: bytes) -> bool:

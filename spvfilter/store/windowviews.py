@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any  # rows are as SQLite gives them
 
@@ -43,26 +43,32 @@ class KeychainStatus:
     """Lowest index that was never paid; None if all indexes of a fixed descriptor were."""
     next_address: str | None
     """Address of `next_index`; None if the keychain's scripts have no address."""
+    account: str | None = None
+    """Name of the account that the keychain belongs to; None if it belongs to no account."""
 
 
-def keychains_of(checked: Checked, network: Network, name: str | None = None) -> list[KeychainStatus]:
+def keychains_of(
+    checked: Checked, network: Network, name: str | None = None, account: int | None = None
+) -> list[KeychainStatus]:
     """Return the keychains in the order in which they were added; with `name`, the keychains that `chosen` returns.
 
-    Raises StoreCorruptError, and ParameterError if no keychain has the name.
+    With `account`, only keychains of the account with this id. Raises StoreCorruptError, and ParameterError if no
+    keychain has the name.
     """
-    rows = checked("keychains", "FROM keychains ORDER BY id", ()) if name is None else chosen(checked, name)
+    rows = _keychains(checked, name, account)
+    names = {row: each for row, each, _ in checked("accounts", "FROM accounts", ())}
     found: list[KeychainStatus] = []
     seen = _seen(checked)
-    for row, full_name, label, descriptor, lookahead, size, window in rows:
+    for row, full_name, label, descriptor, lookahead, size, window, owner in rows:
         used = [index for _, index in checked("used", "FROM used WHERE keychain = ? ORDER BY place", (row,))]
         paid = sorted({*used, *seen.get(row, ())})
         index = next((at for at, each in enumerate(paid) if at != each), len(paid))
         address = _address_at(checked, row, index, network) if index < window else None
         free = index if index < size else None
-        revealed = _revealed(checked, row)
-        found.append(
-            KeychainStatus(full_name, label, descriptor, lookahead, window, tuple(used), revealed, free, address)
+        status = KeychainStatus(
+            full_name, label, descriptor, lookahead, window, tuple(used), _revealed(checked, row), free, address
         )
+        found.append(status if owner is None else replace(status, account=names[owner]))
     return found
 
 
@@ -99,7 +105,19 @@ def _scripts_at(checked: Checked, keychain: int, index: int) -> Iterator[bytes]:
     ):
         start = entry + (index - first) * scripts
         for row in range(start, start + scripts):
-            yield from (value for _, _, value, _ in checked("watch", "FROM watch WHERE id = ?", (row,)))
+            yield from (value for _, _, value, _, _ in checked("watch", "FROM watch WHERE id = ?", (row,)))
+
+
+def _keychains(checked: Checked, name: str | None, account: int | None) -> list[tuple[Any, ...]]:
+    """Return the rows of keychains with a name, of an account; None means all. Raises as `chosen`."""
+    if name is not None:
+        found = chosen(checked, name)
+        if account is not None and not (found := [row for row in found if row[7] == account]):
+            raise ParameterError(f"the account has no keychain {name[:80]!r}")
+        return found
+    if account is None:
+        return list(checked("keychains", "FROM keychains ORDER BY id", ()))
+    return list(checked("keychains", "FROM keychains WHERE account = ? ORDER BY id", (account,)))
 
 
 def chosen(checked: Checked, name: str) -> list[tuple[Any, ...]]:
@@ -121,19 +139,22 @@ def chosen(checked: Checked, name: str) -> list[tuple[Any, ...]]:
     raise ParameterError(f"the wallet has no keychain {name[:80]!r}" + ("" if has_any else "; it has none at all"))
 
 
-def next_address_of(checked: Checked, network: Network, name: str | None) -> str:
+def next_address_of(checked: Checked, network: Network, name: str | None, account: int | None = None) -> str:
     """Return the address of the lowest unused index of a keychain, by default the first keychain.
 
-    The queries read the row of the keychain, and neither other keychains nor all used indexes.
+    With `account`, only keychains of the account with this id count. The queries read the row of the keychain, and
+    neither other keychains nor all used indexes.
 
     Raises ParameterError if there is no such keychain, or if it has no unused address in its window.
     """
-    rows = (
-        list(checked("keychains", "FROM keychains ORDER BY id LIMIT 1", ())) if name is None else chosen(checked, name)
-    )
+    if name is None and account is None:
+        rows = list(checked("keychains", "FROM keychains ORDER BY id LIMIT 1", ()))
+    else:
+        rows = _keychains(checked, name, account)
     if not rows:
-        raise ParameterError("the wallet has no keychain: watch its descriptor")
-    row, full_name, _, _, _, size, window = rows[0]
+        whose = "wallet" if account is None else "account"
+        raise ParameterError(f"the {whose} has no keychain: watch its descriptor")
+    row, full_name, _, _, _, size, window, _ = rows[0]
     index, seen = _next_index(checked, row), _seen(checked).get(row, set())
     while index in seen or (seen and any(checked("used", "FROM used WHERE keychain = ? AND place = ?", (row, index)))):
         index += 1

@@ -8,14 +8,14 @@ All state is in memory. The books write to the database and never read it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
-from spvfilter.kernel import EntryKind, Hit
+from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
 from spvfilter.protocol import HASH_SIZE, MEMPOOL_EXPIRY_S
-from spvfilter.store.batch import Batch, NewEntry
+from spvfilter.store.batch import AccountChange, Batch, NewEntry
 from spvfilter.store.filters import CompactFilterBatch
-from spvfilter.store.keychains import KeychainChange
+from spvfilter.store.keychains import KeychainChange, NewKeychain
 from spvfilter.store.ledger import StoredMatch
 from spvfilter.store.searched import Searched
 from spvfilter.transaction import Transaction
@@ -41,6 +41,7 @@ from spvfilter.wallet.saved import Filtered, SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.wallet.settlement import CONFIRMED, UNPROVEN, Settlement
 from spvfilter.wallet.txgraph import Anchor, Drop, DropReason, TxRecord
+from spvfilter.watch.accounts import AccountPlan
 from spvfilter.watch.match import MatchKind
 from spvfilter.watch.watchlist import WatchList
 
@@ -456,13 +457,22 @@ class Books(Settlement):
 
     # Entries of the watch list
 
-    def store_entries(self, entries: Sequence[tuple[EntryKind, bytes, str | None]], like: int | None = None) -> range:
+    def store_entries(
+        self,
+        entries: Sequence[tuple[EntryKind, bytes, str | None]],
+        accounts: Mapping[bytes, str | None] | None = None,
+        like: int | None = None,
+    ) -> range:
         """Store new entries of the watch list, which gets them when they are stored; the ids of their rows.
 
-        `like` is the row id of another entry. The blocks that were searched for it count for the new entries as well.
+        Args:
+            entries: The entries, each with its label.
+            accounts: Accounts of entries, by their scripts.
+            like: Row id of another entry. The blocks that were searched for it count for the new entries as well.
         """
         first = self.blocks.add_entries(len(entries), like)
-        self.batch.entries += (NewEntry(row, *entry) for row, entry in enumerate(entries, first))
+        owners = accounts or {}
+        self.batch.entries += (NewEntry(row, *entry, owners.get(entry[1])) for row, entry in enumerate(entries, first))
         self.ids += (ids := range(first, first + len(entries)))
         self._are_blocks_changed = True
         return ids
@@ -474,13 +484,65 @@ class Books(Settlement):
             if txid not in self._counted and any(hit.entry in labels for hit in hits.values()):
                 self._write(txid)
 
-    def remove_entries(self, removed: Sequence[int], tell: Callable[..., None]) -> None:
+    def store_account(self, plan: AccountPlan) -> None:
+        """Store an account. The watch list gets it when it is stored."""
+        self._seal()
+        fresh = [script for script in plan.scripts() if self.watch.table.find(EntryKind.SCRIPT, script) == NO_ENTRY]
+        entries = [*((EntryKind.SCRIPT, script, None) for script in fresh), *plan.entries]
+        ids = self.store_entries(entries, {value: plan.name for _, value, _ in entries})
+        rows = dict(zip(fresh, ids, strict=False))
+        for keychain, window in plan.keychains:
+            places = [
+                (index, rows.get(script) or self.ids[self.watch.table.find(EntryKind.SCRIPT, script)])
+                for index, scripts in enumerate(window)
+                for script in scripts
+            ]
+            self.batch.keychains.append(KeychainChange(keychain.name, window=len(window), places=places))
+        new = [NewKeychain(each.name, each.label, each.descriptor, each.lookahead, each.size) for each in plan.chains]
+        claimed = self.watch.adopted_entries(plan)
+        self.batch.accounts.append(AccountChange(plan.name, None, new, plan.adopted, claimed))
+        self._write_hits_of(set(claimed))
+        self._seal()
+
+    def _write_hits_of(self, entries: Collection[int]) -> None:
+        """Write the rows of unconfirmed transactions that match one of these entries."""
+        for txid, hits in self._hits.items():
+            if any(hit.entry in entries for hit in hits.values()):
+                self._write(txid)
+
+    def claim(self, account: str, entries: Sequence[int]) -> None:
+        """Store that entries belong to an account. The watch list knows it already, or a moving window tells it."""
+        self.batch.accounts.append(AccountChange(account, claimed=entries))
+        self._write_hits_of(set(entries))
+
+    def rename_account(self, old: str, new: str) -> None:
+        """Rename an account. Raises UnknownAccountError, ParameterError."""
+        self._seal()
+        self.watch.renamed_account(old, new)
+        self.batch.accounts.append(AccountChange(old, new))
+        self._seal()
+
+    def remove_account(self, name: str, tell: Callable[..., None]) -> None:
+        """Remove an account with its entries and keychains; see `remove_entries`. Raises UnknownAccountError."""
+        removed, stay = self.watch.entries_of_account(name)
+        self.remove_entries(removed, tell, name, stay)
+
+    def remove_entries(
+        self, removed: Sequence[int], tell: Callable[..., None], account: str | None = None, stay: Sequence[int] = ()
+    ) -> None:
         """Remove entries from the watch list, and the matches that no other entry matches.
 
-        `tell` is called with the events, which belong into the commit of that change.
+        Args:
+            removed: Numbers of the entries.
+            tell: Called with the events, which belong into the commit of that change.
+            account: Account that is removed with these entries.
+            stay: Numbers of entries of the account that stay in the watch list.
         """
         self._seal()
-        change = Renumbering(self.watch, removed)
+        change = Renumbering(self.watch, removed, account)
+        if account is not None:
+            owners = [(number, change.account(number)) for number in stay]
+            self.batch.accounts.append(AccountChange(account, is_removed=True, left=owners))
         moved, lost = change.confirmed(self._confirmed)
         for found in moved:
             self._changes.put_match(found)

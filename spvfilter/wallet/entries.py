@@ -14,11 +14,12 @@ from spvfilter.watch.watchlist import WatchList
 class Renumbering:
     """A watch list without some of its entries. The remaining entries get new numbers."""
 
-    def __init__(self, watch: WatchList, removed: Collection[int]) -> None:
+    def __init__(self, watch: WatchList, removed: Collection[int], account: str | None = None) -> None:
+        """With `account`, the watch list loses this account with its keychains, and `removed` has its entries."""
         self._removed = frozenset(removed)
         self._ordered = sorted(self._removed)
         self._shifts = [number - below for below, number in enumerate(self._ordered)]  # first new number behind each
-        self.left: WatchList = watch.without_entries(self._removed)
+        self.left: WatchList = watch.without_entries(self._removed, account)
         """The watch list without these entries."""
 
     def hit(self, hit: Hit) -> Hit | None:
@@ -30,6 +31,10 @@ class Renumbering:
         if number == NO_ENTRY and hit.script is not None:
             number = table.match_script(hit.script)
         return None if number == NO_ENTRY else hit._replace(entry=number)
+
+    def account(self, number: int) -> str | None:
+        """The account of a remaining entry after the change, by its old number."""
+        return self.left.account(number - bisect_left(self._ordered, number))
 
     def under_old(self, hit: Hit) -> Hit:
         """A hit that `hit` returned, under the old number of its entry."""

@@ -16,7 +16,7 @@ def stored_elements(checked: Checked, network: Network, tip: int) -> list[bytes]
     watch = WatchList(network)
     entries = {
         row: watch.add_entry(EntryKind(kind), value)
-        for row, kind, value, _ in checked("watch", "FROM watch ORDER BY id", ())
+        for row, kind, value, *_ in checked("watch", "FROM watch ORDER BY id", ())
     }
     for outpoint, row, value, script in checked("coins", "FROM coins", ()):
         watch.table.set_coin(outpoint, entries[row], value, script)

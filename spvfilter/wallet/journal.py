@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from enum import Enum
 from functools import cache
 from operator import attrgetter
@@ -50,6 +50,8 @@ KINDS: dict[str, type[WalletEvent]] = {
     RUN_STARTED: RunStarted,
 }
 _NAMES = {cls: name for name, cls in KINDS.items()}
+_WITHOUT_MATCH = (TxReplaced, BlockConnected, BlockDisconnected, RunStarted)
+_NOT_ENCODED = ("sequence", "account")  # columns of their own
 
 
 class Journal:
@@ -105,7 +107,8 @@ class Journal:
         self.sequence += 1
         cls: Any = type(event)
         numbered: WalletEvent = cls(*_values(event), sequence=self.sequence)
-        batch.events.append(StoredEvent(self.sequence, self.now, _NAMES[type(event)], encode(event)))
+        account = None if isinstance(event, _WITHOUT_MATCH) else event.match.account
+        batch.events.append(StoredEvent(self.sequence, self.now, _NAMES[type(event)], encode(event), account))
         if isinstance(event, BlockConnected):
             batch.told = self._told = max(self._told, event.height)
         elif isinstance(event, BlockDisconnected):
@@ -161,7 +164,7 @@ def _fields(cls: type[Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for each in fields(cls):
         hint = hints[each.name]
-        if each.name != "sequence":
+        if each.name not in _NOT_ENCODED:
             found[each.name] = (
                 next(part for part in get_args(hint) if part is not type(None))
                 if isinstance(hint, types.UnionType)
@@ -178,7 +181,9 @@ def decode(stored: StoredEvent) -> WalletEvent:
         raise FormatError(
             f"event {stored.sequence} cannot be read as {stored.kind[:20]!r}: {error!r}", offset=0, field="event"
         ) from error
-    return event
+    if stored.account is None or isinstance(event, _WITHOUT_MATCH):
+        return event
+    return replace(event, match=replace(event.match, account=stored.account))
 
 
 def _made(cls: type, values: list[Any], **named: Any) -> Any:

@@ -79,16 +79,19 @@ class WalletStore(Views):
             db.close()
             raise
 
-    def events(self, since: int, limit: int = 1_000) -> Snapshot[WalletEvent]:
-        """Return the next events of the wallet, in order; none if there are no more.
+    def events(self, since: int, limit: int = 1_000, *, account: str | None = None) -> Snapshot[WalletEvent]:
+        """Return the next events of the wallet or of an account, in order; none if there are no more.
 
         The database keeps at most 250,000 events of the last 30 days, but at least 10,000.
 
         Args:
             since: Number of the last event that the program has processed, or `sequence` of a `Snapshot` or `Balance`.
             limit: Number of events to return, from 1 to 10,000.
+            account: Only events of this account's matches, of blocks and of starts of runs. Continue after `sequence`
+                of the result: it covers events of other accounts as well.
 
         Raises:
+            UnknownAccountError: The wallet has no such account.
             EventGapError: The number is neither 0 nor the number of a stored event, or older events were dropped. Read
                 a snapshot, such as `history`, and continue from its `sequence`.
             ParameterError: The number is negative, or the limit is out of range.
@@ -97,8 +100,10 @@ class WalletStore(Views):
         if not isinstance(limit, int) or not 1 <= limit <= MAX_PAGE:
             raise ParameterError(f"limit must be from 1 to {MAX_PAGE}, not {limit}")
         with self._moment():
-            found = decoded(stored_events(self._db, self._path, self._log(), since, limit), self._path)
-        return Snapshot(found, found[-1].sequence if found else since)
+            log, owner = self._log(), None if account is None else self._account(account)[0]
+            found = decoded(stored_events(self._db, self._path, log, since, limit, owner), self._path)
+        is_last = account is not None and len(found) < limit
+        return Snapshot(found, log.last if is_last else found[-1].sequence if found else since)
 
     def run_id(self, sequence: int) -> bytes | None:
         """Return the id of the client's run that stored an event; see `RunStarted`.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from spvfilter._public import lazy
 
 if TYPE_CHECKING:
+    from spvfilter.watch.accounts import AccountPlan as AccountPlan
     from spvfilter.watch.keychain import Keychain as Keychain
     from spvfilter.watch.labels import (
         Label as Label,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
+        accounts="AccountPlan",
         keychain="Keychain",
         labels="Label parse_labels read_labels write_labels",
         match="Completeness Match MatchKind",

@@ -90,6 +90,8 @@ class Keychain:
         """Number of keys that each index derives."""
         self.scripts_at = scripts_at
         """Function that returns the scriptPubKeys of an index."""
+        self.account: str | None = None
+        """Name of the account that the keychain belongs to. None if it belongs to no account."""
         self.is_dormant = False
         """True if the window cannot grow, because there is no function that derives further scripts."""
         self._end = 0
@@ -287,7 +289,21 @@ class Keychain:
 
     def state(self) -> tuple[object, ...]:
         """Return the values that are compared to decide whether two keychains are equal."""
-        return self.name, self.label, self.lookahead, self.size, self.descriptor, self._end, frozenset(self._used)
+        made = self.name, self.label, self.account, self.lookahead, self.size, self.descriptor
+        return *made, self._end, frozenset(self._used)
+
+    def without_window(self) -> Keychain:
+        """Return a keychain with the same scripts and an empty window."""
+        made = Keychain(
+            self.name,
+            self.scripts_at,
+            label=self.label,
+            lookahead=self.lookahead,
+            size=self.size,
+            descriptor=self.descriptor,
+        )
+        made.account = self.account
+        return made
 
     def copy(self) -> Keychain:
         """Return an independent keychain with the same scripts, window and used indexes."""

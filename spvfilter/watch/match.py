@@ -76,6 +76,8 @@ class Match:
     """Index of the output's script in its keychain, from 0. None if no keychain derives the script."""
     fee: int | None = field(default=None, compare=False)
     """Fee of the transaction in satoshi. None unless the block was scanned with its undo record."""
+    account: str | None = None
+    """Name of the account that the match belongs to. None if it belongs to no account."""
 
     @property
     def txid_hex(self) -> str:

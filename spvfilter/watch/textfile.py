@@ -15,6 +15,8 @@
 | `bitcoin:ADDRESS?label=a,b&bc=ADDRESS` | a URI with parameters: a comma belongs to the URI |
 | `outpoint:TXID:INDEX,LABEL` | an outpoint, with the txid in display order |
 | `outpoint:TXID:INDEX:VALUE:SCRIPT` | an outpoint with its value (satoshi) and scriptPubKey; both may be empty |
+| `account:NAME` | the entries of the following lines belong to this account, up to the next such line |
+| `account:` | the entries of the following lines belong to no account |
 
 For a keychain without a descriptor, the file contains its scripts. The file is UTF-8, with or without a byte order
 mark, and its lines end in LF or CRLF. In a line without a label, ` #` starts a comment.
@@ -32,7 +34,7 @@ from spvfilter._public import deferred
 from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError, WatchFileError
 from spvfilter.files import replacing
-from spvfilter.kernel import NO_VALUE, EntryKind, WatchTable
+from spvfilter.kernel import NO_ENTRY, NO_VALUE, EntryKind, WatchTable
 from spvfilter.network import Network
 from spvfilter.primitives import OutPoint
 from spvfilter.watch import entry as entries
@@ -54,6 +56,8 @@ else:
     recognition = deferred("spvfilter.watch.imports.recognition")
     pathlib = deferred("pathlib")
 
+_ACCOUNT = "account:"
+"""Start of the line that begins the entries of an account."""
 _CHUNK = 1 << 20
 """Number of bytes that one read of the file requests."""
 _FOREIGN_LINES = 1_000
@@ -84,6 +88,7 @@ class Sink(entries.Sink, Protocol):
     def keychains_in(self, text: str, label: str | None = None) -> list[Keychain]: ...
     def saved_keychains_in(self, text: str, label: str | None, end: int, lookahead: int) -> list[Keychain]: ...
     def watch_keychains(self, keychains: Iterable[Keychain], budget: Budget) -> None: ...
+    def begin_account(self, name: str | None) -> None: ...
     @property
     def windows(self) -> Windows: ...
     def __contains__(self, script_pubkey: bytes) -> bool: ...
@@ -102,6 +107,9 @@ class Source(Protocol):
     def keychains(self) -> tuple[Keychain, ...]: ...
     def keychain_of(self, entry: int) -> tuple[Keychain, int] | None: ...
     def own_label(self, entry: int) -> str | None: ...
+    @property
+    def accounts(self) -> tuple[str, ...]: ...
+    def account(self, entry: int) -> str | None: ...
     def __contains__(self, script_pubkey: bytes) -> bool: ...
 
 
@@ -137,15 +145,18 @@ def read_into(watch: Sink, file: BinaryIO, name: str, max_derivations: int = MAX
             adding.add_wallet(watch, wallet, name, budget)
             return wallet
     reading = _Reading(watch, name, budget)
-    for number, line in _other_lines(watch, file, start):
-        reading.take(number, line)
-        if reading.is_foreign:
-            break
-    reading.end()
+    try:
+        for number, line in _other_lines(watch, file, start):
+            reading.take(number, line)
+            if reading.is_foreign:
+                break
+        reading.end()
+    finally:
+        watch.begin_account(None)
     return None
 
 
-_Late = tuple[int, str, str | None]  # number of a line, its entry and its label
+_Late = tuple[int, str, str | None, str | None]  # number of a line, its entry, its label and its account
 
 
 class _Reading:
@@ -155,6 +166,7 @@ class _Reading:
         self._watch = watch
         self._name = name
         self._budget = budget
+        self._account: str | None = None  # account of the next lines
         self._problems: list[tuple[int, str]] = []
         self._lines = 0  # number of lines that were read, without comments
         self._has_entry = False
@@ -171,13 +183,18 @@ class _Reading:
             if not text:
                 return
             self._lines += 1
+            if text.startswith(_ACCOUNT):
+                self._has_entry = True
+                self._account = text.removeprefix(_ACCOUNT).strip() or None
+                self._watch.begin_account(self._account)
+                return
             entry, label = _split(text)
             self._has_entry = self._has_entry or _looks_like_entry(entry)
             check_not_private(label)
             if entry.startswith("outpoint:"):
-                self._outpoints.append((number, entry, label))
+                self._outpoints.append((number, entry, label, self._account))
             elif _has_keys(entry):
-                self._descriptors.append((number, entry, label))
+                self._descriptors.append((number, entry, label, self._account))
             else:
                 _add(self._watch, entry, label)
         except ParameterError as error:
@@ -193,8 +210,8 @@ class _Reading:
         if not self._has_entry and not len(self._watch) and len(self._problems) == self._lines > 1:
             raise WatchFileError(self._name, ((0, _foreign(self._problems[0][1])),))
         count = 0
-        found: list[tuple[int, list[Keychain]]] = []
-        for number, entry, label in self._descriptors:
+        found: list[tuple[int, list[Keychain], str | None]] = []
+        for number, entry, label, account in self._descriptors:
             try:
                 keychains = _keychains(self._watch, entry, label)
             except ParameterError as error:
@@ -205,18 +222,19 @@ class _Reading:
                 self._budget.check(count)
             except ParameterError as error:
                 raise WatchFileError(self._name, ((number, str(error)),)) from None
-            found.append((number, keychains))
+            found.append((number, keychains, account))
         if not self._problems:  # else the list is of no use, and nothing needs to be derived
-            for number, keychains in found:
-                self._try(number, partial(self._watch.watch_keychains, keychains, self._budget))
+            for number, keychains, account in found:
+                self._try(number, account, partial(self._watch.watch_keychains, keychains, self._budget))
         with self._watch.windows.limited_by(self._budget):
-            for number, entry, label in self._outpoints:
-                self._try(number, partial(_add_outpoint, self._watch, entry, label))
+            for number, entry, label, account in self._outpoints:
+                self._try(number, account, partial(_add_outpoint, self._watch, entry, label))
         if self._problems:
             raise WatchFileError(self._name, tuple(sorted(self._problems)))
 
-    def _try(self, number: int, add: Callable[[], None]) -> None:
+    def _try(self, number: int, account: str | None, add: Callable[[], None]) -> None:
         try:
+            self._watch.begin_account(account)
             add()
         except ParameterError as error:
             self._problems.append((number, str(error)))
@@ -384,34 +402,52 @@ def write(watch: Source, path: str | os.PathLike[str]) -> None:
 
 
 def _lines(watch: Source) -> Iterator[str]:
+    """Yield the lines of entries without an account, then the lines of each account."""
+    owned: dict[str, list[str]] = {name: [] for name in watch.accounts}
+    for account, line in _owned_lines(watch):
+        if account is None:
+            yield line
+        else:
+            owned[account].append(line)
+    for name, lines in owned.items():
+        yield f"{_ACCOUNT}{name}"
+        yield from lines
+
+
+def _owned_lines(watch: Source) -> Iterator[tuple[str | None, str]]:
+    """Yield the account and the line of each entry."""
     # keychains and keys come first: they label their scripts, and the line of a script then replaces its label
     for keychain in watch.keychains:
         if keychain.descriptor is not None:
             tail = f",{keychain.label}" if keychain.label else ""
-            yield f"keychain:{keychain.end}:{keychain.lookahead}:{keychain.descriptor}{tail}"
+            text = f"keychain:{keychain.end}:{keychain.lookahead}:{keychain.descriptor}{tail}"
+            yield keychain.account, text
     for number, (kind, value, label) in sorted(
         enumerate(watch.entries()), key=lambda entry: entry[1][0] != EntryKind.MULTISIG_KEY
     ):
-        place = watch.keychain_of(number)
-        if place is not None and place[0].descriptor is not None and watch.own_label(number) is None:
+        place, account = watch.keychain_of(number), watch.account(number)
+        is_derived = place is not None and place[0].descriptor is not None and place[0].account == account
+        if is_derived and watch.own_label(number) is None:
             continue
         tail = f",{label}" if label else ""
         match kind:
             case EntryKind.SCRIPT:
-                yield (script_to_address(value, watch.network) or f"script:{value.hex()}") + tail
+                yield account, (script_to_address(value, watch.network) or f"script:{value.hex()}") + tail
             case EntryKind.MULTISIG_KEY:
-                yield f"pubkey:{value.hex()}{tail}"
+                yield account, f"pubkey:{value.hex()}{tail}"
             case EntryKind.DATA:
-                yield f"data:{value.hex()}{tail}"
+                yield account, f"data:{value.hex()}{tail}"
             case EntryKind.OUTPOINT:
                 pass  # written below with its value and script
     labels = {value: label for kind, value, label in watch.entries() if kind == EntryKind.OUTPOINT}
     for point, coin in watch.table.coins():
         known = ""
+        entry = watch.table.find(EntryKind.OUTPOINT, point)
+        account = None if entry == NO_ENTRY else watch.account(entry)
         if point in labels and not labels[point] and coin.script and coin.script in watch:
             # the user added this outpoint: without this line, the next one would read as a learned outpoint
-            yield f"outpoint:{OutPoint.parse(point)}"
+            yield account, f"outpoint:{OutPoint.parse(point)}"
         if coin.value != NO_VALUE or coin.script is not None:
             known = f":{'' if coin.value == NO_VALUE else coin.value}:{(coin.script or b'').hex()}"
         tail = f",{labels[point]}" if labels.get(point) else ""
-        yield f"outpoint:{OutPoint.parse(point)}{known}{tail}"
+        yield account, f"outpoint:{OutPoint.parse(point)}{known}{tail}"

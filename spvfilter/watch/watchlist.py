@@ -6,6 +6,7 @@ import os
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import compress, starmap
 from typing import ClassVar
@@ -19,9 +20,17 @@ from spvfilter.network import MAINNET, Network
 from spvfilter.primitives import OutPoint, Serializable, to_bytes
 from spvfilter.protocol import HEADER_SIZE, MAX_ELEMENT_SIZE
 from spvfilter.transaction import Transaction
-from spvfilter.watch import textfile
+from spvfilter.watch import entry as texts, textfile
+from spvfilter.watch.accounts import AccountPlan, Accounts, checked_name, same_elsewhere
 from spvfilter.watch.arguments import check_not_private, checked_label, pubkey_scripts, single_script
-from spvfilter.watch.descriptor.descriptor import Descriptor, check_wildcard, parse_descriptor, warn_of_problems
+from spvfilter.watch.descriptor import keys
+from spvfilter.watch.descriptor.descriptor import (
+    Descriptor,
+    check_wildcard,
+    is_descriptor,
+    parse_descriptor,
+    warn_of_problems,
+)
 from spvfilter.watch.elements import bloom_elements, gcs_elements
 from spvfilter.watch.keychain import LOOKAHEAD, MAX_DERIVATIONS, Budget, Keychain
 from spvfilter.watch.match import Completeness, Match, MatchKind
@@ -97,6 +106,7 @@ class WatchList:
         self._table = WatchTable()
         self._labels: dict[int, str] = {}
         self._windows = Windows(self._table)
+        self._accounts = Accounts()
         self._holders = 0  # number of running clients that use the list
 
     @classmethod
@@ -357,10 +367,14 @@ class WatchList:
         replaces its label, and its lookahead may only grow.
         """
         keychain.label = checked_label(keychain.label)
-        known = self._windows.get(keychain.name)
+        known, account = self._windows.get(keychain.name), self._accounts.current
         if known is None:
+            keychain.account = account
             self._windows.add(keychain)
             return keychain
+        if account is not None:
+            self._check_owner(known.account, account)
+            known.account = account
         known.label = keychain.label or known.label
         known.lookahead = max(keychain.lookahead, known.lookahead)
         known.reach(keychain.floor)
@@ -497,6 +511,8 @@ class WatchList:
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
+        if self._accounts.current is not None:
+            return 0, 0  # the fast path does not tell which entries belong to the account
         network = self.network
         taken, lines, labels = self._table.add_address_lines(
             chunk, at, network.p2pkh_version, network.p2sh_version, network.hrp
@@ -508,8 +524,240 @@ class WatchList:
         return taken, lines
 
     def _label(self, entry: int, label: str | None) -> None:
+        """Note the label of an entry that was added, and its account."""
         if label := checked_label(label):
             self._labels[entry] = label
+        if (account := self._accounts.current) is not None and (known := self.account(entry)) != account:
+            self._check_owner(known, account)
+            self._accounts.entries[entry] = account
+
+    # Accounts
+
+    def add_account(self, name: str, *sources: str | Keychain, lookahead: int = LOOKAHEAD) -> None:
+        """Watch an account: a part of the wallet with a balance and a history of its own.
+
+        An entry belongs to one account or to none. Sources that the list watches without an account move into the
+        account. If the account has all sources already, nothing changes. Further addresses may be added to an account,
+        but no further descriptors.
+
+        Args:
+            name: Name of the account, 1 to 255 printable characters.
+            sources: One or more addresses, descriptors, extended public keys and keychains of the caller.
+            lookahead: Number of indexes of a descriptor to watch after the last used index, from 20 to 10,000,000.
+
+        Raises:
+            ParameterError: An argument is invalid, a source belongs to another account, or the account has other
+                descriptors. A descriptor in another spelling is the same descriptor.
+            AddressError: A text is not an address.
+            DescriptorError: A text is not a valid descriptor.
+            WatchListInUseError: A running client uses the list.
+        """
+        self._check_free()
+        if self.take_account(self.plan_account(self.of_account(name, sources, self.network, lookahead=lookahead))):
+            self._windows.grow()
+
+    @classmethod
+    def of_account(
+        cls, name: str, sources: Iterable[str | Keychain], network: Network, *, lookahead: int = LOOKAHEAD
+    ) -> WatchList:
+        """Return a watch list that has only one account. The arguments are those of `add_account`.
+
+        Raises:
+            ParameterError: An argument is invalid.
+            AddressError: A text is not an address.
+            DescriptorError: A text is not a valid descriptor.
+        """
+        made = cls(network)
+        with made.within_account(checked_name(name)):
+            for source in sources:
+                if isinstance(source, Keychain):
+                    made._add_keychain(source.without_window())
+                elif not isinstance(source, str):
+                    raise ParameterError(f"a source of an account is text or a Keychain, not {type(source).__name__}")
+                elif is_descriptor(source) or keys.is_extended_key(source):
+                    made.add_descriptor(source, lookahead=lookahead)
+                else:
+                    texts.add_entry(made, source)
+        if not len(made):
+            raise ParameterError("an account needs a source: an address, a descriptor or a keychain")
+        return made
+
+    @contextmanager
+    def within_account(self, name: str | None) -> Iterator[None]:
+        """Let the entries that are added within a `with` block belong to an account; None for no account.
+
+        Raises:
+            ParameterError: The name is invalid.
+        """
+        before = self._accounts.current
+        self.begin_account(name)
+        try:
+            yield
+        finally:
+            self._accounts.current = before
+
+    def begin_account(self, name: str | None) -> None:
+        """Let the entries that are added from now on belong to an account; None for no account.
+
+        Raises:
+            ParameterError: The name is invalid.
+        """
+        if name is not None:
+            self._accounts.names.setdefault(checked_name(name))
+        self._accounts.current = name
+
+    def plan_account(self, more: WatchList) -> AccountPlan:
+        """Return what the account of another list, which `of_account` made, adds to this list. Nothing changes.
+
+        Raises:
+            ParameterError: An entry belongs to another account, or the account has other descriptors.
+        """
+        (name,) = more.accounts
+        adopted, fresh, same = list[str](), list[Keychain](), set[str]()
+        for chain in more.keychains:
+            known = self._windows.get(chain.name) or self._same_keychain(chain)
+            if known is None:
+                fresh.append(chain)
+                continue
+            self._check_owner(known.account, name)
+            same.add(chain.name)
+            if known.account is None:
+                adopted.append(known.name)
+        is_known = name in self._accounts.names
+        if is_known and (fresh or adopted) and any(each.account == name for each in self.keychains):
+            raise ParameterError(
+                f"account {name[:80]!r} has another descriptor: choose another name, or remove the account first"
+            )
+        entries, claimed = list[tuple[EntryKind, bytes, str | None]](), list[int]()
+        for number, (kind, value, label) in enumerate(more.entries()):
+            place, there = more.keychain_of(number), self._table.find(kind, value)
+            if place is not None and place[0].name in same:
+                continue
+            if there == NO_ENTRY:
+                if place is None:
+                    entries.append((kind, value, label))
+                continue
+            owner = self.account(there)
+            self._check_owner(owner, name)
+            if owner is None and ((mine := self.keychain_of(there)) is None or mine[0].name not in adopted):
+                claimed.append(there)
+        keychains = [(chain.without_window(), more.windows.scripts_by_index(chain.name)) for chain in fresh]
+        return AccountPlan(name, tuple(keychains), tuple(entries), tuple(claimed), tuple(adopted))
+
+    def _same_keychain(self, chain: Keychain) -> Keychain | None:
+        """Return the keychain of this list that derives the same scripts under another name, or None."""
+        scripts = chain.scripts(0)
+        found = same_elsewhere([self._windows.at(self._table.find(EntryKind.SCRIPT, script)) for script in scripts])
+        return None if found is None or found.size != chain.size else found
+
+    def adopted_entries(self, plan: AccountPlan) -> list[int]:
+        """Return the numbers of the entries without an account that a plan moves into its account."""
+        places = self._windows.entries_beyond(dict.fromkeys(plan.adopted, 0)) if plan.adopted else {}
+        derived = (entry for chain in places.values() for _, entry in chain)
+        return [entry for entry in dict.fromkeys((*plan.claimed, *derived)) if self.account(entry) is None]
+
+    def take_account(self, plan: AccountPlan) -> bool:
+        """Watch an account whose plan `plan_account` returned, while a client uses the list as well.
+
+        The windows of the new keychains become those of the plan. Returns True if a window must move now.
+        """
+        name, accounts = plan.name, self._accounts
+        accounts.names.setdefault(name)
+        for adopted in plan.adopted:
+            if (known := self._windows.get(adopted)) is not None:
+                known.account = name
+        for keychain, window in plan.keychains:
+            self._windows.restore(keychain, window, ())
+        for kind, value, label in plan.entries:
+            number = self._table.add(kind, value)
+            accounts.entries[number] = name
+            if label is not None:
+                self._labels[number] = label
+        accounts.entries.update((number, name) for number in plan.claimed if self.account(number) != name)
+        return bool(plan.keychains) and self._windows.note()
+
+    def _check_owner(self, owner: str | None, account: str) -> None:
+        if owner is not None and owner != account:
+            raise ParameterError(
+                f"this is part of account {owner[:80]!r} and cannot belong to {account[:80]!r} as well: use that"
+                " account, or remove it first"
+            )
+
+    def remove_account(self, name: str) -> None:
+        """Stop watching an account: its keychains and entries leave the list.
+
+        Raises:
+            UnknownAccountError: The list has no such account.
+            WatchListInUseError: A running client uses the list.
+        """
+        self._check_free()
+        self.replace_with(self.without_account(name))
+
+    def rename_account(self, old: str, new: str) -> None:
+        """Rename an account.
+
+        Raises:
+            UnknownAccountError: The list has no account `old`.
+            ParameterError: The new name is invalid, or another account has it.
+            WatchListInUseError: A running client uses the list.
+        """
+        self._check_free()
+        self.renamed_account(old, new)
+
+    def renamed_account(self, old: str, new: str) -> None:
+        """Rename an account while a client uses the list. The errors are those of `rename_account`."""
+        self._accounts.rename(old, new)
+        for each in self.keychains:
+            if each.account == old:
+                each.account = new
+
+    @property
+    def accounts(self) -> tuple[str, ...]:
+        """Names of the accounts, in the order in which they were added."""
+        return tuple(self._accounts.names)
+
+    def account(self, entry: int) -> str | None:
+        """Return the account of the entry with this number in the table. None if the entry belongs to no account."""
+        return self._accounts.entries.get(entry) or self._windows.account_at(entry)
+
+    def account_of(self, entry: int, script: bytes | None) -> str | None:
+        """Return the account of a match: that of its script, or else that of its entry.
+
+        Args:
+            entry: Number of the entry that matched.
+            script: Script of the output; None if it is unknown.
+        """
+        if not self._accounts.names:
+            return None
+        owner = self.account(entry)
+        if script and self._table.entry(entry)[0] == EntryKind.OUTPOINT:
+            watched = self._table.find(EntryKind.SCRIPT, script)
+            owner = owner if watched == NO_ENTRY else self.account(watched)
+        return owner
+
+    def entries_of_account(self, name: str) -> tuple[list[int], list[int]]:
+        """Return the numbers of an account's entries: entries to remove with it, and entries that must stay.
+
+        Entries stay that a keychain of another account, or of none, derives as well. Both lists are in ascending order.
+
+        Raises:
+            UnknownAccountError: The list has no such account.
+        """
+        self._accounts.check(name)
+        alone, shared = self._windows.entries_of(name)
+        owned = (entry for entry, account in self._accounts.entries.items() if account == name)
+        others = {entry for entry in owned if (place := self._windows.at(entry)) and place[0].account != name}
+        mine = {entry for entry, account in self._accounts.entries.items() if account == name}
+        stay = others | {entry for entry in shared if self.account(entry) == name}
+        return sorted({*alone, *mine} - stay - set(shared)), sorted(stay)
+
+    def without_account(self, name: str) -> WatchList:
+        """Return an independent list without an account, its keychains and its entries.
+
+        Raises:
+            UnknownAccountError: The list has no such account.
+        """
+        return self.without_entries(self.entries_of_account(name)[0], name)
 
     def __len__(self) -> int:
         """Return the number of entries in the list. Learned outpoints do not count."""
@@ -523,13 +771,15 @@ class WatchList:
         """Return True if both lists have the same network, entries, labels, outpoints and keychains, in any order."""
         if not isinstance(other, WatchList):
             return NotImplemented
-        return self.network == other.network and self._contents() == other._contents()
+        named = self._accounts.names.keys() == other._accounts.names.keys()
+        return self.network == other.network and named and self._contents() == other._contents()
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # a watch list is mutable
 
     def _contents(self) -> tuple[object, object, object]:
         named = {self._table.entry(entry): label for entry, label in self._labels.items()}
-        entries = {entry: named.get(entry) for entry in self._table.entries()}
+        owned = {self._table.entry(entry): account for entry, account in self._accounts.entries.items()}
+        entries = {entry: (named.get(entry), owned.get(entry)) for entry in self._table.entries()}
         coins = {point: (coin.value, coin.script, self._labels.get(coin.entry)) for point, coin in self._table.coins()}
         return entries, coins, self._windows.state()
 
@@ -542,16 +792,17 @@ class WatchList:
         twin._table = self._table.copy()
         twin._labels = self._labels.copy()
         twin._windows = self._windows.copy(twin._table)
+        twin._accounts = self._accounts.copy()
         return twin
 
     # the pickle lacks the clients that use the list; it names a keychain's function, as pickles do
     def __reduce__(self) -> tuple[object, ...]:
-        return WatchList._restored, (self.network, state_of(self._table, self._labels, self._windows))
+        return WatchList._restored, (self.network, state_of(self._table, self._labels, self._windows, self._accounts))
 
     @classmethod
     def _restored(cls, network: Network, state: State) -> WatchList:
         made = cls(network)
-        made._table, made._labels, made._windows = restored(network, state)
+        made._table, made._labels, made._windows, made._accounts = restored(network, state)
         return made
 
     @property
@@ -596,13 +847,14 @@ class WatchList:
         self._labels.pop(number, None)
         self._label(number, checked)
 
-    def without_entries(self, numbers: Collection[int]) -> WatchList:
+    def without_entries(self, numbers: Collection[int], account: str | None = None) -> WatchList:
         """Return an independent list without some entries, and without the outpoints that only these entries matched.
 
         Do not leave out scripts of keychains: a keychain assumes that all scripts in its window are watched.
 
         Args:
             numbers: Numbers in the table of the entries to leave out.
+            account: Account to leave out with its keychains; `numbers` has its entries then.
         """
         left, gone, removed = WatchList(self.network), sorted(numbers), frozenset(numbers)
         kept = bytearray(b"\1") * len(self._table)
@@ -620,7 +872,8 @@ class WatchList:
                 entry = left._table.match_script(coin.script)
             if entry != NO_ENTRY:
                 left._table.set_coin(outpoint, entry, coin.value, coin.script)
-        left._windows = self._windows.without(left._table, gone)
+        left._windows = self._windows.without(left._table, gone, account)
+        left._accounts = self._accounts.without(gone, account)
         return left
 
     def replace_with(self, other: WatchList) -> None:
@@ -629,7 +882,7 @@ class WatchList:
         `other` is a list that `without_entries` returned. Do not use it afterwards. The keychains of this list stay the
         same objects.
         """
-        self._table, self._labels = other._table, other._labels
+        self._table, self._labels, self._accounts = other._table, other._labels, other._accounts
         self._windows.become(other._windows)
 
     def take_uses(self, other: WatchList) -> Iterator[None]:
@@ -806,7 +1059,7 @@ class WatchList:
         """
         coinbase = 0 if (is_coinbase if is_coinbase is not None else block_hash is not None) else _NOWHERE
         network, label_of, parse = self.network, self.label, OutPoint.parse
-        place_of = self._windows.place
+        place_of, account_of = self._windows.place, self.account_of
         return [
             Match(
                 _INPUT if spend else _OUTPUT,
@@ -824,6 +1077,7 @@ class WatchList:
                 completeness,
                 *place_of(entry, script),
                 None if fee == NO_VALUE else fee,
+                account_of(entry, script),
             )
             for spend, position, txid, index, outpoint, value, script, entry, fee in hits
         ]

@@ -132,6 +132,37 @@ class Windows:
         """Return the keychain and the index of an entry. None if the entry is in no keychain."""
         return (self._chains[self._owners[entry] - 1], self._indexes[entry]) if self._is_owned(entry) else None
 
+    def rename(self, old: str, new: str, descriptor: str | None) -> None:
+        """Give a keychain another name and the spelling of its descriptor that belongs to the name."""
+        number = self._names[new] = self._names.pop(old)
+        self._chains[number - 1].name, self._chains[number - 1].descriptor = new, descriptor
+
+    def account_at(self, entry: int) -> str | None:
+        """Return the account of the first keychain with an account that has an entry. None if there is none."""
+        if not self._is_owned(entry):
+            return None
+        account = self._chains[self._owners[entry] - 1].account
+        if account is None and entry in self._shared:
+            owners = (self._chains[number - 1].account for number, _ in self._shared[entry])
+            account = next(filter(None, owners), None)
+        return account
+
+    def entries_of(self, account: str) -> tuple[list[int], list[int]]:
+        """Return the entries that only keychains of an account have, and entries that other keychains have as well."""
+        mine = {number for number, each in enumerate(self._chains, 1) if each.account == account}
+        owned = [entry for entry, number in enumerate(self._owners) if number in mine] if mine else []
+        shared = list[int]()
+        for entry, places in self._shared.items():
+            numbers = {self._owners[entry], *(number for number, _ in places)}
+            if numbers & mine and not numbers <= mine:
+                shared.append(entry)
+        return sorted(set(owned) - set(shared)), shared
+
+    def scripts_by_index(self, name: str) -> list[tuple[bytes, ...]]:
+        """Return the scripts of each index of a keychain's window."""
+        places = sorted(self.entries_beyond({name: 0})[name])
+        return self._scripts_of(places, 0, MAX_INDEXES)
+
     def of(self, entry: int, script: bytes | None) -> tuple[Keychain, int] | None:
         """Return the keychain and the index of an entry, or else of a script. None if both are in no keychain.
 
@@ -330,6 +361,14 @@ class Windows:
         scripts = dict.fromkeys(script for new in ahead for each in new for script in each)
         return [script for script in scripts if self._table.find(EntryKind.SCRIPT, script) == NO_ENTRY]
 
+    def accounts_of(self, ahead: Ahead) -> dict[bytes, str | None]:
+        """Return the account of each script in `ahead`, as `account_at` returns it after `move`."""
+        accounts: dict[bytes, str | None] = {}
+        for keychain, new in zip(self._chains, ahead, strict=True):
+            for script in (script for scripts in new for script in scripts):
+                accounts[script] = accounts.get(script) or keychain.account
+        return accounts
+
     def labels_of(self, ahead: Ahead) -> dict[bytes, str | None]:
         """Return the label of each script in `ahead`: the label of the first keychain that derives the script."""
         labels: dict[bytes, str | None] = {}
@@ -485,14 +524,17 @@ class Windows:
         """Use another table, which has the same entries as the present table."""
         self._table = table
 
-    def without(self, table: WatchTable, gone: Sequence[int]) -> Windows:
+    def without(self, table: WatchTable, gone: Sequence[int], account: str | None = None) -> Windows:
         """Return a copy for another table, which lacks some of the entries. The numbers of later entries are lower.
 
         Args:
             table: The other table.
             gone: Numbers of the missing entries, in ascending order.
+            account: Account whose keychains the copy lacks; None to keep all keychains.
         """
         twin = self.copy(table)
+        if account is not None:
+            twin._drop(account)
         for number in reversed(gone):
             if number < len(twin._owners):
                 del twin._owners[number], twin._indexes[number]
@@ -502,8 +544,33 @@ class Windows:
         }
         return twin
 
+    def _drop(self, account: str) -> None:
+        """Drop the keychains of an account. Their entries go to other keychains that have them, or to none."""
+        left = [each for each in self._chains if each.account != account]
+        names = {each.name: number for number, each in enumerate(left, 1)}
+        numbers = [_NOBODY, *(names.get(each.name, _NOBODY) for each in self._chains)]  # new number by old number
+        shared: dict[int, list[tuple[int, int]]] = {}
+        for entry, places in self._shared.items():
+            all_places = [(self._owners[entry], self._indexes[entry]), *places]
+            kept = [(numbers[number], index) for number, index in all_places if numbers[number] != _NOBODY]
+            if kept:
+                shared[entry] = kept
+        self._owners = array("H", (numbers[number] for number in self._owners))
+        for entry, kept in shared.items():
+            self._owners[entry], self._indexes[entry] = kept[0]
+        self._shared = {entry: kept[1:] for entry, kept in shared.items() if len(kept) > 1}
+        self._chains, self._names = left, names
+        self._fresh = {(numbers[number], index): None for number, index in self._fresh if numbers[number] != _NOBODY}
+
     def become(self, other: Windows) -> None:
-        """Use the table of a copy, and its keychain and index of each entry. The keychains stay the same objects."""
+        """Use the table of a copy, and its keychain and index of each entry. The keychains stay the same objects.
+
+        Keychains that the copy lacks are dropped.
+        """
+        self._chains = [each for each in self._chains if each.name in other._names]
+        if len(self._names) != len(other._names):
+            self._fresh = other._fresh
+        self._names = other._names.copy()
         self._table, self._owners, self._indexes, self._shared = (
             other._table,
             other._owners,

@@ -76,10 +76,12 @@ def test_a_balance_for_people_and_for_programs(run: Any, path: Path) -> None:
         "spendable now   0.00050000 BTC",
     ]
     numbers = {"confirmed": 150_050_000, "immature": 0, "pending_in": 30_000_000, "pending_out": 150_000_000}
-    numbers |= {"spendable": 50_000, "total": 30_050_000}
+    numbers |= {"spendable": 50_000, "total": 30_050_000, "trusted_pending": 0}
     assert json.loads(run("wallet", "balance", "--db", path).out) == numbers
     ran = run("wallet", "balance", "--db", path, "--format", "csv", "--label", "savings")
-    assert ran.out == "confirmed,immature,pending_in,pending_out,spendable,total\n50000,0,0,0,50000,50000\n"
+    assert ran.out == (
+        "confirmed,immature,pending_in,pending_out,spendable,total,trusted_pending\n50000,0,0,0,50000,50000,0\n"
+    )
 
 
 def test_csv_escapes_control_characters(run: Any, path: Path) -> None:
@@ -101,7 +103,7 @@ def test_coins_tell_what_can_be_spent(run: Any, path: Path) -> None:
     ]
     assert rows[2]["spent_by"] == rows[0]["outpoint"].split(":")[0]
     assert [(row["time"], row["completeness"]) for row in rows] == [(None, None), (1_004, "proven"), (1_003, "proven")]
-    assert list(rows[0])[-4:] == ["time", "completeness", "output_label", "frozen"]
+    assert list(rows[0])[-5:] == ["time", "completeness", "output_label", "frozen", "account"]
     assert [row["frozen"] for row in rows] == [False] * 3
     table = run("wallet", "coins", "--db", path, "--format", "table", "--label", "daily").out
     assert "pending" in table
@@ -288,3 +290,29 @@ def test_keychains_tell_how_far_they_were_used(run: Any, keychains: Path) -> Non
     assert run("wallet", "tx", "00" * 32, "--db", keychains, "--keychain", "change").err.startswith(
         "spvfilter: unknown option --keychain"
     )
+
+
+def test_accounts_have_views_of_their_own(run: Any, path: Path) -> None:
+    assert run("wallet", "accounts", "--db", path, "--format", "table").out == "no accounts\n"
+    with Store.open(path, REGTEST) as store:
+        watch = WatchList(REGTEST)
+        watch.add_account("alice", str(script_to_address(OURS, REGTEST)))
+        watch.add_account("bob", str(script_to_address(SAVINGS, REGTEST)))
+        store.attach(watch)
+    rows = [json.loads(line) for line in run("wallet", "accounts", "--db", path).out.splitlines()]
+    assert [(row["account"], row["confirmed"], row["total"]) for row in rows] == [
+        ("alice", 150_000_000, 30_000_000),
+        ("bob", 50_000, 50_000),
+    ]
+    table = run("wallet", "accounts", "--db", path, "--format", "table").out
+    assert "-1.20000000" in table
+    assert json.loads(run("wallet", "balance", "--db", path, "--account", "bob").out)["total"] == 50_000
+    for view, numbers in (("coins", [50_000]), ("history", [50_000])):
+        rows = [json.loads(line) for line in run("wallet", view, "--db", path, "--account", "bob").out.splitlines()]
+        assert [row.get("value", row.get("net")) for row in rows] == numbers
+    assert run("wallet", "balance", "--db", path, "--account", "carol") == (
+        2,
+        "",
+        "spvfilter: there is no account 'carol': list the accounts to see their names\n",
+    )
+    assert "the account has no keychain" in run("wallet", "address", "--db", path, "--account", "bob").err

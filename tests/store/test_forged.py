@@ -19,7 +19,7 @@ from spvfilter.light.running import opened
 from spvfilter.network import REGTEST
 from spvfilter.store.batch import Batch
 from spvfilter.store.keychains import KeychainChange
-from spvfilter.store.migrations import COLUMNS_6
+from spvfilter.store.migrations import COLUMNS_6, TABLES_7
 from spvfilter.store.schema import MARKED, TABLES
 from spvfilter.store.sqlite import mark
 from spvfilter.store.store import Store
@@ -45,9 +45,16 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     opened(path, WatchList(REGTEST), Options(), rebuild=False)[0].close()
     with Store.open(path, REGTEST) as store:
         store.commit(Batch(bip329=LABELS))
-        store.attach(WatchList(REGTEST))
+        store.attach(watch := WatchList(REGTEST))
         revealed = [KeychainChange(each.name, revealed=15, exclusive=True) for each in store.keychains.load()]
         store.commit(Batch(keychains=revealed, frozen={bytes(store.views.coins()[0].outpoint): True}))
+    with Store.open(path, REGTEST) as store:
+        owned = WatchList(REGTEST)
+        with owned.within_account("shop"):
+            for script in watch.script_pubkeys():
+                owned.add_script(script)
+        store.attach(owned)
+        assert store.views.history(account="shop")
     return path.read_bytes()
 
 
@@ -124,6 +131,8 @@ def use_store(path: Path) -> None:
 
 def use_views(path: Path) -> None:
     with WalletStore.open(path) as wallet:
+        for account in wallet.accounts():
+            wallet.balance(account=account), wallet.coins(account=account), wallet.history(account=account)
         wallet.balance(), wallet.balance("shop"), wallet.coins(), wallet.coins(label="rent"), wallet.searched()
         wallet.history(limit=None)
         with suppress(InexpressibleError):  # a sound entry, though one without elements
@@ -160,7 +169,7 @@ def test_forged_cell_gives_an_error_of_the_store_or_works(seed: int, sound: byte
 def test_forged_old_database_is_migrated_or_refused(seed: int, tmp_path: Path) -> None:
     rng, path = random.Random(seed), tmp_path / "w.db"
     path.write_bytes(lzma.decompress(FIXTURE.read_bytes()))
-    what = forged(path, COLUMNS_6, rng, [*COLUMNS_6, "headers", "filter_hashes", *OFTEN])
+    what = forged(path, COLUMNS_6, rng, [*TABLES_7, *OFTEN])
     try:
         use_client(path)
     except StoreError:

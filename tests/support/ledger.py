@@ -11,7 +11,7 @@ from unittest.mock import patch
 from spvfilter.kernel import NO_VALUE
 from spvfilter.protocol import COINBASE_MATURITY
 from spvfilter.store import sqlite, views
-from spvfilter.store.ledger import TxStatus
+from spvfilter.store.ledger import StoredMatch, TxStatus
 from spvfilter.store.store import Store
 from spvfilter.store.views import Balance, HistoryEntry
 from spvfilter.transaction import Transaction
@@ -31,13 +31,44 @@ def mark(table: str, row: Sequence[object]) -> int:
     return _mark_of(table, *row)
 
 
-def recomputed(store: Store) -> tuple[Balance, dict[bytes, bytes | None]]:
-    """The balance, and the unspent outpoints with the pending transaction that spends each."""
-    tip = store.tip
+def owners(store: Store) -> dict[int, str]:
+    """The account of each entry of the attached watch list, by the number of the entry."""
+    query = "SELECT watch.id, accounts.name FROM watch JOIN accounts ON accounts.id = watch.account"
+    named = dict(store._db.execute(query))
+    return {at: named[row] for at, row in enumerate(store.ids) if row in named}
+
+
+def matches_of(store: Store, account: str | None = None) -> list[StoredMatch]:
+    """The matches of the wallet, or of one account: its outputs, and the spends of its outputs."""
     found = list(store.matches())
+    if account is None:
+        return found
+    owned = owners(store)
+    entries = {each.hit.outpoint: each.hit.entry for each in found if not each.hit.spend}
+    return [each for each in found if owned.get(entries.get(each.hit.outpoint, each.hit.entry)) == account]
+
+
+def trusted(store: Store) -> set[bytes]:
+    """The txids of pending own transactions whose inputs all spend known coins of the wallet."""
+    spent: dict[bytes, set[int]] = {}
+    for hit, _, height, *_ in store.matches():
+        if hit.spend and height is None and hit.value != NO_VALUE:
+            spent.setdefault(hit.txid, set()).add(hit.n)
+    found = set[bytes]()
+    for entry in store.views.history(limit=None):
+        tx = Transaction.parse(entry.raw)
+        if entry.is_own and spent.get(entry.txid) == set(range(len(tx.inputs))) and entry.fee is not None:
+            found.add(entry.txid)
+    return found
+
+
+def recomputed(store: Store, account: str | None = None) -> tuple[Balance, dict[bytes, bytes | None]]:
+    """The balance of the wallet or of one account, and the unspent outpoints with the pending spender of each."""
+    tip = store.tip
+    found, safe = matches_of(store, account), trusted(store)
     spent = {each.hit.outpoint for each in found if each.hit.spend and each.height is not None}
     pending = {each.hit.outpoint: each.hit.txid for each in found if each.hit.spend and each.height is None}
-    confirmed = immature = pending_in = pending_out = spendable = 0
+    confirmed = immature = pending_in = pending_out = spendable = own = 0
     coins: dict[bytes, bytes | None] = {}
     for hit, _, height, *_ in found:
         if hit.spend or hit.outpoint in spent:
@@ -45,13 +76,14 @@ def recomputed(store: Store) -> tuple[Balance, dict[bytes, bytes | None]]:
         coins[hit.outpoint] = pending.get(hit.outpoint)
         if height is None:
             pending_in += 0 if hit.outpoint in pending else hit.value
+            own += hit.value if hit.outpoint not in pending and hit.txid in safe else 0
             continue
         is_immature = hit.position == 0 and tip + 1 - height < COINBASE_MATURITY
         immature += hit.value if is_immature else 0
         confirmed += 0 if is_immature else hit.value
         pending_out += hit.value if hit.outpoint in pending else 0
         spendable += 0 if is_immature or hit.outpoint in pending else hit.value
-    return Balance(confirmed, immature, pending_in, pending_out, spendable), coins
+    return Balance(confirmed, immature, pending_in, pending_out, spendable, trusted_pending=own), coins
 
 
 def check_ledger(store: Store) -> None:
@@ -63,12 +95,40 @@ def check_ledger(store: Store) -> None:
 
 
 def _check(store: Store) -> None:
-    balance, coins = recomputed(store)
-    assert store.views.balance() == balance
-    there = store.views.coins()
-    assert {bytes(coin.outpoint): coin.spent_by for coin in there} == coins
-    assert sum(coin.value for coin in there if coin.is_spendable and coin.spent_by is None) == balance.spendable
+    for account in (None, *store.views.accounts()):
+        balance, coins = recomputed(store, account)
+        assert store.views.balance(account=account) == balance
+        there = store.views.coins(account=account)
+        assert {bytes(coin.outpoint): coin.spent_by for coin in there} == coins
+        assert sum(coin.value for coin in there if coin.is_spendable and coin.spent_by is None) == balance.spendable
+        if account is not None:
+            assert {coin.account for coin in there} <= {account}
+            check_account_history(store, account)
     check_history(store)
+
+
+def check_account_history(store: Store, account: str) -> None:
+    """The history of an account has the sums of its matches, and the fees that it paid alone."""
+    nets: dict[bytes, int] = {}
+    spends: dict[bytes, list[int]] = {}
+    for hit, *_ in matches_of(store, account):
+        value = 0 if hit.value == NO_VALUE else hit.value
+        nets[hit.txid] = nets.get(hit.txid, 0) + (-value if hit.spend else value)
+        if hit.spend:
+            spends.setdefault(hit.txid, []).append(hit.value)
+    entries = store.views.history(account=account, limit=None)
+    live = {each.txid: each for each in entries if each.status in (TxStatus.CONFIRMED, TxStatus.PENDING)}
+    assert {txid: entry.net for txid, entry in live.items()} == {txid: _in_64_bits(net) for txid, net in nets.items()}
+    whole = {each.txid: each for each in store.views.history(limit=None)}
+    assert [each.txid for each in entries] == [txid for txid in whole if txid in {each.txid for each in entries}]
+    for txid, entry in live.items():
+        tx, values = Transaction.parse(entry.raw), spends.get(txid, [])
+        paid = NO_VALUE not in values and len(values) == len(tx.inputs)
+        assert entry.fee == (whole[txid].fee if paid else None)
+    shown = {label for entry in entries for label in entry.labels}
+    for label in shown:
+        mine = [entry for entry in entries if label in entry.labels]
+        assert store.views.history(account=account, label=label, limit=None) == mine
 
 
 def check_history(store: Store) -> None:

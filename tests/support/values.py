@@ -84,6 +84,7 @@ from spvfilter.scan import (
     WorkerPlan,
 )
 from spvfilter.store import (
+    AccountChange,
     Balance,
     Batch,
     Bip37Parameters,
@@ -98,6 +99,7 @@ from spvfilter.store import (
     KeychainStatus,
     KnownAddress,
     NewEntry,
+    NewKeychain,
     SearchedEntries,
     Snapshot,
     StoredEvent,
@@ -117,7 +119,7 @@ from spvfilter.wallet import (
     RunStarted,
     TxReplaced,
 )
-from spvfilter.watch import Completeness, Label, Match, MatchKind, WatchList
+from spvfilter.watch import AccountPlan, Completeness, Label, Match, MatchKind, WatchList
 from spvfilter.wire import Disconnected, Fenced, Frame, Misbehaved, Ready, Received, ReceivedFilters, Settings
 from spvfilter.wire.messages import MerkleBlock, Unknown, Version
 from support.samples import BLOCK, H1, H2, ITEMS, PLACES, SAMPLES, WITNESS
@@ -353,6 +355,8 @@ VALUES: dict[str, list[object]] = {
         ),
         KeychainStatus("mine", "label", None, 20, 30, (3,), 5, 0, "bc1"),
         KeychainChange("mine", (3,), 30, ((29, 30),)),
+        NewKeychain("mine", "label", None, 20, 30),
+        AccountChange("bob", "robert", (NewKeychain("mine", "label", None, 20, 30),)),
     ],
     "wallet": [
         MatchFound(MATCH),
@@ -368,6 +372,7 @@ VALUES: dict[str, list[object]] = {
     "watch": [
         Label("tx", "ab" * 32, "rent"),
         MATCH,
+        AccountPlan("bob", (), ((EntryKind.SCRIPT, b"\x51", None),), (1,), ("mine",)),
         WatchList.from_addresses([("1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2", "one")]),
     ],
     "wire": [

@@ -12,7 +12,9 @@ from spvfilter._public import deferred
 from spvfilter.hashes import sha256d
 from spvfilter.protocol import COINBASE_MATURITY
 from spvfilter.store.ledger import LIVE
+from spvfilter.watch.watchlist import WatchList
 from support.build import txid
+from support.ledger import matches_of
 from support.vectors import effort
 from wallet import test_books
 from wallet.test_books import Model
@@ -24,6 +26,7 @@ else:
     bdk = deferred("bdkpython")
 
 _WORDS = "abandon " * 11 + "about"
+_OTHER_WORDS = "zoo " * 11 + "wrong"
 _OWN = 1_000_000
 """Added to the rank of own transactions: they outrank foreign ones. BDK ranks by observation alone."""
 _STEPS = [
@@ -44,15 +47,15 @@ _STEPS = [
 ]
 
 
-def descriptor() -> Any:
+def descriptor(words: str = _WORDS) -> Any:
     """A descriptor of one keychain: BDK then counts every unconfirmed output as untrusted."""
-    secret = bdk.DescriptorSecretKey(bdk.NetworkKind.TEST, bdk.Mnemonic.from_string(_WORDS), None)
+    secret = bdk.DescriptorSecretKey(bdk.NetworkKind.TEST, bdk.Mnemonic.from_string(words), None)
     return bdk.Descriptor.new_bip84(secret, bdk.KeychainKind.EXTERNAL, bdk.NetworkKind.TEST)
 
 
-def scripts() -> list[bytes]:
+def scripts(words: str = _WORDS) -> list[bytes]:
     """The first scripts of the descriptor."""
-    made = bdk.Wallet.create_single(descriptor(), bdk.Network.REGTEST, bdk.Persister.new_in_memory())
+    made = bdk.Wallet.create_single(descriptor(words), bdk.Network.REGTEST, bdk.Persister.new_in_memory())
     return [
         made.peek_address(bdk.KeychainKind.EXTERNAL, number).address.script_pubkey().to_bytes() for number in range(3)
     ]
@@ -63,7 +66,8 @@ class Judged(Model):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.descriptor = descriptor()  # once: from words it takes 2,048 rounds of SHA-512
+        # once: from words it takes 2,048 rounds of SHA-512; by account, None for the wallet
+        self.descriptors: dict[str | None, Any] = {None: descriptor()}
 
     def make(self) -> bytes:
         """A transaction that pays us: of others a BDK wallet keeps none."""
@@ -97,15 +101,15 @@ class Judged(Model):
             {bdk.Txid.from_bytes(each): at for each, at in seen.items()},
         )
 
-    def judge(self) -> Any:
-        """BDK's wallet of the same facts."""
+    def judge(self, own: Any) -> Any:
+        """BDK's wallet of a descriptor, of the same facts."""
         changes = [
             bdk.ChainChange(height=at, hash=bdk.BlockHash.from_bytes(sha256d(raw)))
             for at, (raw, _) in enumerate(self.chain)
         ]
         txs, anchors, seen = self.graph()
         facts = bdk.ChangeSet.from_aggregate(
-            self.descriptor,
+            own,
             None,
             bdk.Network.REGTEST,
             bdk.LocalChainChangeSet(changes=changes),
@@ -120,13 +124,17 @@ class Judged(Model):
             def persist(self, changeset: Any) -> None:
                 raise AssertionError("nothing is to be written")
 
-        return bdk.Wallet.load_single(self.descriptor, bdk.Persister.custom(Facts()))
+        return bdk.Wallet.load_single(own, bdk.Persister.custom(Facts()))
 
     def compare(self) -> None:
-        """Balance, coins and history."""
-        judge, views = self.judge(), self.store.views
-        ours, theirs = views.balance(), judge.balance()
-        coins = views.coins()
+        """Compare balance, coins and history of the wallet, or of each account."""
+        for account, own in self.descriptors.items():
+            self.compare_account(account, self.judge(own))
+
+    def compare_account(self, account: str | None, judge: Any) -> None:
+        views = self.store.views
+        ours, theirs = views.balance(account=account), judge.balance()
+        coins = views.coins(account=account)
         young = [
             coin for coin in coins if coin.is_coinbase and len(self.chain) - (coin.height or 0) < COINBASE_MATURITY
         ]
@@ -142,10 +150,9 @@ class Judged(Model):
         assert {
             (coin.outpoint.txid, coin.outpoint.index): coin.value for coin in coins if coin.spent_by is None
         } == unspent
-        mine = {match.txid for match in self.told.matches.values()}
-        history = {
-            entry.txid: entry for entry in views.history(limit=None) if entry.status in LIVE and entry.txid in mine
-        }
+        mine = {each.hit.txid for each in matches_of(self.store, account)}
+        found = views.history(account=account, limit=None)
+        history = {entry.txid: entry for entry in found if entry.status in LIVE and entry.txid in mine}
         listed = {each.transaction.compute_txid().serialize(): each for each in judge.transactions()}
         assert history.keys() == listed.keys()
         for digest, entry in history.items():
@@ -162,6 +169,31 @@ class Judged(Model):
 def test_bdk_has_the_same_balance_coins_and_history(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(test_books, "OURS", scripts())
     model = Judged(seed)
+    for _ in range(60):
+        getattr(model, model.rng.choice(_STEPS))()
+        while model.books.cursor < len(model.chain) - 1:
+            model.search()
+        model.compare()
+    model.store.close()
+
+
+@pytest.mark.parametrize("seed", range(effort(2, 4, 100)))
+def test_bdk_has_the_same_books_of_each_account(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two accounts pay one another. BDK has a wallet for each of them."""
+    words = {"alice": _WORDS, "bob": _OTHER_WORDS}
+    owned = {name: scripts(each) for name, each in words.items()}
+    monkeypatch.setattr(test_books, "OURS", [script for each in zip(*owned.values(), strict=True) for script in each])
+    model = Judged(seed)
+    model.descriptors = {name: descriptor(each) for name, each in words.items()}
+    for name, mine in owned.items():
+        more = WatchList(model.books.watch.network)
+        with more.within_account(name):
+            for script in mine:
+                more.add_script(script)
+        plan = model.books.watch.plan_account(more)
+        model.books.store_account(plan)
+        model.tell(())
+        model.books.watch.take_account(plan)
     for _ in range(60):
         getattr(model, model.rng.choice(_STEPS))()
         while model.books.cursor < len(model.chain) - 1:

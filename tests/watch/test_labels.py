@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import assume, given, strategies as st
 
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.watch import labels as module
@@ -61,7 +61,11 @@ def records(draw: st.DrawFn) -> Label:
     for name in ("type", "ref", "label", "origin", "spendable"):
         other.pop(name, None)
     spendable = draw(st.none() | st.booleans()) if kind == "output" else None
-    return Label(kind, ref, draw(st.none() | text), draw(st.none() | words), spendable, other)
+    try:
+        return Label(kind, ref, draw(st.none() | text), draw(st.none() | words), spendable, other)
+    except ParameterError as error:
+        assume("looks like it has a private key" not in str(error))
+        raise
 
 
 @given(st.lists(records(), max_size=5))

@@ -10,30 +10,30 @@ from spvfilter.wallet.reader import WalletStore
 _ADDRESS_COLUMNS = ("address", "keychain", "index", "label")
 _COLUMNS = (
     *("keychain", "label", "descriptor", "lookahead", "window", "used", "last_used", "revealed"),
-    *("next_index", "next_address"),
+    *("next_index", "next_address", "account"),
 )
 
 
-def show_address(page: Page, wallet: WalletStore, name: str | None, form: str) -> None:
+def show_address(page: Page, wallet: WalletStore, name: str | None, account: str | None, form: str) -> None:
     """Print the lowest address that was never used.
 
     Raises ParameterError if there is no such address, StoreError if the database cannot be read.
     """
-    address = wallet.next_address(name)
+    address = wallet.next_address(name, account=account)
     if form == "table":
         page.line(address)
         return
-    found = wallet.keychains(name)[0]
+    found = wallet.keychains(name, account=account)[0]
     row: Fields = {"address": address, "keychain": found.name, "index": found.next_index, "label": found.label}
     print_rows(page, iter([row]), form, _ADDRESS_COLUMNS)
 
 
-def show_keychains(page: Page, wallet: WalletStore, name: str | None, form: str) -> None:
-    """Print all keychains, or only the keychains with a name or label.
+def show_keychains(page: Page, wallet: WalletStore, name: str | None, account: str | None, form: str) -> None:
+    """Print all keychains, or only the keychains of a name, label or account.
 
     Raises ParameterError if there is no such keychain, StoreError if the database cannot be read.
     """
-    found = wallet.keychains(name)
+    found = wallet.keychains(name, account=account)
     if form != "table":
         print_rows(page, map(_fields, found), form, _COLUMNS)
         return
@@ -56,8 +56,5 @@ def show_keychains(page: Page, wallet: WalletStore, name: str | None, form: str)
 def _fields(each: KeychainStatus) -> Fields:
     """Return the row of a keychain for JSON lines and CSV."""
     window = (each.lookahead, each.window, len(each.used), each.used[-1] if each.used else None, each.revealed)
-    return dict(
-        zip(
-            _COLUMNS, (each.name, each.label, each.descriptor, *window, each.next_index, each.next_address), strict=True
-        )
-    )
+    following = (each.next_index, each.next_address, each.account)
+    return dict(zip(_COLUMNS, (each.name, each.label, each.descriptor, *window, *following), strict=True))

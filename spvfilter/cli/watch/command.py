@@ -423,6 +423,8 @@ class _Watch:
             fields = record(match)
             del fields["fee"]  # it belongs to the transaction, not to one match: `wallet history` prints it
             late = {key: fields.pop(key) for key in ("time", "coinbase")}
+            if match.account is not None:
+                late["account"] = match.account
             self._line({"event": _NAMES[type(event)], "sequence": sequence, **fields, **_how(event), **late})
             return
         shown.clear()

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from spvfilter.kernel import EntryKind
 from spvfilter.light.engine.start import StartHeight
 from spvfilter.light.events import Mode
+from spvfilter.watch.watchlist import WatchList
 
 
 class Start(NamedTuple):
@@ -67,6 +68,39 @@ class RevealAddress:
     """Name or label of the keychain; None for the first one."""
     exclusive: bool
     """True if the program states that no other program or database reveals addresses of the keychain."""
+    account: str | None = None
+    """Name of the account whose first keychain reveals the address; None for no account."""
 
 
-Request = AddEntries | RemoveEntries | RelabelEntries | Rescan | RevealAddress
+@dataclass(frozen=True, slots=True)
+class AddAccount:
+    """Watch an account. The answer is the first height that is searched for its new entries."""
+
+    account: WatchList
+    """A watch list that has only the account; see `WatchList.of_account`."""
+    start: Start
+    ways: frozenset[Mode] = frozenset((Mode.COMPACT, Mode.BIP37))
+    """The modes that can find its entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveAccount:
+    """Stop watching an account. The answer is None."""
+
+    name: str
+    """Name of the account."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenameAccount:
+    """Rename an account. The answer is None."""
+
+    old: str
+    """Present name of the account."""
+    new: str
+    """New name of the account."""
+
+
+Request = (
+    AddAccount | RemoveAccount | RenameAccount | AddEntries | RemoveEntries | RelabelEntries | Rescan | RevealAddress
+)

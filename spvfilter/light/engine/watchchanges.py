@@ -9,15 +9,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from spvfilter.errors import ParameterError
+from spvfilter.errors import InexpressibleError, ParameterError
+from spvfilter.filters.bip37 import most_elements
 from spvfilter.kernel import NO_ENTRY, EntryKind
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.expressible import check_addition
 from spvfilter.light.engine.requests import (
+    AddAccount,
     AddEntries,
     RelabelEntries,
+    RemoveAccount,
     RemoveEntries,
+    RenameAccount,
     Request,
     Rescan,
     RevealAddress,
@@ -26,7 +30,10 @@ from spvfilter.light.engine.requests import (
 from spvfilter.light.engine.reveals import Reveals
 from spvfilter.light.engine.start import StartHeight
 from spvfilter.light.engine.windowgrowth import WindowGrowth
+from spvfilter.light.events import Mode
 from spvfilter.store.searched import gaps
+from spvfilter.watch.accounts import AccountPlan
+from spvfilter.watch.watchlist import WatchList
 
 NewEntries = Sequence[tuple[EntryKind, bytes, str | None]]
 
@@ -111,6 +118,14 @@ class WatchChanges:
 
     def _carry_out(self, token: int, request: Request) -> None:
         match request:
+            case AddAccount(account, start):
+                self._add_account(token, request, account, start)
+            case RemoveAccount(name):
+                self._remove_account(name)
+                self._after_commit(token, request, None)
+            case RenameAccount(old, new):
+                self._context.books.rename_account(old, new)
+                self._after_commit(token, request, None)
             case AddEntries(entries, start):
                 self._add(token, request, entries, start)
             case RemoveEntries(entries):
@@ -194,6 +209,13 @@ class WatchChanges:
         }
         books.relabel(labels)
         books.store_entries(fresh)
+        searched = self._search_for(first, missing, start)
+        self._context.is_storing = True
+        self._context.out.after_commit(partial(self._added, token, request, fresh, labels, searched))
+
+    def _search_for(self, first: int, missing: Sequence[int], start: Start) -> int:
+        """Search blocks for new entries from the lowest of some heights on, and return the first height searched."""
+        books = self._context.books
         has_begun = books.searched >= 0
         if not has_begun and start.height.is_given:
             self._start.lower(start.height)
@@ -201,9 +223,46 @@ class WatchChanges:
         elif has_begun and missing:
             books.search_again(min(missing) - 1)
             self._coverage.forget_unwitnessed(books.cursor)
+        return min(first, books.cursor + 1) if has_begun else first
+
+    # Accounts
+
+    def _add_account(self, token: int, request: AddAccount, account: WatchList, start: Start) -> None:
+        """Store an account, and that blocks are to be searched for it; then watch for it."""
+        books, options = self._context.books, self._context.options
+        check_addition(books.watch, request.ways, options.mode)
+        plan = books.watch.plan_account(account)
+        known = {books.watch.table.find(kind, value) for kind, value, _ in account.entries()}
+        new = len(account) - len(known - {NO_ENTRY})
+        is_bip37 = options.mode is Mode.BIP37
+        if new and is_bip37 and len(books.bloom_elements()) + new > most_elements(options.fp_rate):
+            message = f"{new} more scripts do not fit into a BIP-37 filter: use mode compact, or a shorter lookahead"
+            raise InexpressibleError(message, ())
+        first = self._first(start)
+        missing = [first] if NO_ENTRY in known else []
+        for ranges in {books.blocks.ranges_of(books.ids[number]) for number in known - {NO_ENTRY}}:
+            missing += (gap.first for gap in gaps(ranges, books.cursor, first))
+        books.store_account(plan)
+        searched = self._search_for(first, missing, start)
         self._context.is_storing = True
-        searched = min(first, books.cursor + 1) if has_begun else first
-        self._context.out.after_commit(partial(self._added, token, request, fresh, labels, searched))
+        self._context.out.after_commit(partial(self._added_account, token, request, plan, searched))
+
+    def _added_account(self, token: int, request: AddAccount, plan: AccountPlan, first: int) -> None:
+        """The account is stored."""
+        books = self._context.books
+        books.is_window_due = books.watch.take_account(plan) or books.is_window_due
+        self._context.is_storing = False
+        self.done.append(request)
+        self._changed(False)
+        self._context.out.finish(token, first)
+        self._next()
+
+    def _remove_account(self, name: str) -> None:
+        books = self._context.books
+        if len(books.watch.entries_of_account(name)[0]) == len(books.watch):
+            raise ParameterError("no entry would be left to watch: add another account first, or leave the client")
+        books.remove_account(name, self._context.out.emit)
+        self._changed(True)
 
     def _is_watched(self, entry: tuple[EntryKind, bytes, str | None]) -> bool:
         kind, value, label = entry

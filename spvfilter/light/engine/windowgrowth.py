@@ -81,10 +81,12 @@ class WindowGrowth:
                     )
                 )
             return
-        labels, ids, starts = windows.labels_of(ahead), dict[bytes, int](), list[int]()
+        labels, accounts = windows.labels_of(ahead), windows.accounts_of(ahead)
+        ids, starts = dict[bytes, int](), list[int]()
         for keychain, new in zip(windows, ahead, strict=True):
-            if new and (first := self._store(keychain, new, labels, ids)) is not None:
+            if new and (first := self._store(keychain, new, labels, accounts, ids)) is not None:
                 starts.append(first)
+        self._claim(accounts)
         if starts:
             self._search_from(min(starts))
         context.is_storing = True
@@ -95,6 +97,7 @@ class WindowGrowth:
         keychain: Keychain,
         new: Sequence[tuple[bytes, ...]],
         labels: Mapping[bytes, str | None],
+        accounts: Mapping[bytes, str | None],
         ids: dict[bytes, int],
     ) -> int | None:
         """Store the scripts that a keychain's window gains, and return the lowest block to search for them.
@@ -105,6 +108,7 @@ class WindowGrowth:
             keychain: The keychain.
             new: The scripts of the next indexes.
             labels: Labels of the scripts.
+            accounts: Accounts of the scripts.
             ids: Row ids of scripts that this growth has stored. The new scripts are added.
         """
         books = self._context.books
@@ -114,7 +118,7 @@ class WindowGrowth:
         like = None if is_whole or last == NO_ENTRY else books.ids[last]
         scripts = dict.fromkeys(script for each in new for script in each)
         fresh = [each for each in scripts if each not in ids and table.find(EntryKind.SCRIPT, each) == NO_ENTRY]
-        rows = books.store_entries([(EntryKind.SCRIPT, script, labels[script]) for script in fresh], like)
+        rows = books.store_entries([(EntryKind.SCRIPT, script, labels[script]) for script in fresh], accounts, like)
         ids |= zip(fresh, rows, strict=True)
         places = [
             (at, ids.get(each) or books.ids[table.find(EntryKind.SCRIPT, each)])
@@ -122,6 +126,16 @@ class WindowGrowth:
         ]
         books.batch.keychains.append(KeychainChange(keychain.name, window=keychain.end + len(new), places=places))
         return first
+
+    def _claim(self, accounts: Mapping[bytes, str | None]) -> None:
+        """Store the accounts of scripts that are watched without an account already."""
+        books, claimed = self._context.books, dict[str, list[int]]()
+        for script, account in accounts.items():
+            entry = NO_ENTRY if account is None else books.watch.table.find(EntryKind.SCRIPT, script)
+            if account is not None and entry != NO_ENTRY and books.watch.account(entry) is None:
+                claimed.setdefault(account, []).append(entry)
+        for account, entries in claimed.items():
+            books.claim(account, entries)
 
     def _stored(self, ahead: Ahead) -> None:
         context = self._context

@@ -1,0 +1,68 @@
+"""AccountStream: the numbered events of one account, which it reads from the database."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from spvfilter.errors import NotRunningError
+from spvfilter.light.stream import PAGE, EventHub, EventStream, Position
+from spvfilter.wallet.events import WalletEvent
+
+
+class AccountPage(NamedTuple):
+    """The next events of an account."""
+
+    events: list[WalletEvent]
+    """The events, in order."""
+    sequence: int
+    """Number of the last event of the wallet that the page covers."""
+    is_removed: bool
+    """True if the account was removed, so that no further event follows the page."""
+
+
+Load = Callable[[int, int], Awaitable[AccountPage]]
+"""A function that returns up to n events of the account after a number."""
+
+
+class AccountStream(EventStream):
+    """The numbered events of one account: of its matches, of blocks, and of starts of runs.
+
+    The stream follows the account under every name, and ends when the account is removed.
+    """
+
+    def __init__(self, hub: EventHub, since: int, load: Load) -> None:
+        """`since` is the number of an event; the stream yields the events after it."""
+        super().__init__(hub, since)
+        self._load = load
+        self._read = since  # number up to which the database was read
+        self._is_begun = False
+        self._events: deque[WalletEvent] = deque()
+        self._is_removed = False
+
+    async def __anext__(self) -> WalletEvent:
+        """Wait for the next event. The iteration ends when the client is left, or the account is removed."""
+        hub = self._hub
+        while True:
+            changed, read = hub.changed, self._read
+            if self._events:
+                event = self._events.popleft()
+                self._at = Position(event.sequence)
+                return event
+            if self._is_removed:
+                break
+            if not self._is_begun or hub.sequence > read:
+                try:
+                    page = await self._load(read, PAGE)
+                except NotRunningError:  # the client was left: the next run gives what follows
+                    break
+                if self._read == read:  # otherwise another task has read meanwhile
+                    self._is_begun, self._read, self._is_removed = True, page.sequence, page.is_removed
+                    self._events.extend(page.events)
+                continue
+            if hub.has_ended:
+                break
+            await changed.wait()
+        hub.check()
+        raise StopAsyncIteration

@@ -1,0 +1,111 @@
+"""Accounts of a watch list: their names, and the account of each entry that no keychain of the account derives."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from spvfilter._public import public
+from spvfilter.errors import ParameterError, UnknownAccountError
+from spvfilter.kernel import EntryKind
+from spvfilter.watch.keychain import Keychain
+
+MAX_NAME = 255
+"""Largest length of an account's name in characters (our choice)."""
+
+
+def checked_name(name: str) -> str:
+    """Return the name of an account. Raises ParameterError for a name that a line of a text file cannot contain."""
+    if not isinstance(name, str):
+        raise ParameterError(f"the name of an account is text, not {type(name).__name__}")
+    if not name.isprintable() or name != name.strip() or not 0 < len(name) <= MAX_NAME:
+        raise ParameterError(
+            f"the name of an account has 1 to {MAX_NAME} printable characters without spaces around them, not"
+            f" {name[:80]!r}"
+        )
+    return name
+
+
+@dataclass(slots=True)
+class Accounts:
+    """The accounts of a watch list. A keychain states the account of its scripts; `entries` has the other entries."""
+
+    names: dict[str, None] = field(default_factory=dict)
+    """Names in the order in which the accounts were added."""
+    entries: dict[int, str] = field(default_factory=dict)
+    """Account of an entry, by the number of the entry."""
+    current: str | None = None
+    """Account that new entries of the list belong to; None for no account."""
+
+    def check(self, name: str) -> None:
+        """Raises UnknownAccountError if there is no account of this name."""
+        if name not in self.names:
+            raise UnknownAccountError(name)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename an account, which keeps its place.
+
+        Raises UnknownAccountError, and ParameterError for a name in use.
+        """
+        self.check(old)
+        if checked_name(new) in self.names and new != old:
+            raise ParameterError(f"there is an account {new[:80]!r} already: choose another name")
+        self.names = {new if name == old else name: None for name in self.names}
+        self.entries = {entry: new if name == old else name for entry, name in self.entries.items()}
+
+    def copy(self) -> Accounts:
+        """Return an independent copy."""
+        return Accounts(self.names.copy(), self.entries.copy())
+
+    def without(self, gone: Sequence[int], name: str | None) -> Accounts:
+        """Return a copy without some entries and without an account. The numbers of later entries are lower.
+
+        Args:
+            gone: Numbers of the missing entries, in ascending order.
+            name: Name of the missing account, if there is one.
+        """
+        removed = frozenset(gone)
+        entries = {
+            entry - bisect_left(gone, entry): account
+            for entry, account in self.entries.items()
+            if entry not in removed and account != name
+        }
+        return Accounts({each: None for each in self.names if each != name}, entries)
+
+
+@public
+class AccountPlan(NamedTuple):
+    """The entries and keychains that an account adds to a watch list."""
+
+    name: str
+    """Name of the account."""
+    keychains: tuple[tuple[Keychain, list[tuple[bytes, ...]]], ...]
+    """New keychains without a window, each with the scripts of its window by index."""
+    entries: tuple[tuple[EntryKind, bytes, str | None], ...]
+    """New entries outside keychains, as `WatchList.entries` lists them."""
+    claimed: tuple[int, ...]
+    """Numbers of entries outside keychains that belonged to no account."""
+    adopted: tuple[str, ...]
+    """Names of keychains that belonged to no account."""
+
+    @property
+    def chains(self) -> list[Keychain]:
+        """The new keychains."""
+        return [each for each, _ in self.keychains]
+
+    def scripts(self) -> list[bytes]:
+        """Return the scripts of the new windows."""
+        return list(dict.fromkeys(script for _, window in self.keychains for each in window for script in each))
+
+
+def same_elsewhere(found: Collection[tuple[Keychain, int] | None]) -> Keychain | None:
+    """Return the keychain that has all scripts of a keychain's first index at its own first index.
+
+    Args:
+        found: Keychain and index of each of these scripts in the other watch list; None for a script without keychain.
+    """
+    owners = {(place[0].name, place[1]) if place is not None else None for place in found}
+    first = next(iter(found), None)
+    return first[0] if first is not None and len(owners) == 1 and first[1] == 0 else None

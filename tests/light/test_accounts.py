@@ -1,0 +1,258 @@
+"""Accounts in a live client: books of their own, changes while it runs, windows, birthdays and restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from spvfilter.address import script_to_address
+from spvfilter.errors import InexpressibleError, ParameterError, UnknownAccountError
+from spvfilter.light import LightClient, SyncLightClient
+from spvfilter.network import REGTEST
+from spvfilter.node import Node
+from spvfilter.primitives import TxOut
+from spvfilter.store.store import Store
+from spvfilter.wallet.events import MatchFound, MatchWithdrawn, Reason
+from spvfilter.wallet.reader import WalletStore
+from spvfilter.watch.keychain import GAP_LIMIT, Keychain
+from spvfilter.watch.watchlist import WatchList
+from support.build import p2wpkh
+
+MODES = pytest.mark.parametrize("mode", ["compact", "bip37"])
+
+
+def script(owner: int, index: int) -> bytes:
+    return p2wpkh(owner.to_bytes(10, "big") + index.to_bytes(10, "big"))
+
+
+def address(owner: int, index: int) -> str:
+    return script_to_address(script(owner, index), REGTEST) or ""
+
+
+def chain(owner: int) -> Keychain:
+    return Keychain(f"chain {owner}", lambda index: (script(owner, index),), lookahead=GAP_LIMIT)
+
+
+def base() -> WatchList:
+    return WatchList.from_addresses([address(0, 0)], REGTEST)
+
+
+def client_of(watch: WatchList, node: Node, mode: str, store: Path | None, **options: int) -> LightClient:
+    return LightClient(watch, peers=[f"{node.host}:{node.port}"], store=store, mode=mode, **options)  # type: ignore[arg-type]
+
+
+def pay(node: Node, owner: int, index: int, value: int) -> bytes:
+    return node.regtest.pay(TxOut(value, script(owner, index)))
+
+
+async def confirmed(client: LightClient, node: Node) -> None:
+    """Mine a block, and wait until the client has searched it and every earlier block."""
+    node.regtest.mine()
+    async with asyncio.timeout(60):
+        while client.tip_height < node.regtest.height:  # noqa: ASYNC110  no event tells of it
+            await asyncio.sleep(0.01)
+        await client.wait_synced()
+
+
+@MODES
+async def test_accounts_have_books_of_their_own_while_the_client_runs(mode: str, tmp_path: Path) -> None:
+    watch, path = base(), tmp_path / "w.db"
+    async with Node() as node:
+        node.regtest.mine(101)
+        pay(node, 1, 3, 1_000)
+        node.regtest.mine()
+        async with client_of(watch, node, mode, path) as client:
+            await client.wait_synced()
+            await client.add_account("alice", chain(1))
+            await client.add_account("bob", address(2, 0))
+            await client.wait_synced()
+            assert await client.accounts() == ("alice", "bob")
+            assert (await client.balance(account="alice")).confirmed == 1_000
+            assert (await client.balance(account="bob")).total == 0
+            assert await client.next_address(account="alice") == address(1, 0)
+            for index in (3 + GAP_LIMIT, 3 + 2 * GAP_LIMIT, 3 + 3 * GAP_LIMIT):
+                pay(node, 1, index, index)
+                await confirmed(client, node)
+            pay(node, 2, 0, 5)
+            await confirmed(client, node)
+            alice = 1_000 + 3 * 3 + 6 * GAP_LIMIT
+            await client.rename_account("bob", "robert")
+            assert [each.account for each in await client.coins(account="robert")] == ["robert"]
+            assert {each.match.account for each in await client.matches()} == {"alice", "robert"}
+            for method in (client.balance, client.coins, client.history, client.next_address, client.keychains):
+                with pytest.raises(UnknownAccountError, match="no account 'bob'"):
+                    await method(account="bob")
+            with pytest.raises(UnknownAccountError):
+                client.events(account="bob")
+            with pytest.raises(ParameterError, match="part of account 'alice'"):
+                await client.add_account("carol", address(1, 30))
+        assert watch.accounts == ("alice", "robert")
+        assert watch.account(watch.table.match_script(script(1, 60))) == "alice"
+        for again in (watch, base()):
+            async with client_of(again, node, mode, path) as client:
+                await client.wait_synced()
+                assert await client.accounts() == ("alice", "robert")
+                assert (await client.balance(account="alice")).confirmed == alice
+                assert sum(each.net for each in await client.history(account="alice")) == alice
+        with WalletStore.open(path) as wallet:
+            assert wallet.balance(account="robert").confirmed == 5
+            assert [each.account for each in wallet.keychains(account="alice")] == ["alice"]
+            events = wallet.events(0, account="robert")
+            assert [each.match.account for each in events if isinstance(each, MatchFound)] == ["robert"]
+            assert events.sequence == wallet.sequence()
+
+
+@MODES
+async def test_removed_account_comes_back_with_a_search(mode: str, tmp_path: Path) -> None:
+    watch, path = base(), tmp_path / "w.db"
+    watch.add_account("alice", chain(1))
+    watch.add_account("bob", address(2, 0))
+    async with Node() as node:
+        node.regtest.mine(101)
+        pay(node, 1, 0, 1_000)
+        pay(node, 2, 0, 50)
+        node.regtest.mine()
+        pay(node, 1, 1, 300)
+        async with client_of(watch, node, mode, path) as client:
+            await client.wait_synced()
+            async with asyncio.timeout(30):
+                while (await client.balance(account="alice")).pending_in == 0:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            stream = client.events(account="alice")
+            await client.remove_account("alice")
+            reasons = [each.reason async for each in stream if isinstance(each, MatchWithdrawn)]
+            assert reasons == [Reason.REMOVED, Reason.REMOVED], "the stream ends with the account"
+            assert (await client.balance()).total == 50
+            assert [each.net for each in await client.history()] == [50]
+            assert await client.keychains() == ()
+            await client.add_account("alice again", chain(1))
+            await client.wait_synced()
+            async with asyncio.timeout(30):
+                while (await client.balance(account="alice again")).total != 1_300:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            await client.remove_account("bob")
+            await client.remove(address(0, 0))
+            with pytest.raises(ParameterError, match="no entry would be left"):
+                await client.remove_account("alice again")
+        assert watch.accounts == ("alice again",)
+        Store.open(path, REGTEST).close()  # which checks every row
+
+
+@MODES
+async def test_account_is_searched_from_its_own_birthday(mode: str, tmp_path: Path) -> None:
+    async with Node() as node:
+        node.regtest.mine(101)
+        for index in range(3):
+            pay(node, 1, index, 10**index)
+            node.regtest.mine()
+        async with client_of(base(), node, mode, tmp_path / "w.db") as client:
+            await client.wait_synced()
+            await client.add_account("alice", *(address(1, index) for index in range(3)), from_height=103)
+            await client.wait_synced()
+            assert (await client.balance(account="alice")).confirmed == 110
+            await client.add_account("alice", address(1, 0), from_height=0)
+            await client.wait_synced()
+            assert (await client.balance(account="alice")).confirmed == 111
+
+
+@MODES
+async def test_keychain_without_an_account_moves_into_one_without_events(mode: str, tmp_path: Path) -> None:
+    watch = base()
+    watch.add_keychain("chain 1", lambda index: script(1, index), lookahead=GAP_LIMIT)
+    async with Node() as node:
+        node.regtest.mine(101)
+        pay(node, 1, 0, 1_000)
+        node.regtest.mine()
+        path = tmp_path / "w.db"
+        async with client_of(watch, node, mode, path) as client:
+            await client.wait_synced()
+            before = (await client.balance()).sequence
+            await client.add_account("alice", chain(1))
+            balance = await client.balance(account="alice")
+            assert (balance.confirmed, balance.sequence) == (1_000, before)
+            assert [each.net for each in await client.history(account="alice")] == [1_000]
+        assert watch.keychains[0].account == "alice"
+        other = base()
+        other.add_account("bob", chain(1))
+        with pytest.raises(ParameterError, match="of account 'alice'"):
+            async with client_of(other, node, mode, path):
+                pass
+
+
+async def test_rebuilt_database_keeps_accounts(tmp_path: Path) -> None:
+    watch, path = base(), tmp_path / "w.db"
+    watch.add_account("alice", chain(1))
+    watch.add_account("bob", address(2, 0))
+    async with Node() as node:
+        node.regtest.mine(101)
+        pay(node, 2, 0, 70)
+        node.regtest.mine()
+        async with client_of(watch, node, "compact", path) as client:
+            await client.wait_synced()
+        async with client_of(base(), node, "compact", path, rebuild=True) as client:
+            await client.wait_synced()
+            assert await client.accounts() == ("alice", "bob")
+            assert (await client.balance(account="bob")).confirmed == 70
+
+
+async def test_account_beyond_the_capacity_of_a_bip37_filter_is_refused(tmp_path: Path) -> None:
+    path, large = tmp_path / "w.db", Keychain("large", lambda index: (script(1, index),), lookahead=30_000)
+    async with Node() as node:
+        async with client_of(base(), node, "bip37", path) as client:
+            with pytest.raises(InexpressibleError, match="do not fit into a BIP-37 filter"):
+                await client.add_account("alice", large)
+            assert await client.accounts() == client.watch.accounts == ()
+        with WalletStore.open(path) as wallet:
+            assert (wallet.accounts(), wallet.keychains()) == ((), ())
+
+
+async def test_blocking_client_has_accounts() -> None:
+    async with Node() as node:
+        node.regtest.mine(101)
+        pay(node, 1, 0, 9)
+        node.regtest.mine()
+
+        def use() -> tuple[tuple[str, ...], int, str | None]:
+            with SyncLightClient(base(), peers=[f"{node.host}:{node.port}"], mode="compact") as client:
+                client.add_account("alice", chain(1))
+                client.rename_account("alice", "alicia")
+                client.wait_synced()
+                events = client.events(account="alicia")
+                found = next(each.match.account for each in events if isinstance(each, MatchFound))
+                made = client.accounts(), client.balance(account="alicia").confirmed, found
+                client.remove_account("alicia")
+                return made
+
+        assert await asyncio.to_thread(use) == (("alicia",), 9, "alicia")
+
+
+@pytest.mark.descriptors
+async def test_database_knows_a_descriptor_in_every_spelling(tmp_path: Path) -> None:
+    key = (
+        "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUG"
+        "LnL4qHHoQvao8ESaAstxYSnhyswJ76uZPStJRJCTKvosUCJZL5B"
+    )
+    first = f"wpkh([d34db33f/84h/1h/0h]{key}/<0;1>/*)"
+    spellings = (
+        [first],
+        [f"wpkh([d34db33f/84'/1'/0']{key}/<0;1>/*)"],
+        [f"wpkh([D34DB33F/84h/1h/0h]{key}/0/*)", f"wpkh({key}/1/*)"],
+    )
+    path = tmp_path / "w.db"
+    async with Node() as node:
+        node.regtest.mine(101)
+        for sources in spellings:
+            watch = base()
+            watch.add_account("alice", *sources, lookahead=GAP_LIMIT)
+            async with client_of(watch, node, "compact", path) as client:
+                await client.wait_synced()
+                names = [each.name.partition("#")[0] for each in await client.keychains(account="alice")]
+                assert names == [first.replace("<0;1>", each) for each in "01"]
+                assert len(client.watch) == 1 + 4 * GAP_LIMIT
+        other = base()
+        other.add_account("alice", f"wpkh({key}/7/*)", lookahead=GAP_LIMIT)
+        with pytest.raises(ParameterError, match="another descriptor in the database"):
+            async with client_of(other, node, "compact", path):
+                pass
