@@ -16,7 +16,7 @@ from spvfilter.bloom.fileformat import HEADER_SIZE, TRAILER_SIZE
 from spvfilter.bloom.fuseformat import StaticHeader
 from spvfilter.bloom.hashing import FastHash, HashFamily, refuse_other_objects
 from spvfilter.errors import ParameterError
-from spvfilter.kernel import Encoding, Family, FuseCore, fuse_build, fuse_merge
+from spvfilter.kernel import Family, FuseCore, fuse_build, fuse_merge
 
 if TYPE_CHECKING:
     import mmap
@@ -78,7 +78,9 @@ class StaticFilter(FuseCore):
         refuse_other_objects(family)
         encoding, function = encoding_of(encode)
         empty = StaticHeader(fingerprint_bits, family.family, encoding, 1, 0, 0, 0, family.key)
-        hashes = FuseCore(*_arguments(empty, family, function, b"")).hash_many(keys, nulls=nulls)
+        hasher = FuseCore.__new__(FuseCore)
+        _initialize(hasher, empty, family, function, b"")
+        hashes = hasher.hash_many(keys, nulls=nulls)
         hashes = fuse_merge(hashes)  # the first hashes are freed
         header, table = _built(hashes, empty)
         self._set_up(header, family, function, table)
@@ -86,7 +88,7 @@ class StaticFilter(FuseCore):
     def _set_up(
         self, header: StaticHeader, family: HashFamily, function: Callable[[object], bytes] | None, table: Buffer
     ) -> None:
-        super().__init__(*_arguments(header, family, function, table))
+        _initialize(self, header, family, function, table)
         self.hashing = family
         self._encode_with = function
         self._keys = header.keys
@@ -226,20 +228,31 @@ class StaticFilter(FuseCore):
         return f"<{type(self).__name__} {size}, {self.hashing!r}>"
 
 
-def _arguments(
-    header: StaticHeader, family: HashFamily, function: Callable[[object], bytes] | None, table: Buffer
-) -> tuple[object, ...]:
-    """Return the arguments of FuseCore."""
+def _initialize(
+    core: FuseCore, header: StaticHeader, family: HashFamily, function: Callable[[object], bytes] | None, table: Buffer
+) -> None:
     own = family.functions(1)
-    shape = header.fingerprint_bits, header.seed, header.segment_length, header.segments
-    return *shape, family.family, family.key, table, Encoding(header.encoding), own and own[0], function
+    FuseCore.__init__(
+        core,
+        header.fingerprint_bits,
+        header.seed,
+        header.segment_length,
+        header.segments,
+        family.family,
+        family.key,
+        table,
+        header.encoding,
+        own[0] if own is not None else None,
+        function,
+    )
 
 
 def _built(hashes: bytes, empty: StaticHeader) -> tuple[StaticHeader, Buffer]:
     """Return the table for distinct hashes, and its header."""
     keys = len(hashes) // 8
+    length, usual = sizing.fuse_segments(keys)
     for number in range(_TABLES):
-        length, segments = sizing.fuse_segments(keys, 1.125**number)
+        segments = usual + number * max(1, usual // 8) if usual else 0
         header = empty._replace(segment_length=length, segments=segments, keys=keys)
         table = allocate(header.body_size)
         for seed in range(number * _SEEDS, (number + 1) * _SEEDS):

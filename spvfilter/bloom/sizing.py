@@ -169,29 +169,24 @@ def optimal_hash_funcs(bits: int, capacity: int) -> int:
     return min((below, below + 1), key=lambda hash_funcs: hash_funcs * _log1mexp(-hash_funcs * capacity / bits))
 
 
-def fuse_segments(items: int, growth: float = 1.0) -> tuple[int, int]:
+def fuse_segments(items: int) -> tuple[int, int]:
     """Return the shape of a static filter for n items: the cells of a segment, and the number of first segments.
 
     The table has two more segments than the result. Source: Graf and Lemire, "Binary Fuse Filters" (2022). The cells of
     a segment are 2^floor(ln n / ln 3.33 + 2.25), at most 2^18. The table has max(1.125, 0.875 + 0.25 ln 10^6 / ln n)
     cells for each item, rounded up to whole segments.
 
-    Args:
-        items: Number of items n, at least 0.
-        growth: Factor for a table that is larger than usual, at least 1.
-
-    Raises:
-        ParameterError: An argument is outside its domain, or the table would have 2^32 cells or more.
+    Raises ParameterError for a number of items outside its domain, and if the table would have 2^32 cells or more.
     """
     items = _items("items", items)
     if not items:
         return 1, 0
     log = math.log(max(items, 2))
     length = 1 << min(_LONGEST_SEGMENT, math.floor(log / math.log(3.33) + 2.25))
-    cells = items * max(1.125, 0.875 + 0.25 * math.log(1e6) / log) * growth
+    cells = items * max(1.125, 0.875 + 0.25 * math.log(1e6) / log)
     segments = max(1, math.ceil(cells / length) - 2)
     if (segments + 2) * length > _MOST_CELLS:
-        raise ParameterError(f"a static filter holds at most {_MOST_CELLS / 1.125:,.0f} keys, not {items:,}")
+        raise ParameterError(f"a static filter holds at most 3.8 billion keys, not {items:,}")
     return length, segments
 
 

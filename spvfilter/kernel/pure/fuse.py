@@ -187,7 +187,7 @@ class FuseCore:
         """Test a batch of keys and return a mask, as BloomFilter.contains_many does. Raises the same errors."""
         batch, answer = opened(keys, nulls, self._encode, self.encoding)
         # the result is bytes or a mask
-        return answer(bytes(key is not None and self._has(self._hash(key)) for key in batch))  # type: ignore[no-any-return]
+        return answer(bytes(key is not None and self._has(self._hash(key)) for key in batch))  # type: ignore[return-value]
 
     def hash_many(self, keys: Keys, /, *, nulls: Nulls = "raise") -> bytes:
         """Return the 64-bit hashes of a batch of keys, 8 bytes little endian for each key. Skipped nulls have none.
