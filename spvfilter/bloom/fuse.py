@@ -136,8 +136,8 @@ class StaticFilter(FuseCore):
     ) -> Self:
         """Open the filter in a file.
 
-        While a file is mapped, replace it as a whole (as `save` does), and never truncate it: the operating system ends
-        a process that reads beyond the end of a mapped file.
+        While a file is mapped, replace it as a whole, as `save` does. Never truncate it: the operating system ends a
+        process that reads beyond the end of a mapped file.
 
         Args:
             path: Path of the file.

@@ -15,8 +15,9 @@ other two cells are in the two segments after that:
 A key is contained if the XOR of its three cells is its fingerprint.
 
 The build looks for a cell that only one key uses. That key is removed, and its cell will be set last. This repeats
-until no key is left; if keys are left, the seed has failed. The cells are then set in the opposite order. Cells are
-visited in a fixed order, so the table depends only on the set of hashes, the seed and the shape.
+until no key is left; if keys are left, the seed has failed. The cells are then set in the opposite order.
+
+Cells are visited in a fixed order, so the table depends only on the set of hashes, the seed and the shape.
 """
 
 from __future__ import annotations
