@@ -121,7 +121,12 @@ int spv_fuse_contains_held(spv_fuse_core *fused, const spv_held *held) {
 }
 
 static int contains(PyObject *self, PyObject *key) {
+    spv_fuse_core *fused = (spv_fuse_core *)self;
+    uint8_t number[8];
+    spv_bytes quick;
     spv_held held;
+    if (SPV_LIKELY(fused->core.memory && spv_hold_quick(&fused->core, key, number, &quick)))
+        return spv_fuse_has(&fused->fuse, fused->core.memory->cells, spv_fuse_hash(&fused->core.shape, quick.data, quick.size));
     if (!spv_hold((spv_core *)self, key, &held))
         return -1;
     const int found = spv_fuse_contains_held((spv_fuse_core *)self, &held);
