@@ -129,7 +129,7 @@ class SplitBlockFilter(BloomBits):
             file.write(bytes(self))
 
     def copy(self) -> Self:
-        """Return an independent filter with the same contents."""
+        """Return an independent filter with the same contents. Raises TooLargeError if it does not fit into memory."""
         return with_attributes_of(self._copied(self.body, self.keys), self)
 
     def __bytes__(self) -> bytes:
