@@ -43,6 +43,7 @@ from spvfilter.kernel import Encoding, Family
 from spvfilter.primitives import chunks
 
 MAGIC = b"SPVBLOOM"
+STATIC_MAGIC = b"SPVFUSED"  # Start of the files of static filters (fuseformat.py).
 VERSION = 1
 HEADER_SIZE = 64  # Bytes of the header.
 TRAILER_SIZE = 4  # Bytes of the CRC at the end.
@@ -126,7 +127,8 @@ class FileHeader(NamedTuple):
             raise FormatError(f"truncated: {HEADER_SIZE} bytes wanted, {len(raw)} present", offset=0, field="header")
         magic, version, kind, family, encoding, flags, zero, *rest = _HEADER.unpack_from(raw)
         if magic != MAGIC:
-            raise FormatError(f"not the file of a filter: it starts with {magic!r}", offset=0, field="magic")
+            hint = ": open it with StaticFilter" if magic == STATIC_MAGIC else ""
+            raise FormatError(f"not the file of a filter: it starts with {magic!r}{hint}", offset=0, field="magic")
         if version != VERSION:
             raise FormatError(f"version {version}, only version {VERSION} is supported", offset=8, field="version")
         header = cls(kind, family, encoding, flags, *rest)

@@ -29,11 +29,10 @@ import zlib
 from typing import NamedTuple
 
 from spvfilter._public import public
-from spvfilter.bloom.fileformat import HEADER_SIZE
+from spvfilter.bloom.fileformat import HEADER_SIZE, MAGIC as BLOOM_MAGIC, STATIC_MAGIC as MAGIC
 from spvfilter.errors import FormatError
 from spvfilter.kernel import Encoding, Family
 
-MAGIC = b"SPVFUSED"
 VERSION = 1
 MAX_CELLS = (1 << 32) - 1  # Most cells of a table: the kernel numbers them with 32 bits.
 _LONGEST = 18  # Binary logarithm of the cells of the longest segment.
@@ -89,7 +88,10 @@ class StaticHeader(NamedTuple):
             raise FormatError(f"truncated: {HEADER_SIZE} bytes wanted, {len(raw)} present", offset=0, field="header")
         magic, version, bits, family, encoding, power, zero, segments, seed, keys, key, zeros = _HEADER.unpack_from(raw)
         if magic != MAGIC:
-            raise FormatError(f"not the file of a static filter: it starts with {magic!r}", offset=0, field="magic")
+            hint = ": open it with the class of a Bloom filter" if magic == BLOOM_MAGIC else ""
+            raise FormatError(
+                f"not the file of a static filter: it starts with {magic!r}{hint}", offset=0, field="magic"
+            )
         if version != VERSION:
             raise FormatError(f"version {version}, only version {VERSION} is supported", offset=8, field="version")
         if zlib.crc32(raw[:60]) != int.from_bytes(raw[60:64], "little"):

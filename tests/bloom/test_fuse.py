@@ -264,3 +264,12 @@ def test_random_headers_are_refused_or_read_back() -> None:
             continue
         assert bytes(made) == raw
         made.hash_many([] if made.encoding != 2 else range(9))
+
+
+def test_files_of_the_other_kinds_name_the_class_to_use(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    StaticFilter([b"key"]).save(path)
+    with pytest.raises(FormatError, match="open it with StaticFilter"):
+        BloomFilter.open(path)
+    BloomFilter(1, 0.1).save(path)
+    assert "open it with the class of a Bloom filter" in refused(path.read_bytes(), path)

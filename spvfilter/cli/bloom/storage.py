@@ -12,10 +12,9 @@ from typing import Literal, NamedTuple
 
 from spvfilter.bloom.base import OnFull
 from spvfilter.bloom.counting import CountingBloomFilter
-from spvfilter.bloom.fileformat import HEADER_SIZE, KIND_COUNTERS, KIND_SERIES, MAGIC, FileHeader
+from spvfilter.bloom.fileformat import HEADER_SIZE, KIND_COUNTERS, KIND_SERIES, MAGIC, STATIC_MAGIC, FileHeader
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.fuse import StaticFilter
-from spvfilter.bloom.fuseformat import MAGIC as STATIC_MAGIC
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.bloom.scalable import ScalableBloomFilter
 from spvfilter.errors import (
