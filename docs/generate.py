@@ -55,6 +55,7 @@ FORMATS = (
     ("Watch lists", "watch.textfile"),
     ("Bloom filters and counting filters", "bloom.fileformat"),
     ("Scalable Bloom filters", "bloom.seriesformat"),
+    ("Static filters", "bloom.fuseformat"),
     ("Bloom filters in Redis", "bloom.redis.layout"),
     ("Parts of a scan", "scan.partfile"),
 )

@@ -1,4 +1,4 @@
-"""Generic Bloom filters, counting and scalable ones: hash families, sizing and file format."""
+"""Generic Bloom filters, counting, scalable and static ones: hash families, sizing and file format."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from spvfilter.bloom.counting import CountingBloomFilter as CountingBloomFilter
     from spvfilter.bloom.fileformat import FileHeader as FileHeader
     from spvfilter.bloom.filter import BloomBits as BloomBits, BloomFilter as BloomFilter
+    from spvfilter.bloom.fuse import StaticFilter as StaticFilter
+    from spvfilter.bloom.fuseformat import StaticHeader as StaticHeader
     from spvfilter.bloom.growth import Grown as Grown, Growth as Growth
     from spvfilter.bloom.hashing import (
         Bip37Hash as Bip37Hash,
@@ -28,6 +30,8 @@ else:
         counting="CountingBloomFilter",
         fileformat="FileHeader",
         filter="BloomBits BloomFilter",
+        fuse="StaticFilter",
+        fuseformat="StaticHeader",
         growth="Grown Growth",
         hashing="Bip37Hash CustomHash FastHash HashFamily SipHash",
         scalable="ScalableBloomFilter",

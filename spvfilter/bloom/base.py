@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     import mmap
 
     from typing_extensions import Buffer
+
+    from spvfilter.bloom.fuseformat import StaticHeader
 else:
     mmap = deferred("mmap")
 
@@ -143,7 +145,7 @@ class GenericFilter:
         on_full: OnFull = "raise",
     ) -> None:
         cells, functions, most, rate = shape_of(capacity, fp_rate, hash_funcs, bits, partitioned)
-        encoding, function = (_BYTES, None) if encode is None else _encoding(encode)
+        encoding, function = (_BYTES, None) if encode is None else encoding_of(encode)
         if hashing is None:
             hashing, key = _DEFAULT_HASHING, _DEFAULT_KEY
         else:
@@ -467,7 +469,7 @@ class GenericFilter:
             TooLargeError: The filter does not fit into memory.
         """
         cells, functions, most, rate = shape_of(capacity, fp_rate, hash_funcs, bits, partitioned)
-        encoding, function = _encoding(encode)
+        encoding, function = encoding_of(encode)
         family = _DEFAULT_HASHING if hashing is None else hashing
         refuse_other_objects(family)
         shape = (
@@ -581,7 +583,8 @@ def refuse_false_rate(
         )
 
 
-def _encoding(encode: Encode) -> tuple[Encoding, Callable[[object], bytes] | None]:
+def encoding_of(encode: Encode) -> tuple[Encoding, Callable[[object], bytes] | None]:
+    """Return the encoding that the argument `encode` names, and the custom function. Raises ParameterError."""
     if callable(encode):
         return Encoding.CALLABLE, encode
     try:
@@ -593,13 +596,13 @@ def _encoding(encode: Encode) -> tuple[Encoding, Callable[[object], bytes] | Non
 
 
 def given_or_stored(
-    header: FileHeader, hashing: HashFamily | None, encode: Encode
+    header: FileHeader | StaticHeader, hashing: HashFamily | None, encode: Encode
 ) -> tuple[HashFamily, Callable[[object], bytes] | None]:
     """Return the hash family and the custom encoding of a file.
 
     Raises ParameterError if an argument contradicts the file, or if a custom family or encoding is missing.
     """
-    encoding, function = _encoding(encode)
+    encoding, function = encoding_of(encode)
     if header.encoding == Encoding.CALLABLE and function is None:
         raise ParameterError("the file's keys were encoded by a custom function: pass it as `encode`")
     if encode is not None and encoding != header.encoding:

@@ -33,7 +33,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, Protocol
 
 from spvfilter._public import public
 from spvfilter.bloom.sizing import MAX_COUNT, MAX_HASH_FUNCS as MAX_HASH_FUNCS
@@ -43,6 +43,7 @@ from spvfilter.kernel import Encoding, Family
 from spvfilter.primitives import chunks
 
 MAGIC = b"SPVBLOOM"
+STATIC_MAGIC = b"SPVFUSED"  # Start of the files of static filters (fuseformat.py).
 VERSION = 1
 HEADER_SIZE = 64  # Bytes of the header.
 TRAILER_SIZE = 4  # Bytes of the CRC at the end.
@@ -126,7 +127,8 @@ class FileHeader(NamedTuple):
             raise FormatError(f"truncated: {HEADER_SIZE} bytes wanted, {len(raw)} present", offset=0, field="header")
         magic, version, kind, family, encoding, flags, zero, *rest = _HEADER.unpack_from(raw)
         if magic != MAGIC:
-            raise FormatError(f"not the file of a filter: it starts with {magic!r}", offset=0, field="magic")
+            hint = ": open it with StaticFilter" if magic == STATIC_MAGIC else ""
+            raise FormatError(f"not the file of a filter: it starts with {magic!r}{hint}", offset=0, field="magic")
         if version != VERSION:
             raise FormatError(f"version {version}, only version {VERSION} is supported", offset=8, field="version")
         header = cls(kind, family, encoding, flags, *rest)
@@ -158,7 +160,20 @@ class FileHeader(NamedTuple):
         return header
 
 
-def write_to(file: IO[bytes], header: FileHeader, body: memoryview) -> None:
+class Header(Protocol):
+    """The header of a file that has a header, a body and a CRC of 4 bytes."""
+
+    @property
+    def body_size(self) -> int:
+        """Size of the body in bytes."""
+        ...
+
+    def pack(self) -> bytes:
+        """Return the bytes of the header."""
+        ...
+
+
+def write_to(file: IO[bytes], header: Header, body: memoryview) -> None:
     """Write header, bits and CRC.
 
     The CRC covers the bytes that were written, even if another process changes the bits at the same time.
@@ -190,13 +205,13 @@ def replaced(path: Path) -> Iterator[IO[bytes]]:
             os.fchmod(file.fileno(), mode)
 
 
-def save(path: Path, header: FileHeader, body: memoryview) -> None:
+def save(path: Path, header: Header, body: memoryview) -> None:
     """Write the file of a filter to `path`, as `replaced` does."""
     with replaced(path) as file:
         write_to(file, header, body)
 
 
-def check_size(header: FileHeader, size: int) -> None:
+def check_size(header: Header, size: int) -> None:
     """Raise FormatError unless a file of `size` bytes has the length that its header determines."""
     expected = HEADER_SIZE + header.body_size + TRAILER_SIZE
     if size < expected:
@@ -205,12 +220,12 @@ def check_size(header: FileHeader, size: int) -> None:
         raise FormatError(f"{size - expected} trailing bytes", offset=expected, field="file")
 
 
-def checksum(header: FileHeader, body: memoryview) -> bytes:
+def checksum(header: Header, body: memoryview) -> bytes:
     """Return the CRC at the end of the file, 4 bytes."""
     return zlib.crc32(body, zlib.crc32(header.pack())).to_bytes(TRAILER_SIZE, "little")
 
 
-def check_crc(header: FileHeader, body: memoryview, trailer: memoryview) -> None:
+def check_crc(header: Header, body: memoryview, trailer: memoryview) -> None:
     """Raise FormatError if the CRC at the end of the file does not match."""
     if checksum(header, body) != trailer:
         raise FormatError(

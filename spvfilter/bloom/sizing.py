@@ -39,6 +39,8 @@ __all__ = [
     "fp_rate_exact",
     "fp_rate_of_fill",
     "fp_rate_while_filling",
+    "fuse_bits_per_item",
+    "fuse_segments",
     "optimal",
     "optimal_bits_per_item",
     "optimal_capacity",
@@ -51,6 +53,8 @@ MAX_COUNT = 2**63 - 1
 # Largest number of hash functions: the optimum for the smallest positive float, 1074, plus 1, which is tried too.
 MAX_HASH_FUNCS = 1075
 MAX_COUNTER = 2**16 - 1  # Largest value of a counter: counters have at most 16 bits.
+_LONGEST_SEGMENT = 18  # Binary logarithm of the cells of the longest segment of a static filter.
+_MOST_CELLS = 2**32 - 1  # Most cells of a static filter: the kernel numbers them with 32 bits.
 _LN2 = math.log(2)
 _FULL_LOAD = 50.0  # Load kn/m from which on fewer than one bit in 10^21 is still 0.
 _FULL_BLOCK = 1536  # Keys in a block of 256 bits from which on fewer than one word in 10^20 has a bit that is 0.
@@ -163,6 +167,44 @@ def optimal_hash_funcs(bits: int, capacity: int) -> int:
     capacity = _items("capacity", capacity, least=1)
     below = min(max(1, math.floor(bits / capacity * _LN2)), MAX_HASH_FUNCS - 1)
     return min((below, below + 1), key=lambda hash_funcs: hash_funcs * _log1mexp(-hash_funcs * capacity / bits))
+
+
+def fuse_segments(items: int) -> tuple[int, int]:
+    """Return the shape of a static filter for n items: the cells of a segment, and the number of first segments.
+
+    The table has two more segments than the result. Source: Graf and Lemire, "Binary Fuse Filters" (2022). The cells of
+    a segment are 2^floor(ln n / ln 3.33 + 2.25), at most 2^18. The table has max(1.125, 0.875 + 0.25 ln 10^6 / ln n)
+    cells for each item, rounded up to whole segments.
+
+    Raises ParameterError for a number of items outside its domain, and if the table would have 2^32 cells or more.
+    """
+    items = _items("items", items)
+    if not items:
+        return 1, 0
+    log = math.log(max(items, 2))
+    length = 1 << min(_LONGEST_SEGMENT, math.floor(log / math.log(3.33) + 2.25))
+    cells = items * max(1.125, 0.875 + 0.25 * math.log(1e6) / log)
+    segments = max(1, math.ceil(cells / length) - 2)
+    if (segments + 2) * length > _MOST_CELLS:
+        raise ParameterError(f"a static filter holds at most 3.8 billion keys, not {items:,}")
+    return length, segments
+
+
+def fuse_bits_per_item(items: int, fingerprint_bits: int = 8) -> float:
+    """Return the number of bits per item of a static filter for n items.
+
+    Args:
+        items: Number of items n, at least 1.
+        fingerprint_bits: Bits of a fingerprint, 8, 16 or 32.
+
+    Raises:
+        ParameterError: An argument is outside its domain, or the table would have 2^32 cells or more.
+    """
+    items = _items("items", items, least=1)
+    if fingerprint_bits not in (8, 16, 32):
+        raise ParameterError(f"fingerprint_bits must be 8, 16 or 32, not {fingerprint_bits!r}")
+    length, segments = fuse_segments(items)
+    return (segments + 2) * length * fingerprint_bits / items
 
 
 def align_bits(bits: int, unit: int = 32) -> int:

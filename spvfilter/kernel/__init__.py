@@ -56,6 +56,7 @@ if TYPE_CHECKING:  # both backends have the reference's signatures
     )
     from spvfilter.kernel.pure.files import ReadBuffer, read_at
     from spvfilter.kernel.pure.frames import joined_frames, sound_frames
+    from spvfilter.kernel.pure.fuse import FuseCore, fuse_build, fuse_merge
     from spvfilter.kernel.pure.gcs import GcsQuery, gcs_build, gcs_check
     from spvfilter.kernel.pure.headers import (
         chain_filter_headers,
@@ -92,6 +93,7 @@ __all__ = [
     "EntryKind",
     "Family",
     "Flaw",
+    "FuseCore",
     "GcsQuery",
     "Hit",
     "Place",
@@ -111,6 +113,8 @@ __all__ = [
     "extract_matches",
     "filter_hashes",
     "find_header",
+    "fuse_build",
+    "fuse_merge",
     "gcs_build",
     "gcs_check",
     "header_bits",

@@ -36,6 +36,7 @@ _REFERENCE = {
     "pure.series": ("SeriesCore",),
     "pure.files": ("ReadBuffer", "read_at"),
     "pure.frames": ("joined_frames", "sound_frames"),
+    "pure.fuse": ("FuseCore", "fuse_build", "fuse_merge"),
     "pure.gcs": ("GcsQuery", "gcs_build", "gcs_check"),
     "pure.headers": (
         *("chain_filter_headers", "filter_hashes", "find_header", "header_bits", "header_hashes"),

@@ -20,6 +20,11 @@ from spvfilter.kernel.pure.blocks import (
 )
 from spvfilter.kernel.pure.files import ReadBuffer as ReadBuffer, read_at as read_at
 from spvfilter.kernel.pure.frames import joined_frames as joined_frames, sound_frames as sound_frames
+from spvfilter.kernel.pure.fuse import (
+    FuseCore as FuseCore,
+    fuse_build as fuse_build,
+    fuse_merge as fuse_merge,
+)
 from spvfilter.kernel.pure.gcs import GcsQuery as GcsQuery, gcs_build as gcs_build, gcs_check as gcs_check
 from spvfilter.kernel.pure.headers import (
     chain_filter_headers as chain_filter_headers,

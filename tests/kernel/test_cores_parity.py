@@ -284,3 +284,21 @@ def test_the_type_of_a_key_says_whether_it_is_an_integer(call: str, encoding: En
     arguments = {"cells": 64, "hash_funcs": 3, "family": Family.FAST, "key": bytes(16), "encoding": encoding}
     twins = Twins("BitCore", arguments, bytes(8), "view")
     assert twins.same(call, Unlike()) == (TypeError, "an int expected by a filter that encodes integers, not Unlike")
+
+
+@pytest.mark.parametrize("private", [False, True])
+@pytest.mark.parametrize("width", [4, 8, 20])
+@pytest.mark.parametrize("room", [None, 40])
+def test_batches_of_split_blocks_are_alike(private: bool, width: int, room: int | None) -> None:
+    rng = random.Random(width)
+    for count in (0, 1, 31, 32, 33, 63, 64, 65, 1_000):
+        shape = {"cells": 256 * 5, "hash_funcs": 8, "family": Family.SPLIT_BLOCK, "key": bytes(16)}
+        twins = Twins("BitCore", {**shape, "private": private}, bytes(160), "plain")
+        for core in twins.cores:
+            core.room = room
+        keys = np.frombuffer(rng.randbytes(width * count), np.uint8).reshape(count, width)
+        twins.same("update", keys)
+        twins.same("update", [bytes(key) for key in keys])
+        twins.same("contains_many", keys)
+        twins.same("contains_many", np.frombuffer(rng.randbytes(width * 500), np.uint8).reshape(500, width))
+        assert twins.cores[0].room == twins.cores[1].room

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from spvfilter.bloom import BloomFilter
-from support.kernelentries import ENTRIES, Entry, Kernel, core, native, of_kernel, reference
+from support.kernelentries import ENTRIES, FUSE_TABLE, FUSED, Entry, Kernel, core, native, of_kernel, reference
 
 SCRIPTS = Path(__file__).parents[2] / "scripts/dev/native"
 NAMES = sorted(vars(reference()))
@@ -73,6 +73,7 @@ def bound(kernel: Kernel, name: str) -> Callable[..., object]:
     made: dict[str, Callable[[], Any]] = {
         "BitCore": lambda: core(kernel, "BitCore"),
         "CounterCore": lambda: core(kernel, "CounterCore"),
+        "FuseCore": lambda: kernel.FuseCore(*FUSED, FUSE_TABLE),
         "SeriesCore": lambda: kernel.SeriesCore([core(kernel, "BitCore")]),
         "GcsQuery": lambda: kernel.GcsQuery([]),
         "WatchTable": kernel.WatchTable,

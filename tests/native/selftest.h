@@ -21,7 +21,7 @@ void roll_bytes(dice *dice, uint8_t *bytes, size_t size);
 void test_hashes(void);
 void test_headers(void);
 void test_many_siphashes(void);
-void test_processors(void); /* calls what depends on the processor's features: test_many_siphashes and test_bloom */
+void test_processors(void); /* calls what depends on the processor's features: test_many_siphashes, test_bloom and test_fuse */
 void test_walk(void);
 void test_real_blocks(const real_block *blocks, size_t count);
 void test_damaged_blocks(const real_block *blocks, size_t count);
@@ -30,6 +30,7 @@ void test_watch_scans(const real_block *blocks, size_t count);
 void test_tables(void);
 void test_threads(void);
 void test_bloom(void);
+void test_fuse(void);
 void test_columns(void);
 void test_memory(const real_block *blocks, size_t count);
 

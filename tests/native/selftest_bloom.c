@@ -177,11 +177,16 @@ static void batch(dice *dice, plain_filter *plain, const spv_keys *keys, size_t 
 /* Batches of every size up to three windows, into filters that are nearly empty, half full and full. */
 static void batches(dice *dice) {
     enum { MOST_KEYS = 3 * SPV_AHEAD + 3, LONGEST = 40 };
-    static const spv_family families[] = {SPV_FAMILY_BIP37, SPV_FAMILY_FAST, SPV_FAMILY_FAST, SPV_FAMILY_SIPHASH};
+    static const spv_family families[] = {SPV_FAMILY_BIP37, SPV_FAMILY_FAST, SPV_FAMILY_FAST, SPV_FAMILY_SIPHASH, SPV_FAMILY_SPLIT_BLOCK};
     static const uint32_t functions[] = {0, 1, 2, 3, 4, 7, SPV_PLANES, SPV_PLANES + 1};
     for (size_t i = 0; i < 16 * MOST_KEYS; i++) {
         const size_t count = i % (MOST_KEYS - 2), width = roll(dice) % LONGEST;
-        plain_filter plain = {.family = families[roll(dice) % 4], .cell_count = roll(dice) % 4096, .hash_funcs = functions[roll(dice) % 8], .partitioned = roll(dice) & 1};
+        plain_filter plain = {.family = families[roll(dice) % 5], .cell_count = roll(dice) % 4096, .hash_funcs = functions[roll(dice) % 8], .partitioned = roll(dice) & 1};
+        if (plain.family == SPV_FAMILY_SPLIT_BLOCK) {
+            plain.cell_count = SPV_BLOCK_BITS * (1 + roll(dice) % 8);
+            plain.hash_funcs = SPV_BLOCK_FUNCTIONS;
+            plain.partitioned = false;
+        }
         if (plain.partitioned && plain.hash_funcs)
             plain.cell_count -= plain.cell_count % plain.hash_funcs;
         roll_bytes(dice, plain.key, sizeof plain.key);

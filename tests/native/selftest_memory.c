@@ -9,6 +9,7 @@
 #include "block/merkle.h"
 #include "block/merkleblock.h"
 #include "bloom/bip37/scan.h"
+#include "bloom/fuse.h"
 #include "gcs/build.h"
 #include "gcs/decode.h"
 #include "gcs/match.h"
@@ -356,6 +357,22 @@ static void block_checks(const real_block *block) {
     CHECK(!proof.count);
 }
 
+static void fuse_filters(dice *dice) {
+    enum { HASHES = 3000 };
+    const spv_fuse fuse = {.length = 256, .segments = 20, .width = 2};
+    uint8_t *hashes = zeroed(HASHES, 8), *merged = zeroed(HASHES, 8), *table = zeroed((size_t)spv_fuse_cells(&fuse), fuse.width);
+    size_t distinct;
+    roll_bytes(dice, hashes, HASHES * 8);
+    EVENTUALLY(spv_fuse_merge(hashes, HASHES, merged, &distinct), );
+    CHECK(distinct == HASHES);
+    EVENTUALLY(spv_fuse_build(&fuse, merged, distinct, table), );
+    for (size_t i = 0; i < HASHES; i++)
+        CHECK(spv_fuse_has(&fuse, table, spv_le64(hashes + 8 * i)));
+    release(hashes);
+    release(merged);
+    release(table);
+}
+
 void test_memory(const real_block *blocks, size_t count) {
     dice dice = {1};
     uint8_t *strangers = zeroed(STRANGERS, 80);
@@ -366,6 +383,7 @@ void test_memory(const real_block *blocks, size_t count) {
     address_lines();
     golomb_coded_sets(strangers);
     packed_hits(strangers);
+    fuse_filters(&dice);
     for (size_t i = 0, taken = 0; i < count && taken < 3; i++) {
         if (blocks[i].transactions < 20 || blocks[i].transactions > MOST_TRANSACTIONS)
             continue;

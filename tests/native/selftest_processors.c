@@ -50,6 +50,7 @@ void test_processors(void) {
         ways();
         test_many_siphashes();
         test_bloom();
+        test_fuse();
     }
     lacking = 0;
 }

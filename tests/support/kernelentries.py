@@ -393,7 +393,50 @@ ENTRIES |= {
     "SeriesCore.update": Entry(of_series("update"), (ROWS,), ((0, 0), (0, 299)), iterated=(0,)),
     "SeriesCore.contains_many": Entry(of_series("contains_many"), (ROWS,), ((0, 0), (0, 299)), iterated=(0,)),
 }
+FUSED = (8, 0, 64, 4, Family.FAST, SIP_KEY)  # the arguments of a FuseCore before its buffer
+HASHES = b"".join(sha256d(row)[:8] for row in ROWS[:200])
+FUSE_TABLE = bytes(range(128)) * 3
+
+
+def fused(method: str) -> Callable[[Kernel], Callable[..., object]]:
+    return lambda kernel: getattr(kernel.FuseCore(*FUSED, FUSE_TABLE), method)
+
+
+def fuse_constructor(kernel: Kernel) -> Callable[..., object]:
+    def call(*arguments: Any) -> object:
+        made = kernel.FuseCore(*arguments)
+        shape = made.fingerprint_bits, made.seed, made.segment_length, made.segments, made.family, made.key
+        return shape, made.encoding, made.contains_many(ROWS), made.hash_many(ROWS), bytes(made.body)
+
+    return call
+
+
+def fuse_builder(kernel: Kernel) -> Callable[..., object]:
+    def call(*arguments: Any) -> object:
+        return kernel.fuse_build(*arguments), bytes(arguments[-1])
+
+    return call
+
+
+ENTRIES |= {
+    "FuseCore.__init__": Entry(
+        fuse_constructor, (*FUSED, FUSE_TABLE, Encoding.BYTES, None, None), ((5,),), unbounded=(2, 3)
+    ),
+    "FuseCore.__contains__": Entry(fused("__contains__"), (ROWS[3],), ((0,),)),
+    "FuseCore.contains_many": Entry(fused("contains_many"), (ROWS,), ((0, 0), (0, 299)), (0,)),
+    "FuseCore.hash_many": Entry(fused("hash_many"), (ROWS,), ((0, 0), (0, 299)), (0,)),
+    "fuse_merge": Entry(
+        lambda kernel: lambda hashes: set(memoryview(kernel.fuse_merge(hashes)).cast("Q")), (HASHES,), ((0,),)
+    ),
+    "fuse_build": Entry(
+        fuse_builder,
+        (HASHES, 8, 0, 64, 4, bytearray(384)),
+        ((0,),),
+        keywords=("hashes", "fingerprint_bits", "seed", "segment_length", "segments", "buffer"),
+    ),
+}
 ATTRIBUTES = {"cells", "hash_funcs", "family", "key", "encoding", "partitioned", "body", "slices"}  # read-only
+ATTRIBUTES |= {"fingerprint_bits", "seed", "segment_length", "segments"}
 OWN_FUNCTIONS = [zlib.crc32] * 5
 
 # entries again, now with user functions that run during the call

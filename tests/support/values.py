@@ -17,6 +17,7 @@ from spvfilter.bloom import (
     ScalableBloomFilter,
     SipHash,
     Size,
+    StaticFilter,
 )
 from spvfilter.chain import Candidate, ChainHeader, Fork, Order, Segment, Start, Tip, Update
 from spvfilter.filters import (
@@ -162,6 +163,7 @@ def bloom_filters() -> list[object]:
     counting = CountingBloomFilter(10, 0.01, encode="int64")
     scalable = ScalableBloomFilter(10, 0.01, encode="int64")
     scalable.update(range(50))
+    static = StaticFilter(range(50), encode="int64")
     growth, size = Growth(10, 0.01), Size.of(10, 0.01)
     return [
         *plain,
@@ -174,6 +176,8 @@ def bloom_filters() -> list[object]:
         size.expected(5),
         *hashings,
         counting.header(),
+        static,
+        static.header(),
     ]
 
 

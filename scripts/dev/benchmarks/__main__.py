@@ -18,6 +18,7 @@ from pathlib import Path
 import blocks
 import clients
 import compact
+import fuse
 import generic
 import growth
 import headers
@@ -52,6 +53,7 @@ SUITES = {
     "start": pipeline.start,
     "generic": generic.generic,
     "scalable": generic.scalable,
+    "static": fuse.static,
     "rates": generic.rates,
     "headers": headers.headers,
     "mainnet": mainnet.mainnet,

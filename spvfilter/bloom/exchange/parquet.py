@@ -141,7 +141,7 @@ def _read(file: IO[bytes], size: int, offset: int, keys: ParquetType) -> SplitBl
         raise FormatError(
             f"truncated: {length} bytes wanted, {len(blocks)} present", offset=offset + start, field="blocks"
         )
-    return SplitBlockFilter._over(bytearray(blocks), keys)
+    return SplitBlockFilter._copied(memoryview(blocks), keys)
 
 
 def _footer(file: IO[bytes], size: int, column: str) -> list[_Chunk]:

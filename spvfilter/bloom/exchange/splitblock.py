@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 from spvfilter._public import public
 from spvfilter.bloom import sizing
 from spvfilter.bloom.attributes import pickled, with_attributes_of
-from spvfilter.bloom.base import ENCODES
+from spvfilter.bloom.base import ENCODES, allocate
 from spvfilter.bloom.exchange.thrift import Thrift, Wire
 from spvfilter.bloom.fileformat import replaced
 from spvfilter.bloom.filter import BloomBits
@@ -79,12 +79,12 @@ class SplitBlockFilter(BloomBits):
                 raise ParameterError(
                     f"{capacity} keys at {fp_rate:g} take more than the {MAX_SIZE} bytes that readers of Parquet accept"
                 )
-        self._set_up(bytearray(size), keys)
+        self._set_up(allocate(size), keys)
 
-    def _set_up(self, blocks: bytearray, keys: ParquetType) -> None:
+    def _set_up(self, blocks: Buffer, keys: ParquetType) -> None:
         if not isinstance(keys, str) or keys not in _ENCODINGS:
             raise ParameterError(f"keys must be bytes, utf-8, int32, uint32, int64 or uint64, not {keys!r}")
-        shape = 8 * len(blocks), SPLIT_BLOCK_FUNCTIONS, Family.SPLIT_BLOCK, bytes(16)
+        shape = 8 * memoryview(blocks).nbytes, SPLIT_BLOCK_FUNCTIONS, Family.SPLIT_BLOCK, bytes(16)
         super().__init__(*shape, blocks, _ENCODINGS[keys], private=True)
 
     @classmethod
@@ -103,10 +103,12 @@ class SplitBlockFilter(BloomBits):
                 else "trailing bytes"
             )
             raise FormatError(said, offset=min(len(view), start + size), field="blocks")
-        return cls._over(bytearray(view[start:]), keys)
+        return cls._copied(view[start:], keys)
 
     @classmethod
-    def _over(cls, blocks: bytearray, keys: ParquetType) -> Self:
+    def _copied(cls, body: memoryview, keys: ParquetType) -> Self:
+        blocks = allocate(len(body))
+        memoryview(blocks).cast("B")[:] = body
         made = cls.__new__(cls)
         made._set_up(blocks, keys)
         return made
@@ -127,8 +129,8 @@ class SplitBlockFilter(BloomBits):
             file.write(bytes(self))
 
     def copy(self) -> Self:
-        """Return an independent filter with the same contents."""
-        return with_attributes_of(self._over(bytearray(self.body), self.keys), self)
+        """Return an independent filter with the same contents. Raises TooLargeError if it does not fit into memory."""
+        return with_attributes_of(self._copied(self.body, self.keys), self)
 
     def __bytes__(self) -> bytes:
         """Return the bytes of the filter in a Parquet file: header and blocks."""

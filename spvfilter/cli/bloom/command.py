@@ -19,7 +19,7 @@ from spvfilter.cli.bloom.keys import Keys
 from spvfilter.cli.bloom.raw import read_raw, write_raw
 from spvfilter.cli.bloom.remote import RedisStorage
 from spvfilter.cli.bloom.size import configure as configure_size, show
-from spvfilter.cli.bloom.storage import Facts, FileStorage, FilterStorage, Kind, Shape, is_filter
+from spvfilter.cli.bloom.storage import FINGERPRINTS, Facts, FileStorage, FilterStorage, Kind, Shape, is_filter
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
 from spvfilter.errors import CapacityError, ParameterError, SourceError
@@ -36,12 +36,20 @@ def configure(parser: Parser) -> None:
         " A filter file is replaced as a whole at the end, so several writers at once need --redis."
     )
     create = parser.add_action(
-        "create", "make a filter", "Make a filter and add the lines of every INPUT. To add none, give /dev/null."
+        "create",
+        "make a filter",
+        "Make a filter and add the lines of every INPUT. To add none, give /dev/null. A filter needs --capacity and"
+        " --fp-rate. --static needs no --capacity, and has a rate of 2^-8, 2^-16 or 2^-32: the highest that keeps"
+        " --fp-rate, by default 2^-8 (0.39 %).",
     )
     create.add_argument("filter", metavar="FILTER", help="the file to make")
     _add_inputs(create, "lines to add")
-    _add_shape(create, required=True)
-    _add_kind(create)
+    _add_shape(create, required=False)
+    _add_kind(create).add_argument(
+        "--static",
+        action="store_true",
+        help="make a smaller filter of lines that do not change; it takes 24 bytes of memory a line to make it",
+    )
     _add_on_full(create)
     _add_force(create)
 
@@ -106,8 +114,8 @@ def configure(parser: Parser) -> None:
     size = parser.add_action(
         "size",
         "compute the size of a filter",
-        "Compute the size and the expected rates of a plain, a counting and a scalable filter. Give two of --capacity,"
-        " --fp-rate and --bits; the third follows.",
+        "Compute the size and the expected rates of a plain, a counting, a scalable and a static filter. Give two of"
+        " --capacity, --fp-rate and --bits; the third follows.",
     )
     configure_size(size)
     size.set_defaults(perform=lambda store, args: show(args), redis=None)
@@ -195,7 +203,7 @@ def _add_shape(parser: Parser, *, required: bool, defaults: tuple[str, str] = ("
     )
 
 
-def _add_kind(parser: Parser) -> None:
+def _add_kind(parser: Parser) -> argparse._MutuallyExclusiveGroup:
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument(
         "--scalable", action="store_true", help="make a filter that grows; N is the number of lines of its first slice"
@@ -203,6 +211,7 @@ def _add_kind(parser: Parser) -> None:
     kinds.add_argument(
         "--counting", action="store_true", help="make a filter from which lines can be removed, four times as large"
     )
+    return kinds
 
 
 def _add_on_full(parser: Parser) -> None:
@@ -249,11 +258,14 @@ def _store(url: str | None) -> Iterator[FilterStorage]:
 def _make(
     store: FilterStorage, name: str | None, args: argparse.Namespace, kind: Kind, capacity: int, fp_rate: float
 ) -> None:
-    hashing: HashFamily = FastHash() if args.key is None else SipHash(args.key) if args.key else SipHash()
     if kind is Kind.SCALABLE and args.hash_funcs is not None:
         raise ParameterError("--scalable chooses the number of hash functions: leave --hash-funcs out")
     shape = Shape(capacity, fp_rate, args.hash_funcs, kind, _on_full(args))
-    store.create(name, shape, hashing, replace="force" in args and args.force)
+    store.create(name, shape, _hashing(args), replace="force" in args and args.force)
+
+
+def _hashing(args: argparse.Namespace) -> HashFamily:
+    return FastHash() if args.key is None else SipHash(args.key) if args.key else SipHash()
 
 
 def _kind(args: argparse.Namespace) -> Kind:
@@ -261,9 +273,44 @@ def _kind(args: argparse.Namespace) -> Kind:
 
 
 def _create(store: FilterStorage, args: argparse.Namespace) -> None:
+    if args.static:
+        _create_static(store, args)
+        return
+    missing = [f"--{name.replace('_', '-')}" for name in ("capacity", "fp_rate") if getattr(args, name) is None]
+    if missing:
+        raise ParameterError(
+            f"the following arguments are required: {', '.join(missing)} (see 'spvfilter bloom create --help')"
+        )
     keys = Keys(args.inputs, args.null)
     _make(store, args.filter, args, _kind(args), args.capacity, args.fp_rate)
     _fill(store, keys)
+
+
+def _create_static(store: FilterStorage, args: argparse.Namespace) -> None:
+    for option in ("capacity", "hash_funcs"):
+        if getattr(args, option) is not None:
+            raise ParameterError(f"--static counts the lines itself: leave --{option.replace('_', '-')} out")
+    rate = 2.0**-8 if args.fp_rate is None else args.fp_rate
+    bits = next((bits for bits in FINGERPRINTS if 2.0**-bits <= rate), None)
+    if bits is None:
+        raise ParameterError(f"the lowest rate of a static filter is 2^-32 (2.3e-10), not {rate:g}")
+    keys = Keys(args.inputs, args.null)
+    added = 0
+    with _progress(keys) as shown:
+
+        def lines() -> Iterator[bytes]:
+            nonlocal added
+            for batch in keys.batches():
+                added += len(batch)
+                yield from batch
+                shown.update(keys.done, keys.total)
+
+        store.create_static(args.filter, lines(), bits, _hashing(args), replace=args.force)
+    if not added:
+        complain(f"no lines in {keys.named}: nothing was added")
+        return
+    facts = store.facts()
+    complain(f"{added} lines, {facts.estimate:.0f} of them distinct: {facts.size} bytes")
 
 
 def _add(store: FilterStorage, args: argparse.Namespace) -> None:
@@ -472,7 +519,7 @@ def _info(store: FilterStorage, args: argparse.Namespace) -> None:
                     ),
                 ),
                 ("rate at capacity", "unknown" if facts.nominal is None else f"{facts.nominal:g}"),
-                ("fill", f"{facts.fill:.2%}"),
+                *([("fill", f"{facts.fill:.2%}")] if facts.fill is not None else []),
                 ("estimated lines", f"{facts.estimate:,.0f}" if isfinite(facts.estimate) else "unknown: it is full"),
                 ("real rate", f"{facts.rate:.3g}"),
             ]

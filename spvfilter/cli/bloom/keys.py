@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
-from spvfilter.bloom.fileformat import MAGIC
 from spvfilter.cli.arguments import standard_input
+from spvfilter.cli.bloom.storage import MAGICS
 from spvfilter.errors import SourceError
 
 CHUNK = 1 << 16
@@ -54,7 +54,7 @@ class Keys:
         rest: list[bytes] = []  # pieces of a key whose end was not read yet
         size, start = 0, True
         while chunk := stream.read1(CHUNK):  # type: ignore[attr-defined]  # both are buffered readers
-            if start and chunk.startswith(MAGIC):
+            if start and chunk.startswith(MAGICS):
                 raise SourceError(f"{path}: this is a filter, expected lines")
             start = False
             self.done += len(chunk)

@@ -13,6 +13,7 @@ from spvfilter.bloom.base import allocate
 from spvfilter.bloom.counting import CountingBloomFilter
 from spvfilter.bloom.fileformat import body_size
 from spvfilter.bloom.filter import BloomFilter
+from spvfilter.bloom.fuse import StaticFilter
 from spvfilter.bloom.hashing import FastHash, HashFamily, SipHash
 from spvfilter.bloom.scalable import ScalableBloomFilter
 from spvfilter.bloom.shape import shape_of
@@ -43,6 +44,8 @@ def write_raw(store: FilterStorage, args: argparse.Namespace) -> None:
         raise ParameterError(
             f"{args.filter} is a scalable filter, which consists of several filters: it has no raw form"
         )
+    if isinstance(made, StaticFilter):
+        raise ParameterError(f"{args.filter} is a static filter, which has no bits or counters: it has no raw form")
     if path is None:
         for chunk in chunks(made.body):
             sys.stdout.buffer.write(chunk)

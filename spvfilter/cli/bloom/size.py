@@ -12,6 +12,7 @@ from spvfilter.bloom.fileformat import MAX_CELLS, MAX_HASH_FUNCS
 from spvfilter.bloom.growth import Grown, Growth
 from spvfilter.bloom.size import Expected, Size
 from spvfilter.cli.arguments import Parser, add_format, format_of, probability, whole
+from spvfilter.cli.bloom.storage import FINGERPRINTS
 from spvfilter.cli.term.page import Page
 from spvfilter.errors import ParameterError
 
@@ -54,6 +55,29 @@ def show(args: argparse.Namespace) -> None:
         page.line(json.dumps(_fields(sizes), separators=(",", ":")))
     else:
         _tables(page, sizes)
+
+
+class Static(NamedTuple):
+    """The size of a static filter for the same keys that keeps the same rate."""
+
+    fingerprint_bits: int
+    """Number of bits of a fingerprint."""
+    bits_per_key: float
+    """Number of bits for each key."""
+    byte_size: int
+    """Size of the table in bytes."""
+
+    @classmethod
+    def of(cls, keys: int, rate: float) -> Static | None:
+        """Return the smallest one. None if the rate is too low or there are too many keys."""
+        bits = next((bits for bits in FINGERPRINTS if 2.0**-bits <= rate), None)
+        if bits is None:
+            return None
+        try:
+            per_key = sizing.fuse_bits_per_item(keys, bits)
+        except ParameterError:
+            return None
+        return cls(bits, per_key, round(per_key * keys / 8))
 
 
 class Sizes(NamedTuple):
@@ -99,6 +123,11 @@ class Sizes(NamedTuple):
         return rows + ([("fewest bits", self.best)] if self.best is not None else [])
 
     @property
+    def static(self) -> Static | None:
+        """Size of a static filter."""
+        return Static.of(self.chosen.capacity, self.rate)
+
+    @property
     def while_filling(self) -> float:
         return sizing.fp_rate_while_filling(self.chosen.bits, self.chosen.hash_funcs, self.chosen.capacity)
 
@@ -114,6 +143,9 @@ def _fields(sizes: Sizes) -> dict[str, object]:
         "best": None if sizes.best is None else _size_fields(sizes.best),
         "loads": [_expected_fields(expected) for _, expected in sizes.loads()],
         "fp_rate_while_filling": sizes.while_filling,
+        "static": None
+        if (static := sizes.static) is None
+        else {"fingerprint_bits": static[0], "bits_per_key": static[1], "bytes": static[2]},
         "counting": {
             "bytes": chosen.counting_byte_size,
             "bits_per_key": 4 * chosen.bits_per_key,
@@ -197,6 +229,10 @@ def _tables(page: Page, sizes: Sizes) -> None:
         ],
     )
     page.line(f"While it fills up, a share of {sizes.while_filling:.3g} of new keys is reported as already added.")
+    if (static := sizes.static) is not None:
+        page.title(f"As a static filter: {_memory(static.byte_size)}, {static.bits_per_key:.3f} bits a key")
+        smaller = "smaller" if static.byte_size < chosen.byte_size else "larger"
+        page.line(f"It is {smaller} than this filter. Its rate is {2.0**-static.fingerprint_bits:.3g}.")
     page.title(
         f"As a counting filter: {_memory(chosen.counting_byte_size)}, {4 * chosen.bits_per_key:.3f} bits a key, the"
         " same rates"

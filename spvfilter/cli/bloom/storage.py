@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from spvfilter.bloom.base import OnFull
 from spvfilter.bloom.counting import CountingBloomFilter
-from spvfilter.bloom.fileformat import HEADER_SIZE, KIND_COUNTERS, KIND_SERIES, MAGIC, FileHeader
+from spvfilter.bloom.fileformat import HEADER_SIZE, KIND_COUNTERS, KIND_SERIES, MAGIC, STATIC_MAGIC, FileHeader
 from spvfilter.bloom.filter import BloomFilter
+from spvfilter.bloom.fuse import StaticFilter
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.bloom.scalable import ScalableBloomFilter
 from spvfilter.errors import (
@@ -25,7 +26,11 @@ from spvfilter.errors import (
 )
 from spvfilter.kernel import Encoding, Family
 
-Local = BloomFilter | CountingBloomFilter | ScalableBloomFilter
+Local = BloomFilter | CountingBloomFilter | ScalableBloomFilter | StaticFilter
+Growing = BloomFilter | CountingBloomFilter | ScalableBloomFilter  # Filters to which lines can be added.
+FingerprintBits = Literal[8, 16, 32]
+FINGERPRINTS: tuple[FingerprintBits, ...] = (8, 16, 32)  # Bits of a static filter's fingerprints.
+MAGICS = (MAGIC, STATIC_MAGIC)  # Starts of the files of filters, of equal size.
 
 
 class Kind(Enum):
@@ -34,6 +39,7 @@ class Kind(Enum):
     PLAIN = "Bloom filter"
     SCALABLE = "scalable Bloom filter"
     COUNTING = "counting Bloom filter"
+    STATIC = "static filter"
 
 
 class Shape(NamedTuple):
@@ -46,7 +52,7 @@ class Shape(NamedTuple):
     hash_funcs: int | None
     """Number of hash functions. None for the best number."""
     kind: Kind
-    """Plain, scalable or counting."""
+    """Plain, scalable or counting; not static."""
     on_full: OnFull
     """Reaction to a new line if the filter is full."""
 
@@ -60,7 +66,7 @@ class Asked(NamedTuple):
     """The options that a filter was made with. None stands for an option that was not given."""
 
     kind: Kind
-    """Plain, scalable or counting."""
+    """Kind of the filter."""
     capacity: int | None
     """Number of lines that the filter is sized for."""
     fp_rate: float | None
@@ -83,13 +89,13 @@ class Facts(NamedTuple):
     size: int
     """Size of the bits or counters in bytes."""
     hash_funcs: str
-    """Number of hash functions, or their range in a scalable filter."""
+    """Number of hash functions, or their range in a scalable filter. A static filter has three."""
     capacity: int | None
     """Number of lines that the filter is sized for. None if it is unknown or grows."""
     nominal: float | None
     """Requested false-positive rate of the filter. None if it is unknown."""
-    fill: float
-    """Share of set bits, from 0 to 1."""
+    fill: float | None
+    """Share of set bits, from 0 to 1. None for a static filter."""
     estimate: float
     """Estimated number of lines. Infinite if every bit is set."""
     rate: float
@@ -109,6 +115,15 @@ class FilterStorage(ABC):
     @abstractmethod
     def create(self, name: str | None, shape: Shape, hashing: HashFamily, *, replace: bool) -> None:
         """Make a new filter. Without a name it is not stored."""
+
+    def create_static(
+        self, name: str, lines: Iterable[bytes], bits: FingerprintBits, hashing: HashFamily, *, replace: bool
+    ) -> None:
+        """Make and store a static filter of the lines, with fingerprints of `bits` bits. Only files hold such filters.
+
+        Raises ParameterError for other storage.
+        """
+        raise ParameterError("a static filter is a file: leave --redis out")
 
     @abstractmethod
     def open(self, name: str, *, change: bool = False, on_full: OnFull = "raise") -> None:
@@ -165,6 +180,8 @@ class FilterStorage(ABC):
         for name in names[1:]:
             part = self.read(name)
             try:
+                if isinstance(part, StaticFilter) or isinstance(merged, StaticFilter):
+                    raise MismatchError("a static filter has no union: make a new filter of the lines of both")
                 if isinstance(part, ScalableBloomFilter) or isinstance(merged, ScalableBloomFilter):
                     raise MismatchError("a scalable filter has no union: add the lines of both to one filter")
                 if type(part) is not type(merged):
@@ -199,7 +216,7 @@ def is_filter(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
+        return file.read(len(MAGIC)) in MAGICS
 
 
 class FileStorage(FilterStorage):
@@ -214,6 +231,13 @@ class FileStorage(FilterStorage):
         assert self._filter is not None
         return self._filter
 
+    @property
+    def _growing(self) -> Growing:
+        made = self._opened
+        if isinstance(made, StaticFilter):
+            raise ParameterError(f"{self.name} is a static filter, which does not change: make it of all lines again")
+        return made
+
     def create(self, name: str | None, shape: Shape, hashing: HashFamily, *, replace: bool) -> None:
         if name is not None:
             self._claim(name, replace)
@@ -224,6 +248,13 @@ class FileStorage(FilterStorage):
                 self._filter = CountingBloomFilter(*shape.fixed, hashing=hashing, on_full=shape.on_full)
             case Kind.PLAIN:
                 self._filter = BloomFilter(*shape.fixed, hashing=hashing, on_full=shape.on_full)
+
+    def create_static(
+        self, name: str, lines: Iterable[bytes], bits: FingerprintBits, hashing: HashFamily, *, replace: bool
+    ) -> None:
+        self._claim(name, replace)
+        self._filter = StaticFilter(lines, bits, hashing=hashing)
+        self.finish()
 
     def _claim(self, name: str, replace: bool) -> None:
         """Check that `finish` may write the file `name`, and store the name. Only a filter may be replaced."""
@@ -238,11 +269,11 @@ class FileStorage(FilterStorage):
 
     def open(self, name: str, *, change: bool = False, on_full: OnFull = "raise") -> None:
         self._filter = self.read(name)
-        if not isinstance(self._filter, ScalableBloomFilter):
+        if isinstance(self._filter, BloomFilter | CountingBloomFilter):
             self._filter.on_full = on_full
         self.name: str = name
         if change:
-            self._keys([])  # raises if the filter does not hold lines
+            self.update([])  # raises unless the filter holds lines and can change
             self._claim(name, replace=True)
 
     def exists(self, name: str) -> bool:
@@ -251,6 +282,8 @@ class FileStorage(FilterStorage):
     def asked(self) -> Asked:
         made = self._opened
         key = made.hashing.key if made.family == Family.SIPHASH else None
+        if isinstance(made, StaticFilter):
+            return Asked(Kind.STATIC, None, made.fp_rate, None, key)
         if isinstance(made, ScalableBloomFilter):
             return Asked(Kind.SCALABLE, made.initial_capacity, made.nominal_fp_rate, None, key)
         kind = Kind.COUNTING if isinstance(made, CountingBloomFilter) else Kind.PLAIN
@@ -260,11 +293,11 @@ class FileStorage(FilterStorage):
         new = bytearray()
         with suppress(CapacityError):
             for key in self._keys(lines):
-                new.append(self._opened.add(key))
+                new.append(self._growing.add(key))
         return bytes(new)
 
     def update(self, lines: list[bytes]) -> int:
-        return self._opened.update(self._keys(lines))
+        return self._growing.update(self._keys(lines))
 
     def remove_many(self, lines: list[bytes]) -> bytes:
         made = self._opened
@@ -285,6 +318,8 @@ class FileStorage(FilterStorage):
         made = self._opened
         if isinstance(made, ScalableBloomFilter):
             return _scalable_facts(made)
+        if isinstance(made, StaticFilter):
+            return _static_facts(made)
         kind = self.asked().kind.value
         return Facts(
             kind=f"{kind}, partitioned" if made.partitioned else kind,
@@ -303,6 +338,8 @@ class FileStorage(FilterStorage):
         try:
             with Path(name).open("rb") as file:
                 start = file.read(HEADER_SIZE)
+            if start.startswith(STATIC_MAGIC):
+                return StaticFilter.open(name)
             if not start or not start.startswith(MAGIC[: len(start)]):
                 advice = "`spvfilter bloom create` makes one of lines" if start else "it is empty"
                 raise SourceError(f"this is no filter file: {advice}")
@@ -325,6 +362,22 @@ class FileStorage(FilterStorage):
             self._opened.save(self._path)
         except OSError as error:  # the error's own message names a temporary file
             raise SourceError(f"{self.name}: cannot be written: {error.strerror}") from None
+
+
+def _static_facts(made: StaticFilter) -> Facts:
+    size = made.header().body_size
+    return Facts(
+        kind=f"{Kind.STATIC.value}, {made.fingerprint_bits}-bit fingerprints",
+        family=made.family.name.lower(),
+        bits=8 * size,
+        size=size,
+        hash_funcs="3",
+        capacity=len(made) or None,
+        nominal=2.0**-made.fingerprint_bits,
+        fill=None,
+        estimate=len(made),
+        rate=made.fp_rate,
+    )
 
 
 def _scalable_facts(made: ScalableBloomFilter) -> Facts:

@@ -84,7 +84,8 @@ _ENCODERS: dict[Encoding, Callable[[object], bytes]] = {
 }
 
 
-def _encoder(encoding: Encoding, own: Callable[[object], bytes] | None) -> Callable[[object], bytes]:
+def encoder_of(encoding: Encoding, own: Callable[[object], bytes] | None) -> Callable[[object], bytes]:
+    """Return the function that encodes keys. Raises ParameterError unless `own` is given exactly for CALLABLE."""
     if (encoding is Encoding.CALLABLE) != (own is not None):
         raise ParameterError("the encoding must be CALLABLE if `encode` is given, and only then")
     if own is None:
@@ -207,7 +208,7 @@ class Hashed:
         if len(key) != 16:
             raise ParameterError(f"a hash family's key has 16 bytes, not {len(key)}")
         self.encoding: Encoding = Encoding(encoding)
-        self._encode = _encoder(self.encoding, encode)
+        self._encode = encoder_of(self.encoding, encode)
         self._room: int | None = None
         self.buffer = memoryview(bytearray(self._size())) if buffer is None else buffer
         plane = cells // hash_funcs if partitioned else cells

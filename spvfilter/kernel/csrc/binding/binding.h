@@ -75,7 +75,7 @@ typedef struct {
     PyObject *TxSpan, *TxMatch, *ProvedTx, *Flaw, *Hit, *Coin, *SpentCoin, *EntryKind, *Family, *Encoding; /* spvfilter.kernel.values */
     PyObject *batch_of; /* from spvfilter.kernel.columns */
     PyObject *entry_kinds[4]; /* the members of EntryKind, by number */
-    PyObject *BitCore, *CounterCore, *SeriesCore, *CellMemory, *GcsQuery, *WatchTable, *WatchTableIterator, *BlockWalk, *ReadBuffer;
+    PyObject *BitCore, *CounterCore, *FuseCore, *SeriesCore, *CellMemory, *GcsQuery, *WatchTable, *WatchTableIterator, *BlockWalk, *ReadBuffer;
 } spv_state;
 
 /* The state: from a module function's `self`, and from an object whose type cannot be subclassed. */

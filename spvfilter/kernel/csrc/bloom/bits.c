@@ -1,5 +1,6 @@
 #include "bloom/bits.h"
 
+#include "bloom/blocks.h"
 #include "bloom/planes.h"
 
 SPV_INLINE bool add(const spv_shape *shape, uint8_t *bits, const uint8_t *data, size_t size, bool shared, spv_walk walk) {
@@ -95,6 +96,8 @@ static size_t contained(const spv_batch *batch, size_t count) {
 size_t spv_bits_add_many(spv_batch *batch, const spv_keys *keys, size_t from, size_t count) {
     if (spv_planes_suit(batch->shape))
         return spv_planes_add(batch, keys, from, count);
+    if (spv_blocks_suit(batch->shape))
+        return spv_blocks_add(batch, keys, from, count);
     const size_t window = spv_keys_ahead(batch->shape), end = from + count;
     size_t fresh = 0, now;
     for (size_t at = from; at < end; at += now) {
@@ -127,6 +130,10 @@ void spv_bits_has_many(const spv_batch *batch, const spv_keys *keys, size_t from
     const spv_shape *shape = batch->shape;
     if (spv_planes_suit(shape)) {
         spv_planes_has(batch, keys, from, count, mask);
+        return;
+    }
+    if (spv_blocks_suit(shape)) {
+        spv_blocks_has(batch, keys, from, count, mask);
         return;
     }
     const size_t window = spv_keys_ahead(shape), functions = shape->functions, end = from + count;

@@ -201,8 +201,8 @@ static PyObject *batch_of(const spv_run *run, PyObject *keys) {
 
 /* The answers, as a mask in the type of the batch's library. */
 static PyObject *answer(const spv_run *run, PyObject *batch) {
-    PyObject *mask = PyBytes_FromStringAndSize((const char *)run->mask, (Py_ssize_t)run->answers);
-    if (!mask || batch == Py_None)
+    PyObject *mask = PyBytes_FromStringAndSize((const char *)run->mask, (Py_ssize_t)(run->answers * run->width));
+    if (!mask || batch == Py_None || run->width > 1)
         return mask;
     PyObject *found = spv_call(batch, "answer", mask);
     Py_DECREF(mask);
@@ -224,13 +224,19 @@ static bool is_far(const spv_core *core) {
     return spv_bytes_of_cells(core->cells, core->shift) > (planes ? SPV_PLANES_FAR : FAR);
 }
 
-static PyObject *run_all(spv_core *core, spv_series *series, PyObject *const *batches, Py_ssize_t count, bool asks, bool skip) {
+/* The names of the operations are those of the methods. */
+typedef enum { ADDS, ASKS, HASHES } operation;
+static const char *const METHODS[] = {"update", "contains_many", "hash_many"};
+
+static PyObject *run_all(spv_core *core, spv_series *series, PyObject *const *batches, Py_ssize_t count, operation asked, bool skip) {
+    const bool asks = asked != ADDS;
     if (!spv_check_made(core))
         return NULL;
     spv_run run;
     run.core = core;
     run.series = series;
     run.asks = asks;
+    run.width = asked == HASHES ? sizeof(uint64_t) : 1;
     run.skip = skip;
     run.fresh = run.answers = run.room = run.rows = 0;
     run.mask = NULL;
@@ -260,15 +266,15 @@ static int skips(const spv_state *state, PyObject *nulls) {
     return -1;
 }
 
-/* The arguments of update, (*keys, nulls='raise'), and of contains_many, (keys, /, *, nulls='raise'). False with an exception set. */
+/* The arguments of update, (*keys, nulls='raise'), and of the others, (keys, /, *, nulls='raise'). False with an exception set. */
 static bool read_arguments(
-    const spv_state *state, bool asks, PyObject *const *arguments, Py_ssize_t given, PyObject *names, bool *skip) {
+    const spv_state *state, operation asked, PyObject *const *arguments, Py_ssize_t given, PyObject *names, bool *skip) {
     const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
     *skip = false;
     for (Py_ssize_t i = 0; i < named; i++) {
         PyObject *key = PyTuple_GetItem(names, i);
         if (PyUnicode_CompareWithASCIIString(key, "nulls")) {
-            PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", asks ? "contains_many" : "update", key);
+            PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", METHODS[asked], key);
             return false;
         }
         const int found = skips(state, arguments[given + i]);
@@ -276,40 +282,44 @@ static bool read_arguments(
             return false;
         *skip = found;
     }
-    return !asks || spv_count_arguments("contains_many", given, 1);
+    return asked == ADDS || spv_count_arguments(METHODS[asked], given, 1);
 }
 
-static PyObject *run_core(PyObject *self, PyObject *const *arguments, Py_ssize_t given, PyObject *names, bool asks) {
+static PyObject *run_core(PyObject *self, PyObject *const *arguments, Py_ssize_t given, PyObject *names, operation asked) {
     bool skip = false;
     const spv_state *state = SPV_LIKELY(given == 1 && !names) ? NULL : spv_core_state(self);
-    if ((given != 1 || names) && (!state || !read_arguments(state, asks, arguments, given, names, &skip)))
+    if ((given != 1 || names) && (!state || !read_arguments(state, asked, arguments, given, names, &skip)))
         return NULL;
-    return run_all((spv_core *)self, NULL, arguments, given, asks, skip);
+    return run_all((spv_core *)self, NULL, arguments, given, asked, skip);
 }
 
 PyObject *spv_core_update(PyObject *self, PyObject *const *arguments, Py_ssize_t given, PyObject *names) {
-    return run_core(self, arguments, given, names, false);
+    return run_core(self, arguments, given, names, ADDS);
 }
 
 PyObject *spv_core_contains_many(PyObject *self, PyObject *const *arguments, Py_ssize_t given, PyObject *names) {
-    return run_core(self, arguments, given, names, true);
+    return run_core(self, arguments, given, names, ASKS);
 }
 
-static PyObject *run_series(PyObject *self, PyObject *const *arguments, Py_ssize_t given, PyObject *names, bool asks) {
+PyObject *spv_core_hash_many(PyObject *self, PyObject *const *arguments, Py_ssize_t given, PyObject *names) {
+    return run_core(self, arguments, given, names, HASHES);
+}
+
+static PyObject *run_series(PyObject *self, PyObject *const *arguments, Py_ssize_t given, PyObject *names, operation asked) {
     bool skip = false;
     const spv_state *state = spv_series_state((spv_series *)self);
-    if (!state || !read_arguments(state, asks, arguments, given, names, &skip))
+    if (!state || !read_arguments(state, asked, arguments, given, names, &skip))
         return NULL;
     PyObject *slices = spv_slices_of((spv_series *)self);
-    PyObject *result = slices ? run_all((spv_core *)PyTuple_GetItem(slices, 0), (spv_series *)self, arguments, given, asks, skip) : NULL;
+    PyObject *result = slices ? run_all((spv_core *)PyTuple_GetItem(slices, 0), (spv_series *)self, arguments, given, asked, skip) : NULL;
     Py_XDECREF(slices);
     return result;
 }
 
 PyObject *spv_series_update(PyObject *self, PyObject *const *arguments, Py_ssize_t given, PyObject *names) {
-    return run_series(self, arguments, given, names, false);
+    return run_series(self, arguments, given, names, ADDS);
 }
 
 PyObject *spv_series_contains_many(PyObject *self, PyObject *const *arguments, Py_ssize_t given, PyObject *names) {
-    return run_series(self, arguments, given, names, true);
+    return run_series(self, arguments, given, names, ASKS);
 }

@@ -111,7 +111,7 @@ static bool run_taken(spv_run *run, const spv_column *column, const spv_column_k
     const size_t effort = taken->effort + taken->count * spv_effort_of(run->core, 0);
     if (!spv_run_make_room(run, taken->rows) || !spv_run_many(run, &(spv_keys){.keys = taken->keys}, 0, taken->count, effort))
         return false;
-    if (run->asks && taken->rows) /* without rows there may be no mask yet */
+    if (run->asks && run->width == 1 && taken->rows) /* without rows there may be no mask yet; skipped nulls have no hashes */
         spread(run, taken);
     return !PyErr_CheckSignals();
 }

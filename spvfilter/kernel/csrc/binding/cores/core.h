@@ -1,18 +1,18 @@
-/* The object of BitCore and CounterCore, and the functions that their methods share. */
+/* The object of BitCore, CounterCore and FuseCore, and the functions that their methods share. */
 #ifndef SPV_BINDING_CORES_CORE_H
 #define SPV_BINDING_CORES_CORE_H
 
 #include "binding/cores/memory.h"
 
-#include "bloom/cells.h"
+#include "bloom/fuse.h"
 
 /* Encoding of keys: values.Encoding, with SPV_ENCODE_OWN for the user's function. */
 enum {
     SPV_UNMADE, SPV_ENCODE_BYTES, SPV_ENCODE_UTF8, SPV_ENCODE_INT64, SPV_ENCODE_UINT64, SPV_ENCODE_INT32, SPV_ENCODE_UINT32, SPV_ENCODE_OWN
 };
 
-/* The shift of a kind: a byte contains 2^shift cells. */
-enum { SPV_COUNTERS = 1, SPV_BITS = 3 };
+/* The shift of a kind: a byte contains 2^shift cells. The cells of a table of fingerprints are counted in bytes. */
+enum { SPV_FINGERPRINTS = 0, SPV_COUNTERS = 1, SPV_BITS = 3 };
 
 /* It is initialized once. Afterwards only the memory is replaced, by memory of the same size, so that everything
    else can be read without a lock. A filter of few keys is little more than this struct, so every byte counts. */
@@ -31,6 +31,12 @@ typedef struct {
     bool partitioned;
     bool readonly;        /* the memory is read-only */
 } spv_core;
+
+/* FuseCore: a core of fingerprints. Its `custom` is the user's function, and its `shape` only hashes. */
+typedef struct {
+    spv_core core;
+    spv_fuse fuse;
+} spv_fuse_core;
 
 /* True if keys are ints. */
 SPV_INLINE bool spv_takes_numbers(const spv_core *core) {

@@ -1,5 +1,6 @@
 #include "binding/cores/run.h"
 
+#include "binding/cores/fuse.h"
 #include "binding/cores/single.h"
 
 #include "bloom/bits.h"
@@ -11,7 +12,7 @@ bool spv_run_make_room(spv_run *run, size_t count) {
     if (!run->asks || run->room - run->answers >= count)
         return true;
     const size_t wanted = run->answers + count, room = wanted > 2 * run->room ? wanted : 2 * run->room;
-    uint8_t *mask = PyMem_Realloc(run->mask, room);
+    uint8_t *mask = room <= PY_SSIZE_T_MAX / run->width ? PyMem_Realloc(run->mask, room * run->width) : NULL;
     if (!mask) {
         PyErr_NoMemory();
         return false;
@@ -23,6 +24,15 @@ bool spv_run_make_room(spv_run *run, size_t count) {
 
 /* The operation itself, without Python. */
 static void work(spv_run *run, const spv_keys *keys, size_t from, size_t count) {
+    if (run->core->shift == SPV_FINGERPRINTS) {
+        const spv_core *core = run->core;
+        if (run->width > 1)
+            spv_fuse_hash_many(&core->shape, keys, from, count, run->mask + run->answers * run->width);
+        else
+            spv_fuse_has_many(&((const spv_fuse_core *)core)->fuse, &core->shape, run->batch.cells, keys, from, count, run->mask + run->answers);
+        run->batch.done = count;
+        return;
+    }
     const bool bits = run->core->shift == SPV_BITS;
     if (run->asks && bits)
         spv_bits_has_many(&run->batch, keys, from, count, run->mask + run->answers);
@@ -114,18 +124,41 @@ static bool note(spv_run *run, int answer) {
     return true;
 }
 
+/* The operation on one key of a FuseCore. */
+static bool note_fused(spv_run *run, const spv_held *held) {
+    if (run->width == 1)
+        return note(run, spv_fuse_contains_held((spv_fuse_core *)run->core, held));
+    uint64_t hash;
+    if (!spv_fuse_hash_held(run->core, held, &hash) || !spv_run_make_room(run, 1))
+        return false;
+    uint8_t *at = run->mask + run->answers++ * run->width;
+    spv_put_le32(at, (uint32_t)hash);
+    spv_put_le32(at + 4, (uint32_t)(hash >> 32));
+    return true;
+}
+
 bool spv_run_one(spv_run *run, PyObject *key) {
+    if (run->core->shift == SPV_FINGERPRINTS) {
+        spv_held held;
+        if (!spv_hold(run->core, key, &held))
+            return false;
+        const bool done = note_fused(run, &held);
+        spv_let_go(&held);
+        return done;
+    }
     if (run->series)
         return note(run, run->asks ? spv_series_contains_key(run->series, key) : spv_series_add_key(run->series, key));
     return note(run, run->asks ? spv_core_contains((PyObject *)run->core, key) : spv_core_add(run->core, key));
 }
 
 bool spv_run_held(spv_run *run, const spv_held *held) {
+    if (run->core->shift == SPV_FINGERPRINTS)
+        return note_fused(run, held);
     if (run->series)
         return note(run, run->asks ? spv_series_contains_held(run->series, held) : spv_series_add_held(run->series, held));
     return note(run, run->asks ? spv_core_contains_held(run->core, held) : spv_core_add_held(run->core, held));
 }
 
 bool spv_run_skip(spv_run *run) {
-    return !run->asks || note(run, 0);
+    return !run->asks || run->width > 1 || note(run, 0);
 }

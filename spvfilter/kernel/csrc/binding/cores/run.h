@@ -16,10 +16,11 @@ enum {
 typedef struct {
     spv_core *core;     /* the core that encodes the keys */
     spv_series *series; /* the series that takes the keys, or NULL if the core takes them */
-    bool asks;          /* true for contains_many, false for update */
+    bool asks;          /* true for contains_many and hash_many, false for update */
     bool skip;          /* nulls are skipped; else they are refused */
     size_t fresh;       /* number of keys that were new */
-    uint8_t *mask;      /* answers, a byte each */
+    uint8_t *mask;      /* answers */
+    size_t width;       /* bytes of an answer: 1, or 8 for the hashes of hash_many */
     size_t answers, room;
     spv_pace pace;
     size_t rows;        /* rows of columns that were processed before the current one */

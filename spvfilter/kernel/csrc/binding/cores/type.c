@@ -3,6 +3,7 @@
 #include "binding/arguments.h"
 #include "binding/cores/attributes.h"
 #include "binding/cores/batch.h"
+#include "binding/cores/fuse.h"
 #include "binding/cores/series.h"
 #include "binding/cores/single.h"
 #include "binding/cores/whole.h"
@@ -23,9 +24,7 @@ static bool parse(PyObject *arguments, PyObject *names, core_arguments *given) {
         &given->encoding, &given->partitioned, &given->custom, &given->encode, &given->private);
 }
 
-/* The number of an IntEnum's member, from its number or any other value that the class accepts. -1 with an exception
-   set. */
-static long member_of(PyObject *enumeration, PyObject *object, bool is_one(long)) {
+long spv_member_of(PyObject *enumeration, PyObject *object, bool is_one(long)) {
     const long number = PyLong_Check(object) ? PyLong_AsLong(object) : -1;
     if (is_one(number))
         return number;
@@ -36,7 +35,7 @@ static long member_of(PyObject *enumeration, PyObject *object, bool is_one(long)
     return found;
 }
 
-static bool is_family(long number) {
+bool spv_is_family(long number) {
     return (number >= SPV_FAMILY_BIP37 && number <= SPV_FAMILY_SPLIT_BLOCK) || number == SPV_FAMILY_CUSTOM;
 }
 
@@ -52,7 +51,7 @@ static bool read_shape(const spv_state *state, const core_arguments *given, spv_
     if (!spv_whole(state, given->cells, 0, INT64_MAX, "cells are from 0 to 2^63 - 1", &cells)
         || !spv_whole(state, given->hash_funcs, 0, UINT32_MAX, "hash_funcs is not a u32", &functions))
         return false;
-    const long family = member_of(state->Family, given->family, is_family);
+    const long family = spv_member_of(state->Family, given->family, spv_is_family);
     const int partitioned = family < 0 ? -1 : PyObject_IsTrue(given->partitioned);
     if (partitioned < 0)
         return false;
@@ -79,18 +78,17 @@ static bool read_shape(const spv_state *state, const core_arguments *given, spv_
     return made;
 }
 
-/* Reads the encoding of keys. */
-static bool read_encoding(const spv_state *state, const core_arguments *given, spv_core *fresh) {
+bool spv_read_encoding(const spv_state *state, PyObject *given, PyObject *encode, spv_core *fresh) {
     static const uint8_t encoders[] = {SPV_ENCODE_BYTES, SPV_ENCODE_UTF8, SPV_ENCODE_INT64, SPV_ENCODE_UINT64, SPV_ENCODE_INT32, SPV_ENCODE_UINT32};
-    const long encoding = given->encoding ? member_of(state->Encoding, given->encoding, is_encoding) : 0;
+    const long encoding = given ? spv_member_of(state->Encoding, given, is_encoding) : 0;
     if (encoding < 0)
         return false;
-    if ((encoding == CALLABLE) != (given->encode != Py_None)) {
+    if ((encoding == CALLABLE) != (encode != Py_None)) {
         PyErr_SetString(state->ParameterError, "the encoding must be CALLABLE if `encode` is given, and only then");
         return false;
     }
     fresh->encoder = encoding == CALLABLE ? SPV_ENCODE_OWN : encoders[encoding];
-    fresh->encode = encoding == CALLABLE ? Py_NewRef(given->encode) : NULL;
+    fresh->encode = encoding == CALLABLE ? Py_NewRef(encode) : NULL;
     return true;
 }
 
@@ -125,13 +123,12 @@ static bool read_functions(const spv_state *state, const core_arguments *given, 
     return (size_t)count == fresh->hash_funcs;
 }
 
-/* False if the object was initialized before, even while the arguments were read. */
-static bool move(spv_core *fresh, spv_core *core) {
+bool spv_move_core(const spv_core *fresh, spv_core *core, size_t size) {
     bool moved = false;
     SPV_LOCK(core)
     if (core->encoder == SPV_UNMADE) {
         const size_t head = offsetof(spv_core, memory); /* everything after the header of the object */
-        memcpy((char *)core + head, (const char *)fresh + head, sizeof *core - head);
+        memcpy((char *)core + head, (const char *)fresh + head, size - head);
         moved = true;
     }
     SPV_UNLOCK()
@@ -146,9 +143,9 @@ static int make(PyObject *self, PyObject *arguments, PyObject *names, unsigned s
     spv_core fresh;
     memset(&fresh, 0, sizeof fresh);
     fresh.shift = (uint8_t)shift;
-    const bool read = read_shape(state, &given, &fresh) && read_encoding(state, &given, &fresh) && read_memory(state, &given, &fresh)
+    const bool read = read_shape(state, &given, &fresh) && spv_read_encoding(state, given.encoding, given.encode, &fresh) && read_memory(state, &given, &fresh)
         && read_functions(state, &given, &fresh);
-    if (read && move(&fresh, (spv_core *)self))
+    if (read && spv_move_core(&fresh, (spv_core *)self, sizeof fresh))
         return 0;
     if (read)
         PyErr_SetString(PyExc_TypeError, "a filter's core can be initialized only once");
@@ -235,6 +232,7 @@ static bool make_type(PyObject *module, PyObject **place, const char *name, PyTy
 int spv_add_cores(PyObject *module, spv_state *state) {
     return spv_make_memory_type(module, state) && make_type(module, &state->BitCore, "spvfilter.kernel.native.BitCore", bit_slots)
             && make_type(module, &state->CounterCore, "spvfilter.kernel.native.CounterCore", counter_slots)
+            && spv_make_fuse_type(module, state)
         ? spv_add_series(module, state)
         : -1;
 }

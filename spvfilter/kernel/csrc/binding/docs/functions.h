@@ -207,6 +207,32 @@
     "\n" \
     "Raises:\n" \
     "    ParameterError: The magic does not have 4 bytes."
+#define SPV_DOC_fuse_build \
+    "fuse_build($module, hashes, fingerprint_bits, seed, segment_length, segments, buffer)\n" \
+    "--\n" \
+    "\n" \
+    "Build the table of a binary fuse filter in `buffer`. Return False if the seed fails: try the next seed then.\n" \
+    "\n" \
+    "Args:\n" \
+    "    hashes: Distinct 64-bit hashes of the keys, 8 bytes each, little endian.\n" \
+    "    fingerprint_bits: Bits of a fingerprint: 8, 16 or 32.\n" \
+    "    seed: Number of the seed, a u32.\n" \
+    "    segment_length: Number of cells of a segment, a power of two up to 2^18.\n" \
+    "    segments: Number of segments in which a key's first cell can be; the table has two more.\n" \
+    "    buffer: Writable memory for the table, fingerprint_bits / 8 bytes for each cell. If the seed fails, its contents\n" \
+    "        are undefined.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    TypeError: `hashes` is not bytes-like, or a number is no int.\n" \
+    "    BufferError: `buffer` is read-only or not contiguous.\n" \
+    "    ParameterError: A number is out of range, or the size of `hashes` or `buffer` is wrong."
+#define SPV_DOC_fuse_merge \
+    "fuse_merge($module, hashes, /)\n" \
+    "--\n" \
+    "\n" \
+    "Return the distinct hashes among `hashes`, 8 bytes each, in any order.\n" \
+    "\n" \
+    "Raises TypeError for an object that is not bytes-like, ParameterError for a size that is not a multiple of 8."
 #define SPV_DOC_gcs_build \
     "gcs_build($module, items, key, p, m)\n" \
     "--\n" \

@@ -232,6 +232,49 @@
     "\n" \
     "It is reused for every block, because fresh memory costs more time than reading. Only one thread can use it at a\n" \
     "time. The compiled twin keeps memory for the largest block so far; the reference keeps none."
+#define SPV_DOC_FuseCore \
+    "FuseCore(fingerprint_bits, seed, segment_length, segments, family, key, buffer, encoding=0, custom=None, encode=None)\n" \
+    "--\n" \
+    "\n" \
+    "The table of a binary fuse filter, which `fuse_build` made, and the hash and encoding of its keys.\n" \
+    "\n" \
+    "A table without segments contains no key, and has no cells.\n" \
+    "\n" \
+    "- `fingerprint_bits` is 8, 16 or 32. A key that was not added is reported with the probability 2^-fingerprint_bits.\n" \
+    "- `seed`, `segment_length` and `segments` are the arguments of `fuse_build`.\n" \
+    "- `family` is FAST, SIPHASH, or CUSTOM with the function `custom`; `key` is its key, 16 bytes.\n" \
+    "- `buffer` contains the fingerprints, little endian, and is used in place, not copied.\n" \
+    "\n" \
+    "Raises ParameterError for a number out of range, another family, a key that does not have 16 bytes, or a buffer of\n" \
+    "another size."
+#define SPV_DOC_FuseCore_fingerprint_bits \
+    "Number of bits of a fingerprint: 8, 16 or 32."
+#define SPV_DOC_FuseCore_seed \
+    "Number of the seed."
+#define SPV_DOC_FuseCore_segment_length \
+    "Number of cells of a segment, a power of two."
+#define SPV_DOC_FuseCore_segments \
+    "Number of segments in which a key's first cell can be; 0 for a table without keys."
+#define SPV_DOC_FuseCore_body \
+    "The bytes of the table, as a read-only memoryview."
+#define SPV_DOC_FuseCore_contains_many \
+    "contains_many($self, keys, /, *, nulls='raise')\n" \
+    "--\n" \
+    "\n" \
+    "Test a batch of keys and return a mask, as BloomFilter.contains_many does. Raises the same errors."
+#define SPV_DOC_FuseCore_hash_many \
+    "hash_many($self, keys, /, *, nulls='raise')\n" \
+    "--\n" \
+    "\n" \
+    "Return the 64-bit hashes of a batch of keys, 8 bytes little endian for each key. Skipped nulls have none.\n" \
+    "\n" \
+    "The batch is as BloomFilter.update takes it. Raises the errors of BloomFilter.contains_many."
+#define SPV_DOC_FuseCore_encoding \
+    "Encoding of the keys, an `Encoding`."
+#define SPV_DOC_FuseCore_family \
+    "The hash family, a `Family`."
+#define SPV_DOC_FuseCore_key \
+    "Key of the hash family, 16 bytes."
 #define SPV_DOC_GcsQuery \
     "GcsQuery(items)\n" \
     "--\n" \
