@@ -510,30 +510,31 @@ class LightClient:
         """
         return await self._checked().read(lambda views: views.next_address(keychain, account=account))
 
-    async def reveal_address(self, keychain: str | None = None, *, exclusive: bool = False) -> str:
-        """Return a new address for an invoice: the first one above all revealed and all used addresses of a keychain.
+    async def reveal_address(self, account: str | None = None, *, exclusive: bool = False) -> str:
+        """Return a new address for an invoice: the first one above all revealed and all used addresses.
 
         The address is marked as revealed in the database before the method returns, so it is never given twice. The
         window of the keychain grows with the revealed addresses, so all of them are watched. See "Watch a shop's
         addresses" in the documentation.
 
         Args:
-            keychain: Name or label of the keychain. By default the first keychain.
+            account: Name of the account, whose first keychain reveals the address. Or the name or label of a keychain.
+                By default the first keychain.
             exclusive: True if no other program and no other database reveals addresses of this keychain. The growth of
                 its window then needs no search of old blocks. By default all blocks are searched.
 
         Raises:
-            ParameterError: There is no such keychain, it has no further address, or its scripts have no address.
+            ParameterError: There is no such account or keychain, it has no further address, or its scripts have none.
             KeychainError: No function can derive the keychain's scripts.
             InexpressibleError: The BIP-37 filter has no room for more scripts.
             NotRunningError: The client is not running.
             StoreError: The database cannot be written. The client ends.
         """
-        if not (keychain is None or isinstance(keychain, str)):
-            raise ParameterError(f"keychain must be the name or label of a keychain, not {type(keychain).__name__}")
+        if not (account is None or isinstance(account, str)):
+            raise ParameterError(f"account must be the name of an account or a keychain, not {type(account).__name__}")
         if not isinstance(exclusive, bool):
             raise ParameterError(f"exclusive must be True or False, not {exclusive!r}")
-        address = await self._checked().ask(RevealAddress(keychain, exclusive))
+        address = await self._checked().ask(RevealAddress(account, exclusive))
         assert isinstance(address, str)
         return address
 
@@ -742,6 +743,7 @@ class LightClient:
             return more, ways_of(more) if self.mode is Mode.AUTO else frozenset((self.mode,))
 
         more, ways = await asyncio.to_thread(derived)
+        await running.take_revealed(more)
         self._searched_from(running, await running.ask(AddAccount(more, start, ways)))
 
     async def remove_account(self, name: str) -> None:

@@ -442,6 +442,16 @@ class Running:
         if watched:
             await self.ask(RelabelEntries(tuple(watched)))
 
+    async def take_revealed(self, more: WatchList) -> None:
+        """Give new keychains the indexes that the wallet revealed before they were removed. Raises StoreError."""
+
+        def take(store: Store) -> None:
+            for each in more.keychains:
+                if revealed := store.keychains.revealed_by(each.scripts(0)):
+                    each.reveal(revealed - 1)
+
+        await self.in_store(take)
+
     async def freeze(self, outpoint: OutPoint, *, is_frozen: bool) -> None:
         """Freeze or unfreeze a coin. Raises ParameterError, StoreError."""
 

@@ -280,6 +280,12 @@ class KeychainRows:
             self._rows.remove("revealed", "keychain = ?", (identity,))
             self._rows.insert("revealed", (identity, *after))
 
+    def revealed_by(self, scripts: Iterable[bytes]) -> int:
+        """Return the end of the revealed indexes of a keychain, perhaps a removed one, by its scripts of index 0."""
+        query = "SELECT next FROM revealed WHERE keychain = ?"
+        row = self._db.execute(query, (identity_of(scripts),)).fetchone()
+        return 0 if row is None else int(row[0])
+
     def keep_revealed(self, rows: Iterable[tuple[bytes, int]]) -> None:
         """Write the identities of keychains and their revealed indexes, from a damaged database.
 

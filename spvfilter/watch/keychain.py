@@ -303,6 +303,7 @@ class Keychain:
             descriptor=self.descriptor,
         )
         made.account = self.account
+        made._revealed = self._revealed
         return made
 
     def copy(self) -> Keychain:

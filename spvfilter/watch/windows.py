@@ -211,10 +211,11 @@ class Windows:
         raise ParameterError(f"the scripts of keychain {chain.name[:80]!r} have no address")
 
     def chosen(self, name: str | None) -> Keychain:
-        """Return the keychain with a name, with a descriptor without its checksum, or else the first with a label.
+        """Return the keychain that a text names, or the first of several.
 
         Args:
-            name: The name, descriptor or label; None for the first keychain.
+            name: The name of a keychain, its descriptor without checksum, its account or its label, tried in this
+                order. None for the first keychain.
 
         Raises:
             ParameterError: There is no such keychain.
@@ -223,8 +224,9 @@ class Windows:
         if found is None and name is not None:
             is_descriptor = "(" in name  # its checksum has eight characters
             described = (each for each in self._chains if is_descriptor and each.name[:-9] == name)
+            owned = (each for each in self._chains if each.account == name)
             labelled = (each for each in self._chains if each.label == name)
-            found = next(joined(described, labelled), None)
+            found = next(joined(described, owned, labelled), None)
         if found is None:
             raise ParameterError("the watch list has no keychain" + ("" if name is None else f" {name[:80]!r}"))
         return found

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spvfilter.address import script_to_address
-from spvfilter.errors import InexpressibleError, ParameterError, UnknownAccountError
+from spvfilter.errors import InexpressibleError, KeychainError, ParameterError, UnknownAccountError
 from spvfilter.light import LightClient, SyncLightClient
 from spvfilter.network import REGTEST
 from spvfilter.node import Node
@@ -256,3 +256,33 @@ async def test_database_knows_a_descriptor_in_every_spelling(tmp_path: Path) -> 
         with pytest.raises(ParameterError, match="another descriptor in the database"):
             async with client_of(other, node, "compact", path):
                 pass
+
+
+@MODES
+async def test_account_reveals_addresses_and_never_gives_one_twice(mode: str, tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    async with Node() as node:
+        node.regtest.mine(101)
+        async with client_of(base(), node, mode, path) as client:
+            await client.add_account("alice", chain(1))
+            await client.add_account("bob", chain(2))
+            assert [await client.reveal_address("bob") for _ in range(2)] == [address(2, 0), address(2, 1)]
+            assert await client.reveal_address("alice") == address(1, 0)
+            for _ in range(2 * GAP_LIMIT):
+                await client.reveal_address("bob")
+            pay(node, 2, 2 * GAP_LIMIT + 1, 70)  # the last revealed one, behind many unpaid ones
+            await confirmed(client, node)
+            assert (await client.balance(account="bob")).confirmed == 70
+            assert [coin.account for coin in await client.unspent(account="bob")] == ["bob"]
+            assert not await client.unspent(account="alice")
+            await client.remove_account("bob")
+            with pytest.raises(ParameterError, match="no keychain 'bob'"):
+                await client.reveal_address("bob")
+            await client.add_account("robert", chain(2))
+            assert await client.reveal_address("robert") == address(2, 2 * GAP_LIMIT + 2)
+            await client.wait_synced()
+            assert (await client.balance(account="robert")).confirmed == 70
+        async with client_of(base(), node, mode, path) as client:
+            await client.wait_synced()
+            with pytest.raises(KeychainError):  # the function that derives its scripts is not stored
+                await client.reveal_address("robert")

@@ -329,7 +329,7 @@ async def test_refused_calls_name_the_reason(tmp_path: Path) -> None:
         async with client_of(node, "compact", tmp_path / "w.db") as client:
             with pytest.raises(ParameterError, match="no keychain 'other'"):
                 await client.reveal_address("other")
-            with pytest.raises(ParameterError, match="name or label of a keychain, not int"):
+            with pytest.raises(ParameterError, match="name of an account or a keychain, not int"):
                 await client.reveal_address(7)  # type: ignore[arg-type]
             with pytest.raises(ParameterError, match="exclusive must be True or False, not 1"):
                 await client.reveal_address(exclusive=1)  # type: ignore[arg-type]

@@ -62,14 +62,12 @@ class Rescan:
 
 @dataclass(frozen=True, slots=True)
 class RevealAddress:
-    """Reveal the next address of a keychain. The answer is the address."""
+    """Reveal the next address of an account or a keychain. The answer is the address."""
 
-    keychain: str | None
-    """Name or label of the keychain; None for the first one."""
+    account: str | None
+    """Name of the account, or name or label of the keychain; None for the first keychain."""
     exclusive: bool
     """True if the program states that no other program or database reveals addresses of the keychain."""
-    account: str | None = None
-    """Name of the account whose first keychain reveals the address; None for no account."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ class Reveals:
         Raises ParameterError, KeychainError or InexpressibleError: nothing is revealed.
         """
         context, windows = self._context, self._context.books.watch.windows
-        keychain = windows.chosen(request.keychain)
+        keychain = windows.chosen(request.account)
         index, address = windows.to_reveal(keychain, context.chain.network)
         missing = min(keychain.size, index + 1 + keychain.lookahead) - keychain.end
         if missing > 0 and not fits(context.books.watch, missing * len(keychain.scripts(index)), context.options):
