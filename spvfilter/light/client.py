@@ -705,7 +705,7 @@ class LightClient:
     async def add_account(
         self,
         name: str,
-        *sources: str | Keychain,
+        *sources: str | Keychain | os.PathLike[str],
         lookahead: int = LOOKAHEAD,
         from_height: int | None = None,
         birthday: int | None = None,
@@ -719,8 +719,9 @@ class LightClient:
 
         Args:
             name: Name of the account, 1 to 255 printable characters.
-            sources: One or more addresses, descriptors, extended public keys and keychains of the caller. Give a
-                receiving descriptor before its change descriptor.
+            sources: One or more addresses, descriptors, extended public keys, keychains of the caller, and paths
+                (`pathlib.Path`) of files that a wallet exported. Give a receiving descriptor before its change
+                descriptor.
             lookahead: Number of indexes of a descriptor to watch after the last used index, from 20 to 10,000,000.
             from_height: First block to search for the account. By default the start of the client's search.
             birthday: Search blocks from this time on, in seconds since 1970. Give either this or `from_height`.

@@ -156,6 +156,14 @@ def read_into(watch: Sink, file: BinaryIO, name: str, max_derivations: int = MAX
     return None
 
 
+def add_wallet_file(watch: Sink, path: str | os.PathLike[str]) -> None:
+    """Add the contents of a file that a wallet exported to `watch`.
+
+    Raises WatchFileError if it is not such a file, and OSError if it cannot be read.
+    """
+    adding.add_wallet(watch, recognition.read_wallet_file(path), str(path), Budget(MAX_DERIVATIONS))
+
+
 _Late = tuple[int, str, str | None, str | None]  # number of a line, its entry, its label and its account
 
 

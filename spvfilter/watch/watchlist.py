@@ -533,7 +533,7 @@ class WatchList:
 
     # Accounts
 
-    def add_account(self, name: str, *sources: str | Keychain, lookahead: int = LOOKAHEAD) -> None:
+    def add_account(self, name: str, *sources: str | Keychain | os.PathLike[str], lookahead: int = LOOKAHEAD) -> None:
         """Watch an account: a part of the wallet with a balance and a history of its own.
 
         An entry belongs to one account or to none. Sources that the list watches without an account move into the
@@ -542,7 +542,8 @@ class WatchList:
 
         Args:
             name: Name of the account, 1 to 255 printable characters.
-            sources: One or more addresses, descriptors, extended public keys and keychains of the caller.
+            sources: One or more addresses, descriptors, extended public keys, keychains of the caller, and paths
+                (`pathlib.Path`) of files that a wallet exported.
             lookahead: Number of indexes of a descriptor to watch after the last used index, from 20 to 10,000,000.
 
         Raises:
@@ -550,6 +551,7 @@ class WatchList:
                 descriptors. A descriptor in another spelling is the same descriptor.
             AddressError: A text is not an address.
             DescriptorError: A text is not a valid descriptor.
+            WatchFileError: A file is not the export of a wallet.
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
@@ -558,7 +560,12 @@ class WatchList:
 
     @classmethod
     def of_account(
-        cls, name: str, sources: Iterable[str | Keychain], network: Network, *, lookahead: int = LOOKAHEAD
+        cls,
+        name: str,
+        sources: Iterable[str | Keychain | os.PathLike[str]],
+        network: Network,
+        *,
+        lookahead: int = LOOKAHEAD,
     ) -> WatchList:
         """Return a watch list that has only one account. The arguments are those of `add_account`.
 
@@ -572,8 +579,12 @@ class WatchList:
             for source in sources:
                 if isinstance(source, Keychain):
                     made._add_keychain(source.without_window())
+                elif isinstance(source, os.PathLike):
+                    textfile.add_wallet_file(made, source)
                 elif not isinstance(source, str):
-                    raise ParameterError(f"a source of an account is text or a Keychain, not {type(source).__name__}")
+                    raise ParameterError(
+                        f"a source of an account is text, a Keychain or a path, not {type(source).__name__}"
+                    )
                 elif is_descriptor(source) or keys.is_extended_key(source):
                     made.add_descriptor(source, lookahead=lookahead)
                 else:

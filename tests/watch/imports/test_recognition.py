@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spvfilter.errors import DescriptorWarning, WalletFileWarning, WatchFileError
+from spvfilter.errors import DescriptorWarning, ParameterError, WalletFileWarning, WatchFileError
 from spvfilter.network import MAINNET, REGTEST, SIGNET, Network
 from spvfilter.watch.imports import WalletFile, read_wallet_file
 from spvfilter.watch.imports.walletfile import PUBLIC_TEST_NETWORKS, TEST_NETWORKS
@@ -458,3 +458,24 @@ def test_wallet_file_obeys_the_options_of_load(tmp_path: Path) -> None:
         WatchList.load(path, require_ranged=True)
     with pytest.warns(DescriptorWarning):
         WatchList.load(path)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_file_is_a_source_of_an_account(kind: str, tmp_path: Path) -> None:
+    path = write(tmp_path, FILES[kind]())
+    watch = WatchList.from_addresses([ADDRESS if kind != "labels" else SECOND])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WalletFileWarning)
+        watch.add_account("cold", path)
+        loaded = WatchList.load(path)
+    numbers = [watch.table.match_script(script) for script in loaded.script_pubkeys()]
+    assert {watch.account(number) for number in numbers} == {"cold"}
+
+
+def test_other_file_is_no_source_of_an_account(tmp_path: Path) -> None:
+    watch = WatchList()
+    with pytest.raises(WatchFileError, match="not a wallet file"):
+        watch.add_account("cold", write(tmp_path, ADDRESS))
+    with pytest.raises(ParameterError, match="text, a Keychain or a path, not int"):
+        watch.add_account("cold", 5)  # type: ignore[arg-type]
+    assert watch.accounts == ()
