@@ -42,8 +42,8 @@ def read_cassandra(raw: Buffer, *, release: int | None = None, encode: Encode = 
 
     Args:
         raw: The bytes of the file.
-        release: Release of Cassandra that wrote the file, which the file does not contain: 2 for 1.2 to 2.2 (files
-            named ia to lb), 3 for release 3 (ma to me), 4 for release 4 and later (na, nb, oa, da).
+        release: Release of Cassandra, which the file does not contain. The name of the file begins with two letters.
+            They are ia to lb for 2 (releases 1.2 to 2.2), ma to me for 3, and na, nb, oa or da for 4 and later.
         encode: Type of the keys: None for serialized partition keys (an int is big endian), "utf-8" for text.
 
     Raises:

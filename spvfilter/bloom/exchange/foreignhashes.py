@@ -57,7 +57,7 @@ def _functions(values: Values, hash_funcs: int) -> list[Callable[[bytes], int]]:
 
 def family_of(key: bytes) -> HashFamily | None:
     """Return the family of this module that has this key, None if there is none. Seeds are not in the key."""
-    families = (
+    families: tuple[HashFamily, ...] = (
         BitsAndBloomsHash(),
         *(GuavaHash(strategy) for strategy in (32, 64)),
         *(CassandraHash(release) for release in (2, 3, 4)),
@@ -239,7 +239,7 @@ class PybloomLiveHash:
 
 
 def _digest(version: int, bits: int) -> tuple[Callable[[bytes], bytes], int]:
-    """Return the digest function that pybloom-live chooses for so many bits, and its length in bytes."""
+    """Return the digest function that pybloom-live chooses for a number of bits, and its length in bytes."""
     for most, name, length in ((384, "sha512", 64), (256, "sha384", 48), (160, "sha256", 32), (128, "sha1", 20)):
         if bits > most:
             return partial(_hashlib, name), length
