@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, Self, cast, get_args
 
 from spvfilter._public import public
 from spvfilter.bloom.exchange.splitblock import ParquetType, SplitBlockFilter
-from spvfilter.errors import KeyRangeError, ParameterError
+from spvfilter.errors import KeyRangeError, MismatchError, ParameterError
 from spvfilter.kernel import columns
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class TypedBlockFilter(SplitBlockFilter):
 
     def _same_shape(self, other: object, /) -> None:
         if isinstance(other, TypedBlockFilter) and self._kind != other._kind:
-            raise ParameterError(f"filters of different keys: {self._kind} and {other._kind}")
+            raise MismatchError(f"filters of different keys: {self._kind} and {other._kind}")
         super()._same_shape(other)  # type: ignore[arg-type]
 
     def add(self, key: object, /) -> bool:

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from spvfilter.bloom.exchange import SplitBlockFilter, TypedBlockFilter, TypedKeys, column_filters
 from spvfilter.bloom.exchange.typedblock import stored
-from spvfilter.errors import KeyRangeError, ParameterError
+from spvfilter.errors import KeyRangeError, MismatchError, ParameterError
 
 DAY = date(2020, 1, 2)
 MOMENT = datetime(2020, 1, 2, 3, 4, 5, 678_000)
@@ -93,9 +93,9 @@ def test_copies_keep_the_type_of_keys(kind: TypedKeys, tmp_path: Path) -> None:
 def test_filters_of_other_keys_are_not_equal_and_not_united() -> None:
     date_, float_ = TypedBlockFilter(10, 0.01, keys="date"), TypedBlockFilter(10, 0.01, keys="float")
     assert date_ != float_
-    with pytest.raises(ParameterError, match="different keys: date and float"):
+    with pytest.raises(MismatchError, match="different keys: date and float"):
         date_ | float_
-    with pytest.raises(ParameterError, match="different keys: date and float"):
+    with pytest.raises(MismatchError, match="different keys: date and float"):
         date_ |= float_
 
 
@@ -141,7 +141,7 @@ def test_columns_of_pyarrow_are_found_in_its_own_filters(table: Any, tmp_path: P
         assert isinstance(found, TypedBlockFilter)
         kinds[name] = found.keys
         assert found.contains_many(table[name]).to_pylist() == [True] * 6
-        made = found._over(bytearray(len(found.body)), found.keys)
+        made = found._copied(memoryview(bytes(len(found.body))), found.keys)
         assert made.update(table[name]) == 6
         assert made == found
     assert kinds == {
