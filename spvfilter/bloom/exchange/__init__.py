@@ -32,7 +32,11 @@ if TYPE_CHECKING:
         write_spark as write_spark,
     )
     from spvfilter.bloom.exchange.splitblock import ParquetType as ParquetType, SplitBlockFilter as SplitBlockFilter
-    from spvfilter.bloom.exchange.typedblock import TypedBlockFilter as TypedBlockFilter, TypedKeys as TypedKeys
+    from spvfilter.bloom.exchange.typedblock import (
+        ParquetDecimal as ParquetDecimal,
+        TypedBlockFilter as TypedBlockFilter,
+        TypedKeys as TypedKeys,
+    )
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
@@ -47,5 +51,5 @@ else:
         redisbloom="read_redisbloom redisbloom_filter write_redisbloom",
         spark="read_spark spark_filter write_spark",
         splitblock="ParquetType SplitBlockFilter",
-        typedblock="TypedBlockFilter TypedKeys",
+        typedblock="ParquetDecimal TypedBlockFilter TypedKeys",
     )

@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import IO, Literal, NamedTuple, cast
 
 from spvfilter._public import public
 from spvfilter.bloom.exchange.splitblock import BLOCK_SIZE, MAX_HEADER, ParquetType, SplitBlockFilter, header_of
 from spvfilter.bloom.exchange.thrift import Thrift, Wire
-from spvfilter.bloom.exchange.typedblock import TypedBlockFilter, TypedKeys
+from spvfilter.bloom.exchange.typedblock import ParquetDecimal, TypedBlockFilter, TypedKeys
 from spvfilter.errors import FormatError, ParameterError
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
@@ -42,6 +42,8 @@ _CONVERTED: dict[int, TypedKeys] = {
     9: "timestamp-ms",
     10: "timestamp-us",
 }
+_DECIMAL = 5  # Converted type of decimals.
+_FORMS: dict[int, Literal["int32", "int64"] | None] = {1: "int32", 2: "int64", 6: None}  # For each physical type.
 _LOGICAL = {6: "date", 7: "time-", 8: "timestamp-"}
 _UNITS = {1: "ms", 2: "us", 3: "ns"}
 _PLAIN = ("int32", "uint32", "int64", "uint64", "bytes", "utf-8")
@@ -56,13 +58,16 @@ class _Chunk(NamedTuple):
     """Physical type of the column."""
     offset: int | None
     """Offset of the chunk's filter in the file; None if it has no filter."""
-    logical: TypedKeys | None = None
-    """Type of the keys if the column has dates, times or timestamps."""
+    logical: TypedKeys | ParquetDecimal | None = None
+    """Type of the keys if the column has decimals, dates, times or timestamps."""
 
 
 @public
 def column_filters(
-    path: str | os.PathLike[str] | IO[bytes], column: str, *, keys: ParquetType | TypedKeys | None = None
+    path: str | os.PathLike[str] | IO[bytes],
+    column: str,
+    *,
+    keys: ParquetType | TypedKeys | ParquetDecimal | None = None,
 ) -> list[SplitBlockFilter | None]:
     """Return the filters of a column, one for each row group; None for a row group without a filter.
 
@@ -73,8 +78,8 @@ def column_filters(
             that can seek. A file that the caller opened stays open.
         column: Name of the column; the parts of a nested name are separated by dots.
         keys: Type of the keys if the column allows several: "bytes" (the default) or "utf-8" for a BYTE_ARRAY, signed
-            (the default) or unsigned integers. By default a column of floats, dates, times or timestamps gives filters
-            of the class TypedBlockFilter.
+            (the default) or unsigned integers. By default a column of floats, decimals, dates, times or timestamps
+            gives filters of the class TypedBlockFilter.
 
     Raises:
         FormatError: The file is truncated, damaged, encrypted or not a Parquet file.
@@ -133,8 +138,10 @@ def _bytes_at(file: IO[bytes], offset: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _kind(chunk: _Chunk, keys: ParquetType | TypedKeys | None) -> ParquetType | TypedKeys:
-    taken = _TAKEN.get(chunk.type, ())
+def _kind(
+    chunk: _Chunk, keys: ParquetType | TypedKeys | ParquetDecimal | None
+) -> ParquetType | TypedKeys | ParquetDecimal:
+    taken: tuple[ParquetType | TypedKeys | ParquetDecimal, ...] = _TAKEN.get(chunk.type, ())
     if not taken:
         raise ParameterError(f"{chunk.path} is of {chunk.type}, whose keys are not supported")
     if chunk.logical is not None:
@@ -142,11 +149,13 @@ def _kind(chunk: _Chunk, keys: ParquetType | TypedKeys | None) -> ParquetType | 
     if keys is None:
         return taken[0]
     if keys not in taken:
-        raise ParameterError(f"{chunk.path} is of {chunk.type}: its keys are {' or '.join(taken)}, not {keys!r}")
+        raise ParameterError(
+            f"{chunk.path} is of {chunk.type}: its keys are {' or '.join(map(str, taken))}, not {keys!r}"
+        )
     return keys
 
 
-def _read(file: IO[bytes], size: int, offset: int, keys: ParquetType | TypedKeys) -> SplitBlockFilter:
+def _read(file: IO[bytes], size: int, offset: int, keys: ParquetType | TypedKeys | ParquetDecimal) -> SplitBlockFilter:
     if not len(_MAGIC) <= offset < size - _TAIL:
         raise FormatError(
             f"a filter at byte {offset} of {size}", offset=offset if offset >= 0 else 0, field="bloom_filter_offset"
@@ -180,7 +189,7 @@ def _footer(file: IO[bytes], size: int, column: str) -> list[_Chunk]:
     cursor = Thrift(_bytes_at(file, start, length), start, "footer")
     chunks: list[_Chunk] = []
     known = None
-    leaves: list[TypedKeys | None] = []
+    leaves: list[TypedKeys | ParquetDecimal | None] = []
     for number, wire in cursor.fields():
         if number == 2:
             leaves = [leaf for item in cursor.items(wire) for leaf in _leaf(cursor, item)]
@@ -195,21 +204,24 @@ def _footer(file: IO[bytes], size: int, column: str) -> list[_Chunk]:
     return chunks
 
 
-def _leaf(cursor: Thrift, wire: Wire) -> list[TypedKeys | None]:
+def _leaf(cursor: Thrift, wire: Wire) -> list[TypedKeys | ParquetDecimal | None]:
     """Return the logical type of an element of the schema, if we know it, in a list; no item for a group of columns."""
-    is_leaf, logical = False, None
+    logical: TypedKeys | None = None
+    numbers: dict[int, int] = {}
     for number, field in cursor.fields(wire):
-        match number:
-            case 1:
-                is_leaf = True
-                cursor.skip(field)
-            case 6:
-                logical = _CONVERTED.get(cursor.integer(field), logical)
-            case 10:
-                logical = _logical(cursor, field) or logical
-            case _:
-                cursor.skip(field)
-    return [logical] if is_leaf else []
+        if number in (1, 2, 6, 7):  # type, length of fixed bytes, converted type, scale
+            numbers[number] = cursor.integer(field)
+        elif number == 10:
+            logical = _logical(cursor, field)
+        else:
+            cursor.skip(field)
+    if 1 not in numbers:
+        return []
+    converted = numbers.get(6, -1)
+    if converted != _DECIMAL:
+        return [logical or _CONVERTED.get(converted)]
+    form = _FORMS.get(numbers[1], numbers.get(2))
+    return [ParquetDecimal(numbers.get(7, 0), form)]
 
 
 def _logical(cursor: Thrift, wire: Wire) -> TypedKeys | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pickle
 import struct
 from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 from hypothesis import given, strategies as st
 
-from spvfilter.bloom.exchange import SplitBlockFilter, TypedBlockFilter, TypedKeys, column_filters
+from spvfilter.bloom.exchange import ParquetDecimal, SplitBlockFilter, TypedBlockFilter, TypedKeys, column_filters
 from spvfilter.bloom.exchange.typedblock import stored
 from spvfilter.errors import KeyRangeError, MismatchError, ParameterError
 
@@ -36,10 +37,18 @@ FLOATS = [0.0, -0.0, 1.5, float("inf"), float("nan"), -3.25]
         ("time-ns", time(0, 0, 1), 10**9),
         ("timestamp-ms", MOMENT, 1577934245678),
         ("timestamp-us", MOMENT.replace(tzinfo=ZONE), 1577927045678000),
+        (ParquetDecimal(2, "int32"), Decimal("-1.5"), -150),
+        (ParquetDecimal(2, "int64"), Decimal("1E+3"), 100_000),
+        (ParquetDecimal(2, "int64"), 7, 7),
+        (ParquetDecimal(2, 3), Decimal("-0.01"), b"\xff\xff\xff"),
+        (ParquetDecimal(2, 3), b"\0\0\1", b"\0\0\1"),
+        (ParquetDecimal(0, None), Decimal(-128), b"\x80"),
+        (ParquetDecimal(0, None), Decimal(128), b"\0\x80"),
+        (ParquetDecimal(0, None), Decimal("0E-2000"), b"\0"),
         ("timestamp-ns", datetime(1969, 12, 31, 23, 59, 59), -(10**9)),
     ],
 )
-def test_stored_number_follows_the_format(kind: str, key: object, number: int) -> None:
+def test_stored_value_follows_the_format(kind: str, key: object, number: object) -> None:
     assert stored(key, kind) == number
 
 
@@ -54,6 +63,9 @@ def test_stored_number_follows_the_format(kind: str, key: object, number: int) -
         ("time-us", DAY),
         ("timestamp-us", DAY),
         ("timestamp-us", 1.5),
+        (ParquetDecimal(2, "int64"), 1.5),
+        (ParquetDecimal(2, "int64"), True),
+        (ParquetDecimal(2, 4), 1),
     ],
 )
 def test_key_of_another_type_is_an_error(kind: TypedKeys, key: object) -> None:
@@ -63,7 +75,20 @@ def test_key_of_another_type_is_an_error(kind: TypedKeys, key: object) -> None:
             call(key)
 
 
-@pytest.mark.parametrize(("kind", "key"), [("float", 1e300), ("timestamp-ms", MOMENT.replace(microsecond=1))])
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        ("float", 1e300),
+        ("timestamp-ms", MOMENT.replace(microsecond=1)),
+        (ParquetDecimal(2, "int32"), Decimal("0.001")),
+        (ParquetDecimal(2, "int32"), Decimal("1E-999999")),
+        (ParquetDecimal(2, "int32"), Decimal("1E+999999")),
+        (ParquetDecimal(2, "int32"), Decimal("0." + 5_000 * "1")),
+        (ParquetDecimal(2, "int32"), Decimal(10**9)),
+        (ParquetDecimal(2, 2), Decimal("327.68")),
+        (ParquetDecimal(2, 2), Decimal("nan")),
+    ],
+)
 def test_key_that_the_column_cannot_hold_is_an_error(kind: TypedKeys, key: object) -> None:
     with pytest.raises(KeyRangeError):
         TypedBlockFilter(10, 0.01, keys=kind).add(key)
@@ -94,7 +119,7 @@ def test_filters_of_other_keys_are_not_equal_and_not_united() -> None:
     date_, float_ = TypedBlockFilter(10, 0.01, keys="date"), TypedBlockFilter(10, 0.01, keys="float")
     assert date_ != float_
     with pytest.raises(MismatchError, match="different keys: date and float"):
-        date_ | float_
+        _ = date_ | float_
     with pytest.raises(MismatchError, match="different keys: date and float"):
         date_ |= float_
 
@@ -102,6 +127,9 @@ def test_filters_of_other_keys_are_not_equal_and_not_united() -> None:
 def test_unknown_type_and_single_keys_are_errors() -> None:
     with pytest.raises(ParameterError, match="keys must be float, double"):
         TypedBlockFilter(10, 0.01, keys="int64")  # type: ignore[arg-type]
+    for scale, form in ((-1, "int32"), (2, "int16"), (2, 0), (2, 513)):
+        with pytest.raises(ParameterError, match="must be"):
+            TypedBlockFilter(10, 0.01, keys=ParquetDecimal(scale, form))  # type: ignore[arg-type]
     made = TypedBlockFilter(10, 0.01, keys="date")
     with pytest.raises(TypeError, match="not one str"):
         made.update("2020-01-01")
@@ -124,6 +152,8 @@ def table() -> Any:
             "ns": pa.array([MOMENT + timedelta(days=number) for number in range(6)], pa.timestamp("ns")),
             "t32": pa.array([time(number) for number in range(6)], pa.time32("ms")),
             "t64": pa.array([time(number) for number in range(6)], pa.time64("us")),
+            "dec": pa.array([Decimal(number) / 4 for number in range(6)], pa.decimal128(9, 2)),
+            "wide": pa.array([Decimal(number) / -4 for number in range(6)], pa.decimal256(50, 3)),
             "tns": pa.array([time(number) for number in range(6)], pa.time64("ns")),
         }
     )
@@ -153,6 +183,8 @@ def test_columns_of_pyarrow_are_found_in_its_own_filters(table: Any, tmp_path: P
         "ns": "timestamp-ns",
         "t32": "time-ms",
         "t64": "time-us",
+        "dec": ParquetDecimal(2, 4),
+        "wide": ParquetDecimal(3, 21),
         "tns": "time-ns",
     }
     (plain,) = column_filters(path, "day", keys="int32")
@@ -168,18 +200,20 @@ def test_duckdb_hashes_floats_and_times_as_this_module(tmp_path: Path) -> None:
     path = tmp_path / "d.parquet"
     duckdb.sql(
         "copy (select case i % 3 when 0 then 'nan'::double when 1 then -0.0::double else 1.5 end as f,"
-        " date '2020-01-02' + (i % 3)::int as d, timestamp '2020-01-02 03:04:05.678' + interval (i % 3) day as ts"
+        " date '2020-01-02' + (i % 3)::int as d, timestamp '2020-01-02 03:04:05.678' + interval (i % 3) day as ts,"
+        " (i % 3)::decimal(9,2) as m"
         f" from range(600) r(i)) to '{path}' (format parquet)"
     )
-    found = {name: column_filters(path, name)[0] for name in ("f", "d", "ts")}
+    found = {name: column_filters(path, name)[0] for name in ("f", "d", "ts", "m")}
     assert found["f"] is not None and found["d"] is not None and found["ts"] is not None
     assert 1.5 in found["f"] and float("nan") in found["f"]
     assert DAY in found["d"]
+    assert found["m"] is not None and Decimal(2) in found["m"] and Decimal(7) not in found["m"]
     assert MOMENT in found["ts"]
 
 
 @pytest.mark.columns
-def test_columns_of_polars_and_pandas_are_taken_and_dates_of_numpy_refused() -> None:
+def test_polars_and_pandas_are_taken_but_dates_of_numpy_refused() -> None:
     import numpy as np
     import pandas as pd
     import polars as pl
