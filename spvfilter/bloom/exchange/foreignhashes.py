@@ -19,15 +19,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.hashes import murmur3_x64_128
 from spvfilter.kernel import Family
-
-if TYPE_CHECKING:
-    from spvfilter.bloom.hashing import HashFamily
 
 _M31, _M32, _M63, _M64 = (1 << 31) - 1, (1 << 32) - 1, (1 << 63) - 1, (1 << 64) - 1
 _C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F  # The multipliers of murmur3 x64_128.
@@ -53,17 +49,6 @@ class _Shared:
 def _functions(values: Values, hash_funcs: int) -> list[Callable[[bytes], int]]:
     shared = _Shared(values)
     return [partial(shared.value, i) for i in range(hash_funcs)]
-
-
-def family_of(key: bytes) -> HashFamily | None:
-    """Return the family of this module that has this key, None if there is none. Seeds are not in the key."""
-    families: tuple[HashFamily, ...] = (
-        BitsAndBloomsHash(),
-        *(GuavaHash(strategy) for strategy in (32, 64)),
-        *(CassandraHash(release) for release in (2, 3, 4)),
-        *(PybloomLiveHash(version, size) for version in (3, 4) for size in (2, 4, 8)),
-    )
-    return next((family for family in families if family.key == key), None)
 
 
 def _tag(name: str) -> bytes:
@@ -294,3 +279,14 @@ class Pybloomfiltermmap3Hash:
 def _seeded(seed: int, data: bytes) -> int:
     low, high = murmur3_x64_128(data, seed)
     return low ^ high
+
+
+def family_of(key: bytes) -> BitsAndBloomsHash | CassandraHash | GuavaHash | PybloomLiveHash | None:
+    """Return the family of this module that has this key, None if there is none. Seeds are not in the key."""
+    families: tuple[BitsAndBloomsHash | CassandraHash | GuavaHash | PybloomLiveHash, ...] = (
+        BitsAndBloomsHash(),
+        *(GuavaHash(strategy) for strategy in (32, 64)),
+        *(CassandraHash(release) for release in (2, 3, 4)),
+        *(PybloomLiveHash(version, size) for version in (3, 4) for size in (2, 4, 8)),
+    )
+    return next((family for family in families if family.key == key), None)

@@ -55,7 +55,7 @@ def read_pybloom_live(raw: Buffer, *, version: int | None = None) -> BloomFilter
         raise
     size = 8 if span >= 1 << 31 else 4 if span >= 1 << 15 else 2
     if 8 * size * slices > _SHORT:
-        version = 4 if version is None else version
+        version = 4 if version in (None, 3) else version  # both hash alike
     elif version is None:
         raise ParameterError(
             "this file is of version 3 or 4 of pybloom-live, which hash it differently: pass version= as 3 or 4"
