@@ -25,6 +25,8 @@ from spvfilter.errors import KeyRangeError, MismatchError, ParameterError
 from spvfilter.kernel import columns
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from spvfilter.kernel.columns import Keys, Nulls
 
 TypedKeys = Literal[  # Type of the keys, with the unit in which the file stores them.
@@ -74,7 +76,7 @@ class TypedBlockFilter(SplitBlockFilter):
     def __init__(self, capacity: int, fp_rate: float, *, keys: TypedKeys | ParquetDecimal) -> None:
         super().__init__(capacity, fp_rate, keys=cast(ParquetType, keys))
 
-    def _set_up(self, blocks: bytearray, keys: ParquetType) -> None:
+    def _set_up(self, blocks: Buffer, keys: ParquetType) -> None:
         kind: object = keys
         if isinstance(kind, ParquetDecimal):
             physical = _physical(kind)
