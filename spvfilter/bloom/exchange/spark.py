@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import math
 import struct
-from array import array
 from typing import TYPE_CHECKING
 
 from spvfilter._public import public
 from spvfilter.bloom import sizing
 from spvfilter.bloom.base import Encode, allocate, refuse_false_rate
 from spvfilter.bloom.exchange.hashes import SparkHash
-from spvfilter.bloom.fileformat import KIND_BITS, MAX_HASH_FUNCS, FileHeader
+from spvfilter.bloom.exchange.parts import WORD, check_functions, check_length, number, swap, viewed
+from spvfilter.bloom.fileformat import KIND_BITS, FileHeader
 from spvfilter.bloom.filter import BloomFilter, refuse_other_kinds
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import Encoding
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _MAX_INT = (1 << 31) - 1  # Largest int of Java.
-_WORD = 64  # Bits of a word.
 _ENCODINGS: dict[Encode, Encoding] = {None: Encoding.BYTES, "utf-8": Encoding.UTF8, "int64": Encoding.INT64}
 
 
@@ -61,7 +60,7 @@ def spark_filter(
     if bits < 1:
         raise ParameterError(f"{capacity} keys at {fp_rate:g} take no bit, and Spark has no such filter")
     functions = max(1, math.floor(bits / capacity * math.log(2) + 0.5))
-    whole = -(-bits // _WORD) * _WORD
+    whole = -(-bits // WORD) * WORD
     hashing = SparkHash(version, seed)
     refuse_false_rate(hashing, whole, functions, capacity, fp_rate)
     return BloomFilter(bits=whole, hash_funcs=functions, hashing=hashing, encode=encode)
@@ -82,31 +81,23 @@ def read_spark(raw: Buffer, *, encode: Encode = None) -> BloomFilter:
         TooLargeError: The filter does not fit into memory.
     """
     _refuse_encoding(encode)
-    view = memoryview(raw).cast("B")
-    version = _int(view, 0, "version")
+    view = viewed(raw)
+    version = number(view, 0, 4, "version", signed=True)
     if version not in (1, 2):
         raise FormatError(f"version {version}, only 1 and 2 are supported", offset=0, field="version")
-    functions = _int(view, 4, "hash_funcs")
-    if not 1 <= functions <= MAX_HASH_FUNCS:
-        raise FormatError(f"{functions} hash functions", offset=4, field="hash_funcs")
+    functions = number(view, 4, 4, "hash_funcs", signed=True)
+    check_functions(functions, 4)
     at = 4 + 4 * version
-    seed = _int(view, 8, "seed") if version == 2 else 0
-    words = _int(view, at, "words")
+    seed = number(view, 8, 4, "seed", signed=True) if version == 2 else 0
+    words = number(view, at, 4, "words", signed=True)
     start = at + 4
     if words < 1:
         raise FormatError(f"{words} words", offset=at, field="words")
-    if len(view) != start + 8 * words:
-        size = start + 8 * words
-        said = (
-            f"truncated: {size} bytes wanted, {len(view)} present"
-            if len(view) < size
-            else f"{len(view) - size} trailing bytes"
-        )
-        raise FormatError(said, offset=min(len(view), size), field="words")
+    check_length(view, start + 8 * words, "words")
     buffer = allocate(8 * words)
-    _swap(view[start:], memoryview(buffer).cast("B"))
+    swap(view[start:], memoryview(buffer).cast("B"))
     hashing = SparkHash(version, seed)
-    header = FileHeader(KIND_BITS, hashing.family, _ENCODINGS[encode], 0, functions, words * _WORD, 0, 0.0, hashing.key)
+    header = FileHeader(KIND_BITS, hashing.family, _ENCODINGS[encode], 0, functions, words * WORD, 0, 0.0, hashing.key)
     return BloomFilter._made(header, hashing, None, buffer, private=True)
 
 
@@ -125,32 +116,18 @@ def write_spark(filter: BloomFilter) -> bytes:
         )
     if (
         filter.partitioned
-        or filter.bits % _WORD
-        or filter.bits // _WORD > _MAX_INT
+        or filter.bits % WORD
+        or filter.bits // WORD > _MAX_INT
         or filter.encoding not in _ENCODINGS.values()
     ):
         raise ParameterError(f"Spark has no such filter, make it with spark_filter: {filter!r}")
     seed = struct.pack(">i", hashing.seed) if hashing.version == 2 else b""
-    head = struct.pack(">ii", hashing.version, filter.hash_funcs) + seed + struct.pack(">i", filter.bits // _WORD)
+    head = struct.pack(">ii", hashing.version, filter.hash_funcs) + seed + struct.pack(">i", filter.bits // WORD)
     body = bytearray(filter.bits // 8)
-    _swap(filter.body, memoryview(body))
+    swap(filter.body, memoryview(body))
     return head + bytes(body)
 
 
 def _refuse_encoding(encode: Encode) -> None:
     if callable(encode) or encode not in _ENCODINGS:
         raise ParameterError(f"encode must be None, 'utf-8' or 'int64' for a filter of Spark, not {encode!r}")
-
-
-def _int(view: memoryview, at: int, field: str) -> int:
-    if len(view) < at + 4:
-        raise FormatError(f"truncated: {at + 4} bytes wanted, {len(view)} present", offset=len(view), field=field)
-    return int.from_bytes(view[at : at + 4], "big", signed=True)
-
-
-def _swap(source: memoryview, target: memoryview) -> None:
-    """Copy `source` to `target` and reverse the bytes of each 8-byte word."""
-    for at in range(0, len(source), 1 << 20):
-        words = array("Q", bytes(source[at : at + (1 << 20)]))
-        words.byteswap()
-        target[at : at + 8 * len(words)] = words.tobytes()

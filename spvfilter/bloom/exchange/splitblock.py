@@ -173,7 +173,7 @@ class SplitBlockFilter(BloomBits):
 
     def __repr__(self) -> str:
         """Return a text with the size of the filter and the type of its keys."""
-        return f"<SplitBlockFilter {self.blocks} blocks, keys {self.keys}>"
+        return f"<{type(self).__name__} {self.blocks} blocks, keys {self.keys}>"
 
 
 def _sum_of_rates(blocks: memoryview) -> float:

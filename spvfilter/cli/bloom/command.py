@@ -15,6 +15,7 @@ from spvfilter.bloom.base import OnFull
 from spvfilter.bloom.fileformat import MAX_CELLS, MAX_HASH_FUNCS
 from spvfilter.bloom.hashing import FastHash, HashFamily, SipHash
 from spvfilter.cli.arguments import Parser, add_format, format_of, hex_bytes, probability, whole
+from spvfilter.cli.bloom.exchange import configure_export, configure_import, read_foreign, write_foreign
 from spvfilter.cli.bloom.keys import Keys
 from spvfilter.cli.bloom.raw import read_raw, write_raw
 from spvfilter.cli.bloom.remote import RedisStorage
@@ -165,7 +166,26 @@ def _configure_whole(parser: Parser) -> list[tuple[Parser, Action]]:
     load.add_argument("--counting", action="store_true", help="these are counters")
     load.add_argument("--partitioned", action="store_true", help="each hash function has bits of its own")
     _add_force(load)
-    return [(info, _info), (merge, _merge), (dump, write_raw), (load, read_raw)]
+
+    imported = parser.add_action(
+        "import",
+        "make a filter of another library's file",
+        "Make a filter of the file of another library. Each library has its own hash functions, which the filter keeps."
+        " The filter can be checked, extended and merged like others.",
+    )
+    configure_import(imported)
+    _add_force(imported)
+
+    export = parser.add_action(
+        "export",
+        "write a filter for another library",
+        "Write a filter in the format of another library. The filter must have the hash functions of that library, as"
+        " imported filters have.",
+    )
+    configure_export(export)
+    _add_force(export, "replace an existing file")
+    whole_filters = [(info, _info), (merge, _merge), (dump, write_raw), (load, read_raw)]
+    return [*whole_filters, (imported, read_foreign), (export, write_foreign)]
 
 
 def _add_inputs(parser: Parser, help: str) -> None:

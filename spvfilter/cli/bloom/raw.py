@@ -30,15 +30,7 @@ _CHUNK = 1 << 20  # most bytes of one read
 
 def write_raw(store: FilterStorage, args: argparse.Namespace) -> None:
     """Execute `spvfilter bloom dump`. Raises SourceError, ParameterError, OSError."""
-    path = None if args.output is None else Path(args.output)
-    if path is None and sys.stdout.isatty():
-        raise ParameterError("the terminal cannot show raw bytes: give --output, or redirect standard output")
-    if path is not None and path.exists() and not (args.force and path.is_file()):
-        raise SourceError(
-            f"{args.output} exists{': --force replaces it' if path.is_file() else ' and is not a regular file'}"
-        )
-    if path is not None and not os.access(path.parent, os.W_OK | os.X_OK):
-        raise SourceError(f"{args.output}: {path.parent} is not a writable directory")
+    path = refuse_output(args.output, force=args.force)
     made = store.read(args.filter)
     if isinstance(made, ScalableBloomFilter):
         raise ParameterError(
@@ -46,15 +38,34 @@ def write_raw(store: FilterStorage, args: argparse.Namespace) -> None:
         )
     if isinstance(made, StaticFilter):
         raise ParameterError(f"{args.filter} is a static filter, which has no bits or counters: it has no raw form")
+    write_bytes(path, made.body)
+    complain(f"{len(made.body)} bytes: {_said(made)}")
+
+
+def refuse_output(output: str | None, *, force: bool) -> Path | None:
+    """Return the path of a file to write, None for standard output. Raises SourceError or ParameterError."""
+    path = None if output is None else Path(output)
+    if path is None and sys.stdout.isatty():
+        raise ParameterError("the terminal cannot show raw bytes: give --output, or redirect standard output")
+    if path is not None and path.exists() and not (force and path.is_file()):
+        raise SourceError(
+            f"{output} exists{': --force replaces it' if path.is_file() else ' and is not a regular file'}"
+        )
+    if path is not None and not os.access(path.parent, os.W_OK | os.X_OK):
+        raise SourceError(f"{output}: {path.parent} is not a writable directory")
+    return path
+
+
+def write_bytes(path: Path | None, body: memoryview) -> None:
+    """Write the bytes to a file as a whole, or to standard output. Raises OSError."""
     if path is None:
-        for chunk in chunks(made.body):
+        for chunk in chunks(body):
             sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
     else:
         with replacing(path) as file:
-            for chunk in chunks(made.body):
+            for chunk in chunks(body):
                 file.write(chunk)
-    complain(f"{len(made.body)} bytes: {_said(made)}")
 
 
 def _said(made: BloomFilter | CountingBloomFilter) -> str:

@@ -22,7 +22,7 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         ([], "the following arguments are required: ACTION"),
         (
             ["frobnicate"],
-            "unknown action: choose from create, add, remove, check, dedupe, info, merge, dump, load, size (see",
+            "unknown action: choose from create, add, remove, check, dedupe, info, merge, dump, load, import, export,",
         ),
         *[([action], "the following arguments are required: FILTER") for action in ("add", "check", "info")],
         (["create", *SHAPE], "the following arguments are required: FILTER (see 'spvfilter bloom create --help')"),

@@ -1,0 +1,122 @@
+"""Steps that several formats share: names of foreign files, exact lengths, big-endian words, filters over bits."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+from spvfilter.bloom.base import Encode, allocate
+from spvfilter.bloom.fileformat import FLAG_PARTITIONED, KIND_BITS, MAX_HASH_FUNCS, FileHeader
+from spvfilter.bloom.filter import BloomFilter
+from spvfilter.bloom.hashing import HashFamily
+from spvfilter.errors import FormatError, ParameterError
+from spvfilter.kernel import Encoding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import Buffer
+
+WORD = 64  # Bits of a word.
+_TEXT: dict[Encode, Encoding] = {None: Encoding.BYTES, "utf-8": Encoding.UTF8}
+_MAKES = {  # First bytes of files that are often mistaken for each other, and the advice for each.
+    b"SPVBLOOM": "a filter file of spvfilter: open it with BloomFilter.open",
+    b"MBITARRAY": "a file of pybloomfiltermmap3: read it with read_pybloomfiltermmap3",
+    b"PAR1": "a Parquet file: read its filters with column_filters",
+    b"\xac\xed\x00\x05": "a serialized Java object: write the filter with writeTo instead",
+    b"\x80\x02": "a Python pickle: write the filter in its own format instead",
+    b"\x80\x03": "a Python pickle: write the filter in its own format instead",
+    b"\x80\x04": "a Python pickle: write the filter in its own format instead",
+    b"\x80\x05": "a Python pickle: write the filter in its own format instead",
+    b"\x1f\x8b": "a gzip file: unpack it first",
+    b"REDIS": "a dump of a Redis server: save the filter with BF.SCANDUMP instead",
+    b"\x02\x00\x00\x00\xcd\xcc\xcc\xcc\xcc\xcc\xec?": "a ScalableBloomFilter of pybloom-live, which is not supported",
+    b"\x04\x00\x00\x00\xcd\xcc\xcc\xcc\xcc\xcc\xec?": "a ScalableBloomFilter of pybloom-live, which is not supported",
+    b'{"m":': "a JSON file of bits-and-blooms: read it with read_bits_and_blooms",
+}
+
+
+def viewed(raw: Buffer, own: bytes | None = None) -> memoryview:
+    """Return a view of the bytes of a file.
+
+    Raises FormatError if the file starts like a file of another program. `own` is the beginning that is expected.
+    """
+    view = memoryview(raw).cast("B")
+    for start, make in _MAKES.items():
+        if start != own and view[: len(start)] == start:
+            raise FormatError(f"this is {make}", offset=0, field="file")
+    return view
+
+
+def number(view: memoryview, at: int, size: int, field: str, *, signed: bool = False) -> int:
+    """Return the big-endian integer of `size` bytes at `at`. Raises FormatError if the file ends before its end."""
+    if len(view) < at + size:
+        raise FormatError(f"truncated: {at + size} bytes wanted, {len(view)} present", offset=len(view), field=field)
+    return int.from_bytes(view[at : at + size], "big", signed=signed)
+
+
+def check_functions(count: int, at: int) -> None:
+    """Raise FormatError unless a filter may have `count` hash functions."""
+    if not 1 <= count <= MAX_HASH_FUNCS:
+        raise FormatError(
+            f"{count} hash functions, expected 1 to {MAX_HASH_FUNCS}: is this a file of another program?",
+            offset=at,
+            field="hash_funcs",
+        )
+
+
+def check_length(view: memoryview, size: int, field: str) -> None:
+    """Raise FormatError unless the file has `size` bytes."""
+    if len(view) < size:
+        message = f"truncated: {size} bytes wanted, {len(view)} present"
+        raise FormatError(message, offset=len(view), field=field)
+    if len(view) > size:
+        raise FormatError(f"{len(view) - size} trailing bytes", offset=size, field=field)
+
+
+def swap(source: memoryview, target: memoryview) -> None:
+    """Copy `source` to `target` and reverse the bytes of each 8-byte word."""
+    for at in range(0, len(source), 1 << 20):
+        words = array("Q", bytes(source[at : at + (1 << 20)]))
+        words.byteswap()
+        target[at : at + 8 * len(words)] = words.tobytes()
+
+
+def swapped(source: memoryview) -> memoryview:
+    """Return a copy of `source` in which the bytes of each 8-byte word are reversed."""
+    target = memoryview(allocate(len(source))).cast("B")
+    swap(source, target)
+    return target
+
+
+def text_encoding(encode: Encode) -> Encoding:
+    """Return the encoding for bytes or text. Raises ParameterError for another type of keys."""
+    if callable(encode) or encode not in _TEXT:
+        raise ParameterError(f"encode must be None for bytes or 'utf-8' for text, not {encode!r}")
+    return _TEXT[encode]
+
+
+def filter_over(
+    body: memoryview,
+    bits: int,
+    hash_funcs: int,
+    hashing: HashFamily,
+    encoding: Encoding,
+    *,
+    function: Callable[[object], bytes] | None = None,
+    partitioned: bool = False,
+    capacity: int = 0,
+    fp_rate: float = 0.0,
+) -> BloomFilter:
+    """Return a filter of a copy of the bits. Bit b is 1 << (b % 8) of byte b // 8.
+
+    Raises FormatError if bits beyond `bits` are set, TooLargeError if the filter does not fit into memory.
+    """
+    size = (bits + 7) // 8
+    if any(body[size:]) or (bits % 8 and body[size - 1] >> bits % 8):
+        raise FormatError(f"bits beyond {bits} are set", offset=0, field="bits")
+    buffer = allocate(size)
+    memoryview(buffer).cast("B")[:] = body[:size]
+    flags = FLAG_PARTITIONED if partitioned else 0
+    header = FileHeader(KIND_BITS, hashing.family, encoding, flags, hash_funcs, bits, capacity, fp_rate, hashing.key)
+    return BloomFilter._made(header, hashing, function, buffer, private=True, on_full="raise")

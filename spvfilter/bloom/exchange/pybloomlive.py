@@ -1,0 +1,86 @@
+"""Read the files that BloomFilter.tofile of pybloom-live writes.
+
+All integers are u64, little endian:
+
+    false-positive rate, f64
+    number of slices, one for each hash function
+    bits of a slice
+    capacity
+    number of keys
+    bits of all slices
+
+Bit b is 1 << (b % 8) of byte b // 8. Source: pybloom.py of versions 3.1 and 4.0, which write the same file.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from spvfilter._public import public
+from spvfilter.bloom.exchange.foreignhashes import PybloomLiveHash
+from spvfilter.bloom.exchange.parts import check_functions, check_length, filter_over, viewed
+from spvfilter.bloom.filter import BloomFilter
+from spvfilter.bloom.sizing import MAX_COUNT
+from spvfilter.errors import FormatError, ParameterError
+from spvfilter.kernel import Encoding
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_HEADER = struct.Struct("<dQQQQ")
+_SHORT = 128  # Bits of all hash functions up to which the versions use another digest.
+
+
+@public
+def read_pybloom_live(raw: Buffer, *, version: int | None = None) -> BloomFilter:
+    """Return the filter in the bytes that BloomFilter.tofile of pybloom-live wrote.
+
+    Its hash family is PybloomLiveHash, its keys are text. The library hashes another key as str(key).
+
+    Args:
+        raw: The bytes of the file.
+        version: Major version of pybloom-live that wrote the file, 3 or 4. Needed only if all hash functions together
+            take 128 bits or less, because the versions then hash differently.
+
+    Raises:
+        FormatError: The bytes are truncated, too long or malformed, or have an impossible size.
+        ParameterError: `version` is needed and missing, or unknown; or version 4 needs the package xxhash.
+        TooLargeError: The filter does not fit into memory.
+    """
+    try:
+        rate, slices, span, capacity = _shape(memoryview(raw).cast("B"))
+    except FormatError:
+        viewed(raw)  # names a file of another program; a rate may begin like one by chance
+        raise
+    size = 8 if span >= 1 << 31 else 4 if span >= 1 << 15 else 2
+    if 8 * size * slices > _SHORT:
+        version = 4 if version in (None, 3) else version  # both hash alike
+    elif version is None:
+        raise ParameterError(
+            "this file is of version 3 or 4 of pybloom-live, which hash it differently: pass version= as 3 or 4"
+        )
+    hashing = PybloomLiveHash(version, size)
+    shape = slices * span, slices, hashing, Encoding.UTF8
+    return filter_over(
+        memoryview(raw).cast("B")[_HEADER.size :], *shape, partitioned=True, capacity=capacity, fp_rate=rate
+    )
+
+
+def _shape(view: memoryview) -> tuple[float, int, int, int]:
+    """Return rate, slices, bits of a slice and capacity. Raises FormatError if the file has another length."""
+    if len(view) < _HEADER.size:
+        message = f"truncated: {_HEADER.size} bytes wanted, {len(view)} present"
+        raise FormatError(message, offset=len(view), field="header")
+    rate, slices, span, capacity, _ = _HEADER.unpack_from(view)
+    if not 0 < rate < 1:
+        raise FormatError(
+            f"a false-positive rate of {rate!r}: is this a file of another program?", offset=0, field="rate"
+        )
+    check_functions(slices, 8)
+    if span < 1:
+        raise FormatError(f"{span} bits a slice, expected at least 1", offset=16, field="bits_per_slice")
+    if not 1 <= capacity <= MAX_COUNT:
+        raise FormatError(f"a capacity of {capacity}", offset=24, field="capacity")
+    check_length(view, _HEADER.size + (slices * span + 7) // 8, "bits")
+    return rate, slices, span, capacity

@@ -1,0 +1,132 @@
+"""`bloom import` and `bloom export`: filter files of other libraries, and files and options that are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spvfilter.bloom import BloomFilter, CountingBloomFilter
+from spvfilter.bloom.exchange import (
+    BitsAndBloomsHash,
+    CassandraHash,
+    GuavaHash,
+    redisbloom_filter,
+    spark_filter,
+    write_redisbloom,
+)
+from support.processes import process
+
+SOME = b"abc\nxyz\n"
+GUAVA = bytes.fromhex(
+    "0107000000020a088000020248231088048221280000"
+)  # made by Guava 31.1: grün, abc, "", and a long key
+GO = (64).to_bytes(8, "big") + (3).to_bytes(8, "big") + (64).to_bytes(8, "big") + b"\xff" * 8
+CASSANDRA = bytes.fromhex("00000003 00000001") + b"\xff" * 8
+PYBLOOM = bytes.fromhex(  # made by pybloom-live 3.1 for 10 keys at 0.1: a, b, grün, 5
+    "9a9999999999b93f04000000000000000c000000000000000a0000000000000004000000000000000c8429a8b008"
+)
+
+
+def test_guava_file_is_imported_checked_extended_and_exported(run: Any, tmp_path: Path) -> None:
+    foreign, made = tmp_path / "guava", tmp_path / "made"
+    foreign.write_bytes(GUAVA)
+    ran = run("bloom", "import", made, foreign, "--from", "guava", "--funnel", "byteArray")
+    assert ran.code == 0 and "about 3 keys" in ran.err
+    (tmp_path / "lines").write_bytes(SOME)
+    assert run("bloom", "check", made, tmp_path / "lines").out == "abc\n"
+    assert run("bloom", "export", made, "--to", "guava", "--output", tmp_path / "out").code == 0
+    assert (tmp_path / "out").read_bytes() == GUAVA
+    assert run("bloom", "add", made, tmp_path / "lines").code == 0
+    assert run("bloom", "check", made, tmp_path / "lines").out.encode() == SOME
+    assert BloomFilter.open(made).hashing == GuavaHash()
+
+
+@pytest.mark.parametrize(
+    ("words", "raw", "hashing"),
+    [
+        (["bits-and-blooms"], GO, BitsAndBloomsHash()),
+        (["cassandra", "--release", "4"], CASSANDRA, CassandraHash(4)),
+        (["cassandra", "--release", "2", "--text"], CASSANDRA, CassandraHash(2)),
+    ],
+)
+def test_other_files_are_imported_from_standard_input(
+    words: list[str], raw: bytes, hashing: object, tmp_path: Path
+) -> None:
+    ran = process("bloom", "import", tmp_path / "made", "--from", *words, stdin=raw)
+    assert ran.returncode == 0, ran.stderr
+    made = BloomFilter.open(tmp_path / "made")
+    assert made.hashing == hashing
+    assert ("abc" if "--text" in words else b"abc") in made
+
+
+def test_pybloom_live_file_is_imported_with_its_version(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "foreign").write_bytes(PYBLOOM)
+    words = ("bloom", "import", tmp_path / "made", tmp_path / "foreign", "--from", "pybloom-live")
+    assert "pass version=" in run(*words).err
+    assert run(*words, "--release", 3).code == 0
+    (tmp_path / "lines").write_text("grün\nother\n", encoding="utf-8")
+    assert run("bloom", "check", tmp_path / "made", tmp_path / "lines").out == "grün\n"
+
+
+@pytest.mark.parametrize("library", ["spark", "redisbloom"])
+def test_spark_and_redisbloom_come_back(library: str, run: Any, tmp_path: Path) -> None:
+    made = spark_filter(10, 0.01) if library == "spark" else redisbloom_filter(10, 0.01)
+    made.update([b"abc", b"def"])
+    made.save(tmp_path / "made")
+    assert run("bloom", "export", tmp_path / "made", "--to", library, "--output", tmp_path / "out").code == 0
+    assert run("bloom", "import", tmp_path / "again", tmp_path / "out", "--from", library).code == 0
+    assert BloomFilter.open(tmp_path / "again") == made
+    raw = (tmp_path / "out").read_bytes()
+    for damaged in (raw + b"\0", raw[:-1], b""):
+        (tmp_path / "damaged").write_bytes(damaged)
+        assert run("bloom", "import", tmp_path / "no", tmp_path / "damaged", "--from", library).code == 2
+        assert not (tmp_path / "no").exists()
+
+
+def test_grown_filter_of_redisbloom_is_refused(run: Any, tmp_path: Path) -> None:
+    (_, header), (_, body) = write_redisbloom(redisbloom_filter(10, 0.01))
+    two = header[:8] + (2).to_bytes(4, "little") + header[12:20] + 2 * header[20:] + 2 * body
+    (tmp_path / "two").write_bytes(two)
+    assert (
+        "2 sub-filters, expected 1"
+        in run("bloom", "import", tmp_path / "no", tmp_path / "two", "--from", "redisbloom").err
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--from", "guava"], "pass funnel="),
+        (["--from", "guava", "--funnel", "unencodedChars"], "cannot hold the charset UTF-16"),
+        (["--from", "guava", "--funnel", "string", "--charset", "latin-1"], "cannot hold the charset latin-1"),
+        (["--from", "guava", "--release", "3"], "does not take --release"),
+        (["--from", "spark", "--funnel", "string"], "does not take --funnel"),
+        (["--from", "cassandra"], "pass release="),
+        (["--from", "spark"], "foreign: version at byte 0: version 17235968"),
+    ],
+)
+def test_wrong_import_is_an_error(words: list[str], said: str, run: Any, tmp_path: Path) -> None:
+    (tmp_path / "foreign").write_bytes(GUAVA)
+    ran = run("bloom", "import", tmp_path / "made", tmp_path / "foreign", *words)
+    assert ran.code == 2 and said in ran.err
+    assert not (tmp_path / "made").exists()
+
+
+def test_wrong_export_is_an_error(run: Any, tmp_path: Path) -> None:
+    BloomFilter(10, 0.1).save(tmp_path / "plain")
+    CountingBloomFilter(10, 0.1).save(tmp_path / "counting")
+    words = ("--to", "guava", "--output", tmp_path / "out")
+    assert "needs GuavaHash" in run("bloom", "export", tmp_path / "plain", *words).err
+    assert "only a plain filter" in run("bloom", "export", tmp_path / "counting", *words).err
+    (tmp_path / "out").write_bytes(b"")
+    assert "--force replaces it" in run("bloom", "export", tmp_path / "plain", *words).err
+
+
+def test_existing_filter_is_replaced_only_by_force(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "foreign").write_bytes(GUAVA)
+    BloomFilter(10, 0.1).save(tmp_path / "made")
+    words = ("bloom", "import", tmp_path / "made", tmp_path / "foreign", "--from", "guava", "--funnel", "byteArray")
+    assert "--force replaces it" in run(*words).err
+    assert run(*words, "--force").code == 0
