@@ -57,7 +57,7 @@ class Books(Settlement):
         super().__init__(watch, limits)
         self.cursor: int = saved.cursor
         """Height up to which blocks have been searched."""
-        self.searched = saved.searched
+        self.searched: int = saved.searched
         self.blocks: Searched = saved.blocks
         """Blocks that were searched for each entry."""
         self.ids: list[int] = list(saved.ids)

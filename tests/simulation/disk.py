@@ -51,7 +51,7 @@ class Shadow:
         self._groups = 0  # of several commits
 
     def commit(self, store: Store, *batches: Batch) -> None:
-        """Apply batches one by one that the database got together. Raises Violation as `check`."""
+        """Apply, one by one, batches of one commit of the database. Raises Violation as `check`."""
         for batch in batches:
             self._store.commit(batch)
         self._groups += len(batches) > 1
@@ -103,7 +103,7 @@ class DiskQueue:
         self._queue: deque[Commit | Emit | Read] = deque()
         self._is_writing = False
         self._slowness = slowness  # seconds
-        self._unconfirmed: tuple[int, dict[bytes, StoredTx]] = (-1, {})  # rows changed up to then, and what was read
+        self._unconfirmed: tuple[int, dict[bytes, StoredTx]] = (-1, {})  # number of changed rows at the last read, and its rows
 
     @property
     def waiting(self) -> int:
@@ -125,7 +125,7 @@ class DiskQueue:
             self._pump()
 
     def close(self) -> None:
-        """The process ends: what is in the queue is lost."""
+        """End the process, which loses its queue."""
         self.is_open = False
         self._queue.clear()
         try:
