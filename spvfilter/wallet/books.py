@@ -128,8 +128,6 @@ class Books(Settlement):
         """The positions of matched transactions in the block at a height, with their txids."""
         return {found.hit.position: found.hit.txid for found in self._confirmed.at(height)}
 
-    # Own transactions
-
     # Searching blocks
 
     def connect(self, block: ScannedBlock, hits: Sequence[Hit]) -> list[WalletEvent]:
@@ -451,10 +449,6 @@ class Books(Settlement):
                 self._graph.put(record._replace(dropped=Drop(reason, self._number)))
         return self._settle(txids)
 
-    # Admission of foreign transactions
-
-    # Matching
-
     # Entries of the watch list
 
     def store_entries(
@@ -621,11 +615,9 @@ class Books(Settlement):
         return dict.fromkeys((*(outpoint for outpoint, _ in self.watch.table.coins()), *self._own_inputs()))
 
     def _own_inputs(self) -> Iterator[bytes]:
-        for txid, _ in self.own_unconfirmed():
-            if (record := self._graph.get(txid)) is not None:
+        for record in self.own_records():
+            if self.is_announceable(record.txid):
                 yield from record.inputs
-
-    # Verdicts
 
 
 def _mark(event: MatchUnconfirmed) -> Identity:

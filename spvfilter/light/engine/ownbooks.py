@@ -77,11 +77,12 @@ class OwnBooks:
 
     def announceable(self) -> list[tuple[bytes, bytes]]:
         """Return (txid, bytes) of own unconfirmed transactions that no later own one replaces, parents first."""
-        return self._books.own_unconfirmed()
+        own = self._books.own_records()
+        return [(each.txid, each.raw) for each in own if self._books.is_announceable(each.txid)]
 
     def announceable_txids(self) -> Collection[bytes]:
         """Return the txids of `announceable`, in any order."""
-        return [txid for txid in self._books.own_verdicts() if self._books.is_announceable(txid)]
+        return [txid for txid, _ in self.announceable()]
 
     def is_announceable(self, txid: bytes) -> bool:
         """Return True if an own transaction is unconfirmed and no later own one replaces it."""
@@ -112,10 +113,9 @@ class OwnBooks:
 
     def conflict(self, txid: bytes) -> Conflict:
         """Return the transaction that conflicts with an own one."""
-        own = self._books.own_verdicts().get(txid)
-        if own is not None and own.status is Status.REPLACED:
-            return Conflict(own.conflicts_with, None, is_later_own=True)
         verdict = self._books.verdict(txid)
+        if verdict is not None and verdict.status is Status.REPLACED:  # foreign transactions never replace an own one
+            return Conflict(verdict.conflicts_with, None, is_later_own=True)
         by = None if verdict is None else verdict.conflicts_with
         anchor = None if by is None else self._books.anchor(by)
         return Conflict(by, None if anchor is None else anchor.height, is_later_own=False)
