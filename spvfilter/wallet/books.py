@@ -377,7 +377,7 @@ class Books(Settlement):
     def broadcast(self, raw: bytes, now: int) -> list[WalletEvent]:
         """Record a broadcast by this wallet, of a transaction that `check_broadcast` accepts. Raises FormatError.
 
-        Own ancestors that expired or were rejected are broadcast again with it.
+        Ancestors that expired or were rejected, and inactive ancestors that spend from these, are revived with it.
         """
         fresh = TxRecord.parse(raw)
         known = self._graph.get(fresh.txid)
@@ -386,7 +386,8 @@ class Books(Settlement):
             return []
         if known is not None:
             self._wtxids.pop(known.wtxid, None)
-        revived = [each for each in self._graph.ancestors(record) if each.active_drop is not None]
+        inactive = (each for each in self._graph.ancestors(record) if self._verdicts[each.txid].status in _INACTIVE)
+        revived = list(inactive)
         for each in parents_first({each.txid: each for each in (*revived, record)}):
             self._number += 1
             number, is_own = self._number, each.txid == record.txid or each.is_own

@@ -96,10 +96,10 @@ class FilterScripts:
 
     def refresh(self) -> None:
         """Add the scripts of new unconfirmed transactions, and drop those of removed foreign transactions."""
-        for record in self._books.own_records():
-            if record.txid not in self._own:
-                self._own.add(record.txid)
-                for script in _scripts_of(record.raw):
+        for own in self._books.own_records():
+            if own.txid not in self._own:
+                self._own.add(own.txid)
+                for script in _scripts_of(own.raw):
                     self.add(script)
         changed = self._books.pool.take_changed()
         before = self._overlaid
