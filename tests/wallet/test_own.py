@@ -333,3 +333,14 @@ def test_own_parent_is_confirmed_through_a_grandchild(wallet: Wallet) -> None:
     assert wallet.books.verdict(txid(parent)) == Verdict(Status.CONFIRMED)
     assert not wallet.books.is_announceable(txid(rival))
     assert wallet.books.is_announceable(txid(parent))
+
+
+def test_inactive_ancestors_get_a_new_expiry_with_a_child(wallet: Wallet) -> None:
+    wallet.broadcast(first := pay(100, coin(1)))
+    wallet.broadcast(second := pay(90, out(first)))
+    wallet.tell(wallet.books.reject(txid(first)))
+    wallet.now += 1_000
+    wallet.broadcast(child := pay(80, out(second)))
+    records = [wallet.books.record(txid(raw)) for raw in (first, second, child)]
+    assert {record.expires_at for record in records if record is not None} == {wallet.now + MEMPOOL_EXPIRY_S}
+    assert {str(wallet.books.status(txid(raw))) for raw in (first, second, child)} == {"pending"}

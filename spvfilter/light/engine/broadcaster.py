@@ -267,7 +267,7 @@ class Broadcaster:
         own.waits_until = self._context.now.monotonic + self._context.options.timeouts.reply_s
         if not own.is_judged:  # the books had it, so its caller need not wait
             self.answer(own, own.known())
-        for each in (*revived, own):
+        for each in (*revived, own):  # the books revive the ancestors with it
             self._own[each.tx.txid] = each
             each.unstored += 1
             each.announced_at = None
@@ -714,7 +714,7 @@ class Broadcaster:
     def _report_status(self, own: OwnTx) -> None:
         """Report a change of the status in the books, and answer calls if it decides them.
 
-        A transaction that ended is tracked as after a restart: reactions of peers count no more.
+        When a transaction ends, the reactions of peers to it are forgotten.
         """
         txid, was_open = own.tx.txid, own.is_open
         status = self._books.status(txid)
