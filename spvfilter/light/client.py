@@ -645,7 +645,8 @@ class LightClient:
         Raises:
             FormatError: The bytes are not a transaction.
             ParameterError: No block can contain the transaction, an ancestor was abandoned, or the values are wrong.
-            TxConflictError: A conflicting transaction is confirmed, is preferred by peers, or was broadcast later.
+            TxConflictError: A conflicting transaction is confirmed or preferred by peers, or a later broadcast
+                replaced it.
             TxRefusedError: Every peer that received the transaction rejected it.
             UselessPeerError: No peer accepted the transaction in time. The client announces it to every new peer.
             PrivacyError: The transaction cannot be sent privately. The message says why.

@@ -116,7 +116,8 @@ class Running:
         self._sockets = Sockets(self._settings(engine.options), self.feed, proxy=proxy, limits=limits, clock=clock)
         self._inputs: deque[Input] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._calls: dict[bytes, list[asyncio.Future[Broadcast]]] = {}  # calls of `broadcast` that wait, by txid
+        self._calls: dict[int, asyncio.Future[Broadcast]] = {}  # calls of `broadcast` that wait, by number
+        self._last_call = 0
         self._asked: dict[int, asyncio.Future[Any]] = {}  # calls of `ask` that wait, by token
         self._works: set[asyncio.Future[Any]] = set()
         self._entered_at = clock.monotonic()
@@ -167,9 +168,8 @@ class Running:
             if not future.done():
                 future.set_exception(error or NotRunningError("the client was left: its `with` block has ended"))
                 future.exception()
-        for waiting in self._calls.values():
-            for call in waiting:
-                call.cancel()
+        for call in self._calls.values():
+            call.cancel()
         self._calls.clear()
         self._inputs.clear()
         if not self.hub.has_ended:
@@ -242,9 +242,8 @@ class Running:
                     self._sockets.drop(peer)
                 case AskSeeds(services):
                     self._ask_seeds(services)
-                case Answer(txid, answer):
-                    for future in self._calls.pop(txid, ()):
-                        _resolve(future, answer)
+                case Answer(call, _, answer):
+                    _resolve(self._calls.pop(call), answer)
                 case Done(token, value):
                     self._done(token, value)
 
@@ -330,8 +329,9 @@ class Running:
         Raises ParameterError, PeerError, TxConflictError, PrivacyError.
         """
         call: asyncio.Future[Broadcast] = asyncio.get_running_loop().create_future()
-        self._calls.setdefault(tx.txid, []).append(call)
-        self.feed(Sending(tx.raw, input_values, is_private))
+        self._last_call += 1
+        self._calls[self._last_call] = call
+        self.feed(Sending(tx.raw, input_values, is_private, self._last_call))
         await self._database.drain()
         self.check()
         await asyncio.wait([call])  # the engine answers at the latest when its time is over

@@ -128,8 +128,6 @@ class Books(Settlement):
         """The positions of matched transactions in the block at a height, with their txids."""
         return {found.hit.position: found.hit.txid for found in self._confirmed.at(height)}
 
-    # Own transactions
-
     # Searching blocks
 
     def connect(self, block: ScannedBlock, hits: Sequence[Hit]) -> list[WalletEvent]:
@@ -379,7 +377,7 @@ class Books(Settlement):
     def broadcast(self, raw: bytes, now: int) -> list[WalletEvent]:
         """Record a broadcast by this wallet, of a transaction that `check_broadcast` accepts. Raises FormatError.
 
-        Own ancestors that expired or were rejected are broadcast again with it.
+        Ancestors that expired or were rejected, and inactive ancestors that spend from these, are revived with it.
         """
         fresh = TxRecord.parse(raw)
         known = self._graph.get(fresh.txid)
@@ -388,7 +386,8 @@ class Books(Settlement):
             return []
         if known is not None:
             self._wtxids.pop(known.wtxid, None)
-        revived = [each for each in self._graph.ancestors(record) if each.active_drop is not None]
+        inactive = (each for each in self._graph.ancestors(record) if self._verdicts[each.txid].status in _INACTIVE)
+        revived = list(inactive)
         for each in parents_first({each.txid: each for each in (*revived, record)}):
             self._number += 1
             number, is_own = self._number, each.txid == record.txid or each.is_own
@@ -450,10 +449,6 @@ class Books(Settlement):
                 self._number += 1
                 self._graph.put(record._replace(dropped=Drop(reason, self._number)))
         return self._settle(txids)
-
-    # Admission of foreign transactions
-
-    # Matching
 
     # Entries of the watch list
 
@@ -621,11 +616,9 @@ class Books(Settlement):
         return dict.fromkeys((*(outpoint for outpoint, _ in self.watch.table.coins()), *self._own_inputs()))
 
     def _own_inputs(self) -> Iterator[bytes]:
-        for txid, _ in self.own_unconfirmed():
-            if (record := self._graph.get(txid)) is not None:
+        for record in self.own_records():
+            if self.is_announceable(record.txid):
                 yield from record.inputs
-
-    # Verdicts
 
 
 def _mark(event: MatchUnconfirmed) -> Identity:

@@ -52,7 +52,7 @@ class Facts:
         record = self._graph.get(txid)
         return (txid,) if record is None or txid not in self._unconfirmed else (txid, record.wtxid)
 
-    def is_unconfirmed(self, txid: bytes) -> bool:
+    def is_without_block(self, txid: bytes) -> bool:
         """True if a transaction is known and no block of the best chain contains it."""
         return txid in self._unconfirmed
 
@@ -122,7 +122,7 @@ class Facts:
             made = self._hits.get(parent, NO_HITS).get(Identity(False, parent, index))
             if made is not None and n not in spent:
                 hits.append(Hit(True, 0, record.txid, n, outpoint, made.value, made.script, made.entry))
-            hits.sort(key=lambda hit: (not hit.spend, hit.n))
+        hits.sort(key=lambda hit: (not hit.spend, hit.n))
         return {identity(hit): hit for hit in hits}
 
     def _remove(self, txid: bytes) -> None:

@@ -24,11 +24,11 @@ class Intake(JudgedFacts):
         """Foreign unconfirmed transactions without a match or a link to one."""
         self.turned_away: int = 0
         """Number of foreign payments that found no room, or were evicted for others, since the start."""
-        self._refused: list[bytes] = []  # txids and wtxids of transactions that found no room or were evicted
+        self._turned_away: list[bytes] = []  # txids and wtxids of transactions that found no room or were evicted
 
-    def take_refused(self) -> list[bytes]:
+    def take_turned_away(self) -> list[bytes]:
         """The txids and wtxids of transactions that found no room or were evicted since the last call."""
-        taken, self._refused = self._refused, []
+        taken, self._turned_away = self._turned_away, []
         return taken
 
     # Admission
@@ -58,7 +58,7 @@ class Intake(JudgedFacts):
         has_room = len(hits) <= self.pool.limits.matches
         if not has_room or self._is_invalid(record):
             self.turned_away += not has_room
-            self._refused += (record.txid, record.wtxid)
+            self._turned_away += (record.txid, record.wtxid)
             return []
         self._unconfirmed[record.txid] = None
         self._graph.put(record)
@@ -130,12 +130,12 @@ class Intake(JudgedFacts):
         return [*self._bound_spenders(record), *self._bound_component(record), *self._bound_layer(record, groups)]
 
     def _bound_ancestors(self, record: TxRecord) -> list[bytes]:
-        """Refuse an ancestor of an own transaction if its component is full. The descendants do without it."""
+        """Turn away an ancestor of an own transaction if its component is full. The descendants do without it."""
         pooled = self._pooled(self._graph.component(record.txid, self._best).records)
         if not self._is_too_large(pooled):
             return []
         near, children = self._graph.neighbours(record), self._graph.children(record.txid)
-        self._refuse(record)
+        self._turn_away(record)
         return [record.txid, *near, *self._rematch(children)]
 
     def _bound_spenders(self, record: TxRecord) -> list[bytes]:
@@ -157,7 +157,7 @@ class Intake(JudgedFacts):
                 break
             if not self._hits.get(record.txid):  # its children do without it
                 touched += (record.txid, *self._graph.neighbours(record))
-                self._refuse(record)
+                self._turn_away(record)
                 break
             ancestors = {each.txid for each in self._graph.ancestors(record)}
             others = [each for each in near if each.txid not in ancestors]
@@ -210,16 +210,16 @@ class Intake(JudgedFacts):
             if record is None or each not in self._unconfirmed:
                 continue
             near = sorted(self._graph.neighbours(record))
-            self._refuse(record, for_room=for_room)
+            self._turn_away(record, for_room=for_room)
             touched += (each, *(other for other in near if other in self._unconfirmed))
         return touched
 
-    def _refuse(self, record: TxRecord, *, for_room: bool = True) -> None:
+    def _turn_away(self, record: TxRecord, *, for_room: bool = True) -> None:
         """Remove a foreign transaction that is invalid or has no room. A peer may announce it again."""
         verdict = self._verdicts.get(record.txid)
         is_payment = bool(self._hits.get(record.txid)) and (verdict is None or verdict.counts)
         self.turned_away += for_room and is_payment
-        self._refused += (record.txid, record.wtxid)
+        self._turned_away += (record.txid, record.wtxid)
         self._remove(record.txid)
 
     # Matching

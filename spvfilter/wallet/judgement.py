@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
@@ -21,7 +19,7 @@ class JudgedFacts(Facts):
     def __init__(self, watch: WatchList, limits: PendingLimits | None = None) -> None:
         super().__init__(watch, limits)
         self._verdicts: dict[bytes, Verdict] = {}  # computed by `canonical`; a cache
-        self._own: dict[bytes, Verdict] | None = None  # verdicts on own transactions among themselves; a cache
+        self._own: tuple[TxRecord, ...] | None = None  # own records without a block, parents first; a cache
 
     def verdict(self, txid: bytes) -> Verdict | None:
         """The verdict on a transaction; None if it is not known."""
@@ -40,36 +38,18 @@ class JudgedFacts(Facts):
 
     # Own transactions
 
-    def own_verdicts(self) -> Mapping[bytes, Verdict]:
-        """Verdicts on the own unconfirmed transactions, by blocks and own transactions alone, parents first.
-
-        A foreign conflict does not change them. A transaction is announced while this verdict is canonical.
-        """
+    def own_records(self) -> tuple[TxRecord, ...]:
+        """The own transactions that no block contains, parents first: a new tuple after each change of a verdict."""
         if self._own is None:
-            own = {txid: record for txid in self._unconfirmed if (record := self._graph.get(txid)) and record.is_own}
-            ancestors = {each.txid: each for record in own.values() for each in self._graph.ancestors(record)}
-            foreign = {txid: each for txid, each in ancestors.items() if txid in self._unconfirmed and not each.is_own}
-            component = self._with_border(Component({**foreign, **own}, {}))
-            for record in component.records.values():
-                for outpoint in record.inputs:
-                    for each in self._graph.spenders(outpoint):
-                        known = None if each in component.records else self._verdicts.get(each)
-                        if known is not None and known.status is Status.CONFIRMED:
-                            component.border.setdefault(outpoint, each)  # a parent may be confirmed through a child
-            verdicts = canonical(component, self._best)
-            order = [record.txid for record in parents_first(component.records) if record.is_own]
-            self._own = {txid: verdicts[txid] for txid in order}
+            own = [record for record in self.unconfirmed() if record.is_own]
+            family = [each for record in own for each in (*self._graph.ancestors(record), record)]
+            ordered = parents_first({each.txid: each for each in family if each.txid in self._unconfirmed})
+            self._own = tuple(record for record in ordered if record.is_own)
         return self._own
 
-    def own_unconfirmed(self) -> list[tuple[bytes, bytes]]:
-        """The own transactions to announce (txid, raw), parents first."""
-        records = ((txid, self._graph.get(txid)) for txid, verdict in self.own_verdicts().items() if verdict.counts)
-        return [(txid, record.raw) for txid, record in records if record is not None]
-
     def is_announceable(self, txid: bytes) -> bool:
-        """True if an own transaction is unconfirmed, and neither blocks nor own transactions speak against it."""
-        verdict = self.own_verdicts().get(txid)
-        return verdict is not None and verdict.counts
+        """True if an own transaction is unconfirmed and counts. Foreign conflicts rank lower and never change that."""
+        return self._is_own(txid) and self.is_pending(txid)
 
     def would_be(self, tx: Transaction) -> tuple[Verdict, TxRecord | None]:
         """The verdict on a transaction if this wallet broadcast it, and an abandoned ancestor if there is one."""
@@ -81,6 +61,11 @@ class JudgedFacts(Facts):
         abandoned = (each for each in ancestors if each.active_drop is DropReason.ABANDONED)
         return verdicts[tx.txid], next(abandoned, None)
 
+    def _is_settled(self, txid: bytes) -> bool:
+        """True if a block contains a known transaction or a descendant of it."""
+        verdict = self._verdicts.get(txid)
+        return txid not in self._unconfirmed or (verdict is not None and verdict.status is Status.CONFIRMED)
+
     def _with_border(self, component: Component) -> Component:
         """The component with the confirmed transactions that spend its inputs and outputs."""
         border = dict(component.border)
@@ -88,7 +73,8 @@ class JudgedFacts(Facts):
             for outpoint in (*record.inputs, *self._graph.spent_outputs(record.txid)):
                 if outpoint in border:
                     continue
-                confirmed = [each for each in self._graph.spenders(outpoint) if each not in self._unconfirmed]
+                others = (each for each in self._graph.spenders(outpoint) if each not in component.records)
+                confirmed = [each for each in others if self._is_settled(each)]
                 if (deep := self._confirmed.spender(outpoint)) is not None:
                     confirmed.append(deep)
                 if confirmed:

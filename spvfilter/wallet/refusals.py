@@ -49,10 +49,10 @@ def check_broadcast(books: Books, tx: Transaction, input_values: Sequence[int] |
     verdict, ancestor = books.would_be(tx)
     if verdict.status is Status.CONFLICTED:
         if verdict.conflicts_with is not None:
-            by = hash_to_hex(verdict.conflicts_with)
-            raise TxConflictError(
-                f"it spends from a transaction that conflicts with {by}, which is in a block", verdict.conflicts_with
-            )
+            rival, by = books.record(verdict.conflicts_with), hash_to_hex(verdict.conflicts_with)
+            is_direct = rival is not None and not set(rival.inputs).isdisjoint(tx.inputs)
+            conflict = "it conflicts" if is_direct else "it spends from a transaction that conflicts"
+            raise TxConflictError(f"{conflict} with {by}, which is confirmed", verdict.conflicts_with)
         raise ParameterError("no block can contain the transaction: it or an ancestor conflicts with an ancestor")
     if ancestor is not None and ancestor.active_drop is DropReason.ABANDONED:
         name = hash_to_hex(ancestor.txid)
@@ -64,7 +64,7 @@ def check_broadcast(books: Books, tx: Transaction, input_values: Sequence[int] |
 def check_abandon(books: Books, txid: bytes) -> None:
     """Check that a transaction is unconfirmed and own. Raises ParameterError."""
     record = books.record(txid)
-    if record is None or not books.is_unconfirmed(txid):
+    if record is None or not books.is_without_block(txid):
         raise ParameterError(f"{hash_to_hex(txid)} is not an unconfirmed transaction of the wallet")
     if not record.is_own:
         raise ParameterError(f"{hash_to_hex(txid)} was not broadcast here: only own transactions can be abandoned")

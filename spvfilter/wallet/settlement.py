@@ -61,9 +61,9 @@ class Settlement(Intake):
             touched: Txids of records that changed or were removed.
             disconnected: Matches of disconnected blocks.
         """
-        self._own = None
         verdicts = dict[bytes, Verdict]()
-        rows = dict.fromkeys(touched)
+        if rows := dict.fromkeys(touched):
+            self._own = None
         expired = set[bytes]()
         for txid in tuple(rows):
             if txid in verdicts or txid not in self._graph:

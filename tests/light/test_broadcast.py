@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spvfilter.errors import UselessPeerError
+from spvfilter.errors import PrivacyError, UselessPeerError
 from spvfilter.node.server import Node
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
@@ -84,3 +84,16 @@ async def test_the_error_without_a_peer_says_what_happens_next(world: World) -> 
         with pytest.raises(UselessPeerError):
             await run.client.broadcast(raw)  # the same again, and no second record
         assert [entry.status for entry in await run.client.history()] == [TxStatus.PENDING]
+
+
+async def test_a_refused_second_call_leaves_the_first_waiting(world: World) -> None:
+    raw = world.spending()
+    async with running(world, "127.0.0.1:1", limits=IMPATIENT) as run:
+        first = asyncio.create_task(run.client.broadcast(raw))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        with pytest.raises(PrivacyError):
+            await run.client.broadcast(raw, private=True)
+        assert not first.done()
+        with pytest.raises(UselessPeerError):
+            await first

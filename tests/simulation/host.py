@@ -300,7 +300,7 @@ class Process:
                 self._drop(peer)
             case AskSeeds(services) if self._discovery is not None:
                 self._timeline.after(self._discovery.delay(), partial(self._resolve, self._discovery, services))
-            case Answer(txid, answer):
+            case Answer(_, txid, answer):
                 self.answers[txid] = answer
             case Done(token, value):
                 self._answered(token, value)

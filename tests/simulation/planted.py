@@ -615,7 +615,7 @@ def a_foreign_conflict_ends_announcements() -> list[Change]:
     def rank(record: TxRecord) -> tuple[int, int, bytes]:
         return 1, max(record.last_seen, record.broadcast_seq or 0), record.txid
 
-    return [(canonical, "_rank", rank), (Books, "is_announceable", Books.is_pending)]
+    return [(canonical, "_rank", rank)]
 
 
 # Modest: whole blocks

@@ -127,7 +127,7 @@ class User:
         if process is None:
             return []
         books = process.engine.books
-        return [txid for txid in books.own_verdicts() if books.status(txid) in UNCONFIRMED]
+        return [each.txid for each in books.own_records() if books.status(each.txid) in UNCONFIRMED]
 
     def broadcast(self, raw: bytes, process: Process, *, is_private: bool) -> None:
         """The client is given a transaction to send."""

@@ -116,6 +116,12 @@ def pay(value: int, *spends: bytes, to: bytes = OURS) -> bytes:
     )
 
 
+def announceable(books: Books) -> list[tuple[bytes, bytes]]:
+    """The own transactions to announce (txid, raw), parents first."""
+    own = books.own_records()
+    return [(record.txid, record.raw) for record in own if books.is_announceable(record.txid)]
+
+
 def coin(number: int) -> bytes:
     """An outpoint of a transaction that nobody knows."""
     return bytes([number]) * 32 + bytes(4)

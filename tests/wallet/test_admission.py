@@ -16,7 +16,7 @@ from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.match import MatchKind
 from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, tx, txid
-from support.walletbooks import OURS, THEIRS, Wallet, coin, out, pay
+from support.walletbooks import OURS, THEIRS, Wallet, announceable, coin, out, pay
 
 
 def payment(number: int, outputs: int = 1) -> bytes:
@@ -65,7 +65,7 @@ def test_flood_of_one_group_stays_within_the_limits(limits: PendingLimits) -> No
 def test_transaction_with_too_many_matches_is_turned_away_whole() -> None:
     wallet = Wallet(PendingLimits(matches=10))
     assert wallet.observe(payment(1, 11)) == []
-    assert wallet.books.take_refused()[0] == txid(payment(1, 11))
+    assert wallet.books.take_turned_away()[0] == txid(payment(1, 11))
     assert wallet.pending == 0
 
 
@@ -73,7 +73,7 @@ def test_own_transactions_are_always_admitted() -> None:
     wallet = Wallet(PendingLimits(matches=1, number=1, size=100))
     for number in range(5):
         wallet.broadcast(payment(number, 3))
-    assert len(wallet.books.own_unconfirmed()) == 5
+    assert len(announceable(wallet.books)) == 5
     assert len(wallet.books.pool) == 0
 
 
@@ -110,7 +110,7 @@ def test_evicted_transaction_is_withdrawn_and_may_come_again() -> None:
     told = wallet.observe(payment(9), "other")
     gone = [event for event in told if isinstance(event, MatchWithdrawn)]
     assert [event.reason for event in gone] == [Reason.SIZELIMIT]
-    assert gone[0].match.txid in wallet.books.take_refused()
+    assert gone[0].match.txid in wallet.books.take_turned_away()
     assert [type(event) for event in told] == [MatchWithdrawn, MatchFound]
 
 
@@ -316,7 +316,7 @@ def test_chain_of_ancestors_of_an_own_transaction_is_bounded() -> None:
     for raw in reversed(chain):
         wallet.observe(raw, "a")
     assert len(wallet.books.pool) <= 64
-    assert len(wallet.books.own_unconfirmed()) == 1
+    assert len(announceable(wallet.books)) == 1
 
 
 def test_orphanage_is_bounded_by_inputs() -> None:

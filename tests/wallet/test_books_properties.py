@@ -98,8 +98,11 @@ class Life(Wallet):
             check_broadcast(self.books, Transaction.parse(raw))
         except ValueError:
             return
+        orphans = len(self.books.orphans)
         self.broadcast(raw)
-        assert self.books.verdict(txid(raw)) is not None
+        verdict = self.books.verdict(txid(raw))
+        assert verdict is not None
+        assert verdict.counts or len(self.books.orphans) < orphans, "an accepted broadcast counts"
 
     def mine_some(self) -> None:
         """A valid block of a few known transactions, or of transactions that the wallet did not see."""
@@ -167,8 +170,11 @@ class Life(Wallet):
         self.check_matches()
         self.check_bounds()
         self.check_kept()
-        own = {each.txid for each in books.unconfirmed() if each.is_own}
-        assert set(books.own_verdicts()) == own
+        own = [each.txid for each in books.own_records()]
+        assert sorted(own) == sorted(each.txid for each in books.unconfirmed() if each.is_own)
+        place = {txid: at for at, txid in enumerate(own)}
+        for each in books.own_records():
+            assert all(place[parent] < place[each.txid] for spent in each.inputs if (parent := spent[:32]) in place)
         assert books.take_batches() == []
 
     def check_verdicts(self, expected: dict[bytes, Status | None]) -> None:

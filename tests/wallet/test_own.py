@@ -18,7 +18,7 @@ from spvfilter.wallet.events import MatchFound, MatchUnconfirmed, MatchWithdrawn
 from spvfilter.wallet.filterdata import stored_elements
 from spvfilter.wallet.refusals import check_abandon, check_broadcast
 from support.build import TxOut, coinbase, p2wpkh, txid
-from support.walletbooks import OURS, THEIRS, Wallet, coin, out, pay, saved
+from support.walletbooks import OURS, THEIRS, Wallet, announceable, coin, out, pay, saved
 
 
 @pytest.fixture
@@ -89,10 +89,10 @@ def test_foreign_conflict_does_not_stop_announcements(wallet: Wallet) -> None:
     wallet.broadcast(own)
     told = wallet.observe(foreign)
     assert told == [TxReplaced(txid(foreign), txid(own))]
-    assert wallet.books.own_unconfirmed() == [(txid(own), own)]
+    assert announceable(wallet.books) == [(txid(own), own)]
     assert wallet.pending == 50
     wallet.mine(foreign)
-    assert wallet.books.own_unconfirmed() == []
+    assert announceable(wallet.books) == []
     assert wallet.statuses() == {txid(own): "conflicted", txid(foreign): "confirmed"}
 
 
@@ -121,9 +121,9 @@ def test_rebuilt_database_keeps_own_transactions_without_a_block(tmp_path: Path)
         watch = wallet.watch_list()
         store.attach(watch)
         books = Books(watch, saved(store))
-    assert books.own_unconfirmed() == [(txid(own), own)]
+    assert announceable(books) == [(txid(own), own)]
     assert [type(event) for event in books.opening] == [MatchFound]
-    assert not books.is_unconfirmed(txid(foreign))
+    assert not books.is_without_block(txid(foreign))
 
 
 def test_own_unmatched_transaction_returns_with_its_disconnected_block(wallet: Wallet) -> None:
@@ -133,7 +133,7 @@ def test_own_unmatched_transaction_returns_with_its_disconnected_block(wallet: W
     assert wallet.statuses() == {txid(raw): "confirmed"}
     wallet.restart()
     wallet.reorganize()
-    assert wallet.books.own_unconfirmed() == [(txid(raw), raw)]
+    assert announceable(wallet.books) == [(txid(raw), raw)]
 
 
 def test_rejected_transaction_revives_when_peers_announce_it(wallet: Wallet) -> None:
@@ -142,10 +142,10 @@ def test_rejected_transaction_revives_when_peers_announce_it(wallet: Wallet) -> 
     (gone,) = wallet.tell(wallet.books.reject(txid(raw)))
     assert isinstance(gone, MatchWithdrawn)
     assert gone.reason is Reason.REFUSED
-    assert wallet.books.own_unconfirmed() == []
+    assert announceable(wallet.books) == []
     wallet.observe(raw, "a")
     assert wallet.pending == 50
-    assert wallet.books.own_unconfirmed() == [(txid(raw), raw)]
+    assert announceable(wallet.books) == [(txid(raw), raw)]
 
 
 @pytest.mark.parametrize("depth", [0, KEPT_DEPTH + 20])
@@ -157,7 +157,7 @@ def test_own_transaction_stays_confirmed_through_its_child(wallet: Wallet, depth
     for _ in range(depth):
         wallet.mine()
     for _ in range(2):
-        assert wallet.books.own_verdicts() == {txid(parent): Verdict(Status.CONFIRMED)}
+        assert wallet.books.verdict(txid(parent)) == Verdict(Status.CONFIRMED)
         assert wallet.books.verdict(txid(parent)) == Verdict(Status.CONFIRMED)
         elements = set(wallet.books.bloom_elements())
         assert set(stored_elements(wallet.store.views._checked, REGTEST, wallet.store.tip)) == elements
@@ -175,7 +175,7 @@ def test_child_of_an_expired_transaction_revives_it(wallet: Wallet) -> None:
     child = pay(30, out(parent))
     check_broadcast(wallet.books, Transaction.parse(child))
     wallet.broadcast(child)
-    assert wallet.books.own_unconfirmed() == [(txid(parent), parent), (txid(child), child)]
+    assert announceable(wallet.books) == [(txid(parent), parent), (txid(child), child)]
     assert wallet.pending == 30
 
 
@@ -262,7 +262,7 @@ def test_foreign_parent_of_an_own_child_does_not_expire(wallet: Wallet) -> None:
     wallet.now += 100_000
     wallet.broadcast(child := pay(400, out(parent)))
     wallet.tell(wallet.books.expire(wallet.now - 50_000 + MEMPOOL_EXPIRY_S))
-    assert wallet.books.own_unconfirmed() == [(txid(child), child)]
+    assert announceable(wallet.books) == [(txid(child), child)]
     assert wallet.statuses()[txid(child)] == "pending"
 
 
@@ -279,7 +279,7 @@ def test_block_that_returns_clears_the_drop(wallet: Wallet) -> None:
     wallet.search(len(wallet.chain) - 1)
     wallet.broadcast(pay(800, out(own)))
     assert wallet.statuses()[txid(own)] == "confirmed"
-    assert not wallet.books.is_unconfirmed(txid(own))
+    assert not wallet.books.is_without_block(txid(own))
 
 
 def test_broadcast_of_an_orphan_stays_own(wallet: Wallet) -> None:
@@ -287,7 +287,7 @@ def test_broadcast_of_an_orphan_stays_own(wallet: Wallet) -> None:
     wallet.observe(own := pay(5, out(funding, 1), to=THEIRS), "a")
     wallet.mine(funding)
     wallet.broadcast(own)
-    assert wallet.books.own_unconfirmed() == [(txid(own), own)]
+    assert announceable(wallet.books) == [(txid(own), own)]
 
 
 def test_removed_entry_leaves_the_conflict_of_an_own_transaction() -> None:
@@ -302,3 +302,45 @@ def test_removed_entry_leaves_the_conflict_of_an_own_transaction() -> None:
     for _ in range(2):
         assert wallet.books.status(txid(own)) == "conflicted"
         wallet.restart()
+
+
+@pytest.mark.parametrize("length", [1, 2])
+def test_conflict_with_a_parent_of_a_confirmed_transaction_is_refused(wallet: Wallet, length: int) -> None:
+    """No block is known that contains the parent. A block contains its child, or the child of its child."""
+    chain = [pay(100, coin(1))]
+    for number in range(length):
+        chain.append(pay(90 - number, out(chain[-1])))
+    for raw in (*chain[:-1], rival := pay(60, coin(1))):
+        wallet.observe(raw)
+    wallet.mine(chain[-1])
+    assert wallet.books.verdict(txid(chain[0])) == Verdict(Status.CONFIRMED)
+    before = wallet.statuses()
+    with pytest.raises(TxConflictError, match=r"^it conflicts with [0-9a-f]{64}, which is confirmed$") as caught:
+        check_broadcast(wallet.books, Transaction.parse(pay(80, coin(1))))
+    assert caught.value.by == txid(chain[0])
+    with pytest.raises(TxConflictError, match="it spends from a transaction that conflicts") as caught:
+        check_broadcast(wallet.books, Transaction.parse(pay(20, out(rival))))
+    assert caught.value.by == txid(chain[0])
+    assert wallet.statuses() == before
+
+
+def test_own_parent_is_confirmed_through_a_grandchild(wallet: Wallet) -> None:
+    wallet.broadcast(parent := pay(100, coin(1), coin(2)))
+    wallet.observe(child := pay(90, out(parent), to=THEIRS))
+    wallet.broadcast(rival := pay(80, coin(2)))
+    assert not wallet.books.is_announceable(txid(parent))
+    wallet.mine(pay(70, out(child)))
+    assert wallet.books.verdict(txid(parent)) == Verdict(Status.CONFIRMED)
+    assert not wallet.books.is_announceable(txid(rival))
+    assert wallet.books.is_announceable(txid(parent))
+
+
+def test_inactive_ancestors_get_a_new_expiry_with_a_child(wallet: Wallet) -> None:
+    wallet.broadcast(first := pay(100, coin(1)))
+    wallet.broadcast(second := pay(90, out(first)))
+    wallet.tell(wallet.books.reject(txid(first)))
+    wallet.now += 1_000
+    wallet.broadcast(child := pay(80, out(second)))
+    records = [wallet.books.record(txid(raw)) for raw in (first, second, child)]
+    assert {record.expires_at for record in records if record is not None} == {wallet.now + MEMPOOL_EXPIRY_S}
+    assert {str(wallet.books.status(txid(raw))) for raw in (first, second, child)} == {"pending"}

@@ -23,12 +23,13 @@ from math import inf
 from spvfilter.errors import ParameterError, TxConflictError, TxRefusedError, UselessPeerError
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.netgroups import dialling_group
-from spvfilter.light.engine.ownbooks import OwnBooks
+from spvfilter.light.engine.ownbooks import Conflict, OwnBooks
 from spvfilter.light.engine.peers import Peer
 from spvfilter.light.events import Broadcast, BroadcastChanged, BroadcastProgress, BroadcastStep, Refusal
 from spvfilter.primitives import hash_to_hex
-from spvfilter.store.ledger import TxStatus
+from spvfilter.store.ledger import UNCONFIRMED, TxStatus
 from spvfilter.transaction import Transaction
+from spvfilter.wallet.txgraph import TxRecord
 from spvfilter.wire.messages.fields import printable
 from spvfilter.wire.messages.table import GetData, Inv, InvItem, InvType, NotFound, Reject, Tx
 
@@ -65,8 +66,6 @@ class State(Enum):
     """A peer requested and received it."""
     ACCEPTED = "accepted"
     """A peer has it, or received it and answers no questions."""
-    REJECTED = "rejected"
-    """Every peer that received it rejected it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -114,14 +113,16 @@ class OwnTx:
 
     tx: Transaction
     """The transaction."""
-    status: TxStatus
+    reported_status: TxStatus
     """Status that was reported last."""
     state: State = State.QUEUED
     """Progress of the broadcast."""
-    is_durable: bool = True
-    """True if the record is stored. The client announces the transaction only then."""
-    waits_until: float | None = None
-    """When calls that wait get an answer at the latest (monotonic seconds); None if no call waits."""
+    unstored: int = 0
+    """Number of its broadcasts that are not stored yet."""
+    calls: list[int] = field(default_factory=list)
+    """Numbers of the calls that wait for an answer."""
+    waits_until: float = inf
+    """When these calls get an answer at the latest (monotonic seconds)."""
     is_judged: bool = False
     """True if it was broadcast in this run. In an earlier run, a peer may have accepted it."""
     announced_at: float | None = None
@@ -144,6 +145,16 @@ class OwnTx:
     """Addresses of peers that rejected it, with the reasons."""
     left: dict[str, None] = field(default_factory=dict)
     """Addresses of peers that received it and disconnected before they answered."""
+
+    @property
+    def is_open(self) -> bool:
+        """True if it was reported as pending or replaced."""
+        return self.reported_status in UNCONFIRMED
+
+    @property
+    def is_durable(self) -> bool:
+        """True if all broadcasts of it are stored. The client announces it only then."""
+        return not self.unstored
 
     @property
     def is_relayed(self) -> bool:
@@ -174,13 +185,14 @@ class Broadcaster:
         """Create a broadcaster without transactions.
 
         `recorded` is called with the txid of each recorded transaction. `returned` is called with each transaction that
-        the books bring: at the start, or after a reorganization.
+        the books bring: at the start, or when it is pending or replaced again.
         """
         self._context = context
         self._books = books
         self._recorded = recorded
         self._returned = returned
-        self._own: dict[bytes, OwnTx] = {}  # by txid; parents first
+        self._own: dict[bytes, OwnTx] = {}  # all without a block, by txid; parents first
+        self._seen: tuple[TxRecord, ...] = ()  # the records of the books that were looked at last
         self._by_hash: dict[bytes, OwnTx] = {}  # by txid and wtxid
         self._served: dict[Peer, dict[bytes, bytes]] = {}  # txid and wtxid that a peer may request → txid
         self._next_at = 0.0
@@ -189,8 +201,9 @@ class Broadcaster:
     # Transactions
 
     def find(self, tx_hash: bytes) -> OwnTx | None:
-        """Return an own unconfirmed transaction by its txid or wtxid."""
-        return self._by_hash.get(tx_hash)
+        """Return an own pending or replaced transaction by its txid or wtxid."""
+        own = self._by_hash.get(tx_hash)
+        return own if own is not None and own.is_open else None
 
     def has_size(self, size: int) -> bool:
         """Return True if one of the transactions has that many bytes."""
@@ -198,82 +211,78 @@ class Broadcaster:
 
     def start(self) -> None:
         """Load the own transactions of the books."""
-        for txid, raw in self._books.announceable():
-            self._own[txid] = own = OwnTx(Transaction.parse(raw), self._books.status(txid))
-            self._returned(own)
+        self._seen = self._books.own_records()
+        for record in self._seen:
+            own = OwnTx(Transaction.parse(record.raw), self._books.status(record.txid))
+            self._own[record.txid] = own
+            if own.is_open:
+                self._returned(own)
         self._index()
 
     def load(self) -> None:
-        """Load own transactions that are unconfirmed again, and put parents first."""
-        found, fresh = dict[bytes, OwnTx](), list[OwnTx]()
-        for txid, raw in self._books.announceable():
-            own = self._own.get(txid)
-            if own is None:  # it was reported as confirmed, or as ended
-                own = OwnTx(Transaction.parse(raw), TxStatus.CONFIRMED)
-                fresh.append(own)
-            found[txid] = own
-        self._own = found | {txid: own for txid, own in self._own.items() if txid not in found}
-        self._index()
-        for own in fresh:
-            self._returned(own)
-            self._recorded(own.tx.txid)
-        self.wake()
+        """Track every own transaction that no block contains, parents first, and report each new status."""
+        self._seen = self._books.own_records()
+        tracked = list(self._own.values())
+        before, self._own = self._own, {}
+        for record in self._seen:
+            own = before.pop(record.txid, None)  # None if a reorganization disconnected its block
+            self._own[record.txid] = own or OwnTx(Transaction.parse(record.raw), TxStatus.CONFIRMED)
+        for own in (*before.values(), *self._own.values()):  # a block contains each of the first ones
+            self._report_status(own)
+        if list(self._own.values()) != tracked:
+            self._index()
 
     def _index(self) -> None:
         self._by_hash = {tx_hash: own for own in self._own.values() for tx_hash in (own.tx.txid, own.tx.wtxid)}
 
     def broadcast(
-        self, tx: Transaction, input_values: tuple[int, ...] | None = None, private: Private | None = None
+        self,
+        tx: Transaction,
+        call: int,
+        input_values: tuple[int, ...] | None = None,
+        private: Private | None = None,
     ) -> OwnTx | None:
-        """Record a transaction and announce it once the record is stored. Calls that wait get an answer later.
+        """Record a transaction and announce it once the record is stored. The call gets an answer later.
 
-        Own ancestors that expired or were rejected are broadcast again. Returns None if the call was answered at once.
+        Own ancestors that expired or were rejected are broadcast again. Returns None if the call was answered at once:
+        the transaction is confirmed, or the books refuse it.
         """
         if self._books.is_confirmed(tx.txid):
-            self._context.out.answer(tx.txid, Broadcast(tx.txid))
+            self._context.out.answer(call, tx.txid, Broadcast(tx.txid))
             return None
         try:
             ancestors = self._books.check(tx)
         except ParameterError as error:
-            self._context.out.answer(tx.txid, error)
+            self._context.out.answer(call, tx.txid, error)
             return None
         revived = [OwnTx(ancestor, self._books.status(ancestor.txid), is_judged=True) for ancestor in ancestors]
-        for ancestor in revived:
-            self._returned(ancestor)
-            self._record(ancestor)
-        own, now = self._own.get(tx.txid), self._context.now.monotonic
+        own = self.find(tx.txid)
         if own is None:
             is_new = not self._books.is_unconfirmed(tx.txid)
             own = OwnTx(tx, TxStatus.PENDING, is_judged=is_new, has_other_witness=self._may_have_other_witness(tx))
         elif own.tx.raw != tx.raw:
             self._change_witness(own, tx)
         own.private, own.input_values = private, input_values or own.input_values
-        own.waits_until = now + self._context.options.timeouts.reply_s
+        own.calls.append(call)
+        own.waits_until = self._context.now.monotonic + self._context.options.timeouts.reply_s
         if not own.is_judged:  # the books had it, so its caller need not wait
             self.answer(own, own.known())
-        is_recorded = self._record(own)
-        self._context.out.after_commit(partial(self._stored, (*revived, own)))
-        return own if is_recorded else None
-
-    def _record(self, own: OwnTx) -> bool:
-        """Record a broadcast in the books. Returns False if the books refuse it; its call is then answered."""
-        txid = own.tx.txid
-        self._own[txid] = own
-        own.is_durable, own.announced_at = False, None
-        own.due.clear()
-        self._context.out.emit(*self._books.record(own.tx, self._context.stamp()))
-        if not self._books.is_unconfirmed(txid):
-            self.answer(own, TxConflictError("it conflicts with a confirmed transaction, or with its own ancestors"))
-            del self._own[txid]
-            self._index()
-            return False
+        for each in (*revived, own):  # the books revive the ancestors with it
+            self._own[each.tx.txid] = each
+            each.unstored += 1
+            each.announced_at = None
+            each.due.clear()
+        self._context.out.emit(*self._books.record(tx, self._context.stamp()))
         self.load()
-        self._recorded(txid)
-        return True
+        self._index()
+        self._recorded(tx.txid)
+        self._context.out.after_commit(partial(self._stored, (*revived, own)))
+        self.wake()
+        return own if own.is_open else None  # an orphan that became its parent may conflict with a block
 
     def _stored(self, owns: Sequence[OwnTx]) -> None:
         for own in owns:
-            own.is_durable = True
+            own.unstored -= 1
         self.wake()
 
     def _may_have_other_witness(self, tx: Transaction) -> bool:
@@ -318,10 +327,8 @@ class Broadcaster:
 
     def look(self) -> None:
         """Look for changes of own transactions in the books."""
-        if not self._own.keys() >= set(self._books.announceable_txids()):
+        if self._books.own_records() is not self._seen:
             self.load()
-        if any(self._books.status(txid) is not own.status for txid, own in self._own.items()):
-            self.wake()
 
     def wake(self) -> None:
         """Look at every transaction in the next round."""
@@ -355,7 +362,8 @@ class Broadcaster:
             for peer, record in list(own.peers.items()):
                 if record.next_probe <= now:
                     self._probe(own, peer, record)
-            self._settle(own, now)
+            if own.is_open:
+                self._settle(own, now)
         self._next_at = min(self._next_at, min(self._moments(now, peers), default=inf))
 
     def _is_announceable(self, own: OwnTx) -> bool:
@@ -383,8 +391,7 @@ class Broadcaster:
         for own in self._own.values():
             yield from (due for peer in peers if (due := own.due.get(peer, inf)) > now)
             yield from (record.next_probe for record in own.peers.values() if record.next_probe > now)
-            if own.waits_until is not None:
-                yield own.waits_until
+            yield own.waits_until
             if own.is_judged and own.state is not State.ACCEPTED and own.announced_at is not None:
                 yield from (at for each in own.peers.values() if (at := each.announced + reject_s) > now)
                 yield from (at for at in (own.announced_at + reply_s,) if at > now)
@@ -472,7 +479,7 @@ class Broadcaster:
             own.state = State.ANNOUNCED
         if own.announced_at is None:
             own.announced_at = now
-            if own.waits_until is not None:
+            if own.calls:
                 own.waits_until = now + self._context.options.timeouts.reply_s
         record = own.peers.get(peer)
         if record is None or record.answered is not None or record.requested is None:
@@ -550,7 +557,7 @@ class Broadcaster:
         """A peer sends a transaction. Returns True if it was announced to the peer and asked for."""
         if txid not in self._served.get(peer, {}):
             return False
-        own = self._own.get(txid)
+        own = self.find(txid)
         if own is not None:
             record = own.peers.get(peer)
             if record is not None and record.requested is not None:
@@ -579,7 +586,7 @@ class Broadcaster:
 
     def rejected(self, peer: Peer, message: Reject) -> None:
         """A peer rejects a transaction (BIP-61). The message counts only if the peer received the transaction."""
-        own = self._own.get(message.data)
+        own = self.find(message.data)
         record = own.peers.get(peer) if own is not None else None
         if own is not None and record is not None and record.requested is not None and is_rejection(message):
             self._reject_by(own, peer, record, reason_of(message))
@@ -649,15 +656,7 @@ class Broadcaster:
             self._context.out.emit(BroadcastProgress(own.tx.txid, address, step))
 
     def _settle(self, own: OwnTx, now: float) -> None:
-        """Report a new status, answer calls, and infer that all peers rejected a transaction."""
-        self._report_status(own)
-        if not self._books.is_unconfirmed(own.tx.txid):
-            self.answer(own, own.known())
-            if self._books.is_announceable(own.tx.txid):
-                return  # only a foreign ancestor has ended
-            self._own.pop(own.tx.txid, None)
-            self.load()  # a transaction that it replaced may be unconfirmed again
-            return
+        """Answer calls, and infer that all peers rejected a transaction."""
         if own.state is State.ACCEPTED:
             self.answer(own, own.known())
             return
@@ -666,10 +665,15 @@ class Broadcaster:
             if (own.refused and not self._may_accept(own, now)) or (is_late and (own.refused or own.left)):
                 self.reject(own)
                 return
-        if own.waits_until is not None and now >= own.waits_until:
-            self.answer(own, own.known() if own.sent or own.has_other_witness else self._unanswered())
+        if now >= own.waits_until:
+            self.answer(own, own.known() if own.sent or own.has_other_witness else self._unanswered(own))
 
-    def _unanswered(self) -> UselessPeerError:
+    def _unanswered(self, own: OwnTx) -> UselessPeerError:
+        if own.private is not None:
+            return UselessPeerError(
+                "no new peer accepts the private transaction yet: the wallet keeps it, tells no connected peer, and"
+                " tries other new peers; abandon it to use its coins again"
+            )
         peers = len(self._context.pool.connected())
         return UselessPeerError(
             f"none of the {peers} connected peers accepts the transaction yet: the wallet keeps it and announces it to"
@@ -695,7 +699,7 @@ class Broadcaster:
         for address in own.left:
             own.refused.setdefault(address, "the peer disconnected after it received the transaction")
         _shorten(own.refused)
-        own.state, txid = State.REJECTED, own.tx.txid
+        txid = own.tx.txid
         rivals = (each for outpoint in own.tx.inputs for each in self._books.spenders(outpoint) if each != txid)
         rival, told = next(rivals, None), "; ".join(f"{peer}: {reason}" for peer, reason in own.refused.items())
         error: Exception = TxRefusedError(
@@ -705,42 +709,57 @@ class Broadcaster:
             error = TxConflictError(f"it conflicts with {hash_to_hex(rival)}, and peers reject it: {told}", rival)
         self.answer(own, error)
         self._context.out.emit(*self._books.abandon(txid, rejected=True))
-        self._report_status(own)
-        self._own.pop(txid, None)
-        self.load()  # a transaction that it replaced may be unconfirmed again
+        self.load()
 
     def _report_status(self, own: OwnTx) -> None:
-        """Report a change of the status in the books, and answer calls if it decides them."""
-        txid = own.tx.txid
-        status, conflict = self._books.status(txid), self._books.conflict(txid)
-        name = "another transaction" if conflict.txid is None else hash_to_hex(conflict.txid)
-        if conflict.is_later_own:
-            reason = f"it conflicts with {name}, which was broadcast later: it is {status}"
-            self.answer(own, TxConflictError(reason, conflict.txid))
-        if status is own.status:
+        """Report a change of the status in the books, and answer calls if it decides them.
+
+        When a transaction ends, the reactions of peers to it are forgotten.
+        """
+        txid, was_open = own.tx.txid, own.is_open
+        status = self._books.status(txid)
+        if status is own.reported_status:
             return
-        own.status = status
-        is_named = status in (TxStatus.REPLACED, TxStatus.CONFLICTED)
-        self._context.out.emit(BroadcastChanged(txid, status, conflict.txid if is_named else None))
-        match status:
+        own.reported_status, conflict = status, self._books.conflict(txid)
+        self._context.out.emit(BroadcastChanged(txid, status, conflict.txid))
+        if (answer := self._decision(own, conflict)) is not None:
+            self.answer(own, answer)
+        if own.is_open and not was_open:
+            self._returned(own)
+            self._recorded(txid)
+        elif was_open and not own.is_open and txid in self._own:
+            self._own[txid] = OwnTx(own.tx, status)
+        self.wake()
+
+    @staticmethod
+    def _decision(own: OwnTx, conflict: Conflict) -> Broadcast | Exception | None:
+        """Return the answer that a new status gives to waiting calls, or None."""
+        name = None if conflict.txid is None else hash_to_hex(conflict.txid)
+        match own.reported_status:
+            case TxStatus.REPLACED:
+                reason = f"a later broadcast replaced it: it conflicts with {name}"
+                return TxConflictError(reason, conflict.txid)
+            case TxStatus.CONFLICTED if name is None:
+                return TxConflictError("no block can contain it or one of its ancestors")
             case TxStatus.CONFLICTED:
-                reason = f"it conflicts with {name}: it is {status}"
-                self.answer(own, TxConflictError(reason, conflict.txid, conflict.height))
+                reason = f"it or one of its ancestors conflicts with {name}, which is confirmed"
+                return TxConflictError(reason, conflict.txid, conflict.height)
             case TxStatus.ABANDONED:
-                self.answer(own, TxConflictError("it was abandoned"))
+                return TxConflictError("it was abandoned")
             case TxStatus.REFUSED:
                 reason = "peers rejected the transaction or one of its ancestors"
-                self.answer(own, TxRefusedError(reason, tuple(own.refused.items())))
+                return TxRefusedError(reason, tuple(own.refused.items()))
             case TxStatus.CONFIRMED | TxStatus.EXPIRED:
-                self.answer(own, own.known())
-            case _:  # a foreign transaction that replaces it decides nothing: an attacker may have made it
-                pass
+                return own.known()
+            case _:
+                return None
 
     def answer(self, own: OwnTx, answer: Broadcast | Exception) -> None:
         """Answer the calls that wait, if any."""
-        if own.waits_until is not None:
-            own.waits_until = None
-            self._context.out.answer(own.tx.txid, answer)
+        for call in own.calls:
+            self._context.out.answer(call, own.tx.txid, answer)
+        own.calls.clear()
+        own.waits_until = inf
 
 
 def is_rejection(message: Reject) -> bool:

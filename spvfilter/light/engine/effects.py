@@ -96,11 +96,12 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer all calls that wait for the result of a broadcast.
+    """Answer the call with this number, which waits for the result of a broadcast.
 
     The answer is the state of the transaction, or the error that prevents the broadcast.
     """
 
+    call: int
     txid: bytes
     answer: Broadcast | Exception
 

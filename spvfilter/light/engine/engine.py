@@ -293,8 +293,8 @@ class Engine:
             case Asked(token, request):
                 self.changes.ask(token, request)
                 self._context.changed()
-            case Sending(raw, input_values, is_private):
-                self._broadcast(Transaction.parse(raw), input_values, is_private=is_private)
+            case Sending():
+                self._broadcast(event)
             case Seeded(answers):
                 self._context.pool.seeded(answers, now)
                 self._context.changed()
@@ -418,17 +418,18 @@ class Engine:
         elif update.new_headers:
             context.books.extend(update.new_headers)
 
-    def _broadcast(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_private: bool) -> None:
-        if is_private:
+    def _broadcast(self, sending: Sending) -> None:
+        tx, call, values = Transaction.parse(sending.raw), sending.call, sending.input_values
+        if sending.is_private:
             is_shown = self._bloom.has_told or (
                 self._search_mode is not SearchMode.COMPACT and self.options.mode is not Mode.COMPACT
             )
-            self._private.broadcast(tx, input_values, is_shown=is_shown)
+            recorded = self._private.broadcast(tx, call, values, is_shown=is_shown)
         else:
-            self.broadcaster.broadcast(tx, input_values)
-        fee = self._own_books.known_fee(tx, input_values)
+            recorded = self.broadcaster.broadcast(tx, call, values)
+        fee = self._own_books.known_fee(tx, values)
         warning = low_fee(tx, fee, fee_floor(self._context.pool.connected()))
-        if warning is not None:
+        if recorded is not None and warning is not None:
             self._context.out.emit(warning)
 
     def _recorded_own(self, txid: bytes) -> None:

@@ -96,10 +96,10 @@ class FilterScripts:
 
     def refresh(self) -> None:
         """Add the scripts of new unconfirmed transactions, and drop those of removed foreign transactions."""
-        for txid in self._books.own_verdicts():
-            if txid not in self._own and (record := self._books.record(txid)) is not None:
-                self._own.add(txid)
-                for script in _scripts_of(record.raw):
+        for own in self._books.own_records():
+            if own.txid not in self._own:
+                self._own.add(own.txid)
+                for script in _scripts_of(own.raw):
                     self.add(script)
         changed = self._books.pool.take_changed()
         before = self._overlaid

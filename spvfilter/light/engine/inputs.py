@@ -120,6 +120,8 @@ class Broadcast:
     """Value of each input in satoshi, if the user states them."""
     is_private: bool = False
     """True if one new peer gets the transaction first."""
+    call: int = 0
+    """Number of the call that waits: the effect Answer has the same number."""
 
 
 class SeedAnswer(NamedTuple):

@@ -247,7 +247,7 @@ class MempoolWatch:
         while work < _MAX_WORK and (self._later or self._queue or books.is_match_due):
             size, events = self._record_one()
             work += size + _EVENT_WORK * (1 + len(events))
-            for each in books.take_refused():  # it may come again, announced by other groups
+            for each in books.take_turned_away():  # it may come again, announced by other groups
                 self._heard.pop(each, None)
             self._context.out.emit(*events)
         if books.turned_away and not self._has_warned:

@@ -161,9 +161,9 @@ class Outbox:
         self.flush()
         self._effects.append(Read(self._token(then), function))
 
-    def answer(self, txid: bytes, answer: Broadcast | Exception) -> None:
-        """Answer calls that wait for the result of a broadcast."""
-        self._effects.append(Answer(txid, answer))
+    def answer(self, call: int, txid: bytes, answer: Broadcast | Exception) -> None:
+        """Answer a call that waits for the result of a broadcast."""
+        self._effects.append(Answer(call, txid, answer))
 
     def finish(self, token: int, value: object) -> None:
         """The request with this token is done. If it failed, the value is the Exception."""

@@ -6,7 +6,7 @@ in the books.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from spvfilter.errors import ParameterError, TxConflictError
@@ -14,9 +14,9 @@ from spvfilter.primitives import hash_to_hex
 from spvfilter.store.ledger import UNCONFIRMED, TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
-from spvfilter.wallet.canonical import Status
 from spvfilter.wallet.events import WalletEvent
 from spvfilter.wallet.refusals import check_abandon, check_broadcast
+from spvfilter.wallet.txgraph import TxRecord
 
 
 class Conflict(NamedTuple):
@@ -26,8 +26,6 @@ class Conflict(NamedTuple):
     """Txid, 32 bytes in wire order; None if it is not known."""
     height: int | None
     """Height of its block; None if it is unconfirmed or not known."""
-    is_later_own: bool
-    """True if this wallet broadcast it later than the own transaction."""
 
 
 class OwnBooks:
@@ -75,13 +73,9 @@ class OwnBooks:
 
     # Questions
 
-    def announceable(self) -> list[tuple[bytes, bytes]]:
-        """Return (txid, bytes) of own unconfirmed transactions that no later own one replaces, parents first."""
-        return self._books.own_unconfirmed()
-
-    def announceable_txids(self) -> Collection[bytes]:
-        """Return the txids of `announceable`, in any order."""
-        return [txid for txid in self._books.own_verdicts() if self._books.is_announceable(txid)]
+    def own_records(self) -> tuple[TxRecord, ...]:
+        """Return the own transactions that no block contains, parents first: a new tuple after each change."""
+        return self._books.own_records()
 
     def is_announceable(self, txid: bytes) -> bool:
         """Return True if an own transaction is unconfirmed and no later own one replaces it."""
@@ -111,14 +105,11 @@ class OwnBooks:
         return self._books.status(txid) or TxStatus.CONFIRMED
 
     def conflict(self, txid: bytes) -> Conflict:
-        """Return the transaction that conflicts with an own one."""
-        own = self._books.own_verdicts().get(txid)
-        if own is not None and own.status is Status.REPLACED:
-            return Conflict(own.conflicts_with, None, is_later_own=True)
+        """Return the transaction that conflicts with an own one. Foreign unconfirmed ones never replace it."""
         verdict = self._books.verdict(txid)
         by = None if verdict is None else verdict.conflicts_with
         anchor = None if by is None else self._books.anchor(by)
-        return Conflict(by, None if anchor is None else anchor.height, is_later_own=False)
+        return Conflict(by, None if anchor is None else anchor.height)
 
     def spenders(self, outpoint: bytes) -> list[bytes]:
         """Return the txids of the unconfirmed transactions that spend an outpoint."""

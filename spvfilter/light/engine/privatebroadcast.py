@@ -91,8 +91,10 @@ class PrivateBroadcast:
 
     # Transactions
 
-    def broadcast(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_shown: bool) -> None:
-        """Broadcast a transaction privately, for a call that waits.
+    def broadcast(
+        self, tx: Transaction, call: int, input_values: tuple[int, ...] | None, *, is_shown: bool
+    ) -> OwnTx | None:
+        """Broadcast a transaction privately, for a call that waits. Returns None if the call was answered at once.
 
         `is_shown` is True if a peer has a BIP-37 filter of the wallet, or may get one.
         """
@@ -101,18 +103,20 @@ class PrivateBroadcast:
         obstacle = None if handover is not None else self._obstacle(tx, own, is_shown=is_shown)
         if obstacle is not None:
             error = PrivacyError(f"the transaction cannot be sent privately: {obstacle}")
-            self._context.out.answer(tx.txid, error)
-            return
+            self._context.out.answer(call, tx.txid, error)
+            return None
         private = own.private if own is not None and own.private is not None else Private(0.0)
         if handover is None:
             private.until = self._context.now.monotonic
         before = self._records.pop(tx.txid, None) if own is None else self._records.get(tx.txid)
         is_renewed = own is not None and own.tx.raw != tx.raw
         self._write(tx.txid, private)  # in the commit of the record: a later run must know that it is private
-        if self._broadcaster.broadcast(tx, input_values, private) is None:
+        recorded = self._broadcaster.broadcast(tx, call, input_values, private)
+        if recorded is None:
             self._store(tx.txid, before)
         elif is_renewed and handover is not None and handover.by_wtxid and not handover.is_handed:
             self._announce(handover)  # by the new wtxid
+        return recorded
 
     def returned(self, own: OwnTx) -> None:
         """The books bring a transaction: at the start, or after a reorganization. A private one stays private."""

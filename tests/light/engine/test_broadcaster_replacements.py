@@ -10,13 +10,13 @@ from spvfilter.errors import TxConflictError
 from spvfilter.light.engine.inputs import Abandon, Heard
 from spvfilter.light.events import Broadcast, Mode
 from spvfilter.node.build import build_tx
-from spvfilter.primitives import OutPoint
+from spvfilter.primitives import OutPoint, hash_to_hex
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.table import Inv, InvItem, InvType, Message, Tx
 from support.locks import LOCKS, STRANGER
 from support.sending import MODES, Hoards, Waits, answer, changes, rivals, send, status, synced
-from support.stage import stage
+from support.stage import Prompt, stage
 
 
 @MODES
@@ -149,3 +149,74 @@ def test_an_unrequested_child_is_replaced_with_its_parent(
             TxStatus.REPLACED,
         ]
         assert isinstance(answer(world, child), TxConflictError)
+
+
+@MODES
+@pytest.mark.parametrize("restarts", [False, True])
+def test_every_new_status_of_a_replaced_transaction_is_reported(mode: Mode, restarts: bool, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Hoards, Prompt) as world:
+        world.nodes[1].is_up = False
+        synced(world)
+        raws = rivals(world)
+        first, bump = (send(world, raw=raw) for raw in raws)
+        world.pass_time(10)
+        if restarts:
+            world.kill()
+            world.pass_time(100)
+        world.nodes[1].is_up, world.nodes[0].is_up = True, False
+        regtest = world.truth.regtest
+        regtest.submit_tx(raws[0])
+        world.truth.mine()
+        world.break_lines()
+        world.wait_synced(within=900)
+        world.pass_time(10)
+        assert changes(world, first) == [(TxStatus.REPLACED, bump), (TxStatus.CONFIRMED, None)]
+        assert changes(world, bump) == [(TxStatus.CONFLICTED, first)]
+        regtest.reorg(1)
+        regtest.evict(first)
+        world.wait_synced(within=900)
+        world.pass_time(10)
+        assert (status(world, first), status(world, bump)) == (TxStatus.REPLACED, TxStatus.PENDING)
+        assert changes(world, first)[2:] == [(TxStatus.REPLACED, bump)]
+        assert changes(world, bump)[1:] == [(TxStatus.PENDING, None)]
+        world.pass_time(60)
+        assert bump in regtest.mempool
+
+
+@MODES
+@pytest.mark.parametrize("restarts", [False, True])
+def test_abandoned_versions_are_reported(mode: Mode, restarts: bool, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Hoards) as world:
+        synced(world)
+        first, bump = (send(world, raw=raw) for raw in rivals(world))
+        world.pass_time(10)
+        if restarts:
+            world.kill()
+            world.pass_time(100)
+        assert world.process is not None
+        world.process.report(Abandon(bump))
+        world.pass_time(10)
+        assert changes(world, first) == [(TxStatus.REPLACED, bump), (TxStatus.ABANDONED, None)]
+        assert changes(world, bump) == [(TxStatus.ABANDONED, None)]
+
+
+@MODES
+def test_a_conflict_names_the_earlier_parent_of_a_later_child(
+    mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stage(tmp_path, mode, Waits) as world:
+        synced(world)
+        raws = rivals(world)
+        parent = send(world, raw=raws[0])
+        world.pass_time(10)
+        monkeypatch.setattr(Waits, "asks", False)
+        bump = send(world, raw=raws[1])
+        world.pass_time(2)
+        value = Transaction.parse(raws[0]).outputs[0].value
+        send(world, raw=build_tx([LOCKS[0].spends(OutPoint(parent, 0))], [STRANGER.pays(value - 2_000)]))
+        world.pass_time(2)
+        monkeypatch.setattr(Waits, "asks", True)
+        error = answer(world, bump)
+        assert isinstance(error, TxConflictError)
+        assert error.by == parent
+        assert str(error) == f"a later broadcast replaced it: it conflicts with {hash_to_hex(parent)}"

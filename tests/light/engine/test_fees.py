@@ -22,6 +22,7 @@ from spvfilter.network import REGTEST
 from spvfilter.protocol import MAX_MONEY
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.saved import SavedBooks
+from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages import table as wire
 from support.build import TxIn, TxOut, p2wpkh, tx
@@ -107,6 +108,20 @@ def test_a_broadcast_below_the_floor_is_warned_of_where_the_inputs_are_stated() 
     assert run.do(Broadcast(spend(100_000 - size + 1), (100_000,))) == [
         FeeWarning(Transaction.parse(spend(100_000 - size + 1)).txid, (size - 1) * 1_000 // size, FeeFloor(1_000, 1))
     ]
+
+
+@pytest.mark.parametrize("is_confirmed", [False, True])
+def test_a_transaction_that_is_not_recorded_causes_no_warning(is_confirmed: bool) -> None:
+    run = Run(1)
+    run.tell(1_000)
+    raw = spend(99_999)
+    books = run.engine.books
+    if is_confirmed:
+        books.broadcast(raw, 1)
+        books.connect(ScannedBlock(0, bytes(32), [FoundTx(1, raw)]), ())
+        assert books.is_confirmed(Transaction.parse(raw).txid)
+    assert run.do(Broadcast(raw, (100_000,), is_private=not is_confirmed)) == []  # no other address is known
+    assert is_confirmed or run.do(Broadcast(raw, (100_000,)))
 
 
 def test_without_a_floor_or_a_known_fee_there_is_no_warning() -> None:

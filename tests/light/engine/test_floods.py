@@ -53,9 +53,9 @@ def test_who_fills_the_room_for_unconfirmed_payments_keeps_no_others_out(mode: M
             world.truth.receive()
             payment = world.truth.coins[-1].outpoint.txid
             world.pass_time(60)
-            assert books.is_unconfirmed(payment)
+            assert books.is_without_block(payment)
         world.pass_time(2_400)
-        assert books.is_unconfirmed(payment)
+        assert books.is_without_block(payment)
         assert len(books.pool) == 100
         assert world.process.status.turned_away == books.turned_away > 5
         (warning,) = (event for event in world.told if isinstance(event, PendingWarning))

@@ -609,3 +609,17 @@ def test_a_rejected_private_parent_stays_private_with_its_child(tmp_path: Path) 
         assert child.wtxid not in announced
         world.pass_time(900)
         assert {parent.txid, child.txid} <= {each.txid for each in world.truth.regtest.mempool}
+
+
+def test_the_error_of_silent_new_peers_promises_no_announcement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stage(tmp_path, Mode.COMPACT, Waits, Waits, Waits, Waits, Waits, Waits, max_peers=1) as world:
+        synced(world)
+        monkeypatch.setattr(Waits, "asks", False)
+        txid = send(world, is_private=True)
+        world.pass_time(400)
+        error = answer(world, txid)
+        assert isinstance(error, UselessPeerError)
+        assert "every new peer" not in str(error)
+        assert "abandon it to use its coins again" in str(error)

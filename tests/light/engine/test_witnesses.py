@@ -13,12 +13,14 @@ from simulation.behaviours.base import Behaviour
 from simulation.behaviours.relay import Drops, Taker
 from simulation.world import World
 from spvfilter.errors import TxConflictError
-from spvfilter.light.engine.inputs import Abandon
+from spvfilter.light.engine.effects import Commit, Send
+from spvfilter.light.engine.inputs import Abandon, Broadcast as Sending, Committed
 from spvfilter.light.events import Broadcast, Mode
 from spvfilter.node.build import build_tx
 from spvfilter.node.responder import Responder
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
+from spvfilter.wire.messages.table import Inv
 from support.locks import LOCKS
 from support.sending import MODES, Hoards, Waits, answer, named, send, status, stranger, synced
 from support.stage import Prompt, Stage, stage
@@ -177,3 +179,19 @@ def test_what_was_abandoned_and_is_sent_again_does_not_take_the_place_of_what_pe
         world.pass_time(300)
         assert isinstance(answer(world, txid), TxConflictError)
         assert status(world, instead) is TxStatus.PENDING
+
+
+def test_a_second_witness_is_stored_before_a_peer_has_it(tmp_path: Path) -> None:
+    """The commit of the first witness says nothing about the second one."""
+    with stage(tmp_path, Mode.COMPACT, Prompt) as world:
+        synced(world)
+        assert world.process is not None
+        engine, now = world.process.engine, world.process.engine._context.now
+        commits, announced = list[int](), list[int]()
+        for raw in signed_twice(world):
+            effects = engine.step(Sending(raw), now)
+            commits.append(max(each.number for each in effects if isinstance(each, Commit)))
+        for number in commits:
+            effects = engine.step(Committed(number), now)
+            announced.append(sum(isinstance(each, Send) and isinstance(each.message, Inv) for each in effects))
+        assert announced == [0, 1]
