@@ -103,7 +103,7 @@ class DiskQueue:
         self._queue: deque[Commit | Emit | Read] = deque()
         self._is_writing = False
         self._slowness = slowness  # seconds
-        self._unconfirmed: tuple[int, dict[bytes, StoredTx]] = (-1, {})  # number of changed rows at the last read, and its rows
+        self._unconfirmed: tuple[int, dict[bytes, StoredTx]] = (-1, {})  # changes and rows of the last read
 
     @property
     def waiting(self) -> int:

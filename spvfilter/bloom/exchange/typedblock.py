@@ -12,6 +12,7 @@ Source: parquet-format, LogicalTypes.md and BloomFilter.md.
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
@@ -75,6 +76,16 @@ class TypedBlockFilter(SplitBlockFilter):
 
     def __init__(self, capacity: int, fp_rate: float, *, keys: TypedKeys | ParquetDecimal) -> None:
         super().__init__(capacity, fp_rate, keys=cast(ParquetType, keys))
+
+    @classmethod
+    def from_bytes(cls, raw: Buffer, *, keys: TypedKeys | ParquetDecimal) -> Self:  # type: ignore[override]
+        """Parse a filter of a Parquet file; see `SplitBlockFilter.from_bytes`. Raises FormatError, ParameterError."""
+        return super().from_bytes(raw, keys=cast(ParquetType, keys))
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, keys: TypedKeys | ParquetDecimal) -> Self:  # type: ignore[override]
+        """Read a filter that `save` wrote; see `SplitBlockFilter.open`. Raises FormatError, ParameterError, OSError."""
+        return super().open(path, keys=cast(ParquetType, keys))
 
     def _set_up(self, blocks: Buffer, keys: ParquetType) -> None:
         kind: object = keys

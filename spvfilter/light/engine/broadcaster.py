@@ -191,8 +191,10 @@ class Broadcaster:
         self._books = books
         self._recorded = recorded
         self._returned = returned
-        self._own: dict[bytes, OwnTx] = {}  # all without a block, by txid; parents first
-        self._seen: tuple[TxRecord, ...] = ()  # the records of the books that were looked at last
+        self._own: dict[bytes, OwnTx] = {}
+        """All own transactions without a block, by txid, parents first."""
+        self._seen: tuple[TxRecord, ...] = ()
+        """The records of the books at the last look."""
         self._by_hash: dict[bytes, OwnTx] = {}  # by txid and wtxid
         self._served: dict[Peer, dict[bytes, bytes]] = {}  # txid and wtxid that a peer may request → txid
         self._next_at = 0.0

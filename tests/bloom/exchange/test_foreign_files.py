@@ -121,7 +121,8 @@ def test_guava_agrees_with_the_reader_and_the_writer(
     read = read_guava(made.read_bytes(), funnel=funnel, charset=charset_of(funnel))
     (tmp_path / "written").write_bytes(write_guava(read))
     subprocess.run([*words, "ask", funnel, tmp_path / "others", tmp_path / "written", tmp_path / "found"], check=True)
-    kind: Callable[[str], object] = {"byteArray": str.encode, "integer": int, "long": int}.get(funnel, str)
+    kinds: dict[str, Callable[[str], object]] = {"byteArray": str.encode, "integer": int, "long": int}
+    kind = kinds.get(funnel, str)
     assert (tmp_path / "found").read_bytes() == bytes(kind(other) in read for other in others)
 
 

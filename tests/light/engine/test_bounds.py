@@ -209,7 +209,7 @@ class Run:
 def test_of_peers_that_leave_with_a_transaction_of_ours_the_latest_are_remembered() -> None:
     run = Run(Mode.COMPACT)
     broadcaster = run.engine.broadcaster
-    own = broadcaster.broadcast(Transaction.parse(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)])))
+    own = broadcaster.broadcast(Transaction.parse(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)])), 0)
     assert own is not None
     for number in range(2, MAX_PEERS_TOLD + 100):
         peer = Peer(number, f"10.0.{number >> 8}.{number & 255}:1", 0.0)

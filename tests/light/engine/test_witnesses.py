@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -14,6 +15,7 @@ from simulation.behaviours.relay import Drops, Taker
 from simulation.world import World
 from spvfilter.errors import TxConflictError
 from spvfilter.light.engine.effects import Commit, Send
+from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.inputs import Abandon, Broadcast as Sending, Committed
 from spvfilter.light.events import Broadcast, Mode
 from spvfilter.node.build import build_tx
@@ -186,7 +188,8 @@ def test_a_second_witness_is_stored_before_a_peer_has_it(tmp_path: Path) -> None
     with stage(tmp_path, Mode.COMPACT, Prompt) as world:
         synced(world)
         assert world.process is not None
-        engine, now = world.process.engine, world.process.engine._context.now
+        engine = cast(Engine, world.process.engine)
+        now = engine._context.now
         commits, announced = list[int](), list[int]()
         for raw in signed_twice(world):
             effects = engine.step(Sending(raw), now)
