@@ -352,7 +352,7 @@ class WatchList:
 
         Raises:
             KeychainError: Scripts cannot be derived.
-            ParameterError: The label is invalid, the budget is spent, or there are more than 10,000 keychains.
+            ParameterError: The label is invalid, the budget is spent, or there are more than 65,000 keychains.
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()

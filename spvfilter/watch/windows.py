@@ -18,7 +18,7 @@ from spvfilter.network import Network
 from spvfilter.watch.keychain import GAP_LIMIT, MAX_INDEXES, Budget, Keychain, all_used
 
 _NOBODY = 0  # number for "no keychain"; the keychains are numbered from 1
-_MAX_KEYCHAINS = 10_000
+_MAX_KEYCHAINS = 65_000
 """Largest number of keychains of a watch list (our choice)."""
 _MAX_AHEAD = 10_000
 """Indexes by which a client extends its windows at once: about ten milliseconds of its event loop (our choice)."""
@@ -104,7 +104,7 @@ class Windows:
 
         Raises:
             KeychainError: The keychain's scripts cannot be derived.
-            ParameterError: The list already has 10,000 keychains, or the budget of `limited_by` is spent.
+            ParameterError: The list already has 65,000 keychains, or the budget of `limited_by` is spent.
         """
         if len(self._chains) >= _MAX_KEYCHAINS:
             raise ParameterError(f"a watch list has at most {_MAX_KEYCHAINS:,} keychains")
@@ -384,7 +384,7 @@ class Windows:
         """Extend the windows by the scripts in `ahead`, and watch them. Return True if a window must move again."""
         was_watched = False
         for number, (keychain, new) in enumerate(zip(self._chains, ahead, strict=True), 1):
-            if new:  # of 10,000 keychains mostly one
+            if new:  # of thousands of keychains mostly one
                 first = keychain.end
                 keychain.move(new)
                 was_watched = self._claim(number, first, new) or was_watched
@@ -504,7 +504,7 @@ class Windows:
             used: The used indexes of the keychain.
 
         Raises:
-            ParameterError: The list already has 10,000 keychains, or a used index is not in the window.
+            ParameterError: The list already has 65,000 keychains, or a used index is not in the window.
         """
         number = self._names.get(keychain.name)
         if number is None:

@@ -15,6 +15,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+import accounts
 import blocks
 import clients
 import compact
@@ -61,6 +62,7 @@ SUITES = {
     "gcs": compact.gcs,
     "ledger": ledger.ledger,
     "loop": loop.loop,
+    "accounts": accounts.accounts,
     "clients": clients.clients,
     "sync": sync.sync,
     "peers": peers.peers,

@@ -1,0 +1,118 @@
+"""Many accounts in one client: entry, reopening, memory, a block, and calls, for 10 to 10,000 accounts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from measure import Row
+
+from spvfilter import LightClient, Node, TxOut, WatchList
+from spvfilter.watch.keychain import GAP_LIMIT, Keychain
+
+_ACCOUNTS = (10, 100, 1_000, 10_000)
+_CALLS = 20
+_WHAT = {  # what is measured: its title, and the goal with its unit
+    "entered": ("first entry, processor s", 30, "30 s"),
+    "reopened": ("reopened, processor s", 3, "3 s"),
+    "memory": ("memory, MB", 300, "300 MB"),
+    "block": ("a block, processor s", 0.1, "0.1 s"),
+    "balance": ("balance(account=), processor ms", 1, "1 ms"),
+    "reveal": ("reveal_address, processor ms", 1, "1 ms"),
+    "added": ("100 accounts added, processor s", 1, "1 s"),
+    "lag": ("longest lag of the event loop while entering, s", 0.02, "0.02 s"),
+}
+
+
+def accounts(_: Path, rounds: int) -> list[Row]:
+    """Measure each number of accounts in a process of its own. A Python function derives the scripts."""
+    del rounds  # processor time of one run
+    rows = []
+    for number in _ACCOUNTS:
+        with tempfile.TemporaryDirectory() as folder:
+            words = [sys.executable, __file__, str(number), str(Path(folder) / "w.db")]
+            found = json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout)
+        rows += [
+            Row(f"{number:,} accounts: {title}", found[name], goal, unit) for name, (title, goal, unit) in _WHAT.items()
+        ]
+    return rows
+
+
+def _script(account: int, index: int) -> bytes:
+    return b"\x00\x14" + account.to_bytes(10, "big") + index.to_bytes(10, "big")
+
+
+def _keychain(account: int) -> Keychain:
+    return Keychain(f"keychain {account}", lambda index: (_script(account, index),), lookahead=GAP_LIMIT)
+
+
+async def _lag(worst: list[float]) -> None:
+    while True:
+        begun = time.monotonic()
+        await asyncio.sleep(0.001)
+        worst[0] = max(worst[0], time.monotonic() - begun - 0.001)
+
+
+def _resident() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def _watch(number: int) -> WatchList:
+    watch = WatchList("regtest")
+    for account in range(number):
+        watch.add_account(f"account {account}", _keychain(account))
+    return watch
+
+
+async def _measured(number: int, database: str) -> dict[str, float]:
+    found, worst = dict[str, float](), [0.0]
+    async with Node() as node:
+        node.regtest.mine(101)
+        peers = [f"{node.host}:{node.port}"]
+        lag = asyncio.create_task(_lag(worst))
+        for step in ("entered", "reopened"):
+            watch = await asyncio.to_thread(_watch, number)
+            begun, worst[0] = time.process_time(), 0.0
+            async with LightClient(watch, peers=peers, store=database, mode="compact") as client:
+                await client.wait_synced()
+                found[step] = time.process_time() - begun
+                found["lag"] = max(found.get("lag", 0.0), worst[0])
+                found.setdefault("memory", _resident())
+                if step == "reopened":
+                    found |= await _calls(client, node, number)
+        lag.cancel()
+    return found
+
+
+async def _calls(client: LightClient, node: Node, number: int) -> dict[str, float]:
+    found = dict[str, float]()
+    begun = time.process_time()
+    for call in range(_CALLS):
+        await client.balance(account=f"account {call % number}")
+    found["balance"] = (time.process_time() - begun) / _CALLS * 1e3
+    begun = time.process_time()
+    for call in range(_CALLS):
+        await client.reveal_address(f"account {call % number}")
+    found["reveal"] = (time.process_time() - begun) / _CALLS * 1e3
+    begun = time.process_time()
+    for more in range(100):
+        await client.add_account(f"more {more}", _keychain(number + more))
+    found["added"] = time.process_time() - begun
+    await client.wait_synced()
+    node.regtest.pay(TxOut(1_000, _script(number // 2, 3)))
+    node.regtest.mine()
+    begun = time.process_time()
+    while client.tip_height < node.regtest.height:  # noqa: ASYNC110  no event of the client tells it
+        await asyncio.sleep(0.01)
+    await client.wait_synced()
+    return found | {"block": time.process_time() - begun}
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(_measured(int(sys.argv[1]), sys.argv[2]))))
