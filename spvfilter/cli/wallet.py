@@ -47,15 +47,15 @@ def configure(parser: Parser) -> None:
         "Show the balance. Confirmed are unspent outputs in blocks. Immature are outputs of coinbases with fewer than"
         " 100 confirmations. Pending are outputs of unconfirmed transactions (pending_in), less outputs in blocks that"
         " unconfirmed transactions spend (pending_out). Total is the sum of these three. Spendable is the part of"
-        " confirmed that no unconfirmed transaction spends. Trusted_pending is the part of pending_in that own"
-        " transactions created.",
+        " confirmed that is not frozen and that no unconfirmed transaction spends. Trusted_pending is the part of"
+        " pending_in that own transactions created, if all their inputs belong to the wallet.",
     )
     coins = parser.add_action(
         "coins",
         "list unspent outputs",
         "List unspent outputs, confirmed and pending, the newest first. State: spendable; pending: no block contains"
         " it; immature: of a coinbase with fewer than 100 confirmations; being spent: by an unconfirmed transaction;"
-        " frozen: by a program.",
+        " frozen: by a program or by imported labels.",
     )
     history = parser.add_action(
         "history", "list transactions", "List the wallet's transactions with their status, the newest first."
@@ -70,7 +70,7 @@ def configure(parser: Parser) -> None:
         "list keychains",
         "List the watched descriptors. Used is the number of addresses that were paid. Window is the number of watched"
         " addresses, from index 0 on. Lookahead, in JSON lines and CSV, is the least number of watched addresses beyond"
-        " the last used one.",
+        " the last used or revealed one.",
     )
     accounts = parser.add_action(
         "accounts",

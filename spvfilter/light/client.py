@@ -390,7 +390,7 @@ class LightClient:
         Args:
             label: Only entries of the watch list with this label.
             keychain: Only the keychain with this name or label.
-            account: Only this account, with its own net values, fees and labels.
+            account: Only this account.
             limit: Length of the page. By default there is one page with everything.
             before: `cursor` of the last item of the page before, to get the next page.
 

@@ -49,7 +49,8 @@ def configure(parser: Parser) -> None:
     _add_kind(create).add_argument(
         "--static",
         action="store_true",
-        help="make a smaller filter of lines that do not change; it takes 24 bytes of memory a line to make it",
+        help="make a filter of lines that do not change, smaller than others of its rate from 1,000 lines on; making it"
+        " takes 24 bytes of memory a line",
     )
     _add_on_full(create)
     _add_force(create)
