@@ -709,7 +709,7 @@ class LightClient:
         *sources: str | Keychain | os.PathLike[str],
         lookahead: int = LOOKAHEAD,
         from_height: int | None = None,
-        birthday: int | None = None,
+        birthday: int | datetime.date | None = None,
     ) -> None:
         """Watch an account: a part of the wallet with a balance and a history of its own.
 
@@ -725,7 +725,7 @@ class LightClient:
                 descriptor.
             lookahead: Number of indexes of a descriptor to watch after the last used index, from 20 to 10,000,000.
             from_height: First block to search for the account. By default the start of the client's search.
-            birthday: Search blocks from this time on, in seconds since 1970. Give either this or `from_height`.
+            birthday: Search blocks from this date or time on. Give either this or `from_height`.
 
         Raises:
             ParameterError: An argument is invalid, a source belongs to another account, or the account has other

@@ -587,6 +587,8 @@ class WatchList:
                     )
                 elif is_descriptor(source) or keys.is_extended_key(source):
                     made.add_descriptor(source, lookahead=lookahead)
+                elif os.path.isfile(source):  # noqa: PTH113  pathlib takes long to import
+                    raise ParameterError("a source of an account is the name of a file: give pathlib.Path(name)")
                 else:
                     texts.add_entry(made, source)
         if not len(made):

@@ -266,6 +266,11 @@ async def test_account_reveals_addresses_and_never_gives_one_twice(mode: str, tm
         async with client_of(base(), node, mode, path) as client:
             await client.add_account("alice", chain(1))
             await client.add_account("bob", chain(2))
+            await client.add_account("carol", address(3, 0))
+            with pytest.raises(ParameterError, match="the account has no keychain"):
+                await client.reveal_address("carol")
+            with pytest.raises(ParameterError, match=r"give pathlib\.Path"):
+                await client.add_account("dora", str(path))
             assert [await client.reveal_address("bob") for _ in range(2)] == [address(2, 0), address(2, 1)]
             assert await client.reveal_address("alice") == address(1, 0)
             for _ in range(2 * GAP_LIMIT):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from spvfilter.errors import InexpressibleError
+from spvfilter.errors import InexpressibleError, ParameterError
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.requests import RevealAddress
 from spvfilter.light.engine.windowgrowth import fits
@@ -59,6 +59,9 @@ class Reveals:
         Raises ParameterError, KeychainError or InexpressibleError: nothing is revealed.
         """
         context, windows = self._context, self._context.books.watch.windows
+        watch = context.books.watch
+        if request.account in watch.accounts and all(each.account != request.account for each in watch.keychains):
+            raise ParameterError("the account has no keychain: add an account with a descriptor to reveal addresses")
         keychain = windows.chosen(request.account)
         index, address = windows.to_reveal(keychain, context.chain.network)
         missing = min(keychain.size, index + 1 + keychain.lookahead) - keychain.end
