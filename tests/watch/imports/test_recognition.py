@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from spvfilter.address import script_to_address
 from spvfilter.errors import DescriptorWarning, ParameterError, WalletFileWarning, WatchFileError
 from spvfilter.network import MAINNET, REGTEST, SIGNET, Network
+from spvfilter.watch.descriptor.descriptor import parse_descriptor
 from spvfilter.watch.imports import WalletFile, read_wallet_file
 from spvfilter.watch.imports.walletfile import PUBLIC_TEST_NETWORKS, TEST_NETWORKS
 from spvfilter.watch.watchlist import WatchList
@@ -18,6 +20,9 @@ from support.walletfiles import (
     ADDRESS,
     BIRTHDAY,
     FILES,
+    FIRST_ADDRESSES,
+    FIRST_KEY,
+    FIRST_PKH,
     KEY,
     MULTI,
     OTHER,
@@ -479,3 +484,14 @@ def test_other_file_is_no_source_of_an_account(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="text, a Keychain or a path, not int"):
         watch.add_account("cold", 5)  # type: ignore[arg-type]
     assert watch.accounts == ()
+
+
+def test_addresses_of_the_files_are_those_of_their_descriptors() -> None:
+    for body, expected in FIRST_ADDRESSES.items():
+        (descriptor,) = parse_descriptor(body, MAINNET)
+        scripts = (descriptor.scripts(index)[0] for index in range(len(expected)))
+        assert tuple(script_to_address(script, MAINNET) for script in scripts) == expected
+    (descriptor,) = parse_descriptor(f"pkh({OTHER}/0/*)", MAINNET)
+    assert script_to_address(descriptor.scripts(0)[0], MAINNET) == FIRST_PKH
+    (descriptor,) = parse_descriptor(f"pk({KEY}/0/*)", MAINNET)
+    assert descriptor.scripts(0)[0][1:-1].hex() == FIRST_KEY
