@@ -12,6 +12,7 @@ from simulation.violation import Violation
 from spvfilter.light.events import Event, PeerWarning, Synced
 from spvfilter.store.store import Store
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchUnconfirmed, MatchWithdrawn
+from spvfilter.wallet.reader import decoded
 from spvfilter.watch.match import Completeness, Match
 
 Identity = tuple[str, bytes, int]
@@ -70,13 +71,14 @@ class Books:
                 pass
 
     def compare(self, event: Event, store: Store) -> None:
-        """See whether the database has what is told, or something later; what is withdrawn again before the next commit
-        it may lack.
+        """Note a match that is told, but that the database lacks.
+
+        Commits that were written together may have withdrawn it again. The database then has that event already.
         """
         match event:
             case MatchFound(match) | MatchConfirmed(match) | MatchUnconfirmed(match):
                 mark = (str(match.kind) == "input", match.txid, match.index)
-                if mark not in store.blocks_of([mark]):
+                if mark not in store.blocks_of([mark]) and not _is_withdrawn(match, event.sequence, store):
                     self.ahead[identity(match)] = match
             case MatchWithdrawn(match):
                 self.ahead.pop(identity(match), None)
@@ -123,3 +125,9 @@ class Books:
 
 def identity(match: Match) -> Identity:
     return (str(match.kind), match.txid, match.index)
+
+
+def _is_withdrawn(match: Match, since: int, store: Store) -> bool:
+    """True if the database has a later event that withdraws a match."""
+    later = decoded(store.events.read(since, 1_000), store.path)
+    return any(isinstance(event, MatchWithdrawn) and identity(event.match) == identity(match) for event in later)
