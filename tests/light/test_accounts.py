@@ -195,6 +195,7 @@ async def test_rebuilt_database_keeps_accounts(tmp_path: Path) -> None:
             await client.wait_synced()
             assert await client.accounts() == ("alice", "bob")
             assert (await client.balance(account="bob")).confirmed == 70
+            assert [each.account for each in await client.keychains()] == ["alice"]
 
 
 async def test_account_beyond_the_capacity_of_a_bip37_filter_is_refused(tmp_path: Path) -> None:
