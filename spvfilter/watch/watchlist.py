@@ -685,7 +685,7 @@ class WatchList:
             if label is not None:
                 self._labels[number] = label
         accounts.entries.update((number, name) for number in plan.claimed if self.account(number) != name)
-        return bool(plan.keychains) and self._windows.note()
+        return bool(plan.keychains) and (self._windows.note() or self._windows.is_due())
 
     def _check_owner(self, owner: str | None, account: str) -> None:
         if owner is not None and owner != account:

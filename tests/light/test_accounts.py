@@ -287,3 +287,36 @@ async def test_account_reveals_addresses_and_never_gives_one_twice(mode: str, tm
             await client.wait_synced()
             with pytest.raises(KeychainError):  # the function that derives its scripts is not stored
                 await client.reveal_address("robert")
+
+
+@MODES
+async def test_account_that_comes_back_watches_its_revealed_addresses(mode: str, tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    async with Node() as node:
+        node.regtest.mine(101)
+        async with client_of(base(), node, mode, path) as client:
+            await client.add_account("alice", chain(1))
+            for _ in range(4 * GAP_LIMIT):
+                await client.reveal_address("alice")
+            await client.remove_account("alice")
+            await client.add_account("alicia", chain(1))
+            await client.wait_synced()
+            pay(node, 1, 3 * GAP_LIMIT, 77)
+            await confirmed(client, node)
+            assert (await client.balance(account="alicia")).confirmed == 77
+
+
+async def test_account_that_comes_back_at_once_gives_no_address_twice(tmp_path: Path) -> None:
+    async with Node() as node:
+        node.regtest.mine(101)
+        async with client_of(base(), node, "compact", tmp_path / "w.db") as client:
+            await client.add_account("0", chain(1))
+            given = []
+            for number in range(2 * GAP_LIMIT):  # some of these reveals wait for the window
+                made, *_ = await asyncio.gather(
+                    client.reveal_address(str(number)),
+                    client.remove_account(str(number)),
+                    client.add_account(str(number + 1), chain(1)),
+                )
+                given.append(made)
+            assert given == [address(1, index) for index in range(2 * GAP_LIMIT)]
