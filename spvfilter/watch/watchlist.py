@@ -727,6 +727,11 @@ class WatchList:
         """Names of the accounts, in the order in which they were added."""
         return tuple(self._accounts.names)
 
+    def disown(self, entry: int) -> None:
+        """Remove the label and the account of the entry with this number, apart from those of its keychain."""
+        self._labels.pop(entry, None)
+        self._accounts.entries.pop(entry, None)
+
     def account(self, entry: int) -> str | None:
         """Return the account of the entry with this number in the table. None if the entry belongs to no account."""
         return self._accounts.entries.get(entry) or self._windows.account_at(entry)

@@ -320,3 +320,26 @@ async def test_account_that_comes_back_at_once_gives_no_address_twice(tmp_path: 
                 )
                 given.append(made)
             assert given == [address(1, index) for index in range(2 * GAP_LIMIT)]
+
+
+@pytest.mark.parametrize("new", [None, "b"])
+async def test_entry_that_is_added_again_leaves_its_account(new: str | None, tmp_path: Path) -> None:
+    watch, path = base(), tmp_path / "w.db"
+    watch.add_account("a", address(1, 0), address(1, 1))
+    async with Node() as node:
+        node.regtest.mine(101)
+        pay(node, 1, 0, 70)
+        node.regtest.mine()
+        async with client_of(watch, node, "compact", path) as client:
+            await client.remove(address(1, 0))
+            if new is None:
+                await client.add_address(address(1, 0))
+            else:
+                await client.add_account(new, address(1, 0))
+            names = await client.accounts()
+        assert watch.accounts == names
+        for store in (path, None):
+            async with client_of(watch, node, "compact", store) as client:
+                await client.wait_synced()
+                assert await client.accounts() == names
+                assert [each.account for each in await client.coins()] == [new]
