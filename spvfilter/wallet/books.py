@@ -538,6 +538,7 @@ class Books(Settlement):
         if account is not None:
             owners = [(number, change.account(number)) for number in stay]
             self.batch.accounts.append(AccountChange(account, is_removed=True, left=owners))
+            self.batch.labels |= {number: change.label(number) for number in stay}
         moved, lost = change.confirmed(self._confirmed)
         for found in moved:
             self._changes.put_match(found)

@@ -754,17 +754,18 @@ class WatchList:
     def entries_of_account(self, name: str) -> tuple[list[int], list[int]]:
         """Return the numbers of an account's entries: entries to remove with it, and entries that must stay.
 
-        Entries stay that a keychain of another account, or of none, derives as well. Both lists are in ascending order.
+        Entries stay that another account has, or that a keychain of another account or of none derives as well. Both
+        lists are in ascending order.
 
         Raises:
             UnknownAccountError: The list has no such account.
         """
         self._accounts.check(name)
         alone, shared = self._windows.entries_of(name)
-        owned = (entry for entry, account in self._accounts.entries.items() if account == name)
-        others = {entry for entry in owned if (place := self._windows.at(entry)) and place[0].account != name}
         mine = {entry for entry, account in self._accounts.entries.items() if account == name}
-        stay = others | {entry for entry in shared if self.account(entry) == name}
+        stay = {entry for entry in mine if (place := self._windows.at(entry)) and place[0].account != name}
+        stay |= {entry for entry in shared if self.account(entry) == name}
+        stay |= {entry for entry in alone if self.account(entry) != name}
         return sorted({*alone, *mine} - stay - set(shared)), sorted(stay)
 
     def without_account(self, name: str) -> WatchList:

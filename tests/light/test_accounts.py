@@ -343,3 +343,28 @@ async def test_entry_that_is_added_again_leaves_its_account(new: str | None, tmp
                 await client.wait_synced()
                 assert await client.accounts() == names
                 assert [each.account for each in await client.coins()] == [new]
+
+
+@MODES
+async def test_account_keeps_its_address_when_a_keychain_that_derives_it_is_removed(mode: str, tmp_path: Path) -> None:
+    watch, path = base(), tmp_path / "w.db"
+    watch.add_keychain("chain 1", lambda index: script(1, index), "till", lookahead=GAP_LIMIT)
+    async with Node() as node:
+        node.regtest.mine(101)
+        pay(node, 1, 3, 70)
+        node.regtest.mine()
+        async with client_of(watch, node, mode, path) as client:
+            await client.wait_synced()
+            await client.add_account("alice", address(1, 3))
+            await client.add_account("bob", chain(1))
+            await client.remove_account("bob")
+            await client.wait_synced()
+            pay(node, 1, 3, 5)
+            await confirmed(client, node)
+            assert {(each.account, each.label) for each in await client.coins()} == {("alice", None)}
+            assert (await client.balance(account="alice")).confirmed == 75
+        assert (watch.accounts, script(1, 3) in watch, script(1, 4) in watch) == (("alice",), True, False)
+        async with client_of(watch, node, mode, path) as client:
+            await client.wait_synced()
+            assert {(each.account, each.label) for each in await client.coins()} == {("alice", None)}
+            assert (await client.balance(account="alice")).confirmed == 75
