@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import compress, starmap
@@ -663,9 +663,13 @@ class WatchList:
 
     def adopted_entries(self, plan: AccountPlan) -> list[int]:
         """Return the numbers of the entries without an account that a plan moves into its account."""
-        places = self._windows.entries_beyond(dict.fromkeys(plan.adopted, 0)) if plan.adopted else {}
-        derived = (entry for chain in places.values() for _, entry in chain)
-        return [entry for entry in dict.fromkeys((*plan.claimed, *derived)) if self.account(entry) is None]
+        entries = dict.fromkeys((*plan.claimed, *self._derived(plan.adopted)))
+        return [entry for entry in entries if self.account(entry) is None]
+
+    def _derived(self, keychains: Sequence[str]) -> list[int]:
+        """Return the numbers of the entries in the windows of keychains."""
+        places = self._windows.entries_beyond(dict.fromkeys(keychains, 0)) if keychains else {}
+        return [entry for chain in places.values() for _, entry in chain]
 
     def take_account(self, plan: AccountPlan) -> bool:
         """Watch an account whose plan `plan_account` returned, while a client uses the list as well.
@@ -674,6 +678,8 @@ class WatchList:
         """
         name, accounts = plan.name, self._accounts
         accounts.names.setdefault(name)
+        owned = {entry: self.account(entry) for entry in self._derived(plan.adopted)}
+        accounts.entries.update((entry, owner) for entry, owner in owned.items() if owner not in (None, name))
         for adopted in plan.adopted:
             if (known := self._windows.get(adopted)) is not None:
                 known.account = name
@@ -905,9 +911,15 @@ class WatchList:
     def take_uses(self, other: WatchList) -> Iterator[None]:
         """Take the used indexes and the longer windows of the keychains of `other`, a copy of this list, in steps.
 
-        The generator yields between the steps, which take about two milliseconds. No script is derived.
+        The generator yields between the steps, which take about two milliseconds. No script is derived. A script of
+        several keychains gets the account that it has in `other`.
         """
-        return self._windows.take_uses(other._windows)
+        yield from self._windows.take_uses(other._windows)
+        for entry in self._windows.shared:
+            there = other._table.find(*self._table.entry(entry))
+            account = None if there == NO_ENTRY else other.account(there)
+            if account in self._accounts.names and account not in (None, self.account(entry)):
+                self._accounts.entries[entry] = account
 
     def hold(self) -> None:
         """Mark the list as used by a running client.

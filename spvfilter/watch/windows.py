@@ -88,6 +88,11 @@ class Windows:
         """
         return self._owners.tobytes(), self._indexes.tobytes(), self._shared
 
+    @property
+    def shared(self) -> Collection[int]:
+        """The entries that several keychains have."""
+        return self._shared.keys()
+
     def __len__(self) -> int:
         return len(self._chains)
 

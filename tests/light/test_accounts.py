@@ -368,3 +368,32 @@ async def test_account_keeps_its_address_when_a_keychain_that_derives_it_is_remo
             await client.wait_synced()
             assert {(each.account, each.label) for each in await client.coins()} == {("alice", None)}
             assert (await client.balance(account="alice")).confirmed == 75
+
+
+@MODES
+async def test_script_of_two_keychains_keeps_its_account_when_the_other_keychain_moves_into_one(
+    mode: str, tmp_path: Path
+) -> None:
+    watch, path = base(), tmp_path / "w.db"
+    watch.add_keychain("chain 1", lambda index: script(1, index), lookahead=GAP_LIMIT)
+    overlapping = Keychain("high", lambda index: (script(1, index + 50),), lookahead=GAP_LIMIT)
+    async with Node() as node:
+        node.regtest.mine(101)
+        async with client_of(watch, node, mode, path) as client:
+            await client.wait_synced()
+            await client.add_account("alice", overlapping)
+            pay(node, 1, 55, 70)
+            await confirmed(client, node)
+            for _ in range(2 * GAP_LIMIT):  # the window of "chain 1" grows over scripts of "high"
+                await client.reveal_address("chain 1")
+            await client.add_account("bob", chain(1))
+            for _ in range(2 * GAP_LIMIT):
+                await client.reveal_address("bob")
+            await client.wait_synced()
+            assert [each.match.account for each in await client.matches()] == ["alice"]
+            assert (await client.balance(account="alice")).confirmed == 70
+        for again in (watch, base()):
+            async with client_of(again, node, mode, path) as client:
+                await client.wait_synced()
+                assert [each.match.account for each in await client.matches()] == ["alice"]
+                assert (await client.balance(account="alice")).confirmed == 70
