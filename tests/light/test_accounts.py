@@ -397,3 +397,16 @@ async def test_script_of_two_keychains_keeps_its_account_when_the_other_keychain
                 await client.wait_synced()
                 assert [each.match.account for each in await client.matches()] == ["alice"]
                 assert (await client.balance(account="alice")).confirmed == 70
+
+
+async def test_name_of_an_account_precedes_the_names_and_labels_of_keychains() -> None:
+    watch = base()
+    watch.add_keychain("alice", lambda index: script(1, index), "bob", lookahead=GAP_LIMIT)
+    watch.add_account("alice", chain(2))
+    watch.add_account("bob", address(3, 0))
+    async with Node() as node, client_of(watch, node, "compact", None) as client:
+        assert await client.reveal_address("alice") == address(2, 0)
+        with pytest.raises(ParameterError, match="account 'bob' has no keychain"):
+            await client.reveal_address("bob")
+        await client.remove_account("bob")
+        assert await client.reveal_address("bob") == address(1, 0), "now it is the label of a keychain"

@@ -61,8 +61,8 @@ class Reveals:
 
         Raises ParameterError, KeychainError or InexpressibleError: nothing is revealed.
         """
-        context, windows = self._context, self._context.books.watch.windows
-        keychain = windows.chosen(request.account)
+        context, watch = self._context, self._context.books.watch
+        windows, keychain = watch.windows, watch.windows.chosen(request.account, watch.accounts)
         index, address = windows.to_reveal(keychain, context.chain.network)
         missing = min(keychain.size, index + 1 + keychain.lookahead) - keychain.end
         if missing > 0 and not fits(context.books.watch, missing * len(keychain.scripts(index)), context.options):
