@@ -538,7 +538,10 @@ class Books(Settlement):
         if account is not None:
             owners = [(number, change.account(number)) for number in stay]
             self.batch.accounts.append(AccountChange(account, is_removed=True, left=owners))
-            self.batch.labels |= {number: change.label(number) for number in stay}
+            labels = {number: change.label(number) for number in stay}
+            self.batch.labels |= {
+                number: label for number, label in labels.items() if label != self.watch.label(number)
+            }
         moved, lost = change.confirmed(self._confirmed)
         for found in moved:
             self._changes.put_match(found)
