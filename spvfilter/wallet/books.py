@@ -482,8 +482,17 @@ class Books(Settlement):
     def store_account(self, plan: AccountPlan) -> None:
         """Store an account. The watch list gets it when it is stored."""
         self._seal()
-        fresh = [script for script in plan.scripts() if self.watch.table.find(EntryKind.SCRIPT, script) == NO_ENTRY]
-        entries = [*((EntryKind.SCRIPT, script, None) for script in fresh), *plan.entries]
+        scripts, own = plan.scripts(), dict(plan.labels)
+        there = {script: self.watch.table.find(EntryKind.SCRIPT, script) for script in scripts | own}
+        fresh = [script for script in scripts if there[script] == NO_ENTRY]
+        entries = [*((EntryKind.SCRIPT, script, scripts[script]) for script in fresh), *plan.entries]
+        before = {number: self.watch.label(number) for number in there.values() if number != NO_ENTRY}
+        labels = {
+            number: own.get(script) or before[number] or scripts[script]
+            for script, number in there.items()
+            if number in before
+        }
+        self.relabel({number: label for number, label in labels.items() if label != before[number]})
         ids = self.store_entries(entries, {value: plan.name for _, value, _ in entries})
         rows = dict(zip(fresh, ids, strict=False))
         for keychain, window in plan.keychains:

@@ -89,15 +89,21 @@ class AccountPlan(NamedTuple):
     """Numbers of entries outside keychains that belonged to no account."""
     adopted: tuple[str, ...]
     """Names of keychains that belonged to no account."""
+    labels: tuple[tuple[bytes, str], ...]
+    """Scripts that get a label of their own."""
 
     @property
     def chains(self) -> list[Keychain]:
         """The new keychains."""
         return [each for each, _ in self.keychains]
 
-    def scripts(self) -> list[bytes]:
-        """Return the scripts of the new windows."""
-        return list(dict.fromkeys(script for _, window in self.keychains for each in window for script in each))
+    def scripts(self) -> dict[bytes, str | None]:
+        """Return the scripts of the new windows. Each has its own label, or else that of its first keychain."""
+        labels: dict[bytes, str | None] = {}
+        for chain, window in self.keychains:
+            for script in (script for each in window for script in each):
+                labels.setdefault(script, chain.label)
+        return labels | {script: label for script, label in self.labels if script in labels}
 
 
 def same_elsewhere(found: Collection[tuple[Keychain, int] | None]) -> Keychain | None:

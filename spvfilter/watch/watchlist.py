@@ -653,7 +653,19 @@ class WatchList:
             if owner is None and ((mine := self.keychain_of(there)) is None or mine[0].name not in adopted):
                 claimed.append(there)
         keychains = [(chain.without_window(), more.windows.scripts_by_index(chain.name)) for chain in fresh]
-        return AccountPlan(name, tuple(keychains), tuple(entries), tuple(claimed), tuple(adopted))
+        labels = tuple(self._missing_labels(more))
+        return AccountPlan(name, tuple(keychains), tuple(entries), tuple(claimed), tuple(adopted), labels)
+
+    def _missing_labels(self, more: WatchList) -> Iterator[tuple[bytes, str]]:
+        """Yield scripts of another list with a label of their own, which they lack in this list."""
+        for number, (kind, script, _) in enumerate(more.entries()):
+            label = more.own_label(number)
+            if (
+                label is not None
+                and kind == EntryKind.SCRIPT
+                and self.own_label(self._table.find(kind, script)) is None
+            ):
+                yield script, label
 
     def _same_keychain(self, chain: Keychain) -> Keychain | None:
         """Return the keychain of this list that derives the same scripts under another name, or None."""
@@ -691,6 +703,8 @@ class WatchList:
             if label is not None:
                 self._labels[number] = label
         accounts.entries.update((number, name) for number in plan.claimed if self.account(number) != name)
+        for script, text in plan.labels:
+            self._labels.setdefault(self._table.find(EntryKind.SCRIPT, script), text)
         return bool(plan.keychains) and (self._windows.note() or self._windows.is_due())
 
     def _check_owner(self, owner: str | None, account: str) -> None:

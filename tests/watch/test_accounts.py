@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from spvfilter.address import script_to_address
+from spvfilter.address import address_to_script, script_to_address
 from spvfilter.errors import AddressError, ParameterError, UnknownAccountError, WatchFileError, WatchListInUseError
 from spvfilter.kernel import EntryKind
-from spvfilter.network import REGTEST
+from spvfilter.network import MAINNET, REGTEST
 from spvfilter.primitives import OutPoint
 from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 from spvfilter.watch.match import MatchKind
 from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, p2wpkh, tx
+from support.walletfiles import SINGLE, electrum, first, text_of
 
 KEY = "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUGLnL4qHHoQvao8ESaAstxYSnhyswJ76uZPStJRJCTKvosUCJZL5B"
 
@@ -58,6 +59,19 @@ def test_sources_without_an_account_move_into_an_account() -> None:
     assert owner_of(watch, script(1, 0)) == owner_of(watch, script(2, 3)) == "bob"
     assert len(watch) == 1 + GAP_LIMIT
     assert watch.label(0) == "shop"
+
+
+@pytest.mark.descriptors
+@pytest.mark.filterwarnings("ignore::spvfilter.errors.WalletFileWarning")
+def test_account_keeps_the_labels_of_a_wallet_file(tmp_path: Path) -> None:
+    path = tmp_path / "wallet"
+    path.write_text(text_of(electrum()))
+    rented = first(f"{SINGLE}/0/*)")
+    for known in ([], [rented], [(rented, "mine")]):
+        watch = WatchList.from_addresses(known, MAINNET)
+        watch.add_account("alice", path)
+        found = watch.table.find(EntryKind.SCRIPT, address_to_script(rented, MAINNET))
+        assert watch.own_label(found) == ("mine" if known == [(rented, "mine")] else "rent")
 
 
 def test_sources_of_another_account_are_refused() -> None:
