@@ -10,6 +10,7 @@ from typing import NamedTuple
 from spvfilter._public import public
 from spvfilter.errors import ParameterError, UnknownAccountError
 from spvfilter.kernel import EntryKind
+from spvfilter.watch.descriptor.keys import secret_in
 from spvfilter.watch.keychain import Keychain
 
 MAX_NAME = 255
@@ -17,9 +18,16 @@ MAX_NAME = 255
 
 
 def checked_name(name: str) -> str:
-    """Return the name of an account. Raises ParameterError for a name that a line of a text file cannot contain."""
+    """Return the name of an account.
+
+    Raises ParameterError for a name that a line of a text file cannot contain, or that may be a private key.
+    """
     if not isinstance(name, str):
         raise ParameterError(f"the name of an account is text, not {type(name).__name__}")
+    if (what := secret_in(name)) is not None:
+        raise ParameterError(
+            f"the name of an account has {what}: choose another name, and keep the key in a safe place"
+        )
     if not name.isprintable() or name != name.strip() or not 0 < len(name) <= MAX_NAME:
         raise ParameterError(
             f"the name of an account has 1 to {MAX_NAME} printable characters without spaces around them, not"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 from spvfilter.watch.match import MatchKind
 from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, p2wpkh, tx
-from support.walletfiles import SINGLE, electrum, first, text_of
+from support.walletfiles import PHRASE, SINGLE, WIF, XPRV, electrum, first, text_of
 
 KEY = "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUGLnL4qHHoQvao8ESaAstxYSnhyswJ76uZPStJRJCTKvosUCJZL5B"
 
@@ -94,6 +95,17 @@ def test_invalid_names_are_refused(name: object) -> None:
     with pytest.raises(ParameterError, match="name of an account"):
         watch.add_account(name, address(1, 0))  # type: ignore[arg-type]
     assert (watch.accounts, len(watch)) == ((), 0)
+
+
+@pytest.mark.parametrize("name", [XPRV, WIF, PHRASE, f"wpkh({XPRV}/0/*){' ' * 256}"])
+def test_name_that_may_be_a_private_key_is_refused_and_not_quoted(name: str) -> None:
+    watch = WatchList(REGTEST)
+    watch.add_account("alice", address(1, 0))
+    for change in (partial(watch.add_account, name, address(1, 1)), partial(watch.rename_account, "alice", name)):
+        with pytest.raises(ParameterError, match="name of an account has") as caught:
+            change()
+        assert name[:20] not in str(caught.value)
+    assert watch.accounts == ("alice",)
 
 
 def test_invalid_sources_are_refused() -> None:
