@@ -486,13 +486,12 @@ class Books(Settlement):
         there = {script: self.watch.table.find(EntryKind.SCRIPT, script) for script in scripts | own}
         fresh = [script for script in scripts if there[script] == NO_ENTRY]
         entries = [*((EntryKind.SCRIPT, script, scripts[script]) for script in fresh), *plan.entries]
-        before = {number: self.watch.label(number) for number in there.values() if number != NO_ENTRY}
         labels = {
-            number: own.get(script) or before[number] or scripts[script]
+            number: own.get(script) or (scripts[script] if self.watch.keychain_of(number) is None else None)
             for script, number in there.items()
-            if number in before
+            if number != NO_ENTRY and self.watch.own_label(number) is None
         }
-        self.relabel({number: label for number, label in labels.items() if label != before[number]})
+        self.relabel({number: label for number, label in labels.items() if label is not None})
         ids = self.store_entries(entries, {value: plan.name for _, value, _ in entries})
         rows = dict(zip(fresh, ids, strict=False))
         for keychain, window in plan.keychains:

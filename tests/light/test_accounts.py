@@ -414,18 +414,20 @@ async def test_name_of_an_account_precedes_the_names_and_labels_of_keychains() -
 
 @MODES
 async def test_account_keeps_the_labels_of_its_sources(mode: str, tmp_path: Path) -> None:
-    watch, path = WatchList.from_addresses([(address(0, 0), "base"), address(1, 1)], REGTEST), tmp_path / "w.db"
+    watch, path = WatchList.from_addresses([address(1, 1), address(1, 50)], REGTEST), tmp_path / "w.db"
     till = Keychain("chain 1", lambda index: (script(1, index),), label="till", lookahead=GAP_LIMIT)
     async with Node() as node:
         node.regtest.mine(101)
         async with client_of(watch, node, mode, path) as client:
             await client.add_account("alice", till)
             await client.wait_synced()
-            for index in range(2):
+            for _ in range(2 * GAP_LIMIT):
+                await client.reveal_address()
+            for index in (0, 1, 50):
                 pay(node, 1, index, 70)
             await confirmed(client, node)
-            assert [each.label for each in await client.coins()] == ["till", "till"]
-            assert [each.match.label for each in await client.matches()] == ["till", "till"]
+            assert [each.label for each in await client.coins()] == ["till"] * 3
+            assert [each.match.label for each in await client.matches()] == ["till"] * 3
         async with client_of(base(), node, mode, path) as client:
             await client.wait_synced()
-            assert [each.label for each in await client.coins()] == ["till", "till"]
+            assert [each.label for each in await client.coins()] == ["till"] * 3
