@@ -49,7 +49,7 @@ class Accounts:
 
     def check(self, name: str) -> None:
         """Raises UnknownAccountError if there is no account of this name."""
-        if name not in self.names:
+        if not isinstance(name, str) or name not in self.names:
             raise UnknownAccountError(name)
 
     def rename(self, old: str, new: str) -> None:

@@ -346,7 +346,7 @@ async def test_entry_that_is_added_again_leaves_its_account(new: str | None, tmp
 
 
 @MODES
-async def test_account_keeps_its_address_when_a_keychain_that_derives_it_is_removed(mode: str, tmp_path: Path) -> None:
+async def test_account_keeps_its_address_of_a_removed_keychain(mode: str, tmp_path: Path) -> None:
     watch, path = base(), tmp_path / "w.db"
     watch.add_keychain("chain 1", lambda index: script(1, index), "till", lookahead=GAP_LIMIT)
     async with Node() as node:
@@ -371,9 +371,7 @@ async def test_account_keeps_its_address_when_a_keychain_that_derives_it_is_remo
 
 
 @MODES
-async def test_script_of_two_keychains_keeps_its_account_when_the_other_keychain_moves_into_one(
-    mode: str, tmp_path: Path
-) -> None:
+async def test_script_of_two_keychains_keeps_its_account(mode: str, tmp_path: Path) -> None:
     watch, path = base(), tmp_path / "w.db"
     watch.add_keychain("chain 1", lambda index: script(1, index), lookahead=GAP_LIMIT)
     overlapping = Keychain("high", lambda index: (script(1, index + 50),), lookahead=GAP_LIMIT)
@@ -399,7 +397,7 @@ async def test_script_of_two_keychains_keeps_its_account_when_the_other_keychain
                 assert (await client.balance(account="alice")).confirmed == 70
 
 
-async def test_name_of_an_account_precedes_the_names_and_labels_of_keychains() -> None:
+async def test_name_of_an_account_precedes_names_of_keychains() -> None:
     watch = base()
     watch.add_keychain("alice", lambda index: script(1, index), "bob", lookahead=GAP_LIMIT)
     watch.add_account("alice", chain(2))
@@ -431,3 +429,17 @@ async def test_account_keeps_the_labels_of_its_sources(mode: str, tmp_path: Path
         async with client_of(base(), node, mode, path) as client:
             await client.wait_synced()
             assert [each.label for each in await client.coins()] == ["till"] * 3
+
+
+async def test_name_that_is_no_text_does_not_end_the_client() -> None:
+    watch = base()
+    watch.add_account("alice", address(1, 0))
+    async with Node() as node, client_of(watch, node, "compact", None) as client:
+        for name in (["alice"], 5, None):
+            with pytest.raises(UnknownAccountError):
+                await client.remove_account(name)  # type: ignore[arg-type]
+            with pytest.raises(UnknownAccountError):
+                await client.rename_account(name, "bob")  # type: ignore[arg-type]
+            with pytest.raises(ParameterError):
+                await client.rename_account("alice", name)  # type: ignore[arg-type]
+        assert await client.accounts() == ("alice",)

@@ -46,7 +46,7 @@ async def test_imported_label_is_on_the_next_match(tmp_path: Path) -> None:
         assert run.client.watch.label(len(run.client.watch) - 1) == "later"
 
 
-async def test_label_that_a_user_removed_does_not_come_back_from_an_import(tmp_path: Path) -> None:
+async def test_removed_label_does_not_come_back_from_an_import(tmp_path: Path) -> None:
     world = World()
     async with Node(world.regtest) as node:
         async with running(world, node, store=tmp_path / "w.db") as run:

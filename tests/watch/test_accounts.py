@@ -98,7 +98,7 @@ def test_invalid_names_are_refused(name: object) -> None:
 
 
 @pytest.mark.parametrize("name", [XPRV, WIF, PHRASE, f"wpkh({XPRV}/0/*){' ' * 256}"])
-def test_name_that_may_be_a_private_key_is_refused_and_not_quoted(name: str) -> None:
+def test_private_key_is_no_name_and_is_not_quoted(name: str) -> None:
     watch = WatchList(REGTEST)
     watch.add_account("alice", address(1, 0))
     for change in (partial(watch.add_account, name, address(1, 1)), partial(watch.rename_account, "alice", name)):
