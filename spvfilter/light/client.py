@@ -745,7 +745,8 @@ class LightClient:
             return more, ways_of(more) if self.mode is Mode.AUTO else frozenset((self.mode,))
 
         more, ways = await asyncio.to_thread(derived)
-        await running.take_revealed(more)
+        if await running.take_revealed(more):
+            await asyncio.to_thread(more.windows.grow)
         self._searched_from(running, await running.ask(AddAccount(more, start, ways)))
 
     async def remove_account(self, name: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 
 from spvfilter.errors import ParameterError
@@ -64,7 +64,8 @@ def apply_changes(watch: WatchList, done: Iterable[Request], source: WatchList) 
             case AddEntries(entries):
                 given = {(kind, value): label for kind, value, label in entries}
                 added.update(dict.fromkeys(given))
-                labels.update((key, label) for key, label in given.items() if label is not None or key in gone)
+                labels.update((key, label) for key, label in given.items() if label is not None)
+                _as_new(watch, gone.intersection(given))
                 gone.difference_update(given)
             case RemoveEntries(removed):
                 gone.update(removed)
@@ -74,7 +75,7 @@ def apply_changes(watch: WatchList, done: Iterable[Request], source: WatchList) 
             case RelabelEntries(labelled):
                 labels.update(((kind, value), label) for kind, value, label in labelled if (kind, value) not in gone)
             case AddAccount() | RemoveAccount() | RenameAccount():
-                for key in _apply_account(watch, request):
+                for key in _apply_account(watch, request, gone):
                     added.pop(key, None)
                     gone.discard(key)
                 yield
@@ -94,16 +95,26 @@ def apply_changes(watch: WatchList, done: Iterable[Request], source: WatchList) 
     yield from watch.take_uses(source)
 
 
-def _apply_account(watch: WatchList, request: AddAccount | RemoveAccount | RenameAccount) -> Iterable[_Key]:
-    """Apply the change of an account, and return the entries that it adds.
+def _as_new(watch: WatchList, keys: Iterable[_Key]) -> None:
+    """Let entries that were removed and added again have no label and no account of before."""
+    for number in {watch.table.find(*key) for key in keys} - {NO_ENTRY}:
+        watch.disown(number)
+
+
+def _apply_account(
+    watch: WatchList, request: AddAccount | RemoveAccount | RenameAccount, gone: Collection[_Key]
+) -> Iterable[_Key]:
+    """Apply the change of an account, and return the entries that it adds. `gone` has entries that were removed before.
 
     The list may have lost or gained entries through another client. A change that does not fit is left out.
     """
     with suppress(ParameterError):
         match request:
             case AddAccount(account):
+                keys = [(kind, value) for kind, value, _ in account.entries()]
+                _as_new(watch, (key for key in keys if key in gone))
                 watch.take_account(watch.plan_account(account))
-                return [(kind, value) for kind, value, _ in account.entries()]
+                return keys
             case RemoveAccount(name):
                 watch.replace_with(watch.without_account(name))
             case RenameAccount(old, new):

@@ -442,15 +442,19 @@ class Running:
         if watched:
             await self.ask(RelabelEntries(tuple(watched)))
 
-    async def take_revealed(self, more: WatchList) -> None:
-        """Give new keychains the indexes that the wallet revealed before they were removed. Raises StoreError."""
+    async def take_revealed(self, more: WatchList) -> bool:
+        """Give new keychains the indexes that the wallet revealed before they were removed.
 
-        def take(store: Store) -> None:
+        Returns True if a window must move now. Raises StoreError.
+        """
+
+        def take(store: Store) -> bool:
             for each in more.keychains:
                 if revealed := store.keychains.revealed_by(each.scripts(0)):
                     each.reveal(revealed - 1)
+            return more.windows.is_due()
 
-        await self.in_store(take)
+        return await self.in_store(take)
 
     async def freeze(self, outpoint: OutPoint, *, is_frozen: bool) -> None:
         """Freeze or unfreeze a coin. Raises ParameterError, StoreError."""

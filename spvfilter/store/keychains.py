@@ -303,7 +303,7 @@ def _complete(run: Run, present: Collection[int]) -> int:
 
 
 def salvaged(
-    chains: Iterable[Sequence[object]],
+    chains: Iterable[Sequence[Any]],
     runs: Iterable[Sequence[int]],
     used: Iterable[Sequence[int]],
     present: Collection[int],
@@ -317,7 +317,9 @@ def salvaged(
         clipped = [run._replace(indexes=_complete(run, present)) for run in mine]
         ends = [part.first + part.indexes for run, part in zip(mine, clipped, strict=True) if part != run]
         parts = tuple(part for part in clipped if part.indexes)
-        whole = StoredKeychain(row, name, label, descriptor, lookahead, size, window, frozenset(), parts, account)  # type: ignore[arg-type]
+        whole = StoredKeychain(
+            row, name, label, descriptor, lookahead, size, window, frozenset(), parts, account=account
+        )
         end = min([len(whole.rows()), *ends])
         kept = frozenset(index for owner, index in uses if owner == row and index < end)
         found.append(whole._replace(window=end, used=kept))

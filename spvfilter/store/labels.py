@@ -145,10 +145,9 @@ class LabelRows:
         return found
 
     def joined(self, script: bytes) -> None:
-        """Remove a label that `waiting` returned, as its address is watched now."""
-        address = script_to_address(script, self._network)
-        assert address is not None
-        self._merge(Label("addr", address), address, "")
+        """Remove the label of an address that waits for its entry, as the entry has one now, or had one."""
+        if (address := script_to_address(script, self._network)) is not None:
+            self._merge(Label("addr", address), address, "")
 
 
 def stored_labels(checked: Checked, network: Network) -> Iterator[Label]:

@@ -636,6 +636,8 @@ class Store:
         self._rows.remove("watch", "id = ?", (row,))
         self._rows.insert("watch", (row, kind, value, label, account))
         self._ledger.relabelled(row)
+        if kind == EntryKind.SCRIPT:
+            self._labels.joined(value)
 
     # Accounts
 

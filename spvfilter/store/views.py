@@ -844,7 +844,7 @@ def _behind(cursor: str | None) -> tuple[int, bytes]:
         place, key = cursor.split("-")
         found = int(place, 16), bytes.fromhex(key)
     except (ValueError, AttributeError, TypeError):
-        raise ParameterError(f"not a cursor of an entry: {cursor[:80]!r}") from None
+        raise ParameterError(f"not a cursor of an entry: {str(cursor)[:80]!r}") from None
     if not 0 <= found[0] <= _TOP:
         raise ParameterError(f"not a cursor of an entry: {cursor[:80]!r}")
     return found

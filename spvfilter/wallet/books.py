@@ -482,8 +482,16 @@ class Books(Settlement):
     def store_account(self, plan: AccountPlan) -> None:
         """Store an account. The watch list gets it when it is stored."""
         self._seal()
-        fresh = [script for script in plan.scripts() if self.watch.table.find(EntryKind.SCRIPT, script) == NO_ENTRY]
-        entries = [*((EntryKind.SCRIPT, script, None) for script in fresh), *plan.entries]
+        scripts, own = plan.scripts(), dict(plan.labels)
+        there = {script: self.watch.table.find(EntryKind.SCRIPT, script) for script in scripts | own}
+        fresh = [script for script in scripts if there[script] == NO_ENTRY]
+        entries = [*((EntryKind.SCRIPT, script, scripts[script]) for script in fresh), *plan.entries]
+        labels = {
+            number: own.get(script) or (scripts[script] if self.watch.keychain_of(number) is None else None)
+            for script, number in there.items()
+            if number != NO_ENTRY and self.watch.own_label(number) is None
+        }
+        self.relabel({number: label for number, label in labels.items() if label is not None})
         ids = self.store_entries(entries, {value: plan.name for _, value, _ in entries})
         rows = dict(zip(fresh, ids, strict=False))
         for keychain, window in plan.keychains:
@@ -538,6 +546,10 @@ class Books(Settlement):
         if account is not None:
             owners = [(number, change.account(number)) for number in stay]
             self.batch.accounts.append(AccountChange(account, is_removed=True, left=owners))
+            labels = {number: change.label(number) for number in stay}
+            self.batch.labels |= {
+                number: label for number, label in labels.items() if label != self.watch.label(number)
+            }
         moved, lost = change.confirmed(self._confirmed)
         for found in moved:
             self._changes.put_match(found)

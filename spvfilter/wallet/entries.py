@@ -36,6 +36,10 @@ class Renumbering:
         """The account of a remaining entry after the change, by its old number."""
         return self.left.account(number - bisect_left(self._ordered, number))
 
+    def label(self, number: int) -> str | None:
+        """The label of a remaining entry after the change, by its old number."""
+        return self.left.label(number - bisect_left(self._ordered, number))
+
     def under_old(self, hit: Hit) -> Hit:
         """A hit that `hit` returned, under the old number of its entry."""
         return hit._replace(entry=hit.entry + bisect_right(self._shifts, hit.entry))

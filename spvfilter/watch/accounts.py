@@ -10,6 +10,7 @@ from typing import NamedTuple
 from spvfilter._public import public
 from spvfilter.errors import ParameterError, UnknownAccountError
 from spvfilter.kernel import EntryKind
+from spvfilter.watch.descriptor.keys import secret_in
 from spvfilter.watch.keychain import Keychain
 
 MAX_NAME = 255
@@ -17,9 +18,16 @@ MAX_NAME = 255
 
 
 def checked_name(name: str) -> str:
-    """Return the name of an account. Raises ParameterError for a name that a line of a text file cannot contain."""
+    """Return the name of an account.
+
+    Raises ParameterError for a name that a line of a text file cannot contain, or that may be a private key.
+    """
     if not isinstance(name, str):
         raise ParameterError(f"the name of an account is text, not {type(name).__name__}")
+    if (what := secret_in(name)) is not None:
+        raise ParameterError(
+            f"the name of an account has {what}: choose another name, and keep the key in a safe place"
+        )
     if not name.isprintable() or name != name.strip() or not 0 < len(name) <= MAX_NAME:
         raise ParameterError(
             f"the name of an account has 1 to {MAX_NAME} printable characters without spaces around them, not"
@@ -41,7 +49,7 @@ class Accounts:
 
     def check(self, name: str) -> None:
         """Raises UnknownAccountError if there is no account of this name."""
-        if name not in self.names:
+        if not isinstance(name, str) or name not in self.names:
             raise UnknownAccountError(name)
 
     def rename(self, old: str, new: str) -> None:
@@ -89,15 +97,21 @@ class AccountPlan(NamedTuple):
     """Numbers of entries outside keychains that belonged to no account."""
     adopted: tuple[str, ...]
     """Names of keychains that belonged to no account."""
+    labels: tuple[tuple[bytes, str], ...]
+    """Scripts that get a label of their own."""
 
     @property
     def chains(self) -> list[Keychain]:
         """The new keychains."""
         return [each for each, _ in self.keychains]
 
-    def scripts(self) -> list[bytes]:
-        """Return the scripts of the new windows."""
-        return list(dict.fromkeys(script for _, window in self.keychains for each in window for script in each))
+    def scripts(self) -> dict[bytes, str | None]:
+        """Return the scripts of the new windows. Each has its own label, or else that of its first keychain."""
+        labels: dict[bytes, str | None] = {}
+        for chain, window in self.keychains:
+            for script in (script for each in window for script in each):
+                labels.setdefault(script, chain.label)
+        return labels | {script: label for script, label in self.labels if script in labels}
 
 
 def same_elsewhere(found: Collection[tuple[Keychain, int] | None]) -> Keychain | None:

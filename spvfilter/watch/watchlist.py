@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import compress, starmap
@@ -655,7 +655,19 @@ class WatchList:
             if owner is None and ((mine := self.keychain_of(there)) is None or mine[0].name not in adopted):
                 claimed.append(there)
         keychains = [(chain.without_window(), more.windows.scripts_by_index(chain.name)) for chain in fresh]
-        return AccountPlan(name, tuple(keychains), tuple(entries), tuple(claimed), tuple(adopted))
+        labels = tuple(self._missing_labels(more))
+        return AccountPlan(name, tuple(keychains), tuple(entries), tuple(claimed), tuple(adopted), labels)
+
+    def _missing_labels(self, more: WatchList) -> Iterator[tuple[bytes, str]]:
+        """Yield scripts of another list with a label of their own, which they lack in this list."""
+        for number, (kind, script, _) in enumerate(more.entries()):
+            label = more.own_label(number)
+            if (
+                label is not None
+                and kind == EntryKind.SCRIPT
+                and self.own_label(self._table.find(kind, script)) is None
+            ):
+                yield script, label
 
     def _same_keychain(self, chain: Keychain) -> Keychain | None:
         """Return the keychain of this list that derives the same scripts under another name, or None."""
@@ -665,9 +677,13 @@ class WatchList:
 
     def adopted_entries(self, plan: AccountPlan) -> list[int]:
         """Return the numbers of the entries without an account that a plan moves into its account."""
-        places = self._windows.entries_beyond(dict.fromkeys(plan.adopted, 0)) if plan.adopted else {}
-        derived = (entry for chain in places.values() for _, entry in chain)
-        return [entry for entry in dict.fromkeys((*plan.claimed, *derived)) if self.account(entry) is None]
+        entries = dict.fromkeys((*plan.claimed, *self._derived(plan.adopted)))
+        return [entry for entry in entries if self.account(entry) is None]
+
+    def _derived(self, keychains: Sequence[str]) -> list[int]:
+        """Return the numbers of the entries in the windows of keychains."""
+        places = self._windows.entries_beyond(dict.fromkeys(keychains, 0)) if keychains else {}
+        return [entry for chain in places.values() for _, entry in chain]
 
     def take_account(self, plan: AccountPlan) -> bool:
         """Watch an account whose plan `plan_account` returned, while a client uses the list as well.
@@ -676,6 +692,8 @@ class WatchList:
         """
         name, accounts = plan.name, self._accounts
         accounts.names.setdefault(name)
+        owned = {entry: self.account(entry) for entry in self._derived(plan.adopted)}
+        accounts.entries.update((entry, owner) for entry, owner in owned.items() if owner not in (None, name))
         for adopted in plan.adopted:
             if (known := self._windows.get(adopted)) is not None:
                 known.account = name
@@ -687,7 +705,9 @@ class WatchList:
             if label is not None:
                 self._labels[number] = label
         accounts.entries.update((number, name) for number in plan.claimed if self.account(number) != name)
-        return bool(plan.keychains) and self._windows.note()
+        for script, text in plan.labels:
+            self._labels.setdefault(self._table.find(EntryKind.SCRIPT, script), text)
+        return bool(plan.keychains) and (self._windows.note() or self._windows.is_due())
 
     def _check_owner(self, owner: str | None, account: str) -> None:
         if owner is not None and owner != account:
@@ -729,6 +749,11 @@ class WatchList:
         """Names of the accounts, in the order in which they were added."""
         return tuple(self._accounts.names)
 
+    def disown(self, entry: int) -> None:
+        """Remove the label and the account of the entry with this number, apart from those of its keychain."""
+        self._labels.pop(entry, None)
+        self._accounts.entries.pop(entry, None)
+
     def account(self, entry: int) -> str | None:
         """Return the account of the entry with this number in the table. None if the entry belongs to no account."""
         return self._accounts.entries.get(entry) or self._windows.account_at(entry)
@@ -751,17 +776,18 @@ class WatchList:
     def entries_of_account(self, name: str) -> tuple[list[int], list[int]]:
         """Return the numbers of an account's entries: entries to remove with it, and entries that must stay.
 
-        Entries stay that a keychain of another account, or of none, derives as well. Both lists are in ascending order.
+        Entries stay that another account has, or that a keychain of another account or of none derives as well. Both
+        lists are in ascending order.
 
         Raises:
             UnknownAccountError: The list has no such account.
         """
         self._accounts.check(name)
         alone, shared = self._windows.entries_of(name)
-        owned = (entry for entry, account in self._accounts.entries.items() if account == name)
-        others = {entry for entry in owned if (place := self._windows.at(entry)) and place[0].account != name}
         mine = {entry for entry, account in self._accounts.entries.items() if account == name}
-        stay = others | {entry for entry in shared if self.account(entry) == name}
+        stay = {entry for entry in mine if (place := self._windows.at(entry)) and place[0].account != name}
+        stay |= {entry for entry in shared if self.account(entry) == name}
+        stay |= {entry for entry in alone if self.account(entry) != name}
         return sorted({*alone, *mine} - stay - set(shared)), sorted(stay)
 
     def without_account(self, name: str) -> WatchList:
@@ -901,9 +927,15 @@ class WatchList:
     def take_uses(self, other: WatchList) -> Iterator[None]:
         """Take the used indexes and the longer windows of the keychains of `other`, a copy of this list, in steps.
 
-        The generator yields between the steps, which take about two milliseconds. No script is derived.
+        The generator yields between the steps, which take about two milliseconds. No script is derived. A script of
+        several keychains gets the account that it has in `other`.
         """
-        return self._windows.take_uses(other._windows)
+        yield from self._windows.take_uses(other._windows)
+        for entry in self._windows.shared:
+            there = other._table.find(*self._table.entry(entry))
+            account = None if there == NO_ENTRY else other.account(there)
+            if account in self._accounts.names and account not in (None, self.account(entry)):
+                self._accounts.entries[entry] = account
 
     def hold(self) -> None:
         """Mark the list as used by a running client.

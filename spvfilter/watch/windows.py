@@ -88,6 +88,11 @@ class Windows:
         """
         return self._owners.tobytes(), self._indexes.tobytes(), self._shared
 
+    @property
+    def shared(self) -> Collection[int]:
+        """The entries that several keychains have."""
+        return self._shared.keys()
+
     def __len__(self) -> int:
         return len(self._chains)
 
@@ -210,23 +215,28 @@ class Windows:
                 return address
         raise ParameterError(f"the scripts of keychain {chain.name[:80]!r} have no address")
 
-    def chosen(self, name: str | None) -> Keychain:
+    def chosen(self, name: str | None, accounts: Collection[str]) -> Keychain:
         """Return the keychain that a text names, or the first of several.
 
         Args:
-            name: The name of a keychain, its descriptor without checksum, its account or its label, tried in this
-                order. None for the first keychain.
+            name: The name of an account or of a keychain, the descriptor of a keychain without checksum, or its label,
+                tried in this order. None for the first keychain.
+            accounts: Names of all accounts.
 
         Raises:
-            ParameterError: There is no such keychain.
+            ParameterError: There is no such keychain, or the account has none.
         """
+        if name is not None and name in accounts:
+            owned = (each for each in self._chains if each.account == name)
+            if (mine := next(owned, None)) is None:
+                raise ParameterError(f"account {name[:80]!r} has no keychain, and its addresses cannot be revealed")
+            return mine
         found = next(iter(self), None) if name is None else self.get(name)
         if found is None and name is not None:
             is_descriptor = "(" in name  # its checksum has eight characters
             described = (each for each in self._chains if is_descriptor and each.name[:-9] == name)
-            owned = (each for each in self._chains if each.account == name)
             labelled = (each for each in self._chains if each.label == name)
-            found = next(joined(described, owned, labelled), None)
+            found = next(joined(described, labelled), None)
         if found is None:
             raise ParameterError("the watch list has no keychain" + ("" if name is None else f" {name[:80]!r}"))
         return found

@@ -195,6 +195,7 @@ async def test_rebuilt_database_keeps_accounts(tmp_path: Path) -> None:
             await client.wait_synced()
             assert await client.accounts() == ("alice", "bob")
             assert (await client.balance(account="bob")).confirmed == 70
+            assert [each.account for each in await client.keychains()] == ["alice"]
 
 
 async def test_account_beyond_the_capacity_of_a_bip37_filter_is_refused(tmp_path: Path) -> None:
@@ -267,7 +268,7 @@ async def test_account_reveals_addresses_and_never_gives_one_twice(mode: str, tm
             await client.add_account("alice", chain(1))
             await client.add_account("bob", chain(2))
             await client.add_account("carol", address(3, 0))
-            with pytest.raises(ParameterError, match="the account has no keychain"):
+            with pytest.raises(ParameterError, match="account 'carol' has no keychain"):
                 await client.reveal_address("carol")
             with pytest.raises(ParameterError, match=r"give pathlib\.Path"):
                 await client.add_account("dora", str(path))
@@ -291,3 +292,159 @@ async def test_account_reveals_addresses_and_never_gives_one_twice(mode: str, tm
             await client.wait_synced()
             with pytest.raises(KeychainError):  # the function that derives its scripts is not stored
                 await client.reveal_address("robert")
+
+
+@MODES
+async def test_account_that_comes_back_watches_its_revealed_addresses(mode: str, tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    async with Node() as node:
+        node.regtest.mine(101)
+        async with client_of(base(), node, mode, path) as client:
+            await client.add_account("alice", chain(1))
+            for _ in range(4 * GAP_LIMIT):
+                await client.reveal_address("alice")
+            await client.remove_account("alice")
+            await client.add_account("alicia", chain(1))
+            await client.wait_synced()
+            pay(node, 1, 3 * GAP_LIMIT, 77)
+            await confirmed(client, node)
+            assert (await client.balance(account="alicia")).confirmed == 77
+
+
+async def test_account_that_comes_back_at_once_gives_no_address_twice(tmp_path: Path) -> None:
+    async with Node() as node:
+        node.regtest.mine(101)
+        async with client_of(base(), node, "compact", tmp_path / "w.db") as client:
+            await client.add_account("0", chain(1))
+            given = []
+            for number in range(2 * GAP_LIMIT):  # some of these reveals wait for the window
+                made, *_ = await asyncio.gather(
+                    client.reveal_address(str(number)),
+                    client.remove_account(str(number)),
+                    client.add_account(str(number + 1), chain(1)),
+                )
+                given.append(made)
+            assert given == [address(1, index) for index in range(2 * GAP_LIMIT)]
+
+
+@pytest.mark.parametrize("new", [None, "b"])
+async def test_entry_that_is_added_again_leaves_its_account(new: str | None, tmp_path: Path) -> None:
+    watch, path = base(), tmp_path / "w.db"
+    watch.add_account("a", address(1, 0), address(1, 1))
+    async with Node() as node:
+        node.regtest.mine(101)
+        pay(node, 1, 0, 70)
+        node.regtest.mine()
+        async with client_of(watch, node, "compact", path) as client:
+            await client.remove(address(1, 0))
+            if new is None:
+                await client.add_address(address(1, 0))
+            else:
+                await client.add_account(new, address(1, 0))
+            names = await client.accounts()
+        assert watch.accounts == names
+        for store in (path, None):
+            async with client_of(watch, node, "compact", store) as client:
+                await client.wait_synced()
+                assert await client.accounts() == names
+                assert [each.account for each in await client.coins()] == [new]
+
+
+@MODES
+async def test_account_keeps_its_address_of_a_removed_keychain(mode: str, tmp_path: Path) -> None:
+    watch, path = base(), tmp_path / "w.db"
+    watch.add_keychain("chain 1", lambda index: script(1, index), "till", lookahead=GAP_LIMIT)
+    async with Node() as node:
+        node.regtest.mine(101)
+        pay(node, 1, 3, 70)
+        node.regtest.mine()
+        async with client_of(watch, node, mode, path) as client:
+            await client.wait_synced()
+            await client.add_account("alice", address(1, 3))
+            await client.add_account("bob", chain(1))
+            await client.remove_account("bob")
+            await client.wait_synced()
+            pay(node, 1, 3, 5)
+            await confirmed(client, node)
+            assert {(each.account, each.label) for each in await client.coins()} == {("alice", None)}
+            assert (await client.balance(account="alice")).confirmed == 75
+        assert (watch.accounts, script(1, 3) in watch, script(1, 4) in watch) == (("alice",), True, False)
+        async with client_of(watch, node, mode, path) as client:
+            await client.wait_synced()
+            assert {(each.account, each.label) for each in await client.coins()} == {("alice", None)}
+            assert (await client.balance(account="alice")).confirmed == 75
+
+
+@MODES
+async def test_script_of_two_keychains_keeps_its_account(mode: str, tmp_path: Path) -> None:
+    watch, path = base(), tmp_path / "w.db"
+    watch.add_keychain("chain 1", lambda index: script(1, index), lookahead=GAP_LIMIT)
+    overlapping = Keychain("high", lambda index: (script(1, index + 50),), lookahead=GAP_LIMIT)
+    async with Node() as node:
+        node.regtest.mine(101)
+        async with client_of(watch, node, mode, path) as client:
+            await client.wait_synced()
+            await client.add_account("alice", overlapping)
+            pay(node, 1, 55, 70)
+            await confirmed(client, node)
+            for _ in range(2 * GAP_LIMIT):  # the window of "chain 1" grows over scripts of "high"
+                await client.reveal_address("chain 1")
+            await client.add_account("bob", chain(1))
+            for _ in range(2 * GAP_LIMIT):
+                await client.reveal_address("bob")
+            await client.wait_synced()
+            assert [each.match.account for each in await client.matches()] == ["alice"]
+            assert (await client.balance(account="alice")).confirmed == 70
+        for again in (watch, base()):
+            async with client_of(again, node, mode, path) as client:
+                await client.wait_synced()
+                assert [each.match.account for each in await client.matches()] == ["alice"]
+                assert (await client.balance(account="alice")).confirmed == 70
+
+
+async def test_name_of_an_account_precedes_names_of_keychains() -> None:
+    watch = base()
+    watch.add_keychain("alice", lambda index: script(1, index), "bob", lookahead=GAP_LIMIT)
+    watch.add_account("alice", chain(2))
+    watch.add_account("bob", address(3, 0))
+    async with Node() as node, client_of(watch, node, "compact", None) as client:
+        assert await client.reveal_address("alice") == address(2, 0)
+        with pytest.raises(ParameterError, match="account 'bob' has no keychain"):
+            await client.reveal_address("bob")
+        await client.remove_account("bob")
+        assert await client.reveal_address("bob") == address(1, 0), "now it is the label of a keychain"
+
+
+@MODES
+async def test_account_keeps_the_labels_of_its_sources(mode: str, tmp_path: Path) -> None:
+    watch, path = WatchList.from_addresses([address(1, 1), address(1, 50)], REGTEST), tmp_path / "w.db"
+    till = Keychain("chain 1", lambda index: (script(1, index),), label="till", lookahead=GAP_LIMIT)
+    async with Node() as node:
+        node.regtest.mine(101)
+        async with client_of(watch, node, mode, path) as client:
+            await client.add_account("alice", till)
+            await client.wait_synced()
+            for _ in range(2 * GAP_LIMIT):
+                await client.reveal_address()
+            for index in (0, 1, 50):
+                pay(node, 1, index, 70)
+            await confirmed(client, node)
+            assert [each.label for each in await client.coins()] == ["till"] * 3
+            assert [each.match.label for each in await client.matches()] == ["till"] * 3
+        async with client_of(base(), node, mode, path) as client:
+            await client.wait_synced()
+            assert [each.label for each in await client.coins()] == ["till"] * 3
+
+
+async def test_name_that_is_no_text_does_not_end_the_client() -> None:
+    watch = base()
+    watch.add_account("alice", address(1, 0))
+    async with Node() as node, client_of(watch, node, "compact", None) as client:
+        for name in (["alice"], 5, None):
+            with pytest.raises(UnknownAccountError):
+                await client.remove_account(name)  # type: ignore[arg-type]
+            with pytest.raises(UnknownAccountError):
+                await client.rename_account(name, "bob")  # type: ignore[arg-type]
+            with pytest.raises(ParameterError):
+                await client.rename_account("alice", name)  # type: ignore[arg-type]
+        assert await client.accounts() == ("alice",)

@@ -44,3 +44,17 @@ async def test_imported_label_is_on_the_next_match(tmp_path: Path) -> None:
         labels = {each.ref: each.label for each in await run.client.labels()}
         assert labels[FOREIGN] == "later"
         assert run.client.watch.label(len(run.client.watch) - 1) == "later"
+
+
+async def test_removed_label_does_not_come_back_from_an_import(tmp_path: Path) -> None:
+    world = World()
+    async with Node(world.regtest) as node:
+        async with running(world, node, store=tmp_path / "w.db") as run:
+            await run.client.import_labels([Label("addr", FOREIGN, "later", other={"height": 5})])
+            await run.client.add_address(FOREIGN)
+            await run.client.relabel(FOREIGN, "mine")
+            await run.client.relabel(FOREIGN, None)
+            assert Label("addr", FOREIGN, other={"height": 5}) in await run.client.labels()
+        async with running(world, node, store=tmp_path / "w.db") as run:
+            assert Label("addr", FOREIGN, other={"height": 5}) in await run.client.labels()
+            assert run.client.watch.label(len(run.client.watch) - 1) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -204,8 +205,10 @@ def test_a_page_goes_on_behind_its_cursor_whatever_has_come_meanwhile(ledger: Le
     )
 
 
-@pytest.mark.parametrize("cursor", ["", "nonsense", "12", "12-zz", "-1-00", "ffffffffffffffffff-00", "1-2-3"])
-def test_what_is_no_cursor_is_refused(cursor: str, ledger: Ledger) -> None:
+@pytest.mark.parametrize(
+    "cursor", ["", "nonsense", "12", "12-zz", "-1-00", "ffffffffffffffffff-00", "1-2-3", 5, b"1-00"]
+)
+def test_what_is_no_cursor_is_refused(cursor: Any, ledger: Ledger) -> None:
     with pytest.raises(ParameterError, match="not a cursor"):
         ledger.store.views.history(before=cursor)
     with pytest.raises(ParameterError, match="not a cursor"):

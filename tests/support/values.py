@@ -376,7 +376,7 @@ VALUES: dict[str, list[object]] = {
     "watch": [
         Label("tx", "ab" * 32, "rent"),
         MATCH,
-        AccountPlan("bob", (), ((EntryKind.SCRIPT, b"\x51", None),), (1,), ("mine",)),
+        AccountPlan("bob", (), ((EntryKind.SCRIPT, b"\x51", None),), (1,), ("mine",), ((b"\x51", "rent"),)),
         WatchList.from_addresses([("1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2", "one")]),
     ],
     "wire": [

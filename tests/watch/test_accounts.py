@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from spvfilter.address import script_to_address
+from spvfilter.address import address_to_script, script_to_address
 from spvfilter.errors import AddressError, ParameterError, UnknownAccountError, WatchFileError, WatchListInUseError
 from spvfilter.kernel import EntryKind
-from spvfilter.network import REGTEST
+from spvfilter.network import MAINNET, REGTEST
 from spvfilter.primitives import OutPoint
 from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 from spvfilter.watch.match import MatchKind
 from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, p2wpkh, tx
+from support.walletfiles import PHRASE, SINGLE, WIF, XPRV, electrum, first, text_of
 
 KEY = "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUGLnL4qHHoQvao8ESaAstxYSnhyswJ76uZPStJRJCTKvosUCJZL5B"
 
@@ -60,6 +62,19 @@ def test_sources_without_an_account_move_into_an_account() -> None:
     assert watch.label(0) == "shop"
 
 
+@pytest.mark.descriptors
+@pytest.mark.filterwarnings("ignore::spvfilter.errors.WalletFileWarning")
+def test_account_keeps_the_labels_of_a_wallet_file(tmp_path: Path) -> None:
+    path = tmp_path / "wallet"
+    path.write_text(text_of(electrum()))
+    rented = first(f"{SINGLE}/0/*)")
+    for known in ([], [rented], [(rented, "mine")]):
+        watch = WatchList.from_addresses(known, MAINNET)
+        watch.add_account("alice", path)
+        found = watch.table.find(EntryKind.SCRIPT, address_to_script(rented, MAINNET))
+        assert watch.own_label(found) == ("mine" if known == [(rented, "mine")] else "rent")
+
+
 def test_sources_of_another_account_are_refused() -> None:
     watch = WatchList(REGTEST)
     watch.add_account("alice", address(1, 0), chain("a", 3))
@@ -80,6 +95,17 @@ def test_invalid_names_are_refused(name: object) -> None:
     with pytest.raises(ParameterError, match="name of an account"):
         watch.add_account(name, address(1, 0))  # type: ignore[arg-type]
     assert (watch.accounts, len(watch)) == ((), 0)
+
+
+@pytest.mark.parametrize("name", [XPRV, WIF, PHRASE, f"wpkh({XPRV}/0/*){' ' * 256}"])
+def test_private_key_is_no_name_and_is_not_quoted(name: str) -> None:
+    watch = WatchList(REGTEST)
+    watch.add_account("alice", address(1, 0))
+    for change in (partial(watch.add_account, name, address(1, 1)), partial(watch.rename_account, "alice", name)):
+        with pytest.raises(ParameterError, match="name of an account has") as caught:
+            change()
+        assert name[:20] not in str(caught.value)
+    assert watch.accounts == ("alice",)
 
 
 def test_invalid_sources_are_refused() -> None:

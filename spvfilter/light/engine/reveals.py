@@ -5,15 +5,16 @@ A revealed address is always watched: if its window must grow, the growth is sto
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
-from spvfilter.errors import InexpressibleError, ParameterError
+from spvfilter.errors import InexpressibleError
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.requests import RevealAddress
 from spvfilter.light.engine.windowgrowth import fits
 from spvfilter.store.keychains import KeychainChange
-from spvfilter.watch.keychain import Keychain
+from spvfilter.watch.keychain import Keychain, identity_of
 
 
 class _Pending(NamedTuple):
@@ -48,6 +49,8 @@ class Reveals:
         self._grown: set[str] = set()
         """Names of exclusive keychains whose window has grown in this run."""
         self._pending: _Pending | None = None
+        self._removed: dict[bytes, int] = {}
+        """End of the revealed indexes of each keychain that this run removed, by the identity of the keychain."""
 
     def disconnect_to(self, fork: int) -> None:
         """Note that the blocks above a height were disconnected: other blocks may now contain their transactions."""
@@ -58,11 +61,8 @@ class Reveals:
 
         Raises ParameterError, KeychainError or InexpressibleError: nothing is revealed.
         """
-        context, windows = self._context, self._context.books.watch.windows
-        watch = context.books.watch
-        if request.account in watch.accounts and all(each.account != request.account for each in watch.keychains):
-            raise ParameterError("the account has no keychain: add an account with a descriptor to reveal addresses")
-        keychain = windows.chosen(request.account)
+        context, watch = self._context, self._context.books.watch
+        windows, keychain = watch.windows, watch.windows.chosen(request.account, watch.accounts)
         index, address = windows.to_reveal(keychain, context.chain.network)
         missing = min(keychain.size, index + 1 + keychain.lookahead) - keychain.end
         if missing > 0 and not fits(context.books.watch, missing * len(keychain.scripts(index)), context.options):
@@ -89,6 +89,22 @@ class Reveals:
             KeychainChange(each.name, revealed=each.revealed, exclusive=each.is_exclusive) for each in changed
         )
         self._context.out.after_commit(partial(self._context.out.finish, token, address))
+
+    def removing(self, keychains: Iterable[Keychain]) -> None:
+        """Note the revealed indexes of keychains that are removed with their account."""
+        windows = self._context.books.watch.windows
+        for each in keychains:
+            if each.revealed:
+                self._removed[identity_of(windows.scripts_by_index(each.name)[0])] = each.revealed
+
+    def added(self, keychains: Iterable[Keychain]) -> None:
+        """Give new keychains the indexes that this run revealed before it removed them.
+
+        The program reads the revealed indexes of the database beforehand. A reveal may have been waiting then.
+        """
+        for each in keychains if self._removed else ():
+            if revealed := self._removed.get(identity_of(each.scripts(0))):
+                each.reveal(revealed - 1)
 
     def first_to_search(self, keychain: Keychain) -> int | None:
         """Return the lowest block to search for scripts that a keychain's window gains; None if there is none."""

@@ -232,6 +232,7 @@ class WatchChanges:
         books, options = self._context.books, self._context.options
         check_addition(books.watch, request.ways, options.mode)
         plan = books.watch.plan_account(account)
+        self._reveals.added(plan.chains)
         known = {books.watch.table.find(kind, value) for kind, value, _ in account.entries()}
         new = len(account) - len(known - {NO_ENTRY})
         is_bip37 = options.mode is Mode.BIP37
@@ -261,6 +262,7 @@ class WatchChanges:
         books = self._context.books
         if len(books.watch.entries_of_account(name)[0]) == len(books.watch):
             raise ParameterError("no entry would be left to watch: add another account first, or leave the client")
+        self._reveals.removing(each for each in books.watch.keychains if each.account == name)
         books.remove_account(name, self._context.out.emit)
         self._changed(True)
 

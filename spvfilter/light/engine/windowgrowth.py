@@ -87,6 +87,7 @@ class WindowGrowth:
             if new and (first := self._store(keychain, new, labels, accounts, ids)) is not None:
                 starts.append(first)
         self._claim(accounts)
+        self._label(labels)
         if starts:
             self._search_from(min(starts))
         context.is_storing = True
@@ -136,6 +137,15 @@ class WindowGrowth:
                 claimed.setdefault(account, []).append(entry)
         for account, entries in claimed.items():
             books.claim(account, entries)
+
+    def _label(self, labels: Mapping[bytes, str | None]) -> None:
+        """Store the labels of scripts that are watched without a keychain and without a label already."""
+        books, found = self._context.books, dict[int, str | None]()
+        for script, label in labels.items():
+            entry = NO_ENTRY if label is None else books.watch.table.find(EntryKind.SCRIPT, script)
+            if entry != NO_ENTRY and books.watch.keychain_of(entry) is None and books.watch.own_label(entry) is None:
+                found[entry] = label
+        books.relabel(found)
 
     def _stored(self, ahead: Ahead) -> None:
         context = self._context
