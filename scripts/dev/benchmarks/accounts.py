@@ -18,7 +18,7 @@ from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 
 _ACCOUNTS = (10, 100, 1_000, 10_000)
 _CALLS = 20
-_WHAT = {  # what is measured: its title, and the goal with its unit
+_WHAT = {  # title of each measurement, its goal, and the goal with its unit
     "entered": ("first entry, processor s", 30, "30 s"),
     "reopened": ("reopened, processor s", 3, "3 s"),
     "memory": ("memory, MB", 300, "300 MB"),
