@@ -41,7 +41,7 @@ class ScannedHeights:
         return not (self.gaps or self.without_undo or self.is_unplaced or self.is_cut)
 
     def sentences(self) -> list[str]:
-        """Return what is missing, as sentences."""
+        """Return a sentence for each missing part."""
         told = [f"missing: {in_words(each)}" for each in self.gaps]
         told += [
             f"no undo record: {in_words(each)}; spends of older coins may be missing" for each in self.without_undo
@@ -56,7 +56,7 @@ class ScannedHeights:
 
 
 class PlacedBlock(NamedTuple):
-    """The facts about a block on a best branch that tell what is missing."""
+    """The facts about a block on a best branch from which a scan finds missing heights."""
 
     height: int | None
     """Height of the block; None if it is unknown."""
@@ -70,7 +70,7 @@ class PlacedBlock(NamedTuple):
 
 @dataclass(slots=True)
 class HeightLedger:
-    """Collects the blocks of a scan in chain order, and tells what is missing."""
+    """Collects the heights of a scan's blocks in chain order, and finds the missing ones."""
 
     heights: list[Heights] = field(default_factory=list)
     """Ranges of heights in the order of the blocks."""
@@ -96,7 +96,7 @@ class HeightLedger:
             self.heights.append((block.height, block.height))
 
     def result(self, *, to_height: int | None, segments: int, is_cut: bool, tip: int | None) -> ScannedHeights:
-        """Return what was found and what is missing.
+        """Return the heights that the blocks have, and the missing ones.
 
         Args:
             to_height: The last height that was asked for; None for all.

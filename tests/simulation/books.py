@@ -71,7 +71,7 @@ class Books:
                 pass
 
     def compare(self, event: Event, store: Store) -> None:
-        """Note a match that is told, but that the database lacks.
+        """Note a reported match if the database lacks it.
 
         Commits that were written together may have withdrawn it again. The database then has that event already.
         """

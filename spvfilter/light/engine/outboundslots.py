@@ -27,7 +27,7 @@ class OutboundSlot(NamedTuple):
 def most_disputing(most: int) -> int:
     """Return how many of `most` slots are for peers that contradicted us.
 
-    With two slots it is one, so that the two peers can be compared.
+    If there are two slots, one of them is for such a peer, and the client can compare the two peers.
     """
     return max(most // 4, min(most // 2, 1))
 
