@@ -14,6 +14,7 @@ from spvfilter.errors import ParameterError, SourceError
 from spvfilter.network import Network
 from spvfilter.scan.blockfile import BlockFile
 from spvfilter.scan.daskcalls import ATTEMPTS, Calls, LostError
+from spvfilter.scan.gaps import in_words, joined
 from spvfilter.scan.listing import Listing
 from spvfilter.scan.plan import PART_SIZE, Part, Places, Plan, planned
 from spvfilter.scan.sources import BlockSpan, Problem
@@ -68,7 +69,7 @@ class WorkerPlan:
         lost = [part for part in (*self.plan.parts, *self.plan.stale) if gone.issuperset(self.machines(part))]
         ranges = list(_ranges(lost))
         unplaced = sum(height is None for part in lost for height in part.heights())
-        said = [_range_in_words(each) for each in ranges]
+        said = [in_words(each) for each in ranges]
         return ", ".join([*said, *([f"{unplaced:,} block(s) of unknown height"] if unplaced else [])])
 
 
@@ -250,21 +251,4 @@ def _ranges(parts: Iterable[Part]) -> Iterator[tuple[int, int]]:
             first, last = height if first is None else first, height
         if first is not None and last is not None:
             found.append((first, last))
-    joined: list[tuple[int, int]] = []
-    for first, last in sorted(found):
-        if joined and first <= joined[-1][1] + 1:
-            joined[-1] = joined[-1][0], max(last, joined[-1][1])
-        else:
-            joined.append((first, last))
-    yield from joined
-
-
-def _range_in_words(heights: tuple[int, int]) -> str:
-    """A range of heights, in words."""
-    first, last = heights
-    return f"height {first:,}" if first == last else f"heights {first:,} to {last:,}"
-
-
-def missing_in_words(plan: WorkerPlan) -> list[str]:
-    """Sentences about the heights that no worker has."""
-    return [f"no worker has the block(s) of {_range_in_words(each)}" for each in plan.missing]
+    yield from joined(found)

@@ -228,9 +228,12 @@ def test_heights_that_no_worker_has_are_known_and_named(
     argv = ["scan", "--on-workers", HERE, "--network", "regtest", "--address", ADDRESS]
     assert cli.main([*argv, "--out", str(tmp_path / "out"), "--dask", machines.cluster.address]) == 1
     said = capsys.readouterr().err
-    assert "no worker has the block(s) of heights 111 to 120\n" in said
-    assert "no worker has the block(s) of heights 201 to 350\n" in said
+    assert "missing: heights 111 to 120\n" in said
+    assert "missing: heights 201 to 350\n" in said
+    assert said.count("heights 111 to 120") == 1
     assert len((tmp_path / "out" / "matches.csv").read_bytes().splitlines()) == 1 + 220
+    again = [*argv, "--out", str(tmp_path / "out"), "--dask", machines.cluster.address, "--allow-gaps"]
+    assert cli.main(again) == 0
 
 
 async def test_no_worker_with_a_file_is_an_error_and_one_without_is_none(machines: Machines, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,12 +25,13 @@ from spvfilter.scan.cluster import DaskWorkers
 from spvfilter.scan.daskcalls import connected
 from spvfilter.scan.directory import PartScan
 from spvfilter.scan.engines import Engine, Processes, Threads
+from spvfilter.scan.gaps import ScannedHeights
 from spvfilter.scan.outputs import TOTALS, OutputFormat, publish, scan_parts
 from spvfilter.scan.plan import Plan
 from spvfilter.scan.remote import is_url, seen_anywhere
 from spvfilter.scan.sources import BlockFiles, BlockSpan
 from spvfilter.scan.totals import read_totals
-from spvfilter.scan.workerplan import missing_in_words, plan_on_workers
+from spvfilter.scan.workerplan import plan_on_workers
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -68,15 +69,15 @@ class _Planned:
     engine: Engine
     assumed: int
     """Number of files that do not name their network, because each contains one block without a magic."""
-    lacking: list[str] = field(default_factory=list)
-    """Messages about missing blocks."""
+    heights: ScannedHeights
+    """The heights that the blocks have, and the missing ones."""
 
 
 @asynccontextmanager
 async def _planned_here(args: argparse.Namespace, files: BlockFiles, watch: WatchList) -> AsyncIterator[_Planned]:
     async with _engine(args) as engine:
         plan = await asyncio.to_thread(Plan.of, files, watch.network)
-        yield _Planned(plan, engine, files.assumed)
+        yield _Planned(plan, engine, files.assumed, plan.report.heights)
 
 
 @asynccontextmanager
@@ -85,7 +86,9 @@ async def _planned_on_workers(args: argparse.Namespace, span: BlockSpan, watch: 
         found = await plan_on_workers(client, args.on_workers, watch.network, undo=args.undo, span=span)
         engine = DaskWorkers(client, found)
         try:
-            yield _Planned(found.plan, engine, found.assumed, missing_in_words(found))
+            # without a machine, the blocks before the first one are missing as well
+            heights = replace(found.plan.report.heights, gaps=found.missing)
+            yield _Planned(found.plan, engine, found.assumed, heights)
         finally:
             await engine.aclose()
 
@@ -141,8 +144,8 @@ async def _scan(args: argparse.Namespace, watch: WatchList, planning: AbstractAs
         await asyncio.to_thread(_draw, scan, Path(args.plot))
     if planned.assumed and not args.quiet:
         complain(assumed_network(planned.assumed, watch.network))
-    code = _report(scan, path, planned.lacking, time.monotonic() - begun, quiet=args.quiet)
-    return _INCOMPLETE if report_heights(args, plan.report.heights) else code
+    code = _report(scan, path, time.monotonic() - begun, quiet=args.quiet)
+    return _INCOMPLETE if report_heights(args, planned.heights) else code
 
 
 def _draw(scan: PartScan, path: Path) -> None:
@@ -151,10 +154,10 @@ def _draw(scan: PartScan, path: Path) -> None:
     draw(BalanceHistory.of(block for part in scan.finished() for block in part.blocks()), path)
 
 
-def _report(scan: PartScan, path: Path, lacking: list[str], seconds: float, *, quiet: bool) -> int:
+def _report(scan: PartScan, path: Path, seconds: float, *, quiet: bool) -> int:
     """Print problems, totals and the summary, and return the exit code."""
     summary, planned = scan.report.summary, scan.plan.report
-    problems = [*lacking, *map(str, planned.problems), *summary.problems]
+    problems = [*map(str, planned.problems), *summary.problems]
     undo_problems = [*map(str, planned.undo_problems), *summary.undo_problems]
     for problem in (*problems, *undo_problems):
         complain(problem)
