@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -21,10 +21,12 @@ from spvfilter.bloom.fileformat import (
     FLAG_OPEN,
     FLAG_PARTITIONED,
     HEADER_SIZE,
+    KIND_BITS,
     MAX_BIP37_BITS,
     TRAILER_SIZE,
     FileHeader,
     body_size,
+    cell_bits,
 )
 from spvfilter.bloom.hashing import FastHash, HashFamily, refuse_other_objects, stored_family
 from spvfilter.bloom.sample import glance
@@ -94,10 +96,11 @@ class GenericFilter:
     if not TYPE_CHECKING:  # type checkers would miss the slots of the derived classes
         __slots__ = ()
 
-    _KIND: int
-    """Kind of the filter in the header of its file: KIND_BITS or KIND_COUNTERS."""
+    _KINDS: ClassVar[Collection[int]]
+    """Kinds in the headers of the files of such filters."""
 
-    if TYPE_CHECKING:  # attributes of the kernel type
+    if TYPE_CHECKING:  # attributes of the derived classes and of the kernel type
+        _kind: int
         cells: int
         hash_funcs: int
         family: Family
@@ -144,6 +147,22 @@ class GenericFilter:
         buffer: Buffer | None = None,
         on_full: OnFull = "raise",
     ) -> None:
+        self._start(KIND_BITS, capacity, fp_rate, hash_funcs, bits, hashing, encode, partitioned, buffer, on_full)
+
+    def _start(
+        self,
+        kind: int,
+        capacity: int | None,
+        fp_rate: float | None,
+        hash_funcs: int | None,
+        bits: int | None,
+        hashing: HashFamily | None,
+        encode: Encode,
+        partitioned: bool,
+        buffer: Buffer | None,
+        on_full: OnFull,
+    ) -> None:
+        """Initialize a new filter with cells of this kind."""
         cells, functions, most, rate = shape_of(capacity, fp_rate, hash_funcs, bits, partitioned)
         encoding, function = (_BYTES, None) if encode is None else encoding_of(encode)
         if hashing is None:
@@ -156,9 +175,10 @@ class GenericFilter:
                 refuse_false_rate(hashing, cells, functions, most, rate, bool(partitioned))
         own = buffer is None
         if own and cells > 2 * _MAPPED:  # for small filters the kernel allocates the memory itself
-            buffer = allocate(body_size(self._KIND, cells))
+            buffer = allocate(body_size(kind, cells))
         flag = bool(partitioned)
         self._set_up(
+            kind,
             cells,
             functions,
             hashing,
@@ -176,6 +196,7 @@ class GenericFilter:
 
     def _set_up(
         self,
+        kind: int,
         cells: int,
         hash_funcs: int,
         hashing: HashFamily,
@@ -194,6 +215,7 @@ class GenericFilter:
         """Initialize the kernel type and the attributes.
 
         Args:
+            kind: The kind of the cells in the header of a file.
             buffer: Memory of the cells; None lets the kernel allocate it.
             private: True if no other object refers to `buffer`.
             empty: True if no cell is set. New keys are then counted exactly; otherwise their number is estimated from
@@ -202,8 +224,9 @@ class GenericFilter:
         if on_full not in ("raise", "warn"):
             raise ParameterError(f"on_full must be 'raise' or 'warn', not {on_full!r}")
         own_functions = hashing.functions(hash_funcs)
+        size = () if kind == KIND_BITS else (cell_bits(kind),)
         self._init_core(
-            cells, hash_funcs, hashing.family, key, buffer, encoding, partitioned, own_functions, encode, private
+            cells, hash_funcs, hashing.family, key, buffer, encoding, partitioned, own_functions, encode, private, *size
         )
         self.capacity = capacity or None
         self.nominal_fp_rate = fp_rate or None
@@ -273,7 +296,7 @@ class GenericFilter:
         flags = FLAG_PARTITIONED if self.partitioned else 0
         rate = self.nominal_fp_rate or 0.0
         shape = (self.family, self.encoding, flags, self.hash_funcs, self.cells, self.capacity or 0, rate, self.key)
-        return FileHeader(self._KIND, *shape)
+        return FileHeader(self._kind, *shape)
 
     def __bytes__(self) -> bytes:
         """Return the contents of the filter's file: header, cells and CRC (spvfilter.bloom.fileformat)."""
@@ -308,9 +331,10 @@ class GenericFilter:
             TooLargeError: The filter does not fit into memory.
         """
         view = memoryview(raw).cast("B")
-        return cls._over(
-            view, cls._header_of(view[:HEADER_SIZE], len(view)), hashing, encode, True, on_full=on_full
-        ).copy()
+        header = cls._header_of(view[:HEADER_SIZE], len(view))
+        whole = memoryview(allocate(len(view))).cast("B")
+        whole[:] = view
+        return cls._over(whole, header, hashing, encode, True, private=True, on_full=on_full)
 
     @classmethod
     def open(
@@ -403,7 +427,7 @@ class GenericFilter:
     @classmethod
     def _header_of(cls, raw: bytes | memoryview, size: int) -> FileHeader:
         header = FileHeader.parse(bytes(raw))
-        if header.kind != cls._KIND:
+        if header.kind not in cls._KINDS:
             raise FormatError(f"kind {header.kind} is not a {cls.__name__}", offset=10, field="kind")
         fileformat.check_size(header, size)
         return header
@@ -430,14 +454,17 @@ class GenericFilter:
     ) -> Self:
         made = cls.__new__(cls)
         shape = header.cells, header.hash_funcs, family, header.key, header.encoding, function, header.partitioned
-        made._set_up(*shape, header.capacity, header.fp_rate, buffer=buffer, private=private, on_full=on_full)
+        made._set_up(
+            header.kind, *shape, header.capacity, header.fp_rate, buffer=buffer, private=private, on_full=on_full
+        )
         return made
 
     def dump(self) -> bytes:
         """Return the cells alone, without the header and the CRC of a file.
 
-        Bits take ⌈m/8⌉ bytes: bit b is 1 << (b & 7) of byte b >> 3. Counters take ⌈m/2⌉ bytes: counters with an even
-        number are in the low nibble. `body` gives the same bytes without a copy, and `load` reads them.
+        Bits take ⌈m/8⌉ bytes: bit b is 1 << (b & 7) of byte b >> 3. Counters of 4 bits take ⌈m/2⌉ bytes: those with an
+        even number are in the low nibble. Counters of 16 bits are little endian. `body` gives the same bytes without a
+        copy, and `load` reads them.
         """
         return bytes(self.body)
 
@@ -468,6 +495,22 @@ class GenericFilter:
             ParameterError: An argument is outside its domain.
             TooLargeError: The filter does not fit into memory.
         """
+        return cls._loaded(KIND_BITS, raw, capacity, fp_rate, hash_funcs, bits, hashing, encode, partitioned, on_full)
+
+    @classmethod
+    def _loaded(
+        cls,
+        kind: int,
+        raw: Buffer,
+        capacity: int | None,
+        fp_rate: float | None,
+        hash_funcs: int | None,
+        bits: int | None,
+        hashing: HashFamily | None,
+        encode: Encode,
+        partitioned: bool,
+        on_full: OnFull,
+    ) -> Self:
         cells, functions, most, rate = shape_of(capacity, fp_rate, hash_funcs, bits, partitioned)
         encoding, function = encoding_of(encode)
         family = _DEFAULT_HASHING if hashing is None else hashing
@@ -482,7 +525,7 @@ class GenericFilter:
             rate,
             family.key,
         )
-        header, view = FileHeader(cls._KIND, *shape), memoryview(raw).cast("B")
+        header, view = FileHeader(kind, *shape), memoryview(raw).cast("B")
         _refuse_bip37(family, cells)
         fileformat.check_cells(header, view)
         buffer = allocate(len(view))
@@ -549,7 +592,7 @@ class GenericFilter:
         )
         layout = ", partitioned" if self.partitioned else ""
         cells = rates.reachable(self.family, self.cells)
-        seen = glance(self.body[: body_size(self._KIND, cells)], cells, self._KIND == fileformat.KIND_COUNTERS)
+        seen = glance(self.body[: body_size(self._kind, cells)], cells, cell_bits(self._kind))
         state = seen.told(rates.of_fill(self.family, self.cells, self.hash_funcs, seen.fill, self.partitioned))
         return (
             f"<{type(self).__name__} {made_for}m={self.cells}, k={self.hash_funcs}, {self.hashing!r}{layout}, {state}>"

@@ -1,4 +1,4 @@
-"""CountingBloomFilter: a Bloom filter with 4-bit counters, from which keys can be removed."""
+"""CountingBloomFilter: a Bloom filter with counters, from which keys can be removed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Self, overload
 
 from spvfilter._public import public
 from spvfilter.bloom import sizing
-from spvfilter.bloom.base import SLOTS, GenericFilter
+from spvfilter.bloom.base import SLOTS, Encode, GenericFilter, OnFull
 from spvfilter.bloom.batch import Batch
-from spvfilter.bloom.fileformat import KIND_BITS, KIND_COUNTERS
+from spvfilter.bloom.fileformat import COUNTER_KINDS, KIND_BITS
 from spvfilter.bloom.filter import BloomFilter
-from spvfilter.errors import ReadOnlyError
+from spvfilter.bloom.hashing import HashFamily
+from spvfilter.errors import ParameterError, ReadOnlyError
 from spvfilter.kernel import CounterCore
-from spvfilter.kernel.values import COUNTER_LIMIT
 from spvfilter.primitives import chunks
 
 if TYPE_CHECKING:
@@ -23,24 +23,23 @@ if TYPE_CHECKING:
     from spvfilter.kernel.masks import BoolMask
 
 
-_STUCK = bytes((byte & 15 == COUNTER_LIMIT) + (byte >> 4 == COUNTER_LIMIT) for byte in range(256))  # For each byte.
+_STUCK = bytes((byte & 15 == 15) + (byte >> 4 == 15) for byte in range(256))  # Stuck 4-bit counters in each byte.
 
 
 @public
 class CountingBloomFilter(GenericFilter, CounterCore):
-    """A Bloom filter with a 4-bit counter in place of each bit, so that keys can be removed.
+    """A Bloom filter with a counter in place of each bit, so that keys can be removed.
 
-    It is four times as large as a BloomFilter and has the same arguments. The methods `add`, `remove`, `count`, `in`,
-    `update`, `contains_many`, `|=` (sums of the counters) and `clear` are documented at spvfilter.kernel.CounterCore.
+    It has the arguments of a BloomFilter. With `counter_bits` of 4 (the default), 8 or 16 it is 4, 8 or 16 times as
+    large. The methods `add`, `remove`, `count`, `in`, `update`, `contains_many`, `|=` (sums of the counters) and
+    `clear` are documented at spvfilter.kernel.CounterCore.
 
     Remove only keys that were added. Removing a false positive decrements the counters of other keys, and the filter
     may then miss these keys. Removing a key that the filter does not contain raises KeyError.
 
-    A counter that reaches 15 stays at 15, even after `remove`. The filter therefore never misses an added key, but some
-    removed keys remain. At capacity with the best number of hash functions, a counter reaches 15 with probability
-    1.6e-15 (`counter_overflow`). A counter also reaches 15 if the same key is added 15 times.
-
-    `stuck_counters` is the number of counters that have reached 15.
+    A counter that reaches its limit of 15, 255 or 65,535 stays there, even after `remove`. The filter therefore never
+    misses an added key, but some removed keys remain (`stuck_counters`). With distinct keys a counter hardly ever
+    reaches 15 (`counter_overflow`). A key that is added 15 times brings its counters to 15: choose more bits for it.
 
     Raises:
         ParameterError: A size or a rate is outside its domain.
@@ -51,8 +50,52 @@ class CountingBloomFilter(GenericFilter, CounterCore):
 
     __slots__ = SLOTS
 
-    _KIND: int = KIND_COUNTERS
+    _KINDS = tuple(COUNTER_KINDS.values())
     _init_core = CounterCore.__init__
+
+    def __init__(
+        self,
+        capacity: int | None = None,
+        fp_rate: float | None = None,
+        hash_funcs: int | None = None,
+        *,
+        bits: int | None = None,
+        hashing: HashFamily | None = None,
+        encode: Encode = None,
+        partitioned: bool = False,
+        buffer: Buffer | None = None,
+        on_full: OnFull = "raise",
+        counter_bits: int = 4,
+    ) -> None:
+        kind = _kind_of(counter_bits)
+        self._start(kind, capacity, fp_rate, hash_funcs, bits, hashing, encode, partitioned, buffer, on_full)
+
+    @property
+    def _kind(self) -> int:  # type: ignore[override]  # it follows from the size of the counters
+        return COUNTER_KINDS[self.counter_bits]
+
+    @classmethod
+    def load(
+        cls,
+        raw: Buffer,
+        capacity: int | None = None,
+        fp_rate: float | None = None,
+        hash_funcs: int | None = None,
+        *,
+        bits: int | None = None,
+        hashing: HashFamily | None = None,
+        encode: Encode = None,
+        partitioned: bool = False,
+        on_full: OnFull = "raise",
+        counter_bits: int = 4,
+    ) -> Self:
+        """Make a filter from the cells that `dump` returned.
+
+        Pass the arguments that the filter was made with, because the cells do not contain them. Raises the errors of
+        BloomFilter.load, and ParameterError for other `counter_bits` than 4, 8 or 16.
+        """
+        kind = _kind_of(counter_bits)
+        return cls._loaded(kind, raw, capacity, fp_rate, hash_funcs, bits, hashing, encode, partitioned, on_full)
 
     def __or__(self, other: CountingBloomFilter) -> Self:
         """Return a filter with the keys of both filters and the sums of their counts."""
@@ -159,17 +202,26 @@ class CountingBloomFilter(GenericFilter, CounterCore):
 
     @property
     def stuck_counters(self) -> int:
-        """Number of counters that have reached 15 and stay there, so that `remove` no longer decrements them."""
-        stuck = 0
-        for chunk in chunks(self.body):
-            found = bytes(chunk).translate(_STUCK)
-            stuck += found.count(1) + 2 * found.count(2)
-        return stuck
+        """Number of counters that have reached their limit and stay there: `remove` no longer decrements them."""
+        return sum(map(self._stuck, map(bytes, chunks(self.body))))
+
+    def _stuck(self, chunk: bytes) -> int:
+        match self.counter_bits:
+            case 4:
+                found = chunk.translate(_STUCK)
+                return found.count(1) + 2 * found.count(2)
+            case 8:
+                return chunk.count(255)
+            case _:
+                low, high = (int.from_bytes(chunk[at::2], "little") for at in (0, 1))
+                return (low & high).to_bytes(len(chunk) // 2, "little").count(255)
 
     @property
     def counter_overflow(self) -> float | None:
-        """Probability that any one counter has reached 15 at `capacity` keys. None if the filter has no capacity."""
-        return sizing.counter_overflow(self.cells, self.hash_funcs, self.capacity) if self.capacity else None
+        """Probability that any one counter has reached its limit at `capacity` distinct keys. None without capacity."""
+        if not self.capacity:
+            return None
+        return sizing.counter_overflow(self.cells, self.hash_funcs, self.capacity, self.counter_limit)
 
     def to_bloom(self) -> BloomFilter:
         """Return a BloomFilter with the same keys: a bit is set if its counter is not 0."""
@@ -177,3 +229,11 @@ class CountingBloomFilter(GenericFilter, CounterCore):
         return BloomFilter._made(
             header, self.hashing, self._encode_with, self.to_bits(), private=True, on_full=self.on_full
         )
+
+
+def _kind_of(counter_bits: int) -> int:
+    """Return the kind of file for counters of this size. Raises ParameterError, TypeError."""
+    kind = COUNTER_KINDS.get(sizing.whole("counter_bits", counter_bits, 4, 16))
+    if kind is None:
+        raise ParameterError(f"counter_bits is 4, 8 or 16, not {counter_bits}")
+    return kind

@@ -4,7 +4,7 @@ A file is a header of 64 bytes, the bits or counters, and a CRC of 4 bytes. Inte
 
     0   8  magic "SPVBLOOM"
     8   2  version, 1
-    10  1  kind: 1 bits, 2 four-bit counters, 3 a series of slices
+    10  1  kind: 1 bits, 2 counters of 4 bits, 3 a series of slices, 4 counters of 8 bits, 5 counters of 16 bits
     11  1  hash family: 1 BIP-37, 2 fast, 3 SipHash, 4 Spark version 1, 5 Spark version 2, 6 RedisBloom, 255 custom
     12  1  encoding of keys: 0 bytes, 1 utf-8, 2 int64, 3 uint64, 4 int32, 5 uint32, 255 custom
     13  1  flags: 1 partitioned, 2 open for writing (the last CRC is not valid until the file is closed)
@@ -16,7 +16,8 @@ A file is a header of 64 bytes, the bits or counters, and a CRC of 4 bytes. Inte
     44 16  tweak or seed (u32 or i32, then zeros), SipHash key, or start of the SHA-256 of a custom family's name
     60  4  CRC-32 of bytes 0 to 59, with flag 2 cleared
     64  …  ⌈m/8⌉ bytes of bits, bit b being 1 << (b & 7) of byte b >> 3;
-           or ⌈m/2⌉ bytes of counters, those with an even number in the low nibble
+           or ⌈m/2⌉ bytes of 4-bit counters, where those with an even number are in the low nibble;
+           or m bytes of 8-bit counters; or 2m bytes of 16-bit counters
     end 4  CRC-32 of everything before, with flag 2 cleared
 
 Bits beyond m are zero. The header determines the exact length of the file. It is validated before memory is allocated.
@@ -47,7 +48,9 @@ STATIC_MAGIC = b"SPVFUSED"  # Start of the files of static filters (fuseformat.p
 VERSION = 1
 HEADER_SIZE = 64  # Bytes of the header.
 TRAILER_SIZE = 4  # Bytes of the CRC at the end.
-KIND_BITS, KIND_COUNTERS, KIND_SERIES = 1, 2, 3
+KIND_BITS, KIND_SERIES = 1, 3
+COUNTER_KINDS = {4: 2, 8: 4, 16: 5}  # The kind for each size of counters in bits.
+_CELL_BITS = {KIND_BITS: 1, **{kind: size for size, kind in COUNTER_KINDS.items()}}
 FLAG_PARTITIONED, FLAG_OPEN = 1, 2
 MAX_CELLS = 1 << 56  # Largest m (our choice): more than any machine has, and sizes stay within 64 bits.
 MAX_BIP37_BITS = 1 << 32  # Largest m with Bip37Hash: the range of a 32-bit hash.
@@ -59,7 +62,12 @@ _HEADER = struct.Struct("<8sHBBBBHIQQd16s")
 
 def body_size(kind: int, cells: int) -> int:
     """Return the size in bytes of `cells` bits or counters."""
-    return (cells + 1) // 2 if kind == KIND_COUNTERS else (cells + 7) // 8
+    return (cells * cell_bits(kind) + 7) // 8
+
+
+def cell_bits(kind: int) -> int:
+    """Return the size of a cell in bits: 1, or the size of a counter. A series consists of bits."""
+    return _CELL_BITS.get(kind, 1)
 
 
 @public
@@ -67,7 +75,7 @@ class FileHeader(NamedTuple):
     """The header of a filter's file."""
 
     kind: int
-    """1 for bits, 2 for 4-bit counters, 3 for a series of slices."""
+    """1 for bits, 3 for a series of slices; 2, 4 or 5 for counters of 4, 8 or 16 bits."""
     family: int
     """Number of the hash family (spvfilter.kernel.Family)."""
     encoding: int
@@ -134,7 +142,7 @@ class FileHeader(NamedTuple):
         header = cls(kind, family, encoding, flags, *rest)
         if zlib.crc32(header._pack(flags & ~FLAG_OPEN)[:14] + raw[14:60]) != int.from_bytes(raw[60:64], "little"):
             raise FormatError("the header is damaged: its CRC does not match", offset=60, field="header CRC")
-        if kind not in (KIND_BITS, KIND_COUNTERS, KIND_SERIES):
+        if kind != KIND_SERIES and kind not in _CELL_BITS:
             raise FormatError(f"unknown kind {kind}", offset=10, field="kind")
         if family not in _FAMILIES:
             raise FormatError(f"unknown hash family {family}", offset=11, field="family")
@@ -241,7 +249,7 @@ def check_cells(header: FileHeader, cells: memoryview) -> None:
             if cells[: len(MAGIC)] == MAGIC
             else ""
         )
-        kind = "4-bit counters" if header.kind == KIND_COUNTERS else "bits"
+        kind = "bits" if header.kind == KIND_BITS else f"{cell_bits(header.kind)}-bit counters"
         message = f"{header.cells} {kind} take {header.body_size} bytes, not {len(cells)}{hint}"
         raise FormatError(message, offset=min(len(cells), header.body_size), field="cells")
     check_padding(header, cells[-1])
@@ -249,7 +257,7 @@ def check_cells(header: FileHeader, cells: memoryview) -> None:
 
 def check_padding(header: FileHeader, last: int) -> None:
     """Raise FormatError if bits beyond m are set in the last byte."""
-    used = header.cells % 8 if header.kind == KIND_BITS else header.cells % 2 * 4
+    used = header.cells * cell_bits(header.kind) % 8
     if used and last >> used:
         raise FormatError("padding bits are set", offset=HEADER_SIZE + header.body_size - 1, field="bits")
 

@@ -229,7 +229,8 @@ class BloomFilter(GenericFilter, BloomBits):
 
     __slots__ = SLOTS
 
-    _KIND: int = KIND_BITS
+    _KINDS = (KIND_BITS,)
+    _kind: int = KIND_BITS
     _init_core = BitCore.__init__
 
     @classmethod

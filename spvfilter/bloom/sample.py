@@ -24,19 +24,20 @@ class Glance(NamedTuple):
         return f"fill {about}{self.fill:.1%}, rate {about}{rate:.3g}"
 
 
-def glance(body: memoryview, cells: int, counting: bool) -> Glance:
-    """Look at the bits or 4-bit counters: at all of them if they take up to 64 KiB, else at 16 pieces of 4 KiB."""
+def glance(body: memoryview, cells: int, width: int) -> Glance:
+    """Look at the cells of `width` bits: at all of them if they take up to 64 KiB, else at 16 pieces of 4 KiB."""
     size = len(body)
     if size <= _PIECES * _PIECE:
-        return Glance(sum(_count(body[at : at + _PIECE], counting) for at in range(0, size, _PIECE)) / cells, True)
-    starts = [(size - _PIECE) * number // (_PIECES - 1) for number in range(_PIECES)]
-    seen = _PIECES * _PIECE * (2 if counting else 8)
-    return Glance(sum(_count(body[at : at + _PIECE], counting) for at in starts) / seen, False)
+        return Glance(sum(_count(body[at : at + _PIECE], width) for at in range(0, size, _PIECE)) / cells, True)
+    starts = [(size - _PIECE) * number // (_PIECES - 1) & ~1 for number in range(_PIECES)]  # even: counters of 16 bits
+    seen = _PIECES * _PIECE * 8 // width
+    return Glance(sum(_count(body[at : at + _PIECE], width) for at in starts) / seen, False)
 
 
-def _count(piece: memoryview, counting: bool) -> int:
-    """Return the number of bits, or of counters, that are not 0."""
+def _count(piece: memoryview, width: int) -> int:
+    """Return the number of cells that are not 0."""
     whole = int.from_bytes(piece, "little")
-    if counting:
-        whole = (whole | whole >> 1 | whole >> 2 | whole >> 3) & int.from_bytes(b"\x11" * len(piece), "little")
-    return whole.bit_count()
+    for shift in (1, 2, 4, 8)[: width.bit_length() - 1]:  # the lowest bit of each cell becomes the OR of all its bits
+        whole |= whole >> shift
+    lowest = sum(1 << at for at in range(0, 16, width)).to_bytes(2, "little")
+    return (whole & int.from_bytes(lowest * (len(piece) // 2 + 1), "little")).bit_count()

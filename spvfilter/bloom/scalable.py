@@ -303,7 +303,7 @@ class ScalableBloomFilter(SeriesCore):
             f"{self.initial_capacity} keys first, at {self.nominal_fp_rate:g}, growth {self.growth}, tightening"
             f" {self.tightening:g}"
         )
-        seen = [(glance(slice.body, slice.bits, False), slice) for slice in self.slices]
+        seen = [(glance(slice.body, slice.bits, 1), slice) for slice in self.slices]
         fill = sum(part.fill * slice.bits for part, slice in seen) / self.bits
         rate = 1 - math.prod(
             1 - rates.of_fill(of.family, of.bits, of.hash_funcs, part.fill, False) for part, of in seen

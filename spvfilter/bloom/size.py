@@ -25,21 +25,21 @@ class Expected(NamedTuple):
     fp_rate_exact: float | None
     """Exact false-positive rate, from 0 to 1. None for more than 256 hash functions: the computation would be slow."""
     counter_overflow: float
-    """Probability that any one counter of a counting filter has reached 15, its largest value."""
+    """Probability that any one 4-bit counter of a counting filter has reached 15, its largest value."""
     stuck_counters: float
-    """Expected number of counters of a counting filter that have reached 15, their largest value."""
+    """Expected number of 4-bit counters of a counting filter that have reached 15, their largest value."""
 
 
 @public
 class Size(NamedTuple):
-    """The size of a filter for n keys: m bits (or 4-bit counters) and k hash functions."""
+    """The size of a filter for n keys: m bits (or counters) and k hash functions."""
 
     capacity: int
     """Number of keys n that the filter is made for."""
     fp_rate: float | None
     """Highest false-positive rate at capacity, between 0 and 1; None if no rate was requested."""
     bits: int
-    """Number of bits m, or of 4-bit counters."""
+    """Number of bits m, or of counters."""
     hash_funcs: int
     """Number of hash functions k."""
 
@@ -111,8 +111,8 @@ class Size(NamedTuple):
 
     @property
     def counting_byte_size(self) -> int:
-        """Size of the counters of a CountingBloomFilter, in bytes."""
-        return fileformat.body_size(fileformat.KIND_COUNTERS, self.bits)
+        """Size of the counters of a CountingBloomFilter with 4 bits each, in bytes."""
+        return fileformat.body_size(fileformat.COUNTER_KINDS[4], self.bits)
 
     def expected(self, items: int) -> Expected:
         """Return the expected state of a filter of this size with `items` distinct keys.

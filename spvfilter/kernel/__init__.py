@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from spvfilter.kernel.backend import choose
 from spvfilter.kernel.values import (
-    COUNTER_LIMIT,
+    COUNTER_BITS,
     MAX_SLICES,
     NO_ENTRY,
     NO_VALUE,
@@ -79,7 +79,7 @@ else:
 
 __all__ = [
     "BACKEND",
-    "COUNTER_LIMIT",
+    "COUNTER_BITS",
     "MAX_SLICES",
     "NO_ENTRY",
     "NO_VALUE",

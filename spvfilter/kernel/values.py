@@ -8,7 +8,7 @@ from typing import NamedTuple
 from spvfilter._public import public, readable
 
 UPDATE_NONE, UPDATE_ALL, UPDATE_P2PUBKEY_ONLY = 0, 1, 2  # BIP-37 nFlags, after masking with 3.
-COUNTER_LIMIT = 15  # Largest value of a 4-bit counter.
+COUNTER_BITS = (4, 8, 16)  # Sizes of the counters of a counting filter.
 SPLIT_BLOCK_BITS, SPLIT_BLOCK_FUNCTIONS = 256, 8  # Parquet's filters: bits of a block, and bits of a key in a block.
 MAX_SLICES = 64  # Slices of a scalable filter (our choice): each is at least as large as the one before.
 NO_ENTRY = -1  # In place of the number of an entry: there is none.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 import random
+import struct
 import zlib
 from collections import Counter
 from pathlib import Path
@@ -12,14 +13,13 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from spvfilter.bloom import sizing
 from spvfilter.bloom.counting import CountingBloomFilter
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import Bip37Hash, CustomHash, FastHash, HashFamily, SipHash
 from spvfilter.errors import MismatchError, ParameterError, ReadOnlyError
-from spvfilter.kernel import COUNTER_LIMIT
 from support.vectors import effort
 
 FAMILIES: list[HashFamily] = [FastHash(3), SipHash(bytes(16)), Bip37Hash(3), CustomHash("crc", zlib.crc32)]
@@ -28,8 +28,15 @@ SHAPE: dict[str, Any] = {"bits": 17, "hash_funcs": 3}  # counters that most of t
 
 
 def counters(made: CountingBloomFilter) -> list[int]:
-    """All counters, one per nibble."""
-    return [int(digit, 16) for byte in bytes(made.buffer) for digit in reversed(f"{byte:02x}")]
+    """Return all counters, with the unused nibble of an odd number of 4-bit counters."""
+    raw = made.dump()
+    match made.counter_bits:
+        case 4:
+            return [int(digit, 16) for byte in raw for digit in reversed(f"{byte:02x}")]
+        case 8:
+            return list(raw)
+        case _:
+            return list(struct.unpack(f"<{len(raw) // 2}H", raw))
 
 
 class Model(RuleBasedStateMachine):
@@ -39,12 +46,25 @@ class Model(RuleBasedStateMachine):
         super().__init__()
         self.made = CountingBloomFilter(**SHAPE)
         self.keys = Counter[bytes]()
-        self.cells = [0] * 18
+        self.cells = [0] * 17
+
+    @initialize(counter_bits=st.sampled_from([4, 8, 16]))
+    def choose(self, counter_bits: int) -> None:
+        self.made = CountingBloomFilter(**SHAPE, counter_bits=counter_bits)
+        self.limit = (15, 255, 65_535)[(4, 8, 16).index(counter_bits)]
 
     def move(self, key: bytes, step: int) -> None:
         for cell in set(self.made.positions(key)):
-            if self.cells[cell] < 15:
-                self.cells[cell] += step
+            if self.cells[cell] < self.limit:
+                self.cells[cell] = min(self.cells[cell] + step, self.limit)
+
+    @rule(key=st.sampled_from(KEYS), short=st.integers(0, 14))
+    def add_often(self, key: bytes, short: int) -> None:
+        times = self.limit - short
+        new = any(not self.cells[cell] for cell in self.made.positions(key))
+        assert self.made.update([key] * times) == new
+        self.keys[key] += times
+        self.move(key, times)
 
     @rule(key=st.sampled_from(KEYS))
     def add(self, key: bytes) -> None:
@@ -70,13 +90,25 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_lost(self) -> None:
-        assert counters(self.made) == self.cells
+        assert counters(self.made)[:17] == self.cells
         for key in KEYS:
             assert self.made.count(key) == min(self.cells[cell] for cell in self.made.positions(key))
-            assert self.made.count(key) >= min(self.keys[key], 15)
+            assert self.made.count(key) >= min(self.keys[key], self.made.counter_limit)
             assert (key in self.made) is (self.made.count(key) > 0)
         assert self.made.set_cells() == sum(map(bool, self.cells))
         assert bool(self.made) is any(self.cells)
+        assert self.made.stuck_counters == self.cells.count(self.made.counter_limit)
+        bits = sum(bool(value) << cell for cell, value in enumerate(self.cells))
+        assert int.from_bytes(self.made.to_bits(), "little") == bits
+        assert CountingBloomFilter.from_bytes(bytes(self.made)) == self.made
+
+    @rule(times=st.integers(1, 3))
+    def merge(self, times: int) -> None:
+        """Add the counters of a copy to the filter, so that sums reach the limit."""
+        for _ in range(times):
+            self.made |= self.made.copy()
+            self.cells = [min(2 * value, self.limit) for value in self.cells]
+            self.keys = Counter({key: 2 * count for key, count in self.keys.items()})
 
 
 TestModel = Model.TestCase
@@ -116,7 +148,7 @@ def test_a_saturated_counter_sticks() -> None:
     for times in range(1, 21):
         made.add(b"often")
         assert made.count(b"often") == min(times, 15)
-    assert COUNTER_LIMIT == 15
+    assert made.counter_limit == 15
     for _ in range(40):
         made.remove(b"often")
     assert made.count(b"often") == 15

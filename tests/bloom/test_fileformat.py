@@ -132,6 +132,9 @@ def test_encodings_have_stable_numbers(encode: Any, number: int) -> None:
 def test_a_file_written_by_hand_is_a_filter() -> None:
     assert BloomFilter.from_bytes(whole()) == BloomFilter(bits=20, hash_funcs=3)
     assert CountingBloomFilter.from_bytes(whole(bytes(10), kind=2)) == CountingBloomFilter(bits=20, hash_funcs=3)
+    for counter_bits, kind in ((8, 4), (16, 5)):
+        empty = CountingBloomFilter(bits=20, hash_funcs=3, counter_bits=counter_bits)
+        assert CountingBloomFilter.from_bytes(whole(bytes(20 * counter_bits // 8), kind=kind)) == empty
     planes = BloomFilter.from_bytes(whole(flags=1, bits=21, capacity=9, fp_rate=0.5, key=b"\x01" + bytes(15)))
     assert (planes.partitioned, planes.capacity, planes.nominal_fp_rate, planes.hashing) == (True, 9, 0.5, FastHash(1))
 

@@ -97,7 +97,8 @@ def test_a_flipped_bit_of_the_header_is_found_without_verifying(tmp_path: Path) 
         ),
         (whole(kind=0), "kind at byte 10: unknown kind 0"),
         (whole(kind=3), "kind at byte 10: kind 3 is not a BloomFilter"),
-        (whole(kind=4), "kind at byte 10: unknown kind 4"),
+        (whole(kind=4), "kind at byte 10: kind 4 is not a BloomFilter"),
+        (whole(kind=6), "kind at byte 10: unknown kind 6"),
         (whole(bytes(10), kind=2), "kind at byte 10: kind 2 is not a BloomFilter"),
         (whole(family=0), "family at byte 11: unknown hash family 0"),
         (whole(family=7), "family at byte 11: unknown hash family 7"),  # Parquet's filters have a format of their own

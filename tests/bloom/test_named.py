@@ -336,5 +336,5 @@ def test_a_repr_looks_at_64_kib_whatever_the_size() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sample, "_count", counting)
-        sample.glance(body, 40 << 20, False)
+        sample.glance(body, 40 << 20, 1)
     assert looked == 1 << 16

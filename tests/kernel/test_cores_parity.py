@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spvfilter.errors import ParameterError
 from spvfilter.kernel import Encoding, Family
 from spvfilter.kernel.pure import bits
 from spvfilter.kernel.values import NUMBERS
@@ -55,8 +56,9 @@ class Twins:
         from spvfilter.kernel import native
 
         self.kind, self.arguments = kind, arguments
-        self.memories = [bytearray(b"@@@" + raw + b"@@@") for _ in range(2)]
-        buffers = [holding(memory, form) for memory in self.memories]
+        around = 4 if arguments.get("counter_bits") == 16 else 3  # bytes: only these counters need an even address
+        self.memories = [bytearray(b"@" * around + raw + b"@" * around) for _ in range(2)]
+        buffers = [holding(memory, around, form) for memory in self.memories]
         classes = (getattr(native, kind), getattr(bits, kind))
         made = [
             outcome(lambda of=of, at=at: of(buffer=at, **arguments)) for of, at in zip(classes, buffers, strict=True)
@@ -84,9 +86,9 @@ class Twins:
         return results[0]
 
 
-def holding(memory: bytearray, form: str) -> Any:
-    """Those of the bytes that are a core's, without the three around them: in memory that is aligned to nothing."""
-    view = memoryview(memory)[3:-3]
+def holding(memory: bytearray, around: int, form: str) -> Any:
+    """Return the bytes of a core, without the bytes around them."""
+    view = memoryview(memory)[around:-around]
     match form:
         case "read-only":
             return view.toreadonly()
@@ -95,7 +97,7 @@ def holding(memory: bytearray, form: str) -> Any:
         case "gaps":
             return memoryview(bytes(2 * len(view)))[::2]
         case "long":
-            return memoryview(memory)[2:-3]
+            return memoryview(memory)[around - 1 : -around]
     return view
 
 
@@ -125,6 +127,7 @@ def some_arguments(rng: random.Random, kind: str) -> dict[str, Any]:
         "custom": custom,
         "encode": own_encoding if own else None,
         "private": rng.random() < 0.5,
+        **({} if kind == "BitCore" else {"counter_bits": rng.choice([4, 4, 8, 16, rng.choice([4, 3, 5, 17, "4"])])}),
     }
 
 
@@ -206,7 +209,8 @@ def a_life(rng: random.Random) -> int:
     """A filter and another of its kind, mostly of its shape, through twelve operations; how many they were."""
     kind = rng.choice(["BitCore", "CounterCore"])
     arguments = some_arguments(rng, kind)
-    size = (arguments["cells"] + 7) // 8 if kind == "BitCore" else (arguments["cells"] + 1) // 2
+    width = arguments.get("counter_bits", 1)
+    size = (arguments["cells"] * (width if width in (1, 4, 8, 16) else 4) + 7) // 8
     fillings = [bytes(size), rng.randbytes(size), bytes(size), b"\xff" * size]
     forms = ["view", "view", "view", "array", "read-only"] + ["gaps", "long"] * (rng.random() < 0.1)
     form = rng.choice(forms if size else ["view"])
@@ -216,6 +220,10 @@ def a_life(rng: random.Random) -> int:
     other_arguments = {**arguments, **({rng.choice(["cells", "hash_funcs", "key"]): 5} if rng.random() < 0.1 else {})}
     other_arguments["key"] = rng.randbytes(16) if other_arguments["key"] == 5 else other_arguments["key"]
     other_kind = kind if rng.random() < 0.95 else rng.choice(["BitCore", "CounterCore"])
+    if other_kind != kind:
+        other_arguments.pop("counter_bits", None)
+    elif kind == "CounterCore" and rng.random() < 0.1:
+        other_arguments["counter_bits"] = 4
     other = Twins(other_kind, other_arguments, rng.choice([bytes(size), rng.randbytes(size)]), "view")
     others = [twins, other] if not other.refusal else [twins]
     encoding = arguments["encoding"]
@@ -235,6 +243,7 @@ def a_life(rng: random.Random) -> int:
     operations += ["limit", "_make_room"] if rng.random() < 0.5 else []
     operations += ["set_bits", "union_set_bits", "plane_set_bits", "__iand__", "__le__"] if kind == "BitCore" else []
     operations += ["remove", "remove", "remove", "count", "set_cells", "to_bits"] if kind == "CounterCore" else []
+    counted = ["counter_bits", "counter_limit"] if kind == "CounterCore" else []
     for _ in range(12):
         match operation := rng.choice(operations):
             case "add" | "__contains__" | "positions" | "remove" | "count":
@@ -247,7 +256,7 @@ def a_life(rng: random.Random) -> int:
                 else:
                     twins.same(operation, rng.choice(others))
             case "cells":
-                for name in ("cells", "hash_funcs", "family", "key", "encoding", "partitioned"):
+                for name in ("cells", "hash_funcs", "family", "key", "encoding", "partitioned", *counted):
                     assert getattr(twins.cores[0], name) == getattr(twins.cores[1], name)
             case "limit":
                 twins.same("__setattr__", "room", rng.choice([None, -1, 0, 1, 2, 7, 40, 2**63 - 2, -2, 2**63 - 1, 1.5]))
@@ -302,3 +311,16 @@ def test_batches_of_split_blocks_are_alike(private: bool, width: int, room: int 
         twins.same("contains_many", keys)
         twins.same("contains_many", np.frombuffer(rng.randbytes(width * 500), np.uint8).reshape(500, width))
         assert twins.cores[0].room == twins.cores[1].room
+
+
+def test_counters_of_16_bits_need_an_even_address() -> None:
+    from spvfilter.kernel import native
+
+    shape = (4, 3, Family.FAST, bytes(16))
+    made = native.CounterCore(*shape, bytearray(8), counter_bits=16)
+    for refused in (
+        lambda odd: native.CounterCore(*shape, odd, counter_bits=16),
+        lambda odd: setattr(made, "buffer", odd),
+    ):
+        with pytest.raises(ParameterError, match="must be at an even address"):
+            refused(memoryview(bytearray(9))[1:])

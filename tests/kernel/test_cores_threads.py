@@ -8,7 +8,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ import pytest
 
 from spvfilter.bloom import BloomFilter, CountingBloomFilter
 from spvfilter.bloom.base import GenericFilter
-from spvfilter.bloom.fileformat import KIND_BITS, KIND_COUNTERS
 from spvfilter.bloom.hashing import Bip37Hash, FastHash, HashFamily, SipHash
 from spvfilter.errors import ReadOnlyError
 from support.vectors import effort
@@ -31,16 +30,21 @@ SHARES = np.array_split(KEYS, WORKERS)
 
 @cache
 def filters(core: str = "BitCore") -> Any:
-    """A filter over the compiled core, whichever the package has chosen."""
+    """Return the class of filters over the compiled core, whichever the package has chosen.
+
+    The digits at the end of a name are the size of counters.
+    """
     from spvfilter.kernel import native
 
-    kind, of = (KIND_BITS, BloomFilter) if core == "BitCore" else (KIND_COUNTERS, CountingBloomFilter)
-    kernel_type = getattr(native, core)
-    own = {"_KIND": kind, "approx_len": of.approx_len, "_init_core": kernel_type.__init__}
+    name = core.rstrip("0123456789")
+    of, kernel_type = BloomFilter if name == "BitCore" else CountingBloomFilter, getattr(native, name)
+    size = {"counter_bits": int(digits)} if (digits := core.removeprefix(name)) else {}
+    own = {"_kind": of._kind, "_KINDS": of._KINDS, "approx_len": of.approx_len, "_init_core": kernel_type.__init__}
+    own["__init__"] = partialmethod(of.__init__, **size)
     return type(f"Compiled{core}", (GenericFilter, kernel_type), own)
 
 
-each_core = pytest.mark.parametrize("core", ["BitCore", "CounterCore"])
+each_core = pytest.mark.parametrize("core", ["BitCore", "CounterCore", "CounterCore8", "CounterCore16"])
 
 
 def at_once(works: list[Callable[[], object]]) -> None:

@@ -54,7 +54,7 @@ size_t plain_positions(const plain_filter *filter, const uint8_t *data, size_t s
 }
 
 unsigned plain_least(const plain_filter *filter, const uint64_t *positions, size_t count) {
-    unsigned least = SPV_COUNTER_LIMIT;
+    unsigned least = (1u << filter->width) - 1;
     for (size_t i = 0; i < count; i++)
         if (filter->cells[positions[i]] < least)
             least = filter->cells[positions[i]];
@@ -72,14 +72,15 @@ bool plain_bits_add(plain_filter *filter, const uint64_t *positions, size_t coun
 
 /* Two functions of a key that lead to one cell move it once. */
 static void move(plain_filter *filter, const uint64_t *positions, size_t count, int step) {
-    enum { MOVED = 0x80 };
+    const unsigned limit = (1u << filter->width) - 1;
     for (size_t i = 0; i < count; i++) {
-        uint8_t *cell = filter->cells + positions[i];
-        if (!(*cell & MOVED))
-            *cell = (uint8_t)((*cell < SPV_COUNTER_LIMIT ? *cell + step : *cell) | MOVED);
+        bool again = false;
+        for (size_t j = 0; j < i; j++)
+            again |= positions[j] == positions[i];
+        uint16_t *cell = filter->cells + positions[i];
+        if (!again && *cell < limit)
+            *cell = (uint16_t)(*cell + step);
     }
-    for (size_t i = 0; i < count; i++)
-        filter->cells[positions[i]] &= (uint8_t)~MOVED;
 }
 
 bool plain_counters_add(plain_filter *filter, const uint64_t *positions, size_t count) {
@@ -102,15 +103,21 @@ uint64_t plain_used(const plain_filter *filter, uint64_t first, uint64_t end) {
     return used;
 }
 
-void check_same_cells(const uint8_t *packed, const plain_filter *filter, unsigned width) {
-    const uint64_t count = filter->cell_count;
-    const uint8_t *cells = filter->cells;
-    for (uint64_t at = 0, byte = 0; at < count; byte++) {
-        unsigned expected = 0;
-        for (unsigned shift = 0; shift < 8 && at < count; shift += width)
-            expected |= (unsigned)cells[at++] << shift;
-        CHECK(packed[byte] == expected);
-    }
+/* The value of a packed cell. */
+static unsigned cell_at(const uint8_t *packed, unsigned width, uint64_t at) {
+    if (width == 16)
+        return spv_le16(packed + 2 * at);
+    const uint64_t bit = at * width;
+    return (unsigned)packed[bit / 8] >> bit % 8 & ((1u << width) - 1);
+}
+
+void check_same_cells(const uint8_t *packed, const plain_filter *filter) {
+    const unsigned width = filter->width;
+    uint64_t at = 0;
+    for (; at < filter->cell_count; at++)
+        CHECK(cell_at(packed, width, at) == filter->cells[at]);
+    for (; at * width % 8; at++)
+        CHECK(!cell_at(packed, width, at));
 }
 
 void check_counted_bits(const uint8_t *bits, const plain_filter *filter) {
@@ -137,13 +144,12 @@ void check_and(const uint8_t *mixed, const uint8_t *one, const uint8_t *other, s
     CHECK(!wrong);
 }
 
-void check_sum(const uint8_t *mixed, const uint8_t *one, const uint8_t *other, size_t size) {
-    unsigned wrong = 0;
-    for (size_t i = 0; i < size; i++) {
-        unsigned low = (one[i] & 15u) + (other[i] & 15u), high = ((unsigned)one[i] >> 4) + ((unsigned)other[i] >> 4);
-        wrong |= mixed[i] ^ ((low > 15 ? 15 : low) | (high > 15 ? 15 : high) << 4);
+void check_sum(const uint8_t *mixed, const uint8_t *one, const uint8_t *other, unsigned width, size_t size) {
+    const unsigned limit = (1u << width) - 1;
+    for (uint64_t at = 0; at < size * 8 / width; at++) {
+        const unsigned sum = cell_at(one, width, at) + cell_at(other, width, at);
+        CHECK(cell_at(mixed, width, at) == (sum < limit ? sum : limit));
     }
-    CHECK(!wrong);
 }
 
 uint64_t plain_either(const uint8_t *one, const uint8_t *other, size_t size, bool *subset) {

@@ -1,4 +1,4 @@
-/* A generic filter with a byte for every cell, for comparison with the kernel's bits and counters. After pure/cells.py and pure/bits.py. */
+/* A generic filter with a number for every cell, for comparison with the kernel's bits and counters. After pure/cells.py and pure/bits.py. */
 #ifndef ORACLE_CELLS_H
 #define ORACLE_CELLS_H
 
@@ -13,7 +13,8 @@ typedef struct {
     uint32_t hash_funcs;
     bool partitioned;
     uint8_t key[16];
-    uint8_t *cells; /* values of 0 and 1, or of 0 to 15 */
+    unsigned width;  /* bits of a cell */
+    uint16_t *cells; /* a value for each cell */
 } plain_filter;
 
 /* The key's cells, one per function; returns their number: hash_funcs, or 0 for a filter without cells. */
@@ -27,16 +28,16 @@ unsigned plain_least(const plain_filter *filter, const uint64_t *positions, size
 /* How many cells from `first` to before `end` are not 0. */
 uint64_t plain_used(const plain_filter *filter, uint64_t first, uint64_t end);
 
-/* Checks that packed cells, of 1 or 4 bits, equal the plain ones, with zeros after the last. */
-void check_same_cells(const uint8_t *packed, const plain_filter *filter, unsigned width);
+/* Checks that packed cells equal the plain ones, with zeros after the last one. */
+void check_same_cells(const uint8_t *packed, const plain_filter *filter);
 
 /* The same of a bit for each cell, set where its value is not 0. */
 void check_counted_bits(const uint8_t *bits, const plain_filter *filter);
 
-/* Check that `mixed` is the union, the intersection, or the sum of 4-bit counters that stop at 15, byte by byte. */
+/* Check that `mixed` is the union, the intersection, or the sum of counters that stop at their limit. */
 void check_or(const uint8_t *mixed, const uint8_t *one, const uint8_t *other, size_t size);
 void check_and(const uint8_t *mixed, const uint8_t *one, const uint8_t *other, size_t size);
-void check_sum(const uint8_t *mixed, const uint8_t *one, const uint8_t *other, size_t size);
+void check_sum(const uint8_t *mixed, const uint8_t *one, const uint8_t *other, unsigned width, size_t size);
 
 /* How many bits of either are set; `subset`: whether each bit of `one` is set in `other`. */
 uint64_t plain_either(const uint8_t *one, const uint8_t *other, size_t size, bool *subset);

@@ -272,7 +272,7 @@ static void *add_keys(void *of) {
     uint8_t mask[SOME];
     const spv_keys keys = {.rows = f->rows, .width = WIDTH};
     spv_batch batch = {
-        .shape = &f->shape, .cells = f->cells, .shift = 3, .gate = &f->gate, .positions = positions, .far = true,
+        .shape = &f->shape, .cells = f->cells, .width = 1, .gate = &f->gate, .positions = positions, .far = true,
         .shared = spv_gate_enter_unlocked(&f->gate), .room = &f->room,
     };
     for (size_t from; (from = atomic_fetch_add(&f->next, SOME)) < KEYS;) {

@@ -58,6 +58,7 @@ class Shape(BloomFilter):
 
     def _set_up(
         self,
+        kind: int,
         cells: int,
         *shape: Any,
         buffer: Buffer | None,
@@ -65,7 +66,7 @@ class Shape(BloomFilter):
         on_full: OnFull = "raise",
         empty: bool = False,
     ) -> None:
-        size = body_size(KIND_BITS, cells)
+        size = body_size(kind, cells)
         try:
             if sys.platform == "win32":
                 untouched = mmap.mmap(-1, size, access=mmap.ACCESS_READ)
@@ -73,7 +74,7 @@ class Shape(BloomFilter):
                 untouched = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)
         except (OSError, OverflowError) as error:
             raise TooLargeError(f"{size} bytes cannot be addressed: {error}") from None
-        super()._set_up(cells, *shape, buffer=untouched, private=private, on_full=on_full, empty=empty)
+        super()._set_up(kind, cells, *shape, buffer=untouched, private=private, on_full=on_full, empty=empty)
 
     @classmethod
     def of(cls, local: BloomFilter) -> Shape:

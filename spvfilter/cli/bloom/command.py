@@ -12,12 +12,12 @@ from math import isfinite, sqrt
 from pathlib import Path
 
 from spvfilter.bloom.base import OnFull
-from spvfilter.bloom.fileformat import MAX_CELLS, MAX_HASH_FUNCS
+from spvfilter.bloom.fileformat import COUNTER_KINDS, MAX_CELLS, MAX_HASH_FUNCS
 from spvfilter.bloom.hashing import FastHash, HashFamily, SipHash
 from spvfilter.cli.arguments import Parser, add_format, format_of, hex_bytes, probability, whole
 from spvfilter.cli.bloom.exchange import configure_export, configure_import, read_foreign, write_foreign
 from spvfilter.cli.bloom.keys import Keys
-from spvfilter.cli.bloom.raw import read_raw, write_raw
+from spvfilter.cli.bloom.raw import counter_bits, read_raw, write_raw
 from spvfilter.cli.bloom.remote import RedisStorage
 from spvfilter.cli.bloom.size import configure as configure_size, show
 from spvfilter.cli.bloom.storage import FINGERPRINTS, Facts, FileStorage, FilterStorage, Kind, Shape, is_filter
@@ -152,7 +152,7 @@ def _configure_whole(parser: Parser) -> list[tuple[Parser, Action]]:
     load = parser.add_action(
         "load",
         "make a filter of raw bits or counters",
-        "Make a filter of bits or 4-bit counters that dump wrote. Give the options that the filter was made with:"
+        "Make a filter of bits or counters that dump wrote. Give the options that the filter was made with:"
         " --capacity and --fp-rate, or --bits and --hash-funcs. Wrong options that give the same size go unnoticed, and"
         " the filter then misses lines.",
     )
@@ -165,6 +165,7 @@ def _configure_whole(parser: Parser) -> list[tuple[Parser, Action]]:
         "--bits", metavar="M", type=whole(1, MAX_CELLS), help="number of bits or counters, in place of --capacity"
     )
     load.add_argument("--counting", action="store_true", help="these are counters")
+    _add_counter_bits(load)
     load.add_argument("--partitioned", action="store_true", help="each hash function has bits of its own")
     _add_force(load)
 
@@ -232,7 +233,18 @@ def _add_kind(parser: Parser) -> argparse._MutuallyExclusiveGroup:
     kinds.add_argument(
         "--counting", action="store_true", help="make a filter from which lines can be removed, four times as large"
     )
+    _add_counter_bits(parser)
     return kinds
+
+
+def _add_counter_bits(parser: Parser) -> None:
+    parser.add_argument(
+        "--counter-bits",
+        type=int,
+        choices=tuple(COUNTER_KINDS),
+        help="with --counting: size of a counter, which decides how often a line can be counted; default: 4, up to 15"
+        " times",
+    )
 
 
 def _add_on_full(parser: Parser) -> None:
@@ -281,7 +293,8 @@ def _make(
 ) -> None:
     if kind is Kind.SCALABLE and args.hash_funcs is not None:
         raise ParameterError("--scalable chooses the number of hash functions: leave --hash-funcs out")
-    shape = Shape(capacity, fp_rate, args.hash_funcs, kind, _on_full(args))
+    size = counter_bits(args) if kind is Kind.COUNTING else 4
+    shape = Shape(capacity, fp_rate, args.hash_funcs, kind, _on_full(args), size)
     store.create(name, shape, _hashing(args), replace="force" in args and args.force)
 
 
@@ -290,6 +303,7 @@ def _hashing(args: argparse.Namespace) -> HashFamily:
 
 
 def _kind(args: argparse.Namespace) -> Kind:
+    counter_bits(args)  # refuses --counter-bits without --counting
     return Kind.SCALABLE if args.scalable else Kind.COUNTING if args.counting else Kind.PLAIN
 
 

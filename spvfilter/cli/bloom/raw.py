@@ -11,7 +11,7 @@ from pathlib import Path
 
 from spvfilter.bloom.base import allocate
 from spvfilter.bloom.counting import CountingBloomFilter
-from spvfilter.bloom.fileformat import body_size
+from spvfilter.bloom.fileformat import COUNTER_KINDS, KIND_BITS, body_size
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.fuse import StaticFilter
 from spvfilter.bloom.hashing import FastHash, HashFamily, SipHash
@@ -77,7 +77,9 @@ def _said(made: BloomFilter | CountingBloomFilter) -> str:
     if made.capacity and made.nominal_fp_rate:
         options = [f"--capacity {made.capacity}", f"--fp-rate {made.nominal_fp_rate!r}"]
     options.append(f"--hash-funcs {made.hash_funcs}")
-    options += ["--counting"] * isinstance(made, CountingBloomFilter) + ["--partitioned"] * made.partitioned
+    if isinstance(made, CountingBloomFilter):
+        options += ["--counting", f"--counter-bits {made.counter_bits}"][: 1 + (made.counter_bits != 4)]
+    options += ["--partitioned"] * made.partitioned
     return f"load them with {' '.join(options)}{' and its --key' if made.family == Family.SIPHASH else ''}"
 
 
@@ -86,19 +88,34 @@ def read_raw(store: FilterStorage, args: argparse.Namespace) -> None:
     if args.key == b"":
         raise ParameterError("--key random makes a new key: give the key that the filter was made with")
     hashing: HashFamily = FastHash() if args.key is None else SipHash(args.key)
-    kind = CountingBloomFilter if args.counting else BloomFilter
     if args.bits is None and (args.capacity is None or args.fp_rate is None):
         raise ParameterError(
             "give the options that the filter was made with: --capacity and --fp-rate, or --bits and --hash-funcs"
         )
     cells, *_ = shape_of(args.capacity, args.fp_rate, args.hash_funcs, args.bits, args.partitioned)
-    raw = _read(args.raw, body_size(kind._KIND, cells))
+    size = counter_bits(args)
+    raw = _read(args.raw, body_size(COUNTER_KINDS[size] if args.counting else KIND_BITS, cells))
     shape = (args.capacity, args.fp_rate, args.hash_funcs)
     try:
-        made = kind.load(raw, *shape, bits=args.bits, hashing=hashing, partitioned=args.partitioned)
+        made = (
+            CountingBloomFilter.load(
+                raw, *shape, bits=args.bits, hashing=hashing, partitioned=args.partitioned, counter_bits=size
+            )
+            if args.counting
+            else BloomFilter.load(raw, *shape, bits=args.bits, hashing=hashing, partitioned=args.partitioned)
+        )
     except FormatError as error:
         raise SourceError(f"{'standard input' if args.raw == '-' else args.raw}: {error}") from None
     store.write(args.filter, made, replace=args.force)
+
+
+def counter_bits(args: argparse.Namespace) -> int:
+    """Return the size of counters. Raises ParameterError for --counter-bits without --counting."""
+    if args.counter_bits is None:
+        return 4
+    if not args.counting:
+        raise ParameterError("--counter-bits needs --counting")
+    return int(args.counter_bits)
 
 
 def _read(name: str, size: int) -> memoryview:

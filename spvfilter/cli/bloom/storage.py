@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from spvfilter.bloom.base import OnFull
 from spvfilter.bloom.counting import CountingBloomFilter
-from spvfilter.bloom.fileformat import HEADER_SIZE, KIND_COUNTERS, KIND_SERIES, MAGIC, STATIC_MAGIC, FileHeader
+from spvfilter.bloom.fileformat import COUNTER_KINDS, HEADER_SIZE, KIND_SERIES, MAGIC, STATIC_MAGIC, FileHeader
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.fuse import StaticFilter
 from spvfilter.bloom.hashing import HashFamily
@@ -55,6 +55,8 @@ class Shape(NamedTuple):
     """Plain, scalable or counting; not static."""
     on_full: OnFull
     """Reaction to a new line if the filter is full."""
+    counter_bits: int = 4
+    """Size of a counter of a counting filter, in bits."""
 
     @property
     def fixed(self) -> tuple[int, float, int | None]:
@@ -245,7 +247,9 @@ class FileStorage(FilterStorage):
             case Kind.SCALABLE:
                 self._filter = ScalableBloomFilter(shape.capacity, shape.fp_rate, hashing=hashing)
             case Kind.COUNTING:
-                self._filter = CountingBloomFilter(*shape.fixed, hashing=hashing, on_full=shape.on_full)
+                self._filter = CountingBloomFilter(
+                    *shape.fixed, hashing=hashing, on_full=shape.on_full, counter_bits=shape.counter_bits
+                )
             case Kind.PLAIN:
                 self._filter = BloomFilter(*shape.fixed, hashing=hashing, on_full=shape.on_full)
 
@@ -346,7 +350,7 @@ class FileStorage(FilterStorage):
             header = FileHeader.parse(start)
             if header.kind == KIND_SERIES:
                 return ScalableBloomFilter.open(name)
-            return (CountingBloomFilter if header.kind == KIND_COUNTERS else BloomFilter).open(name)
+            return (CountingBloomFilter if header.kind in COUNTER_KINDS.values() else BloomFilter).open(name)
         except SpvFilterError as error:
             raise SourceError(f"{name}: {error}") from None
 

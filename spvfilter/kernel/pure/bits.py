@@ -1,12 +1,16 @@
-"""The cells of generic filters: bits, 4-bit counters, and the operations on them. The readable reference."""
+"""The cells of generic filters: bits, counters, and the operations on them. The readable reference."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Self, overload
 
+from spvfilter.errors import MismatchError, ParameterError
+from spvfilter.kernel.pure.arguments import whole
 from spvfilter.kernel.pure.cells import Hashed
-from spvfilter.kernel.values import COUNTER_LIMIT
+from spvfilter.kernel.values import COUNTER_BITS, Encoding
 from spvfilter.primitives import chunks
 
 if TYPE_CHECKING:
@@ -191,36 +195,82 @@ class BitCore(Hashed):
         self._forget_room()
 
 
-_NONZERO = bytes(
-    (byte & 15 > 0) | (byte >> 4 > 0) << 1 for byte in range(256)
-)  # For each byte of two counters: one bit for each counter.
+# For each byte: 1 if it is not 0, if its low nibble is not 0, and if its high nibble is not 0.
+_USED = bytes(byte > 0 for byte in range(256))
+_USED_LOW, _USED_HIGH = bytes(byte & 15 > 0 for byte in range(256)), bytes(byte >> 4 > 0 for byte in range(256))
 
 
 class CounterCore(Hashed):
-    """An array of 4-bit counters with k hash functions.
+    """An array of counters of 4, 8 or 16 bits (`counter_bits`) with k hash functions. The other arguments are Hashed's.
 
-    Counter c is in byte `c >> 1`: in the low nibble if c is even, else in the high nibble. `buffer` has ⌈m/2⌉ bytes. A
-    key counts once in each of its distinct counters. A counter that has reached 15 keeps this value: the number of keys
-    that it counts is no longer known, so it is never decremented.
+    Counters of 8 bits are bytes, and counters of 16 bits are little endian, at an even address. Counter c of 4 bits is
+    in byte `c >> 1`: in the low nibble if c is even, else in the high nibble. `buffer` has ⌈m/2⌉, m or 2m bytes.
+
+    A key counts once in each of its distinct counters. A counter that has reached its largest value (15, 255 or 65,535)
+    keeps it: the number of keys that it counts is no longer known, so it is never decremented.
 
     Raises ParameterError for a number out of range, a key that does not have 16 bytes, or a buffer of another size.
     """
 
-    __slots__ = ()
+    __slots__ = {"counter_bits": "Size of a counter in bits: 4, 8 or 16."}
 
     _CELLS = "counters"
 
+    def __init__(
+        self,
+        cells: int,
+        hash_funcs: int,
+        family: int,
+        key: bytes,
+        buffer: Buffer | None,
+        encoding: int = Encoding.BYTES,
+        partitioned: bool = False,
+        custom: Sequence[Callable[[bytes], int]] | None = None,
+        encode: Callable[[object], bytes] | None = None,
+        private: bool = False,
+        counter_bits: int = 4,
+    ) -> None:
+        if not hasattr(self, "_positions"):  # else the base class raises
+            expected = "counter_bits is 4, 8 or 16"
+            self.counter_bits: int = whole(counter_bits, 4, 16, expected)
+            if self.counter_bits not in COUNTER_BITS:
+                raise ParameterError(f"{expected}: {self.counter_bits}")
+        super().__init__(cells, hash_funcs, family, key, buffer, encoding, partitioned, custom, encode, private)
+
     def _size(self) -> int:
-        return (self.cells + 1) // 2
+        return (self.cells * self.counter_bits + 7) // 8
+
+    @property
+    def counter_limit(self) -> int:
+        """Largest value of a counter: 15, 255 or 65,535. A counter that has reached it never changes."""
+        return (1 << self.counter_bits) - 1
 
     def _get(self, cell: int) -> int:
-        return self._view[cell >> 1] >> 4 * (cell & 1) & 15
+        view = self._view
+        match self.counter_bits:
+            case 4:
+                return view[cell >> 1] >> 4 * (cell & 1) & 15
+            case 8:
+                return view[cell]
+            case _:
+                return view[2 * cell] | view[2 * cell + 1] << 8
+
+    def _set(self, view: memoryview, cell: int, value: int) -> None:
+        match self.counter_bits:
+            case 4:
+                shift = 4 * (cell & 1)
+                view[cell >> 1] = view[cell >> 1] & 0xF0 >> shift | value << shift
+            case 8:
+                view[cell] = value
+            case _:
+                view[2 * cell : 2 * cell + 2] = value.to_bytes(2, "little")
 
     def _move(self, cells: Iterable[int], step: int) -> None:
-        view = self._writable()
+        view, limit = self._writable(), self.counter_limit
         for cell in cells:
-            if self._get(cell) < COUNTER_LIMIT:
-                view[cell >> 1] += step << 4 * (cell & 1)
+            value = self._get(cell)
+            if value < limit:
+                self._set(view, cell, value + step)
 
     def add(self, key: object, /) -> bool:
         """Increment the counters of a key. Return True if the key was new, that is, if one of its counters was 0.
@@ -261,11 +311,12 @@ class CounterCore(Hashed):
         return all(map(self._get, cells))
 
     def count(self, key: object, /) -> int:
-        """Return how often the key was added at most: the smallest of its counters. 15 means 15 or more.
+        """Return how often the key was added at most: the smallest of its counters.
 
-        Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding.
+        A result of `counter_limit` means that it was added this often or more. Raises TypeError or KeyRangeError for a
+        key that does not fit the filter's encoding.
         """
-        return min(map(self._get, self._positions(self._encode(key))), default=COUNTER_LIMIT)
+        return min(map(self._get, self._positions(self._encode(key))), default=self.counter_limit)
 
     def update(self, *keys: Keys, nulls: Nulls = "raise") -> int:
         """Add one or more batches of keys, as BloomFilter.update takes them, and return how many keys were new.
@@ -295,31 +346,49 @@ class CounterCore(Hashed):
 
     def set_cells(self) -> int:
         """Return the number of counters that are not 0."""
-        return sum(_ones(bytes(chunk).translate(_NONZERO)) for chunk in chunks(self._view))
+        return sum(used.count(1) for used in self._used())
+
+    def _used(self) -> Iterator[bytes]:
+        """Yield for each chunk of the cells one byte for each counter: 1 if the counter is not 0."""
+        for chunk in map(bytes, chunks(self._view)):
+            match self.counter_bits:
+                case 4:
+                    used = bytearray(2 * len(chunk))
+                    used[0::2], used[1::2] = chunk.translate(_USED_LOW), chunk.translate(_USED_HIGH)
+                    yield bytes(used)
+                case 8:
+                    yield chunk.translate(_USED)
+                case _:
+                    low, high = (int.from_bytes(chunk[at::2], "little") for at in (0, 1))
+                    yield (low | high).to_bytes(len(chunk) // 2, "little").translate(_USED)
 
     def __ior__(self, other: CounterCore) -> Self:
-        """Add the counters of the other array to these. A sum is at most 15.
+        """Add the counters of the other array to these. A sum is at most `counter_limit`.
 
         Raises MismatchError for an array of another shape, ReadOnlyError if the memory is read-only.
         """
         if not isinstance(other, CounterCore):
             return NotImplemented
         self._same_shape(other)
-        view = self._writable()
-        for at, (mine, theirs) in enumerate(zip(view, other._view, strict=True)):
-            view[at] = (
-                min((mine & 15) + (theirs & 15), COUNTER_LIMIT) | min((mine >> 4) + (theirs >> 4), COUNTER_LIMIT) << 4
-            )
+        view, limit = self._writable(), self.counter_limit
+        for cell in range(len(view) * 8 // self.counter_bits):  # also in a nibble beyond the last counter
+            if theirs := other._get(cell):
+                self._set(view, cell, min(self._get(cell) + theirs, limit))
         self._forget_room()
         return self
+
+    def _same_shape(self, other: Hashed, /) -> None:
+        super()._same_shape(other)
+        assert isinstance(other, CounterCore)
+        if self.counter_bits != other.counter_bits:
+            raise MismatchError(f"filters of different counter_bits: {self.counter_bits} and {other.counter_bits}")
 
     def to_bits(self) -> bytearray:
         """Return a bit for each counter, set if the counter is not 0, in the layout of BitCore: ⌈m/8⌉ bytes."""
         bits = bytearray()
-        for chunk in chunks(self._view):
-            pairs = bytes(chunk).translate(_NONZERO)  # two bits in each byte; four bytes are merged into one
-            quarters = [int.from_bytes(pairs[at::4], "little") << 2 * at for at in range(4)]
-            bits += (quarters[0] | quarters[1] | quarters[2] | quarters[3]).to_bytes((len(pairs) + 3) // 4, "little")
+        for used in self._used():
+            eighths = (int.from_bytes(used[at::8], "little") << at for at in range(8))
+            bits += reduce(or_, eighths).to_bytes((len(used) + 7) // 8, "little")
         return bits
 
     def clear(self) -> None:

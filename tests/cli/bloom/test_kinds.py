@@ -129,6 +129,14 @@ def test_a_filter_that_is_refused_a_line_is_not_made(run: Any, tmp_path: Path) -
     assert (ran.code, (tmp_path / "f").exists()) == (2, False)
 
 
+def test_lines_are_counted_beyond_15_with_larger_counters(run: Any, tmp_path: Path) -> None:
+    path, many = tmp_path / "c", text(tmp_path / "many", *["a"] * 300)
+    assert run("bloom", "create", path, many, *SHAPE, "--counting", "--counter-bits", 16).code == 0
+    assert CountingBloomFilter.open(path).count(b"a") == 300
+    assert run("bloom", "add", tmp_path / "d", many, *SHAPE, "--counting", "--counter-bits", 8).code == 0
+    assert CountingBloomFilter.open(tmp_path / "d").count(b"a") == 255
+
+
 # Raw bits
 
 
@@ -139,6 +147,10 @@ def test_a_filter_that_is_refused_a_line_is_not_made(run: Any, tmp_path: Path) -
         (BloomFilter(300, 0.01, 3, partitioned=True), "--capacity 300 --fp-rate 0.01 --hash-funcs 3 --partitioned"),
         (BloomFilter(bits=1_001, hash_funcs=5), "--bits 1001 --hash-funcs 5"),
         (CountingBloomFilter(300, 1e-05), "--capacity 300 --fp-rate 1e-05 --hash-funcs 17 --counting"),
+        (
+            CountingBloomFilter(bits=99, hash_funcs=5, counter_bits=16),
+            "--bits 99 --hash-funcs 5 --counting --counter-bits 16",
+        ),
     ],
 )
 def test_a_dump_tells_how_it_is_loaded(

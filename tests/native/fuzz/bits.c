@@ -1,9 +1,9 @@
-/* Fuzz target: bits and counters against a byte for every cell. The input is a filter, then operations on it:
+/* Fuzz target: bits and counters against a number for every cell. The input is a filter, then operations on it:
 
    u8   kind: bit 0 counters, bit 1 partitioned, bit 2 atomic writes, bit 3 fetch ahead, bits 4-5 the family, bits 6-7 misalignment
    u8   hash_funcs, modulo 41
    u16  cells, modulo 5000
-   16   bytes of the family's key, whose last one's bit 0 is the third of the family
+   16   bytes of the family's key, whose last one's bit 0 is the third of the family, and bits 1-2 the size of counters
    then u8 operation, u8 size, u8 count and what they need: a key of `size` bytes, or a batch of `count` of them as rows */
 #include "oracle_cells.h"
 
@@ -24,12 +24,13 @@ typedef struct {
     size_t key_count;
     size_t left;             /* cells that may yet be computed: in proportion to the input */
     bool counters, shared;
+    unsigned width;          /* bits of a cell */
 } filters;
 
 static void add(filters *f, const uint8_t *key, size_t size) {
     size_t count = plain_positions(&f->plain, key, size, f->scratch);
     if (f->counters)
-        CHECK(spv_counters_add(f->cells, f->scratch, count, f->shared) == plain_counters_add(&f->plain, f->scratch, count));
+        CHECK(spv_counters_add(f->cells, f->width, f->scratch, count, f->shared) == plain_counters_add(&f->plain, f->scratch, count));
     else
         CHECK(spv_bits_add(&f->shape, f->cells, key, size, f->shared) == plain_bits_add(&f->plain, f->scratch, count));
 }
@@ -43,7 +44,7 @@ static void ask(filters *f, const uint8_t *key, size_t size) {
     CHECK(same(positions, f->scratch, count * sizeof *positions));
     unsigned least = plain_least(&f->plain, positions, count);
     if (f->counters) {
-        CHECK(spv_counters_least(f->cells, positions, count) == least);
+        CHECK(spv_counters_least(f->cells, f->width, positions, count) == least);
     } else {
         CHECK(spv_bits_has(&f->shape, f->cells, key, size) == (least > 0));
         CHECK(spv_bits_all(f->cells, positions, count) == (least > 0));
@@ -55,7 +56,7 @@ static void take_away(filters *f, const uint8_t *key, size_t size) {
     size_t count = plain_positions(&f->plain, key, size, f->scratch);
     bool gone;
     if (f->counters)
-        CHECK(spv_counters_remove(f->cells, f->scratch, count, f->shared, &gone) == plain_counters_remove(&f->plain, f->scratch, count));
+        CHECK(spv_counters_remove(f->cells, f->width, f->scratch, count, f->shared, &gone) == plain_counters_remove(&f->plain, f->scratch, count));
     else
         CHECK(spv_bits_set(f->cells, f->scratch, count, f->shared) == plain_bits_add(&f->plain, f->scratch, count));
 }
@@ -121,13 +122,14 @@ static void check_whole(filters *f, const uint8_t *older, const uint8_t *data, s
     for (size_t i = 0; i < f->size && i < size; i += 3)
         other[i] ^= data[i];
     if (f->counters) {
-        uint8_t *bits = zeroed((f->size + 3) / 4, 1);
-        CHECK(spv_counters_used(f->cells, f->size) == used);
-        spv_counters_to_bits(f->cells, f->size, bits);
+        const size_t bit_size = (size_t)(cells + 7) / 8;
+        uint8_t *bits = zeroed(bit_size, 1);
+        CHECK(spv_counters_used(f->cells, f->width, f->size) == used);
+        spv_counters_to_bits(f->cells, f->width, f->size, bits);
         check_counted_bits(bits, &f->plain);
-        CHECK(spv_bits_count(bits, (f->size + 3) / 4) == used);
-        spv_counters_sum(mixed, other, f->size, f->shared);
-        check_sum(mixed, mine, other, f->size);
+        CHECK(spv_bits_count(bits, bit_size) == used);
+        spv_counters_sum(mixed, other, f->width, f->size, f->shared);
+        check_sum(mixed, mine, other, f->width, f->size);
         release(bits);
     } else {
         uint64_t first = size ? data[0] * cells / 255 : 0, end = size > 1 ? data[1] * cells / 255 : cells;
@@ -160,14 +162,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static filters filters, *const f = &filters; /* too large to be cleared each time */
     if (size < HEAD)
         return 0;
-    const size_t misaligned = data[0] >> 6, functions = data[1] % (MAX_FUNCTIONS + 1);
+    static const uint8_t widths[] = {4, 8, 16, 4};
     f->counters = data[0] & 1;
+    f->width = f->counters ? widths[data[19] >> 1 & 3] : 1;
+    const size_t misaligned = f->width == 16 ? data[0] >> 6 & ~1u : data[0] >> 6, functions = data[1] % (MAX_FUNCTIONS + 1);
     f->shared = data[0] & 4;
     f->key_count = 0;
     f->left = 500 + 2 * size;
     f->plain = (plain_filter){
         .family = families[(data[0] >> 4 & 3) | (data[19] & 1) << 2], .cell_count = spv_le16(data + 2) % MAX_CELLS, .hash_funcs = (uint32_t)functions,
         .partitioned = data[0] & 2,
+        .width = f->width,
     };
     if (f->plain.family == SPV_FAMILY_SPLIT_BLOCK) {
         f->plain.cell_count = (f->plain.cell_count / SPV_BLOCK_BITS + 1) * SPV_BLOCK_BITS;
@@ -177,20 +182,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (f->plain.partitioned && functions)
         f->plain.cell_count -= f->plain.cell_count % functions;
     memcpy(f->plain.key, data + 4, 16);
-    f->plain.cells = zeroed((size_t)f->plain.cell_count, 1);
-    f->size = (size_t)(f->plain.cell_count + (f->counters ? 1 : 7)) / (f->counters ? 2 : 8);
+    f->plain.cells = zeroed((size_t)f->plain.cell_count, sizeof *f->plain.cells);
+    f->size = (size_t)(f->plain.cell_count * f->width + 7) / 8;
     f->memory = zeroed(f->size + misaligned, 1);
     f->cells = f->memory + misaligned;
     f->scratch = zeroed(f->plain.hash_funcs, sizeof *f->scratch);
     spv_shape_make(&f->shape, f->plain.family, f->plain.cell_count, f->plain.hash_funcs, f->plain.partitioned, f->plain.key);
-    f->batch = (spv_batch){.shape = &f->shape, .cells = f->cells, .gate = &f->gate, .far = data[0] & 8, .shared = f->shared, .room = &f->room};
+    f->batch = (spv_batch){.shape = &f->shape, .cells = f->cells, .width = f->width, .gate = &f->gate, .far = data[0] & 8, .shared = f->shared, .room = &f->room};
     atomic_init(&f->room, SPV_UNLIMITED);
     f->batch.positions = zeroed(functions > SPV_AHEAD_CELLS ? functions : SPV_AHEAD_CELLS, sizeof *f->batch.positions);
     uint8_t *older = exact_copy(f->cells, f->size);
     for (size_t at = HEAD, taken; at < size && (taken = operate(f, data + at, size - at)); at += taken)
         if (at < size / 2)
             memcpy(older, f->cells, f->size);
-    check_same_cells(f->cells, &f->plain, f->counters ? 4 : 1);
+    check_same_cells(f->cells, &f->plain);
     check_whole(f, older, data + HEAD, size - HEAD);
     release(older);
     release(f->batch.positions);

@@ -140,7 +140,7 @@ void spv_spread_window(const spv_shape *shape, spv_window *hashed, size_t count,
             for (size_t i = 0; i < count; i++)
                 positions[i * functions + first + j] = planes[j][i];
             for (size_t i = 0; batch && i < count; i++)
-                __builtin_prefetch(batch->cells + (planes[j][i] >> batch->shift), 1);
+                __builtin_prefetch(batch->cells + (planes[j][i] * batch->width >> 3), 1);
         }
     }
 }
@@ -160,7 +160,7 @@ SPV_INLINE void walk(const spv_shape *shape, const spv_bytes key, spv_walk how, 
     for (uint32_t i = 0; i < shape->functions; i++) {
         positions[i] = spv_cursor_next(&cursor, how);
         if (batch)
-            __builtin_prefetch(batch->cells + (positions[i] >> batch->shift), 1);
+            __builtin_prefetch(batch->cells + (positions[i] * batch->width >> 3), 1);
     }
 }
 

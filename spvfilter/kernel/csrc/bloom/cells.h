@@ -60,7 +60,7 @@ SPV_INLINE spv_bytes spv_key_at(const spv_keys *keys, size_t number) {
 typedef struct {
     const spv_shape *shape;
     uint8_t *cells;
-    unsigned shift; /* a byte contains 2^shift cells: shift is 3 for bits, 1 for counters */
+    unsigned width; /* bits of a cell: 1 for bits; 4, 8 or 16 for counters */
     spv_gate *gate;
     uint64_t *positions; /* room for SPV_AHEAD_CELLS cells, or for the cells of one key if it has more */
     bool far;            /* the cells do not fit into a near cache: fetch them ahead */

@@ -47,7 +47,7 @@ bool spv_series_has(const spv_slice *slices, size_t count, const uint8_t *data, 
 
 /* Computes the first cells of hashed keys in one slice, and fetches their bytes. */
 static void fetch(const spv_slice *slice, const spv_window *hashed, size_t count, uint64_t *positions) {
-    const spv_batch batch = {.cells = (uint8_t *)(uintptr_t)slice->cells, .shift = 3};
+    const spv_batch batch = {.cells = (uint8_t *)(uintptr_t)slice->cells, .width = 1};
     spv_window walk = *hashed;
     spv_spread_window(slice->shape, &walk, count, probes_of(slice), positions, &batch);
 }

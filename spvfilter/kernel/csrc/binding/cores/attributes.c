@@ -2,6 +2,8 @@
 
 #include "binding/arguments.h"
 
+#include "bloom/counters.h"
+
 PyObject *spv_core_buffer(PyObject *self, void *Py_UNUSED(closure)) {
     spv_core *core = (spv_core *)self;
     if (!spv_check_made(core))
@@ -24,7 +26,7 @@ int spv_core_set_buffer(PyObject *self, PyObject *buffer, void *Py_UNUSED(closur
     }
     const spv_state *state = spv_check_made(core) ? spv_core_state(self) : NULL;
     bool readonly;
-    spv_memory *fresh = state ? spv_memory_of(state, buffer, spv_bytes_of_cells(core->cells, core->shift), &readonly) : NULL, *old;
+    spv_memory *fresh = state ? spv_memory_of(state, buffer, spv_bytes_of_cells(core->cells, core->width), spv_alignment(core->width), &readonly) : NULL, *old;
     if (!fresh)
         return -1;
     SPV_LOCK(core)
@@ -98,8 +100,12 @@ static PyObject *attribute(const spv_state *state, const spv_core *core, int whi
         return key_of(&core->shape);
     case SPV_ENCODING:
         return PyObject_CallFunction(state->Encoding, "i", encodings[core->encoder]);
-    default:
+    case SPV_PARTITIONED:
         return PyBool_FromLong(core->partitioned);
+    case SPV_COUNTER_BITS:
+        return PyLong_FromLong(core->width);
+    default:
+        return PyLong_FromUnsignedLong(spv_counter_limit(core->width));
     }
 }
 
@@ -120,8 +126,10 @@ static bool differs(const spv_core *mine, const spv_core *theirs, int which) {
         return mine->shape.k0 != theirs->shape.k0 || mine->shape.k1 != theirs->shape.k1;
     case SPV_ENCODING:
         return mine->encoder != theirs->encoder;
-    default:
+    case SPV_PARTITIONED:
         return mine->partitioned != theirs->partitioned;
+    default:
+        return mine->width != theirs->width;
     }
 }
 
@@ -142,18 +150,18 @@ static void refuse_difference(const spv_state *state, const spv_core *core, cons
 }
 
 spv_core *spv_same_shape(PyObject *self, PyObject *object) {
-    static const char *const names[] = {"cells", "hash_funcs", "family", "key", "encoding", "partitioned"};
+    static const char *const names[] = {"cells", "hash_funcs", "family", "key", "encoding", "partitioned", "counter_bits"};
     spv_core *core = (spv_core *)self, *other = (spv_core *)object;
     const spv_state *state = spv_core_state(self);
     if (!state)
         return NULL;
-    if (!spv_is_core(state, object, core->shift)) {
-        spv_refuse_type(core->shift == SPV_BITS ? "a filter of bits expected, not %U" : "a filter of counters expected, not %U", object);
+    if (!spv_is_core(state, object, core->width)) {
+        spv_refuse_type(core->width == SPV_BITS ? "a filter of bits expected, not %U" : "a filter of counters expected, not %U", object);
         return NULL;
     }
     if (!spv_check_made(core) || !spv_check_made(other))
         return NULL;
-    for (int which = SPV_CELLS; which <= SPV_PARTITIONED; which++)
+    for (int which = SPV_CELLS; which <= SPV_COUNTER_BITS; which++)
         if (differs(core, other, which)) {
             refuse_difference(state, core, other, which, names[which]);
             return NULL;

@@ -5,7 +5,7 @@
 #include "binding/cores/core.h"
 
 /* The attributes that same_shape compares, in this order. */
-enum { SPV_CELLS, SPV_HASH_FUNCS, SPV_FAMILY, SPV_KEY, SPV_ENCODING, SPV_PARTITIONED };
+enum { SPV_CELLS, SPV_HASH_FUNCS, SPV_FAMILY, SPV_KEY, SPV_ENCODING, SPV_PARTITIONED, SPV_COUNTER_BITS, SPV_COUNTER_LIMIT };
 
 PyObject *spv_core_attribute(PyObject *self, void *which);
 PyObject *spv_core_buffer(PyObject *self, void *closure);

@@ -220,8 +220,8 @@ static PyObject *run_one_of(spv_run *run, PyObject *keys) {
 }
 
 static bool is_far(const spv_core *core) {
-    const bool planes = core->shift == SPV_BITS && spv_planes_suit(&core->shape);
-    return spv_bytes_of_cells(core->cells, core->shift) > (planes ? SPV_PLANES_FAR : FAR);
+    const bool planes = core->width == SPV_BITS && spv_planes_suit(&core->shape);
+    return spv_bytes_of_cells(core->cells, core->width) > (planes ? SPV_PLANES_FAR : FAR);
 }
 
 /* The names of the operations are those of the methods. */
@@ -241,7 +241,7 @@ static PyObject *run_all(spv_core *core, spv_series *series, PyObject *const *ba
     run.fresh = run.answers = run.room = run.rows = 0;
     run.mask = NULL;
     run.pace = (spv_pace){0};
-    run.batch = (spv_batch){.shape = &core->shape, .shift = core->shift, .gate = &core->gate, .far = is_far(core), .room = &core->room};
+    run.batch = (spv_batch){.shape = &core->shape, .width = core->width, .gate = &core->gate, .far = is_far(core), .room = &core->room};
     run.batch.positions = core->shape.functions <= SPV_AHEAD_CELLS ? run.near : PyMem_Malloc(core->shape.functions * sizeof(uint64_t));
     if (!run.batch.positions)
         return PyErr_NoMemory();

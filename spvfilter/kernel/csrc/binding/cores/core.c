@@ -7,12 +7,21 @@ const spv_state *spv_core_state(PyObject *self) {
     return PyType_GetModuleState(type);
 }
 
-bool spv_is_core(const spv_state *state, PyObject *object, unsigned shift) {
-    return PyObject_TypeCheck(object, (PyTypeObject *)(shift == SPV_BITS ? state->BitCore : state->CounterCore));
+bool spv_is_core(const spv_state *state, PyObject *object, unsigned width) {
+    return PyObject_TypeCheck(object, (PyTypeObject *)(width == SPV_BITS ? state->BitCore : state->CounterCore));
 }
 
-size_t spv_bytes_of_cells(uint64_t cells, unsigned shift) {
-    return (size_t)((cells >> shift) + ((cells & ((1u << shift) - 1)) != 0));
+size_t spv_bytes_of_cells(uint64_t cells, unsigned width) {
+    switch (width) {
+    case SPV_BITS:
+        return (size_t)(cells / 8 + (cells % 8 != 0));
+    case 4:
+        return (size_t)(cells / 2 + cells % 2);
+    case 16:
+        return (size_t)(2 * cells);
+    default:
+        return (size_t)cells;
+    }
 }
 
 bool spv_check_made(const spv_core *core) {

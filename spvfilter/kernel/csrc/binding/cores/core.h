@@ -11,8 +11,9 @@ enum {
     SPV_UNMADE, SPV_ENCODE_BYTES, SPV_ENCODE_UTF8, SPV_ENCODE_INT64, SPV_ENCODE_UINT64, SPV_ENCODE_INT32, SPV_ENCODE_UINT32, SPV_ENCODE_OWN
 };
 
-/* The shift of a kind: a byte contains 2^shift cells. The cells of a table of fingerprints are counted in bytes. */
-enum { SPV_FINGERPRINTS = 0, SPV_COUNTERS = 1, SPV_BITS = 3 };
+/* The width of a cell in bits: 1, or 4, 8 or 16 for counters. A table of fingerprints counts its cells in bytes, and
+   has a width of its own. */
+enum { SPV_BITS = 1, SPV_FINGERPRINTS = 32 };
 
 /* It is initialized once. Afterwards only the memory is replaced, by memory of the same size, so that everything
    else can be read without a lock. A filter of few keys is little more than this struct, so every byte counts. */
@@ -27,7 +28,7 @@ typedef struct {
     spv_room room;
     uint32_t hash_funcs;
     uint8_t encoder;      /* SPV_UNMADE before __init__ has succeeded */
-    uint8_t shift;
+    uint8_t width;
     bool partitioned;
     bool readonly;        /* the memory is read-only */
 } spv_core;
@@ -46,10 +47,15 @@ SPV_INLINE bool spv_takes_numbers(const spv_core *core) {
 /* The state of the module, even for an object of a derived class. NULL with an exception set if the module is gone. */
 const spv_state *spv_core_state(PyObject *self);
 
-/* True if an object is a core of the kind with this shift. */
-bool spv_is_core(const spv_state *state, PyObject *object, unsigned shift);
+/* True if an object is a core of bits, if the width is SPV_BITS, or of counters. */
+bool spv_is_core(const spv_state *state, PyObject *object, unsigned width);
 
-size_t spv_bytes_of_cells(uint64_t cells, unsigned shift);
+size_t spv_bytes_of_cells(uint64_t cells, unsigned width);
+
+/* The alignment of a buffer of such cells, in bytes. */
+SPV_INLINE size_t spv_alignment(unsigned width) {
+    return width == 16 ? 2 : 1;
+}
 
 /* False with an exception set if __init__ has not been called, or the cells are read-only. */
 bool spv_check_made(const spv_core *core);

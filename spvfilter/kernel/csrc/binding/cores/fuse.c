@@ -60,7 +60,7 @@ static bool read_custom(const spv_state *state, PyObject *custom, spv_core *fres
 
 static bool read_table(const spv_state *state, PyObject *buffer, spv_fuse_core *fresh) {
     fresh->core.cells = spv_fuse_cells(&fresh->fuse) * fresh->fuse.width;
-    fresh->core.memory = spv_memory_of(state, buffer, (size_t)fresh->core.cells, &fresh->core.readonly);
+    fresh->core.memory = spv_memory_of(state, buffer, (size_t)fresh->core.cells, 1, &fresh->core.readonly);
     fresh->core.readonly = true;
     atomic_init(&fresh->core.gate.shared, true);
     atomic_init(&fresh->core.room, SPV_UNLIMITED);
@@ -78,7 +78,7 @@ static int make(PyObject *self, PyObject *arguments, PyObject *names) {
         return -1;
     spv_fuse_core fresh;
     memset(&fresh, 0, sizeof fresh);
-    fresh.core.shift = SPV_FINGERPRINTS;
+    fresh.core.width = SPV_FINGERPRINTS;
     const bool read = read_fuse(state, bits, seed, length, segments, &fresh.fuse) && read_family(state, family, key, &fresh.core)
         && spv_read_encoding(state, encoding, encode, &fresh.core) && read_custom(state, custom, &fresh.core) && read_table(state, buffer, &fresh);
     if (read && spv_move_core(&fresh.core, (spv_core *)self, sizeof fresh))

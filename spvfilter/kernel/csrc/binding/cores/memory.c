@@ -1,7 +1,5 @@
 #include "binding/cores/memory.h"
 
-#include <stddef.h>
-
 spv_memory *spv_new_memory(const spv_state *state, size_t size) {
     PyTypeObject *type = (PyTypeObject *)state->CellMemory;
     if (size > PY_SSIZE_T_MAX - sizeof(spv_memory)) {
@@ -15,7 +13,7 @@ spv_memory *spv_new_memory(const spv_state *state, size_t size) {
 }
 
 /* The memory of the memoryview, if it is contiguous and has that size. */
-static uint8_t *flat(const spv_state *state, PyObject *view, size_t size, bool *readonly) {
+static uint8_t *flat(const spv_state *state, PyObject *view, size_t size, size_t alignment, bool *readonly) {
     Py_buffer flat;
     if (PyObject_GetBuffer(view, &flat, PyBUF_FULL_RO))
         return NULL;
@@ -24,6 +22,8 @@ static uint8_t *flat(const spv_state *state, PyObject *view, size_t size, bool *
         PyErr_SetString(state->ParameterError, "a filter's buffer must be contiguous");
     else if ((size_t)flat.len != size)
         PyErr_Format(state->ParameterError, "a buffer of %zu bytes expected, not %zd", size, flat.len);
+    else if ((uintptr_t)flat.buf % alignment)
+        PyErr_SetString(state->ParameterError, "a buffer of 16-bit counters must be at an even address");
     else
         cells = flat.buf;
     *readonly = flat.readonly;
@@ -31,11 +31,11 @@ static uint8_t *flat(const spv_state *state, PyObject *view, size_t size, bool *
     return cells;
 }
 
-spv_memory *spv_memory_of(const spv_state *state, PyObject *buffer, size_t size, bool *readonly) {
+spv_memory *spv_memory_of(const spv_state *state, PyObject *buffer, size_t size, size_t alignment, bool *readonly) {
     PyObject *view = PyMemoryView_FromObject(buffer);
     if (!view)
         return NULL;
-    uint8_t *cells = flat(state, view, size, readonly);
+    uint8_t *cells = flat(state, view, size, alignment, readonly);
     spv_memory *memory = cells || !PyErr_Occurred() ? spv_new_memory(state, 0) : NULL; /* an empty buffer may have no address */
     if (!memory) {
         Py_DECREF(view);

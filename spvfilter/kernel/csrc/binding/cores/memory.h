@@ -7,6 +7,8 @@
 
 #include "fork.h"
 
+#include <stddef.h>
+
 /* The memory either follows the header of this object, which exports it as its buffer, or belongs to an object of
    the user.
 
@@ -26,8 +28,11 @@ typedef struct {
 /* Memory of `size` zero bytes. NULL with MemoryError. */
 spv_memory *spv_new_memory(const spv_state *state, size_t size);
 
-/* pure.cells.flat_view: the memory of a buffer, of exactly `size` bytes; NULL with an exception set. */
-spv_memory *spv_memory_of(const spv_state *state, PyObject *buffer, size_t size, bool *readonly);
+_Static_assert(offsetof(spv_memory, own) % 2 == 0, "counters of 16 bits need an even address");
+
+/* pure.cells.flat_view: the memory of a buffer of exactly `size` bytes, at a multiple of `alignment`. NULL with an
+   exception set. */
+spv_memory *spv_memory_of(const spv_state *state, PyObject *buffer, size_t size, size_t alignment, bool *readonly);
 
 /* The user's object, or a memoryview of its own memory. */
 PyObject *spv_memory_buffer(const spv_memory *memory);

@@ -24,7 +24,7 @@ bool spv_run_make_room(spv_run *run, size_t count) {
 
 /* The operation itself, without Python. */
 static void work(spv_run *run, const spv_keys *keys, size_t from, size_t count) {
-    if (run->core->shift == SPV_FINGERPRINTS) {
+    if (run->core->width == SPV_FINGERPRINTS) {
         const spv_core *core = run->core;
         if (run->width > 1)
             spv_fuse_hash_many(&core->shape, keys, from, count, run->mask + run->answers * run->width);
@@ -33,7 +33,7 @@ static void work(spv_run *run, const spv_keys *keys, size_t from, size_t count) 
         run->batch.done = count;
         return;
     }
-    const bool bits = run->core->shift == SPV_BITS;
+    const bool bits = run->core->width == SPV_BITS;
     if (run->asks && bits)
         spv_bits_has_many(&run->batch, keys, from, count, run->mask + run->answers);
     else if (run->asks)
@@ -138,7 +138,7 @@ static bool note_fused(spv_run *run, const spv_held *held) {
 }
 
 bool spv_run_one(spv_run *run, PyObject *key) {
-    if (run->core->shift == SPV_FINGERPRINTS) {
+    if (run->core->width == SPV_FINGERPRINTS) {
         spv_held held;
         if (!spv_hold(run->core, key, &held))
             return false;
@@ -152,7 +152,7 @@ bool spv_run_one(spv_run *run, PyObject *key) {
 }
 
 bool spv_run_held(spv_run *run, const spv_held *held) {
-    if (run->core->shift == SPV_FINGERPRINTS)
+    if (run->core->width == SPV_FINGERPRINTS)
         return note_fused(run, held);
     if (run->series)
         return note(run, run->asks ? spv_series_contains_held(run->series, held) : spv_series_add_held(run->series, held));

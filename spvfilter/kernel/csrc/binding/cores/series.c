@@ -190,7 +190,7 @@ static held_slices *hold_slices(PyObject *slices, bool adds) {
     }
     held->count = 0;
     held->last = (spv_batch){
-        .shape = &last->shape, .shift = 3, .gate = &last->gate, .far = spv_bytes_of_cells(last->cells, last->shift) > FAR, .room = &last->room};
+        .shape = &last->shape, .width = 1, .gate = &last->gate, .far = spv_bytes_of_cells(last->cells, last->width) > FAR, .room = &last->room};
     held->last.positions = last->shape.functions <= SPV_AHEAD_CELLS ? held->near : PyMem_Malloc(last->shape.functions * sizeof(uint64_t));
     if (!held->last.positions)
         PyErr_NoMemory();

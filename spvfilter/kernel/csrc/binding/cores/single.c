@@ -9,11 +9,11 @@ static int add_at(spv_core *core, uint64_t *positions) {
     if (!spv_check_writable(core))
         return -1;
     uint8_t *cells = core->memory->cells;
-    const bool bits = core->shift == SPV_BITS, shared = spv_gate_enter(&core->gate);
+    const bool bits = core->width == SPV_BITS, shared = spv_gate_enter(&core->gate);
     const size_t room = spv_room_reserve(&core->room, 1, shared);
-    if (SPV_UNLIKELY(!room) && !(bits ? spv_bits_all(cells, positions, functions) : spv_counters_least(cells, positions, functions) > 0))
+    if (SPV_UNLIKELY(!room) && !(bits ? spv_bits_all(cells, positions, functions) : spv_counters_least(cells, core->width, positions, functions) > 0))
         return SPV_NO_ROOM;
-    const bool fresh = bits ? spv_bits_set(cells, positions, functions, shared) : spv_counters_add(cells, positions, functions, shared);
+    const bool fresh = bits ? spv_bits_set(cells, positions, functions, shared) : spv_counters_add(cells, core->width, positions, functions, shared);
     spv_room_give_back(&core->room, fresh ? 0 : room, shared);
     return fresh;
 }
@@ -32,7 +32,7 @@ SPV_INLINE int add_lazily(spv_core *core, const spv_held *held) {
 }
 
 SPV_INLINE bool lazily(const spv_core *core) { /* that is faster, if the kind allows it */
-    return core->shift == SPV_BITS && !core->custom;
+    return core->width == SPV_BITS && !core->custom;
 }
 
 int spv_core_try_add(spv_core *core, const spv_held *held) {
@@ -73,8 +73,8 @@ static int least_of(spv_core *core, const spv_held *held) {
     if (!positions)
         return -1;
     SPV_LOCK(core)
-    least = core->shift == SPV_BITS ? (int)spv_bits_all(core->memory->cells, positions, core->shape.functions)
-                             : (int)spv_counters_least(core->memory->cells, positions, core->shape.functions);
+    least = core->width == SPV_BITS ? (int)spv_bits_all(core->memory->cells, positions, core->shape.functions)
+                             : (int)spv_counters_least(core->memory->cells, core->width, positions, core->shape.functions);
     SPV_UNLOCK()
     spv_free_positions(positions, room);
     return least;
@@ -126,11 +126,11 @@ PyObject *spv_core_remove(PyObject *self, PyObject *key) {
     bool was_there = true, gone;
     if (positions) {
         SPV_LOCK(core)
-        if (!spv_counters_least(core->memory->cells, positions, functions))
+        if (!spv_counters_least(core->memory->cells, core->width, positions, functions))
             was_there = false; /* the KeyError takes precedence over ReadOnlyError */
         else if (spv_check_writable(core)) {
             const bool shared = spv_gate_enter(&core->gate);
-            was_there = spv_counters_remove(core->memory->cells, positions, functions, shared, &gone);
+            was_there = spv_counters_remove(core->memory->cells, core->width, positions, functions, shared, &gone);
             spv_room_give_back(&core->room, gone, shared);
         }
         SPV_UNLOCK()

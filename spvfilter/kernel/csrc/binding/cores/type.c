@@ -12,16 +12,18 @@
    object. */
 
 typedef struct {
-    PyObject *cells, *hash_funcs, *family, *key, *buffer, *encoding, *partitioned, *custom, *encode, *private;
+    PyObject *cells, *hash_funcs, *family, *key, *buffer, *encoding, *partitioned, *custom, *encode, *private, *counter_bits;
 } core_arguments;
 
-static bool parse(PyObject *arguments, PyObject *names, core_arguments *given) {
-    static char *keywords[] = {"cells",       "hash_funcs", "family", "key",     "buffer", "encoding",
-                               "partitioned", "custom",     "encode", "private", NULL};
+/* A core of bits takes no counter_bits. */
+static bool parse(PyObject *arguments, PyObject *names, bool bits, core_arguments *given) {
+    static char *keywords[] = {"cells",       "hash_funcs", "family", "key",     "buffer",       "encoding",
+                               "partitioned", "custom",     "encode", "private", "counter_bits", NULL};
+    static char *fewer[] = {"cells", "hash_funcs", "family", "key", "buffer", "encoding", "partitioned", "custom", "encode", "private", NULL};
     *given = (core_arguments){.partitioned = Py_False, .custom = Py_None, .encode = Py_None, .private = Py_False};
     return PyArg_ParseTupleAndKeywords(
-        arguments, names, "OOOOO|OOOOO", keywords, &given->cells, &given->hash_funcs, &given->family, &given->key, &given->buffer,
-        &given->encoding, &given->partitioned, &given->custom, &given->encode, &given->private);
+        arguments, names, bits ? "OOOOO|OOOOO" : "OOOOO|OOOOOO", bits ? fewer : keywords, &given->cells, &given->hash_funcs, &given->family, &given->key, &given->buffer,
+        &given->encoding, &given->partitioned, &given->custom, &given->encode, &given->private, &given->counter_bits);
 }
 
 long spv_member_of(PyObject *enumeration, PyObject *object, bool is_one(long)) {
@@ -93,12 +95,12 @@ bool spv_read_encoding(const spv_state *state, PyObject *given, PyObject *encode
 }
 
 static bool read_memory(const spv_state *state, const core_arguments *given, spv_core *fresh) {
-    const size_t size = spv_bytes_of_cells(fresh->cells, fresh->shift);
+    const size_t size = spv_bytes_of_cells(fresh->cells, fresh->width);
     const bool own = given->buffer == Py_None;
     const int private = own ? 1 : PyObject_IsTrue(given->private);
     if (private < 0)
         return false;
-    fresh->memory = own ? spv_new_memory(state, size) : spv_memory_of(state, given->buffer, size, &fresh->readonly);
+    fresh->memory = own ? spv_new_memory(state, size) : spv_memory_of(state, given->buffer, size, spv_alignment(fresh->width), &fresh->readonly);
 #ifdef Py_GIL_DISABLED
     atomic_init(&fresh->gate.shared, true);
 #else
@@ -135,15 +137,28 @@ bool spv_move_core(const spv_core *fresh, spv_core *core, size_t size) {
     return moved;
 }
 
-static int make(PyObject *self, PyObject *arguments, PyObject *names, unsigned shift) {
+/* Reads the width of the cells. */
+static bool read_width(const spv_state *state, const core_arguments *given, bool bits, spv_core *fresh) {
+    static const char expected[] = "counter_bits is 4, 8 or 16";
+    long long width = bits ? SPV_BITS : 4;
+    if (given->counter_bits && !spv_whole(state, given->counter_bits, 4, 16, expected, &width))
+        return false;
+    if (!bits && width != 4 && width != 8 && width != 16) {
+        PyErr_Format(state->ParameterError, "%s: %lld", expected, width);
+        return false;
+    }
+    fresh->width = (uint8_t)width;
+    return true;
+}
+
+static int make(PyObject *self, PyObject *arguments, PyObject *names, bool bits) {
     core_arguments given;
     const spv_state *state = spv_core_state(self);
-    if (!state || !parse(arguments, names, &given))
+    if (!state || !parse(arguments, names, bits, &given))
         return -1;
     spv_core fresh;
     memset(&fresh, 0, sizeof fresh);
-    fresh.shift = (uint8_t)shift;
-    const bool read = read_shape(state, &given, &fresh) && spv_read_encoding(state, given.encoding, given.encode, &fresh) && read_memory(state, &given, &fresh)
+    const bool read = read_width(state, &given, bits, &fresh) && read_shape(state, &given, &fresh) && spv_read_encoding(state, given.encoding, given.encode, &fresh) && read_memory(state, &given, &fresh)
         && read_functions(state, &given, &fresh);
     if (read && spv_move_core(&fresh, (spv_core *)self, sizeof fresh))
         return 0;
@@ -154,11 +169,11 @@ static int make(PyObject *self, PyObject *arguments, PyObject *names, unsigned s
 }
 
 static int make_bits(PyObject *self, PyObject *arguments, PyObject *names) {
-    return make(self, arguments, names, SPV_BITS);
+    return make(self, arguments, names, true);
 }
 
 static int make_counters(PyObject *self, PyObject *arguments, PyObject *names) {
-    return make(self, arguments, names, SPV_COUNTERS);
+    return make(self, arguments, names, false);
 }
 
 static PyMethodDef bit_methods[] = {
@@ -199,7 +214,8 @@ static PyMethodDef counter_methods[] = {
         {"body", spv_core_body, NULL, PyDoc_STR(SPV_DOC_Hashed_body), NULL}
 
 static PyGetSetDef bit_attributes[] = {ATTRIBUTES, ATTRIBUTE(BitCore, bits, SPV_CELLS), {0}};
-static PyGetSetDef counter_attributes[] = {ATTRIBUTES, {0}};
+static PyGetSetDef counter_attributes[] = {
+    ATTRIBUTES, ATTRIBUTE(CounterCore, counter_bits, SPV_COUNTER_BITS), ATTRIBUTE(CounterCore, counter_limit, SPV_COUNTER_LIMIT), {0}};
 
 #define SLOTS(init, methods, attributes, doc) \
     {Py_tp_doc, (void *)(doc)}, {Py_tp_new, (void *)PyType_GenericNew}, {Py_tp_init, (void *)(init)}, {Py_tp_dealloc, (void *)spv_core_end}, \

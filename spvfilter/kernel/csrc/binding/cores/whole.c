@@ -32,7 +32,7 @@ static bool acquire(spv_core *core, spv_core *other, bool write, cells_pair *pai
     }
     pair->cells = pair->mine->cells;
     pair->others = other ? pair->theirs->cells : NULL;
-    pair->size = spv_bytes_of_cells(core->cells, core->shift);
+    pair->size = spv_bytes_of_cells(core->cells, core->width);
     if (pair->size >= ALONE_FROM) {
         pair->shared = write && spv_gate_enter_unlocked(&core->gate);
         pair->thread = PyEval_SaveThread();
@@ -58,7 +58,7 @@ static PyObject *count(spv_core *core, spv_core *other) {
     cells_pair pair;
     if (!acquire(core, other, false, &pair))
         return NULL;
-    const uint64_t used = core->shift == SPV_COUNTERS ? spv_counters_used(pair.cells, pair.size)
+    const uint64_t used = core->width != SPV_BITS ? spv_counters_used(pair.cells, core->width, pair.size)
                           : other                     ? spv_bits_count_union(pair.cells, pair.others, pair.size)
                                                       : spv_bits_count(pair.cells, pair.size);
     release(core, &pair);
@@ -73,7 +73,7 @@ PyObject *spv_core_used(PyObject *self, PyObject *Py_UNUSED(none)) {
    core of that kind. */
 static spv_core *alike(PyObject *self, PyObject *other) {
     const spv_state *state = spv_core_state(self);
-    return state && spv_is_core(state, other, ((spv_core *)self)->shift) ? spv_same_shape(self, other) : NULL;
+    return state && spv_is_core(state, other, ((spv_core *)self)->width) ? spv_same_shape(self, other) : NULL;
 }
 
 PyObject *spv_core_union_set_bits(PyObject *self, PyObject *other) {
@@ -100,6 +100,18 @@ PyObject *spv_core_plane_set_bits(PyObject *self, PyObject *Py_UNUSED(none)) {
 }
 
 typedef void mix_cells(uint8_t *mine, const uint8_t *theirs, size_t size, bool shared);
+
+static void sum4(uint8_t *mine, const uint8_t *theirs, size_t size, bool shared) {
+    spv_counters_sum(mine, theirs, 4, size, shared);
+}
+
+static void sum8(uint8_t *mine, const uint8_t *theirs, size_t size, bool shared) {
+    spv_counters_sum(mine, theirs, 8, size, shared);
+}
+
+static void sum16(uint8_t *mine, const uint8_t *theirs, size_t size, bool shared) {
+    spv_counters_sum(mine, theirs, 16, size, shared);
+}
 
 static void zero(uint8_t *mine, const uint8_t *theirs, size_t size, bool shared) {
     (void)theirs, (void)shared; /* concurrent writes may be kept or lost */
@@ -130,7 +142,8 @@ static PyObject *combine(PyObject *self, PyObject *other, mix_cells *mix) {
 }
 
 PyObject *spv_core_or(PyObject *self, PyObject *other) {
-    return combine(self, other, ((spv_core *)self)->shift == SPV_BITS ? spv_bits_or : spv_counters_sum);
+    const unsigned width = ((spv_core *)self)->width;
+    return combine(self, other, width == SPV_BITS ? spv_bits_or : width == 4 ? sum4 : width == 8 ? sum8 : sum16);
 }
 
 PyObject *spv_core_and(PyObject *self, PyObject *other) {
@@ -175,7 +188,7 @@ PyObject *spv_core_to_bits(PyObject *self, PyObject *Py_UNUSED(none)) {
         Py_XDECREF(bits);
         return NULL;
     }
-    spv_counters_to_bits(pair.cells, pair.size, (uint8_t *)PyByteArray_AsString(bits));
+    spv_counters_to_bits(pair.cells, core->width, pair.size, (uint8_t *)PyByteArray_AsString(bits));
     release(core, &pair);
     return bits;
 }

@@ -119,16 +119,20 @@
 #define SPV_DOC_Hashed_partitioned \
     "True if each hash function has its own plane of cells."
 #define SPV_DOC_CounterCore \
-    "CounterCore(cells, hash_funcs, family, key, buffer, encoding=0, partitioned=False, custom=None, encode=None, private=False)\n" \
+    "CounterCore(cells, hash_funcs, family, key, buffer, encoding=0, partitioned=False, custom=None, encode=None, private=False, counter_bits=4)\n" \
     "--\n" \
     "\n" \
-    "An array of 4-bit counters with k hash functions.\n" \
+    "An array of counters of 4, 8 or 16 bits (`counter_bits`) with k hash functions. The other arguments are Hashed's.\n" \
     "\n" \
-    "Counter c is in byte `c >> 1`: in the low nibble if c is even, else in the high nibble. `buffer` has ⌈m/2⌉ bytes. A\n" \
-    "key counts once in each of its distinct counters. A counter that has reached 15 keeps this value: the number of keys\n" \
-    "that it counts is no longer known, so it is never decremented.\n" \
+    "Counters of 8 bits are bytes, and counters of 16 bits are little endian, at an even address. Counter c of 4 bits is\n" \
+    "in byte `c >> 1`: in the low nibble if c is even, else in the high nibble. `buffer` has ⌈m/2⌉, m or 2m bytes.\n" \
+    "\n" \
+    "A key counts once in each of its distinct counters. A counter that has reached its largest value (15, 255 or 65,535)\n" \
+    "keeps it: the number of keys that it counts is no longer known, so it is never decremented.\n" \
     "\n" \
     "Raises ParameterError for a number out of range, a key that does not have 16 bytes, or a buffer of another size."
+#define SPV_DOC_CounterCore_counter_limit \
+    "Largest value of a counter: 15, 255 or 65,535. A counter that has reached it never changes."
 #define SPV_DOC_CounterCore_add \
     "add($self, key, /)\n" \
     "--\n" \
@@ -149,9 +153,10 @@
     "count($self, key, /)\n" \
     "--\n" \
     "\n" \
-    "Return how often the key was added at most: the smallest of its counters. 15 means 15 or more.\n" \
+    "Return how often the key was added at most: the smallest of its counters.\n" \
     "\n" \
-    "Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding."
+    "A result of `counter_limit` means that it was added this often or more. Raises TypeError or KeyRangeError for a\n" \
+    "key that does not fit the filter's encoding."
 #define SPV_DOC_CounterCore_update \
     "update($self, *keys, nulls='raise')\n" \
     "--\n" \
@@ -179,6 +184,8 @@
     "--\n" \
     "\n" \
     "Set every counter to 0. Raises ReadOnlyError if the memory is read-only."
+#define SPV_DOC_CounterCore_counter_bits \
+    "Size of a counter in bits: 4, 8 or 16."
 #define SPV_DOC_SeriesCore \
     "SeriesCore(slices)\n" \
     "--\n" \
