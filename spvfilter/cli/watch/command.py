@@ -56,7 +56,7 @@ from spvfilter.wallet.events import (
     TxReplaced,
 )
 
-_PATIENCE_S = 30.0  # default of --timeout
+_PATIENCE_S = 60.0  # default of --timeout
 _MatchEvent = MatchFound | MatchConfirmed | MatchUnconfirmed | MatchWithdrawn
 _NAMES = {
     MatchFound: "found",
@@ -166,7 +166,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
             "stop at the tip, after the line `synced`. A table lists every match; jsonl lists new events, see --replay"
         ),
     )
-    add_timeout(parser, _PATIENCE_S, "with --once: give up after this long without a usable node; default %(default)g")
+    add_timeout(parser, _PATIENCE_S, "with --once: give up after this long without progress; default %(default)g")
     add_format(parser)
 
 
@@ -206,38 +206,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Patience:
-    """A countdown of the time without a usable node.
+    """A countdown of the time without progress. When it ends, `timeout` expires.
 
-    When `seconds` seconds of this time have passed, `timeout` expires.
-
-    Pauses do not reset the countdown, but progress does.
+    A connected node does not stop it: a node may have none of the blocks that are missing.
     """
 
     def __init__(self, timeout: asyncio.Timeout, seconds: float) -> None:
         self._timeout = timeout
-        self._seconds = self._left = seconds
-        self._since: float | None = None
-        self.without_peer()
-
-    def without_peer(self) -> None:
-        """Let the countdown run: there is no usable node."""
-        if self._since is None:
-            self._since = asyncio.get_running_loop().time()
-            self._timeout.reschedule(self._since + self._left)
-
-    def with_peer(self) -> None:
-        """Pause the countdown: there is a usable node."""
-        if self._since is not None:
-            self._left -= asyncio.get_running_loop().time() - self._since
-            self._since = None
-            self._timeout.reschedule(None)
+        self._seconds = seconds
+        self.has_node = False
+        """True while there is a usable node."""
+        self.progress()
 
     def progress(self) -> None:
-        """Reset the countdown to `seconds`: progress proves that there is a usable node."""
-        self._left = self._seconds
-        if self._since is not None:
-            self._since = None
-            self.without_peer()
+        """Start the countdown again."""
+        self._timeout.reschedule(asyncio.get_running_loop().time() + self._seconds)
 
 
 class _Watch:
@@ -310,7 +293,8 @@ class _Watch:
         except TimeoutError:
             if not timeout.expired():
                 raise
-            raise UselessPeerError(f"gave up: no usable node for {self._patience_s:g} s") from None
+            lacking = "progress" if self._patience is not None and self._patience.has_node else "usable node"
+            raise UselessPeerError(f"gave up: no {lacking} for {self._patience_s:g} s") from None
 
     async def _print_table(self, client: LightClient, shown: Status) -> None:
         """Print all matches, then events as they arrive. With --once, print all matches once the tip is searched."""
@@ -491,10 +475,7 @@ class _Watch:
         if address is not None:
             self._peers.connected(address)
         if self._patience is not None:
-            if address is None:
-                self._patience.without_peer()
-            else:
-                self._patience.with_peer()
+            self._patience.has_node = address is not None
 
     def _line(self, fields: dict[str, object]) -> None:
         self._page.line(json.dumps(fields, separators=(",", ":")))

@@ -439,6 +439,36 @@ def test_a_node_without_filters_is_of_no_use() -> None:
     assert last == "spvfilter: gave up: no usable node for 0.5 s"
 
 
+@pytest.mark.parametrize("mode", ["bip37", "compact"])
+def test_once_gives_up_without_progress(mode: str) -> None:
+    """The only node is pruned, and lacks the block of a payment."""
+    code = (
+        "import asyncio, sys, threading\n"
+        "from dataclasses import replace\n"
+        "from spvfilter import REGTEST, address_to_script\n"
+        "from spvfilter.node.server import SETTINGS, Node\n"
+        "from spvfilter.cli import main\n"
+        "from spvfilter.wire.events import Service\n"
+        "async def serve(ready):\n"
+        "    services = SETTINGS.services & ~Service.NETWORK | Service.NETWORK_LIMITED\n"
+        "    async with Node(settings=replace(SETTINGS, services=services)) as node:\n"
+        f"        node.regtest.mine(to=address_to_script('{ADDRESS}', REGTEST))\n"
+        "        node.regtest.mine(300)\n"
+        "        sys.argv += ['--connect', f'127.0.0.1:{node.port}']\n"
+        "        ready.set()\n"
+        "        await asyncio.Event().wait()\n"
+        "ready = threading.Event()\n"
+        "threading.Thread(target=lambda: asyncio.run(serve(ready)), daemon=True).start()\n"
+        "ready.wait()\n"
+        "sys.exit(main())\n"
+    )
+    ran = process("watch", "--network", "regtest", "--mode", mode, "--once", "--timeout", 1, ADDRESS, code=code)
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    first, *_, last = ran.stderr.decode().splitlines()
+    assert "keeps only recent blocks, and no other connected peer has block" in first
+    assert last == "spvfilter: gave up: no progress for 1 s"
+
+
 @pytest.mark.parametrize("code", ["", WITHOUT_RICH])
 def test_terminal_shows_rows_balances_and_its_cursor(node: NodeProcess, code: str) -> None:
     ended, shown = on_terminal(
