@@ -145,6 +145,14 @@ class BlockTree:
         known = (self.blocks.get(block_hash) for block_hash in locator)
         return next((block.height for block in known if block and self.is_active(block)), 0)
 
+    def locator(self) -> list[bytes]:
+        """Return a block locator of the best chain: eleven hashes from the tip, then exponentially spaced ones."""
+        heights, step = [len(self.active) - 1], 1
+        while heights[-1] > 0:
+            step *= 2 if len(heights) > 10 else 1
+            heights.append(max(heights[-1] - step, 0))
+        return [self.active[height].hash for height in heights]
+
     def is_requestable(self, block: TreeBlock) -> bool:
         """Return True if the node serves the block to peers (Core BlockRequestAllowed).
 

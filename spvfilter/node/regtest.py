@@ -18,7 +18,7 @@ from spvfilter.node.build import build_block, build_coinbase, build_tx
 from spvfilter.node.filterindex import FilterIndex
 from spvfilter.node.mempool import TxMempool
 from spvfilter.node.replacement import least_fee
-from spvfilter.node.scripts import Lock, p2wpkh
+from spvfilter.node.scripts import Lock, p2wsh
 from spvfilter.node.spending import spending, with_fee
 from spvfilter.node.wallet import MinerWallet
 from spvfilter.primitives import OutPoint, TxOut, hash_of, hash_to_hex
@@ -28,7 +28,8 @@ from spvfilter.transaction import Transaction
 FEE = 1_000  # Satoshi; the default fee of `pay` and `spend`.
 MAX_MEMPOOL = 50_000_000  # Bytes of all transactions in the mempool (our choice).
 _RESERVED_WEIGHT = 8_000  # Weight units of a block that are kept free for header and coinbase.
-_MINER = p2wpkh(b"\x02" + sha256d(b"spvfilter regtest miner"))
+# P2WSH of OP_TRUE: everybody can spend it, and nodes that check scripts accept and relay its spends.
+_MINER = p2wsh(b"\x51")
 
 
 @public
@@ -60,7 +61,7 @@ class Regtest:
 
     Args:
         clock: Returns seconds since 1970. The same calls with the same clock produce the same blocks.
-        lock: Script that coinbases and change are paid to.
+        lock: Script that coinbases and change are paid to. Other nodes accept spends of the default, P2WSH of OP_TRUE.
         max_mempool: Size of the mempool, in bytes.
         replace_by_fee: True if transactions in the mempool can be replaced by fee.
     """

@@ -11,13 +11,15 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 
 from spvfilter._public import public
+from spvfilter.chain.difficulty import target
 from spvfilter.errors import MessageError, PeerError, RefusedError
 from spvfilter.filters.bip37 import Bip37Filter, MatchedTx
 from spvfilter.kernel import strip_witness, walk_block
+from spvfilter.network import REGTEST
 from spvfilter.node.blocktree import TipChange, TreeBlock
 from spvfilter.node.filterindex import FilterIndex, FilterRequest
 from spvfilter.node.regtest import Regtest
-from spvfilter.primitives import compact_size
+from spvfilter.primitives import Header, compact_size
 from spvfilter.protocol import (
     HEADER_SIZE,
     MAX_ANNOUNCED_HEADERS,
@@ -120,9 +122,10 @@ class Responder:
     def on_misbehaviour(self, error: PeerError) -> None:
         """React to a malformed message from the peer, as Core does.
 
-        The message is ignored, but a filterload with too many hash functions ends the connection.
+        Messages with too many items and filters with too many hash functions end the connection. Others are ignored.
         """
-        if isinstance(error, MessageError) and error.field == "hash_funcs" and "truncated" not in str(error):
+        is_too_large = isinstance(error, MessageError) and (error.field == "hash_funcs" or ", at most " in str(error))
+        if is_too_large and "truncated" not in str(error):
             self.end(str(error))
 
     def on_message(self, message: Message) -> None:
@@ -133,7 +136,11 @@ class Responder:
             case wire.GetBlocks():
                 self.on_getblocks(message)
             case wire.GetData(items):
-                self._requests.extend(items)
+                self.on_getdata(items)
+            case wire.Headers(headers):
+                self.on_headers(headers)
+            case wire.Unknown("feature"):
+                self.end("sent feature after verack")
             case wire.SendHeaders():
                 self.prefers_headers = True
             case wire.FeeFilter(feerate):
@@ -155,6 +162,20 @@ class Responder:
                     self.on_filters_wanted(message)
 
     # Headers and announcements
+
+    def on_headers(self, headers: Sequence[bytes]) -> None:
+        """Check headers that the peer announces (Core ProcessHeadersMessage). The chain stays: only this node mines.
+
+        Headers without proof of work, or that do not follow one another, end the connection. If the parent of the first
+        one is unknown, the peer is asked for the headers before it.
+        """
+        parsed = [Header.parse(raw) for raw in headers]
+        if not all(map(_has_work, parsed)):
+            self.end("sent a header without proof of work")
+        elif any(after.previous != before.hash for before, after in pairwise(parsed)):
+            self.end("sent headers that do not follow one another")
+        elif parsed and parsed[0].previous not in self.regtest.chain.blocks:
+            self.send(wire.GetHeaders(tuple(self.regtest.chain.locator())))
 
     def on_getheaders(self, asked: wire.GetHeaders) -> None:
         """Send up to 2,000 headers of the best chain, from the last block that the peer knows to the stop hash."""
@@ -245,6 +266,14 @@ class Responder:
         )
 
     # Requested blocks and transactions
+
+    def on_getdata(self, items: Sequence[InvItem]) -> None:
+        """Queue requested items. A request for filtered blocks from a node without NODE_BLOOM ends the connection."""
+        offers_bloom = self.session.settings.services & Service.BLOOM
+        if not offers_bloom and any(item.kind == InvType.FILTERED_BLOCK for item in items):
+            self.end("requested filtered blocks, but this node does not offer NODE_BLOOM (BIP-111)")
+        else:
+            self._requests.extend(items)
 
     def _answer(self) -> None:
         """Send some of the transactions or one of the blocks that the peer requested (Core ProcessGetData).
@@ -381,6 +410,11 @@ class Responder:
     def _tx_item(self, tx: Transaction) -> InvItem:
         assert self.session.ready is not None
         return InvItem(InvType.WTX, tx.wtxid) if self.session.ready.wtxid_relay else InvItem(InvType.TX, tx.txid)
+
+
+def _has_work(header: Header) -> bool:
+    """Return True if the hash of a header meets the target that it states, which is not above regtest's limit."""
+    return int.from_bytes(header.hash, "little") <= target(header.bits) <= target(REGTEST.pow_limit_bits)
 
 
 def stripped_block(raw: bytes) -> bytes:

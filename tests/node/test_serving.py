@@ -5,15 +5,19 @@ ignores.
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import pytest
 
+from spvfilter.hashes import sha256d
 from spvfilter.network import REGTEST
 from spvfilter.node.build import build_tx
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import p2wpkh
-from spvfilter.node.server import Node
+from spvfilter.node.server import SETTINGS, Node
 from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.wire.events import Service
+from spvfilter.wire.messages.table import GetHeaders
 from support.build import stripped, txid, wtxid
 from support.nodeclient import (
     BLOCK,
@@ -324,6 +328,63 @@ async def test_a_message_with_a_wrong_checksum_is_dropped_and_the_connection_sta
 async def test_negotiation_after_verack_ends_the_connection(command: str) -> None:
     async with Node() as node, client(node) as peer:
         await peer.send(command)
+        assert await peer.is_cut()
+
+
+@pytest.mark.parametrize(
+    ("command", "payload"),
+    [
+        ("feature", b""),
+        ("inv", b"\xfd\x51\xc3" + bytes(36 * 50_001)),
+        ("getdata", b"\xfd\x51\xc3" + bytes(36 * 50_001)),
+        ("headers", b"\xfd\xd1\x07" + bytes(81 * 2_001)),
+        ("getblocks", locate([UNKNOWN] * 102)),
+        ("filteradd", b"\xfd\x09\x02" + bytes(521)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_messages_that_core_punishes_end_the_connection(command: str, payload: bytes) -> None:
+    async with Node(regtest(2)) as node, client(node) as peer:
+        await peer.send(command, payload)
+        assert await peer.is_cut()
+
+
+def header_list(*raws: bytes) -> bytes:
+    """Return the payload of a headers message."""
+    return bytes([len(raws)]) + b"".join(raw + b"\0" for raw in raws)
+
+
+async def test_headers_must_have_work_and_follow_one_another() -> None:
+    made = regtest(3)
+    good = headers(made, 1, 3)
+    easy = good[0][:72] + bytes.fromhex("ffff7f22") + good[0][76:]  # a target above the limit
+    weak = next(raw for nonce in range(99) if sha256d(raw := good[0][:76] + bytes([nonce, 0, 0, 0]))[31] > 0x7F)
+    for payload in (header_list(easy), header_list(weak), header_list(good[0], good[2])):
+        async with Node(made) as node, client(node) as peer:
+            await peer.send("headers", payload)
+            assert await peer.is_cut()
+    async with Node(made) as node, client(node) as peer:
+        assert await peer.ask("headers", header_list(*good)) == []
+        assert await peer.ask("headers", header_list()) == []
+
+
+async def test_headers_of_an_unknown_parent_are_answered_by_getheaders() -> None:
+    made, other = regtest(30), Regtest(clock=lambda: 1_700_000_500)
+    other.mine(2)
+    async with Node(made) as node, client(node) as peer:
+        ((command, payload),) = await peer.ask("headers", header_list(other.chain.tip.raw[:80]))
+    asked = GetHeaders.parse(payload)
+    assert (command, asked.locator[:2], asked.locator[-1]) == ("getheaders", tuple(hashes(made, 29, 30)[::-1]), GENESIS)
+    assert len(asked.locator) < 20
+    assert asked.stop_hash == bytes(32)
+
+
+async def test_filtered_blocks_need_node_bloom() -> None:
+    settings = replace(SETTINGS, services=SETTINGS.services & ~Service.BLOOM)
+    made = regtest(2)
+    async with Node(made, settings=settings) as node, client(node) as peer:
+        assert len(await peer.ask("getdata", inventory((BLOCK, hashes(made, 1, 1)[0])))) == 1
+        await peer.send("getdata", inventory((FILTERED_BLOCK, hashes(made, 1, 1)[0])))
         assert await peer.is_cut()
 
 
