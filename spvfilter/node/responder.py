@@ -122,7 +122,7 @@ class Responder:
     def on_misbehaviour(self, error: PeerError) -> None:
         """React to a malformed message from the peer, as Core does.
 
-        Messages with too many items and filters with too many hash functions end the connection. Others are ignored.
+        Messages with too many items and filters with too many hash functions end the connection. The node ignores other ones.
         """
         is_too_large = isinstance(error, MessageError) and (error.field == "hash_funcs" or ", at most " in str(error))
         if is_too_large and "truncated" not in str(error):
