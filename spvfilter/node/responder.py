@@ -122,7 +122,8 @@ class Responder:
     def on_misbehaviour(self, error: PeerError) -> None:
         """React to a malformed message from the peer, as Core does.
 
-        Messages with too many items and filters with too many hash functions end the connection. The node ignores other ones.
+        Messages with too many items and filters with too many hash functions end the connection. The node ignores
+        other malformed messages.
         """
         is_too_large = isinstance(error, MessageError) and (error.field == "hash_funcs" or ", at most " in str(error))
         if is_too_large and "truncated" not in str(error):

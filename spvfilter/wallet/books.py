@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import islice
 
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
 from spvfilter.protocol import HASH_SIZE, MEMPOOL_EXPIRY_S
@@ -69,6 +70,7 @@ class Books(Settlement):
         self.is_expiry_left: bool = False
         """True if the last call of `expire` left transactions for the next one."""
         self._are_blocks_changed = False
+        self._questioned: dict[bytes, None] = {}  # outpoints whose spends a rescan by BIP-37 looks for
         self._unmatched: dict[bytes, None] = {}  # txids of records to be matched against new entries
         self._deep: list[tuple[int, bytes]] = []  # heap of heights and txids of confirmed foreign records
         self.opening: list[WalletEvent] = self._load(saved)
@@ -619,9 +621,18 @@ class Books(Settlement):
     def bloom_elements(self) -> list[bytes]:
         """The elements of a BIP-37 filter: entries, outputs of blocks and of own transactions, and own inputs.
 
-        Foreign unconfirmed transactions do not change it. Raises InexpressibleError.
+        Foreign unconfirmed transactions change it only by `question_pending`. Raises InexpressibleError.
         """
-        return list(dict.fromkeys((*self.watch.bloom_elements(), *self._own_inputs())))
+        return list(dict.fromkeys((*self.watch.bloom_elements(), *self._own_inputs(), *self._questioned)))
+
+    def question_pending(self, most: int) -> None:
+        """Add up to `most` outpoints that foreign unconfirmed transactions spend to the filters of this run.
+
+        A search then also finds double spends that pay only other people. They decide about these transactions.
+        """
+        foreign = (record for record in self.unconfirmed() if not record.is_own)
+        spent = (outpoint for record in foreign for outpoint in record.inputs)
+        self._questioned = dict.fromkeys(islice(spent, most))
 
     def outpoint_elements(self) -> dict[bytes, None]:
         """The elements of a BIP-37 filter that are outpoints."""

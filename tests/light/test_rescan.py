@@ -12,17 +12,21 @@ import pytest
 from spvfilter.errors import ParameterError, StoreFullError
 from spvfilter.light.client import LightClient
 from spvfilter.light.events import Mode
+from spvfilter.network import REGTEST
+from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import Node
 from spvfilter.p2p.clock import Clock
 from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
-from spvfilter.wallet.events import MatchWithdrawn
+from spvfilter.wallet.events import MatchFound, MatchWithdrawn, Reason
 from spvfilter.wallet.reader import WalletStore
+from spvfilter.watch.watchlist import WatchList
 from support.lightworld import START, Books, Place, Run, World, check_stored, place, running, where
 
 MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 ABOVE = 900_000
+LOCK = p2wpkh(b"\x02" + bytes(31) + b"\x07")
 
 
 async def found(run: Run) -> set[Place]:
@@ -359,3 +363,36 @@ async def test_a_run_without_a_database_begins_where_the_last_one_was_told_to() 
         async with client:
             run = Run(client)
             assert (await run.synced(world)).confirmed() == world.scan()
+
+
+async def test_a_rescan_finds_double_spends_that_pay_other_people(tmp_path: Path) -> None:
+    """By BIP-37, no filter of a running client matches them, so the payment stays pending until then."""
+    path, regtest = tmp_path / "w.db", Regtest()
+    regtest.mine(110)
+
+    def client(node: Node) -> LightClient:
+        watch = WatchList(REGTEST)
+        watch.add_script(LOCK.script_pubkey)
+        return LightClient(watch, peers=[f"{node.host}:{node.port}"], store=path, mode=Mode.BIP37)
+
+    async with Node(regtest) as node:
+        async with client(node) as wallet:
+            await wallet.wait_synced()
+            paid = regtest.pay(LOCK.pays(50_000))
+            async for event in wallet.events():
+                if isinstance(event, MatchFound):
+                    break
+            regtest.double_spend(paid, in_block=True)
+            regtest.mine(6)
+        async with client(node) as wallet:
+            await wallet.wait_synced()
+            assert (await wallet.balance()).pending_in == 50_000
+            events = wallet.events()
+            await wallet.rescan()
+            async for event in events:
+                if isinstance(event, MatchWithdrawn):
+                    assert event.reason is Reason.CONFLICT
+                    assert event.by == regtest.chain.txs(regtest.chain.active[111])[1].txid
+                    break
+            await wallet.wait_synced()
+            assert (await wallet.balance()).pending_in == 0

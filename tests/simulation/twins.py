@@ -1,6 +1,7 @@
 """Twins: two lives that differ only in foreign unconfirmed transactions send the same.
 
-In BIP-37 mode peers receive the same bytes, but for getdata of transactions that they announced. In compact mode the
+In BIP-37 mode peers receive the same bytes, but for getdata of transactions that they announced, until the user
+rescans. In compact mode the
 client makes the same requests for every block up to the height of first sight.
 """
 
@@ -131,6 +132,8 @@ def _live(
         user=random.Random(f"{plan.seed} {plan.mode} user") if has_user else None,
     )
     begin(world)
+    if options.mode is not Mode.COMPACT:  # by BIP-37 a rescan asks about pending payments
+        world.rescan = _no_rescan  # type: ignore[method-assign]
     traffic = ForeignTraffic(random.Random(f"{plan.seed} {plan.mode} foreign"), world, is_silent=is_silent)
     duration = rng.uniform(900, 3_600)
     world.boot()
@@ -143,6 +146,10 @@ def _live(
     world.at(duration, "a rescan from 0", partial(world.rescan, 0))
     world.timeline.run(duration + _SETTLE_S)
     return _Twin(world, traffic, sent)
+
+
+def _no_rescan(first: int) -> None:
+    """Do nothing in place of a rescan from this height."""
 
 
 def _compare_books(silent: World, loud: World) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from spvfilter.errors import InexpressibleError, ParameterError
@@ -34,6 +35,9 @@ from spvfilter.light.events import Mode
 from spvfilter.store.searched import gaps
 from spvfilter.watch.accounts import AccountPlan
 from spvfilter.watch.watchlist import WatchList
+
+MAX_QUESTIONED = 1_000
+"""Inputs of foreign pending payments that a rescan by BIP-37 adds to the filter (our choice)."""
 
 NewEntries = Sequence[tuple[EntryKind, bytes, str | None]]
 
@@ -139,6 +143,7 @@ class WatchChanges:
                 self._context.books.relabel({number: watch.label(number) for number in numbers})
                 self._after_commit(token, request, None)
             case Rescan(start):
+                self._question_pending()
                 first = self._search_from(start.height)
                 self._changed(False)
                 self._after_commit(token, request, first)
@@ -168,6 +173,13 @@ class WatchChanges:
         books.search_again(first - 1)
         self._coverage.forget_unwitnessed(books.cursor)
         return min(first, books.cursor + 1)
+
+    def _question_pending(self) -> None:
+        """Let a rescan by BIP-37 find double spends of pending payments that pay only other people."""
+        books, fp_rate = self._context.books, self._context.options.fp_rate
+        with suppress(InexpressibleError):  # then blocks are searched by compact filters, which find them anyway
+            room = most_elements(fp_rate) - len(books.bloom_elements())
+            books.question_pending(max(0, min(MAX_QUESTIONED, room)))
 
     # Entries
 
