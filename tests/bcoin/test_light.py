@@ -26,7 +26,7 @@ pytestmark = pytest.mark.bcoin
 
 BLOCKS = 600
 SEGWIT = 432  # bcoin's regtest has it from here on
-OPEN = [p2wsh(b"\x51"), p2sh(Lock(b"\x52")), p2sh(p2wsh(b"\x53"))]  # anyone can spend them: OP_1, OP_2, OP_3
+OPEN = [p2wsh(b"\x54"), p2sh(Lock(b"\x52")), p2sh(p2wsh(b"\x53"))]  # anyone can spend them: OP_4, OP_2, OP_3
 STRANGER = p2wpkh(b"\x02" + b"\x77" * 32)
 
 

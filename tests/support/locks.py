@@ -15,7 +15,7 @@ LOCKS: list[Lock] = [
     p2pkh(key(1)),
     p2wpkh(key(2)),
     p2sh(p2wpkh(key(3))),
-    p2wsh(b"\x51"),
+    p2wsh(b"\x54"),
     p2sh(p2wsh(b"\x52")),
     p2tr(sha256(b"taproot").digest()),
     p2sh(Lock(b"\x53")),
