@@ -114,6 +114,10 @@ class Part:
             )
             before = own
 
+    def hashes(self) -> list[bytes]:
+        """Return the hash of each block of the part in order, 32 bytes in wire order."""
+        return [row[6] for row in ROW.iter_unpack(self.rows)]
+
     def heights(self) -> Iterator[int | None]:
         """Yield the height of each block of the part in order; None for an unknown height."""
         for _, _, _, _, _, height, *_ in ROW.iter_unpack(self.rows):
@@ -149,8 +153,6 @@ class Plan:
     """The parts with blocks of the best branches, in chain order."""
     stale: tuple[Part, ...] = field(repr=False)
     """The parts with stale blocks, which are off the best branches."""
-    files: tuple[tuple[str, int, bytes], ...] = field(repr=False)
-    """Path, number of planned blocks, and SHA-256 of their places and hashes, for each file."""
     report: ScanReport = field(repr=False)
     """Findings about the headers, such as duplicates, stale blocks and problems."""
 
@@ -183,6 +185,16 @@ class Plan:
         """Total size of the blocks on the best branches, in bytes."""
         return sum(part.size for part in self.parts)
 
+    @property
+    def blocks(self) -> int:
+        """Number of blocks on the best branches."""
+        return sum(map(len, self.parts))
+
+    @property
+    def tip(self) -> bytes:
+        """Hash of the last block on the best branches, 32 bytes in wire order; empty if the plan has no block."""
+        return self.parts[-1].hashes()[-1] if self.parts else b""
+
 
 # By (True if the part is stale, number of the part), then by machine: the part as that machine has it.
 Places = dict[tuple[bool, int], dict[int, Part]]
@@ -197,7 +209,6 @@ def planned(files: ListedFiles, network: Network, part_size: int) -> tuple[Plan,
     if not MIN_PART_SIZE <= part_size <= MAX_PART_SIZE:
         raise ParameterError(f"part_size must be from {MIN_PART_SIZE:,} to {MAX_PART_SIZE:,} bytes, not {part_size}")
     planning = Planning(files, network)
-    digests = tuple(planning.digests())
     parts: tuple[list[Part], list[Part]] = ([], [])
     places: Places = {}
     for is_stale, cuts in planning.cuts(part_size):
@@ -217,9 +228,7 @@ def planned(files: ListedFiles, network: Network, part_size: int) -> tuple[Plan,
         }
         places[is_stale, number] = on
         parts[is_stale].append(next(iter(on.values())))
-    return Plan(
-        network, files.mode, str(files.span), tuple(parts[False]), tuple(parts[True]), digests, planning.report
-    ), places
+    return Plan(network, files.mode, str(files.span), tuple(parts[False]), tuple(parts[True]), planning.report), places
 
 
 def _file(number: int, files: ListedFiles, undo: UndoFile | None) -> PlannedFile:
