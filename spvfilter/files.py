@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 else:
     pathlib = deferred("pathlib")
 
-PRIVATE = 0o600  # mode of a file that may have secrets
-SHARED = 0o666  # mode of a file that others may read and write as far as the user's umask allows it
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # the disk is full, or the user's quota is used up
+PRIVATE = 0o600  # Mode of a file that may have secrets.
+SHARED = 0o666  # Mode of a file that others may use as far as the user's umask allows it.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # The disk is full, or the user's quota is used up.
 _MOST_DIGITS = 20  # longest process id that is read from a lock file, in decimal digits (our choice)
 
 

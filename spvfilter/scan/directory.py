@@ -45,7 +45,7 @@ class PartsReport:
     parts_done: int = 0
     """Number of parts scanned so far. A part counts once in each pass that scans it."""
     parts_kept: int = 0
-    """Number of parts that an earlier run has scanned. A part counts once in each pass that needs it."""
+    """Number of parts that earlier runs have scanned, so that this run did not; known when the scan is done."""
     bytes_total: int = 0
     """Total size of the blocks to scan in all passes, in bytes."""
     bytes_done: int = 0
@@ -115,6 +115,7 @@ class PartScan:
         self._watch = self._given
         self._most_coins = most_coins
         self._begun: WatchTable | None = None  # the table for which the engine scans
+        self._fresh: set[int] = set()  # numbers of parts that this run scans
         self._wanted = Manifest(
             {
                 "network": plan.network.name,
@@ -166,6 +167,7 @@ class PartScan:
         if manifest.tip:
             self.report.change = chain_change(self.plan, manifest.blocks, bytes.fromhex(manifest.tip))
         self._begun = None
+        self._fresh.clear()
         await to_its_end(self._widen)
         return await to_its_end(self._finish, manifest, await self._passes(engine))
 
@@ -272,7 +274,7 @@ class PartScan:
         """
         kept = await to_its_end(lambda: [finished(task.path, task.key) for task in tasks])
         missing = [number for number, summary in enumerate(kept) if summary is None]
-        self.report.parts_kept += len(tasks) - len(missing)
+        self._fresh.update(tasks[number].part.number for number in missing if not tasks[number].part.is_stale)
         self.report.parts_total += len(missing)
         self.report.bytes_total += sum(tasks[number].part.size for number in missing)
         if missing and self._begun is not self._watch.table:
@@ -299,6 +301,7 @@ class PartScan:
         """Record the result of all passes in the manifest, and remove files that are not part of it."""
         for summary in done.summaries:
             self.report.summary.add(summary)
+        self.report.parts_kept = sum(task.part.number not in self._fresh for task in done.tasks)
         manifest.finished = [task.path.name for task in done.tasks]
         manifest.blocks, manifest.tip = self.plan.blocks, self.plan.tip.hex()
         manifest.write(self.directory)

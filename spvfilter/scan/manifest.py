@@ -34,7 +34,7 @@ class Manifest:
     tip: str = ""
     """Hash of the last of these blocks, in hex of its wire order; empty if no run has finished."""
     rendered: dict[str, str] = field(default_factory=dict)
-    """By the name of an output: the digest of its inputs, and the sizes of its files."""
+    """The digest of the inputs of each output, and the sizes of its files, by the name of the output."""
     parts_removed: bool = False
     """True if the files of parts were deleted after the last run, so that the scan cannot grow."""
 

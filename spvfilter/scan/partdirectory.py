@@ -15,10 +15,10 @@ from spvfilter.errors import DirectoryInUseError, ParameterError
 from spvfilter.files import FileHeldError, FileLock
 from spvfilter.scan.manifest import Manifest
 
-_PARTS = "parts"  # name of the subdirectory for the files of parts
-_LOCK = ".lock"  # name of the file that a running scan locks
-_TEMPORARY = ".spvfilter-"  # names of files that are being written begin with this
-_KEY_BYTES = 16  # bytes of a key in the name of its file (our choice)
+_PARTS = "parts"  # Name of the subdirectory for the files of parts.
+_LOCK = ".lock"  # Name of the file that a running scan locks.
+_TEMPORARY = ".spvfilter-"  # The names of unfinished files begin with this text.
+_KEY_BYTES = 16  # Bytes of a key in the name of its file (our choice).
 
 
 class PartDirectory:
@@ -87,7 +87,7 @@ class PartDirectory:
         return [] if manifest is None else [self.path / _PARTS / name for name in manifest.finished]
 
     def remove_unused(self) -> None:
-        """Remove the files of parts that this run did not use: those of earlier runs and of killed processes."""
+        """Remove the files of parts that this run did not use. Earlier runs or killed processes have left them."""
         folder = self.path / _PARTS
         for path in folder.iterdir() if folder.exists() else ():
             if path.name not in self._used:
