@@ -299,6 +299,7 @@ class PartScan:
 
     def _finish(self, manifest: Manifest, done: _Done) -> list[PartFile]:
         """Record the result of all passes in the manifest, and remove files that are not part of it."""
+        self.report.summary = PartSummary()
         for summary in done.summaries:
             self.report.summary.add(summary)
         self.report.parts_kept = sum(task.part.number not in self._fresh for task in done.tasks)

@@ -210,7 +210,7 @@ def _draw(scan: PartScan, path: Path) -> None:
 
 def _continued(report: PartsReport) -> str:
     """Return how a scan continued an earlier one, in words; empty for a new scan."""
-    kept = f"{report.parts_kept:,} part(s) of earlier runs kept"
+    kept = f"{report.parts_kept:,} part(s) kept"
     if report.change is None:
         return kept if report.parts_kept else ""
     changes = [f"{report.change.new:,} new block(s)"] if report.change.new else []
