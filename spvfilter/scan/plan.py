@@ -13,11 +13,13 @@ from spvfilter.network import Network
 from spvfilter.scan.listing import ListedFiles, LocalFiles
 from spvfilter.scan.order import ScanReport
 from spvfilter.scan.planning import Planning
-from spvfilter.scan.rows import FOLLOWS, LONE, ROOTED, ROW, ROW_SIZE, UNKNOWN
+from spvfilter.scan.rows import FOLLOWS, LONE, ROOTED, ROW, ROW_SIZE, SIZE_AT, UNDO_AT, UNDO_SIZE_AT, UNKNOWN
 from spvfilter.scan.sources import BlockFiles, BlockRef
 from spvfilter.scan.undo import UndoFile
 
 PART_SIZE = 128_000_000  # bytes of blocks and undo records of a part (our choice)
+# Offsets within a row of the bytes that say where the block and its undo record are.
+_PLACES = (*range(SIZE_AT), *range(UNDO_AT, UNDO_SIZE_AT))
 MIN_PART_SIZE, MAX_PART_SIZE = 1_000, 4_000_000_000  # bytes (our choice)
 
 
@@ -78,18 +80,14 @@ class Part:
 
     @property
     def fingerprint(self) -> bytes:
-        """SHA-256 of the hashes and places of the part's blocks and undo records. File paths are not included."""
-        digest = sha256(b"spvfilter part 1\0" + self.network.encode() + bytes((self.is_stale,)))
-        for file in self.files:
-            digest.update(
-                _framed(file.key, bytes((file.is_hex, file.undo is not None)), file.undo[1] if file.undo else b"")
-            )
-        digest.update(
-            _framed(self.rows, *(struct.pack("<I", row) + before for row, before in sorted(self.previous.items())))
-        )
-        for row, copies in sorted(self.spares.items()):
-            digest.update(_framed(*(struct.pack("<IIQI", row, *copy) for copy in copies)))
-        return digest.digest()
+        """SHA-256 of the part's blocks: their hashes and heights, and the sizes of their undo records.
+
+        The places of the blocks and records do not matter, because the result of a scan does not depend on them.
+        """
+        rows = bytearray(self.rows)
+        for column in _PLACES:
+            rows[column::ROW_SIZE] = bytes(len(self))
+        return sha256(b"spvfilter part 2\0" + self.network.encode() + bytes((self.is_stale,)) + rows).digest()
 
     def blocks(self) -> Iterator[PlannedBlock]:
         """Yield the blocks of the part in chain order, or stale blocks in the order of their hashes."""

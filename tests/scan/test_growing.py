@@ -34,12 +34,15 @@ from spvfilter.scan import (
     scan_parts,
 )
 from support.build import block_hash
+from support.chains import record, xored
 from support.daskcluster import Cluster, client_of
 from support.growingchain import START, GrowingChain
+from support.undo import framed
 from support.vectors import effort
 
 FORMS = [OutputFormat.CSV, OutputFormat.JSONL, *([OutputFormat.PARQUET] if find_spec("pyarrow") else [])]
 SMALL = 1_500
+KEY = bytes(range(1, 9))
 
 
 class Counting(Engine):
@@ -406,3 +409,27 @@ async def test_cluster_grows_to_the_same_bytes(tmp_path: Path, two_workers: Clus
         await engine.aclose()
     assert scan.report.parts_kept > 0
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_moved_blocks_are_not_scanned_again(tmp_path: Path) -> None:
+    """A node that builds its index again may write the same blocks to other places, in another order."""
+    chain, out = GrowingChain(tmp_path / "blocks", 12), tmp_path / "out"
+    chain.mine(12)
+    chain.begin_file()
+    chain.mine(12)
+    await growth(chain, out)
+    whole = results(out)
+    shutil.rmtree(chain.folder)
+    again = GrowingChain(tmp_path / "blocks", 0)
+    blocks = [*chain.chain[5:], *chain.chain[:5]]
+    (again.folder / "xor.dat").write_bytes(KEY)
+    for name, records in (
+        ("blk", [record(each.raw) for each in blocks]),
+        ("rev", [framed(each.undo) for each in blocks]),
+    ):
+        (again.folder / f"{name}00003.dat").write_bytes(xored(b"".join(records), KEY))
+    plan = Plan.of(BlockFiles(again.folder), REGTEST, part_size=SMALL)
+    scan = PartScan(out, plan, chain.watch())
+    await scan_parts(scan, engine=Counting(fails_after=0))
+    assert scan.report.parts_kept == len(plan.parts) > 3
+    assert results(out) == whole
