@@ -173,7 +173,13 @@ async def test_random_history_equals_a_scan_from_scratch(
 ) -> None:
     rng = random.Random(seed)
     undo = rng.choice(("auto", "auto", "off"))
-    chain = GrowingChain(tmp_path / "blocks", seed, has_undo=rng.random() < 0.8, has_keychain=rng.random() < 0.4)
+    chain = GrowingChain(
+        tmp_path / "blocks",
+        seed,
+        has_undo=rng.random() < 0.8,
+        has_keychain=rng.random() < 0.4,
+        states_heights=rng.random() < 0.7,
+    )
     chain.mine(rng.randrange(2, 15))
     out, form = tmp_path / "out", rng.choice(FORMS)
     for _ in range(rng.randrange(3, 7)):

@@ -54,16 +54,26 @@ class GrowingChain:
         seed: The seed of the chain.
         has_undo: True to write undo records.
         has_keychain: True if the wallet has a keychain, whose window moves.
+        states_heights: False if only the genesis block, which the first block follows, tells the heights of the blocks.
     """
 
-    def __init__(self, folder: Path, seed: object, *, has_undo: bool = True, has_keychain: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        seed: object,
+        *,
+        has_undo: bool = True,
+        has_keychain: bool = False,
+        states_heights: bool = True,
+    ) -> None:
         self.rng = random.Random(f"{seed}")
         self.folder = folder
         self.folder.mkdir()
         self.has_undo = has_undo
         self.chain: list[Mined] = []
         self.files = 1
-        self._root = self.rng.randbytes(32)
+        self._version = 4 if states_heights else 1  # BIP-34
+        self._root = self.rng.randbytes(32) if states_heights else REGTEST.genesis_hash
         self._start = _Wallet(self.rng)
         self._start.has_keychain = has_keychain
         self._late: list[tuple[int, bytes]] = []  # number of a file, and an undo record to write into it
@@ -85,7 +95,8 @@ class GrowingChain:
             ledger = copy.copy(self.chain[-1].ledger if self.chain else self._start)
             ledger.unspent = list(ledger.unspent)
             previous = block_hash(self.chain[-1].raw) if self.chain else self._root
-            self.chain.append(Mined(ledger.block(previous, height), b"", ledger))
+            raw = self._version.to_bytes(4, "little") + ledger.block(previous, height)[4:]
+            self.chain.append(Mined(raw, b"", ledger))
         records = records_of([block.raw for block in self.chain], self._start.before, START)
         for number in range(first, first + count):
             mined = self.chain[number] = Mined(self.chain[number].raw, records[number], self.chain[number].ledger)
