@@ -116,10 +116,11 @@ class PartScan:
         self._most_coins = most_coins
         self._begun: WatchTable | None = None  # the table for which the engine scans
         self._fresh: set[int] = set()  # numbers of parts that this run scans
+        self._digest = table_digest(watch.table)
         self._wanted = Manifest(
             {
                 "network": plan.network.name,
-                WATCH_LIST: table_digest(watch.table).hex(),
+                WATCH_LIST: self._digest.hex(),
                 "undo mode": str(plan.undo),
                 "check of blocks": "on" if check else "off",
                 "range": plan.span,
@@ -225,7 +226,8 @@ class PartScan:
         """
         parts = self.plan.parts
         while True:
-            digest = await to_its_end(table_digest, self._watch.table)
+            is_given = self._watch is self._given
+            digest = self._digest if is_given else await to_its_end(table_digest, self._watch.table)
             tasks = [self._task(part, digest) for part in parts]
             summaries = await self._pass(engine, tasks)
             if not await to_its_end(self._windows_moved, [PartFile(task.path) for task in tasks]):
