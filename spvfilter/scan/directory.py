@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import WatchTable, unpack_hits
-from spvfilter.scan.chainchange import ChainChange, chain_change
+from spvfilter.scan.chainchange import ChainChange, chain_change, refuse_lost_blocks
 from spvfilter.scan.coinfile import MOST_COINS, write_coins
 from spvfilter.scan.engines import Engine, Threads, finished
 from spvfilter.scan.manifest import WATCH_LIST, Manifest, table_digest
@@ -141,7 +141,7 @@ class PartScan:
         Raises:
             ParameterError: The directory holds another scan or other files, or its parts were removed.
             DirectoryInUseError: Another scan uses the directory.
-            SourceError: A source of blocks cannot be used.
+            SourceError: A source of blocks cannot be used, or a block that was scanned before is in no file now.
             OSError: A file cannot be read or written.
         """
         async with self.held(engine) as parts:
@@ -166,6 +166,8 @@ class PartScan:
         """Scan the parts whose files are missing, and return the files of all parts."""
         manifest = await to_its_end(self._parts.opened, self._wanted)
         if manifest.tip:
+            known = map(bytes.fromhex, (*manifest.firsts, manifest.tip))
+            await to_its_end(refuse_lost_blocks, self.plan, known)
             self.report.change = chain_change(self.plan, manifest.blocks, bytes.fromhex(manifest.tip))
         self._begun = None
         self._fresh.clear()
@@ -307,6 +309,7 @@ class PartScan:
         self.report.parts_kept = sum(task.part.number not in self._fresh for task in done.tasks)
         manifest.finished = [task.path.name for task in done.tasks]
         manifest.blocks, manifest.tip = self.plan.blocks, self.plan.tip.hex()
+        manifest.firsts = [part.hashes()[0].hex() for part in self.plan.parts]
         manifest.write(self.directory)
         self._parts.remove_unused()
         return [PartFile(task.path) for task in done.tasks]

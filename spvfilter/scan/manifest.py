@@ -33,6 +33,8 @@ class Manifest:
     """Number of blocks on the best branches in the last finished run."""
     tip: str = ""
     """Hash of the last of these blocks, in hex of its wire order; empty if no run has finished."""
+    firsts: list[str] = field(default_factory=list)
+    """Hash of the first block of each part of the last finished run, in hex of its wire order."""
     rendered: dict[str, str] = field(default_factory=dict)
     """The digest of the inputs of each output, and the sizes of its files, by the name of the output."""
     parts_removed: bool = False
@@ -70,14 +72,15 @@ class Manifest:
         """
         return (
             all(isinstance(held, dict) for held in (self.inputs, self.rendered))
-            and all(isinstance(text, str) for text in (*self.inputs.values(), *self.rendered.values(), self.tip))
+            and all(isinstance(text, str) for text in (*self.inputs.values(), *self.rendered.values()))
             and isinstance(self.finished, list)
             and all(
                 isinstance(name, str) and name == Path(name).name and name.endswith(".part") for name in self.finished
             )
             and type(self.blocks) is int
             and self.blocks >= 0
-            and _HASH.fullmatch(self.tip) is not None
+            and isinstance(self.firsts, list)
+            and all(isinstance(block, str) and _HASH.fullmatch(block) for block in (*self.firsts, self.tip))
             and isinstance(self.parts_removed, bool)
         )
 

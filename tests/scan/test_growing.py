@@ -147,7 +147,7 @@ def without_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def change(chain: GrowingChain, rng: random.Random) -> None:
-    """Let the chain grow or reorganize, or let files disappear and return."""
+    """Let the chain grow or reorganize, or let blocks arrive before older ones."""
     chain.reveal()
     if rng.random() < 0.4:
         chain.begin_file()
@@ -162,8 +162,9 @@ def change(chain: GrowingChain, rng: random.Random) -> None:
             chain.mine(1, late=1)
         case 4:
             pass  # the chain is the same
-        case 5 if chain.files > 1:
-            chain.hide(rng.randrange(chain.files - 1))
+        case 5:
+            chain.withhold(rng.randrange(1, 5))
+            chain.mine(rng.randrange(1, 5))
 
 
 @pytest.mark.usefixtures("without_disk")
@@ -255,21 +256,37 @@ async def test_rows_of_disconnected_blocks_are_removed(tmp_path: Path) -> None:
     }
 
 
-async def test_rows_of_missing_files_are_removed_until_the_files_return(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [0, 1, 2])
+async def test_missing_files_remove_no_rows(tmp_path: Path, number: int) -> None:
     chain, out = GrowingChain(tmp_path / "blocks", 2), tmp_path / "out"
-    chain.mine(20)
-    chain.begin_file()
-    chain.mine(5)
+    for _ in range(3):
+        chain.begin_file()
+        chain.mine(12)
     await growth(chain, out)
     whole = results(out)
-    chain.hide(0)
-    scan, _ = await growth(chain, out)
-    assert scan.report.change == (0, 20)
-    assert results(out) != whole
+    chain.begin_file()
+    chain.hide(number)
+    chain.mine(1)
+    with pytest.raises(SourceError, match=r"block [0-9a-f]{64} was scanned before and is in no file now"):
+        await growth(chain, out)
+    assert results(out) == whole
     chain.reveal()
     scan, _ = await growth(chain, out)
-    assert scan.report.change == (20, 0)
-    assert results(out) == whole
+    assert scan.report.change == (1, 0)
+    assert results(out) == await from_scratch(chain, out)
+
+
+async def test_blocks_that_arrive_late_fill_a_gap(tmp_path: Path) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 2, has_undo=False), tmp_path / "out"
+    chain.mine(10)
+    chain.withhold(5)
+    chain.mine(5)
+    before, _ = await growth(chain, out)
+    assert before.plan.report.heights.gaps == ((START + 10, START + 14),)
+    chain.reveal()
+    scan, _ = await growth(chain, out)
+    assert scan.report.change == (5, 0)
+    assert results(out) == await from_scratch(chain, out)
 
 
 async def test_late_undo_record_replaces_the_search_by_outpoint(tmp_path: Path) -> None:

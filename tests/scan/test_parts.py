@@ -262,6 +262,7 @@ CHANGED_BY_HAND: dict[str, list[object]] = {
     "rendered": [[], {"matches.csv": 5}, "csv"],
     "blocks": ["3", -1, True, None],
     "tip": [7, "00", "0" * 63 + "x"],
+    "firsts": [7, [7], ["0" * 63], "0" * 64],
     "parts_removed": [0, "no", None],
     "another": [5],
 }

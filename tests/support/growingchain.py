@@ -112,8 +112,15 @@ class GrowingChain:
         if (self.folder / f"blk{self.files - 1:05}.dat").exists():
             self.files += 1
 
+    def withhold(self, count: int) -> None:
+        """Mine blocks into a file that is hidden, as if these blocks arrived after later ones."""
+        self.begin_file()
+        self.mine(count)
+        self.hide(self.files - 1)
+        self.files += 1
+
     def hide(self, number: int) -> None:
-        """Move the files with this number away, as if their blocks had not arrived yet."""
+        """Move the files with this number away."""
         away = self.folder.with_name("away")
         away.mkdir(exist_ok=True)
         for path in self.folder.glob(f"???{number:05}.dat"):
