@@ -18,6 +18,7 @@ if sys.platform == "win32":
     _LOCKED_BYTE = 1 << 30
 
     _READ = os.O_RDONLY | os.O_BINARY
+    _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_BINARY
 
     def read_at(descriptor: int, size: int, offset: int) -> bytes:
         """Read up to `size` bytes of an open file from `offset` on. Raises OSError."""
@@ -53,6 +54,7 @@ else:
     import fcntl
 
     _READ = os.O_RDONLY | os.O_NONBLOCK  # opening a pipe without a writer would block
+    _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL
 
     def read_at(descriptor: int, size: int, offset: int) -> bytes:
         """Read up to `size` bytes of an open file from `offset` on. Raises OSError."""
@@ -82,3 +84,8 @@ else:
 def open_to_read(path: str | os.PathLike[str]) -> int:
     """Open a file for reading and return its descriptor. Raises OSError."""
     return os.open(path, _READ)
+
+
+def create(path: str | os.PathLike[str], mode: int) -> int:
+    """Create a file and return its descriptor. The umask limits `mode`. Raises OSError if the file exists."""
+    return os.open(path, _CREATE, mode)

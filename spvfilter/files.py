@@ -14,24 +14,25 @@ from spvfilter._public import deferred
 
 if TYPE_CHECKING:
     import pathlib
-    import tempfile
 else:
     pathlib = deferred("pathlib")
-    tempfile = deferred("tempfile")
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # the disk is full, or the user's quota is used up
+PRIVATE = 0o600  # Mode of a file that may have secrets.
+SHARED = 0o666  # Mode of a file that others may use as far as the user's umask allows it.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # The disk is full, or the user's quota is used up.
 _MOST_DIGITS = 20  # longest process id that is read from a lock file, in decimal digits (our choice)
 
 
 @contextmanager
-def replacing(path: pathlib.Path) -> Iterator[IO[bytes]]:
+def replacing(path: pathlib.Path, mode: int = PRIVATE) -> Iterator[IO[bytes]]:
     """Context manager: write a new file that replaces `path` atomically.
 
-    The file has mode 0600. On success it is flushed to disk and renamed to `path`. On an exception it is removed, and
-    `path` is unchanged. Raises OSError, which names `path`.
+    The file has the mode PRIVATE or SHARED. On success it is flushed to disk and renamed to `path`. On an exception it
+    is removed, and `path` is unchanged. Raises OSError, which names `path`.
     """
+    name = os.path.join(path.parent, f".spvfilter-{os.urandom(8).hex()}")  # noqa: PTH118  errors have it as text
     try:
-        descriptor, name = tempfile.mkstemp(prefix=".spvfilter-", dir=path.parent)  # mkstemp: mode 0600
+        descriptor = _system.create(name, mode)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
     temporary = pathlib.Path(name)

@@ -8,6 +8,7 @@ from spvfilter._public import lazy
 
 if TYPE_CHECKING:
     from spvfilter.scan.batches import MatchBatch as MatchBatch
+    from spvfilter.scan.chainchange import ChainChange as ChainChange
     from spvfilter.scan.cluster import DaskWorkers as DaskWorkers, scan_cluster as scan_cluster
     from spvfilter.scan.directory import PartScan as PartScan, PartsReport as PartsReport
     from spvfilter.scan.engines import Engine as Engine, Processes as Processes, Threads as Threads
@@ -50,6 +51,7 @@ else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
         batches="MatchBatch",
+        chainchange="ChainChange",
         gaps="ScannedHeights",
         order="AnyBlock RawBlocks ScanReport",
         cluster="DaskWorkers scan_cluster",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any  # Any: distributed has no types
 from spvfilter._public import deferred, public
 from spvfilter._version import __version__
 from spvfilter.errors import SourceError
-from spvfilter.files import replacing
+from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import WatchTable
 from spvfilter.scan.daskcalls import ATTEMPTS, Calls, LostError, scheduler_is_there
 from spvfilter.scan.directory import PartScan
@@ -154,7 +154,7 @@ class DaskWorkers(Engine):
 def _written(task: PartTask, raw: bytes) -> PartSummary:
     """Write the file of a part that a worker has returned, and check it."""
     unchecked = task.path.with_name(f".spvfilter-{task.path.name}")  # not the name of a part
-    with replacing(unchecked) as file:
+    with replacing(unchecked, SHARED) as file:
         file.write(raw)
     summary = summary_of(unchecked, task.key)
     if summary is None:

@@ -15,23 +15,23 @@ from hashlib import sha256
 from pathlib import Path
 
 from spvfilter.errors import FormatError, SourceError
-from spvfilter.files import replacing
+from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, WatchTable, pack_hits, unpack_hits
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.partfile import PartFile
 
 MOST_COINS = 20_000_000  # outpoints kept in memory, about 150 bytes each (our choice)
 _CHUNK = 4_096  # hits that are packed at once (our choice)
-_PIECE = 1 << 20  # bytes that are read at once (our choice)
 
 
-def write_coins(path: Path, parts: Iterable[PartFile], most: int = MOST_COINS) -> None:
+def write_coins(path: Path, parts: Iterable[PartFile], most: int = MOST_COINS) -> bytes:
     """Write the outputs among the hits of parts to a file, in their order.
 
-    Raises OSError; SourceError for more than `most` outputs.
+    Returns the digest at the end of the file, or b"" if there is no output. Raises OSError; SourceError for more than
+    `most` outputs.
     """
     digest, count = sha256(), 0
-    with replacing(path) as file:
+    with replacing(path, SHARED) as file:
         for chunk in _chunks(_outputs(parts)):
             count += len(chunk)
             if count > most:
@@ -44,20 +44,7 @@ def write_coins(path: Path, parts: Iterable[PartFile], most: int = MOST_COINS) -
             digest.update(piece)
             file.write(piece)
         file.write(digest.digest())
-
-
-def are_whole(path: Path) -> bool:
-    """True if the file exists and its digest is right. Raises OSError."""
-    digest = sha256()
-    try:
-        with path.open("rb") as file:
-            left = os.fstat(file.fileno()).st_size - HASH_SIZE
-            while left > 0 and (piece := file.read(min(left, _PIECE))):
-                digest.update(piece)
-                left -= len(piece)
-            return file.read() == digest.digest()
-    except FileNotFoundError:
-        return False
+    return digest.digest() if count else b""
 
 
 def _outputs(parts: Iterable[PartFile]) -> Iterator[Hit]:

@@ -1,26 +1,26 @@
 """A scan that writes one file for each part into a directory. Any engine can scan the parts.
 
-A stopped scan can be continued.
+Every run computes its result from the beginning, and scans only the parts whose files the directory does not have. A
+scan that was stopped, a chain that grew and a reorganization therefore need no special treatment.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred, public
-from spvfilter.errors import DirectoryInUseError, ParameterError
-from spvfilter.files import FileHeldError, FileLock
-from spvfilter.kernel import unpack_hits
-from spvfilter.protocol import HASH_SIZE
-from spvfilter.scan.coinfile import MOST_COINS, are_whole, write_coins
-from spvfilter.scan.engines import Engine, Threads, summary_of
-from spvfilter.scan.manifest import Manifest, table_digest
+from spvfilter.errors import ParameterError
+from spvfilter.kernel import WatchTable, unpack_hits
+from spvfilter.scan.chainchange import ChainChange, chain_change, refuse_lost_blocks
+from spvfilter.scan.coinfile import MOST_COINS, write_coins
+from spvfilter.scan.engines import Engine, Threads, finished
+from spvfilter.scan.manifest import WATCH_LIST, Manifest, table_digest
+from spvfilter.scan.partdirectory import PartDirectory
 from spvfilter.scan.partfile import PartFile, PartSummary
 from spvfilter.scan.parts import PartTask, task_key
 from spvfilter.scan.plan import Part, Plan
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 else:
     asyncio = deferred("asyncio")
 
-_PARTS = "parts"  # name of the subdirectory for the files of parts
-_LOCK = ".lock"  # name of the file that a running scan locks
 _NO_COINS = b""  # the key of a first pass, which knows no outpoints
 
 
@@ -46,12 +44,16 @@ class PartsReport:
     """Number of parts to scan. A part counts once in each pass that scans it."""
     parts_done: int = 0
     """Number of parts scanned so far. A part counts once in each pass that scans it."""
+    parts_kept: int = 0
+    """Number of parts that earlier runs have scanned, so that this run did not; known when the scan is done."""
     bytes_total: int = 0
     """Total size of the blocks to scan in all passes, in bytes."""
     bytes_done: int = 0
     """Total size of the blocks scanned so far in all passes, in bytes."""
     passes: int = 1
     """Number of passes: two if spends must be found by outpoint, more if windows of keychains have moved."""
+    change: ChainChange | None = None
+    """Difference between the chain of the last finished run and this plan; None if no run has finished before."""
     summary: PartSummary = field(default_factory=PartSummary)
     """Summary of all parts; complete when the scan is done."""
 
@@ -63,23 +65,15 @@ class _Done(NamedTuple):
     """The tasks whose files make up the result, in chain order."""
     summaries: list[PartSummary]
     """The summary of each task's file."""
-    coins: bytes = _NO_COINS
-    """Key of the file of outpoints with which parts were scanned again; empty if no part was scanned again."""
-
-    def total(self) -> PartSummary:
-        """Return the sum of the summaries of all parts."""
-        total = PartSummary()
-        for summary in self.summaries:
-            total.add(summary)
-        return total
 
 
 @public
 class PartScan:
     """A scan of a plan's parts. It writes a manifest and a file for each part into a directory.
 
-    The watch list itself is not changed: the scan uses a copy of it, whose keychain windows move. The result does not
-    depend on the number of parts or workers, or on how often the scan was stopped.
+    A later scan into the same directory scans only the parts that are new or have changed. The result does not depend
+    on the number of parts or workers, or on how often the scan was stopped. The scan uses a copy of the watch list,
+    whose keychain windows move.
 
     - If blocks have no undo record, there are two passes: the first finds outputs, the second finds their spends.
     - If a used script moves the window of a keychain, all parts are scanned again with the new scripts.
@@ -116,10 +110,22 @@ class PartScan:
         """True if the scan verifies proof of work, merkle root and witness commitment of each block."""
         self.report: PartsReport = PartsReport()
         """The progress of the scan."""
+        self._parts = PartDirectory(self.directory)
         self._given = watch.copy()
         self._watch = self._given
         self._most_coins = most_coins
-        self._wanted = Manifest.of(plan, watch.table, check)
+        self._begun: WatchTable | None = None  # the table for which the engine scans
+        self._fresh: set[int] = set()  # numbers of parts that this run scans
+        self._digest = table_digest(watch.table)
+        self._wanted = Manifest(
+            {
+                "network": plan.network.name,
+                WATCH_LIST: self._digest.hex(),
+                "undo mode": str(plan.undo),
+                "check of blocks": "on" if check else "off",
+                "range": plan.span,
+            }
+        )
 
     @property
     def watch(self) -> WatchList:
@@ -133,9 +139,9 @@ class PartScan:
             The files of the parts in chain order.
 
         Raises:
-            ParameterError: The directory holds another scan, or other files.
+            ParameterError: The directory holds another scan or other files, or its parts were removed.
             DirectoryInUseError: Another scan uses the directory.
-            SourceError: A source of blocks cannot be used.
+            SourceError: A source of blocks cannot be used, or a block that was scanned before is in no file now.
             OSError: A file cannot be read or written.
         """
         async with self.held(engine) as parts:
@@ -147,7 +153,7 @@ class PartScan:
 
         No other scan can use the directory until the context is left. Raises the errors of `run`.
         """
-        with self._locked():
+        with self._parts.locked():
             chosen = engine or Threads()
             try:
                 parts = await self._scanned(chosen)
@@ -156,105 +162,33 @@ class PartScan:
                     await chosen.aclose()
             yield parts
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Return a context manager that locks the directory.
-
-        Raises DirectoryInUseError if another scan uses the directory.
-        """
-        self.directory.mkdir(parents=True, exist_ok=True)
-        try:
-            lock = FileLock.take(self.directory / _LOCK)
-        except FileHeldError as held:
-            who = "another scan of this process" if held.process == os.getpid() else str(held)
-            raise DirectoryInUseError(
-                f"{self.directory}: {who} scans into it: wait until it has ended, or choose another directory"
-            ) from None
-        try:
-            yield
-        finally:
-            lock.release()
-
     async def _scanned(self, engine: Engine) -> list[PartFile]:
-        """Scan the parts and return their files. If a finished scan is complete, return its files at once."""
-        manifest = await to_its_end(self._opened)
-        if (
-            manifest.finished
-            and (done := await to_its_end(self._whole, manifest))
-            and not await self._is_mended(done, engine)
-        ):
-            await to_its_end(self._clean, manifest)
-            return [PartFile(task.path) for task in done.tasks]
+        """Scan the parts whose files are missing, and return the files of all parts."""
+        manifest = await to_its_end(self._parts.opened, self._wanted)
+        if manifest.tip:
+            known = map(bytes.fromhex, (*manifest.firsts, manifest.tip))
+            await to_its_end(refuse_lost_blocks, self.plan, known)
+            self.report.change = chain_change(self.plan, manifest.blocks, bytes.fromhex(manifest.tip))
+        self._begun = None
+        self._fresh.clear()
         await to_its_end(self._widen)
         return await to_its_end(self._finish, manifest, await self._passes(engine))
 
     def finished(self) -> list[PartFile]:
-        """Return the files of the parts of a finished scan in chain order; empty if the scan is not finished.
+        """Return the files of the parts of the last finished run in chain order; empty if there are none.
 
         Raises OSError if a file cannot be read, and SourceError if the manifest is damaged.
         """
-        manifest = Manifest.read(self.directory)
-        return [] if manifest is None else [PartFile(self.directory / _PARTS / name) for name in manifest.finished]
+        return list(map(PartFile, self._parts.finished()))
 
-    def _opened(self) -> Manifest:
-        """Return the manifest of the directory; a new directory gets a manifest now.
+    def remove_parts(self) -> None:
+        """Delete the files of the parts, so that only the outputs stay. This scan cannot grow afterwards.
 
-        Raises ParameterError if the directory contains another scan.
+        Raises DirectoryInUseError if a scan uses the directory, OSError if a file cannot be deleted, and SourceError if
+        the manifest is damaged.
         """
-        held = Manifest.read(self.directory)
-        if held is None:
-            names = (each.name for each in self.directory.iterdir())
-            if strange := next((name for name in names if not name.startswith(".spvfilter-") and name != _LOCK), None):
-                raise ParameterError(
-                    f"{self.directory} is not empty and holds no scan (it has {strange}): choose another directory"
-                )
-            held = self._wanted
-            held.write(self.directory)
-        held.refuse_other(self._wanted, self.directory)
-        (self.directory / _PARTS).mkdir(exist_ok=True)
-        return held
-
-    def _whole(self, manifest: Manifest) -> _Done | None:
-        """Return the result of a finished scan; None if a part's file is missing, damaged or of another task."""
-        if len(manifest.finished) != len(self.plan.parts):
-            return None
-        self._set_windows(manifest.windows)
-        digest, coins = table_digest(self._watch.table), bytes.fromhex(manifest.coins)
-        done = _Done([], [], coins)
-        for part, name in zip(self.plan.parts, manifest.finished, strict=True):
-            task = next(
-                (
-                    task
-                    for task in (self._task(part, digest), self._task(part, digest, coins))
-                    if task.path.name == name
-                ),
-                None,
-            )
-            summary = None if task is None else summary_of(task.path, task.key)
-            if task is None or summary is None:
-                return None
-            done.tasks.append(task)
-            done.summaries.append(summary)
-        self.report.summary = done.total()
-        return done
-
-    async def _is_mended(self, done: _Done, engine: Engine) -> bool:
-        """Return True if data that the finished scan could not read can be read now.
-
-        The parts that lack data are scanned again to find out.
-        """
-        lacking = [
-            (task.part, summary) for task, summary in zip(done.tasks, done.summaries, strict=True) if summary.lacks
-        ]
-        if not lacking:
-            return False
-        await engine.begin(self._watch.table)
-        digest = await to_its_end(table_digest, self._watch.table)
-        again = await self._pass(engine, [self._task(part, digest) for part, _ in lacking])
-        return any(
-            (new.problems, new.undo_problems) != (old.problems, old.undo_problems)
-            for new, (_, old) in zip(again, lacking, strict=True)
-        )
+        with self._parts.locked():
+            self._parts.remove_parts()
 
     def _widen(self) -> None:
         """Double the lookahead of the keychain windows before the scan, so that they move less often during it."""
@@ -266,11 +200,10 @@ class PartScan:
 
     def _set_windows(self, ends: dict[str, int]) -> None:
         """Set the ends of keychain windows. The numbers of the entries then depend only on these ends."""
-        if ends:
-            self._watch = self._given.copy()
-            for keychain in self._watch.keychains:
-                keychain.reach(ends.get(keychain.name, 0))
-            self._watch.advance()
+        self._watch = self._given.copy()
+        for keychain in self._watch.keychains:
+            keychain.reach(ends.get(keychain.name, 0))
+        self._watch.advance()
 
     def _windows_moved(self, files: Sequence[PartFile]) -> bool:
         """Advance the keychain windows for the scripts that the hits use. Return True if a window moved.
@@ -284,7 +217,8 @@ class PartScan:
         if any(moved):
             self._watch.widen()
         ends = {keychain.name: keychain.end for keychain in self._watch.keychains}
-        self._set_windows(ends)
+        if ends != before:
+            self._set_windows(ends)
         return ends != before
 
     async def _passes(self, engine: Engine) -> _Done:
@@ -294,9 +228,8 @@ class PartScan:
         """
         parts = self.plan.parts
         while True:
-            table = self._watch.table
-            await engine.begin(table)
-            digest = await to_its_end(table_digest, table)
+            is_given = self._watch is self._given
+            digest = self._digest if is_given else await to_its_end(table_digest, self._watch.table)
             tasks = [self._task(part, digest) for part in parts]
             summaries = await self._pass(engine, tasks)
             if not await to_its_end(self._windows_moved, [PartFile(task.path) for task in tasks]):
@@ -308,30 +241,25 @@ class PartScan:
         stale = [self._task(part, digest) for part in self.plan.stale]
         for summary in await self._pass(engine, stale):
             summaries[0].problems += summary.problems
-        key = await to_its_end(self._learned, [task.path for task in (*stale, *tasks)])
-        if not key:
+        coins = await to_its_end(self._learned, [task.path for task in (*stale, *tasks)])
+        if not coins:
             return _Done(tasks, summaries)
         self.report.passes += 1
-        again = [self._task(parts[number], digest, key) for number in blind]
+        again = [self._task(parts[number], digest, coins) for number in blind]
         for number, task, summary in zip(blind, again, await self._pass(engine, again), strict=True):
             tasks[number], summaries[number] = task, summary
-        return _Done(tasks, summaries, key)
+        return _Done(tasks, summaries)
 
     def _learned(self, paths: Sequence[Path]) -> bytes:
-        """Write the outpoints that these parts found to a file, and return its key; empty if no output was found.
-
-        The key depends on everything that the parts found.
-        """
-        files = [PartFile(path) for path in paths]
-        key = sha256(b"".join(file.digest for file in files)).digest()
-        coins = self._coins(key)
-        if not are_whole(coins):
-            write_coins(coins, files, self._most_coins)
-        return b"" if coins.stat().st_size == HASH_SIZE else key
+        """Write the outpoints that these parts found to a file, and return its digest; empty if no output was found."""
+        fresh = self._parts.file(b"", "coins.hits")
+        digest = write_coins(fresh, map(PartFile, paths), self._most_coins)
+        fresh.replace(self._coins(digest))
+        return digest
 
     def _coins(self, key: bytes) -> Path:
-        """Return the path of the file of outpoints with this key."""
-        return self.directory / _PARTS / f"coins-{key[:8].hex()}.hits"
+        """Return the path of the file of outpoints with this digest."""
+        return self._parts.file(key, ".hits")
 
     def _task(self, part: Part, watch: bytes, coins: bytes = _NO_COINS) -> PartTask:
         """Return the task for a part.
@@ -339,50 +267,49 @@ class PartScan:
         The task's key and path change with everything that changes the contents of the part's file.
         """
         key = task_key(part, watch, coins, self.plan.undo, self.check)
-        name = f"{'stale-' if part.is_stale else ''}{part.number:06}-{key[:8].hex()}.part"
         return PartTask(
-            part, self.directory / _PARTS / name, key, self.plan.undo, self.check, self._coins(coins) if coins else None
+            part, self._parts.file(key), key, self.plan.undo, self.check, self._coins(coins) if coins else None
         )
 
     async def _pass(self, engine: Engine, tasks: Sequence[PartTask]) -> list[PartSummary]:
-        """Run tasks and return the summaries of their parts.
+        """Return the summaries of the tasks' files, and run the tasks that have no file.
 
         It runs one task more at once than the engine's width.
         """
-        self.report.parts_total += len(tasks)
-        self.report.bytes_total += sum(task.part.size for task in tasks)
-        summaries: list[PartSummary | None] = [None] * len(tasks)
-        numbers = iter(range(len(tasks)))
+        kept = await to_its_end(lambda: [finished(task.path, task.key) for task in tasks])
+        missing = [number for number, summary in enumerate(kept) if summary is None]
+        self._fresh.update(tasks[number].part.number for number in missing if not tasks[number].part.is_stale)
+        self.report.parts_total += len(missing)
+        self.report.bytes_total += sum(tasks[number].part.size for number in missing)
+        if missing and self._begun is not self._watch.table:
+            self._begun = self._watch.table
+            await engine.begin(self._begun)
+        numbers = iter(missing)
 
         async def work() -> None:
             for number in numbers:
-                summaries[number] = await engine.run(tasks[number])
+                kept[number] = await engine.run(tasks[number])
                 self.report.parts_done += 1
                 self.report.bytes_done += tasks[number].part.size
 
-        workers = [asyncio.create_task(work()) for _ in range(engine.width + 1)]
+        workers = [asyncio.create_task(work()) for _ in range(min(engine.width + 1, len(missing)))]
         try:
             await asyncio.gather(*workers)
         finally:
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
-        return [summary for summary in summaries if summary is not None]
+        return [summary for summary in kept if summary is not None]
 
     def _finish(self, manifest: Manifest, done: _Done) -> list[PartFile]:
-        """Record the result of all passes in the manifest."""
-        self.report.summary = done.total()
-        manifest.windows = {keychain.name: keychain.end for keychain in self._watch.keychains}
-        manifest.coins = done.coins.hex()
+        """Record the result of all passes in the manifest, and remove files that are not part of it."""
+        self.report.summary = PartSummary()
+        for summary in done.summaries:
+            self.report.summary.add(summary)
+        self.report.parts_kept = sum(task.part.number not in self._fresh for task in done.tasks)
         manifest.finished = [task.path.name for task in done.tasks]
-        manifest.rendered = {}  # earlier outputs may lack matches that this scan has found
+        manifest.blocks, manifest.tip = self.plan.blocks, self.plan.tip.hex()
+        manifest.firsts = [part.hashes()[0].hex() for part in self.plan.parts]
         manifest.write(self.directory)
-        self._clean(manifest)
+        self._parts.remove_unused()
         return [PartFile(task.path) for task in done.tasks]
-
-    def _clean(self, manifest: Manifest) -> None:
-        """Remove the files of earlier passes and of killed processes from the directory of a finished scan."""
-        kept = set(manifest.finished)
-        for path in (self.directory / _PARTS).iterdir():
-            if path.name not in kept:
-                path.unlink(missing_ok=True)

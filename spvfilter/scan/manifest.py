@@ -1,4 +1,4 @@
-"""The manifest of a directory of parts: the inputs of its scan, and the finished files.
+"""The manifest of a directory of parts: the inputs of its scan, the chain that it has scanned, and the finished files.
 
 It keeps another scan from using the same directory.
 """
@@ -10,69 +10,35 @@ import re
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
 
 from spvfilter.errors import ParameterError, SourceError
-from spvfilter.files import replacing
+from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import WatchTable
-from spvfilter.scan.plan import Plan
 
 NAME = "manifest.json"
-FORMAT = 1
-_HEX = re.compile("(?:[0-9a-f]{64})?")
-
-
-class ScannedFile(NamedTuple):
-    """A file of blocks, as the plan described it when the scan began."""
-
-    path: str
-    """Path of the file."""
-    blocks: int
-    """Number of the file's blocks that belong to the plan."""
-    digest: str
-    """SHA-256 of the places, hashes and undo records of the file's planned blocks, in hex."""
+FORMAT = 2
+WATCH_LIST = "watch list"  # the input whose value is a digest
+_HASH = re.compile("(?:[0-9a-f]{64})?")
 
 
 @dataclass(slots=True)
 class Manifest:
     """The inputs and the results of the scan in a directory."""
 
-    network: str
-    """Name of the network."""
-    watch: str
-    """SHA-256 of the watch list, in hex."""
-    plan: str
-    """Fingerprint of the plan, in hex."""
-    span: str
-    """The range of blocks to scan, in words."""
-    undo: str
-    """The mode that says how undo files are used: the value of an UndoMode."""
-    check: bool
-    """True if the scan verifies each block."""
-    files: list[ScannedFile]
-    """The files of blocks that are scanned."""
+    inputs: dict[str, str]
+    """The inputs of the scan by their names in English. A scan with another value is another scan."""
     finished: list[str] = field(default_factory=list)
-    """Names of the part files of the finished scan, in order; empty until all are complete."""
-    coins: str = ""
-    """Key of the outpoints of a second pass, hex; empty if there was no second pass."""
-    windows: dict[str, int] = field(default_factory=dict)
-    """Index at which the window of each keychain ended after the scan, by the keychain's name."""
+    """Names of the part files of the last finished run, in chain order; empty if no run has finished."""
+    blocks: int = 0
+    """Number of blocks on the best branches in the last finished run."""
+    tip: str = ""
+    """Hash of the last of these blocks, in hex of its wire order; empty if no run has finished."""
+    firsts: list[str] = field(default_factory=list)
+    """Hash of the first block of each part of the last finished run, in hex of its wire order."""
     rendered: dict[str, str] = field(default_factory=dict)
-    """Digest of the labels in each output, and sizes of files, by the output's name."""
-
-    @classmethod
-    def of(cls, plan: Plan, table: WatchTable, check: bool) -> Manifest:
-        """Return the manifest of a new scan of a plan for the entries of a table."""
-        files = [ScannedFile(path, blocks, digest.hex()) for path, blocks, digest in plan.files]
-        return cls(
-            plan.network.name,
-            table_digest(table).hex(),
-            plan.fingerprint.hex(),
-            plan.span,
-            str(plan.undo),
-            check,
-            files,
-        )
+    """The digest of the inputs of each output, and the sizes of its files, by the name of the output."""
+    parts_removed: bool = False
+    """True if the files of parts were deleted after the last run, so that the scan cannot grow."""
 
     @classmethod
     def read(cls, directory: Path) -> Manifest | None:
@@ -88,11 +54,12 @@ class Manifest:
         except ValueError:
             raise SourceError(f"{path}: not a manifest of a scan, or damaged: choose another directory") from None
         if not isinstance(held, dict) or held.pop("format", None) != FORMAT:
-            raise SourceError(f"{path}: not the manifest of a scan by this version of spvfilter")
+            raise SourceError(
+                f"{path}: not the manifest of a scan by this version of spvfilter: choose another directory"
+            )
         try:
-            held["files"] = [ScannedFile(*each) for each in held["files"]]
             made = cls(**held)
-        except (TypeError, KeyError):
+        except TypeError:
             raise SourceError(f"{path}: a damaged manifest: scan into another directory") from None
         if not made._is_sound():
             raise SourceError(f"{path}: a damaged manifest: scan into another directory")
@@ -103,67 +70,39 @@ class Manifest:
 
         A user may have edited the file.
         """
-        texts = (self.network, self.watch, self.plan, self.span, self.undo)
         return (
-            all(isinstance(text, str) for text in texts)
-            and isinstance(self.check, bool)
-            and all(list(map(type, file)) == [str, int, str] for file in self.files)
+            all(isinstance(held, dict) for held in (self.inputs, self.rendered))
+            and all(isinstance(text, str) for text in (*self.inputs.values(), *self.rendered.values()))
             and isinstance(self.finished, list)
             and all(
                 isinstance(name, str) and name == Path(name).name and name.endswith(".part") for name in self.finished
             )
-            and isinstance(self.coins, str)
-            and _HEX.fullmatch(self.coins) is not None
-            and isinstance(self.windows, dict)
-            and all(type(end) is int and end >= 0 for end in self.windows.values())
-            and isinstance(self.rendered, dict)
-            and all(isinstance(digest, str) for digest in self.rendered.values())
+            and type(self.blocks) is int
+            and self.blocks >= 0
+            and isinstance(self.firsts, list)
+            and all(isinstance(block, str) and _HASH.fullmatch(block) for block in (*self.firsts, self.tip))
+            and isinstance(self.parts_removed, bool)
         )
 
     def write(self, directory: Path) -> None:
         """Write the manifest, which replaces an earlier manifest. Raises OSError if the file cannot be written."""
         held = {"format": FORMAT} | {name: getattr(self, name) for name in self.__dataclass_fields__}
-        with replacing(directory / NAME) as file:
+        with replacing(directory / NAME, SHARED) as file:
             file.write(json.dumps(held, indent=1).encode())
 
     def refuse_other(self, wanted: Manifest, directory: Path) -> None:
-        """Raise ParameterError unless the directory holds the scan `wanted`."""
-        cause = self._difference(wanted)
-        if cause is not None:
+        """Raise ParameterError unless the directory holds a scan with the inputs of `wanted`."""
+        for name in {**self.inputs, **wanted.inputs}:
+            old, new = self.inputs.get(name, "nothing"), wanted.inputs.get(name, "nothing")
+            if old == new:
+                continue
+            cause = f"its {name} is {old}, not {new}"
+            if name == WATCH_LIST:
+                cause = "its watch list has other entries, or has them in another order"
             raise ParameterError(
-                f"{directory} holds another scan: {cause}. Use the same files and options as before, or choose another"
-                " directory"
+                f"{directory} holds another scan: {cause}. Use the same watch list and options as before, or choose"
+                " another directory"
             )
-
-    def _difference(self, wanted: Manifest) -> str | None:
-        """Return the first difference from the scan `wanted`, in words; None if it is the same scan."""
-        if self.network != wanted.network:
-            return f"of {self.network}, not of {wanted.network}"
-        if self.watch != wanted.watch:
-            return "its watch list has other entries, or has them in another order"
-        if self.undo != wanted.undo or self.check != wanted.check:
-            return f"with undo {self.undo} and {'' if self.check else 'no '}checks of blocks"
-        if self.span != wanted.span:
-            return f"of another range, {self.span}"
-        return self._changed_file(wanted) or (
-            None if self.plan == wanted.plan else "its blocks are cut into other parts"
-        )
-
-    def _changed_file(self, wanted: Manifest) -> str | None:
-        """Return the first file that differs from the scan `wanted`, in words; None if all files are the same."""
-        for old, new in zip(self.files, wanted.files, strict=False):
-            if (old.blocks, old.digest) != (new.blocks, new.digest):
-                if old.path != new.path:
-                    return f"of {old.path}, where {new.path} is now"
-                if old.blocks != new.blocks:
-                    return f"{new.path} has changed: {old.blocks:,} block(s) then, {new.blocks:,} now"
-                return (
-                    f"{new.path} has changed: its blocks or their undo records differ from then, or are in other places"
-                )
-        if len(self.files) != len(wanted.files):
-            longer = max(self.files, wanted.files, key=len)[min(len(self.files), len(wanted.files))]
-            return f"{longer.path} {'is new' if len(wanted.files) > len(self.files) else 'is missing now'}"
-        return None
 
 
 def table_digest(table: WatchTable) -> bytes:

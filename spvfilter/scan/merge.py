@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
-from spvfilter.files import replacing
+from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import hit_lines
 from spvfilter.scan.partfile import PartFile
 from spvfilter.scan.totals import EntryTotals
@@ -99,7 +99,7 @@ def write_lines(path: Path, parts: Parts, watch: WatchList, form: int) -> EntryT
     Raises OSError if a file cannot be read or written, and SourceError for a damaged part.
     """
     totals = EntryTotals(len(watch))
-    with replacing(path) as file:
+    with replacing(path, SHARED) as file:
         if form == CSV:
             file.write(CSV_HEADER)
         for several in lines(parts, watch, form, totals):

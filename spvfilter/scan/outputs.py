@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,8 @@ class OutputFormat(StrEnum):
 async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV, engine: Engine | None = None) -> Path:
     """Scan into a directory, or continue the scan there, and write the matches of all parts into one file.
 
-    The file totals.csv in the same directory gets the number and the value of each watched entry's matches.
+    The file totals.csv in the same directory gets the number and the value of each watched entry's matches. If the
+    directory has files of matches in other formats, they are updated, too.
 
     Args:
         scan: The scan to run or to continue.
@@ -53,14 +55,14 @@ async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV
         The path of the file of matches.
 
     Raises:
-        ParameterError: The directory holds another scan or other files. Or `form` is Parquet and pyarrow is missing;
-            this is checked before the scan.
+        ParameterError: The directory holds another scan or other files, or its parts were removed. Or pyarrow is
+            missing for Parquet; this is checked before the scan.
         DirectoryInUseError: Another scan uses the directory.
         SourceError: A source of blocks cannot be used.
         OSError: A file cannot be read or written.
     """
     chosen = OutputFormat(form)
-    if chosen is OutputFormat.PARQUET:
+    if chosen is OutputFormat.PARQUET or _path(scan, OutputFormat.PARQUET).exists():
         await asyncio.to_thread(check_parquet)
     async with scan.held(engine) as parts:
         return await to_its_end(_merged, scan, parts, chosen)
@@ -94,29 +96,45 @@ def publish(matches: Path, url: str) -> list[str]:
 
 
 def _merged(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> Path:
-    """Write the outputs, unless they exist already, and return the path of the file of matches."""
+    """Write the output in a format, and in the formats of earlier runs, so that all outputs show the same chain.
+
+    Outputs that exist already stay as they are. Returns the path of the file of matches.
+    """
     manifest = Manifest.read(scan.directory)
     assert manifest is not None  # the scan has written it
-    path, labels = scan.directory / f"matches.{form}", labels_digest(scan.watch)
-    if manifest.rendered.get(path.name) == _rendering(path, labels):
-        return path
-    totals = EntryTotals(len(scan.watch))
+    inputs = sha256(labels_digest(scan.watch).encode() + b"".join(part.digest for part in parts)).hexdigest()
+    forms = [each for each in OutputFormat if each is form or _path(scan, each).exists()]
+    for each in forms:
+        if manifest.rendered.get(_path(scan, each).name) != _rendering(_path(scan, each), inputs):
+            _write(scan, parts, each)
+    rendered = {_path(scan, each).name: _rendering(_path(scan, each), inputs) for each in forms}
+    if manifest.rendered != rendered:
+        manifest.rendered = rendered
+        manifest.write(scan.directory)
+    for left in scan.directory.glob(".spvfilter-*"):  # temporary files of processes that were killed
+        left.unlink(missing_ok=True)
+    return _path(scan, form)
+
+
+def _path(scan: PartScan, form: OutputFormat) -> Path:
+    """Return the path of the file of matches in a format."""
+    return scan.directory / f"matches.{form}"
+
+
+def _write(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> None:
+    """Write the file of matches in a format, and the file of totals."""
+    path, totals = _path(scan, form), EntryTotals(len(scan.watch))
     if form is OutputFormat.PARQUET:
         write_parquet(path, lines(parts, scan.watch, CSV, totals))
     else:
         totals = write_lines(path, parts, scan.watch, CSV if form is OutputFormat.CSV else JSON_LINES)
     write_totals(scan.directory / TOTALS, totals, scan.watch)
-    manifest.rendered[path.name] = _rendering(path, labels)
-    manifest.write(scan.directory)
-    for left in scan.directory.glob(".spvfilter-*"):  # temporary files of processes that were killed
-        left.unlink(missing_ok=True)
-    return path
 
 
-def _rendering(path: Path, labels: str) -> str:
-    """Return a text that lists the inputs of an output and the sizes of both files.
+def _rendering(path: Path, inputs: str) -> str:
+    """Return the digest of an output's inputs, and the sizes of both files.
 
     The sizes reveal a file that was truncated later.
     """
     sizes = [str(each.stat().st_size) if each.exists() else "none" for each in (path, path.with_name(TOTALS))]
-    return " ".join((labels, *sizes))
+    return " ".join((inputs, *sizes))

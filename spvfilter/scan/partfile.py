@@ -33,7 +33,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred, public
 from spvfilter.errors import SourceError
-from spvfilter.files import replacing
+from spvfilter.files import SHARED, replacing
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HASH_SIZE, MAX_BLOCK_SIZE
 
@@ -101,8 +101,8 @@ class PartSummary:
 
     @property
     def lacks(self) -> bool:
-        """True if matches may be missing because data could not be read."""
-        return bool(self.problems or (self.undo_problems and self.unseen))
+        """True if data could not be read, so that a later run scans the part again."""
+        return bool(self.problems or self.undo_problems)
 
     def add(self, other: PartSummary) -> None:
         """Add the counts and problems of another part to this summary."""
@@ -146,7 +146,7 @@ class PartWriter:
 
 def write_part(path: Path, key: bytes, blocks: Iterable[BlockHits], summary: PartSummary) -> None:
     """Write the file of a part. `summary` is complete once `blocks` are exhausted. Raises OSError."""
-    with replacing(path) as file:
+    with replacing(path, SHARED) as file:
         writer = PartWriter(file, key)
         for block in blocks:
             writer.add(block)

@@ -13,11 +13,13 @@ from spvfilter.network import Network
 from spvfilter.scan.listing import ListedFiles, LocalFiles
 from spvfilter.scan.order import ScanReport
 from spvfilter.scan.planning import Planning
-from spvfilter.scan.rows import FOLLOWS, LONE, ROOTED, ROW, ROW_SIZE, UNKNOWN
+from spvfilter.scan.rows import FOLLOWS, LONE, ROOTED, ROW, ROW_SIZE, SIZE_AT, UNDO_AT, UNDO_SIZE_AT, UNKNOWN
 from spvfilter.scan.sources import BlockFiles, BlockRef
 from spvfilter.scan.undo import UndoFile
 
 PART_SIZE = 128_000_000  # bytes of blocks and undo records of a part (our choice)
+# Offsets within a row of the bytes that say where the block and its undo record are.
+_PLACES = (*range(SIZE_AT), *range(UNDO_AT, UNDO_SIZE_AT))
 MIN_PART_SIZE, MAX_PART_SIZE = 1_000, 4_000_000_000  # bytes (our choice)
 
 
@@ -78,18 +80,14 @@ class Part:
 
     @property
     def fingerprint(self) -> bytes:
-        """SHA-256 of the hashes and places of the part's blocks and undo records. File paths are not included."""
-        digest = sha256(b"spvfilter part 1\0" + self.network.encode() + bytes((self.is_stale,)))
-        for file in self.files:
-            digest.update(
-                _framed(file.key, bytes((file.is_hex, file.undo is not None)), file.undo[1] if file.undo else b"")
-            )
-        digest.update(
-            _framed(self.rows, *(struct.pack("<I", row) + before for row, before in sorted(self.previous.items())))
-        )
-        for row, copies in sorted(self.spares.items()):
-            digest.update(_framed(*(struct.pack("<IIQI", row, *copy) for copy in copies)))
-        return digest.digest()
+        """SHA-256 of the part's blocks: their hashes and heights, and the sizes of their undo records.
+
+        The places of the blocks and records do not matter, because the result of a scan does not depend on them.
+        """
+        rows = bytearray(self.rows)
+        for column in _PLACES:
+            rows[column::ROW_SIZE] = bytes(len(self))
+        return sha256(b"spvfilter part 2\0" + self.network.encode() + bytes((self.is_stale,)) + rows).digest()
 
     def blocks(self) -> Iterator[PlannedBlock]:
         """Yield the blocks of the part in chain order, or stale blocks in the order of their hashes."""
@@ -113,6 +111,10 @@ class Part:
                 ref, (undo_at, undo_size) if undo_size else None, bool(flags & LONE), bool(flags & ROOTED)
             )
             before = own
+
+    def hashes(self) -> list[bytes]:
+        """Return the hash of each block of the part in order, 32 bytes in wire order."""
+        return [row[6] for row in ROW.iter_unpack(self.rows)]
 
     def heights(self) -> Iterator[int | None]:
         """Yield the height of each block of the part in order; None for an unknown height."""
@@ -149,8 +151,6 @@ class Plan:
     """The parts with blocks of the best branches, in chain order."""
     stale: tuple[Part, ...] = field(repr=False)
     """The parts with stale blocks, which are off the best branches."""
-    files: tuple[tuple[str, int, bytes], ...] = field(repr=False)
-    """Path, number of planned blocks, and SHA-256 of their places and hashes, for each file."""
     report: ScanReport = field(repr=False)
     """Findings about the headers, such as duplicates, stale blocks and problems."""
 
@@ -183,6 +183,16 @@ class Plan:
         """Total size of the blocks on the best branches, in bytes."""
         return sum(part.size for part in self.parts)
 
+    @property
+    def blocks(self) -> int:
+        """Number of blocks on the best branches."""
+        return sum(map(len, self.parts))
+
+    @property
+    def tip(self) -> bytes:
+        """Hash of the last block on the best branches, 32 bytes in wire order; empty if the plan has no block."""
+        return self.parts[-1].hashes()[-1] if self.parts else b""
+
 
 # By (True if the part is stale, number of the part), then by machine: the part as that machine has it.
 Places = dict[tuple[bool, int], dict[int, Part]]
@@ -197,7 +207,6 @@ def planned(files: ListedFiles, network: Network, part_size: int) -> tuple[Plan,
     if not MIN_PART_SIZE <= part_size <= MAX_PART_SIZE:
         raise ParameterError(f"part_size must be from {MIN_PART_SIZE:,} to {MAX_PART_SIZE:,} bytes, not {part_size}")
     planning = Planning(files, network)
-    digests = tuple(planning.digests())
     parts: tuple[list[Part], list[Part]] = ([], [])
     places: Places = {}
     for is_stale, cuts in planning.cuts(part_size):
@@ -217,9 +226,7 @@ def planned(files: ListedFiles, network: Network, part_size: int) -> tuple[Plan,
         }
         places[is_stale, number] = on
         parts[is_stale].append(next(iter(on.values())))
-    return Plan(
-        network, files.mode, str(files.span), tuple(parts[False]), tuple(parts[True]), digests, planning.report
-    ), places
+    return Plan(network, files.mode, str(files.span), tuple(parts[False]), tuple(parts[True]), planning.report), places
 
 
 def _file(number: int, files: ListedFiles, undo: UndoFile | None) -> PlannedFile:

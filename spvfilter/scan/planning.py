@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterator
-from hashlib import sha256
 from itertools import chain
 from typing import NamedTuple
 
@@ -48,7 +47,7 @@ class Cut(NamedTuple):
 
 
 class Planning:
-    """The blocks of files in chain order. It reads the headers, and is used once: `digests`, then `cuts`.
+    """The blocks of files in chain order. It reads the headers, and is used once, by `cuts`.
 
     Raises SourceError if required undo records are missing, and if the span of the files has no block.
     """
@@ -145,35 +144,6 @@ class Planning:
         for row in sorted(stale, key=rows.hash):
             append(row, last != NOWHERE and links.parents[row] == last, False)
             last = row
-
-    def digests(self) -> Iterator[tuple[str, int, bytes]]:
-        """For each file with a block of the order: path, number of these blocks, and SHA-256.
-
-        The digest covers the places, hashes and undo records of the blocks.
-        """
-        is_kept = bytearray(len(self._rows))
-        for row in self._order:
-            is_kept[row] = 1
-        apart: dict[int, list[bytes]] = {}  # by file: rows of blocks that are in several places
-        for row, copies in self._spares.items():
-            if is_kept[row]:
-                is_kept[row] = 0
-                for raw in (self._rows[row], *copies):
-                    apart.setdefault(FILE_NUMBER.unpack_from(raw)[0], []).append(raw)
-        alone = (self._rows[row] for row in range(len(self._rows)) if is_kept[row])  # in the order of the files
-        held = next(alone, None)
-        for number in range(len(self._files)):
-            here = apart.get(number, [])
-            while held is not None and FILE_NUMBER.unpack_from(held)[0] == number:
-                here.append(held)
-                held = next(alone, None)
-            if here:
-                here.sort(key=lambda raw: _COPY.unpack_from(raw)[1])
-                digest = sha256()
-                for raw in here:
-                    # the row without the number of the file, the height and the flags
-                    digest.update(bytes(4) + raw[4:24] + bytes(4) + raw[HASH_AT : ROW_SIZE - 1] + b"\0")
-                yield str(self._files.file(number).path), len(here), digest.digest()
 
     def cuts(self, part_size: int) -> Iterator[tuple[bool, dict[int, Cut]]]:
         """Cut the rows into parts of about `part_size` bytes. A machine has a part if it has all of its blocks.

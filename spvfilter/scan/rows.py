@@ -32,7 +32,7 @@ UNKNOWN = -1  # Stored instead of an unknown height.
 NOWHERE = -1  # Returned instead of the number of a row.
 FOLLOWS, LONE, ROOTED = 1, 2, 4  # Flags.
 
-HASH_AT, UNDO_AT = 28, 60  # Offsets of fields in a row.
+SIZE_AT, HASH_AT, UNDO_AT, UNDO_SIZE_AT = 12, 28, 60, 68  # Offsets of fields in a row.
 FILE_NUMBER = struct.Struct("<I")  # The field at the start of a row.
 UNDO_SIZES = struct.Struct("<QI")  # Offset and size of the undo record, at UNDO_AT.
 _HEIGHT_AT, _FLAGS_AT = 24, 72  # Offsets of fields in a row.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spvfilter._public import public
 from spvfilter.errors import ParameterError, SourceError
-from spvfilter.files import replacing
+from spvfilter.files import SHARED, replacing
 from spvfilter.scan.merge import CSV_HEADER
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def write_parquet(path: Path, lines: Iterable[bytes]) -> None:
     Raises ParameterError without pyarrow, and the errors of `lines`.
     """
     pa = _pyarrow()
-    with replacing(path) as file, pa.parquet.ParquetWriter(file, _schema(pa), compression="zstd") as writer:
+    with replacing(path, SHARED) as file, pa.parquet.ParquetWriter(file, _schema(pa), compression="zstd") as writer:
         waiting: list[Any] = []
         count = 0
         for piece in _pieces(lines):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred
 from spvfilter.address import script_to_address
-from spvfilter.files import replacing
+from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import EntryKind, hit_sums
 from spvfilter.watch.watchlist import WatchList
 
@@ -73,7 +73,7 @@ class EntryTotals:
 
 def write_totals(path: Path, totals: EntryTotals, watch: WatchList) -> None:
     """Write the totals as CSV, in the order of the watch list. Raises OSError."""
-    with replacing(path) as file:
+    with replacing(path, SHARED) as file:
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")
         rows.writerow(COLUMNS)

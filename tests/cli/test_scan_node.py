@@ -174,7 +174,8 @@ def test_password_of_the_command_line_is_never_shown(core: CoreNode, run: Callab
         (("http://127.0.0.1:1", "--cookie", "x", "--user", "y"), "--cookie and --user exclude each other"),
         (("http://127.0.0.1:1", "--user", "alice"), "--user needs a password: set the variable SPVFILTER_RPC_PASSWORD"),
         (("http://127.0.0.1:1", "--cookie", "no-such-file"), "no connection"),
-        (("blocks", "--follow"), "--follow is for the blocks of a node"),
+        (("blocks", "--follow"), "--follow needs --out DIR, or the URL of a node"),
+        (("http://127.0.0.1:1", "--every", "5"), "--every is the time between two looks for new blocks"),
         (("blocks", "--cookie", "x"), "--cookie is for the blocks of a node"),
     ],
 )

@@ -204,11 +204,11 @@ async def test_a_scan_that_is_given_up_leaves_nothing_to_do_and_goes_on(two_work
         return len(dask_scheduler.tasks)
 
     async with client_of(two_workers) as client:
-        for part in (1, 5, 20):
+        for _ in range(3):
             scan = PartScan(tmp_path / "cluster", plan, watch)
             engine = DaskWorkers(client)
             scanning = asyncio.create_task(scan_parts(scan, "csv", engine))
-            await begun(scan, part, scanning)
+            await begun(scan, 1, scanning)
             scanning.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await scanning

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -251,18 +250,21 @@ async def test_what_a_scan_that_was_killed_at_its_end_has_left_is_removed(tmp_pa
     source = files(tmp_path / "blocks", blocks, records)
     await in_parts(source, tmp_path / "out", ledger.interest.watch())
     before = everything(tmp_path / "out")
-    for name in ("000000-0123456789abcdef.part", "coins-0123456789abcdef.hits", ".spvfilter-abc"):
+    for name in ("0123456789abcdef0123456789abcdef.part", "0123456789abcdef0123456789abcdef.hits", ".spvfilter-abc"):
         (tmp_path / "out" / "parts" / name).write_bytes(b"left")
     await in_parts(source, tmp_path / "out", ledger.interest.watch())
     assert everything(tmp_path / "out") == before
 
 
 CHANGED_BY_HAND: dict[str, list[object]] = {
+    "inputs": [[], {}, {"network": 5}, {"network": "regtest"}, None],
     "finished": [7, "name", [7], ["../../blocks/blk00000.dat"], [""], [".."], {"a": 1}],
-    "windows": [[], {"a": "b"}, {"a": -1}, {"a": True}, None],
     "rendered": [[], {"matches.csv": 5}, "csv"],
-    "files": [7, [7], [["a", 1]], [["a", "1", "b"]], {}],
-    **{name: [5] for name in ("network", "watch", "plan", "span", "undo", "check", "another")},
+    "blocks": ["3", -1, True, None],
+    "tip": [7, "00", "0" * 63 + "x"],
+    "firsts": [7, [7], ["0" * 63], "0" * 64],
+    "parts_removed": [0, "no", None],
+    "another": [5],
 }
 
 
@@ -297,66 +299,22 @@ async def test_labels_are_of_the_list_that_asks(tmp_path: Path) -> None:
     assert (total["label"], total["received"], total["matches"]) == ("another", row["value"], "1")
 
 
-def add_a_block(source: Path, watch: WatchList) -> None:
-    with (source / "blk00000.dat").open("ab") as file:
-        file.write(block_record(block_of(bytes(32), 999)))
-
-
-def add_a_file(source: Path, watch: WatchList) -> None:
-    write_records(source / "blk00001.dat", [block_of(bytes(32), 998)])
-
-
-def lose_a_file(source: Path, watch: WatchList) -> None:
-    (source / "blk00000.dat").unlink()
-    write_records(source / "blk00002.dat", [block_of(bytes(32), 998)])
-
-
-def lose_undo(source: Path, watch: WatchList) -> None:
-    (source / "rev00000.dat").unlink()
-
-
-def watch_more(source: Path, watch: WatchList) -> None:
-    watch.add_script(b"\x00\x14" + bytes(range(20)))
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (add_a_block, "has changed: 30 block\\(s\\) then, 31 now"),
-        (add_a_file, "blk00001.dat is new"),
-        (lose_a_file, "where .*blk00002.dat is now"),
-        (lose_undo, "has changed"),
-        (watch_more, "its watch list has other entries"),
-    ],
-)
-async def test_another_scan_is_refused_by_name(
-    tmp_path: Path, change: Callable[[Path, WatchList], None], said: str
-) -> None:
-    ledger, blocks, records = ledger_chain(9)
-    source, watch = files(tmp_path / "blocks", blocks, records), ledger.interest.watch()
-    engine = Broken(2)
-    with pytest.raises(SourceError, match="power"):
-        await in_parts(source, tmp_path / "out", watch, engine=engine)
-    await engine.aclose()
-    change(source, watch)
-    before = everything(tmp_path / "out")
-    with pytest.raises(ParameterError, match=said):
-        await in_parts(source, tmp_path / "out", watch)
-    assert everything(tmp_path / "out") == before
-
-
-async def test_other_options_are_refused_by_name(tmp_path: Path) -> None:
+async def test_other_inputs_are_refused_by_name(tmp_path: Path) -> None:
     ledger, blocks, records = ledger_chain(10)
     source, watch = files(tmp_path / "blocks", blocks, records), ledger.interest.watch()
     await in_parts(source, tmp_path / "out", watch)
-    with pytest.raises(ParameterError, match="undo auto and no checks"):
+    before = everything(tmp_path / "out")
+    with pytest.raises(ParameterError, match="its undo mode is auto, not require"):
         await in_parts(source, tmp_path / "out", watch, undo="require")
-    with pytest.raises(ParameterError, match="undo auto and no checks"):
+    with pytest.raises(ParameterError, match="its check of blocks is off, not on"):
         await in_parts(source, tmp_path / "out", watch, check=True)
-    with pytest.raises(ParameterError, match="range, all blocks"):
+    with pytest.raises(ParameterError, match="its range is all blocks, not from height 101"):
         await in_parts(source, tmp_path / "out", watch, span=BlockSpan(from_height=101))
-    with pytest.raises(ParameterError, match="other parts"):
-        await in_parts(source, tmp_path / "out", watch, part_size=5_000)
+    more = watch.copy()
+    more.add_script(b"\x00\x14" + bytes(range(20)))
+    with pytest.raises(ParameterError, match="its watch list has other entries"):
+        await in_parts(source, tmp_path / "out", more)
+    assert everything(tmp_path / "out") == before
     with pytest.raises(ParameterError, match="mainnet"):
         PartScan(tmp_path / "out", Plan.of(BlockFiles(source), REGTEST), WatchList.from_addresses([ADDRESS], MAINNET))
     with pytest.raises(ParameterError, match="empty"):
@@ -372,7 +330,7 @@ async def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> No
     with pytest.raises(ParameterError, match=r"letter\.txt"):
         await in_parts(source, out, watch)
     (out / "letter.txt").unlink()
-    for damaged in (b"", b"{", b"[]", b'{"format": 2}', b'{"format": 1}', b'{"format": 1, "files": [[1]]}', b"\xff"):
+    for damaged in (b"", b"{", b"[]", b'{"format": 1}', b'{"format": 2}', b'{"format": 2, "inputs": [[1]]}', b"\xff"):
         (out / "manifest.json").write_bytes(damaged)
         with pytest.raises(SourceError, match="manifest"):
             await in_parts(source, out, watch)

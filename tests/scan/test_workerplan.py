@@ -149,6 +149,25 @@ async def test_machines_scan_what_they_have_and_what_two_have_once(
         await scan_cluster(client, again, watch, tmp_path / "out")  # the scan continues with the finished parts
 
 
+@pytest.mark.parametrize("undo", [True, False])
+async def test_scan_grows_with_the_files_of_the_machines(machines: Machines, tmp_path: Path, undo: bool) -> None:
+    """Both machines have the chain in files of their own, one of them a little later, so that their numbers change."""
+    ledger, blocks, records = ledger_chain(4)
+    watch = ledger.interest.watch()
+    async with client_of(machines.cluster) as client:
+        for end in (12, 20, 30):
+            for machine, last in enumerate((end, end - 2)):
+                put(machines.blocks(machine), blocks[machine:last], records[machine:last] if undo else None)
+            plan = await plan_on_workers(client, HERE, REGTEST, part_size=PART)
+            engine = DaskWorkers(client, plan)
+            scan = PartScan(tmp_path / "out", plan.plan, watch)
+            await scan_parts(scan, engine=engine)
+            await engine.aclose()
+            expected = await on_one_machine(tmp_path, blocks[:end], records[:end] if undo else None, watch)
+            assert results(tmp_path / "out") == expected
+    assert scan.report.parts_kept > 0
+
+
 @pytest.mark.parametrize("kind", ["shared", "copied", "of its own"])
 async def test_copies_are_one_machine_and_one_may_go_away_whose_blocks_another_has(
     machines: Machines, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch

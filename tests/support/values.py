@@ -62,6 +62,7 @@ from spvfilter.scan import (
     BlockRef,
     BlockSpan,
     BuiltFilter,
+    ChainChange,
     Connected as ScanConnected,
     Disconnected as ScanDisconnected,
     FilterPart,
@@ -230,7 +231,7 @@ def node_values() -> list[object]:
 
 
 PART = Part(0, "mainnet", (PlannedFile("blk0", b"", False, ("rev0", b"")),), bytes(73), {0: H1}, {0: ((0, 1, 2),)}, 90)
-PLAN = Plan(NETWORKS[0], "auto", "all blocks", (PART,), (), (("blk0", 1, H1),), ScanReport(1))
+PLAN = Plan(NETWORKS[0], "auto", "all blocks", (PART,), (), ScanReport(1))
 VALUES: dict[str, list[object]] = {
     "errors": [of_class(getattr(errors, name)) for name in errors.__all__],
     "network": [*NETWORKS],
@@ -313,6 +314,7 @@ VALUES: dict[str, list[object]] = {
         *(PLAN, PlannedFile("blk0", b"", False, None)),
         *(
             PlannedBlock(BlockRef(0, 8, 90, H1, H2, 3, 4, None), (8, 40), False, True),
+            ChainChange(2, 1),
             PartsReport(2, 1),
             PartSummary(1, 90),
         ),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
 from spvfilter.cli.arguments import add_format, add_network, add_watch_file, day, watch_list, whole
-from spvfilter.cli.scan.nodeoptions import check_without_node, configure as configure_node, is_node_url
+from spvfilter.cli.scan.nodeoptions import check_follow, check_without_node, configure as configure_node, is_node_url
 from spvfilter.cli.term.page import Page
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.scan.undomode import UndoMode
@@ -115,8 +115,8 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help=(
             "scan in parts into a directory, in constant memory. DIR gets the matches in chain order (--format csv,"
-            " the default here, jsonl or parquet), totals.csv, and one file per part. If the scan is stopped, the same"
-            " command continues it"
+            " the default here, jsonl or parquet), totals.csv, and one file per part. The same command continues a scan"
+            " that was stopped, and later scans the blocks that are new"
         ),
     )
     parser.add_argument(
@@ -144,6 +144,11 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         "--publish", metavar="URL", help="with --out: also copy matches and totals to a URL such as s3://…"
     )
     parser.add_argument(
+        "--remove-parts",
+        action="store_true",
+        help="with --out: delete the files of parts at the end; later runs cannot add new blocks to DIR",
+    )
+    parser.add_argument(
         "--plot",
         metavar="FILE.png",
         help="draw a chart of the balance over time; only for blocks in files; needs spvfilter[plot]",
@@ -158,6 +163,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     is_node = _check_paths(args)
     _check_outputs(args, is_node=is_node)
+    check_follow(args, is_node=is_node)
     watch = watch_list(
         args.network,
         args.watch,
@@ -223,8 +229,8 @@ def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
             raise ParameterError("--out is for blocks in files, not on standard input")
         if args.output is not None:
             raise ParameterError("--out DIR and --output FILE exclude each other: give one")
-    elif args.processes is not None or args.dask is not None or args.publish is not None or args.format == _PARQUET:
-        raise ParameterError("--processes, --dask, --publish and --format parquet need --out DIR")
+    elif args.format == _PARQUET or any((args.processes, args.dask, args.publish, args.remove_parts)):
+        raise ParameterError("--processes, --dask, --publish, --remove-parts and --format parquet need --out DIR")
     if args.plot is not None:
         if is_stream:
             raise ParameterError("--plot is for blocks in files, not on standard input")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from spvfilter.cli.term.page import complain
@@ -12,19 +13,19 @@ from spvfilter.scan.gaps import ScannedHeights
 _MOST_SENTENCES = 20  # lines on standard error; the file of --report has all ranges
 
 
-def report_heights(args: argparse.Namespace, heights: ScannedHeights) -> bool:
-    """Print missing heights, write the file of `--report`, and return True if the exit code must say so.
+def report_heights(args: argparse.Namespace, heights: ScannedHeights, tell: Callable[[str], None] = complain) -> bool:
+    """Tell about missing heights, write the file of `--report`, and return True if the exit code must say so.
 
     Raises OSError if the file cannot be written.
     """
     begin = max(args.from_height or 0, 1)  # the genesis block has no coin to find
     if heights.found and heights.found[0][0] > begin and not args.quiet:
-        complain(f"the blocks begin at height {heights.found[0][0]:,}: earlier ones are not in this scan")
+        tell(f"the blocks begin at height {heights.found[0][0]:,}: earlier ones are not in this scan")
     sentences = heights.sentences()
     for sentence in sentences[:_MOST_SENTENCES]:
-        complain(sentence)
+        tell(sentence)
     if (more := len(sentences) - _MOST_SENTENCES) > 0:
-        complain(f"and {more:,} more ranges: --report FILE.json lists all")
+        tell(f"and {more:,} more ranges: --report FILE.json lists all")
     if args.report is not None:
         text = {
             "found": heights.found,

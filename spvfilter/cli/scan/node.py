@@ -14,10 +14,10 @@ from spvfilter._public import deferred
 from spvfilter.cli.arguments import format_of
 from spvfilter.cli.credentials import credentials_of
 from spvfilter.cli.scan.gaps import report_heights
+from spvfilter.cli.scan.nodeoptions import EVERY_S
 from spvfilter.cli.term.matches import Totals, printer, printer_of_disconnected
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import megabytes
-from spvfilter.errors import ParameterError
 from spvfilter.rpc.credentials import Credentials
 from spvfilter.rpc.fullnode import FullNode
 from spvfilter.rpc.notices import TipNotices
@@ -66,11 +66,7 @@ class _Progress:
 
 
 def run(args: argparse.Namespace, matcher: Matcher, span: BlockSpan, page: Page) -> int:
-    """Scan, print the results, and return the exit code. Raises ParameterError, NodeError, OSError."""
-    if args.zmq and not args.follow:
-        raise ParameterError("--zmq announces new blocks: it needs --follow")
-    if args.follow and span.to_height is not None:
-        raise ParameterError("--follow runs until it is interrupted: leave --to-height out")
+    """Scan, print the results, and return the exit code. Raises NodeError, OSError."""
     credentials = credentials_of(args)
     progress, begun = _Progress(page, Totals()), time.monotonic()
     try:
@@ -121,7 +117,7 @@ async def _scan(
         gone = printer_of_disconnected(progress.page, chosen)
         report = matcher.report  # follow() replaces it by a new one for later blocks
         try:
-            async with aclosing(follow(matcher, blocks, notices=notices)) as events:
+            async with aclosing(follow(matcher, blocks, notices=notices, poll_s=args.every or EVERY_S)) as events:
                 async for event in events:
                     if matcher.report is not report:
                         progress.add(report)

@@ -1,0 +1,109 @@
+"""A directory of parts: its lock, its manifest, and the files of its parts, which are found by key.
+
+The key of a file says everything that its contents depend on. A run asks for the files that its result needs, and scans
+the missing ones. Files that no run needs any longer are removed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spvfilter.errors import DirectoryInUseError, ParameterError
+from spvfilter.files import FileHeldError, FileLock
+from spvfilter.scan.manifest import Manifest
+
+_PARTS = "parts"  # Name of the subdirectory for the files of parts.
+_LOCK = ".lock"  # Name of the file that a running scan locks.
+_TEMPORARY = ".spvfilter-"  # The names of unfinished files begin with this text.
+_KEY_BYTES = 16  # Bytes of a key in the name of its file (our choice).
+
+
+class PartDirectory:
+    """A directory with the files of a scan's parts. One run uses it at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        """The path of the directory."""
+        self._used: set[str] = set()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Return a context manager that locks the directory, and makes it if it does not exist.
+
+        Raises DirectoryInUseError if another scan uses the directory.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            lock = FileLock.take(self.path / _LOCK)
+        except FileHeldError as held:
+            who = "another scan of this process" if held.process == os.getpid() else str(held)
+            raise DirectoryInUseError(
+                f"{self.path}: {who} scans into it: wait until it has ended, or choose another directory"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def opened(self, wanted: Manifest) -> Manifest:
+        """Return the manifest of the directory. A new directory gets the manifest `wanted`.
+
+        Raises ParameterError if the directory holds another scan or other files, or if its parts were removed.
+        """
+        held = Manifest.read(self.path)
+        if held is None:
+            names = (each.name for each in self.path.iterdir())
+            if strange := next((name for name in names if not name.startswith(_TEMPORARY) and name != _LOCK), None):
+                raise ParameterError(
+                    f"{self.path} is not empty and holds no scan (it has {strange}): choose another directory"
+                )
+            held = wanted
+            held.write(self.path)
+        held.refuse_other(wanted, self.path)
+        self._used.clear()
+        if held.parts_removed:
+            self.remove_unused()
+            raise ParameterError(
+                f"{self.path}: the parts of this scan were removed, so that it cannot grow: scan into another directory"
+            )
+        (self.path / _PARTS).mkdir(exist_ok=True)
+        return held
+
+    def file(self, key: bytes, suffix: str = ".part") -> Path:
+        """Return the path of the file with a key, which this run uses from now on."""
+        name = key[:_KEY_BYTES].hex() + suffix
+        self._used.add(name)
+        return self.path / _PARTS / name
+
+    def finished(self) -> list[Path]:
+        """Return the paths of the part files of the last finished run, in chain order; empty if no run has finished.
+
+        Raises OSError if the manifest cannot be read, and SourceError if it is damaged.
+        """
+        manifest = Manifest.read(self.path)
+        return [] if manifest is None else [self.path / _PARTS / name for name in manifest.finished]
+
+    def remove_unused(self) -> None:
+        """Remove the files of parts that this run did not use. Earlier runs or killed processes have left them."""
+        folder = self.path / _PARTS
+        for path in folder.iterdir() if folder.exists() else ():
+            if path.name not in self._used:
+                path.unlink(missing_ok=True)
+
+    def remove_parts(self) -> None:
+        """Remove all files of parts. The manifest says so first, so that no later run takes the rest for a scan.
+
+        Raises OSError if a file cannot be removed, and SourceError if the manifest is damaged.
+        """
+        manifest = Manifest.read(self.path)
+        if manifest is None:
+            return
+        manifest.finished, manifest.parts_removed = [], True
+        manifest.write(self.path)
+        self._used.clear()
+        self.remove_unused()
+        if (self.path / _PARTS).exists():
+            (self.path / _PARTS).rmdir()

@@ -1,0 +1,272 @@
+"""`spvfilter scan --out` on a chain that grows: messages, `--follow`, `--every`, `--zmq` and `--remove-parts`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from spvfilter.cli.scan import following
+from spvfilter.errors import SourceError
+from support.growingchain import GrowingChain
+from support.processes import WITH_SIGINT, command, environment
+
+
+class Growing:
+    """A chain in files, and the command that scans it."""
+
+    def __init__(self, folder: Path, *, has_undo: bool = True) -> None:
+        self.chain = GrowingChain(folder / "blocks", folder.name, has_undo=has_undo)
+        self.chain.mine(20)
+        self.chain.watch().save(folder / "list")
+        self.out = folder / "out"
+        self.words: list[object] = ["scan", self.chain.folder, "--watch", folder / "list", "--network", "regtest"]
+
+    def add_file(self, action: Callable[[], None]) -> None:
+        """Mine blocks into a new file, which appears at once with all of them."""
+        real, self.chain.folder = self.chain.folder, self.out.with_name("staging")
+        self.chain.folder.mkdir(exist_ok=True)
+        self.chain.files += 1
+        action()
+        for path in self.chain.folder.iterdir():
+            path.rename(real / path.name)
+        self.chain.folder = real
+
+    def whole(self, run: Callable[..., Any]) -> dict[str, bytes]:
+        """The outputs of a scan from the beginning."""
+        folder = self.out.with_name("whole")
+        assert run(*self.words, "--out", folder, "--quiet").code == 0
+        return results(folder)
+
+
+def results(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in ("matches.csv", "totals.csv")}
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Growing:
+    return Growing(tmp_path)
+
+
+def test_later_runs_tell_how_the_chain_has_changed(run: Callable[..., Any], tmp_path: Path) -> None:
+    growing = Growing(tmp_path, has_undo=False)
+    words = [*growing.words, "--out", growing.out]
+    first = run(*words)
+    assert (first.code, "since the last run" in first.err) == (0, False)
+    assert "20 block(s)" in first.err
+    same = run(*words)
+    assert (same.code, "since the last run: no new block; 1 part(s) kept\n" in same.err) == (0, True)
+    assert "no part(s) scanned" in same.err
+    growing.chain.mine(3)
+    grown = run(*words)
+    assert (grown.code, "since the last run: 3 new block(s); 0 part(s) kept\n" in grown.err) == (
+        0,
+        True,
+    )
+    growing.chain.reorganize(2, 2)
+    turned = run(*words)
+    assert "2 stale block(s), not on the branch with the most work, not counted\n" in turned.err
+    assert "since the last run: 4 new block(s), 2 block(s) left the best chain; 0 part(s) kept" in turned.err
+    assert "25 block(s)" in turned.err
+    assert results(growing.out) == growing.whole(run)
+
+
+def test_files_are_readable_as_the_umask_says(run: Callable[..., Any], growing: Growing) -> None:
+    before = os.umask(0o027)
+    try:
+        run(*growing.words, "--out", growing.out)
+    finally:
+        os.umask(before)
+    files = [path for path in growing.out.rglob("*") if path.is_file()]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o640}
+
+
+def test_removed_parts_end_the_growth(run: Callable[..., Any], growing: Growing) -> None:
+    words = [*growing.words, "--out", growing.out]
+    ran = run(*words, "--remove-parts")
+    assert (ran.code, f"later runs cannot add new blocks to {growing.out}\n" in ran.err) == (0, True)
+    left = results(growing.out)
+    assert left == growing.whole(run)
+    assert not (growing.out / "parts").exists()
+    growing.chain.mine(1)
+    again = run(*words)
+    assert (again.code, again.out) == (2, "")
+    assert again.err == (
+        f"spvfilter: {growing.out}: the parts of this scan were removed, so that it cannot grow: scan into another"
+        " directory\n"
+    )
+    assert results(growing.out) == left
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--follow"], "--follow needs --out DIR, or the URL of a node as the only PATH"),
+        (["--remove-parts"], "need --out DIR"),
+        (["--out", "OUT", "--every", "5"], "--every is the time between two looks for new blocks: it needs --follow"),
+        (["--out", "OUT", "--zmq", "tcp://127.0.0.1:1"], "--zmq announces new blocks: it needs --follow"),
+        (["--out", "OUT", "--follow", "--every", "0"], "from 1 to 86400"),
+        (["--out", "OUT", "--follow", "--to-height", "5"], "--follow runs until it is interrupted: leave --to-height"),
+        (["--out", "OUT", "--follow", "--remove-parts"], "--follow needs the parts that --remove-parts deletes"),
+    ],
+)
+def test_option_that_does_not_fit_is_one_line(
+    run: Callable[..., Any], growing: Growing, options: list[str], said: str
+) -> None:
+    ran = run(*growing.words, *[str(growing.out) if option == "OUT" else option for option in options])
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert said in ran.err
+    assert not growing.out.exists()
+
+
+@contextmanager
+def started(*words: object) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    """A process of the command line that Ctrl-C ends, and its standard error."""
+    child = subprocess.Popen(
+        command(*words, code=WITH_SIGINT),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    try:
+        assert child.stderr is not None
+        yield child, child.stderr
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def line_with(text: str, lines: IO[str]) -> str:
+    """Read lines up to one with a text."""
+    read = []
+    for line in lines:
+        read.append(line)
+        if text in line:
+            return line
+    raise AssertionError(read)
+
+
+def test_follow_scans_new_blocks_until_interrupt(run: Callable[..., Any], tmp_path: Path) -> None:
+    growing = Growing(tmp_path, has_undo=False)
+    with started(*growing.words, "--out", growing.out, "--follow", "--every", 1) as (child, lines):
+        assert "20 block(s)" in line_with("part(s) scanned", lines)
+        growing.add_file(lambda: growing.chain.mine(2))
+        assert "22 block(s)" in line_with("part(s) scanned", lines)
+        assert "2 new block(s)" in line_with("since the last run", lines)
+        assert results(growing.out) == growing.whole(run)
+        growing.add_file(lambda: growing.chain.reorganize(3, 1))
+        assert "4 new block(s), 3 block(s) left" in line_with("since the last run", lines)
+        child.send_signal(signal.SIGINT)
+        assert "spvfilter: interrupted\n" in lines.read()
+        assert child.wait(timeout=60) == 130
+    assert results(growing.out) == growing.whole(run)
+
+
+def test_notice_of_node_ends_the_wait(growing: Growing, tmp_path: Path) -> None:
+    zmq = pytest.importorskip("zmq")
+    address = f"ipc://{tmp_path}/zmq"
+    with zmq.Context() as context, context.socket(zmq.XPUB) as publisher:
+        publisher.setsockopt(zmq.XPUB_VERBOSE, 1)
+        publisher.setsockopt(zmq.LINGER, 0)
+        publisher.bind(address)
+        words = [*growing.words, "--out", growing.out, "--follow", "--every", 86_400, "--zmq", address]
+        with started(*words) as (_, lines):
+            for _ in range(3):
+                assert publisher.recv().startswith(b"\x01")  # it has subscribed
+            line_with("part(s) scanned", lines)
+            growing.chain.mine(2)
+            publisher.send_multipart([b"hashblock", bytes(32), bytes(4)])
+            assert "2 new block(s)" in line_with("since the last run", lines)
+
+
+class EndError(Exception):
+    """The end of a test of `follow`, which never returns."""
+
+
+async def test_files_are_scanned_only_when_they_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "blk00000.dat"
+    states, looks, scans = following.file_states, 0, []
+
+    def counted(paths: list[str]) -> list[following.FileState] | None:
+        nonlocal looks
+        looks += 1
+        if looks == 10:
+            (tmp_path / "rev00000.dat").write_bytes(b"an undo record")
+        return states(paths)
+
+    async def scan() -> int:
+        scans.append(looks)
+        match len(scans):
+            case 1:
+                file.write_bytes(b"a block arrives while the first scan runs")
+            case 2 | 3:
+                raise SourceError("half a block")
+            case 4:
+                raise OSError(5, "Input/output error")
+            case 6:
+                raise EndError
+        return 0
+
+    monkeypatch.setattr(following, "file_states", counted)
+    with pytest.raises(EndError):
+        await following.follow(scan, [str(tmp_path)], 0, [])
+    assert scans == [1, 2, 3, 4, 5, 10]
+    assert capsys.readouterr().err.splitlines() == [
+        "spvfilter: half a block; trying again every 0 s",
+        "spvfilter: [Errno 5] Input/output error; trying again every 0 s",
+    ]
+
+
+@pytest.mark.parametrize("error", [SourceError("no block"), OSError(28, "No space left on device")])
+async def test_first_error_and_full_disk_end_the_command(error: Exception, tmp_path: Path) -> None:
+    scans = 0
+
+    async def scan() -> int:
+        nonlocal scans
+        scans += 1
+        if scans == 2 or isinstance(error, SourceError):
+            raise error
+        (tmp_path / "blk00000.dat").write_bytes(b"new")
+        return 0
+
+    with pytest.raises(type(error)):
+        await following.follow(scan, [str(tmp_path)], 0, [])
+
+
+async def test_files_elsewhere_are_scanned_every_time() -> None:
+    scans = 0
+
+    async def scan() -> int:
+        nonlocal scans
+        scans += 1
+        if scans == 5:
+            raise EndError
+        return 0
+
+    for paths in (["s3://bucket/blocks"], []):
+        scans = 0
+        assert following.file_states(paths) is None
+        with pytest.raises(EndError):
+            async with asyncio.timeout(60):
+                await following.follow(scan, paths, 0, [])
+
+
+def test_state_of_a_file_has_that_of_its_undo_file(tmp_path: Path) -> None:
+    blocks = tmp_path / "blk00007.dat"
+    blocks.write_bytes(b"block")
+    before = following.file_states([str(blocks)])
+    (tmp_path / "other").write_bytes(b"nothing of the scan")
+    assert following.file_states([str(blocks)]) == before
+    (tmp_path / "rev00007.dat").write_bytes(b"undo")
+    assert following.file_states([str(blocks)]) != before

@@ -1,0 +1,458 @@
+"""A scan in a directory grows with its chain: after any history it has the bytes of a scan from the beginning."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spvfilter.errors import ParameterError, SourceError
+from spvfilter.kernel import WatchTable
+from spvfilter.network import REGTEST
+from spvfilter.primitives import hash_to_hex
+from spvfilter.scan import (
+    BlockFiles,
+    DaskWorkers,
+    Engine,
+    OutputFormat,
+    PartScan,
+    PartSummary,
+    PartTask,
+    Plan,
+    Processes,
+    Threads,
+    scan_parts,
+)
+from support.build import block_hash
+from support.chains import record, xored
+from support.daskcluster import Cluster, client_of
+from support.growingchain import START, GrowingChain
+from support.undo import framed
+from support.vectors import effort
+
+FORMS = [OutputFormat.CSV, OutputFormat.JSONL, *([OutputFormat.PARQUET] if find_spec("pyarrow") else [])]
+SMALL = 1_500
+KEY = bytes(range(1, 9))
+
+
+class Counting(Engine):
+    """An engine that counts the tasks that it runs, and fails after some of them if wanted."""
+
+    width = 1
+
+    def __init__(self, fails_after: int = 1_000_000) -> None:
+        self.tasks: list[PartTask] = []
+        self._left = fails_after
+        self._threads = Threads()
+
+    async def begin(self, table: WatchTable) -> None:
+        await self._threads.begin(table)
+
+    async def run(self, task: PartTask) -> PartSummary:
+        self._left -= 1
+        if self._left < 0:
+            raise SourceError("the power is off")
+        self.tasks.append(task)
+        return await self._threads.run(task)
+
+    async def aclose(self) -> None:
+        await self._threads.aclose()
+
+
+class DeathError(Exception):
+    """The process dies at this moment."""
+
+
+@contextmanager
+def death(out: Path, after: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The process dies before a rename or a removal, the one number `after`. The directory stays as it was then."""
+    copy, left = out.with_name("snapshot"), after
+
+    def counted(call: Any) -> Any:
+        def counting(path: Path, *args: Any, **options: Any) -> Any:
+            nonlocal left
+            if out in path.parents:
+                left -= 1
+                if left == 0:
+                    shutil.copytree(out, copy)
+                if left <= 0:
+                    raise DeathError
+            return call(path, *args, **options)
+
+        return counting
+
+    try:
+        with monkeypatch.context() as patched:
+            for name in ("replace", "unlink"):
+                patched.setattr(Path, name, counted(getattr(Path, name)))
+            yield
+    finally:
+        if copy.exists():
+            shutil.rmtree(out)
+            copy.rename(out)
+
+
+async def scanned(
+    chain: GrowingChain,
+    out: Path,
+    form: OutputFormat = OutputFormat.CSV,
+    engine: Engine | None = None,
+    *,
+    undo: str = "auto",
+    part_size: int = SMALL,
+) -> PartScan:
+    plan = Plan.of(BlockFiles(chain.folder, undo=undo), REGTEST, part_size=part_size)
+    scan = PartScan(out, plan, chain.watch())
+    await scan_parts(scan, form, engine)
+    return scan
+
+
+async def growth(chain: GrowingChain, out: Path, **options: Any) -> tuple[PartScan, Counting]:
+    """Scan the chain as it is now. Returns the scan, and the engine with the tasks that it ran."""
+    engine = Counting()
+    try:
+        return await scanned(chain, out, engine=engine, **options), engine
+    finally:
+        await engine.aclose()
+
+
+def results(out: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (*out.glob("matches.*"), *out.glob("totals.csv"))}
+
+
+async def from_scratch(chain: GrowingChain, out: Path, undo: str = "auto") -> dict[str, bytes]:
+    """The outputs of a new scan, in the formats that `out` has."""
+    new = out.with_name("scratch")
+    shutil.rmtree(new, ignore_errors=True)
+    for form in FORMS:
+        if (out / f"matches.{form}").exists():
+            await scanned(chain, new, form, undo=undo, part_size=10**9)
+    return results(new)
+
+
+@pytest.fixture
+def without_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are not flushed to the disk, which takes most of the time."""
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
+def change(chain: GrowingChain, rng: random.Random) -> None:
+    """Let the chain grow or reorganize, or let blocks arrive before older ones."""
+    chain.reveal()
+    if rng.random() < 0.4:
+        chain.begin_file()
+    match rng.randrange(6):
+        case 0:
+            chain.mine(rng.randrange(1, 8), late=rng.randrange(3))
+        case 1:
+            chain.reorganize(rng.randrange(1, min(len(chain.chain), 8)), rng.randrange(1, 3))
+        case 2:
+            chain.write_late_undo()
+        case 3:
+            chain.mine(1, late=1)
+        case 4:
+            pass  # the chain is the same
+        case 5:
+            chain.withhold(rng.randrange(1, 5))
+            chain.mine(rng.randrange(1, 5))
+
+
+@pytest.mark.usefixtures("without_disk")
+@pytest.mark.parametrize("seed", range(effort(10, 50, 1_000)))
+async def test_random_history_equals_a_scan_from_scratch(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(seed)
+    undo = rng.choice(("auto", "auto", "off"))
+    chain = GrowingChain(
+        tmp_path / "blocks",
+        seed,
+        has_undo=rng.random() < 0.8,
+        has_keychain=rng.random() < 0.4,
+        states_heights=rng.random() < 0.7,
+    )
+    chain.mine(rng.randrange(2, 15))
+    out, form = tmp_path / "out", rng.choice(FORMS)
+    for _ in range(rng.randrange(3, 7)):
+        change(chain, rng)
+        if rng.random() < 0.1:
+            form = rng.choice(FORMS)
+        before = results(out)
+        if rng.random() < 0.4:
+            with pytest.raises(DeathError), death(out, rng.randrange(1, 25), monkeypatch):
+                await scanned(chain, out, form, undo=undo)
+                raise DeathError  # the scan had ended before
+            left = results(out)
+            whole = await from_scratch(chain, out, undo)
+            assert all(raw in (before.get(name), whole[name]) for name, raw in left.items())
+        elif rng.random() < 0.3:
+            engine = Counting(fails_after=rng.randrange(3))
+            try:
+                await scanned(chain, out, form, engine, undo=undo)
+            except SourceError as error:
+                assert str(error) == "the power is off"
+                assert results(out) == before
+            await engine.aclose()
+        if rng.random() < 0.8:
+            await scanned(chain, out, form, undo=undo)
+            assert results(out) == await from_scratch(chain, out, undo)
+    await scanned(chain, out, form, undo=undo)
+    assert results(out) == await from_scratch(chain, out, undo)
+
+
+def heights_of(tasks: list[PartTask]) -> set[int | None]:
+    return {height for task in tasks for height in task.part.heights()}
+
+
+def rows_of(out: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (out / "matches.jsonl").read_text().splitlines()]
+
+
+async def test_only_changed_parts_are_scanned_again(tmp_path: Path) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 1), tmp_path / "out"
+    chain.mine(30)
+    first, _ = await growth(chain, out)
+    assert (first.report.parts_kept, first.report.change) == (0, None)
+    parts = len(first.plan.parts)
+    assert parts > 5
+    same, engine = await growth(chain, out)
+    assert (engine.tasks, same.report.parts_kept, same.report.change) == ([], parts, (0, 0))
+    last = set(first.plan.parts[-1].heights())
+    chain.mine(2)
+    grown, engine = await growth(chain, out)
+    assert heights_of(engine.tasks) == last | {START + 30, START + 31}
+    assert grown.report.parts_kept == parts - 1
+    assert grown.report.change == (2, 0)
+    chain.begin_file()
+    chain.mine(1)
+    grown, engine = await growth(chain, out)
+    assert START + 32 in heights_of(engine.tasks) <= {*grown.plan.parts[-1].heights(), *grown.plan.parts[-2].heights()}
+    assert grown.report.change == (1, 0)
+
+
+async def test_rows_of_disconnected_blocks_are_removed(tmp_path: Path) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 2), tmp_path / "out"
+    chain.mine(20)
+    await growth(chain, out, form=OutputFormat.JSONL)
+    gone = {hash_to_hex(block_hash(each.raw)) for each in chain.chain[-6:]}
+    assert gone & {row["block_hash"] for row in rows_of(out)}
+    chain.reorganize(6, 2)
+    scan, engine = await growth(chain, out, form=OutputFormat.JSONL)
+    assert scan.report.change == (8, 6)
+    assert min(filter(None, heights_of(engine.tasks))) > START + 5
+    assert not gone & {row["block_hash"] for row in rows_of(out)}
+    assert {hash_to_hex(block_hash(each.raw)) for each in chain.chain[-8:]} & {
+        row["block_hash"] for row in rows_of(out)
+    }
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+async def test_missing_files_remove_no_rows(tmp_path: Path, number: int) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 2), tmp_path / "out"
+    for _ in range(3):
+        chain.begin_file()
+        chain.mine(12)
+    await growth(chain, out)
+    whole = results(out)
+    chain.begin_file()
+    chain.hide(number)
+    chain.mine(1)
+    with pytest.raises(SourceError, match=r"block [0-9a-f]{64} was scanned before and is in no file now"):
+        await growth(chain, out)
+    assert results(out) == whole
+    chain.reveal()
+    scan, _ = await growth(chain, out)
+    assert scan.report.change == (1, 0)
+    assert results(out) == await from_scratch(chain, out)
+
+
+async def test_blocks_that_arrive_late_fill_a_gap(tmp_path: Path) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 2, has_undo=False), tmp_path / "out"
+    chain.mine(10)
+    chain.withhold(5)
+    chain.mine(5)
+    before, _ = await growth(chain, out)
+    assert before.plan.report.heights.gaps == ((START + 10, START + 14),)
+    chain.reveal()
+    scan, _ = await growth(chain, out)
+    assert scan.report.change == (5, 0)
+    assert results(out) == await from_scratch(chain, out)
+
+
+async def test_late_undo_record_replaces_the_search_by_outpoint(tmp_path: Path) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 3), tmp_path / "out"
+    chain.mine(20, late=2)
+    before, _ = await growth(chain, out)
+    assert before.report.summary.by_outpoint > 0
+    chain.write_late_undo()
+    after, engine = await growth(chain, out)
+    assert after.report.summary.by_outpoint == 0
+    assert len(after.plan.parts) > len(engine.tasks) > 0
+    assert {START + 18, START + 19} & heights_of(engine.tasks)
+
+
+async def test_new_outpoints_make_blocks_without_undo_be_searched_again(tmp_path: Path) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 4, has_undo=False), tmp_path / "out"
+    chain.mine(20)
+    await growth(chain, out)
+    searched = []
+    for _ in range(8):
+        coins = {path.name for path in (out / "parts").glob("*.hits")}
+        chain.mine(1)
+        scan, engine = await growth(chain, out)
+        has_new = {path.name for path in (out / "parts").glob("*.hits")} != coins
+        in_second_pass = [task for task in engine.tasks if task.coins is not None]
+        expected = set(chain_heights(scan)) if has_new else set(scan.plan.parts[-1].heights())
+        assert expected <= heights_of(in_second_pass) | lone(scan)
+        assert len([task for task in engine.tasks if task.coins is None]) <= 2
+        searched.append(has_new)
+    assert set(searched) == {True, False}
+
+
+def chain_heights(scan: PartScan) -> list[int | None]:
+    return [height for part in scan.plan.parts for height in part.heights()]
+
+
+def lone(scan: PartScan) -> set[int | None]:
+    """Heights in parts whose blocks spend nothing."""
+    parts = [part for part in scan.plan.parts if all(block.is_lone for block in part.blocks())]
+    return {height for part in parts for height in part.heights()}
+
+
+async def test_moved_window_makes_all_parts_be_scanned_again(tmp_path: Path) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 5, has_keychain=True), tmp_path / "out"
+    chain.mine(10)
+    moves = []
+    scan, _ = await growth(chain, out)
+    for _ in range(12):
+        before = [keychain.end for keychain in scan.watch.keychains]
+        chain.mine(2)
+        scan, engine = await growth(chain, out)
+        has_moved = [keychain.end for keychain in scan.watch.keychains] != before
+        assert (heights_of(engine.tasks) == set(chain_heights(scan))) is has_moved
+        moves.append(has_moved)
+    assert set(moves) == {True, False}
+
+
+async def test_unused_files_of_parts_are_removed(tmp_path: Path) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 6, has_keychain=True), tmp_path / "out"
+    for _ in range(6):
+        chain.mine(4, late=1)
+        await growth(chain, out)
+    files = {path.name for path in (out / "parts").iterdir()}
+    shutil.rmtree(out)
+    await growth(chain, out)
+    assert {path.name for path in (out / "parts").iterdir()} == files
+
+
+async def test_all_formats_show_the_same_chain(tmp_path: Path) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 7), tmp_path / "out"
+    chain.mine(15)
+    for form in FORMS:
+        await growth(chain, out, form=form)
+    chain.reorganize(3)
+    await growth(chain, out, form=OutputFormat.JSONL)
+    found = results(out)
+    assert set(found) == {"totals.csv", *(f"matches.{form}" for form in FORMS)}
+    assert found == await from_scratch(chain, out)
+    (out / "matches.jsonl").unlink()
+    chain.mine(1)
+    await growth(chain, out, form=OutputFormat.CSV)
+    assert "matches.jsonl" not in results(out)
+
+
+async def test_removed_parts_are_an_error_of_the_next_run(tmp_path: Path) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 8), tmp_path / "out"
+    chain.mine(15)
+    scan, _ = await growth(chain, out)
+    left = results(out)
+    assert len(scan.finished()) == len(scan.plan.parts)
+    scan.remove_parts()
+    assert sorted(path.name for path in out.iterdir()) == ["manifest.json", "matches.csv", "totals.csv"]
+    assert json.loads((out / "manifest.json").read_text())["parts_removed"] is True
+    assert scan.finished() == []
+    (out / "parts").mkdir()
+    (out / "parts" / "0123.part").write_bytes(b"left by a process that was killed while it removed parts")
+    with pytest.raises(ParameterError, match="the parts of this scan were removed, so that it cannot grow: scan into"):
+        await growth(chain, out)
+    assert list((out / "parts").iterdir()) == []
+    assert results(out) == left
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+async def test_files_have_the_umask_of_the_user(tmp_path: Path, mask: int) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 9, has_undo=False), tmp_path / "out"
+    chain.mine(8)
+    before = os.umask(mask)
+    try:
+        for form in FORMS:
+            await growth(chain, out, form=form)
+    finally:
+        os.umask(before)
+    files = [path for path in out.rglob("*") if path.is_file()]
+    assert {".json", ".csv", ".part", ".hits"} <= {path.suffix for path in files}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o666 & ~mask}
+
+
+async def test_processes_grow_to_the_same_bytes(tmp_path: Path) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 10, has_undo=False), tmp_path / "out"
+    engine = Processes(2)
+    try:
+        for _ in range(2):
+            chain.mine(10)
+            chain.begin_file()
+            await scanned(chain, out, engine=engine)
+    finally:
+        await engine.aclose()
+    assert results(out) == await from_scratch(chain, out)
+
+
+@pytest.mark.dask
+@pytest.mark.usefixtures("nothing_of_distributed_is_left")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+async def test_cluster_grows_to_the_same_bytes(tmp_path: Path, two_workers: Cluster) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 11), tmp_path / "out"
+    async with client_of(two_workers) as client:
+        engine = DaskWorkers(client)
+        for _ in range(3):
+            chain.mine(8, late=1)
+            scan = await scanned(chain, out, engine=engine)
+            assert results(out) == await from_scratch(chain, out)
+            chain.reorganize(2)
+        await engine.aclose()
+    assert scan.report.parts_kept > 0
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_moved_blocks_are_not_scanned_again(tmp_path: Path) -> None:
+    """A node that builds its index again may write the same blocks to other places, in another order."""
+    chain, out = GrowingChain(tmp_path / "blocks", 12), tmp_path / "out"
+    chain.mine(12)
+    chain.begin_file()
+    chain.mine(12)
+    await growth(chain, out)
+    whole = results(out)
+    shutil.rmtree(chain.folder)
+    again = GrowingChain(tmp_path / "blocks", 0)
+    blocks = [*chain.chain[5:], *chain.chain[:5]]
+    (again.folder / "xor.dat").write_bytes(KEY)
+    for name, records in (
+        ("blk", [record(each.raw) for each in blocks]),
+        ("rev", [framed(each.undo) for each in blocks]),
+    ):
+        (again.folder / f"{name}00003.dat").write_bytes(xored(b"".join(records), KEY))
+    plan = Plan.of(BlockFiles(again.folder), REGTEST, part_size=SMALL)
+    scan = PartScan(out, plan, chain.watch())
+    await scan_parts(scan, engine=Counting(fails_after=0))
+    assert scan.report.parts_kept == len(plan.parts) > 3
+    assert results(out) == whole
