@@ -21,15 +21,19 @@ if TYPE_CHECKING:
         Service as Service,
         SessionEvent as SessionEvent,
         Settings as Settings,
+        Transport as Transport,
+        V2Policy as V2Policy,
     )
     from spvfilter.wire.session import Session as Session
+    from spvfilter.wire.v2 import V2Stream as V2Stream
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
         codec="Decoder Frame encode_message",
         events=(
             "Cause Disconnected Fenced Misbehaved PROTOCOL_VERSION Ready Received ReceivedFilters Role Service"
-            " SessionEvent Settings"
+            " SessionEvent Settings Transport V2Policy"
         ),
         session="Session",
+        v2="V2Stream",
     )

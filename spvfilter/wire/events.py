@@ -32,6 +32,8 @@ class Service(IntFlag):
     """The node serves compact filters (BIP-157)."""
     NETWORK_LIMITED = 1 << 10
     """The node serves at least the last 288 blocks (BIP-159)."""
+    P2P_V2 = 1 << 11
+    """The node accepts encrypted connections (BIP-324)."""
 
 
 @public
@@ -42,6 +44,31 @@ class Role(Enum):
     """This side opened the connection and sends the first version message."""
     INBOUND = "inbound"
     """The peer opened the connection and sends the first version message."""
+
+
+@public
+class Transport(StrEnum):
+    """How the messages of a connection are encoded."""
+
+    V1 = "v1"
+    """Each message is in an envelope, without encryption."""
+    V2 = "v2"
+    """The connection is encrypted (BIP-324). The peer is not authenticated."""
+
+
+@public
+class V2Policy(StrEnum):
+    """When a client encrypts its connections (BIP-324)."""
+
+    PREFER = "prefer"
+    """Try encryption with peers that offer it and with peers that the user named.
+
+    If such a peer closes the connection before its first byte, the client connects again without encryption.
+    """
+    REQUIRE = "require"
+    """Encrypt every connection. Peers without encryption are not used."""
+    OFF = "off"
+    """Encrypt no connection."""
 
 
 @public
@@ -76,6 +103,8 @@ class Cause(StrEnum):
     """The peer did not answer a ping within `Settings.ping_timeout_s`."""
     LOST = "connection lost"
     """The peer closed the connection, or the connection broke."""
+    NO_V2 = "no encrypted connection"
+    """The peer closed an encrypted connection before its first byte: it may be an older node, without BIP-324."""
 
 
 @public

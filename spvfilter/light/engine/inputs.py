@@ -46,6 +46,8 @@ class Connected:
     """Escaped."""
     time: int
     """The peer's clock, in seconds since 1970."""
+    transport: wire.Transport = wire.Transport.V1
+    """V2 if the connection is encrypted (BIP-324)."""
 
 
 @dataclass(frozen=True, slots=True)
