@@ -161,8 +161,7 @@ class _Awaited(Enum):
 
     KEY = "key"
     GARBAGE = "garbage"
-    VERSION = "version packet"
-    MESSAGES = "messages"
+    PACKETS = "packets"
 
 
 @public
@@ -197,6 +196,8 @@ class V2Stream:
         """True if `next_item` returns consecutive cfilter messages as one list."""
         self.session_id: bytes | None = None
         """Id of the connection, 32 bytes; None before the key exchange. It is the same on both sides."""
+        self.is_established: bool = False
+        """True once the peer's version packet has arrived: the peer has the keys."""
         self._magic = bytes(magic)
         self._role = role
         self._limits = limits or {}
@@ -216,18 +217,15 @@ class V2Stream:
         self._authenticated: bytes | None = None  # the peer's garbage, until its first packet
         self._early = 0  # bytes of packets before the end of the peer's version packet
         self._size: int | None = None  # bytes of the next packet without its length, once the length is known
-        self._items: deque[tuple[Frame | Filters | EnvelopeError, int]] = deque()  # and their size in bytes
-        self._items_size = 0
+        self._items: deque[Frame | Filters | EnvelopeError] = deque()  # of the packets that were decrypted together
+        self._items_size = 0  # bytes of these packets
+        self._joined: Filters | None = None  # the last item, if a further filter can join it
 
     @property
     def buffered(self) -> int:
         """Number of bytes that the stream received and has not returned in messages yet."""
-        return len(self._buffer) + self._items_size + (LENGTH_SIZE if self._size is not None else 0)
-
-    @property
-    def is_established(self) -> bool:
-        """True once the peer's version packet has arrived: the peer has the keys."""
-        return self._awaited is _Awaited.MESSAGES
+        decrypted = self._items_size if self._items else 0
+        return len(self._buffer) + decrypted + (LENGTH_SIZE if self._size is not None else 0)
 
     @property
     def other_protocol(self) -> str | None:
@@ -277,7 +275,7 @@ class V2Stream:
         """Command of the next message; None if that message is incomplete or invalid."""
         if not self._items:
             self._decrypt()
-        item = self._items[0][0] if self._items else None
+        item = self._items[0] if self._items else None
         return item.command if isinstance(item, Frame) else "cfilter" if isinstance(item, list) else None
 
     def next_item(self) -> Frame | Filters | None:
@@ -291,8 +289,7 @@ class V2Stream:
         if not self._items:
             self._decrypt()
         if self._items:
-            item, size = self._items.popleft()
-            self._items_size -= size
+            item = self._items.popleft()
             if isinstance(item, EnvelopeError):
                 raise item
             return item
@@ -312,7 +309,7 @@ class V2Stream:
         if end >= 0:
             self._authenticated = bytes(self._buffer[:end])
             del self._buffer[: end + TERMINATOR_SIZE]
-            self._awaited = _Awaited.VERSION
+            self._awaited = _Awaited.PACKETS
         elif len(self._buffer) >= MAX_GARBAGE + TERMINATOR_SIZE:
             fault = f"no garbage terminator within {MAX_GARBAGE} bytes of garbage: it is no node with BIP-324"
             self._break(self.other_protocol or fault, "garbage")
@@ -341,65 +338,67 @@ class V2Stream:
 
     def _decrypt(self) -> None:
         """Decrypt the next packets of the buffer, about 64 KiB at most, and put their messages into `_items`."""
-        if self.broken is not None or self._awaited in (_Awaited.KEY, _Awaited.GARBAGE):
+        if self.broken is not None or self._awaited is not _Awaited.PACKETS:
             return
         if self._size is not None and len(self._buffer) < self._size:
             return
         with memoryview(self._buffer) as packets:
             at = self._decrypt_from(packets)
         del self._buffer[:at]
+        self._items_size, self._joined = at, None
 
     def _decrypt_from(self, packets: memoryview) -> int:
         """Decrypt packets of a buffer as `_decrypt` does. Returns the number of bytes taken from it."""
-        at, end = 0, len(packets)
+        at, end, size = 0, len(packets), self._size
+        masks, each_cipher = self._masks, self._ciphers
         while at < _AT_ONCE and self.broken is None:
-            if self._size is None:
+            if size is None:
                 if end - at < LENGTH_SIZE:
                     break
-                length = int.from_bytes(packets[at : at + LENGTH_SIZE], "little") ^ next(self._masks)
-                self._size = 1 + length + TAG_SIZE
+                length = int.from_bytes(packets[at : at + LENGTH_SIZE], "little") ^ next(masks)
                 at += LENGTH_SIZE
-                if length > MAX_CONTENTS:
-                    self._break(f"packet with {length} bytes of contents, at most {MAX_CONTENTS}", "length")
+                size = 1 + length + TAG_SIZE
+                if not self._may_have(length):
                     break
-                if not self.is_established and not self._is_early_enough(length):
-                    break
-            if end - at < self._size:
+            if end - at < size:
                 break
-            cipher, nonce = next(self._ciphers)
+            cipher, nonce = next(each_cipher)
             try:
-                plain = cipher.decrypt(nonce, packets[at : at + self._size], self._authenticated)
+                plain = cipher.decrypt(nonce, packets[at : at + size], self._authenticated)
             except exceptions.InvalidTag:
                 self._break("packet with a wrong tag: a byte of the stream was changed, or is missing", "tag")
                 break
-            at += self._size
-            self._size = self._authenticated = None
+            at += size
+            size = self._authenticated = None
             if plain[0] & _DECOY:
                 continue
             if self.is_established:
                 self._take(plain)
             else:
-                self._awaited, self._first = _Awaited.MESSAGES, b""
+                self.is_established, self._first = True, b""
+        self._size = None if self.broken is not None else size
         return at
 
-    def _is_early_enough(self, length: int) -> bool:
-        """Count a packet before the end of the handshake. Too many bytes of decoys end the stream."""
-        self._early += length + OVERHEAD
-        if self._early > MAX_EARLY_PACKETS:
-            self._break(f"more than {MAX_EARLY_PACKETS} bytes of packets before the version packet's end", "length")
+    def _may_have(self, length: int) -> bool:
+        """Return True if the next packet may have contents of this length. Otherwise the stream ends."""
+        if length > MAX_CONTENTS:
+            self._break(f"packet with {length} bytes of contents, at most {MAX_CONTENTS}", "length")
+        elif not self.is_established:  # else a peer could send decoys without end
+            self._early += length + OVERHEAD
+            if self._early > MAX_EARLY_PACKETS:
+                most = f"more than {MAX_EARLY_PACKETS} bytes of packets before the version packet's end"
+                self._break(most, "length")
         return self.broken is None
 
     def _take(self, plain: bytes) -> None:
         """Put the message of a decrypted packet into `_items`, or the error in it."""
         if self.joins_filters and (found := _filter_in(plain)) is not None:
-            last, size = self._items[-1] if self._items else (None, 0)
-            if isinstance(last, list) and size < _AT_ONCE:
-                last.append(found)
-                self._items[-1] = last, size + len(plain)
-                self._items_size += len(plain)
-            else:
-                self._put([found], len(plain))
+            if self._joined is None:
+                self._joined = []
+                self._items.append(self._joined)
+            self._joined.append(found)
             return
+        self._joined = None
         number = plain[1] if len(plain) > 1 else None
         if number:
             command, at = SHORT_IDS.get(number), 2
@@ -408,15 +407,11 @@ class V2Stream:
             command = command_text(plain[2:at]) if len(plain) >= at else None
         if command is None:
             fault = f"packet with {len(plain) - 1} bytes of contents, which begin with no known command"
-            self._put(EnvelopeError(fault, field="command"), len(plain))
+            self._items.append(EnvelopeError(fault, field="command"))
         elif len(plain) - at > (limit := self._limits.get(command, MAX_PAYLOAD_SIZE)):
             self._break(f"{command} of {len(plain) - at} bytes, at most {limit}", "length")
         else:
-            self._put(Frame(command, plain[at:]), len(plain))
-
-    def _put(self, item: Frame | Filters | EnvelopeError, size: int) -> None:
-        self._items.append((item, size))
-        self._items_size += size
+            self._items.append(Frame(command, plain[at:]))
 
     def _break(self, message: str, field: str) -> None:
         """End the stream with an error, which `next_item` raises after the messages that came before it."""

@@ -13,7 +13,6 @@ import pytest
 
 from spvfilter.errors import EnvelopeError, ParameterError, PeerError, SessionError
 from spvfilter.network import REGTEST, SIGNET
-from spvfilter.node import server as servers
 from spvfilter.node.server import SERVICES, SETTINGS as NODE_SETTINGS, Node
 from spvfilter.p2p.address import Address
 from spvfilter.p2p.clock import Clock
@@ -22,6 +21,7 @@ from spvfilter.p2p.limits import Limits
 from spvfilter.wire import v2
 from spvfilter.wire.events import Cause, Fenced, Service, Settings, Transport, V2Policy
 from support.nodeclient import message, version_payload
+from support.v2peers import without_extra
 
 pytestmark = pytest.mark.v2
 
@@ -228,7 +228,7 @@ async def test_the_node_states_the_service() -> None:
 
 
 def test_a_node_with_the_service_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(v2, "is_installed", lambda: False)
+    without_extra(monkeypatch)
     with pytest.raises(ParameterError, match=r"spvfilter\[v2\]"):
-        Node(settings=servers.SETTINGS)
+        Node(settings=NODE_SETTINGS)
     Node(settings=PLAIN)

@@ -6,6 +6,8 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
+import pytest
+
 from spvfilter.errors import EnvelopeError
 from spvfilter.wire.codec import Filters, Frame
 from spvfilter.wire.events import Role
@@ -52,6 +54,11 @@ def items(side: MessageStream) -> list[Item]:
         if item is None:
             return found
         found.append(item)
+
+
+def without_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behave as if the packages of the extra `v2` were not installed."""
+    monkeypatch.setattr("spvfilter.wire.v2.find_spec", lambda name: None)
 
 
 class Pair(NamedTuple):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import re
 from typing import Any
 
 import pytest
@@ -20,7 +18,7 @@ from spvfilter.wire.messages.table import LIMITS, Verack
 from spvfilter.wire.session import Session
 from spvfilter.wire.streams import UndecidedStream, V1Stream
 from support.sessions import MAGIC, THEIRS, encoded
-from support.v2peers import Item, drawn, exchanged, items, stream, taken
+from support.v2peers import Item, drawn, exchanged, items, stream, taken, without_extra
 from support.vectors import vector_cases, vector_file
 
 pytestmark = pytest.mark.v2
@@ -181,11 +179,9 @@ def test_an_impossible_private_key_is_drawn_again() -> None:
 
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        v2, "find_spec", lambda name: None if name == "cryptography" else importlib.util.find_spec(name)
-    )
+    without_extra(monkeypatch)
     assert not v2.is_installed()
-    with pytest.raises(ParameterError, match=re.escape("pip install 'spvfilter[v2]'")):
+    with pytest.raises(ParameterError, match=r"pip install 'spvfilter\[v2\]'"):
         stream(Role.OUTBOUND)
 
 
