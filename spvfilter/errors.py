@@ -580,7 +580,7 @@ class TxConflictError(ParameterError):
 
 
 class PrivacyError(SpvFilterError):
-    """Others can, or could, learn which addresses belong to the wallet. The message says why and what to do.
+    """A transaction or a filter would reveal the wallet's addresses. The message says why and what to do.
 
     `LightClient.broadcast` raises it for a transaction that cannot be sent privately. No peer received it. A
     `PeerWarning` has it if a BIP-37 filter was sent without encryption.

@@ -15,7 +15,7 @@ from spvfilter.light.events import Mode, PeerWarning
 from spvfilter.p2p.address import Address
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.store.lock import SUFFIX
-from spvfilter.wire.events import V2Policy
+from spvfilter.wire.transport import V2Policy
 
 _LONGEST_NAME = 25
 """Largest number of characters of a host name without a dot (our choice).

@@ -15,8 +15,7 @@ from spvfilter.light.events import Mode
 from spvfilter.network import Network
 from spvfilter.p2p.address import Address
 from spvfilter.p2p.limits import Limits
-from spvfilter.wire.events import V2Policy
-from spvfilter.wire.v2 import check_installed, is_installed
+from spvfilter.wire.transport import V2Policy, check_installed, is_installed
 
 if TYPE_CHECKING:
     import datetime

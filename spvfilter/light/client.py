@@ -45,7 +45,7 @@ from spvfilter.wallet.pendinglimits import PendingLimits
 from spvfilter.watch.keychain import LOOKAHEAD, Keychain
 from spvfilter.watch.labels import Label, read_labels, write_labels
 from spvfilter.watch.watchlist import WatchList
-from spvfilter.wire.events import V2Policy
+from spvfilter.wire.transport import V2Policy
 
 if TYPE_CHECKING:
     import asyncio

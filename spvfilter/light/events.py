@@ -11,7 +11,7 @@ from spvfilter.p2p.address import cause_of
 from spvfilter.primitives import hash_to_hex
 from spvfilter.store.ledger import TxStatus
 from spvfilter.wallet.events import WalletEvent
-from spvfilter.wire.events import Transport
+from spvfilter.wire.transport import Transport
 
 
 @public

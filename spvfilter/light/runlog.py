@@ -16,7 +16,6 @@ from spvfilter.light.engine.engine import Engine, SearchMode
 from spvfilter.light.engine.inputs import Connected, Heard, HeardTogether, Input, Instant, Lost, Tick
 from spvfilter.light.events import Event, PeerChanged, PeerWarning, Progress, Synced
 from spvfilter.p2p.address import cause_of
-from spvfilter.wire.events import Transport
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.fields import printable
 
@@ -194,9 +193,8 @@ class RunLog:
         self._peers.add(event.peer)
         self._failures, self._is_out_told = 0, False
         self._said.clear()
-        if event.transport is Transport.V2:
-            text += ", encrypted"
         self._info(text, peer.address, _escaped(event.user_agent), event.start_height)
+        self._debug(f"{peer.address}: transport {event.transport}")
 
     def _ended(self, number: int, error: Exception | None) -> None:
         """Log the end of a connection or of an attempt."""

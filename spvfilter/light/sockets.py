@@ -15,8 +15,9 @@ from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.connection import Connection
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
-from spvfilter.wire.events import Settings, V2Policy
+from spvfilter.wire.events import Settings
 from spvfilter.wire.messages.table import Message
+from spvfilter.wire.transport import V2Policy
 
 if TYPE_CHECKING:
     import asyncio

@@ -8,7 +8,7 @@ from spvfilter._public import public
 from spvfilter.light.events import Mode
 from spvfilter.store.searched import BlockRange, join
 from spvfilter.store.views import SearchedEntries
-from spvfilter.wire.events import Transport
+from spvfilter.wire.transport import Transport
 
 
 @public

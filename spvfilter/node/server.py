@@ -24,7 +24,7 @@ from spvfilter.wire.events import Role, Service, Settings
 from spvfilter.wire.messages.table import LIMITS
 from spvfilter.wire.session import SEND_BUFFER, Session
 from spvfilter.wire.streams import UndecidedStream
-from spvfilter.wire.v2 import check_installed, is_installed
+from spvfilter.wire.transport import check_installed, is_installed
 
 SERVICES = Service.NETWORK | Service.BLOOM | Service.WITNESS | Service.COMPACT_FILTERS
 if is_installed():

@@ -24,11 +24,10 @@ from spvfilter.wire.events import (
     Role,
     SessionEvent,
     Settings,
-    Transport,
-    V2Policy,
 )
 from spvfilter.wire.messages.table import LIMITS, Message
 from spvfilter.wire.session import MAX_SEND_BUFFER, Session
+from spvfilter.wire.transport import Transport, V2Policy
 from spvfilter.wire.v2 import V2Stream
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
         Service as Service,
         SessionEvent as SessionEvent,
         Settings as Settings,
-        Transport as Transport,
-        V2Policy as V2Policy,
     )
     from spvfilter.wire.session import Session as Session
+    from spvfilter.wire.streams import MessageStream as MessageStream
+    from spvfilter.wire.transport import Transport as Transport, V2Policy as V2Policy
     from spvfilter.wire.v2 import V2Stream as V2Stream
 else:
     __all__, __getattr__, __dir__ = lazy(
@@ -32,8 +32,10 @@ else:
         codec="Decoder Frame encode_message",
         events=(
             "Cause Disconnected Fenced Misbehaved PROTOCOL_VERSION Ready Received ReceivedFilters Role Service"
-            " SessionEvent Settings Transport V2Policy"
+            " SessionEvent Settings"
         ),
         session="Session",
+        streams="MessageStream",
+        transport="Transport V2Policy",
         v2="V2Stream",
     )

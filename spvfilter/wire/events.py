@@ -47,31 +47,6 @@ class Role(Enum):
 
 
 @public
-class Transport(StrEnum):
-    """How the messages of a connection are encoded."""
-
-    V1 = "v1"
-    """Each message is in an envelope, without encryption."""
-    V2 = "v2"
-    """The connection is encrypted (BIP-324). The peer is not authenticated."""
-
-
-@public
-class V2Policy(StrEnum):
-    """When a client encrypts its connections (BIP-324)."""
-
-    PREFER = "prefer"
-    """Try encryption with peers that offer it and with peers that the user named.
-
-    If such a peer closes the connection before its first byte, the client connects again without encryption.
-    """
-    REQUIRE = "require"
-    """Encrypt every connection. Peers without encryption are not used."""
-    OFF = "off"
-    """Encrypt no connection."""
-
-
-@public
 class Cause(StrEnum):
     """The reason for a SessionError, stored in its attribute `cause`.
 

@@ -22,12 +22,12 @@ from spvfilter.wire.events import (
     Service,
     SessionEvent,
     Settings,
-    Transport,
 )
 from spvfilter.wire.messages.control import Ping, Pong, SendAddrV2, Verack, Version, WtxidRelay
 from spvfilter.wire.messages.filters import CFilter
 from spvfilter.wire.messages.table import LIMITS, Message, command_of, parse_message
 from spvfilter.wire.streams import MessageStream, UndecidedStream, V1Stream
+from spvfilter.wire.transport import Transport
 
 # Bytes that wait to be taken as events. From here on, reading pauses. Source: Core net.h DEFAULT_MAXRECEIVEBUFFER.
 RECEIVE_BUFFER = 5_000_000

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from spvfilter._public import public
 from spvfilter.errors import EnvelopeError
 from spvfilter.protocol import COMMAND_SIZE
 from spvfilter.wire.codec import Decoder, Filters, Frame, encode_message
-from spvfilter.wire.events import Role, Transport
+from spvfilter.wire.events import Role
+from spvfilter.wire.transport import Transport
 from spvfilter.wire.v2 import V2Stream
 
 # A message that a node ignores, as its command is unknown. Servers of other protocols, such as HTTP, read a line before
@@ -16,8 +18,9 @@ from spvfilter.wire.v2 import V2Stream
 _PROMPT = "crlf", b"\r\n\r\n"
 
 
+@public
 class MessageStream(Protocol):
-    """A stream of messages in both directions: bytes for the socket, and messages for the session."""
+    """The interface of a stream of messages in both directions, such as `V2Stream`, for `Session`."""
 
     joins_filters: bool
     """True if `next_item` returns consecutive cfilter messages as one list."""

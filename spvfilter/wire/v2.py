@@ -28,15 +28,15 @@ import hmac
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
-from importlib.util import find_spec
 from itertools import count
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred, public
-from spvfilter.errors import EnvelopeError, ParameterError
+from spvfilter.errors import EnvelopeError
 from spvfilter.protocol import BASIC_FILTER_TYPE, COMMAND_SIZE, HASH_SIZE, MAX_PAYLOAD_SIZE
 from spvfilter.wire.codec import Filters, Frame, check_magic, check_message, command_text
-from spvfilter.wire.events import Role, Transport
+from spvfilter.wire.events import Role
+from spvfilter.wire.transport import Transport, check_installed
 from spvfilter.wire.wrongprotocol import is_signature, known_protocol, wrong_protocol
 
 if TYPE_CHECKING:
@@ -51,16 +51,16 @@ else:
     aead = deferred("cryptography.hazmat.primitives.ciphers.aead")
     algorithms = deferred("cryptography.hazmat.primitives.ciphers.algorithms")
 
-KEY_SIZE = 64  # bytes of a public key in the ElligatorSwift encoding
-MAX_GARBAGE = 4_095  # bytes of garbage of one side
-TERMINATOR_SIZE = 16  # bytes of a garbage terminator
-REKEY_INTERVAL = 224  # packets after which a cipher changes its key
-LENGTH_SIZE = 3  # bytes of a packet's encrypted length
-TAG_SIZE = 16  # bytes of a packet's tag
-MAX_CONTENTS = 1 + COMMAND_SIZE + MAX_PAYLOAD_SIZE  # bytes of a packet's contents, Core net.cpp MAX_CONTENTS_LEN
+KEY_SIZE = 64  # Bytes of a public key in the ElligatorSwift encoding.
+MAX_GARBAGE = 4_095  # Bytes of garbage of one side.
+TERMINATOR_SIZE = 16  # Bytes of a garbage terminator.
+REKEY_INTERVAL = 224  # Packets after which a cipher changes its key.
+LENGTH_SIZE = 3  # Bytes of a packet's encrypted length.
+TAG_SIZE = 16  # Bytes of a packet's tag.
+MAX_CONTENTS = 1 + COMMAND_SIZE + MAX_PAYLOAD_SIZE  # Bytes of a packet's contents, Core net.cpp MAX_CONTENTS_LEN.
 # Bytes that a peer may send in packets until its version packet ends (our choice). Core has no limit for decoys.
 MAX_EARLY_PACKETS = 65_536
-OVERHEAD = LENGTH_SIZE + 1 + TAG_SIZE  # bytes of a packet in addition to its contents
+OVERHEAD = LENGTH_SIZE + 1 + TAG_SIZE  # Bytes of a packet in addition to its contents.
 
 _DECOY = 0x80  # bit of a packet's header
 _AT_ONCE = 1 << 16  # bytes of packets that one call decrypts, if a packet is not longer (our choice)
@@ -75,17 +75,6 @@ _COMMANDS = (
 SHORT_IDS: Mapping[int, str] = dict(enumerate(_COMMANDS.split(), 1))
 _ID_OF = {command: bytes((number,)) for number, command in SHORT_IDS.items()}
 _CFILTER = _ID_OF["cfilter"][0]
-
-
-def is_installed() -> bool:
-    """Return True if the packages of the extra `v2` are installed."""
-    return find_spec("btclib_secp256k1") is not None and find_spec("cryptography") is not None
-
-
-def check_installed(option: str) -> None:
-    """Raise ParameterError, with the name of the extra to install, if `option` needs packages that are missing."""
-    if not is_installed():
-        raise ParameterError(f"{option} needs btclib-secp256k1 and cryptography: pip install 'spvfilter[v2]'")
 
 
 class Keys:
@@ -212,14 +201,16 @@ class V2Stream:
         self._masks: Iterator[int]
         self._ciphers: Iterator[tuple[aead.ChaCha20Poly1305, bytes]]
         self._buffer = bytearray()
-        self._first = b""  # the first bytes that the peer sent, until its version packet
-        self._searched = 0  # bytes of the garbage that contain no terminator
-        self._authenticated: bytes | None = None  # the peer's garbage, until its first packet
-        self._early = 0  # bytes of packets before the end of the peer's version packet
-        self._size: int | None = None  # bytes of the next packet without its length, once the length is known
-        self._items: deque[Frame | Filters | EnvelopeError] = deque()  # of the packets that were decrypted together
-        self._items_size = 0  # bytes of these packets
-        self._joined: Filters | None = None  # the last item, if a further filter can join it
+        self._first = b""  # The first bytes that the peer sent, until its version packet.
+        self._searched = 0  # Bytes of the garbage that contain no terminator.
+        self._authenticated: bytes | None = None  # The peer's garbage, until its first packet.
+        self._early = 0  # Bytes of packets before the end of the peer's version packet.
+        self._size: int | None = None  # Bytes of the next packet without its length, once the length is known.
+        self._items: deque[Frame | Filters | EnvelopeError] = (
+            deque()
+        )  # Items of the packets that were decrypted together.
+        self._items_size = 0  # Bytes of these packets.
+        self._joined: Filters | None = None  # The last item, if a further filter can join it.
 
     @property
     def buffered(self) -> int:

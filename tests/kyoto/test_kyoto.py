@@ -16,7 +16,7 @@ import pytest
 from spvfilter.light.events import Mode
 from spvfilter.node.scripts import SIGNATURE, Lock
 from spvfilter.node.server import Node
-from spvfilter.wire.events import Transport
+from spvfilter.wire.transport import Transport
 from support.kyoto import Coin, Kyoto
 from support.lightworld import Run, World, running
 from support.vectors import effort

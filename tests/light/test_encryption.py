@@ -11,8 +11,8 @@ from spvfilter.errors import ParameterError, SessionError
 from spvfilter.light import LightClient
 from spvfilter.light.events import Mode, PeerChanged
 from spvfilter.node.server import SERVICES, SETTINGS, Node
-from spvfilter.wire import v2
-from spvfilter.wire.events import Cause, Service, Settings, Transport, V2Policy
+from spvfilter.wire.events import Cause, Service, Settings
+from spvfilter.wire.transport import Transport, V2Policy, is_installed
 from support.lightworld import World, running, where
 from support.v2peers import without_extra
 
@@ -96,4 +96,4 @@ async def test_prefer_without_the_extra_connects_without_encryption(monkeypatch:
         async with running(world, node) as run:
             await run.synced(world)
             assert [peer.transport for peer in (await run.client.status()).peers] == [Transport.V1]
-            assert not v2.is_installed()
+            assert not is_installed()

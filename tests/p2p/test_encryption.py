@@ -19,7 +19,8 @@ from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.connection import Connection
 from spvfilter.p2p.limits import Limits
 from spvfilter.wire import v2
-from spvfilter.wire.events import Cause, Fenced, Service, Settings, Transport, V2Policy
+from spvfilter.wire.events import Cause, Fenced, Service, Settings
+from spvfilter.wire.transport import Transport, V2Policy
 from support.nodeclient import message, version_payload
 from support.v2peers import without_extra
 

@@ -7,9 +7,9 @@ from spvfilter.light.engine.effects import Connect, Effect
 from spvfilter.light.engine.inputs import Connected, Heard, Instant, Seeded
 from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.events import Mode
-from spvfilter.wire.events import V2Policy
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.addresses import NetId, PeerAddress
+from spvfilter.wire.transport import V2Policy
 from support.swarm import START, WITH_FILTERS, Client, Swarm
 
 NAMED = "198.51.100.1:8333"

@@ -58,7 +58,7 @@ def items(side: MessageStream) -> list[Item]:
 
 def without_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Behave as if the packages of the extra `v2` were not installed."""
-    monkeypatch.setattr("spvfilter.wire.v2.find_spec", lambda name: None)
+    monkeypatch.setattr("spvfilter.wire.transport.find_spec", lambda name: None)
 
 
 class Pair(NamedTuple):

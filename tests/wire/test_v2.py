@@ -12,11 +12,12 @@ from spvfilter.network import MAINNET, SIGNET
 from spvfilter.protocol import MAX_PAYLOAD_SIZE
 from spvfilter.wire import v2
 from spvfilter.wire.codec import Frame, encode_message
-from spvfilter.wire.events import Disconnected, Ready, Role, Settings, Transport
+from spvfilter.wire.events import Disconnected, Ready, Role, Settings
 from spvfilter.wire.messages.filters import CFilter
 from spvfilter.wire.messages.table import LIMITS, Verack
 from spvfilter.wire.session import Session
 from spvfilter.wire.streams import UndecidedStream, V1Stream
+from spvfilter.wire.transport import Transport, is_installed
 from support.sessions import MAGIC, THEIRS, encoded
 from support.v2peers import Item, drawn, exchanged, items, stream, taken, without_extra
 from support.vectors import vector_cases, vector_file
@@ -180,7 +181,7 @@ def test_an_impossible_private_key_is_drawn_again() -> None:
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     without_extra(monkeypatch)
-    assert not v2.is_installed()
+    assert not is_installed()
     with pytest.raises(ParameterError, match=r"pip install 'spvfilter\[v2\]'"):
         stream(Role.OUTBOUND)
 

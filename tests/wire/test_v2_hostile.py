@@ -169,7 +169,7 @@ def test_long_packets_are_refused_at_once() -> None:
     assert far.buffered == 0
 
 
-def test_a_message_that_is_too_long_for_its_command_ends_the_stream() -> None:
+def test_message_above_the_limit_of_its_command_ends_the_stream() -> None:
     near, far = exchanged()
     near.send("ping", bytes(LIMITS["ping"] + 1))
     near.send("verack", b"")

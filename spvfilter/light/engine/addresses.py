@@ -30,8 +30,9 @@ from spvfilter.light.engine.outboundslots import wanted_of
 from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
 from spvfilter.store.addresses import KnownAddress
-from spvfilter.wire.events import Cause, Service, V2Policy
+from spvfilter.wire.events import Cause, Service
 from spvfilter.wire.messages.addresses import NetId, PeerAddress
+from spvfilter.wire.transport import V2Policy
 
 if TYPE_CHECKING:
     import random

@@ -31,8 +31,8 @@ from spvfilter.primitives import hash_to_hex
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import BlockConnected
 from spvfilter.wallet.scanned import ScannedBlock
-from spvfilter.wire.events import Transport
 from spvfilter.wire.messages.table import FilterAdd, FilterClear, FilterLoad, GetData, InvItem, InvType
+from spvfilter.wire.transport import Transport
 
 _RELOAD = "filterload"  # key of a question that a pong answers
 _MAX_PARTS = 64  # Parts that are under way or compared.

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from spvfilter.light.events import Broadcast, Event
 from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
-from spvfilter.wire.events import V2Policy
 from spvfilter.wire.messages.table import Message
+from spvfilter.wire.transport import V2Policy
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from enum import Enum
 from spvfilter.filters.fprate import DEFAULT_FP_RATE
 from spvfilter.light.events import Mode
 from spvfilter.wallet.pendinglimits import PendingLimits
-from spvfilter.wire.events import V2Policy
+from spvfilter.wire.transport import V2Policy
 
 
 class Reach(Enum):

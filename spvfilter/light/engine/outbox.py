@@ -27,8 +27,8 @@ from spvfilter.store.store import Store
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.events import BlockConnected, WalletEvent
 from spvfilter.wallet.journal import Journal
-from spvfilter.wire.events import V2Policy
 from spvfilter.wire.messages.table import Message
+from spvfilter.wire.transport import V2Policy
 
 MAX_UNCOMMITTED = 64  # With this many commits under way, no further block is searched.
 

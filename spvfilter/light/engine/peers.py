@@ -19,9 +19,10 @@ from spvfilter.light.events import PeerWarning
 from spvfilter.light.lies import is_lie
 from spvfilter.protocol import MAX_MONEY
 from spvfilter.store.addresses import KnownAddress
-from spvfilter.wire.events import Service, V2Policy
+from spvfilter.wire.events import Service
 from spvfilter.wire.messages.addresses import PeerAddress
 from spvfilter.wire.messages.table import GetAddr, Message
+from spvfilter.wire.transport import V2Policy
 
 _NETWORK, _NETWORK_LIMITED = Service.NETWORK.value, Service.NETWORK_LIMITED.value
 COMPACT_FILTERS, BLOOM = (

@@ -16,7 +16,8 @@ from spvfilter.light.engine.effects import AskSeeds, Connect
 from spvfilter.light.engine.inputs import Connected, Seeded
 from spvfilter.light.engine.netgroups import is_sheltered
 from spvfilter.light.events import Mode, PeerWarning
-from spvfilter.wire.events import Ready, Service, Transport, V2Policy
+from spvfilter.wire.events import Ready, Service
+from spvfilter.wire.transport import Transport, V2Policy
 from support.discovery import NAMED, Run, told
 from support.stage import Prompt, at, stage
 
