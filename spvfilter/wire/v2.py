@@ -328,7 +328,10 @@ class V2Stream:
         self._unsent.clear()
 
     def _decrypt(self) -> None:
-        """Decrypt the next packets of the buffer, about 64 KiB at most, and put their messages into `_items`."""
+        """Decrypt the next packets of the buffer, and put their messages into `_items`.
+
+        It takes about 64 KiB, or more if these contain only decoys.
+        """
         if self.broken is not None or self._awaited is not _Awaited.PACKETS:
             return
         if self._size is not None and len(self._buffer) < self._size:
@@ -342,7 +345,7 @@ class V2Stream:
         """Decrypt packets of a buffer as `_decrypt` does. Returns the number of bytes taken from it."""
         at, end, size = 0, len(packets), self._size
         masks, each_cipher = self._masks, self._ciphers
-        while at < _AT_ONCE and self.broken is None:
+        while (at < _AT_ONCE or not self._items) and self.broken is None:
             if size is None:
                 if end - at < LENGTH_SIZE:
                     break

@@ -104,22 +104,23 @@ class SkipsBlocks(Responder):
 
 class BreaksMessages(Responder):
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
-        self.session._stream.outgoing += envelope(b"merkleblock", b"\x01" * 90)
+        self.session._stream.outgoing.extend(envelope(b"merkleblock", b"\x01" * 90))
 
 
 class BreaksChecksums(Responder):
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
-        self.session._stream.outgoing += envelope(b"merkleblock", b"\x01" * 90, b"\0\0\0\0")
+        self.session._stream.outgoing.extend(envelope(b"merkleblock", b"\x01" * 90, b"\0\0\0\0"))
 
 
 class SendsGarbage(Responder):
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
-        self.session._stream.outgoing += b"\xa5" * 5_000
+        self.session._stream.outgoing.extend(b"\xa5" * 5_000)
 
 
 class SendsTooMuch(Responder):
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
-        self.session._stream.outgoing += envelope(b"block", b"")[:16] + (4_000_001).to_bytes(4, "little") + bytes(4)
+        start = envelope(b"block", b"")[:16]
+        self.session._stream.outgoing.extend(start + (4_000_001).to_bytes(4, "little") + bytes(4))
 
 
 def envelope(command: bytes, payload: bytes, checksum: bytes | None = None) -> bytes:

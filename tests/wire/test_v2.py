@@ -12,7 +12,7 @@ from spvfilter.network import MAINNET, SIGNET
 from spvfilter.protocol import MAX_PAYLOAD_SIZE
 from spvfilter.wire import v2
 from spvfilter.wire.codec import Frame, encode_message
-from spvfilter.wire.events import Disconnected, Ready, Role, Settings
+from spvfilter.wire.events import Disconnected, Ready, Role, SessionEvent, Settings
 from spvfilter.wire.messages.filters import CFilter
 from spvfilter.wire.messages.table import LIMITS, Verack
 from spvfilter.wire.session import Session
@@ -144,6 +144,15 @@ def test_decoys_are_ignored() -> None:
     assert items(far) == [Frame("mempool", b""), Frame("getaddr", b"")]
 
 
+def test_a_message_after_many_decoys_arrives_at_once() -> None:
+    near, far = exchanged()
+    decoys = b"".join(near._encoder.encode(bytes(1_000), is_decoy=True) for _ in range(200))
+    near.send("verack", b"")
+    far.feed(decoys + taken(near))
+    assert far.next_command == "verack"
+    assert items(far) == [Frame("verack", b"")]
+
+
 def test_consecutive_filters_are_joined() -> None:
     near, far = exchanged()
     sent = [(bytes([number]) * 32, bytes(size)) for number, size in enumerate((0, 252, 253, 60_000, 50_000, 9))]
@@ -197,7 +206,8 @@ def test_a_version_message_means_no_encryption() -> None:
     start = encoded(THEIRS)
     side = undecided()
     for at in range(16):
-        assert side.decided() is None and side.next_item() is side.next_command is None
+        assert side.decided() is side.next_command is None
+        assert items(side) == []
         assert side.buffered == at
         side.feed(start[at : at + 1])
     decided = side.decided()
@@ -238,7 +248,7 @@ def test_sessions_of_both_transports_complete_the_handshake(is_encrypted: bool) 
     )
     undecided = UndecidedStream(MAINNET.magic, drawn(2), LIMITS)
     far = Session(settings, Role.INBOUND, draw_nonce=lambda: 2, now=0.0, stream=undecided)
-    events = []
+    events: list[SessionEvent] = []
     for _ in range(4):
         far.receive_data(near.data_to_send())
         events += far.events()

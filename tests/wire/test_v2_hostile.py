@@ -12,6 +12,7 @@ from spvfilter.errors import EnvelopeError, SessionError
 from spvfilter.light.lies import is_lie
 from spvfilter.network import REGTEST
 from spvfilter.wire import v2
+from spvfilter.wire.codec import Frame
 from spvfilter.wire.events import Cause, Disconnected, Misbehaved, Ready, Received, Role, SessionEvent, Settings
 from spvfilter.wire.messages.table import LIMITS, Verack, command_of
 from spvfilter.wire.session import Session
@@ -202,7 +203,7 @@ def test_a_large_message_in_small_pieces_takes_linear_work() -> None:
             for at in range(0, len(data), 100):
                 assert far.next_item() is None
                 far.feed(data[at : at + 100])
-            assert items(far) == [v2.Frame("block", bytes(size))]
+            assert items(far) == [Frame("block", bytes(size))]
 
         return receive
 
