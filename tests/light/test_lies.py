@@ -224,7 +224,7 @@ async def test_a_lie_is_caught_by_name_and_harms_nobody(name: str) -> None:
     async with (
         Node(world.regtest, responder=responder) as liar,
         Node(world.regtest) as honest,
-        running(world, liar, honest) as run,
+        running(world, liar, honest, v2="off") as run,  # so that the liar answers first
     ):
         await run.until(lambda books: any(warning.banned for warning in books.warnings))
         await run.synced(world)
