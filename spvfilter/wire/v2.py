@@ -206,10 +206,8 @@ class V2Stream:
         self._authenticated: bytes | None = None  # The peer's garbage, until its first packet.
         self._early = 0  # Bytes of packets before the end of the peer's version packet.
         self._size: int | None = None  # Bytes of the next packet without its length, once the length is known.
-        self._items: deque[Frame | Filters | EnvelopeError] = (
-            deque()
-        )  # Items of the packets that were decrypted together.
-        self._items_size = 0  # Bytes of these packets.
+        self._items: deque[Frame | Filters | EnvelopeError] = deque()
+        self._items_size = 0  # Bytes of the packets that the items come from.
         self._joined: Filters | None = None  # The last item, if a further filter can join it.
 
     @property
