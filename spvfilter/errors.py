@@ -482,14 +482,14 @@ class ProofError(PeerError):
 
 
 class EnvelopeError(PeerError):
-    """The 24-byte header of a P2P message is invalid.
+    """The 24-byte header of a P2P message is invalid, or a packet of an encrypted connection (BIP-324).
 
-    A bad magic or length ends the stream, because the start of the next message is unknown. After a bad command or
-    checksum the stream continues, as in Core.
+    A bad magic, length, garbage or tag ends the stream, because the start of the next message is unknown. After a bad
+    command or checksum the stream continues, as in Core.
     """
 
     field: str
-    """The invalid field: "magic", "length", "command" or "checksum"."""
+    """The invalid field: "magic", "length", "command", "checksum", "garbage" or "tag"."""
 
     def __init__(self, message: str, *, field: str) -> None:
         super().__init__(message)
@@ -580,9 +580,10 @@ class TxConflictError(ParameterError):
 
 
 class PrivacyError(SpvFilterError):
-    """A transaction that should be sent privately cannot be sent privately.
+    """A transaction or a filter would reveal the wallet's addresses. The message says why and what to do.
 
-    The transaction was not sent to any peer. The message says why and what to do.
+    `LightClient.broadcast` raises it for a transaction that cannot be sent privately. No peer received it. A
+    `PeerWarning` has it if a BIP-37 filter was sent without encryption.
     """
 
 

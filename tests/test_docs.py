@@ -32,6 +32,7 @@ MARKS = {
     "bdkpython": pytest.mark.kyoto,
     "pyarrow": pytest.mark.columns,
     "polars": pytest.mark.columns,
+    'v2="require"': pytest.mark.v2,
 }
 REDIS_URL = "redis://localhost:6379/0"
 FOUND = "'found/matches.parquet'"  # the file of the recipes, which tests/scan/test_recipes.py runs

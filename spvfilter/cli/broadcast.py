@@ -101,6 +101,7 @@ def run(args: argparse.Namespace) -> int:
         store=args.db,
         mode=_mode(args),
         proxy=args.proxy,
+        v2=args.v2,
         discover=args.discover,
         max_peers=min(most, _MAX_PEERS),
     )

@@ -10,11 +10,12 @@ from pathlib import Path
 from spvfilter.cli.arguments import seconds
 from spvfilter.cli.secrets import Secrets
 from spvfilter.cli.term.page import shorten
-from spvfilter.errors import ParameterError, StoreLockedError
+from spvfilter.errors import ParameterError, PrivacyError, StoreLockedError
 from spvfilter.light.events import Mode, PeerWarning
 from spvfilter.p2p.address import Address
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.store.lock import SUFFIX
+from spvfilter.wire.transport import V2Policy
 
 _LONGEST_NAME = 25
 """Largest number of characters of a host name without a dot (our choice).
@@ -28,7 +29,7 @@ _PASSWORD = re.compile(r"(-[\w-]*(?:pass|secret|seed|mnemonic|token)[\w-]*[= ])(
 
 
 def add_nodes(parser: argparse.ArgumentParser) -> None:
-    """Add --connect, --discover, --proxy and --mode."""
+    """Add --connect, --discover, --proxy, --v2 and --mode."""
     parser.add_argument(
         "--connect",
         metavar="HOST:PORT",
@@ -46,6 +47,15 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         ),
     )
     add_proxy(parser)
+    parser.add_argument(
+        "--v2",
+        choices=[str(policy) for policy in V2Policy],
+        default=V2Policy.PREFER,
+        help=(
+            "encrypt connections (BIP-324): prefer (default) tries it with nodes that offer it and with the nodes of"
+            " --connect; require uses no other nodes; off never does. It needs the extra v2"
+        ),
+    )
     parser.add_argument(
         "--mode",
         choices=[str(mode) for mode in Mode],
@@ -113,6 +123,8 @@ class PeerMessages:
         if self._last.get(event.address) == kind:
             return None
         self._last[event.address] = kind
+        if isinstance(event.error, PrivacyError):  # the connection goes on
+            return f"{event.address}: {event.cause}"
         end = "banned for a day" if event.banned else "it will be retried"
         return f"{event.address}: {event.cause}; {end}"
 

@@ -15,6 +15,7 @@ from spvfilter.light.events import Mode
 from spvfilter.network import Network
 from spvfilter.p2p.address import Address
 from spvfilter.p2p.limits import Limits
+from spvfilter.wire.transport import V2Policy, check_installed, is_installed
 
 if TYPE_CHECKING:
     import datetime
@@ -48,6 +49,18 @@ def check_options(mode: Mode | str, max_peers: int, fp_rate: float, **switches: 
     for name, value in switches.items():
         if not isinstance(value, bool):
             raise ParameterError(f"{name} must be True or False, not {value!r}")
+
+
+def check_v2(policy: V2Policy | str) -> V2Policy:
+    """Return when to encrypt connections: never if the extra `v2` is not installed.
+
+    Raises ParameterError for an unknown policy, and for "require" without the extra.
+    """
+    if policy not in list(V2Policy):
+        raise ParameterError(f"v2 must be one of {', '.join(V2Policy)}, not {policy!r}")
+    if policy == V2Policy.REQUIRE:
+        check_installed("v2='require'")
+    return V2Policy(policy) if is_installed() else V2Policy.OFF
 
 
 def named_peers(

@@ -12,7 +12,7 @@ from spvfilter._public import deferred, public
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.filters.fprate import DEFAULT_FP_RATE
-from spvfilter.light.checks import check_most, check_options, check_start, named_peers, timeouts_of
+from spvfilter.light.checks import check_most, check_options, check_start, check_v2, named_peers, timeouts_of
 from spvfilter.light.engine.expressible import check_expressible, ways_of
 from spvfilter.light.engine.fees import check_input_values, fee_floor
 from spvfilter.light.engine.options import Options, Reach
@@ -45,6 +45,7 @@ from spvfilter.wallet.pendinglimits import PendingLimits
 from spvfilter.watch.keychain import LOOKAHEAD, Keychain
 from spvfilter.watch.labels import Label, read_labels, write_labels
 from spvfilter.watch.watchlist import WatchList
+from spvfilter.wire.transport import V2Policy
 
 if TYPE_CHECKING:
     import asyncio
@@ -97,6 +98,7 @@ class LightClient:
         birthday: Search blocks from this time on, with a margin of two hours and eleven blocks: a date, a datetime, or
             seconds since 1970. Give either this or `from_height`.
         proxy: socks5://[USER:PASSWORD@]HOST:PORT (extra `socks`). The proxy also resolves host names.
+        v2: When to encrypt connections (BIP-324, extra `v2`); see `V2Policy`. Without the extra, "prefer" is "off".
         discover: True to find further peers by DNS seeds and by asking peers. Otherwise only `peers` are used.
         max_peers: Number of peers to stay connected to, from 1 to 125.
         max_pending_matches: Most matches of foreign unconfirmed transactions that are kept, from 1 to 1,000,000.
@@ -128,6 +130,7 @@ class LightClient:
         from_height: int | None = None,
         birthday: int | datetime.date | None = None,
         proxy: str | None = None,
+        v2: V2Policy | str = V2Policy.PREFER,
         discover: bool = False,
         max_peers: int = 8,
         max_pending_matches: int = 10_000,
@@ -170,6 +173,7 @@ class LightClient:
             reach,
             proxy is not None,
             pending,
+            check_v2(v2),
         )
         self._running: Running | None = None
         self._is_entering = False

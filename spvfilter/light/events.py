@@ -11,6 +11,7 @@ from spvfilter.p2p.address import cause_of
 from spvfilter.primitives import hash_to_hex
 from spvfilter.store.ledger import TxStatus
 from spvfilter.wallet.events import WalletEvent
+from spvfilter.wire.transport import Transport
 
 
 @public
@@ -104,6 +105,8 @@ class PeerChanged:
     """HOST:PORT of the peer; None while there is no peer."""
     user_agent: str = ""
     """User agent that the peer states, with control characters escaped."""
+    transport: Transport | None = None
+    """`V2` if the connection is encrypted (BIP-324), else `V1`; None while there is no peer."""
 
 
 @public

@@ -194,6 +194,7 @@ class RunLog:
         self._failures, self._is_out_told = 0, False
         self._said.clear()
         self._info(text, peer.address, _escaped(event.user_agent), event.start_height)
+        self._debug(f"{peer.address}: transport {event.transport}")
 
     def _ended(self, number: int, error: Exception | None) -> None:
         """Log the end of a connection or of an attempt."""

@@ -236,8 +236,8 @@ class Running:
                     self._sockets.fence(peer, token)
                 case Wake(at):
                     self._wake(at)
-                case Connect(peer, address, is_private):
-                    self._sockets.connect(peer, address, is_private=is_private)
+                case Connect(peer, address, is_private, v2):
+                    self._sockets.connect(peer, address, is_private=is_private, v2=v2)
                 case Drop(peer):
                     self._sockets.drop(peer)
                 case AskSeeds(services):

@@ -17,6 +17,7 @@ from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.wire.events import Settings
 from spvfilter.wire.messages.table import Message
+from spvfilter.wire.transport import V2Policy
 
 if TYPE_CHECKING:
     import asyncio
@@ -50,7 +51,7 @@ class Sockets:
         self._received = 0  # bytes of connections that have ended
         self._sent = 0
 
-    def connect(self, peer: int, address: str, *, is_private: bool = False) -> None:
+    def connect(self, peer: int, address: str, *, is_private: bool = False, v2: V2Policy = V2Policy.OFF) -> None:
         """Open a connection.
 
         A private one tells nothing about this client. Tor gives it a circuit of its own.
@@ -59,7 +60,7 @@ class Sockets:
         if is_private:
             settings, clock = stranger(settings.network), replace(clock, wall=lambda: 0.0)
             proxy = proxy.isolated(secrets.token_hex(16)) if proxy is not None else None
-        task = self._tasks[peer] = asyncio.create_task(self._talk(peer, address, settings, proxy, clock))
+        task = self._tasks[peer] = asyncio.create_task(self._talk(peer, address, settings, proxy, clock, v2))
         task.add_done_callback(lambda _: self._tasks.pop(peer, None))
 
     def send(self, peer: int, message: Message) -> None:
@@ -107,12 +108,20 @@ class Sockets:
             self.drop(peer)
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _talk(self, peer: int, address: str, settings: Settings, proxy: Proxy | None, clock: Clock) -> None:
+    async def _talk(
+        self, peer: int, address: str, settings: Settings, proxy: Proxy | None, clock: Clock, v2: V2Policy
+    ) -> None:
         """Run one connection from its start to its end."""
         try:
             nonces = {connection.nonce for connection in self._connections.values()}
             connection = await Connection.open(
-                Address.parse(address, 0), settings, proxy=proxy, limits=self._limits, clock=clock, own_nonces=nonces
+                Address.parse(address, 0),
+                settings,
+                proxy=proxy,
+                limits=self._limits,
+                clock=clock,
+                own_nonces=nonces,
+                v2=v2,
             )
         except Exception as error:  # of any kind: the engine must not wait for this peer for ever
             self._report(Lost(peer, _named(error)))
@@ -163,6 +172,7 @@ def _connected(peer: int, connection: Connection) -> Connected:
         ready.wtxid_relay,
         version.agent,
         version.timestamp,
+        connection.transport,
     )
 
 

@@ -8,6 +8,7 @@ from spvfilter._public import public
 from spvfilter.light.events import Mode
 from spvfilter.store.searched import BlockRange, join
 from spvfilter.store.views import SearchedEntries
+from spvfilter.wire.transport import Transport
 
 
 @public
@@ -23,6 +24,8 @@ class PeerStatus:
     """Service bits of the peer's version message; `wire.Service` names them."""
     height: int
     """Height of the highest block of the best chain that the peer is known to have; -1 for none."""
+    transport: Transport
+    """`V2` if the connection is encrypted (BIP-324), else `V1`."""
 
 
 @public

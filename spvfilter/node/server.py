@@ -21,9 +21,14 @@ from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.transaction import Transaction
 from spvfilter.wire.events import Role, Service, Settings
+from spvfilter.wire.messages.table import LIMITS
 from spvfilter.wire.session import SEND_BUFFER, Session
+from spvfilter.wire.streams import UndecidedStream
+from spvfilter.wire.transport import check_installed, is_installed
 
 SERVICES = Service.NETWORK | Service.BLOOM | Service.WITNESS | Service.COMPACT_FILTERS
+if is_installed():
+    SERVICES |= Service.P2P_V2
 SETTINGS = Settings(REGTEST, SERVICES, relay=True)
 MAX_CONNECTIONS = 1_000  # Open connections of one node (our choice).
 STALL_S = 60.0  # Seconds that a peer may leave 1 MB unread (our choice).
@@ -46,6 +51,9 @@ class Node:
     The node behaves as Bitcoin Core with -peerbloomfilters=1 -peerblockfilters=1. A connection uses at most the memory
     of 1 MB unread by the peer, one message of up to 4 MB, and one answer.
 
+    It accepts encrypted connections (BIP-324) if its services contain `Service.P2P_V2`. By default they do if the
+    packages of the extra `v2` are installed.
+
     Args:
         regtest: Chain and mempool, by default new ones. Several nodes may serve one Regtest.
         host: IP address to listen on.
@@ -56,7 +64,7 @@ class Node:
         stall_s: Seconds that a peer may leave 1 MB unread before the node disconnects it.
 
     Raises:
-        ParameterError: `max_connections` is below 1.
+        ParameterError: `max_connections` is below 1, or the services need the extra `v2`, which is not installed.
     """
 
     def __init__(
@@ -72,6 +80,8 @@ class Node:
     ) -> None:
         if max_connections < 1:
             raise ParameterError(f"max_connections must be at least 1, not {max_connections}")
+        if settings.services & Service.P2P_V2:
+            check_installed("a node with the service P2P_V2")
         self.regtest: Regtest = regtest or Regtest()
         self.host = host
         self.port: int = port  # once the node listens, the port that it listens on
@@ -129,12 +139,16 @@ class Node:
     def open_responder(self, now: float) -> Responder:
         """Return a new responder for a connection that was opened at `now`."""
         settings = replace(self.settings, start_height=self.regtest.height)
-        return self._make_responder(
-            self.regtest,
-            Session(
-                settings, Role.INBOUND, draw_nonce=lambda: secrets.randbits(64), now=now, timestamp=self.regtest.time
-            ),
+        speaks_v2 = settings.services & Service.P2P_V2
+        session = Session(
+            settings,
+            Role.INBOUND,
+            draw_nonce=lambda: secrets.randbits(64),
+            now=now,
+            timestamp=self.regtest.time,
+            stream=UndecidedStream(settings.network.magic, secrets.token_bytes, LIMITS) if speaks_v2 else None,
         )
+        return self._make_responder(self.regtest, session)
 
     def enter(self, connection: ServerConnection) -> bool:
         """Register a new connection. Returns False if `max_connections` are open already."""

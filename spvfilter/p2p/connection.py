@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -14,10 +15,20 @@ from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.dns import resolved
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
-from spvfilter.wire.codec import encode_message
-from spvfilter.wire.events import Cause, Disconnected, Ready, Received, ReceivedFilters, Role, SessionEvent, Settings
-from spvfilter.wire.messages.table import Message
+from spvfilter.wire.events import (
+    Cause,
+    Disconnected,
+    Ready,
+    Received,
+    ReceivedFilters,
+    Role,
+    SessionEvent,
+    Settings,
+)
+from spvfilter.wire.messages.table import LIMITS, Message
 from spvfilter.wire.session import MAX_SEND_BUFFER, Session
+from spvfilter.wire.transport import Transport, V2Policy
+from spvfilter.wire.v2 import V2Stream
 
 if TYPE_CHECKING:
     import asyncio
@@ -34,10 +45,10 @@ _TURN_S = 0.002  # seconds of work after which other tasks get a turn
 _HIGH_WATER = 1 << 20  # bytes written but not sent; above this, `drain` waits
 
 # Seconds without a byte from the peer after which it gets a line end (our choice). Servers of other protocols, such as
-# HTTP, read a line before they answer; their answer then names the protocol. Nodes ignore a message with an unknown
-# command, in the handshake too (Core net_processing.cpp ProcessMessage).
+# HTTP, read a line before they answer; their answer then names the protocol.
 _PROMPT_S = 3.0
-_PROMPT = "crlf", b"\r\n\r\n"
+
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 @public
@@ -76,6 +87,8 @@ class Connection:
         clock: Clock | None = None,
         own_nonces: Collection[int] = (),
         draw_nonce: Callable[[], int] | None = None,
+        v2: V2Policy = V2Policy.OFF,
+        draw_bytes: Callable[[int], bytes] | None = None,
     ) -> Connection:
         """Connect to a peer, complete the handshake, and return the connection.
 
@@ -87,26 +100,52 @@ class Connection:
             clock: Source of time; the clock of the system by default.
             own_nonces: Version nonces of our other connections. A peer that sends one of them is this program.
             draw_nonce: Function that returns random numbers of 64 bits; from `secrets` by default.
+            v2: Whether to encrypt the connection (BIP-324, extra `v2`). Off by default.
+            draw_bytes: Function that returns random bytes for the encryption; from `secrets` by default.
 
         Raises:
             OSError: The connection failed, or was lost during the handshake.
             TimeoutError: No connection was established within the time of `limits`.
             PeerError: The peer is not suitable: wrong network, missing services, silence in the handshake.
+            ParameterError: The connection is to be encrypted, but the extra is not installed.
         """
         limits, clock = limits or Limits(), clock or Clock()
-        reader, writer = await _connect(address, proxy, limits)
+        draw = draw_nonce or (lambda: secrets.randbits(64))
+
+        async def connected(stream: V2Stream | None) -> Connection:
+            reader, writer = await _connect(address, proxy, limits)
+            try:
+                session = Session(
+                    settings,
+                    Role.OUTBOUND,
+                    draw_nonce=draw,
+                    now=clock.monotonic(),
+                    timestamp=int(clock.wall()),
+                    own_nonces=own_nonces,
+                    stream=stream,
+                )
+                opening = cls(address, Ready.__new__(Ready), session, reader, writer, limits, clock, proxy is not None)
+                opening.ready = await opening._shake_hands()
+            except BaseException:
+                writer.transport.abort()
+                raise
+            return opening
+
+        if v2 is V2Policy.OFF:
+            return await connected(None)
+        draw_bytes = draw_bytes or secrets.token_bytes
         try:
-            now = clock.monotonic()
-            draw = draw_nonce or (lambda: secrets.randbits(64))
-            session = Session(
-                settings, Role.OUTBOUND, draw_nonce=draw, now=now, timestamp=int(clock.wall()), own_nonces=own_nonces
-            )
-            opening = cls(address, Ready.__new__(Ready), session, reader, writer, limits, clock, proxy is not None)
-            opening.ready = await opening._shake_hands()
-        except BaseException:
-            writer.transport.abort()
-            raise
-        return opening
+            return await connected(V2Stream(settings.network.magic, Role.OUTBOUND, draw_bytes, LIMITS))
+        except SessionError as error:
+            if error.cause is not Cause.NO_V2 or v2 is V2Policy.REQUIRE:
+                raise
+            logger.debug("%s: connects again without encryption: %s", address, error)
+        return await connected(None)
+
+    @property
+    def transport(self) -> Transport:
+        """Kind of the connection: `Transport.V2` if it is encrypted."""
+        return self._session.transport
 
     @property
     def services(self) -> int:
@@ -154,13 +193,16 @@ class Connection:
     def _prompt(self) -> None:
         """Send a line end to a peer that has sent nothing."""
         if not self.received and not self._writer.transport.is_closing():
-            self._write(encode_message(self._session.settings.network.magic, *_PROMPT))
+            self._session.prompt()
+            self._flush()
 
     def _give_up(self) -> None:
         """End the connection to a peer that has sent nothing."""
         if not self.received:
             silence = f"accepted the connection but sent nothing within {self._limits.first_byte_s:g} s"
             why = "it is not a Bitcoin node, or it is too busy to answer"
+            if self.transport is Transport.V2:
+                why += ", or it is an older node without v2 transport (BIP-324)"
             self._session.close(SessionError(f"{silence}: {why}", cause=Cause.HANDSHAKE_TIMEOUT))
             self._writer.transport.abort()
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
         Settings as Settings,
     )
     from spvfilter.wire.session import Session as Session
+    from spvfilter.wire.streams import MessageStream as MessageStream
+    from spvfilter.wire.transport import Transport as Transport, V2Policy as V2Policy
+    from spvfilter.wire.v2 import V2Stream as V2Stream
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
@@ -32,4 +35,7 @@ else:
             " SessionEvent Settings"
         ),
         session="Session",
+        streams="MessageStream",
+        transport="Transport V2Policy",
+        v2="V2Stream",
     )

@@ -44,11 +44,16 @@ def encode_message(magic: bytes, command: str, payload: bytes) -> bytes:
         ParameterError: An argument has a wrong size, or the command has other characters.
     """
     check_magic(magic)
+    check_message(command, payload)
+    return _ENVELOPE.pack(magic, command.encode("ascii"), len(payload), sha256d(payload)[:4]) + payload
+
+
+def check_message(command: str, payload: bytes) -> None:
+    """Raise ParameterError unless a message can have this command and this payload."""
     if not 1 <= len(command) <= COMMAND_SIZE or not (command.isascii() and command.isprintable()):
         raise ParameterError(f"a command is 1 to {COMMAND_SIZE} printable ASCII characters, not {command[:40]!r}")
     if len(payload) > MAX_PAYLOAD_SIZE:
         raise ParameterError(f"a payload has at most {MAX_PAYLOAD_SIZE} bytes, not {len(payload)}")
-    return _ENVELOPE.pack(magic, command.encode("ascii"), len(payload), sha256d(payload)[:4]) + payload
 
 
 def check_magic(magic: bytes) -> None:
@@ -222,8 +227,8 @@ class Decoder:
 
 
 @lru_cache(maxsize=64)
-def _text(name: bytes) -> str | None:
-    """Return the command in an envelope field of 12 bytes; None if the field is not valid.
+def command_text(name: bytes) -> str | None:
+    """Return the command in a field of 12 bytes; None if the field is not valid.
 
     A valid field has 1 to 12 printable ASCII characters, then only NULs (Core CMessageHeader::IsMessageTypeValid).
     """
@@ -233,6 +238,6 @@ def _text(name: bytes) -> str | None:
 
 def _command(name: bytes) -> str | EnvelopeError:
     """Return the command in an envelope field of 12 bytes, or an EnvelopeError if the field is not valid."""
-    return _text(name) or EnvelopeError(
+    return command_text(name) or EnvelopeError(
         f"command {name.hex()} is not printable ASCII padded with NULs", field="command"
     )

@@ -32,6 +32,8 @@ class Service(IntFlag):
     """The node serves compact filters (BIP-157)."""
     NETWORK_LIMITED = 1 << 10
     """The node serves at least the last 288 blocks (BIP-159)."""
+    P2P_V2 = 1 << 11
+    """The node accepts encrypted connections (BIP-324)."""
 
 
 @public
@@ -76,6 +78,8 @@ class Cause(StrEnum):
     """The peer did not answer a ping within `Settings.ping_timeout_s`."""
     LOST = "connection lost"
     """The peer closed the connection, or the connection broke."""
+    NO_V2 = "no encrypted connection"
+    """The peer closed an encrypted connection before its first byte: it may be an older node, without BIP-324."""
 
 
 @public

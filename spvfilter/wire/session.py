@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterator
 
 from spvfilter._public import public
 from spvfilter.errors import EnvelopeError, MessageError, ParameterError, PeerError, SessionError
-from spvfilter.protocol import BASIC_FILTER_TYPE
-from spvfilter.wire.codec import Decoder, Frame, encode_message
+from spvfilter.protocol import BASIC_FILTER_TYPE, ENVELOPE_SIZE
+from spvfilter.wire.codec import Frame
 from spvfilter.wire.events import (
     NEGOTIATION_VERSION,
     Cause,
@@ -26,6 +26,8 @@ from spvfilter.wire.events import (
 from spvfilter.wire.messages.control import Ping, Pong, SendAddrV2, Verack, Version, WtxidRelay
 from spvfilter.wire.messages.filters import CFilter
 from spvfilter.wire.messages.table import LIMITS, Message, command_of, parse_message
+from spvfilter.wire.streams import MessageStream, UndecidedStream, V1Stream
+from spvfilter.wire.transport import Transport
 
 # Bytes that wait to be taken as events. From here on, reading pauses. Source: Core net.h DEFAULT_MAXRECEIVEBUFFER.
 RECEIVE_BUFFER = 5_000_000
@@ -74,6 +76,8 @@ class Session:
         timestamp: The current time that the version message announces, in seconds since 1970.
         own_nonces: Version nonces of all connections of this process. If a peer sends one of them, the connection leads
             back to this process.
+        stream: Encoding of the messages, such as `V2Stream` for encryption (BIP-324). By default messages are not
+            encrypted.
     """
 
     def __init__(
@@ -85,6 +89,7 @@ class Session:
         now: float,
         timestamp: int = 0,
         own_nonces: Collection[int] = (),
+        stream: MessageStream | None = None,
     ) -> None:
         self.settings = settings
         """Values that this side announces, and requirements that the peer must meet."""
@@ -99,8 +104,9 @@ class Session:
         self._draw_nonce = draw_nonce
         self._own_nonces = own_nonces
         self._timestamp = timestamp
-        self._decoder = Decoder(settings.network.magic, LIMITS)
-        self._outgoing = bytearray()
+        self._stream: MessageStream = stream or V1Stream(settings.network.magic, LIMITS)
+        self._has_heard = False  # True once the peer has sent a byte
+        self._sent = 0  # bytes that the caller has taken to send
         self._last: Disconnected | None = None  # the pending last event, if no message ended the session
         self._closed = self._eof = False
         self._wtxid_relay = False  # True once the peer has sent wtxidrelay
@@ -110,6 +116,11 @@ class Session:
         if role is Role.OUTBOUND:
             self._send_version()
 
+    @property
+    def transport(self) -> Transport:
+        """Kind of the connection: `Transport.V2` if it is encrypted."""
+        return self._stream.transport
+
     # Receiving
 
     @property
@@ -118,7 +129,7 @@ class Session:
 
         It is False after the end of the session, and while 5 MB of received data have not been taken as events.
         """
-        return not self._closed and self._decoder.buffered < RECEIVE_BUFFER
+        return not self._closed and self._stream.buffered < RECEIVE_BUFFER
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> None:
         """Pass the next bytes from the socket to the session. After the end of the session they are discarded.
@@ -128,8 +139,11 @@ class Session:
         if self._closed:
             return
         if not self.wants_data:
-            raise ParameterError(f"{self._decoder.buffered} received bytes wait to be taken as events: take them first")
-        self._decoder.feed(data)
+            raise ParameterError(f"{self._stream.buffered} received bytes wait to be taken as events: take them first")
+        self._has_heard = self._has_heard or len(data) > 0
+        self._stream.feed(data)
+        if isinstance(self._stream, UndecidedStream):
+            self._stream = self._stream.decided() or self._stream
 
     def receive_eof(self) -> None:
         """Report that the peer closed its side, or that the connection broke.
@@ -153,9 +167,9 @@ class Session:
             return event
         while not self._closed and self.can_send:
             try:
-                item = self._decoder.next_item()
+                item = self._stream.next_item()
             except EnvelopeError as error:
-                return self._end(error) if self._decoder.broken else self._misbehaved(error)
+                return self._end(error) if self._stream.broken else self._misbehaved(error)
             if item is None:
                 return self._end(self._lost()) if self._eof else None
             if isinstance(item, list):
@@ -173,7 +187,7 @@ class Session:
         events: list[SessionEvent] = []
         while (
             len(events) < MAX_EVENTS
-            and self._decoder.next_command not in _ALONE
+            and self._stream.next_command not in _ALONE
             and (event := self.next_event()) is not None
         ):
             events.append(event)
@@ -184,18 +198,26 @@ class Session:
     @property
     def waiting(self) -> int:
         """Number of bytes that wait to be sent: `data_to_send` would return them."""
-        return len(self._outgoing)
+        return len(self._stream.outgoing)
 
     @property
     def can_send(self) -> bool:
         """True if less than 1 MB waits to be sent. Even if it is False, `send` accepts messages until 16 MB wait."""
-        return len(self._outgoing) < SEND_BUFFER
+        return len(self._stream.outgoing) < SEND_BUFFER
 
     def data_to_send(self) -> bytes:
         """Return the bytes to write to the socket now, and remove them from the session's buffer."""
-        data = bytes(self._outgoing)
-        self._outgoing.clear()
+        data = bytes(self._stream.outgoing)
+        self._stream.outgoing.clear()
+        self._sent += len(data)
         return data
+
+    def prompt(self) -> None:
+        """Send bytes that a node ignores. A server of another protocol answers them, which shows its protocol.
+
+        Call this if the peer has sent nothing for some seconds.
+        """
+        self._stream.prompt()
 
     def send(self, message: Message) -> None:
         """Add a message to the bytes that wait to be sent. After the end of the session it is discarded.
@@ -248,10 +270,9 @@ class Session:
         if deadline is None or now < deadline:
             return
         if self.ready is None:
-            cause = "no version message" if self.remote is None else "no verack message"
-            self._last = self._end(
-                SessionError(f"{cause} within {now - self._started:.0f} s", cause=Cause.HANDSHAKE_TIMEOUT)
-            )
+            missing = "no version message" if self.remote is None else "no verack message"
+            why = self._stream.other_protocol or f"{missing} within {now - self._started:.0f} s"
+            self._last = self._end(SessionError(why, cause=Cause.HANDSHAKE_TIMEOUT))
         elif self._pings:
             waited = now - deadline + self.settings.ping_timeout_s
             self._last = self._end(SessionError(f"no pong within {waited:.0f} s", cause=Cause.PING_TIMEOUT))
@@ -261,10 +282,10 @@ class Session:
     # Internals
 
     def _send(self, message: Message) -> None:
-        encoded = encode_message(self.settings.network.magic, command_of(message), bytes(message))
-        if len(self._outgoing) + len(encoded) > MAX_SEND_BUFFER:
-            raise ParameterError(f"{len(self._outgoing)} bytes wait to be sent: send them first")
-        self._outgoing += encoded
+        payload = bytes(message)
+        if self.waiting + ENVELOPE_SIZE + len(payload) > MAX_SEND_BUFFER:
+            raise ParameterError(f"{self.waiting} bytes wait to be sent: send them first")
+        self._stream.send(command_of(message), payload)
 
     def _ping(self, now: float, *, fence: bool) -> int:
         nonce = self._draw_nonce()
@@ -289,16 +310,24 @@ class Session:
 
     def _end(self, error: PeerError | None) -> Disconnected:
         self._closed = True
-        self._decoder = Decoder(self.settings.network.magic)
+        self._stream.close()
         logger.debug("session ended: %s", error or "closed by this side")
         return Disconnected(error)
 
     def _lost(self) -> SessionError:
         """Return the error that reports that the peer closed the connection."""
-        if self.remote is None and not self._decoder.buffered and self.role is Role.OUTBOUND:
+        stream = self._stream
+        if stream.other_protocol is not None:
+            return SessionError(stream.other_protocol, cause=Cause.LOST)
+        if self.role is Role.OUTBOUND and not stream.is_established:
+            if not self._has_heard and self._sent >= ENVELOPE_SIZE:  # Core net.cpp V2Transport::ShouldReconnectV1
+                why = "it has no v2 transport (BIP-324), it is full, or it is no node of this network"
+                return SessionError(f"the peer closed the connection before its first byte: {why}", cause=Cause.NO_V2)
+            return SessionError("the peer closed the connection before the end of the key exchange", cause=Cause.LOST)
+        if self.remote is None and not stream.buffered and self.role is Role.OUTBOUND:
             reasons = "a node of another network, another service on this port, or a node that is full"
             return SessionError(f"the peer closed the connection before its first message: {reasons}", cause=Cause.LOST)
-        place = " in the middle of a message" if self._decoder.buffered else ""
+        place = " in the middle of a message" if stream.buffered else ""
         return SessionError(f"the peer closed the connection{place}", cause=Cause.LOST)
 
     def _misbehaved(self, error: PeerError) -> Misbehaved:
@@ -369,14 +398,14 @@ class Session:
         assert self.remote is not None
         relay = self._wtxid_relay and self.settings.wtxid_relay and self._common_version >= NEGOTIATION_VERSION
         self.ready = Ready(self.remote, self._common_version, relay, self._addrv2)
-        self._decoder.joins_filters = self.settings.joins_filters
+        self._stream.joins_filters = self.settings.joins_filters
         logger.debug("handshake complete with %s, version %d", self.remote.agent, self.remote.version)
         return self.ready
 
     def _converse(self, frame: Frame) -> SessionEvent | None:
         """Process a message after the handshake and return its event; None if it leads to no event."""
         message = parse_message(*frame)
-        if self._decoder.joins_filters and isinstance(message, CFilter) and message.filter_type == BASIC_FILTER_TYPE:
+        if self._stream.joins_filters and isinstance(message, CFilter) and message.filter_type == BASIC_FILTER_TYPE:
             return ReceivedFilters(((message.block_hash, message.data),))
         if type(message) not in _OF_THE_SESSION:
             return Received(message)

@@ -16,15 +16,42 @@ _SERVERS = (  # the first bytes that a server of another protocol sends, and its
     ((b'{"', b"{\n", b"{ "), "a JSON server (Electrum, perhaps), not as a Bitcoin node"),
 )
 
+# First four bytes that are certainly no key of an encrypted connection: a random key begins with one of them in one of
+# 200 million connections.
+_SIGNATURES = frozenset(
+    [start for starts, _ in _SERVERS for start in starts if len(start) == 4] + [known.magic for known in NETWORKS]
+)
+
+
+def is_signature(first: bytes) -> bool:
+    """Return True if the first four bytes of a stream certainly belong to a protocol without encryption."""
+    return first in _SIGNATURES
+
 
 def wrong_protocol(first: bytes, magic: bytes) -> str:
     """Return a text that describes the first four bytes of a stream, which differ from the `magic` of the network."""
-    name = next((known.name for known in NETWORKS if known.magic == magic), "this network")
-    difference = f"magic {first.hex()}, expected {magic.hex()} of {name}"
+    return known_protocol(first, magic) or _difference(first, magic)
+
+
+def known_protocol(first: bytes, magic: bytes) -> str | None:
+    """Return a text that names the protocol of the first four bytes of a stream; None if it is unknown.
+
+    The stream was expected to be a connection of the network with this `magic`, encrypted or not.
+    """
+    if first == magic:
+        return "answered without encryption, although it received the key of an encrypted connection (BIP-324)"
     for known in NETWORKS:
         if first == known.magic:
-            return f"answered as a {known.name} node, not as a {name} node: {difference}"
+            return f"answered as a {known.name} node, not as a {_name(magic)} node: {_difference(first, magic)}"
     for starts, server in _SERVERS:
         if first.startswith(starts):
-            return f"answered as {server}: {difference}"
-    return difference
+            return f"answered as {server}: {_difference(first, magic)}"
+    return None
+
+
+def _difference(first: bytes, magic: bytes) -> str:
+    return f"magic {first.hex()}, expected {magic.hex()} of {_name(magic)}"
+
+
+def _name(magic: bytes) -> str:
+    return next((known.name for known in NETWORKS if known.magic == magic), "this network")

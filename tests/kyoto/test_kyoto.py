@@ -16,6 +16,7 @@ import pytest
 from spvfilter.light.events import Mode
 from spvfilter.node.scripts import SIGNATURE, Lock
 from spvfilter.node.server import Node
+from spvfilter.wire.transport import Transport
 from support.kyoto import Coin, Kyoto
 from support.lightworld import Run, World, running
 from support.vectors import effort
@@ -26,15 +27,17 @@ PAID = 8  # scripts of each keychain that are paid to: none that BDK does not wa
 WITNESS = (SIGNATURE, b"\x02" + b"\x11" * 32)
 
 
-@pytest.fixture
-async def kyoto_world(tmp_path: Path) -> AsyncIterator[tuple[World, Node, Kyoto]]:
-    """A chain whose wallet is Kyoto's, a node with it, and Kyoto connected to that."""
-    world = World(7, [])
-    async with Node(world.regtest) as node, Kyoto(tmp_path, node.port) as kyoto:
+@pytest.fixture(params=[Transport.V1, pytest.param(Transport.V2, marks=pytest.mark.v2)])
+async def kyoto_world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[World, Node, Kyoto]]:
+    """A chain whose wallet is Kyoto's, a node with it, and Kyoto connected to that, encrypted or not."""
+    world, transport = World(7, []), request.param
+    async with Node(world.regtest) as node, Kyoto(tmp_path, node.port, is_encrypted=transport is Transport.V2) as kyoto:
         scripts = kyoto.scripts()
         half = len(scripts) // 2
         world.locks = [Lock(script, witness=WITNESS) for script in (*scripts[:PAID], *scripts[half : half + PAID])]
         yield world, node, kyoto
+        # our client has left, and Kyoto is still connected
+        assert {responder.session.transport for responder in node.responders} == {transport}
 
 
 def coins(run: Run) -> set[Coin]:

@@ -14,7 +14,7 @@ from spvfilter.network import REGTEST
 from spvfilter.node.build import build_tx
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import p2wpkh
-from spvfilter.node.server import SETTINGS, Node
+from spvfilter.node.server import SERVICES, SETTINGS, Node
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.wire.events import Service
 from spvfilter.wire.messages.table import GetHeaders
@@ -39,6 +39,7 @@ from support.nodeclient import (
 
 GENESIS = REGTEST.genesis_hash
 LOCK = p2wpkh(b"\x03" + bytes(32))
+PLAIN = replace(SETTINGS, services=SERVICES & ~Service.P2P_V2)  # without encrypted connections
 UNKNOWN = b"\xee" * 32
 
 
@@ -63,7 +64,8 @@ async def test_the_handshake_tells_services_height_and_relay() -> None:
         assert commands == ["version", "wtxidrelay", "sendaddrv2", "verack"]
         payload = peer.greeting[0][1]
         version, services = struct.unpack("<iQ", payload[:12])
-        assert (version, services) == (70016, 1 | 4 | 8 | 64)
+        assert (version, services) == (70016, SERVICES)
+        assert SERVICES & ~Service.P2P_V2 == 1 | 4 | 8 | 64
         assert payload[81:].startswith(b"/spvfilter:")
         assert struct.unpack("<i?", payload[-5:]) == (7, True)
 
@@ -74,7 +76,7 @@ async def test_an_older_peer_is_offered_nothing_newer() -> None:
 
 
 async def test_nothing_is_answered_before_the_handshake() -> None:
-    async with Node(regtest(3)) as node, connection(node) as peer:
+    async with Node(regtest(3), settings=PLAIN) as node, connection(node) as peer:
         await peer.send("getheaders", locate([GENESIS]))
         await peer.send("version", version_payload())
         await peer.send("getheaders", locate([GENESIS]))
@@ -389,7 +391,7 @@ async def test_filtered_blocks_need_node_bloom() -> None:
 
 
 async def test_another_networks_magic_ends_the_connection() -> None:
-    async with Node() as node, connection(node) as peer:
+    async with Node(settings=PLAIN) as node, connection(node) as peer:
         await peer.send_bytes(b"\xf9\xbe\xb4\xd9" + bytes(20))
         assert await peer.reader.read() == b""
 

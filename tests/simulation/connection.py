@@ -13,9 +13,12 @@ from simulation.node import Node
 from simulation.pipe import Pipe
 from simulation.timeline import Timeline, Timer
 from spvfilter.light.engine.inputs import Connected, Input, Lost, inputs_of
+from spvfilter.network import REGTEST
 from spvfilter.wire.events import Disconnected, Ready, Received, ReceivedFilters, Role, Settings
-from spvfilter.wire.messages.table import Message, command_of
+from spvfilter.wire.messages.table import LIMITS, Message, command_of
 from spvfilter.wire.session import Session
+from spvfilter.wire.transport import V2Policy
+from spvfilter.wire.v2 import V2Stream
 
 
 class Connection:
@@ -31,6 +34,7 @@ class Connection:
         wall: float,
         keep: Callable[[str, bytes], None],
         report: Callable[[Input], None],
+        v2: V2Policy = V2Policy.OFF,
     ) -> None:
         self.number = number
         self.node = node
@@ -50,6 +54,7 @@ class Connection:
             draw_nonce=partial(rng.getrandbits, 64),
             now=timeline.now,
             timestamp=max(0, int(wall)),
+            stream=None if v2 is V2Policy.OFF else V2Stream(REGTEST.magic, Role.OUTBOUND, rng.randbytes, LIMITS),
         )
         quality = node.behaviour.quality()
         self.end = node.accept(Pipe(timeline, rng, quality, self._arrived))
@@ -134,6 +139,7 @@ class Connection:
             ready.wtxid_relay,
             version.agent,
             version.timestamp,
+            self._session.transport,
         )
 
     def _flush(self) -> None:

@@ -19,7 +19,7 @@ from simulation.oracle import Place
 from simulation.record import Record
 from simulation.timeline import Timeline, Timer
 from simulation.violation import Violation
-from spvfilter.errors import ParameterError, StoreError
+from spvfilter.errors import ParameterError, SessionError, StoreError
 from spvfilter.kernel import EntryKind
 from spvfilter.light.engine.effects import (
     Answer,
@@ -62,8 +62,9 @@ from spvfilter.store.views import SearchedEntries
 from spvfilter.wallet.books import Books as WalletBooks
 from spvfilter.watch.match import Completeness, Match
 from spvfilter.watch.watchlist import WatchList
-from spvfilter.wire.events import Received, Settings
+from spvfilter.wire.events import Cause, Received, Settings
 from spvfilter.wire.messages.table import GetAddr, Inv, Message, Tx
+from spvfilter.wire.transport import V2Policy
 
 CONNECT_S = 5.0  # longest wait for a connection
 _SLOWEST_WORK_S = 0.3
@@ -294,8 +295,8 @@ class Process:
                 self._timer = self._timeline.at(at + self._rng.random() * self._lateness, self._ring)
             case Work(token, function):
                 self._work(token, function)
-            case Connect(peer, address, is_private):
-                self._connect(peer, address, is_private)
+            case Connect(peer, address, is_private, v2):
+                self._connect(peer, address, is_private, v2)
             case Drop(peer):
                 self._drop(peer)
             case AskSeeds(services) if self._discovery is not None:
@@ -328,14 +329,14 @@ class Process:
         connection = self.connections.get(peer)
         return connection if connection is not None and connection.is_ready else None
 
-    def _connect(self, peer: int, address: str, is_private: bool) -> None:
+    def _connect(self, peer: int, address: str, is_private: bool, v2: V2Policy) -> None:
         if peer in self.connections or peer in self._dialling:
             raise Violation("alive", f"the number {peer} was used twice")
         node = self._directory.get(address)
         if node is None and self._discovery is None:
             raise Violation("alive", f"{address}, which nobody named, is connected")
         if node is not None and node.is_up:
-            call, delay = partial(self._reach, peer, node, is_private), self._rng.random() * 0.3
+            call, delay = partial(self._reach, peer, node, is_private, v2), self._rng.random() * 0.3
         elif self._rng.random() < 0.7:
             call, delay = (
                 partial(self._miss, peer, ConnectionRefusedError("connection refused")),
@@ -345,7 +346,7 @@ class Process:
             call, delay = partial(self._miss, peer, TimeoutError("no connection")), CONNECT_S
         self._dialling[peer] = self._timeline.after(delay, call)
 
-    def _reach(self, peer: int, node: Node, is_private: bool) -> None:
+    def _reach(self, peer: int, node: Node, is_private: bool, v2: V2Policy) -> None:
         if not node.is_up:
             self._miss(peer, ConnectionRefusedError("connection refused"))
             return
@@ -364,12 +365,22 @@ class Process:
             random.Random(f"{self._chances} {peer}"),
             self._wall(),
             self._record.keep_wire,
-            self._came,
+            partial(self._came_first, partial(self._reach, peer, node, is_private, V2Policy.OFF), v2),
+            v2,
         )
 
     def _miss(self, peer: int, error: Exception) -> None:
         del self._dialling[peer]
         self.report(Lost(peer, error))
+
+    def _came_first(self, again: Callable[[], None], v2: V2Policy, input: Input) -> None:
+        """Connect again without encryption where `p2p.Connection.open` does so."""
+        match input:
+            case Lost(peer, SessionError(cause=Cause.NO_V2)) if v2 is V2Policy.PREFER:
+                del self.connections[peer]
+                self._dialling[peer] = self._timeline.after(0.0, again)
+            case _:
+                self._came(input)
 
     def _came(self, input: Input) -> None:
         if isinstance(input, Lost):

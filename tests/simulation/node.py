@@ -15,8 +15,10 @@ from spvfilter.node.blocktree import TipChange
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.transaction import Transaction
-from spvfilter.wire.events import Role
+from spvfilter.wire.events import Role, Service
+from spvfilter.wire.messages.table import LIMITS
 from spvfilter.wire.session import Session
+from spvfilter.wire.streams import UndecidedStream
 
 _TURN_SIZE = 1 << 16  # bytes sent at once
 _RELAY_S = 3.0  # longest delay before a node announces what is new
@@ -86,12 +88,15 @@ class NodeEnd:
         self.pipe = pipe
         self.is_open = True
         self._timer: Timer | None = None
+        settings = node.behaviour.settings(node.view)
+        speaks_v2 = settings.services & Service.P2P_V2
         self.session = Session(
-            node.behaviour.settings(node.view),
+            settings,
             Role.INBOUND,
             draw_nonce=partial(node.rng.getrandbits, 64),
             now=node.timeline.now,
             timestamp=int(node.wall() + node.behaviour.clock_skew_s),
+            stream=UndecidedStream(settings.network.magic, node.rng.randbytes, LIMITS) if speaks_v2 else None,
         )
         self.responder: Responder = node.behaviour.respond(node.view, self.session)
 

@@ -9,6 +9,7 @@ from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.events import Mode
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.addresses import NetId, PeerAddress
+from spvfilter.wire.transport import V2Policy
 from support.swarm import START, WITH_FILTERS, Client, Swarm
 
 NAMED = "198.51.100.1:8333"
@@ -28,9 +29,16 @@ def told(
 class Run:
     """An engine with one named peer that is ready, step by step."""
 
-    def __init__(self, mode: Mode = Mode.COMPACT, reach: Reach = Reach.DIRECT, *, seeds: bool = False) -> None:
+    def __init__(
+        self,
+        mode: Mode = Mode.COMPACT,
+        reach: Reach = Reach.DIRECT,
+        *,
+        seeds: bool = False,
+        v2: V2Policy = V2Policy.OFF,
+    ) -> None:
         self.client = Client(Swarm(1), named=[NAMED], mode=mode)
-        self.client.options = Options(mode=mode, reach=reach)
+        self.client.options = Options(mode=mode, reach=reach, v2=v2)
         self.engine = self.client._make()
         self.now = Instant(0.0, float(START))
         self.effects = self.engine.start(self.now)
@@ -38,7 +46,7 @@ class Run:
             self.effects += self.engine.step(Seeded(()), self.now)
         (number,) = [each.peer for each in self.effects if isinstance(each, Connect)]
         self.peer = number
-        self.effects += self.do(Connected(number, "198.51.100.1", 0x4D, 0, True, True, "/x/", START))
+        self.effects += self.do(Connected(number, "198.51.100.1", 0x84D, 0, True, True, "/x/", START))
         self.effects += self.do(Heard(number, wire.Headers(())))
 
     def do(self, event: object, after: float = 0.0) -> list[Effect]:

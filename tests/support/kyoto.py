@@ -17,14 +17,14 @@ Coin = tuple[bytes, int, int]  # txid (wire order), index, value in satoshi
 class Kyoto:
     """A wallet of two keychains, receiving and change, synchronised from one node on this machine."""
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder: Path, port: int, *, is_encrypted: bool = False) -> None:
         import bdkpython as bdk
 
         self._bdk: Any = bdk
         receiving, change = (bdk.Descriptor(f"wpkh({ACCOUNT}/{chain}/*)", bdk.NetworkKind.TEST) for chain in (0, 1))
         self._rows = bdk.Persister.new_sqlite(str(folder / "bdk.sqlite"))
         self.wallet = bdk.Wallet(receiving, change, bdk.Network.REGTEST, self._rows, LOOKAHEAD)
-        peer = bdk.Peer(address=bdk.IpAddress.from_ipv4(127, 0, 0, 1), port=port, v2_transport=False)
+        peer = bdk.Peer(address=bdk.IpAddress.from_ipv4(127, 0, 0, 1), port=port, v2_transport=is_encrypted)
         builder = bdk.CbfBuilder().connections(1).peers([peer]).data_dir(str(folder)).scan_type(bdk.ScanType.SYNC())
         self._parts = builder.build(self.wallet)
 

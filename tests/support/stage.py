@@ -14,6 +14,7 @@ from simulation.host import Process
 from simulation.pipe import Quality
 from simulation.record import Record
 from simulation.world import Placed, World
+from spvfilter.errors import PrivacyError
 from spvfilter.light.engine.options import Options
 from spvfilter.light.events import Event, Mode, PeerWarning, Synced
 
@@ -44,7 +45,9 @@ class Stage(World):
 
     @property
     def warnings(self) -> list[PeerWarning]:
-        return [event for event in self.told if isinstance(event, PeerWarning)]
+        """Warnings about peers. The warning that others can read a filter is about no fault of a peer."""
+        warnings = [event for event in self.told if isinstance(event, PeerWarning)]
+        return [event for event in warnings if not isinstance(event.error, PrivacyError)]
 
     @property
     def banned(self) -> set[str]:

@@ -122,7 +122,17 @@ from spvfilter.wallet import (
     TxReplaced,
 )
 from spvfilter.watch import AccountPlan, Completeness, Label, Match, MatchKind, WatchList
-from spvfilter.wire import Disconnected, Fenced, Frame, Misbehaved, Ready, Received, ReceivedFilters, Settings
+from spvfilter.wire import (
+    Disconnected,
+    Fenced,
+    Frame,
+    Misbehaved,
+    Ready,
+    Received,
+    ReceivedFilters,
+    Settings,
+    Transport,
+)
 from spvfilter.wire.messages import MerkleBlock, Unknown, Version
 from support.samples import BLOCK, H1, H2, ITEMS, PLACES, SAMPLES, WITNESS
 
@@ -285,7 +295,7 @@ VALUES: dict[str, list[object]] = {
             BroadcastChanged(H1, TxStatus.REPLACED, H2),
         ),
         *(Refusal("peer:1", "dust"), Broadcast(H1, ("peer:2",), ("peer:3",), (Refusal("peer:1", "dust"),))),
-        PeerStatus("peer:1", "/agent/", 0x49, 7),
+        PeerStatus("peer:1", "/agent/", 0x49, 7, Transport.V1),
         ClientStatus(
             Mode.AUTO,
             None,
@@ -294,7 +304,7 @@ VALUES: dict[str, list[object]] = {
             6,
             False,
             1_700_000_100,
-            (PeerStatus("peer:1", "/agent/", 0x49, 7),),
+            (PeerStatus("peer:1", "/agent/", 0x49, 7, Transport.V1),),
             5,
             (BlockRange(1, 2),),
             0,

@@ -54,7 +54,7 @@ def peers(_: Path, rounds: int) -> list[Row]:
     server = context.Process(target=_serve, args=(wanted[: len(wanted) // 2], theirs), daemon=True)
     server.start()
     port, height = ours.recv()
-    names = ("compact", "bip37", "kyoto")
+    names = ("compact", "compact-v2", "bip37", "bip37-v2", "kyoto")
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     try:
         for _ in range(rounds):
@@ -75,6 +75,9 @@ def peers(_: Path, rounds: int) -> list[Row]:
             rows.append(
                 Row(label, best[name][what] * factor, best["kyoto"][what] * factor, "Kyoto, compact filters", goal)
             )
+        label = f"{_BLOCKS:,} blocks of {_TXS} transactions, {name}, encrypted, processor ms"
+        encrypted, plain = (best[each]["cpu"] * 1e3 for each in (f"{name}-v2", name))
+        rows.append(Row(label, encrypted, plain, "without encryption", 1.3))
     return rows
 
 

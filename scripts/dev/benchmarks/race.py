@@ -1,8 +1,8 @@
 """Measures the first synchronization of a wallet in a process of its own: race.py CLIENT PORT.
 
-CLIENT is compact, bip37 or kyoto. The scriptPubKeys come on standard input, in hex, one a line. The times are from the
-start of the client until the wallet is at the tip and its rows are in a durable file. The program prints one line of
-JSON:
+CLIENT is compact, bip37 or kyoto. The names compact-v2 and bip37-v2 mean the same over an encrypted connection. The
+scriptPubKeys come on standard input, in hex, one a line. The times are from the start of the client until the wallet is
+at the tip and its rows are in a durable file. The program prints one line of JSON:
 
 - `wall`: seconds on the clock.
 - `cpu`: seconds of processor time (user and system, all threads).
@@ -25,13 +25,15 @@ sys.path.append(str(Path(__file__).parents[3] / "tests"))
 Found = tuple[int, int]  # height of the tip, satoshi received
 
 
-async def _ours(mode: str, port: int, folder: Path, scripts: list[bytes]) -> Found:
+async def _ours(name: str, port: int, folder: Path, scripts: list[bytes]) -> Found:
     from spvfilter import LightClient, Synced, WatchList
 
     watch, height = WatchList("regtest"), 0
+    mode, v2 = name.removesuffix("-v2"), "require" if name.endswith("-v2") else "off"
+    peers, store = [f"127.0.0.1:{port}"], folder / "wallet.db"
     for script in scripts:
         watch.add_script(script)
-    async with LightClient(watch, peers=[f"127.0.0.1:{port}"], store=folder / "wallet.db", mode=mode) as client:
+    async with LightClient(watch, peers=peers, store=store, mode=mode, v2=v2) as client:
         async for event in client.events():
             if isinstance(event, Synced):
                 height = event.height
@@ -54,6 +56,9 @@ def main() -> None:
     else:
         import spvfilter.light.client
         import spvfilter.light.running  # noqa: F401
+    if name.endswith("-v2"):
+        import btclib_secp256k1.ellswift  # noqa: F401
+        import cryptography.hazmat.primitives.ciphers.aead  # noqa: F401  # as the import of bdkpython
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         wall, cpu = time.perf_counter(), time.process_time()

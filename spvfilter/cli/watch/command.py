@@ -199,6 +199,7 @@ def run(args: argparse.Namespace) -> int:
         from_height=args.from_height,
         birthday=args.birthday,
         proxy=args.proxy,
+        v2=args.v2,
         discover=args.discover,
         rebuild=args.rebuild,
     )

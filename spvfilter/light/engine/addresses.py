@@ -32,13 +32,14 @@ from spvfilter.network import REGTEST
 from spvfilter.store.addresses import KnownAddress
 from spvfilter.wire.events import Cause, Service
 from spvfilter.wire.messages.addresses import NetId, PeerAddress
+from spvfilter.wire.transport import V2Policy
 
 if TYPE_CHECKING:
     import random
 
     from spvfilter.light.engine.saved import Saved
 
-_NETWORK, _COMPACT_FILTERS = Service.NETWORK.value, Service.COMPACT_FILTERS.value
+_NETWORK, _COMPACT_FILTERS, _V2 = Service.NETWORK.value, Service.COMPACT_FILTERS.value, Service.P2P_V2.value
 COMPACT_NEEDS = (Service.NETWORK | Service.WITNESS | Service.COMPACT_FILTERS).value  # 0x49
 BLOOM_NEEDS = (Service.NETWORK | Service.WITNESS | Service.BLOOM).value  # 0xd
 MAX_ANCHORS = 2  # Core net.cpp MAX_BLOCK_RELAY_ONLY_ANCHORS.
@@ -128,8 +129,10 @@ class Discovery:
         """`options.reach` is not Reach.NAMED. `bans` has the end of each ban (seconds since 1970), by address."""
         self.book = book
         self.bans = bans
-        self._needs = BLOOM_NEEDS if options.mode is Mode.BIP37 else COMPACT_NEEDS
         self._options = options
+        self._always = _V2 if options.v2 is V2Policy.REQUIRE else 0  # services that every search needs
+        self._needs = 0
+        self.want(0 if options.mode is Mode.BIP37 else _COMPACT_FILTERS)
         self._chain = chain
         self._random = random
         self._anchors = list(anchors)[:MAX_ANCHORS]
@@ -148,16 +151,23 @@ class Discovery:
 
     def want(self, services: int) -> None:
         """The search needs peers with these services."""
-        self._needs = COMPACT_NEEDS if services & _COMPACT_FILTERS else BLOOM_NEEDS
+        self._needs = self._always | (COMPACT_NEEDS if services & _COMPACT_FILTERS else BLOOM_NEEDS)
+
+    def offers_v2(self, address: str) -> bool:
+        """True if an address of the book states that it accepts encrypted connections."""
+        known = self.book.get(address)
+        return known is not None and known.services & _V2 != 0
 
     @property
     def _is_hopeless(self) -> bool:
         """True if mode "auto" stops waiting for compact filters, after too many attempts in vain."""
-        return self._options.mode is Mode.AUTO and self._needs == COMPACT_NEEDS and self._hopes >= MAX_HOPES
+        is_waiting = self._options.mode is Mode.AUTO and self._needs & _COMPACT_FILTERS != 0
+        return is_waiting and self._hopes >= MAX_HOPES
 
     def serves(self, services: int) -> bool:
         """True if these services are sufficient."""
-        return services & self._needs == self._needs or (self._is_hopeless and services & BLOOM_NEEDS == BLOOM_NEEDS)
+        least = self._always | BLOOM_NEEDS
+        return services & self._needs == self._needs or (self._is_hopeless and services & least == least)
 
     def may_offer_filters(self, dialled: Iterable[str], there: Iterable[Neighbour], now: Instant) -> bool:
         """True if mode "auto" should wait for a peer with compact filters.

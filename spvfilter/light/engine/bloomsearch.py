@@ -16,20 +16,23 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 
-from spvfilter.errors import InexpressibleError, LieError
+from spvfilter.errors import InexpressibleError, LieError, PrivacyError
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.bloomfilters import BloomFilters
 from spvfilter.light.engine.bloomlink import BloomLink, Flight
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import WITNESSES, Coverage
 from spvfilter.light.engine.headers import Headers
+from spvfilter.light.engine.netgroups import is_sheltered
 from spvfilter.light.engine.peers import BLOOM, LIMITED_DEPTH, Peer, PeerState
+from spvfilter.light.events import PeerWarning
 from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import BlockConnected
 from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.wire.messages.table import FilterAdd, FilterClear, FilterLoad, GetData, InvItem, InvType
+from spvfilter.wire.transport import Transport
 
 _RELOAD = "filterload"  # key of a question that a pong answers
 _MAX_PARTS = 64  # Parts that are under way or compared.
@@ -87,6 +90,7 @@ class BloomSearch:
         self._recorded_at: float | None = None
         self._epoch = 0  # Counts changes of the watch list.
         self.has_told: bool = False  # True if a peer got a filter in this run.
+        self._has_warned = False  # True if a peer got a filter that others can read in this run.
         self._expressible = -1, False  # The epoch, and True if BIP-37 can find all entries.
         context.pool.on_gone(self._gone)
         context.pool.on_lie(self._lied)
@@ -203,12 +207,23 @@ class BloomSearch:
                 link.load(made, self._epoch, self._context.books.cursor, self._filters.elements)
                 link.must_reload = False
                 self._context.out.send(peer.number, FilterLoad.parse(bytes(made)))
+                self._warn_of_listeners(peer)
                 self.has_told = True
                 is_anew = not is_old and not link.is_reloading
                 if is_anew:
                     link.is_reloading = True
                     self._context.pool.ask(peer, _RELOAD, self._context.now)
                 self._context.out.fence(peer.number, partial(self._loaded, peer, link, is_anew))
+
+    def _warn_of_listeners(self, peer: Peer) -> None:
+        """Warn once in a run if others on the way to a peer can read its filter."""
+        assert peer.profile is not None
+        if self._has_warned or peer.profile.transport is Transport.V2 or is_sheltered(peer.profile.host):
+            return
+        self._has_warned = True
+        danger = "receives the BIP-37 filter without encryption: others on the way can learn the wallet's addresses"
+        advice = "use mode compact, a node with v2 transport, or an onion address"
+        self._context.out.emit(PeerWarning(peer.address, PrivacyError(f"{danger}; {advice}"), False))
 
     def _loaded(self, peer: Peer, link: BloomLink, is_anew: bool) -> None:
         """A peer has its new filter. `is_anew` is True if its answers were the reason for the reload."""

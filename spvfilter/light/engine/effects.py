@@ -9,6 +9,7 @@ from spvfilter.light.events import Broadcast, Event
 from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
 from spvfilter.wire.messages.table import Message
+from spvfilter.wire.transport import V2Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,8 @@ class Connect:
     peer: int
     address: str
     is_private: bool = False
+    v2: V2Policy = V2Policy.OFF
+    """Whether the connection is encrypted (BIP-324)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,7 @@ class Engine:
             out,
             discovery,
             lambda: saved.coverage.disputing,
+            options.v2,
         )
         start = Instant(0.0, 0.0)
         self._context = context = Context(options, saved.chain, saved.rows, books, pool, out, random, start, 0.0)
@@ -221,7 +222,13 @@ class Engine:
         heard = self.pool.last_heard
         way = {SearchMode.WAIT: None, SearchMode.COMPACT: Mode.COMPACT, SearchMode.BLOOM: Mode.BIP37}[self._search_mode]
         peers = (
-            PeerStatus(peer.address, peer.profile.user_agent, peer.services, self._headers.knows(peer))
+            PeerStatus(
+                peer.address,
+                peer.profile.user_agent,
+                peer.services,
+                self._headers.knows(peer),
+                peer.profile.transport,
+            )
             for peer in self.pool.connected()
             if peer.profile is not None
         )

@@ -13,6 +13,7 @@ from spvfilter.light.engine.requests import Request
 from spvfilter.wire import events as wire
 from spvfilter.wire.messages.merkleblock import MerkleBlock
 from spvfilter.wire.messages.table import Addr, AddrV2, Block, GetData, Headers, Inv, Message, NotFound, Tx
+from spvfilter.wire.transport import Transport
 
 
 class Instant(NamedTuple):
@@ -46,6 +47,8 @@ class Connected:
     """Escaped."""
     time: int
     """The peer's clock, in seconds since 1970."""
+    transport: Transport = Transport.V1
+    """V2 if the connection is encrypted (BIP-324)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,16 @@ def is_public(host: str, net: int) -> bool:
     return address.version == 4 or (address in _GLOBAL and not any(address in each for each in _SPECIAL))
 
 
+def is_sheltered(host: str) -> bool:
+    """True if nobody else can read a connection to a host: it is this machine or an onion service."""
+    if host.endswith(".onion"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def is_service_port(port: int) -> bool:
     """True if a port belongs to another service, or is below 1,024.
 

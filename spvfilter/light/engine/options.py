@@ -8,6 +8,7 @@ from enum import Enum
 from spvfilter.filters.fprate import DEFAULT_FP_RATE
 from spvfilter.light.events import Mode
 from spvfilter.wallet.pendinglimits import PendingLimits
+from spvfilter.wire.transport import V2Policy
 
 
 class Reach(Enum):
@@ -71,3 +72,5 @@ class Options:
     """True if connections go through a proxy. Each private connection then has a circuit of its own."""
     pending: PendingLimits = field(default_factory=PendingLimits)
     """Bounds of foreign unconfirmed transactions."""
+    v2: V2Policy = V2Policy.OFF
+    """When connections are encrypted (BIP-324)."""

@@ -28,6 +28,7 @@ from spvfilter.wallet.books import Books
 from spvfilter.wallet.events import BlockConnected, WalletEvent
 from spvfilter.wallet.journal import Journal
 from spvfilter.wire.messages.table import Message
+from spvfilter.wire.transport import V2Policy
 
 MAX_UNCOMMITTED = 64  # With this many commits under way, no further block is searched.
 
@@ -97,9 +98,9 @@ class Outbox:
 
     # Effects
 
-    def connect(self, peer: int, address: str, *, is_private: bool = False) -> None:
+    def connect(self, peer: int, address: str, *, is_private: bool = False, v2: V2Policy = V2Policy.OFF) -> None:
         """Open a connection."""
-        self._effects.append(Connect(peer, address, is_private))
+        self._effects.append(Connect(peer, address, is_private, v2))
 
     def ask_seeds(self, services: int) -> None:
         """Ask DNS seeds for hosts with these services."""

@@ -22,6 +22,7 @@ from spvfilter.store.addresses import KnownAddress
 from spvfilter.wire.events import Service
 from spvfilter.wire.messages.addresses import PeerAddress
 from spvfilter.wire.messages.table import GetAddr, Message
+from spvfilter.wire.transport import V2Policy
 
 _NETWORK, _NETWORK_LIMITED = Service.NETWORK.value, Service.NETWORK_LIMITED.value
 COMPACT_FILTERS, BLOOM = (
@@ -149,10 +150,12 @@ class PeerPool:
         out: Outbox,
         discovery: Discovery | None = None,
         disputing: Callable[[], Sequence[str]] = list,
+        v2: V2Policy = V2Policy.OFF,
     ) -> None:
         """`disputing` gives the addresses of peers that contradict our filter headers: the first of them are connected
         first.
         """
+        self._v2 = v2
         self._peers: dict[int, Peer] = {}
         # and of others while connected
         self._states = {address: AddressState(banned_until=bans.get(address, 0.0)) for address in addresses}
@@ -367,7 +370,14 @@ class PeerPool:
         number = self.take_number()
         self._peers[number] = Peer(number, address, now.monotonic, purpose=purpose)
         self._peers_changed()
-        self._out.connect(number, address)
+        self._out.connect(number, address, v2=self.v2_policy(address))
+
+    def v2_policy(self, address: str) -> V2Policy:
+        """Return whether to encrypt a connection: an address that the user did not name must offer it."""
+        if self._v2 is not V2Policy.PREFER or address in self._named_addresses:
+            return self._v2
+        is_offered = self._discovery is not None and self._discovery.offers_v2(address)
+        return V2Policy.PREFER if is_offered else V2Policy.OFF
 
     def take_number(self) -> int:
         """Return a number that no connection has had."""

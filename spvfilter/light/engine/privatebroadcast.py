@@ -169,7 +169,7 @@ class PrivateBroadcast:
         number = self._context.pool.take_number()
         until = self._context.now.monotonic + self._context.options.timeouts.reply_s / MAX_TRIES
         self._handovers[number] = _Handover(own, number, address, until, [*tried, address], is_repeat)
-        self._context.out.connect(number, address, is_private=True)
+        self._context.out.connect(number, address, is_private=True, v2=self._context.pool.v2_policy(address))
         self._context.changed()
 
     # Connections

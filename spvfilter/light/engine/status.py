@@ -159,7 +159,7 @@ class Status:
         if peer is None or peer.profile is None:
             self._context.out.emit(PeerChanged(None))
         else:
-            self._context.out.emit(PeerChanged(peer.address, peer.profile.user_agent))
+            self._context.out.emit(PeerChanged(peer.address, peer.profile.user_agent, peer.profile.transport))
 
     @property
     def followed(self) -> Peer | None:

@@ -1,0 +1,45 @@
+"""Kinds of connections: with or without encryption (BIP-324), and whether this installation can encrypt."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from importlib.util import find_spec
+
+from spvfilter._public import public
+from spvfilter.errors import ParameterError
+
+
+@public
+class Transport(StrEnum):
+    """How the messages of a connection are encoded."""
+
+    V1 = "v1"
+    """Each message is in an envelope, without encryption."""
+    V2 = "v2"
+    """The connection is encrypted (BIP-324). The peer is not authenticated."""
+
+
+@public
+class V2Policy(StrEnum):
+    """When a client encrypts its connections (BIP-324)."""
+
+    PREFER = "prefer"
+    """Try encryption with peers that offer it and with peers that the user named.
+
+    If such a peer closes the connection before its first byte, the client connects again without encryption.
+    """
+    REQUIRE = "require"
+    """Encrypt every connection. Peers without encryption are not used."""
+    OFF = "off"
+    """Encrypt no connection."""
+
+
+def is_installed() -> bool:
+    """Return True if the packages of the extra `v2` are installed."""
+    return find_spec("btclib_secp256k1") is not None and find_spec("cryptography") is not None
+
+
+def check_installed(option: str) -> None:
+    """Raise ParameterError, with the name of the extra to install, if `option` needs packages that are missing."""
+    if not is_installed():
+        raise ParameterError(f"{option} needs btclib-secp256k1 and cryptography: pip install 'spvfilter[v2]'")
