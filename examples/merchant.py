@@ -78,11 +78,11 @@ class Place(NamedTuple):
 
 
 def judge(amount: int, expires: int, paid: list[Payment], settled: list[Payment], now: float) -> str:
-    """Return the state of an invoice. `settled` are the payments with enough confirmations."""
+    """Return the state of an invoice. `settled` payments have enough confirmations."""
     in_time = sum(payment.value for payment in paid if payment.seen < expires)
     total = sum(payment.value for payment in settled)
     if total >= amount > in_time:
-        return "late"  # a person decides whether to deliver or to pay back
+        return "late"  # a person decides: deliver, or pay back
     if total >= amount:
         if any(total - payment.value >= amount for payment in settled):
             return "paid twice"
@@ -127,6 +127,7 @@ class Shop:
         with self.db:
             sequence, run_id, tip = before = self.place()
             touched: set[str | None] = set()
+            replaced: dict[bytes, str] = {}
             if snapshot is not None:
                 sequence, run_id, tip = snapshot
                 touched.update(row["address"] for row in self.rows("SELECT address FROM payments"))
@@ -139,8 +140,10 @@ class Shop:
                         tip = height
                     case wallet.BlockDisconnected(height):
                         tip = height - 1
+                    case wallet.TxReplaced():  # the match of the other transaction follows
+                        replaced[event.by] = event.txid_hex
                     case wallet.MatchFound(found) | wallet.MatchConfirmed(found):
-                        touched.add(self._put(found, found.height))
+                        touched.add(self._put(found, found.height, replaces=replaced.get(found.txid, "")))
                     case wallet.MatchUnconfirmed(found):
                         touched.add(self._put(found, None))
                     case wallet.MatchWithdrawn(found):
@@ -163,13 +166,15 @@ class Shop:
         with self.db:
             self._judge(addresses)
 
-    def _put(self, found: Match, height: int | None, *, counts: bool = True) -> str | None:
-        """Store a payment, and return its address. It keeps the time when it was first seen."""
+    def _put(self, found: Match, height: int | None, *, counts: bool = True, replaces: str = "") -> str | None:
+        """Store a payment, and return its address. Its time is when it, or the replaced one, was first seen."""
         if found.kind == MatchKind.OUTPUT and found.address is not None:
-            now = int(self.clock())
-            seen = min(now, found.time or now)  # the time of its block, if `serve` saw it later
+            query = "SELECT min(seen) FROM payments WHERE address = ? AND outpoint LIKE ?"
+            ((earlier,),) = self.rows(query, found.address, f"{replaces}:%")
+            times = (self.clock(), found.time, earlier)  # found.time: of its block, before which it was sent
             query = """INSERT INTO payments VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (outpoint) DO UPDATE
                 SET height = excluded.height, seen = min(seen, excluded.seen), counts = excluded.counts"""
+            seen = min(int(time) for time in times if time is not None)
             self.db.execute(query, (str(found.outpoint), found.address, found.value, height, seen, counts))
         return found.address
 
@@ -229,8 +234,6 @@ async def read_all(client: LightClient, shop: Shop) -> None:
 
 async def follow(client: LightClient, shop: Shop) -> None:
     """Process the events after the shop's place, and let invoices expire."""
-    if not await has_events_after(client, shop.place()):
-        await read_all(client, shop)
     stream = client.events(since=shop.place().sequence)
     while True:
         events = await next_events(stream)
@@ -285,10 +288,13 @@ async def deliver(shop: Shop, url: str, secret: bytes) -> None:
 
 
 async def serve(client: LightClient, shop: Shop, url: str, secret: bytes) -> None:
-    async with client, asyncio.TaskGroup() as group:
-        group.create_task(follow(client, shop))
-        group.create_task(give_addresses(client, shop))
-        group.create_task(deliver(shop, url, secret))
+    async with client:
+        if not await has_events_after(client, shop.place()):
+            await read_all(client, shop)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(follow(client, shop))
+            group.create_task(give_addresses(client, shop))
+            group.create_task(deliver(shop, url, secret))
 
 
 def invoice(shop: Shop, id: str, account: str, amount: int, minutes: float) -> str:
@@ -304,7 +310,7 @@ def invoice(shop: Shop, id: str, account: str, amount: int, minutes: float) -> s
         if row["address"] is not None:
             return f"bitcoin:{row['address']}?amount={amount // 10**8}.{amount % 10**8:08}"
         time.sleep(POLL_S)
-    raise TimeoutError(f"invoice {id} has no address yet: does `serve` run, and has it the account {account!r}?")
+    raise TimeoutError(f"invoice {id} has no address yet: does `serve` run with an account {account!r}?")
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import hashlib
 import hmac
@@ -210,6 +211,11 @@ class World:
         ((*state,),) = self.shop.rows("SELECT state, received, settled FROM invoices WHERE id = ?", id)
         return tuple(state)
 
+    async def counts(self, txid: bytes) -> None:
+        """Wait until the shop has a payment of a transaction that counts."""
+        query = "SELECT 1 FROM payments WHERE counts AND outpoint LIKE ?"
+        await until(lambda: self.shop.rows(query, f"{hash_to_hex(txid)}:%"))
+
     async def reaches(self, id: str, state: str, received: int, settled: int = 0) -> None:
         """Wait until an invoice has a state, the program has processed all blocks, and all webhooks are delivered."""
         wanted = (state, received, settled)
@@ -364,9 +370,21 @@ async def test_replacement_with_a_higher_fee_is_no_second_payment(world: World) 
     async with world.serving():
         txid = world.node.pay(await world.invoice("a"), 1_000)
         await world.reaches("a", "confirming", 1_000)
-        bumped = world.node.bump(txid)
-        await until(lambda: world.shop.rows("SELECT 1 FROM payments WHERE counts AND outpoint LIKE ?", named(bumped)))
+        await world.counts(world.node.bump(txid))
         assert len(world.shop.rows("SELECT 1 FROM payments WHERE counts")) == 1
+        world.node.mine(2)
+        await world.reaches("a", "paid", 1_000, 1_000)
+    assert world.receiver.told("a") == ["confirming", "paid"]
+
+
+async def test_replacement_after_the_expiry_is_in_time(world: World) -> None:
+    async with world.serving():
+        txid = world.node.pay(await world.invoice("a", expires=int(world.now) + HOUR), 1_000)
+        await world.reaches("a", "confirming", 1_000)
+        world.now += 2 * HOUR
+        for _ in range(2):
+            txid = world.node.bump(txid)
+            await world.counts(txid)
         world.node.mine(2)
         await world.reaches("a", "paid", 1_000, 1_000)
     assert world.receiver.told("a") == ["confirming", "paid"]
@@ -667,8 +685,18 @@ def test_state_is_final_only_if_settled_payments_suffice(
         assert (state == "expired") == (now >= 100 and sum(each.value for each in paid if each.seen < 100) < 100)
 
 
-def named(txid: bytes) -> str:
-    return hash_to_hex(txid) + "%"
+def test_page_shows_the_function_of_the_program() -> None:
+    """The page breaks a long line, so the trees of both are compared."""
+    page = (PATH.parents[1] / "docs/howto/shop.md").read_text(encoding="utf-8")
+    shown = [code.split("```")[0] for code in page.split("```python\n")[1:]]
+    true = definitions(PATH.read_text(encoding="utf-8"))
+    assert definitions(shown[0]).items() <= true.items()
+    assert "judge" in definitions(shown[0])
+
+
+def definitions(code: str) -> dict[str, str]:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return {node.name: ast.dump(node) for node in ast.parse(code).body if isinstance(node, kinds)}
 
 
 def raw_twin(regtest: Regtest, txid: bytes, address: str) -> bytes:
