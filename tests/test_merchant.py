@@ -552,14 +552,54 @@ async def test_lost_database_of_the_wallet_changes_no_invoice(world: World) -> N
     assert world.receiver.bodies == told
 
 
+async def test_spent_coin_stays_a_payment(world: World) -> None:
+    """The shop's owner moves the money, first unconfirmed."""
+    async with world.serving():
+        address = await world.invoice("a")
+        txid = world.node.pay(address, 1_000)
+        world.node.mine(2)
+        await world.reaches("a", "paid", 1_000, 1_000)
+        elsewhere = await world.invoice("b", 300)
+        world.node.spend(OutPoint(txid, 0), to=elsewhere, value=300, fee=700)
+        await world.reaches("b", "confirming", 300)
+        world.node.mine(2)
+        await world.reaches("b", "paid", 300, 300)
+        await world.reaches("a", "paid", 1_000, 1_000)
+    assert world.receiver.told("a")[-1] == "paid"
+    assert len(world.receiver.told("a")) <= 2
+
+
+async def test_payment_that_a_new_database_does_not_have_is_withdrawn(world: World) -> None:
+    async with world.serving():
+        txid = world.node.pay(await world.invoice("a"), 1_000)
+        await world.reaches("a", "confirming", 1_000)
+    (world.folder / "wallet.db").unlink()
+    world.node.double_spend(txid, in_block=True)
+    async with world.serving():
+        await world.reaches("a", "waiting", 0)
+
+
+async def test_place_of_another_run_is_not_continued(world: World) -> None:
+    """The number of the last event exists, but another run stored it: an older copy, and the clock was set back."""
+    async with world.serving():
+        world.node.pay(await world.invoice("a"), 1_000)
+        world.node.mine(2)
+        await world.reaches("a", "paid", 1_000, 1_000)
+    world.shop.write("UPDATE place SET run_id = ?", bytes(16))
+    world.shop.write("DELETE FROM payments")
+    async with world.serving():
+        await until(lambda: world.shop.rows("SELECT 1 FROM payments"))
+        await world.reaches("a", "paid", 1_000, 1_000)
+
+
 async def test_new_database_of_the_wallet_watches_every_given_address(world: World) -> None:
     async with world.serving():
-        addresses = [await world.invoice(f"a{number}") for number in range(30)]  # more than the lookahead of 20
+        addresses = [await world.invoice(f"a{number}") for number in range(70)]  # more than the lookahead of 20
     (world.folder / "wallet.db").unlink()
     world.node.pay(addresses[-1], 1_000)
     world.node.mine(2)
     async with world.serving():
-        await world.reaches("a29", "paid", 1_000, 1_000)
+        await world.reaches("a69", "paid", 1_000, 1_000)
         assert await world.invoice("b") not in addresses
 
 
@@ -588,12 +628,12 @@ async def test_crash_at_every_commit_changes_no_webhook(world: World, monkeypatc
     assert other.crashes >= 2 * other.receiver.posts >= 4 * len(other.receiver.bodies)
 
 
-async def test_kill_at_any_time_changes_no_webhook(world: World) -> None:
+@pytest.mark.parametrize("seed", range(effort(1, 2, 10)))
+async def test_kill_at_any_time_changes_no_webhook(world: World, seed: int) -> None:
     async with world.serving():
         await live(world)
     with World.new(world.folder / "other", world.mode) as other, receiving(other.receiver) as url:
-        dice = random.Random(effort(1, 2, 3))
-        async with other.killed(url, dice):
+        async with other.killed(url, random.Random(seed)):
             await live(other)
     assert other.receiver.bodies == world.receiver.bodies
     assert other.crashes >= 5
