@@ -28,6 +28,7 @@ from spvfilter.errors import EventGapError, ParameterError
 from spvfilter.light import Event, EventStream, Mode
 
 POLL_S = 0.2  # seconds between two looks for new invoices, and for new webhooks
+PAUSE_S = 0.02  # seconds without an event that end a transaction
 BATCH = 1_000  # most events in one transaction
 TOLD = ("id", "change", "account", "amount", "received", "settled", "state")  # columns of `invoices` in a webhook
 log = logging.getLogger("merchant")
@@ -198,13 +199,13 @@ class Shop:
 
 
 async def next_events(stream: EventStream) -> list[Event]:
-    """Wait at most POLL_S for events, and return all that are there: the events of a block come together."""
-    events: list[Event] = []
+    """Wait for an event, and return all that are there: the events of a block come together."""
+    events = [await anext(stream)]
     with suppress(TimeoutError):
-        async with asyncio.timeout(POLL_S) as limit:
+        async with asyncio.timeout(PAUSE_S) as limit:
             while len(events) < BATCH:
                 events.append(await anext(stream))
-                limit.reschedule(asyncio.get_running_loop().time() + POLL_S / 10)
+                limit.reschedule(asyncio.get_running_loop().time() + PAUSE_S)
     return events
 
 
@@ -233,14 +234,20 @@ async def read_all(client: LightClient, shop: Shop) -> None:
 
 
 async def follow(client: LightClient, shop: Shop) -> None:
-    """Process the events after the shop's place, and let invoices expire."""
+    """Process the events after the shop's place."""
     stream = client.events(since=shop.place().sequence)
     while True:
         events = await next_events(stream)
         if any(isinstance(event, wallet.WalletEvent) for event in events):
             shop.apply(events)
+
+
+async def expire(client: LightClient, shop: Shop) -> None:
+    """Let invoices expire, but only when every payment in time is known."""
+    while True:
         if (overdue := shop.overdue()) and await is_current(client, shop.place()):
             shop.expire(overdue)
+        await asyncio.sleep(POLL_S)
 
 
 async def give_addresses(client: LightClient, shop: Shop) -> None:
@@ -293,6 +300,7 @@ async def serve(client: LightClient, shop: Shop, url: str, secret: bytes) -> Non
             await read_all(client, shop)
         async with asyncio.TaskGroup() as group:
             group.create_task(follow(client, shop))
+            group.create_task(expire(client, shop))
             group.create_task(give_addresses(client, shop))
             group.create_task(deliver(shop, url, secret))
 
