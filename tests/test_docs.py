@@ -28,6 +28,7 @@ PROGRAMS = [
 ]
 MARKS = {
     "add_descriptor": pytest.mark.descriptors,
+    "wpkh(": pytest.mark.descriptors,
     "read_wallet_file": pytest.mark.descriptors,
     "bdkpython": pytest.mark.kyoto,
     "pyarrow": pytest.mark.columns,
