@@ -1,0 +1,32 @@
+"""ElectrumLimits: bounds on what the programs that connect to an Electrum server may use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spvfilter._public import public
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class ElectrumLimits:
+    """Bounds on sessions, messages and subscriptions of an Electrum server. All defaults are our choice."""
+
+    sessions: int = 100
+    """Largest number of connections at the same time. A further connection is closed at once."""
+    subscriptions: int = 20_000
+    """Largest number of script hashes that one session subscribes to."""
+    batch: int = 2_000
+    """Largest number of requests in one batch."""
+    concurrent: int = 16
+    """Largest number of requests of a session that wait for the database or for a peer at the same time."""
+    request_size: int = 2_000_000
+    """Largest size of a request or a batch in bytes."""
+    response_size: int = 10_000_000
+    """Largest size of an answer in bytes."""
+    send_timeout_s: float = 20.0
+    """Seconds after which a connection is closed if the other side does not read."""
+    block_timeout_s: float = 20.0
+    """Seconds after which a request for a block of a peer is given an error as its answer."""
+    broadcast_timeout_s: float = 8.0
+    """Seconds to wait for a peer's verdict on a transaction. The client announces the transaction after that, too."""
