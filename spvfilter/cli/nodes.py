@@ -29,6 +29,21 @@ _PASSWORD = re.compile(r"(-[\w-]*(?:pass|secret|seed|mnemonic|token)[\w-]*[= ])(
 
 def add_nodes(parser: argparse.ArgumentParser) -> None:
     """Add --connect, --discover, --proxy and --mode."""
+    add_connections(parser)
+    parser.add_argument(
+        "--mode",
+        choices=[str(mode) for mode in Mode],
+        default=Mode.AUTO,
+        help=(
+            "With compact, nodes learn only which blocks are fetched. With bip37, nodes get a filter that matches the"
+            " wallet. auto (default) is compact if a node serves compact filters that can find every watched entry,"
+            " else bip37"
+        ),
+    )
+
+
+def add_connections(parser: argparse.ArgumentParser) -> None:
+    """Add --connect, --discover and --proxy."""
     parser.add_argument(
         "--connect",
         metavar="HOST:PORT",
@@ -46,16 +61,6 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         ),
     )
     add_proxy(parser)
-    parser.add_argument(
-        "--mode",
-        choices=[str(mode) for mode in Mode],
-        default=Mode.AUTO,
-        help=(
-            "With compact, nodes learn only which blocks are fetched. With bip37, nodes get a filter that matches the"
-            " wallet. auto (default) is compact if a node serves compact filters that can find every watched entry,"
-            " else bip37"
-        ),
-    )
 
 
 def add_proxy(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,7 @@ from spvfilter.electrum.limits import ElectrumLimits
 from spvfilter.electrum.questions import Question
 from spvfilter.electrum.rpcerrors import RpcError
 from spvfilter.electrum.session import Session
-from spvfilter.electrum.status import ElectrumStatus
+from spvfilter.electrum.status import METHOD, ElectrumStatus
 from spvfilter.electrum.wallet import WalletLink
 from spvfilter.errors import SpvFilterError
 
@@ -24,8 +24,6 @@ else:
     aiorpcx = deferred("aiorpcx")
 
 _LOG = logging.getLogger(__name__)
-STATUS = "spvfilter.status"
-"""Method that only this server has. `spvfilter electrum status` calls it."""
 _CLOSE_S = 1.0
 """Seconds to wait at the end until the other side has read the last answer (our choice)."""
 
@@ -56,13 +54,15 @@ class Connection:
         self._slots = asyncio.Semaphore(limits.concurrent)
         self._tasks: set[asyncio.Task[None]] = set()
         self._serving: asyncio.Task[None] | None = None
+        self._is_ending = False
         self._changed: dict[str, None] = {}  # script hashes that may have changed since the last notification
         self._stirred = asyncio.Event()
         self._writing = asyncio.Lock()
 
     def close(self) -> asyncio.Task[None] | None:
         """End the connection. Returns the task that serves it, which ends soon."""
-        if self._serving is not None:
+        if self._serving is not None and not self._is_ending:
+            self._is_ending = True
             self._serving.cancel()
         return self._serving
 
@@ -86,6 +86,7 @@ class Connection:
         except Exception:
             _LOG.exception("a session has failed, and the server continues")
         finally:
+            self._is_ending = True  # a second cancellation would cut the end short
             for task in self._tasks:
                 task.cancel()
             self._writer.close()
@@ -127,7 +128,7 @@ class Connection:
     async def _answer(self, request: aiorpcx.Request) -> bool:
         """Answer a request now, or let a task answer it. Returns False if the session ends."""
         try:
-            answer = asdict(self._status()) if request.method == STATUS else self._given(request)
+            answer = asdict(self._status()) if request.method == METHOD else self._given(request)
         except RpcError as refusal:
             await self._reply(request, aiorpcx.RPCError(int(refusal.code), refusal.message))
             return not refusal.ends_session

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
-from spvfilter.chain import HeaderChain
 from spvfilter.wire.merkle import branch_root, merkle_branch, merkle_node
 
 _LEVELS = 11
@@ -12,10 +12,20 @@ _LEVELS = 11
 _SIZE = 1 << _LEVELS
 
 
+class BlockHashes(Protocol):
+    """The block hashes of a chain, as HeaderChain has them."""
+
+    def hash_at(self, height: int) -> bytes:
+        """Return the block hash at a height."""
+
+    def hashes(self, first: int, last: int) -> Sequence[bytes]:
+        """Return the block hashes from height `first` to height `last`, both inclusive."""
+
+
 class HeaderProofs:
     """Makes branches from a header to the root of all headers up to a checkpoint, as Electrum's protocol 1.4 does."""
 
-    def __init__(self, chain: HeaderChain) -> None:
+    def __init__(self, chain: BlockHashes) -> None:
         self._chain = chain
         self._nodes: list[tuple[bytes, bytes]] = []
         """Last block hash and node of each whole segment, from the genesis block on."""

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     import os
 
 TCP_PORT, TLS_PORT = 50_001, 50_002  # ports of Electrum servers
-_LOCAL = ("127.0.0.1", "::1", "localhost")
+LOCAL = ("127.0.0.1", "::1", "localhost")
+"""Addresses of this machine, which need no warning."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -97,7 +98,7 @@ class ElectrumServer:
         except BaseException:
             await self._close()
             raise
-        if self._host not in _LOCAL:
+        if self._host not in LOCAL:
             _LOG.warning("the Electrum server listens on %s: every program that connects sees the wallet", self._host)
         self._following = asyncio.create_task(link.follow(self._tell, sequence))
         return self

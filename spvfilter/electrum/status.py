@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from spvfilter._public import public
 
+METHOD = "spvfilter.status"
+"""Method of the protocol that only this server has. `spvfilter electrum status` calls it."""
+
 
 @public
 @dataclass(frozen=True, slots=True)
