@@ -32,6 +32,7 @@ HINTS = {
     "columns": "pip install 'spvfilter[columns]': duckdb, pandas, polars and pyarrow",
     "dask": "pip install 'spvfilter[dask]'",
     "descriptors": "pip install 'spvfilter[descriptors]'",
+    "electrum": "install Electrum (Debian: electrum), and pip install 'spvfilter[electrum]'",
     "embit": "pip install embit",
     "musig": "pip install 'spvfilter[musig]'",
     "posix": "run on Linux or macOS",
@@ -60,6 +61,7 @@ MODULES = {  # Python packages that a marker needs
     "columns": ("duckdb", "pandas", "polars", "pyarrow"),
     "dask": ("distributed",),
     "descriptors": ("wallycore",),
+    "electrum": ("aiorpcx",),
     "embit": ("embit",),
     "musig": ("btclib_secp256k1",),
     "kyoto": ("bdkpython",),
@@ -72,6 +74,7 @@ MODULES = {  # Python packages that a marker needs
 PROGRAMS = {  # programs that a marker needs
     "bcoin": ("node",),
     "cc": ("cc",),
+    "electrum": ("/usr/bin/electrum",),
     "node": ("node",),
     "redis": ("redis-server",),
     "redisbloom": ("redis-server",),

@@ -1,4 +1,4 @@
-"""An Electrum server over the light client, so that other wallets need no full node and no stranger's server."""
+"""An Electrum server over the light client: other wallets need no full node and no public server."""
 
 from __future__ import annotations
 

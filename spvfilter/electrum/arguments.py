@@ -17,7 +17,7 @@ _MAX_PACKAGE = 25
 def bound_arguments(
     method: str, given: Sequence[object] | Mapping[str, object], names: Sequence[str], required: int, *, spare: bool
 ) -> list[object]:
-    """Return the arguments of a request in the order of their names, without trailing ones that are missing.
+    """Return the arguments of a request in the order of their names. Missing arguments at the end are left out.
 
     Args:
         method: Name of the method.

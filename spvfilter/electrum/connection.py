@@ -1,4 +1,4 @@
-"""Connection: one socket of the Electrum server, with bounds on what waits, and on what the other side may send."""
+"""Connection: one socket of the Electrum server, with bounds on waiting requests and on sizes."""
 
 from __future__ import annotations
 

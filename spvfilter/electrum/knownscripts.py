@@ -39,7 +39,7 @@ class KnownScripts:
         self.unknown: dict[str, None] = {}
         """Script hashes that belong to no keychain and no entry, the latest last."""
         self.unknown_count: int = 0
-        """Number of different unknown script hashes so far, apart from those that were forgotten meanwhile."""
+        """Number of unknown script hashes so far."""
 
     def __contains__(self, script_hash: str) -> bool:
         return script_hash in self._hashes

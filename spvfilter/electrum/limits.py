@@ -1,4 +1,4 @@
-"""ElectrumLimits: bounds on what the programs that connect to an Electrum server may use."""
+"""ElectrumLimits: bounds for programs that connect to an Electrum server."""
 
 from __future__ import annotations
 

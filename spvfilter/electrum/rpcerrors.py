@@ -26,6 +26,6 @@ class RpcError(Exception):
         self.code = code
         """JSON-RPC code."""
         self.message = message
-        """What was wrong, for a person."""
+        """Reason of the error, for a person."""
         self.ends_session = ends_session
         """True if the server closes the connection after the answer."""

@@ -55,7 +55,7 @@ Notice = tuple[str, list[object]]
 
 @dataclass(slots=True)
 class WalletState:
-    """What all sessions of a server share: the chain, and the wallet's scripts and transactions in memory."""
+    """State that all sessions of a server share: the chain, and the wallet's scripts and transactions in memory."""
 
     chain: HeaderChain
     histories: Histories

@@ -1,4 +1,4 @@
-"""ElectrumStatus: what an Electrum server does at present."""
+"""ElectrumStatus: the present state of an Electrum server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ METHOD = "spvfilter.status"
 @public
 @dataclass(frozen=True, slots=True)
 class ElectrumStatus:
-    """What an Electrum server does at present."""
+    """The present state of an Electrum server."""
 
     sessions: int
     """Number of connections."""

@@ -1,4 +1,4 @@
-"""Transactions of a wallet by their scripts: what each one pays and spends, as an Electrum server needs them."""
+"""Transactions of a wallet with their effects on its scripts, as an Electrum server needs them."""
 
 from __future__ import annotations
 

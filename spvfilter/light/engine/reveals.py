@@ -67,7 +67,7 @@ class Reveals:
         self._reach(token, keychain, index, address, is_exclusive=request.exclusive)
 
     def reach(self, token: int, request: ReachIndex) -> None:
-        """Reveal the indexes of a keychain up to one that another program uses. No window is due.
+        """Reveal the indexes of a keychain up to an index that another program uses. No window is due.
 
         Raises ParameterError, KeychainError or InexpressibleError: nothing is revealed.
         """
