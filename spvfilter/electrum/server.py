@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
 from collections.abc import Collection
 from importlib.util import find_spec
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from spvfilter._public import public
 from spvfilter.electrum.connection import Connection
@@ -17,9 +18,6 @@ from spvfilter.electrum.status import ElectrumStatus
 from spvfilter.electrum.wallet import WalletLink
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.light.client import LightClient
-
-if TYPE_CHECKING:
-    import os
 
 TCP_PORT, TLS_PORT = 50_001, 50_002  # ports of Electrum servers
 LOCAL = ("127.0.0.1", "::1", "localhost")
@@ -110,7 +108,10 @@ class ElectrumServer:
         await self._close()
 
     async def wait_closed(self) -> None:
-        """Wait until the client ends. If the client ended by itself, raises the reason."""
+        """Wait until the client ends. If the client ended by itself, raises the reason.
+
+        Raises NotRunningError if the server is not running.
+        """
         if self._following is None:
             raise NotRunningError("enter the server first: async with")
         await asyncio.wait([self._following])

@@ -172,10 +172,10 @@ async def test_script_after_the_window_moves_it_and_starts_a_search(regtest_node
         assert balance == {"confirmed": 9_000, "unconfirmed": 0}
         (after,) = await client.keychains("till")
         assert (after.window >= 721, after.revealed) == (True, 701)
-        assert server.status.unknown == ()
+        assert list(server.status.unknown) == []
         beyond = script_hash_of(numbered(after.window + 1_000))
         assert await wallet.ask("blockchain.scripthash.get_history", beyond) == []
-        assert server.status.unknown == (beyond,)
+        assert list(server.status.unknown) == [beyond]
 
 
 @pytest.mark.parametrize("mode", ["compact", "bip37"])

@@ -7,6 +7,7 @@ switches `bumpfee` off. The replacement here is a second payment of the same coi
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ class Wallets:
     async def agree(self) -> None:
         """Wait until the books of both wallets are equal to ours."""
         for wallet in (self.watching, self.signing):
-            await self.electrum.until(lambda wallet=wallet: self._agrees(wallet))
+            await self.electrum.until(partial(self._agrees, wallet))
 
     async def _agrees(self, wallet: dict[str, str]) -> bool:
         balance, coins, history = await self.client.balance(), await self.client.coins(), await self.client.history()
