@@ -116,7 +116,7 @@ class Session:
         """Return the notification of a new tip, if the session has subscribed to headers and lacks the tip."""
         if self._tip is None or self._tip == self._state.chain.tip_hash:
             return []
-        return [(_HEADERS, [self._subscribe_headers()])]
+        return [(_HEADERS, [self._tip_header()])]
 
     def script_notices(self, script_hashes: Collection[str]) -> list[Notice]:
         """Return the notifications of scripts whose status has changed since the session was told."""
@@ -182,7 +182,11 @@ class Session:
 
     # Headers
 
-    def _subscribe_headers(self) -> Answer:
+    def _subscribe_tip(self, raw: object = True) -> Answer:
+        """Answer with the tip. Clients of protocol 1.2 send the argument `raw`, which has no effect since 1.4."""
+        return self._tip_header()
+
+    def _tip_header(self) -> Answer:
         chain = self._state.chain
         self._tip = chain.tip_hash
         return {"height": chain.height, "hex": chain.headers(chain.height, 1).hex()}
@@ -412,7 +416,7 @@ METHODS: Mapping[str, Method] = {
     "server.donation_address": Method(Session._donation_address),
     "server.peers.subscribe": Method(Session._peers),
     "server.add_peer": Method(Session._add_peer, ("features",), 1),
-    _HEADERS: Method(Session._subscribe_headers),
+    _HEADERS: Method(Session._subscribe_tip, ("raw",)),
     "blockchain.block.header": Method(Session._header, ("height", "cp_height"), 1),
     "blockchain.block.headers": Method(Session._headers, ("start_height", "count", "cp_height"), 2),
     "blockchain.estimatefee": Method(Session._estimate_fee, ("number", "mode"), 1),
