@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from spvfilter._public import public
+from spvfilter.errors import ParameterError
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class ElectrumLimits:
-    """Bounds on sessions, messages and subscriptions of an Electrum server. All defaults are our choice."""
+    """Bounds on sessions, messages and subscriptions of an Electrum server. All defaults are our choice.
+
+    Raises ParameterError if a bound is not a positive number.
+    """
 
     sessions: int = 100
     """Largest number of connections at the same time. A further connection is closed at once."""
@@ -30,3 +34,10 @@ class ElectrumLimits:
     """Seconds after which a request for a block of a peer is given an error as its answer."""
     broadcast_timeout_s: float = 8.0
     """Seconds to wait for a peer's verdict on a transaction. The client announces the transaction after that, too."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            kind = float if each.name.endswith("_s") else int
+            if isinstance(value, bool) or not isinstance(value, (int, kind)) or value <= 0:
+                raise ParameterError(f"{each.name} must be a number above 0, not {value!r}")

@@ -20,6 +20,7 @@ from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.light.client import LightClient
 
 TCP_PORT, TLS_PORT = 50_001, 50_002  # ports of Electrum servers
+MAX_PORT = 0xFFFF
 LOCAL = ("127.0.0.1", "::1", "localhost")
 """Addresses of this machine, which need no warning."""
 _LOG = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class ElectrumServer:
         limits: Bounds on sessions and messages.
 
     Raises:
-        ParameterError: There is no port, or a TLS port without a certificate, or the extra `electrum` is not installed.
+        ParameterError: There is no valid port, a TLS port has no certificate, or the extra `electrum` is not installed.
         NotRunningError: On entering, the client is not running.
         OSError: On entering, the server cannot listen, or a file of the certificate cannot be read.
     """
@@ -65,6 +66,9 @@ class ElectrumServer:
     ) -> None:
         if find_spec("aiorpcx") is None:
             raise ParameterError("an Electrum server needs aiorpcX: pip install 'spvfilter[electrum]'")
+        for given in (port, tls_port):
+            if given is not None and not (isinstance(given, int) and 0 <= given <= MAX_PORT):
+                raise ParameterError(f"a port is a number from 0 to {MAX_PORT}, not {given!r}")
         if port is None and tls_port is None:
             raise ParameterError("an Electrum server needs a port: give port or tls_port")
         if tls_port is not None and certificate is None:

@@ -47,6 +47,7 @@ from spvfilter.wallet.events import (
     MatchUnconfirmed,
     MatchWithdrawn,
     TxReplaced,
+    WalletEvent,
 )
 from spvfilter.wallet.scanned import branches_of
 from spvfilter.watch.keychain import Keychain
@@ -55,7 +56,7 @@ T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 1.0
-"""Seconds after which the tip is compared even if no event has arrived (our choice)."""
+"""Seconds after which the tip is compared even if no event of the wallet has arrived (our choice)."""
 _MAX_BLOCKS = 4
 """Blocks that are fetched for sessions at the same time (our choice)."""
 _DEFAULT_FEE = 1_000
@@ -138,11 +139,11 @@ class WalletLink:
                         self._txids[event.match.txid] = None
                     elif isinstance(event, TxReplaced):
                         self._txids[event.txid] = None
-                    self._stirred.set()
+                    if isinstance(event, WalletEvent):
+                        self._stirred.set()
                 return
             except EventGapError as gap:  # the stream lags: read everything again
                 since, self._is_gap = gap.sequence, True
-                self._stirred.set()
             finally:
                 self._stirred.set()
 
@@ -186,8 +187,8 @@ class WalletLink:
 
     async def _fetch(self, height: int, own_txid: bytes | None) -> bytes:
         """Fetch a block, and store the merkle branch of the wallet's transaction for which it is fetched."""
-        block_hash = self.state.chain.hash_at(height)
         try:
+            block_hash = self.state.chain.hash_at(height)
             async with asyncio.timeout(self._limits.block_timeout_s), self._fetching:
                 raw = await self._running.fetch_block(block_hash)
         except (TimeoutError, ParameterError):
@@ -242,7 +243,8 @@ class WalletLink:
                 scripts.update(self._client.watch)
         if script_hash not in scripts and scripts.note_unknown(script_hash):
             _LOG.debug("script hash %s belongs to no keychain and no entry", script_hash)
-            _LOG.info("unknown script hashes: %d. Add the wallet's file to the watch list", scripts.unknown_count)
+            if str(scripts.unknown_count).strip("0") == "1":  # the first, the tenth, the hundredth
+                _LOG.info("unknown script hashes: %d. Add the wallet's file to the watch list", scripts.unknown_count)
 
     def _to_derive(self) -> list[tuple[Keychain, int, int]]:
         return self.state.scripts.to_derive(self._client.watch.keychains)

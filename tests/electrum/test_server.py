@@ -234,6 +234,12 @@ async def test_wrong_use_of_the_server_is_refused(regtest_node: RegtestNode, tmp
     watch = WatchList(REGTEST)
     watch.add_script(SCRIPT)
     client = LightClient(watch, peers=[regtest_node.address])
+    for port in (-1, 65_536, "50001"):
+        with pytest.raises(ParameterError, match="from 0 to 65535"):
+            ElectrumServer(client, port=port)  # type: ignore[arg-type]
+    for bounds in ({"sessions": 0}, {"batch": -1}, {"send_timeout_s": 0.0}, {"request_size": 1.5}, {"sessions": True}):
+        with pytest.raises(ParameterError, match="must be a number above 0"):
+            ElectrumLimits(**bounds)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="needs a port"):
         ElectrumServer(client, port=None)
     with pytest.raises(ParameterError, match="needs a certificate"):
