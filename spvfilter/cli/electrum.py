@@ -203,14 +203,13 @@ async def _ask_status(host: str, port: int) -> ElectrumStatus:
 
 
 def _show_status(page: Page, found: ElectrumStatus) -> None:
-    page.line(f"sessions: {found.sessions}, subscriptions: {found.subscriptions}")
+    others = found.sessions - 1  # without the connection that asked
+    page.line(f"sessions: {others}, subscriptions: {found.subscriptions}")
     page.line(f"blocks searched: {found.searched_height:,} of {found.tip_height:,}")
     page.line(f"unknown script hashes: {len(found.unknown):,}")
     if not found.unknown:
         return
     for script_hash in found.unknown[-_SHOWN:]:
         page.line(f"  {script_hash}")
-    page.line(
-        "A connected wallet asked for these scripts, and the watch list has none of them. Add the wallet's descriptor,"
-        " or the file that the wallet exports, with --watch FILE. A script cannot be found from its hash."
-    )
+    page.line("A wallet asked for these scripts, and the watch list has none of them. A hash cannot be searched.")
+    page.line("Add the descriptor of that wallet, or the file that it exports, to --watch FILE.")
