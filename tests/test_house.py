@@ -44,8 +44,21 @@ APART = {  # imports that the floors alone would allow
     "electrum": {"rpc", "scan", "node"},
 }
 SILENT = "light.engine."  # decides without sockets, clocks or tasks
-AWAITING = ("p2p.", "rpc.", "light.", "scan.", "node.", "cli.", "__main__.", "bloom.redis.", "interop.", "testing")
-AWAITING += ("electrum.connection.", "electrum.server.", "electrum.wallet.")
+AWAITING = (
+    "p2p.",
+    "rpc.",
+    "light.",
+    "scan.",
+    "node.",
+    "cli.",
+    "__main__.",
+    "bloom.redis.",
+    "interop.",
+    "testing",
+    "electrum.connection.",
+    "electrum.server.",
+    "electrum.wallet.",
+)
 CIRCLES: list[set[str]] = []
 DOOR = ("__init__", "_version")  # the package itself names what it exports, and imports nothing else
 

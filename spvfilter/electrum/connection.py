@@ -117,7 +117,8 @@ class Connection:
         except aiorpcx.ProtocolError as error:
             if error.error_message is not None:
                 await self._send(error.error_message)
-            return True
+            # a web browser that a page directs to this port sends HTTP: nothing after it may be carried out
+            return bool(error.code != aiorpcx.JSONRPC.PARSE_ERROR)
         except (ValueError, RecursionError):  # brackets without end, or a number with thousands of digits
             return False
         if len(requests) > self._limits.batch:

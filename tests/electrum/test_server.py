@@ -131,6 +131,18 @@ async def test_mistakes_of_a_session_end_no_other_one(nothing_is_left: None, reg
             assert await client.ask("server.ping") is None
 
 
+async def test_request_of_a_web_browser_ends_the_session(nothing_is_left: None, regtest_node: RegtestNode) -> None:
+    request = b'{"id": 5, "method": "blockchain.scripthash.get_history", "params": ["' + KNOWN.encode() + b'"]}'
+    async with served(regtest_node) as (_, server):
+        assert server.port is not None
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" + request + b"\n")
+        answer = await asyncio.wait_for(reader.read(), 20)
+        assert b"invalid JSON" in answer
+        assert b'"id":5' not in answer
+        writer.close()
+
+
 async def test_sessions_are_bounded(regtest_node: RegtestNode) -> None:
     async with served(regtest_node, ElectrumLimits(sessions=1)) as (_, server), connected(server) as client:
         assert server.port is not None
@@ -239,7 +251,7 @@ async def test_wrong_use_of_the_server_is_refused(regtest_node: RegtestNode, tmp
             ElectrumServer(client, port=port)  # type: ignore[arg-type]
     for bounds in ({"sessions": 0}, {"batch": -1}, {"send_timeout_s": 0.0}, {"request_size": 1.5}, {"sessions": True}):
         with pytest.raises(ParameterError, match="must be a number above 0"):
-            ElectrumLimits(**bounds)  # type: ignore[arg-type]
+            ElectrumLimits(**bounds)
     with pytest.raises(ParameterError, match="needs a port"):
         ElectrumServer(client, port=None)
     with pytest.raises(ParameterError, match="needs a certificate"):

@@ -72,7 +72,8 @@ class Wallets:
         )
 
 
-async def test_real_electrum_agrees_with_our_books(regtest_node: RegtestNode, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["compact", "bip37"])
+async def test_real_electrum_agrees_with_our_books(mode: str, regtest_node: RegtestNode, tmp_path: Path) -> None:
     node = regtest_node
     async with AsyncExitStack() as stack:
 
@@ -80,7 +81,7 @@ async def test_real_electrum_agrees_with_our_books(regtest_node: RegtestNode, tm
             inner = await stack.enter_async_context(AsyncExitStack())
             watch = WatchList(REGTEST)
             watch.add_descriptor(f"wpkh({TPUB}/<0;1>/*)", "electrum")
-            client = LightClient(watch, peers=[node.address], store=tmp_path / "w.db", mode="compact")
+            client = LightClient(watch, peers=[node.address], store=tmp_path / "w.db", mode=mode)
             await inner.enter_async_context(client)
             server = ElectrumServer(client, port=port)
             await inner.enter_async_context(server)
