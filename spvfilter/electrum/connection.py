@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 _BUFFER_SIZE = 65_536
 """Bytes of answers that may wait for the other side before the next request is read (asyncio's own limit)."""
 _PER_TURN = 20
-"""Answers of a session in one turn of the event loop: about two milliseconds (our choice)."""
+"""Requests of a session in one turn of the event loop: about two milliseconds (our choice)."""
 _CLOSE_S = 1.0
 """Seconds to wait at the end until the other side has read the last answer (our choice)."""
 
@@ -61,7 +61,7 @@ class Connection:
         self._is_ending = False
         self._changed: dict[str, None] = {}  # script hashes that may have changed since the last notification
         self._stirred = asyncio.Event()
-        self._sent = 0
+        self._requests = 0
 
     def close(self) -> asyncio.Task[None] | None:
         """End the connection. Returns the task that serves it, which ends soon."""
@@ -85,10 +85,11 @@ class Connection:
             while line := await self._line():
                 if not await self._take(line):
                     break
-        except (OSError, TimeoutError, asyncio.CancelledError) as error:
-            _LOG.debug("a connection has ended: %r", error)
-        except Exception:
-            _LOG.exception("a session has failed, and the server continues")
+        except asyncio.CancelledError:
+            _LOG.debug("a connection was closed by the server")
+        except Exception as error:
+            self._is_ending = True
+            self._fail(error)
         finally:
             self._is_ending = True  # a second cancellation would cut the end short
             for task in self._tasks:
@@ -132,6 +133,9 @@ class Connection:
 
     async def _answer(self, request: aiorpcx.Request) -> bool:
         """Answer a request now, or let a task answer it. Returns False if the session ends."""
+        self._requests += 1
+        if self._requests % _PER_TURN == 0:
+            await asyncio.sleep(0)
         try:
             answer = asdict(self._status()) if request.method == METHOD else self._given(request)
         except RpcError as refusal:
@@ -153,8 +157,15 @@ class Connection:
         self._tasks.discard(task)
         self._slots.release()
         if not task.cancelled() and (error := task.exception()) is not None:
-            _LOG.debug("a request has failed: %r", error)
-            self.close()
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """End the connection: the other side has left or does not read, or the error is a bug."""
+        if isinstance(error, OSError):  # TimeoutError is one
+            _LOG.debug("a connection has ended: %r", error)
+        else:
+            _LOG.error("a session has failed, and the server continues", exc_info=error)
+        self.close()
 
     async def _settle(self, request: aiorpcx.Request, question: Question) -> None:
         try:
@@ -175,12 +186,9 @@ class Connection:
     async def _send(self, message: bytes) -> None:
         """Send a message. Raises TimeoutError if the other side does not read."""
         self._writer.write(message + b"\n")
-        self._sent += 1
         if self._writer.transport.get_write_buffer_size() > _BUFFER_SIZE:
             async with asyncio.timeout(self._limits.send_timeout_s):
                 await self._writer.drain()
-        elif self._sent % _PER_TURN == 0:
-            await asyncio.sleep(0)
 
     async def _notify(self) -> None:
         """Send notifications as long as the connection lasts."""
@@ -193,6 +201,5 @@ class Connection:
                 if notices:
                     made = (self._rpc.send_notification(aiorpcx.Notification(*notice)) for notice in notices)
                     await self._send(b"\n".join(made))
-        except (OSError, TimeoutError) as error:
-            _LOG.debug("a connection does not take notifications: %r", error)
-            self.close()
+        except Exception as error:
+            self._fail(error)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from spvfilter.electrum.histories import script_hash_of
 from spvfilter.kernel import EntryKind
 from spvfilter.watch.keychain import Keychain
 from spvfilter.watch.watchlist import WatchList
+from spvfilter.watch.windows import STEP
 
 FURTHER = 1_000
 """Further indexes of a keychain whose scripts are derived for an unknown hash (our choice)."""
@@ -44,18 +45,19 @@ class KnownScripts:
     def __contains__(self, script_hash: str) -> bool:
         return script_hash in self._hashes
 
-    def update(self, watch: WatchList) -> None:
-        """Take the scripts of the watch list that are new since the last call."""
+    def update(self, watch: WatchList) -> Iterator[None]:
+        """Take the scripts of the watch list that are new since the last call, in steps of two milliseconds."""
         if len(watch) < self._entries:
             self._hashes, self._entries = {}, 0
         if len(watch) == self._entries:
             return
-        table = watch.table
-        for number in range(self._entries, len(watch)):
-            kind, value = table.entry(number)
+        while self._entries < len(watch):
+            kind, value = watch.table.entry(self._entries)
+            self._entries += 1
             if kind == EntryKind.SCRIPT:
                 self._hashes[script_hash_of(value)] = None
-        self._entries = len(watch)
+            if self._entries % STEP == 0:
+                yield
         for script_hash in [each for each in self.unknown if each in self._hashes]:
             del self.unknown[script_hash]
 

@@ -95,14 +95,15 @@ class WalletLink:
             return wallet_transactions(store.views), store.events.log.last
 
         found, sequence = await self._running.in_store(read)
-        self._changed_by(self.state.histories.replace(found))
+        await asyncio.to_thread(self.state.histories.replace, found)  # no session uses them yet
+        await self._look()
         return sequence
 
-    def _changed_by(self, changed: set[str]) -> set[str]:
-        self.state.scripts.update(self._client.watch)
+    async def _look(self) -> None:
+        """Take new scripts of the watch list, and the mode of the search."""
+        await in_steps(self.state.scripts.update(self._client.watch))
         is_private = self._client.mode is Mode.COMPACT or self._running.engine.search_mode is SearchMode.COMPACT
         self.state.may_fetch_blocks = is_private
-        return changed
 
     async def follow(self, tell: Callable[[Collection[str]], Awaitable[None]], since: int) -> None:
         """Follow the events of the client, and call `tell` with the script hashes that may have changed.
@@ -149,15 +150,15 @@ class WalletLink:
 
     async def _update(self) -> set[str]:
         """Read the transactions that events have named, and return the script hashes that may have changed."""
+        await self._look()
         txids, self._txids = tuple(self._txids), {}
         if self._is_gap:
             self._is_gap = False
-            found = await self._running.read(wallet_transactions)
-            return self._changed_by(self.state.histories.replace(found))
+            return self.state.histories.replace(await self._running.read(wallet_transactions))
         if not txids and not self.state.histories.has_unconfirmed:
-            return self._changed_by(set())
+            return set()
         found = await self._running.read(lambda views: wallet_transactions(views, txids))
-        return self._changed_by(self.state.histories.replace(found, txids))
+        return self.state.histories.replace(found, txids)
 
     # Questions of sessions
 
@@ -223,7 +224,7 @@ class WalletLink:
         """Derive further scripts of the keychains until one has a hash. Then let the window of its keychain move."""
         scripts = self.state.scripts
         async with self._exploring:
-            scripts.update(self._client.watch)
+            await in_steps(scripts.update(self._client.watch))
             if script_hash in scripts:
                 return
             for keychain, first, last in self._to_derive():
@@ -240,7 +241,7 @@ class WalletLink:
                     _LOG.debug("keychain %s: its window moves to index %d", place.keychain, place.index)
                 except (InexpressibleError, ParameterError) as error:
                     _LOG.warning("the window of a keychain cannot move: %s", error)
-                scripts.update(self._client.watch)
+                await in_steps(scripts.update(self._client.watch))
         if script_hash not in scripts and scripts.note_unknown(script_hash):
             _LOG.debug("script hash %s belongs to no keychain and no entry", script_hash)
             if str(scripts.unknown_count).strip("0") == "1":  # the first, the tenth, the hundredth

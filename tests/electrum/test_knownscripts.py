@@ -35,7 +35,7 @@ def derive(scripts: KnownScripts, watch: WatchList) -> list[tuple[str, int, int]
 
 def test_further_scripts_are_derived_once_until_the_window_moves() -> None:
     watch, scripts = watch_list(2), KnownScripts()
-    scripts.update(watch)
+    list(scripts.update(watch))
     assert script_hash_of(script(1, 19)) in scripts
     assert script_hash_of(script(1, 20)) not in scripts
     assert derive(scripts, watch) == [("chain 0", 20, 1_019), ("chain 1", 20, 1_019)]
@@ -43,7 +43,7 @@ def test_further_scripts_are_derived_once_until_the_window_moves() -> None:
     assert scripts.find(script_hash_of(script(1, 1_019))) == FurtherScript("chain 1", 1_019)
     assert scripts.find(script_hash_of(script(1, 1_020))) is None
     watch.windows.use_script(script(1, 5))
-    scripts.update(watch)
+    list(scripts.update(watch))
     assert script_hash_of(script(1, 25)) in scripts
     assert derive(scripts, watch) == [("chain 1", 26, 1_025)]
 
@@ -68,12 +68,12 @@ def test_keychain_without_further_indexes_derives_nothing() -> None:
 def test_unknown_hashes_are_bounded_and_forgotten_when_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(knownscripts, "MAX_UNKNOWN", 3)
     watch, scripts = watch_list(1), KnownScripts()
-    scripts.update(watch)
+    list(scripts.update(watch))
     known = script_hash_of(script(7, 0))
     assert [scripts.note_unknown(each) for each in (known, known, "a", "b")] == [True, False, True, True]
     assert list(scripts.unknown) == [known, "a", "b"]
     watch.add_script(script(7, 0))
-    scripts.update(watch)
+    list(scripts.update(watch))
     assert list(scripts.unknown) == ["a", "b"]
     assert [scripts.note_unknown(each) for each in ("c", "d")] == [True, True]
     assert (list(scripts.unknown), scripts.unknown_count) == (["b", "c", "d"], 5)
@@ -83,9 +83,9 @@ def test_removed_entries_are_unknown_again() -> None:
     watch, scripts = WatchList(REGTEST), KnownScripts()
     for index in range(3):
         watch.add_script(script(0, index))
-    scripts.update(watch)
+    list(scripts.update(watch))
     watch = WatchList(REGTEST)
     watch.add_script(script(0, 2))
-    scripts.update(watch)
+    list(scripts.update(watch))
     assert script_hash_of(script(0, 0)) not in scripts
     assert script_hash_of(script(0, 2)) in scripts

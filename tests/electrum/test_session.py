@@ -33,7 +33,7 @@ def session(version: str | None = None, **limits: int) -> Session:
     chain, scripts = HeaderChain(REGTEST), KnownScripts()
     watch = WatchList(REGTEST)
     watch.add_script(SCRIPT)
-    scripts.update(watch)
+    list(scripts.update(watch))
     state = WalletState(chain, Histories(), scripts, HeaderProofs(chain), True, lambda: 2_500, {})
     made = Session(state, ElectrumLimits(**limits))
     if version is not None:
