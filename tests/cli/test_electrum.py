@@ -76,7 +76,7 @@ def test_other_address_and_mode_bip37_give_warnings(tmp_path: Path) -> None:
         (["--db", "w.db", "--connect", "127.0.0.1:1"], "nothing to watch for"),
         (["--db", "w.db", "--watch", "watch.txt"], "no node to connect to"),
         (["--mode", "auto"], "invalid choice"),
-        (["stauts"], "did you mean status?"),
+        (["stat"], "did you mean status?"),
         (["status", "--port", "1"], "no server answers on 127.0.0.1 port 1: start spvfilter electrum"),
     ],
 )
