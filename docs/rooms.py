@@ -21,6 +21,7 @@ ROOMS = (
         "bloom.exchange",
         "bloom.redis",
         "chain",
+        "electrum",
         "filters",
         "interop",
         "light",

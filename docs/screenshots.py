@@ -1,5 +1,5 @@
-"""Make the documentation's pictures by running the program: docs/screenshots.py FOLDER writes watch.png, scan.png and
-size.png.
+"""Make the documentation's pictures by running the program: docs/screenshots.py FOLDER writes watch.png, scan.png,
+electrum.png and size.png.
 
 Rich draws the output of a terminal of 112 columns as SVG, and Chromium converts it to PNG (Debian: chromium; or set
 CHROMIUM). The chain is the one of `spvfilter demo`, the same on every run.
@@ -8,11 +8,14 @@ CHROMIUM). The chain is the one of `spvfilter demo`, the same on every run.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import io
+import json
 import os
 import pty
 import re
 import shutil
+import socket
 import struct
 import subprocess
 import sys
@@ -25,6 +28,7 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
+from spvfilter.address import address_to_script
 from spvfilter.cli.demo.chain import NETWORK, DemoChain, wallet_addresses
 from spvfilter.protocol import COINBASE_MATURITY
 from spvfilter.testing import RegtestNode
@@ -120,6 +124,34 @@ def shrink(path: Path) -> None:
         picture.convert("RGB").quantize(64).save(path, optimize=True)
 
 
+def electrum(folder: Path, chain: DemoChain) -> tuple[str, str]:
+    """The output of an Electrum server with one session and of its status, and the command that starts it."""
+    node = RegtestNode(0)
+    for block in chain.blocks:
+        node.call(lambda regtest, raw=block: regtest.submit_block(raw))
+    words = ("electrum", "--watch", "wallet.txt", "--db", "wallet.db", "--network", "regtest", "--connect")
+    server = [sys.executable, "-m", "spvfilter", *words, node.address, "--port", "0"]
+    with subprocess.Popen(server, stdout=subprocess.PIPE, cwd=folder, text=True) as child:
+        assert child.stdout is not None
+        listening, found = child.stdout.readline(), child.stdout.readline()
+        port = listening.split()[5]
+        with socket.create_connection(("127.0.0.1", int(port))) as session:
+            reader = session.makefile("rb")
+            for script_hash in [hash_of(each) for each in wallet_addresses().values()] + ["ab" * 32]:
+                request = {"id": 1, "method": "blockchain.scripthash.subscribe", "params": [script_hash]}
+                session.sendall(json.dumps(request).encode() + b"\n")
+                reader.readline()
+            shown = on_terminal(folder, "electrum", "status", "--port", port)
+        child.terminate()
+    node.close()
+    said = f"{listening.replace(port, '50001')}{found}\n$ spvfilter electrum status\n{shown}"
+    return said, " ".join(("spvfilter", *words, "127.0.0.1"))
+
+
+def hash_of(address: str) -> str:
+    return hashlib.sha256(address_to_script(address, NETWORK)).digest()[::-1].hex()
+
+
 def main(target: Path) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -142,6 +174,7 @@ def main(target: Path) -> None:
         finally:
             node.close()
         draw(shown, " ".join(("spvfilter", *watch, "127.0.0.1")), target / "watch.png")
+        draw(*electrum(folder, chain), target / "electrum.png")
         on_terminal(folder, "bloom", "size", "--capacity", "100000", "--fp-rate", "0.001", "--plot", "size.png")
         shutil.copyfile(folder / "size.png", target / "size.png")
         shrink(target / "size.png")

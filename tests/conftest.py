@@ -32,6 +32,8 @@ HINTS = {
     "columns": "pip install 'spvfilter[columns]': duckdb, pandas, polars and pyarrow",
     "dask": "pip install 'spvfilter[dask]'",
     "descriptors": "pip install 'spvfilter[descriptors]'",
+    "electrum": "install Electrum (Debian: electrum), and pip install 'spvfilter[electrum]'",
+    "mempool": "install Node.js with npm, then run: npm ci --ignore-scripts --prefix tests/electrum/npm",
     "embit": "pip install embit",
     "musig": "pip install 'spvfilter[musig]'",
     "posix": "run on Linux or macOS",
@@ -61,6 +63,7 @@ MODULES = {  # Python packages that a marker needs
     "columns": ("duckdb", "pandas", "polars", "pyarrow"),
     "dask": ("distributed",),
     "descriptors": ("wallycore",),
+    "electrum": ("aiorpcx",),
     "embit": ("embit",),
     "musig": ("btclib_secp256k1",),
     "kyoto": ("bdkpython",),
@@ -74,6 +77,8 @@ MODULES = {  # Python packages that a marker needs
 PROGRAMS = {  # programs that a marker needs
     "bcoin": ("node",),
     "cc": ("cc",),
+    "mempool": ("node",),
+    "electrum": ("/usr/bin/electrum",),
     "node": ("node",),
     "redis": ("redis-server",),
     "redisbloom": ("redis-server",),
@@ -81,10 +86,12 @@ PROGRAMS = {  # programs that a marker needs
     "spark": ("javac",),
 }
 BCOIN = Path(__file__).parent / "bcoin/node_modules/bcoin/package.json"
+MEMPOOL = Path(__file__).parent / "electrum/npm/node_modules/@mempool/electrum-client/package.json"
 GUAVA = Path("/usr/share/java/guava.jar")
 CONDITIONS: dict[str, Callable[[], bool]] = {  # other things that a marker needs
     "bcoin": BCOIN.is_file,
     "guava": GUAVA.is_file,
+    "mempool": MEMPOOL.is_file,
     "namespaces": can_be_made,
     "native": is_compiled,
     "posix": lambda: sys.platform != "win32",

@@ -31,13 +31,14 @@ MARKS = {
     "wpkh(": pytest.mark.descriptors,
     "read_wallet_file": pytest.mark.descriptors,
     "bdkpython": pytest.mark.kyoto,
+    "ElectrumServer": pytest.mark.electrum,
     "pyarrow": pytest.mark.columns,
     "polars": pytest.mark.columns,
     'v2="require"': pytest.mark.v2,
 }
 REDIS_URL = "redis://localhost:6379/0"
 FOUND = "'found/matches.parquet'"  # the file of the recipes, which tests/scan/test_recipes.py runs
-FOREIGN = {"cd", "dask", "mkdir", "pip", "python3", "sqlite3"}  # commands of other programs
+FOREIGN = {"cd", "dask", "echo", "mkdir", "openssl", "pip", "python3", "sqlite3"}  # commands of other programs
 CODE_COLUMNS = 88
 GENERATED = ("api/", "cli/", "../reference/api/", "../reference/cli/", "../reference/errors", "../reference/formats")
 

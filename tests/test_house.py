@@ -29,6 +29,7 @@ FLOORS = [
     ["store"],
     ["wallet", "p2p", "rpc"],
     ["light", "scan", "node"],
+    ["electrum"],
     ["cli", "interop", "testing"],
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
@@ -40,9 +41,24 @@ APART = {  # imports that the floors alone would allow
     "scan": {"store", "wallet", "p2p"},
     "node": {"store", "wallet", "p2p", "rpc"},
     "light": {"rpc"},
+    "electrum": {"rpc", "scan", "node"},
 }
 SILENT = "light.engine."  # decides without sockets, clocks or tasks
-AWAITING = ("p2p.", "rpc.", "light.", "scan.", "node.", "cli.", "__main__.", "bloom.redis.", "interop.", "testing")
+AWAITING = (
+    "p2p.",
+    "rpc.",
+    "light.",
+    "scan.",
+    "node.",
+    "cli.",
+    "__main__.",
+    "bloom.redis.",
+    "interop.",
+    "testing",
+    "electrum.connection.",
+    "electrum.server.",
+    "electrum.wallet.",
+)
 CIRCLES: list[set[str]] = []
 DOOR = ("__init__", "_version")  # the package itself names what it exports, and imports nothing else
 

@@ -30,6 +30,21 @@ _PASSWORD = re.compile(r"(-[\w-]*(?:pass|secret|seed|mnemonic|token)[\w-]*[= ])(
 
 def add_nodes(parser: argparse.ArgumentParser) -> None:
     """Add --connect, --discover, --proxy, --v2 and --mode."""
+    add_connections(parser)
+    parser.add_argument(
+        "--mode",
+        choices=[str(mode) for mode in Mode],
+        default=Mode.AUTO,
+        help=(
+            "With compact, nodes learn only which blocks are fetched. With bip37, nodes get a filter that matches the"
+            " wallet. auto (default) is compact if a node serves compact filters that can find every watched entry,"
+            " else bip37"
+        ),
+    )
+
+
+def add_connections(parser: argparse.ArgumentParser) -> None:
+    """Add --connect, --discover, --proxy and --v2."""
     parser.add_argument(
         "--connect",
         metavar="HOST:PORT",
@@ -54,16 +69,6 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         help=(
             "encrypt connections (BIP-324): prefer (default) tries it with nodes that offer it and with the nodes of"
             " --connect; require uses no other nodes; off never does. It needs the extra v2"
-        ),
-    )
-    parser.add_argument(
-        "--mode",
-        choices=[str(mode) for mode in Mode],
-        default=Mode.AUTO,
-        help=(
-            "With compact, nodes learn only which blocks are fetched. With bip37, nodes get a filter that matches the"
-            " wallet. auto (default) is compact if a node serves compact filters that can find every watched entry,"
-            " else bip37"
         ),
     )
 

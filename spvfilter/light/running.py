@@ -44,7 +44,7 @@ from spvfilter.light.engine.inputs import (
     Worked,
 )
 from spvfilter.light.engine.options import Options, Reach
-from spvfilter.light.engine.requests import RelabelEntries, Request
+from spvfilter.light.engine.requests import CancelBlock, FetchBlock, RelabelEntries, Request
 from spvfilter.light.engine.saved import Saved
 from spvfilter.light.engine.start import StartHeight
 from spvfilter.light.engine.windowgrowth import extend
@@ -480,6 +480,20 @@ class Running:
         self.feed(Asked(token, request))
         self._database.hurry()
         return await answered
+
+    async def fetch_block(self, block_hash: bytes) -> bytes:
+        """Fetch a whole block of the best chain from a peer. There is no time limit: cancel the call to end it.
+
+        Raises ParameterError if the best chain does not have the block.
+        """
+        request = FetchBlock(block_hash)
+        try:
+            block = await self.ask(request)
+        except asyncio.CancelledError:
+            self.feed(Asked(0, CancelBlock(request)))
+            raise
+        assert isinstance(block, bytes)
+        return block
 
     def _done(self, token: int, value: object) -> None:
         future = self._asked.pop(token)

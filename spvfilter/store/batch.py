@@ -109,6 +109,8 @@ class Batch:
     """Matches to delete, each as spend, txid and n."""
     transactions: dict[bytes, StoredTx | None] = field(default_factory=dict)
     """Transactions by txid; None deletes one."""
+    branches: dict[bytes, tuple[bytes, bytes]] = field(default_factory=dict)
+    """Block hash and merkle branch of confirmed transactions, by txid."""
     cursor: int | None = None
     """Height up to which blocks have been searched."""
     notes: dict[str, bytes | None] = field(default_factory=dict)
@@ -155,6 +157,7 @@ class Batch:
             self.matches,
             self.withdrawn,
             self.transactions,
+            self.branches,
             self.notes,
             self.entries,
             self.addresses,

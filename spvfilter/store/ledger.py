@@ -290,6 +290,11 @@ class Ledger:
         """Write a transaction, or delete it if `tx` is None."""
         self._txs[txid] = tx
 
+    def keep_branch(self, txid: bytes, block: bytes, branch: bytes) -> None:
+        """Write the merkle branch of a transaction in a block."""
+        self._rows.remove("branches", "txid = ?", (txid,))
+        self._rows.insert("branches", (txid, block, branch))
+
     def moved(self, entries: Collection[int]) -> None:
         """Update the coins and the transactions of entries whose account has changed."""
         for txid, outpoint, entry in self._db.execute("SELECT txid, outpoint, entry FROM matches").fetchall():
@@ -379,6 +384,7 @@ class Ledger:
             self._rows.remove("tx_labels", "txid = ?", (txid,))
             self._rows.remove("account_txs", "txid = ?", (txid,))
             self._rows.remove("transactions", "txid = ?", (txid,))
+            self._rows.remove("branches", "txid = ?", (txid,))
             return
         if old is not None and tx is not old and old.status is tx.status is TxStatus.CONFIRMED:  # of a deep block
             tx = tx._replace(

@@ -47,6 +47,7 @@ NEW_IN_8: Mapping[str, tuple[str, ...]] = {  # columns of version 8 that version
     "events": ("account",),
 }
 ADDED_IN_8 = ("accounts", "account_txs", "labels", "revealed", "frozen")
+ADDED_IN_9 = ("branches",)
 _INDEXES_7 = tuple(each for each in INDEXES if "account" not in each)
 
 
@@ -56,8 +57,9 @@ def _table_7(name: str) -> Table:
     return table._replace(columns=columns)
 
 
-TABLES_7: Mapping[str, Table] = {name: _table_7(name) for name in TABLES if name not in ADDED_IN_8}
+TABLES_7: Mapping[str, Table] = {name: _table_7(name) for name in TABLES if name not in (*ADDED_IN_8, *ADDED_IN_9)}
 _MARKED_7 = {name: ", ".join(table.columns) for name, table in TABLES_7.items() if table.is_marked}
+_MARKED_8 = {name: columns for name, columns in MARKED.items() if name not in ADDED_IN_9}
 
 
 def migrate(db: sqlite3.Connection, path: pathlib.Path, version: int) -> None:
@@ -139,7 +141,7 @@ def _to_8(db: sqlite3.Connection, path: pathlib.Path) -> None:
         db.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
     for table in (*NEW_IN_8, *ADDED_IN_8):
         db.execute(TABLES[table].sql(table))
-    rows = MarkedRows(db, path, MARKED)
+    rows = MarkedRows(db, path, _MARKED_8)
     own = {
         txid
         for (txid,) in db.execute(
@@ -164,6 +166,20 @@ def _to_8(db: sqlite3.Connection, path: pathlib.Path) -> None:
     if (totals := rows.meta("totals")) is not None:
         rows.set_meta("totals", totals + b" %d" % trusted)
     for table in _MARKED_7.keys() - NEW_IN_8.keys() - {"meta"}:
+        rows.take_sum(table)
+    rows.write_sums()
+
+
+# Version 8 to 9: merkle branches
+
+
+def _to_9(db: sqlite3.Connection, path: pathlib.Path) -> None:
+    """Add the table of merkle branches. It is empty: the branch of an older transaction is fetched on demand."""
+    MarkedRows(db, path, _MARKED_8).verify()
+    for table in ADDED_IN_9:
+        db.execute(TABLES[table].sql(table))
+    rows = MarkedRows(db, path, MARKED)
+    for table in _MARKED_8.keys() - {"meta"}:
         rows.take_sum(table)
     rows.write_sums()
 
@@ -222,5 +238,5 @@ def _facts_of(rows: Iterable[Row]) -> Iterator[Row]:
 # column, change `TABLES` in schema.py and yield `{**row, "new": row["old"]}` here; further keys are ignored.
 CONVERSIONS_7: Mapping[str, Callable[[Iterable[Row]], Iterable[Row]]] = {"transactions": _facts_of}
 
-STEPS: Mapping[int, Callable[[sqlite3.Connection, pathlib.Path], None]] = {6: _to_7, 7: _to_8}
-"""The step that starts from each version. A step for version 8 must first copy what the steps use from schema.py."""
+STEPS: Mapping[int, Callable[[sqlite3.Connection, pathlib.Path], None]] = {6: _to_7, 7: _to_8, 8: _to_9}
+"""The step that starts from each version. A step for version 9 must first copy what the steps use from schema.py."""

@@ -17,7 +17,7 @@ else:
     sqlite3 = deferred("sqlite3")
 
 APPLICATION_ID = 0x53505646  # "SPVF", in the header of the file (SQLite § Application ID)
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 SECRET_SIZE = 32  # bytes of the wallet's secret
 OLDEST_MIGRATED = 6  # oldest version that `migrations` can migrate; an older one needs a rebuild
 EVENTS_SINCE = 5  # first version of the schema with a table of events
@@ -191,6 +191,12 @@ TABLES: Mapping[str, Table] = {
             "net": _NET,
             "fee": _FEE_OR_NULL,
         }
+    ),
+    # merkle branches of confirmed transactions; the branch of another block than that of the transaction is ignored
+    "branches": Table(
+        {"txid": _HASH._replace(constraint=_KEY), "block": _HASH, "branch": Column(bytes, 0, 480)},
+        "CHECK (length(branch) % 32 = 0)",
+        has_rowid=False,
     ),
     "tx_labels": Table({"txid": _HASH, "label": _TEXT, "place": _COUNT}, "PRIMARY KEY (txid, label)", has_rowid=False),
     "account_txs": Table(

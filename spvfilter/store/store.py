@@ -584,6 +584,8 @@ class Store:
         for txid, tx in batch.transactions.items():
             hits = () if tx is None else tuple(hit._replace(entry=self._ids[hit.entry]) for hit in tx.hits)
             self._ledger.keep(txid, tx and tx._replace(hits=hits))
+        for txid, (block, branch) in batch.branches.items():
+            self._ledger.keep_branch(txid, block, branch)
 
     def _write_notes(self, batch: Batch) -> None:
         for name, note in batch.notes.items():

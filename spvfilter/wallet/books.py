@@ -139,6 +139,9 @@ class Books(Settlement):
         self.filtered.note(block, hits)
         events: list[WalletEvent] = [BlockConnected(block.height, block.hash)]
         touched = self._anchor_all(block, hits)
+        positions = {hit.position: hit.txid for hit in hits}
+        for position, branch in block.branches_at(positions).items():
+            self.batch.branches[positions[position]] = block.hash, branch
         # others are known from an earlier search, or of a coinbase that two blocks contain (BIP-30)
         new = {mark: hit for hit in hits if (mark := identity(hit)) not in self._confirmed}
         made = self.watch.matches(

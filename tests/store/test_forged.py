@@ -47,7 +47,11 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         store.commit(Batch(bip329=LABELS))
         store.attach(watch := WatchList(REGTEST))
         revealed = [KeychainChange(each.name, revealed=15, exclusive=True) for each in store.keychains.load()]
-        store.commit(Batch(keychains=revealed, frozen={bytes(store.views.coins()[0].outpoint): True}))
+        confirmed = next(each for each in store.views.history() if each.block_hash is not None and each.height)
+        branches = {confirmed.txid: (confirmed.block_hash or b"", bytes(64))}
+        store.commit(
+            Batch(keychains=revealed, frozen={bytes(store.views.coins()[0].outpoint): True}, branches=branches)
+        )
     with Store.open(path, REGTEST) as store:
         owned = WatchList(REGTEST)
         with owned.within_account("shop"):

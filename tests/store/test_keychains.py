@@ -427,7 +427,7 @@ def test_an_older_file_and_one_of_another_network_are_refused_by_name(tmp_path: 
         Store.open(path, MAINNET)
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("PRAGMA user_version = 5")
-    with pytest.raises(StoreForeignError, match="schema version 5, this program reads version 8"):
+    with pytest.raises(StoreForeignError, match="schema version 5, this program reads version 9"):
         Store.open(path, REGTEST)
     with closing(sqlite3.connect(path, isolation_level=None)) as db:  # as version 5 left it
         for table in ("keychains", "runs", "used"):

@@ -31,8 +31,8 @@ from support.ledger import check_ledger
 from support.vectors import effort
 
 FIXTURES = Path(__file__).parent / "fixtures"
-VERSIONS = ("0.2.0", "1c908b7", "4ce4d90")
-SCHEMAS = {"0.2.0": 6, "1c908b7": 6, "4ce4d90": 7}
+VERSIONS = ("0.2.0", "1c908b7", "4ce4d90", "d8a369a")
+SCHEMAS = {"0.2.0": 6, "1c908b7": 6, "4ce4d90": 7, "d8a369a": 8}
 """Schema version that each version of the package wrote."""
 
 
@@ -149,7 +149,7 @@ def migrated_to(version: int, data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("failure", [sqlite3.OperationalError, KeyboardInterrupt])
-@pytest.mark.parametrize("step", [6, 7])
+@pytest.mark.parametrize("step", [6, 7, 8])
 def test_failure_at_any_statement_changes_nothing(
     step: int, failure: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

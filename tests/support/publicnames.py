@@ -17,6 +17,7 @@ ROOMS = [
         "bloom.exchange",
         "bloom.redis",
         "chain",
+        "electrum",
         "filters",
         "interop",
         "light",

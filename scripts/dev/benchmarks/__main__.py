@@ -32,6 +32,7 @@ import pipeline
 import proofs
 import recovery
 import report
+import sessions
 import sync
 import txs
 from measure import Row, print_table
@@ -64,6 +65,7 @@ SUITES = {
     "loop": loop.loop,
     "accounts": accounts.accounts,
     "clients": clients.clients,
+    "electrum": sessions.electrum,
     "sync": sync.sync,
     "peers": peers.peers,
     "recovery": recovery.recovery,

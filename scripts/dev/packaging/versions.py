@@ -114,7 +114,9 @@ def main() -> int:
     parser = ArgumentParser(prog="scripts/dev/versions", description=__doc__, allow_abbrev=False)
     parser.add_argument("--wheel", help="wheel to test; by default one is built from the tree")
     parser.add_argument(
-        "--extras", default="cli,redis,rpc,socks,test,zmq", help="extras to install with the wheel (%(default)s)"
+        "--extras",
+        default="cli,electrum,redis,rpc,socks,test,zmq",
+        help="extras to install with the wheel (%(default)s)",
     )
     options, tests = parser.parse_known_args()
     alone = [

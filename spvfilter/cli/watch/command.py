@@ -108,7 +108,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             " adds filters from files"
         ),
     )
-    _add_start(parser)
+    add_start(parser)
     parser.add_argument(
         "--fp-rate",
         metavar="P",
@@ -122,7 +122,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_output(parser)
 
 
-def _add_start(parser: argparse.ArgumentParser) -> None:
+def add_start(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose which blocks are searched."""
     since = parser.add_mutually_exclusive_group()
     since.add_argument(
@@ -256,7 +256,7 @@ class _Watch:
                 if self._again is not None:
                     await client.rescan(**self._again)
                 with status(None if self._json else self._page.console, self._balances) as shown:
-                    ticker = asyncio.create_task(_tick(shown))
+                    ticker = asyncio.create_task(tick(shown))
                     try:
                         await self._follow(client, shown)
                     finally:
@@ -502,7 +502,8 @@ def _how(event: _MatchEvent) -> dict[str, str]:
     return {"reason": event.reason.value, **by}
 
 
-async def _tick(shown: Status) -> None:
+async def tick(shown: Status) -> None:
+    """Update a status display again and again, until the terminal is gone."""
     with suppress(OSError):  # the terminal is gone; the next output reports it
         while True:
             shown.tick()

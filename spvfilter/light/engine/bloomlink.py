@@ -19,6 +19,7 @@ from spvfilter.protocol import MAX_BLOCK_WEIGHT
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.wallet.validity import are_amounts
+from spvfilter.wire.merkle import partial_branches
 from spvfilter.wire.messages.merkleblock import MerkleBlock, Proof
 
 # Bytes of transactions in blocks that our copy of a filter does not match, before a new filter is loaded (our choice).
@@ -165,6 +166,7 @@ class BloomLink:
         block = ScannedBlock(height, block_hash, total=proof.total, time=message.header.time)
         flight.blocks.append(block)
         if proof.matched:
+            block.branches = partial_branches(message.total, message.hashes, message.flags)
             self._open = _Open(flight, block, proof, {proved.txid for proved in proof.matched})
         if proof.ambiguous:
             flight.whole.append(block)

@@ -423,7 +423,7 @@ class BloomSearch:
                                 block.height, block.hash, partial(self._raw_came, block.height, block.hash)
                             )
                         return False
-                    block.raw = raw
+                    block.raw, block.branches = raw, None
                 hits = block.hits(books.watch.table)
                 self._context.matches_left -= len(hits)
                 self._context.out.emit(*books.connect(block, hits))

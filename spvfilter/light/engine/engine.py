@@ -11,6 +11,7 @@ from spvfilter.chain import HeaderChain, Update
 from spvfilter.errors import FormatError, InexpressibleError, LieError, PeerError, UselessPeerError
 from spvfilter.hashes import sha256d
 from spvfilter.light.engine.addresses import discovering
+from spvfilter.light.engine.blockfetches import BlockFetches
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.bloomfilters import BloomFilters
 from spvfilter.light.engine.bloomsearch import BloomSearch
@@ -46,6 +47,7 @@ from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.ownbooks import OwnBooks
 from spvfilter.light.engine.peers import BLOOM, COMPACT_FILTERS, Peer, PeerPool
 from spvfilter.light.engine.privatebroadcast import PrivateBroadcast
+from spvfilter.light.engine.requests import CancelBlock, FetchBlock
 from spvfilter.light.engine.saved import ANCHORS_NOTE, BANS_NOTE, Saved
 from spvfilter.light.engine.staletip import StalePeers
 from spvfilter.light.engine.start import StartHeight
@@ -125,6 +127,7 @@ class Engine:
         self.coverage: Coverage = saved.coverage
         self._headers = Headers(context, self._moved)
         self._blocks = BlockRequests(context, self._headers)
+        self._fetches = BlockFetches(context, self._blocks)
         questions = FilterQuestions(context)
         self._questions = questions
         self._filter_headers = FilterHeaders(
@@ -297,6 +300,10 @@ class Engine:
                 if peer is not None:
                     self._context.pool.drop(peer, error, now)
                     self._context.changed()
+            case Asked(token, FetchBlock() as request):
+                self._fetches.fetch(token, request)
+            case Asked(_, CancelBlock(request)):
+                self._fetches.cancel(request)
             case Asked(token, request):
                 self.changes.ask(token, request)
                 self._context.changed()

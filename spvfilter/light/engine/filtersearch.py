@@ -28,7 +28,7 @@ from spvfilter.light.lies import Lie
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.store import Store
 from spvfilter.wallet.events import BlockConnected
-from spvfilter.wallet.scanned import ScannedBlock
+from spvfilter.wallet.scanned import ScannedBlock, branches_of
 
 _AHEAD = 16  # Matching blocks that are fetched in advance.
 _MAX_PARTS = 16  # under way
@@ -330,25 +330,26 @@ class FilterSearch:
                 self._scanning = block_hash
                 table = books.watch.table
                 self._context.out.work(
-                    partial(table.scan_block, raw), partial(self._scanned, part, block, table, len(table))
+                    partial(_scan, table, raw), partial(self._scanned, part, block, table, len(table))
                 )
                 return False
             self._connect(part, block, block.hits(books.watch.table))
         return True
 
-    def _scanned(self, part: _Part, block: ScannedBlock, table: WatchTable, entries: int, hits: object) -> None:
+    def _scanned(self, part: _Part, block: ScannedBlock, table: WatchTable, entries: int, found: object) -> None:
         """A large block was scanned with the entries of an earlier table."""
         self._scanning = None
         self._context.changed()
-        if isinstance(hits, Exception):
-            raise hits
+        if isinstance(found, Exception):
+            raise found
         books, chain = self._context.books, self._context.chain
         is_current = (
             part in self._parts and books.cursor == block.height - 1 and chain.hash_at(block.height) == block.hash
         )
         is_whole = books.watch.table is table and len(table) == entries and not self._context.is_held
         if is_current and is_whole and part.matched == self.scripts.position:
-            assert isinstance(hits, list)
+            assert isinstance(found, tuple)
+            hits, block.branches = found
             self._connect(part, block, hits)
 
     def _connect(self, part: _Part, block: ScannedBlock, hits: Sequence[Hit]) -> None:
@@ -357,6 +358,12 @@ class FilterSearch:
         part.raws.pop(block.hash, None)
         for hit in hits:
             self.scripts.add(hit.script)
+
+
+def _scan(table: WatchTable, raw: bytes) -> tuple[list[Hit], dict[int, bytes]]:
+    """Return the hits in a large block, and the merkle branches of their transactions by position."""
+    hits = table.scan_block(raw)
+    return hits, branches_of(raw, {hit.position for hit in hits})
 
 
 def _kept(store: Store, *, first: int, digests: Sequence[bytes]) -> list[bytes] | None:

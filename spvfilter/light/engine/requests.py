@@ -71,6 +71,32 @@ class RevealAddress:
 
 
 @dataclass(frozen=True, slots=True)
+class ReachIndex:
+    """Watch a keychain up to an index that another program uses, and a lookahead beyond. The answer is None."""
+
+    keychain: str
+    """Name of the keychain."""
+    index: int
+    """Index that the window must contain."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FetchBlock:
+    """Fetch a whole block of the best chain from a peer. The answer is the block."""
+
+    block_hash: bytes
+    """Hash of the block, 32 bytes in wire order."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelBlock:
+    """Cancel a request for a block. This request has no answer of its own."""
+
+    request: FetchBlock
+    """The request to cancel."""
+
+
+@dataclass(frozen=True, slots=True)
 class AddAccount:
     """Watch an account. The answer is the first height that is searched for its new entries."""
 
@@ -100,5 +126,15 @@ class RenameAccount:
 
 
 Request = (
-    AddAccount | RemoveAccount | RenameAccount | AddEntries | RemoveEntries | RelabelEntries | Rescan | RevealAddress
+    AddAccount
+    | RemoveAccount
+    | RenameAccount
+    | AddEntries
+    | RemoveEntries
+    | RelabelEntries
+    | Rescan
+    | RevealAddress
+    | ReachIndex
+    | FetchBlock
+    | CancelBlock
 )

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
-from spvfilter.errors import InexpressibleError
+from spvfilter.errors import InexpressibleError, ParameterError
 from spvfilter.light.engine.context import Context
-from spvfilter.light.engine.requests import RevealAddress
+from spvfilter.light.engine.requests import ReachIndex, RevealAddress
 from spvfilter.light.engine.windowgrowth import fits
 from spvfilter.store.keychains import KeychainChange
-from spvfilter.watch.keychain import Keychain, identity_of
+from spvfilter.watch.keychain import MAX_REVEALED, Keychain, identity_of
 
 
 class _Pending(NamedTuple):
@@ -24,8 +24,8 @@ class _Pending(NamedTuple):
     """Token of the request."""
     changed: list[Keychain]
     """Keychains whose revealed indexes changed."""
-    address: str
-    """Address of the index."""
+    answer: str | None
+    """Address of the index, or None if the request asks for none."""
 
 
 class Reveals:
@@ -64,6 +64,23 @@ class Reveals:
         context, watch = self._context, self._context.books.watch
         windows, keychain = watch.windows, watch.windows.chosen(request.account, watch.accounts)
         index, address = windows.to_reveal(keychain, context.chain.network)
+        self._reach(token, keychain, index, address, is_exclusive=request.exclusive)
+
+    def reach(self, token: int, request: ReachIndex) -> None:
+        """Reveal the indexes of a keychain up to an index that another program uses. No window is due.
+
+        Raises ParameterError, KeychainError or InexpressibleError: nothing is revealed.
+        """
+        keychain = self._context.books.watch.windows.get(request.keychain)
+        if keychain is None:
+            raise ParameterError(f"the watch list has no keychain {request.keychain[:80]!r}")
+        if not 0 <= request.index < min(keychain.size, MAX_REVEALED):
+            raise ParameterError(f"keychain {keychain.name[:80]!r} has no index {request.index} that can be revealed")
+        self._reach(token, keychain, request.index, None, is_exclusive=False)
+
+    def _reach(self, token: int, keychain: Keychain, index: int, answer: str | None, *, is_exclusive: bool) -> None:
+        """Reveal the indexes up to one, and answer once the window that follows from it is stored."""
+        context, windows = self._context, self._context.books.watch.windows
         missing = min(keychain.size, index + 1 + keychain.lookahead) - keychain.end
         if missing > 0 and not fits(context.books.watch, missing * len(keychain.scripts(index)), context.options):
             raise InexpressibleError(
@@ -71,10 +88,10 @@ class Reveals:
                 f" {keychain.name[:80]!r}: use mode compact, or reveal no more addresses",
                 (),
             )
-        self._stated[keychain.name] = request.exclusive
-        keychain.is_exclusive = keychain.is_exclusive and request.exclusive
+        self._stated[keychain.name] = is_exclusive
+        keychain.is_exclusive = keychain.is_exclusive and is_exclusive
         changed = windows.reveal(keychain, index)
-        self._pending = _Pending(token, changed, address)
+        self._pending = _Pending(token, changed, answer)
         if any(each.end < each.required for each in changed):
             context.books.is_window_due = True
             context.changed()
@@ -84,11 +101,11 @@ class Reveals:
         """Store the revealed index, and then answer, as soon as no window must grow."""
         if self._pending is None or self._context.is_held:
             return
-        (token, changed, address), self._pending = self._pending, None
+        (token, changed, answer), self._pending = self._pending, None
         self._context.books.batch.keychains += (
             KeychainChange(each.name, revealed=each.revealed, exclusive=each.is_exclusive) for each in changed
         )
-        self._context.out.after_commit(partial(self._context.out.finish, token, address))
+        self._context.out.after_commit(partial(self._context.out.finish, token, answer))
 
     def removing(self, keychains: Iterable[Keychain]) -> None:
         """Note the revealed indexes of keychains that are removed with their account."""

@@ -19,6 +19,7 @@ from spvfilter.light.engine.expressible import check_addition
 from spvfilter.light.engine.requests import (
     AddAccount,
     AddEntries,
+    ReachIndex,
     RelabelEntries,
     RemoveAccount,
     RemoveEntries,
@@ -149,6 +150,8 @@ class WatchChanges:
                 self._after_commit(token, request, first)
             case RevealAddress():
                 self._reveals.reveal(token, request)
+            case ReachIndex():
+                self._reveals.reach(token, request)
 
     def _after_commit(self, token: int, request: Request, answer: object) -> None:
         """Answer the request once it is stored."""

@@ -22,6 +22,7 @@ from spvfilter.kernel import (
 )
 from spvfilter.primitives import Header, Serializable, to_bytes
 from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_BLOCK_TRANSACTIONS, MAX_FLAG_BYTES
+from spvfilter.wire.merkle import merkle_node
 from spvfilter.wire.messages.fields import check_each, check_hashes, check_most, check_uint, var_bytes, var_hashes
 
 MERKLEBLOCK_SIZE = HEADER_SIZE + 4 + 3 + HASH_SIZE * MAX_BLOCK_TRANSACTIONS + 3 + MAX_FLAG_BYTES  # bytes, at most
@@ -139,7 +140,7 @@ class MerkleBlock:
             mark = position in marks[height]
             bits.append("1" if mark else "0")
             if not mark or not height:
-                hashes.append(_node(txids, height, position))
+                hashes.append(merkle_node(txids, height, position))
                 return
             visit(height - 1, 2 * position)
             if (2 * position + 1) << height - 1 < len(txids):
@@ -179,15 +180,6 @@ class MerkleBlock:
         """
         matched, ambiguous = extract_matches(self.header.merkle_root, self.total, self.hashes, self.flags)
         return Proof(self.header, matched, self.total, ambiguous)
-
-
-def _node(leaves: Sequence[bytes], height: int, position: int) -> bytes:
-    """Return the hash of the node at a height and position of the merkle tree (Core merkleblock.cpp CalcHash)."""
-    below = leaves[position << height : position + 1 << height]
-    node, _ = merkle_root(below)
-    for _ in range((len(below) - 1).bit_length(), height):  # at the right edge, a node is paired with itself
-        node = sha256d(node + node)
-    return node
 
 
 def _height_of_twins(level: Sequence[bytes]) -> int:

@@ -1,0 +1,216 @@
+"""`spvfilter electrum`: an Electrum server for wallets on this machine, and its status."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from spvfilter.cli.arguments import add_network, add_watch_file, network_of, watch_list, whole
+from spvfilter.cli.interrupts import on_signal
+from spvfilter.cli.nodes import PeerMessages, add_connections, check_nodes, in_use
+from spvfilter.cli.term.balances import Balances
+from spvfilter.cli.term.page import Page, complain
+from spvfilter.cli.watch.command import add_start, tick
+from spvfilter.cli.watch.status import Status, status
+from spvfilter.electrum.server import LOCAL, TCP_PORT, TLS_PORT, ElectrumServer
+from spvfilter.electrum.status import METHOD, ElectrumStatus
+from spvfilter.errors import ParameterError, StoreLockedError
+from spvfilter.light.client import LightClient
+from spvfilter.light.events import Mode, PeerChanged, PeerWarning, Progress, Synced
+
+_ANSWER_S = 10.0  # seconds that `status` waits for the server
+_MAX_ANSWER = 10_000_000  # bytes of its answer
+_SHOWN = 20  # unknown script hashes that `status` names
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "spvfilter electrum --watch FILE --db FILE --connect HOST:PORT [OPTION]\n"
+        "       spvfilter electrum status [--port N]"
+    )
+    parser.description = (
+        "Run an Electrum server on this machine. Electrum, Sparrow and other wallets that connect to it see the"
+        " payments of the watch list. The server knows no other scripts. `status` shows what a running server does."
+        " Ctrl-C ends the server."
+    )
+    parser.add_argument(
+        "action", nargs="?", choices=("serve", "status"), default="serve", help="serve (default), or status"
+    )
+    add_watch_file(parser)
+    parser.add_argument("--db", metavar="FILE", help="keep headers, matches and proofs in FILE")
+    add_connections(parser)
+    parser.add_argument(
+        "--mode",
+        choices=(Mode.COMPACT.value, Mode.BIP37.value),
+        default=Mode.COMPACT.value,
+        help=(
+            "With compact (default), nodes learn only which blocks are fetched. With bip37, nodes get a filter that"
+            " matches the wallet, and transactions of other wallets cannot be proved"
+        ),
+    )
+    add_network(parser, has_database=True)
+    add_start(parser)
+    parser.add_argument(
+        "--listen",
+        metavar="ADDRESS",
+        default=LOCAL[0],
+        help="address to listen on; every program that can connect to it sees the wallet; default %(default)s",
+    )
+    parser.add_argument(
+        "--port", metavar="N", type=whole(0, 65_535), default=TCP_PORT, help="port for TCP; default %(default)s"
+    )
+    parser.add_argument(
+        "--tls-port",
+        metavar="N",
+        type=whole(0, 65_535),
+        default=TLS_PORT,
+        help="port for TLS, which needs --certificate; default %(default)s",
+    )
+    parser.add_argument("--certificate", metavar="FILE", help="a certificate in PEM: listen with TLS, too")
+    parser.add_argument("--key", metavar="FILE", help="private key of the certificate; default: the same file")
+
+
+def run(args: argparse.Namespace) -> int:
+    page = Page(sys.stdout)
+    if args.action == "status":
+        _show_status(page, asyncio.run(_ask_status(args.listen, args.port)))
+        return 0
+    is_since_known = args.from_height is not None or args.birthday is not None
+    if args.db is None:
+        raise ParameterError("the server needs --db FILE, which keeps the wallet's transactions and proofs")
+    watch = watch_list(
+        network_of(args),
+        args.watch,
+        (),
+        strict=args.strict,
+        max_derivations=args.max_derivations,
+        birthday_option=None if is_since_known else "--birthday",
+    )
+    if not len(watch) and not Path(args.db).exists():
+        raise ParameterError(f"nothing to watch for: {args.db} does not exist yet: give --watch FILE")
+    check_nodes(args)
+    client = LightClient(
+        watch,
+        peers=args.connect,
+        store=args.db,
+        mode=args.mode,
+        from_height=args.from_height,
+        birthday=args.birthday,
+        proxy=args.proxy,
+        discover=args.discover,
+        v2=args.v2,
+    )
+    server = ElectrumServer(
+        client,
+        host=args.listen,
+        port=args.port,
+        tls_port=None if args.certificate is None else args.tls_port,
+        certificate=args.certificate,
+        key=args.key,
+    )
+    if args.mode == Mode.BIP37.value:
+        complain("warning: --mode bip37 gives nodes a filter that matches the wallet")
+    if args.listen not in LOCAL:
+        complain(f"warning: every program that can connect to {args.listen} sees the wallet and its addresses")
+    asyncio.run(_serve(client, server, args, page))
+    return 0
+
+
+async def _serve(client: LightClient, server: ElectrumServer, args: argparse.Namespace, page: Page) -> None:
+    """Serve until a signal, or until the client ends by itself."""
+    stopped = asyncio.Event()
+    async with AsyncExitStack() as stack:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            stack.callback(on_signal(number, stopped.set))
+        try:
+            await stack.enter_async_context(client)
+        except StoreLockedError as error:
+            raise in_use(error, args.db, "stop it first") from None
+        if args.rescan:
+            await client.rescan(from_height=args.from_height, birthday=args.birthday)
+        try:
+            await stack.enter_async_context(server)
+        except UnicodeError:
+            raise ParameterError("--listen is not a host name or an address") from None
+        except OSError as error:
+            if error.filename is not None:
+                raise
+            why = error.strerror or str(error)
+            raise ParameterError(f"cannot listen on {args.listen}: {why}") from error
+        for port, name in ((server.port, "TCP"), (server.tls_port, "TLS")):
+            if port is not None:
+                page.line(f"Electrum server on {args.listen} port {port} ({name})")
+        with status(page.console, Balances()) as shown:
+            tasks = [
+                asyncio.create_task(each)
+                for each in (stopped.wait(), server.wait_closed(), _follow(client, shown, page), tick(shown))
+            ]
+            try:
+                done, _ = await asyncio.wait(tasks[:3], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+        for task in done:
+            task.result()
+    page.line("stopped")
+
+
+async def _follow(client: LightClient, shown: Status, page: Page) -> None:
+    """Show the progress of the search, and problems with nodes."""
+    peers, is_synced = PeerMessages(), False
+    async for event in client.events(since=(await client.balance()).sequence):
+        match event:
+            case Progress(phase, done, total):
+                shown.progress(phase.value, done, total)
+            case Synced(height):
+                shown.synced(height)
+                if not is_synced:
+                    is_synced = True
+                    shown.clear()
+                    page.line(f"up to date, height {height:,}")
+            case PeerChanged(address, agent):
+                shown.peer(address, agent)
+                if address is not None:
+                    peers.connected(address)
+            case PeerWarning():
+                if (message := peers.of(event)) is not None:
+                    shown.complain(message)
+            case _:
+                pass
+
+
+async def _ask_status(host: str, port: int) -> ElectrumStatus:
+    """Ask a running server for its status. Raises ParameterError if none answers."""
+    request = json.dumps({"jsonrpc": "2.0", "id": 0, "method": METHOD, "params": []}).encode("ascii")
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            reader, writer = await asyncio.open_connection(host, port, limit=_MAX_ANSWER)
+            try:
+                writer.write(request + b"\n")
+                answer = json.loads(await reader.readuntil(b"\n"))["result"]
+            finally:
+                writer.close()
+        return ElectrumStatus(**{**answer, "unknown": tuple(answer["unknown"])})
+    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, UnicodeError):
+        raise ParameterError(f"no server answers on {host} port {port}: start spvfilter electrum") from None
+    except (ValueError, TypeError, KeyError):
+        raise ParameterError(f"the server on {host} port {port} is not spvfilter electrum") from None
+
+
+def _show_status(page: Page, found: ElectrumStatus) -> None:
+    others = found.sessions - 1  # without the connection that asked
+    page.line(f"sessions: {others}, subscriptions: {found.subscriptions}")
+    page.line(f"blocks searched: {found.searched_height:,} of {found.tip_height:,}")
+    page.line(f"unknown script hashes: {len(found.unknown):,}")
+    if not found.unknown:
+        return
+    for script_hash in found.unknown[-_SHOWN:]:
+        page.line(f"  {script_hash}")
+    page.line("A wallet asked for these scripts, and the watch list has none of them. A hash cannot be searched.")
+    page.line("Add the descriptor of that wallet, or the file that it exports, to --watch FILE.")

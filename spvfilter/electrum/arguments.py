@@ -1,0 +1,93 @@
+"""Arguments of requests: each function checks one and raises RpcError that says what was expected."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from spvfilter.electrum.rpcerrors import RpcCode, RpcError
+from spvfilter.protocol import MAX_BLOCK_WEIGHT
+
+_HASH = re.compile(r"[0-9a-fA-F]{64}")
+_MAX_HEIGHT = (1 << 31) - 1
+_MAX_PACKAGE = 25
+"""Most transactions of a package (Core MAX_PACKAGE_COUNT)."""
+
+
+def bound_arguments(
+    method: str, given: Sequence[object] | Mapping[str, object], names: Sequence[str], required: int, *, spare: bool
+) -> list[object]:
+    """Return the arguments of a request in the order of their names. Missing arguments at the end are left out.
+
+    Args:
+        method: Name of the method.
+        given: Arguments, in order or by name.
+        names: Names of the method's arguments.
+        required: Number of arguments that must be given.
+        spare: True if further arguments are ignored.
+
+    Raises:
+        RpcError: Arguments are missing, or there are too many.
+    """
+    if isinstance(given, Mapping):
+        if (unknown := [name for name in given if name not in names]) and not spare:
+            raise RpcError(RpcCode.INVALID_ARGUMENTS, f"{method} has no argument {unknown[0][:40]!r}")
+        found = [name for name in names if name in given]
+        if found != list(names[: len(found)]):
+            missing = next(name for name in names if name not in given)
+            raise RpcError(RpcCode.INVALID_ARGUMENTS, f"{method} needs the argument {missing!r}")
+        values = [given[name] for name in found]
+    else:
+        values = list(given)
+    if len(values) < required:
+        raise RpcError(RpcCode.INVALID_ARGUMENTS, f"{method} needs {required} arguments, and {len(values)} were given")
+    if len(values) > len(names) and not spare:
+        raise RpcError(
+            RpcCode.INVALID_ARGUMENTS, f"{method} takes {len(names)} arguments, and {len(values)} were given"
+        )
+    return values[: len(names)]
+
+
+def script_hash(value: object) -> str:
+    """Return a script hash in lower case. Raises RpcError."""
+    if not isinstance(value, str) or not _HASH.fullmatch(value):
+        raise RpcError(RpcCode.BAD_REQUEST, "expected a script hash of 64 hex digits")
+    return value.lower()
+
+
+def txid(value: object) -> bytes:
+    """Return a txid in wire order. Raises RpcError."""
+    if not isinstance(value, str) or not _HASH.fullmatch(value):
+        raise RpcError(RpcCode.BAD_REQUEST, "expected a transaction hash of 64 hex digits")
+    return bytes.fromhex(value)[::-1]
+
+
+def natural(value: object, name: str) -> int:
+    """Return a number that is not negative. Raises RpcError."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_HEIGHT:
+        raise RpcError(RpcCode.BAD_REQUEST, f"{name} must be a whole number from 0 to {_MAX_HEIGHT}")
+    return value
+
+
+def flag(value: object, name: str) -> bool:
+    """Return a boolean. Raises RpcError."""
+    if not isinstance(value, bool):
+        raise RpcError(RpcCode.BAD_REQUEST, f"{name} must be true or false")
+    return value
+
+
+def raw_transaction(value: object) -> bytes:
+    """Return the bytes of a transaction in hex. Raises RpcError."""
+    if not isinstance(value, str) or len(value) > 2 * MAX_BLOCK_WEIGHT:
+        raise RpcError(RpcCode.BAD_REQUEST, "expected a transaction in hex")
+    try:
+        return bytes.fromhex(value)
+    except ValueError:
+        raise RpcError(RpcCode.BAD_REQUEST, "expected a transaction in hex, two digits for each byte") from None
+
+
+def package(value: object) -> tuple[bytes, ...]:
+    """Return the bytes of the transactions of a package. Raises RpcError."""
+    if not isinstance(value, list) or not 1 <= len(value) <= _MAX_PACKAGE:
+        raise RpcError(RpcCode.BAD_REQUEST, f"expected a list of 1 to {_MAX_PACKAGE} transactions in hex")
+    return tuple(map(raw_transaction, value))

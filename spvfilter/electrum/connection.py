@@ -1,0 +1,205 @@
+"""Connection: one socket of the Electrum server, with bounds on waiting requests and on sizes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from spvfilter._public import deferred
+from spvfilter.electrum.limits import ElectrumLimits
+from spvfilter.electrum.questions import Question
+from spvfilter.electrum.rpcerrors import RpcError
+from spvfilter.electrum.session import Session
+from spvfilter.electrum.status import METHOD, ElectrumStatus
+from spvfilter.electrum.wallet import WalletLink
+from spvfilter.errors import SpvFilterError
+
+if TYPE_CHECKING:
+    import aiorpcx
+else:
+    aiorpcx = deferred("aiorpcx")
+
+_LOG = logging.getLogger(__name__)
+_BUFFER_SIZE = 65_536
+"""Bytes of answers that may wait for the other side before the next request is read (asyncio's own limit)."""
+_PER_TURN = 20
+"""Requests of a session in one turn of the event loop: about two milliseconds (our choice)."""
+_CLOSE_S = 1.0
+"""Seconds to wait at the end until the other side has read the last answer (our choice)."""
+
+
+class Connection:
+    """Reads the requests of one program in their order, and answers them.
+
+    A request that needs the database or a peer is answered by a task, and the next one is read meanwhile. Only a
+    bounded number of tasks is open: the socket is not read until one of them ends.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        link: WalletLink,
+        limits: ElectrumLimits,
+        status: Callable[[], ElectrumStatus],
+    ) -> None:
+        self.session: Session = Session(link.state, limits)
+        self._reader = reader
+        self._writer = writer
+        self._link = link
+        self._limits = limits
+        self._status = status
+        self._rpc = aiorpcx.JSONRPCConnection(aiorpcx.JSONRPCAutoDetect)
+        self._rpc.max_response_size = limits.response_size
+        self._slots = asyncio.Semaphore(limits.concurrent)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._serving: asyncio.Task[None] | None = None
+        self._is_ending = False
+        self._changed: dict[str, None] = {}  # script hashes that may have changed since the last notification
+        self._stirred = asyncio.Event()
+        self._requests = 0
+
+    def close(self) -> asyncio.Task[None] | None:
+        """End the connection. Returns the task that serves it, which ends soon."""
+        if self._serving is not None and not self._is_ending:
+            self._is_ending = True
+            self._serving.cancel()
+        return self._serving
+
+    def note(self, changed: Collection[str]) -> None:
+        """Note that the tip and these scripts may have changed. A task sends the notifications."""
+        subscribed = self.session.subscriptions
+        self._changed.update((each, None) for each in changed if each in subscribed)
+        self._stirred.set()
+
+    async def serve(self) -> None:
+        """Answer requests until the other side closes the connection, or breaks the rules of the transport."""
+        self._serving = asyncio.current_task()
+        notifying = asyncio.create_task(self._notify())
+        self._tasks.add(notifying)
+        try:
+            while line := await self._line():
+                if not await self._take(line):
+                    break
+        except asyncio.CancelledError:
+            _LOG.debug("a connection was closed by the server")
+        except Exception as error:
+            self._is_ending = True
+            self._fail(error)
+        finally:
+            self._is_ending = True  # a second cancellation would cut the end short
+            for task in self._tasks:
+                task.cancel()
+            self._writer.close()
+            with suppress(OSError, TimeoutError):  # the last answer may be under way
+                async with asyncio.timeout(_CLOSE_S):
+                    await self._writer.wait_closed()
+            self._writer.transport.abort()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _line(self) -> bytes:
+        """Return the next line; nothing at the end of the stream, or if a line is too long."""
+        try:
+            return await self._reader.readuntil(b"\n")
+        except asyncio.IncompleteReadError:
+            return b""
+        except asyncio.LimitOverrunError:
+            _LOG.info("a connection was closed: a request has more than %d bytes", self._limits.request_size)
+            return b""
+
+    async def _take(self, line: bytes) -> bool:
+        """Answer the requests of a line. Returns False if the session ends."""
+        try:
+            requests = self._rpc.receive_message(line)
+        except aiorpcx.ProtocolError as error:
+            if error.error_message is not None:
+                await self._send(error.error_message)
+            # a web browser that a page directs to this port sends HTTP: nothing after it may be carried out
+            return bool(error.code != aiorpcx.JSONRPC.PARSE_ERROR)
+        except (ValueError, RecursionError):  # brackets without end, or a number with thousands of digits
+            return False
+        if len(requests) > self._limits.batch:
+            refused = aiorpcx.RPCError.invalid_request(f"a batch has at most {self._limits.batch} requests")
+            await self._send(aiorpcx.JSONRPCv2.response_message(refused, None))
+            return False
+        for request in requests:
+            if not await self._answer(request):
+                return False
+        return True
+
+    async def _answer(self, request: aiorpcx.Request) -> bool:
+        """Answer a request now, or let a task answer it. Returns False if the session ends."""
+        self._requests += 1
+        if self._requests % _PER_TURN == 0:
+            await asyncio.sleep(0)
+        try:
+            answer = asdict(self._status()) if request.method == METHOD else self._given(request)
+        except RpcError as refusal:
+            await self._reply(request, aiorpcx.RPCError(int(refusal.code), refusal.message))
+            return not refusal.ends_session
+        if not isinstance(answer, Question):
+            await self._reply(request, answer)
+            return True
+        await self._slots.acquire()
+        task = asyncio.create_task(self._settle(request, answer))
+        self._tasks.add(task)
+        task.add_done_callback(self._settled)
+        return True
+
+    def _given(self, request: aiorpcx.Request) -> object:
+        return self.session.answer(request.method, request.args)
+
+    def _settled(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._slots.release()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """End the connection: the other side has left or does not read, or the error is a bug."""
+        if isinstance(error, OSError):  # TimeoutError is one
+            _LOG.debug("a connection has ended: %r", error)
+        else:
+            _LOG.error("a session has failed, and the server continues", exc_info=error)
+        self.close()
+
+    async def _settle(self, request: aiorpcx.Request, question: Question) -> None:
+        try:
+            answer = await self._link.settle(question)
+        except RpcError as refusal:
+            answer = aiorpcx.RPCError(int(refusal.code), refusal.message)
+        except SpvFilterError as error:
+            _LOG.warning("a request cannot be answered: %s", type(error).__name__)
+            answer = aiorpcx.RPCError(aiorpcx.JSONRPC.INTERNAL_ERROR, "the wallet cannot be read")
+        await self._reply(request, answer)
+
+    async def _reply(self, request: aiorpcx.Request, answer: object) -> None:
+        if isinstance(request, aiorpcx.Request):  # a notification gets no answer
+            message = request.send_result(answer)
+            if message is not None:  # otherwise requests of the same batch have no answer yet
+                await self._send(message)
+
+    async def _send(self, message: bytes) -> None:
+        """Send a message. Raises TimeoutError if the other side does not read."""
+        self._writer.write(message + b"\n")
+        if self._writer.transport.get_write_buffer_size() > _BUFFER_SIZE:
+            async with asyncio.timeout(self._limits.send_timeout_s):
+                await self._writer.drain()
+
+    async def _notify(self) -> None:
+        """Send notifications as long as the connection lasts."""
+        try:
+            while True:
+                await self._stirred.wait()
+                self._stirred.clear()
+                changed, self._changed = self._changed, {}
+                notices = (*self.session.header_notice(), *self.session.script_notices(changed))
+                if notices:
+                    made = (self._rpc.send_notification(aiorpcx.Notification(*notice)) for notice in notices)
+                    await self._send(b"\n".join(made))
+        except Exception as error:
+            self._fail(error)

@@ -1,0 +1,160 @@
+"""Histories: the transactions of each script of a wallet, in memory, with balances and status hashes.
+
+Script hashes are 64 hex digits, in the reversed order of the Electrum protocol.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable
+
+from spvfilter.primitives import hash_to_hex
+from spvfilter.store.scriptviews import Effect, WalletTx
+
+Row = dict[str, int | str]
+"""A row of an answer."""
+
+
+def script_hash_of(script: bytes) -> str:
+    """Return the script hash of a script: SHA-256, reversed, in hex."""
+    return hashlib.sha256(script).digest()[::-1].hex()
+
+
+class Histories:
+    """The transactions of a wallet by the hashes of the scripts that they pay or spend."""
+
+    def __init__(self) -> None:
+        self._txs: dict[bytes, WalletTx] = {}
+        self._scripts: dict[bytes, frozenset[str]] = {}  # txid → script hashes
+        self._effects: dict[str, dict[bytes, list[Effect]]] = {}  # script hash → txid → effects on the script
+        self._unconfirmed: dict[bytes, None] = {}
+        self._places: dict[tuple[int, int], bytes] = {}  # height and position → txid
+        self._statuses: dict[str, str | None] = {}
+
+    def __contains__(self, script_hash: str) -> bool:
+        """Return True if a transaction pays or spends the script."""
+        return script_hash in self._effects
+
+    def replace(self, found: Iterable[WalletTx], among: Collection[bytes] | None = None) -> set[str]:
+        """Take the present state of transactions, and return the script hashes whose history may have changed.
+
+        Args:
+            found: All present transactions among those named, and all unconfirmed ones.
+            among: Txids of transactions that have changed. By default all transactions have.
+        """
+        present = {each.txid: each for each in found}
+        named = self._txs.keys() if among is None else among
+        changed = set[str]()
+        for txid in {*named, *self._unconfirmed, *present}:
+            new, old = present.get(txid), self._txs.get(txid)
+            if new == old:
+                continue
+            changed |= self._scripts.get(txid, frozenset())
+            self._remove(txid)
+            if new is not None:
+                changed |= self._add(new)
+        for script_hash in changed:
+            self._statuses.pop(script_hash, None)
+        return changed
+
+    def _add(self, tx: WalletTx) -> frozenset[str]:
+        self._txs[tx.txid] = tx
+        for effect in tx.effects:
+            self._effects.setdefault(script_hash_of(effect.script), {}).setdefault(tx.txid, []).append(effect)
+        scripts = self._scripts[tx.txid] = frozenset(script_hash_of(effect.script) for effect in tx.effects)
+        if tx.height is None:
+            self._unconfirmed[tx.txid] = None
+        else:
+            self._places[tx.height, tx.position] = tx.txid
+        return scripts
+
+    def _remove(self, txid: bytes) -> None:
+        old = self._txs.pop(txid, None)
+        self._unconfirmed.pop(txid, None)
+        if old is not None and old.height is not None and self._places.get((old.height, old.position)) == txid:
+            del self._places[old.height, old.position]
+        for script_hash in self._scripts.pop(txid, ()):
+            del self._effects[script_hash][txid]
+            if not self._effects[script_hash]:
+                del self._effects[script_hash]
+
+    @property
+    def has_unconfirmed(self) -> bool:
+        """True if a transaction is unconfirmed."""
+        return bool(self._unconfirmed)
+
+    def position_of(self, txid: bytes) -> int | None:
+        """Return the position of a confirmed transaction in its block; None for any other transaction."""
+        tx = self._txs.get(txid)
+        return None if tx is None or tx.height is None else tx.position
+
+    def txid_at(self, height: int, position: int) -> bytes | None:
+        """Return the txid of the wallet's transaction at a position of a block, in wire order; None if none is."""
+        return self._places.get((height, position))
+
+    def _of(self, script_hash: str) -> list[WalletTx]:
+        return [self._txs[txid] for txid in self._effects.get(script_hash, ())]
+
+    def _confirmed(self, script_hash: str) -> list[WalletTx]:
+        """Return the confirmed transactions of a script in the order of the chain."""
+        found = [tx for tx in self._of(script_hash) if tx.height is not None]
+        return sorted(found, key=lambda tx: (tx.height or 0, tx.position))
+
+    def _pending(self, script_hash: str) -> list[WalletTx]:
+        """Return the unconfirmed transactions of a script in the order of protocol 1.6."""
+        found = [tx for tx in self._of(script_hash) if tx.height is None]
+        return sorted(found, key=lambda tx: (tx.has_unconfirmed_parent, hash_to_hex(tx.txid)))
+
+    def mempool(self, script_hash: str) -> list[Row]:
+        """Return the rows of the unconfirmed transactions of a script.
+
+        The height is -1 if a known parent is unconfirmed, else 0. The fee is 0 if the value of an input is unknown.
+        """
+        return [
+            {"tx_hash": hash_to_hex(tx.txid), "height": -int(tx.has_unconfirmed_parent), "fee": tx.fee}
+            for tx in self._pending(script_hash)
+        ]
+
+    def history(self, script_hash: str) -> list[Row]:
+        """Return the rows of all transactions of a script: confirmed ones in the order of the chain, then the rest."""
+        confirmed = self._confirmed(script_hash)
+        rows: list[Row] = [{"tx_hash": hash_to_hex(tx.txid), "height": tx.height or 0} for tx in confirmed]
+        return rows + self.mempool(script_hash)
+
+    def status(self, script_hash: str) -> str | None:
+        """Return the status hash of a script, or None if the script has no transaction."""
+        if script_hash not in self._statuses:
+            if script_hash not in self:
+                return None
+            text = "".join(f"{row['tx_hash']}:{row['height']}:" for row in self.history(script_hash))
+            self._statuses[script_hash] = hashlib.sha256(text.encode("ascii")).hexdigest()
+        return self._statuses[script_hash]
+
+    def balance(self, script_hash: str) -> Row:
+        """Return the balance of a script in satoshi: confirmed, and the change by unconfirmed transactions."""
+        confirmed = unconfirmed = 0
+        for txid, effects in self._effects.get(script_hash, {}).items():
+            change = sum(-effect.value if effect.is_spend else effect.value for effect in effects)
+            if self._txs[txid].height is None:
+                unconfirmed += change
+            else:
+                confirmed += change
+        return {"confirmed": confirmed, "unconfirmed": unconfirmed}
+
+    def unspent(self, script_hash: str) -> list[Row]:
+        """Return the unspent outputs of a script: confirmed ones in the order of the chain, then unconfirmed ones."""
+        effects = self._effects.get(script_hash, {})
+        spent = {effect.outpoint for each in effects.values() for effect in each if effect.is_spend}
+        rows: list[Row] = []
+        for tx in (*self._confirmed(script_hash), *self._pending(script_hash)):
+            made = {_index(effect): effect for effect in effects[tx.txid] if not effect.is_spend}
+            rows += (
+                {"tx_hash": hash_to_hex(tx.txid), "tx_pos": index, "height": tx.height or 0, "value": effect.value}
+                for index, effect in sorted(made.items())
+                if effect.outpoint not in spent
+            )
+        return rows
+
+
+def _index(effect: Effect) -> int:
+    return int.from_bytes(effect.outpoint[32:], "little")

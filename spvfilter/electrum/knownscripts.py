@@ -1,0 +1,106 @@
+"""Known scripts: script hashes of the watch list, hashes of further scripts of its keychains, and unknown hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from spvfilter.electrum.histories import script_hash_of
+from spvfilter.kernel import EntryKind
+from spvfilter.watch.keychain import Keychain
+from spvfilter.watch.watchlist import WatchList
+from spvfilter.watch.windows import STEP
+
+FURTHER = 1_000
+"""Further indexes of a keychain whose scripts are derived for an unknown hash (our choice)."""
+_MAX_FURTHER = 100_000
+"""Most scripts that are derived for one unknown hash, about five seconds of work in a thread (our choice)."""
+MAX_UNKNOWN = 10_000
+"""Unknown script hashes that are remembered, the latest ones (our choice)."""
+
+
+@dataclass(frozen=True, slots=True)
+class FurtherScript:
+    """A script of a keychain after the end of its window."""
+
+    keychain: str
+    """Name of the keychain."""
+    index: int
+    """Index of the script."""
+
+
+class KnownScripts:
+    """Tells which script hashes belong to the wallet."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[str, None] = {}
+        self._entries = 0  # entries of the watch list that were hashed
+        self._further: dict[str, tuple[int, dict[str, int]]] = {}
+        """End of the window and the indexes of the scripts after it by their hashes, by the name of the keychain."""
+        self.unknown: dict[str, None] = {}
+        """Script hashes that belong to no keychain and no entry, the latest last."""
+        self.unknown_count: int = 0
+        """Number of unknown script hashes so far."""
+
+    def __contains__(self, script_hash: str) -> bool:
+        return script_hash in self._hashes
+
+    def update(self, watch: WatchList) -> Iterator[None]:
+        """Take the scripts of the watch list that are new since the last call, in steps of two milliseconds."""
+        if len(watch) < self._entries:
+            self._hashes, self._entries = {}, 0
+        if len(watch) == self._entries:
+            return
+        while self._entries < len(watch):
+            kind, value = watch.table.entry(self._entries)
+            self._entries += 1
+            if kind == EntryKind.SCRIPT:
+                self._hashes[script_hash_of(value)] = None
+            if self._entries % STEP == 0:
+                yield
+        for script_hash in [each for each in self.unknown if each in self._hashes]:
+            del self.unknown[script_hash]
+
+    def find(self, script_hash: str) -> FurtherScript | None:
+        """Return the further script with a hash; None if no script with this hash was derived."""
+        for name, (_, indexes) in self._further.items():
+            if (index := indexes.get(script_hash)) is not None:
+                return FurtherScript(name, index)
+        return None
+
+    def to_derive(self, keychains: Sequence[Keychain]) -> list[tuple[Keychain, int, int]]:
+        """Return the keychains whose window has moved since their further scripts were derived.
+
+        Each has the first and the last index to derive. Only as many scripts are derived as the bound allows.
+        """
+        found, left = list[tuple[Keychain, int, int]](), _MAX_FURTHER
+        for keychain in keychains:
+            count = min(FURTHER, keychain.size - keychain.end)
+            known = self._further.get(keychain.name)
+            if keychain.is_dormant or (known is not None and known[0] == keychain.end):
+                continue
+            if count <= 0 or count * keychain.keys > left:
+                continue
+            left -= count * keychain.keys
+            found.append((keychain, keychain.end, keychain.end + count - 1))
+        return found
+
+    def take_derived(self, name: str, first: int, scripts: Sequence[tuple[bytes, ...]]) -> None:
+        """Take the scripts of the indexes of a keychain from `first` on, the end of its window."""
+        indexes = {script_hash_of(script): first + at for at, each in enumerate(scripts) for script in each}
+        self._further[name] = first, indexes
+
+    def note_unknown(self, script_hash: str) -> bool:
+        """Note that a script hash is unknown. Return True if it was not noted before."""
+        if script_hash in self.unknown:
+            return False
+        self.unknown[script_hash] = None
+        self.unknown_count += 1
+        if len(self.unknown) > MAX_UNKNOWN:
+            del self.unknown[next(iter(self.unknown))]
+        return True
+
+
+def derived(keychain: Keychain, first: int, last: int) -> list[tuple[bytes, ...]]:
+    """Return the scripts of the indexes of a keychain. Another thread may call this. Raises KeychainError."""
+    return [keychain.scripts(index) for index in range(first, last + 1)]

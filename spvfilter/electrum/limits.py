@@ -1,0 +1,43 @@
+"""ElectrumLimits: bounds for programs that connect to an Electrum server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from spvfilter._public import public
+from spvfilter.errors import ParameterError
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class ElectrumLimits:
+    """Bounds on sessions, messages and subscriptions of an Electrum server. All defaults are our choice.
+
+    Raises ParameterError if a bound is not a positive number.
+    """
+
+    sessions: int = 100
+    """Largest number of connections at the same time. A further connection is closed at once."""
+    subscriptions: int = 20_000
+    """Largest number of script hashes that one session subscribes to."""
+    batch: int = 2_000
+    """Largest number of requests in one batch."""
+    concurrent: int = 16
+    """Largest number of requests of a session that wait for the database or for a peer at the same time."""
+    request_size: int = 2_000_000
+    """Largest size of a request or a batch in bytes."""
+    response_size: int = 10_000_000
+    """Largest size of an answer in bytes."""
+    send_timeout_s: float = 20.0
+    """Seconds after which a connection is closed if the other side does not read."""
+    block_timeout_s: float = 20.0
+    """Seconds after which a request for a block of a peer is given an error as its answer."""
+    broadcast_timeout_s: float = 8.0
+    """Seconds to wait for a peer's verdict on a transaction. The client announces the transaction after that, too."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            kind = float if each.name.endswith("_s") else int
+            if isinstance(value, bool) or not isinstance(value, (int, kind)) or value <= 0:
+                raise ParameterError(f"{each.name} must be a number above 0, not {value!r}")

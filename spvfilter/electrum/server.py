@@ -1,0 +1,189 @@
+"""ElectrumServer: lets wallets such as Electrum and Sparrow use a light client as their server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+from collections.abc import Collection
+from importlib.util import find_spec
+from types import TracebackType
+from typing import Self
+
+from spvfilter._public import public
+from spvfilter.electrum.connection import Connection
+from spvfilter.electrum.limits import ElectrumLimits
+from spvfilter.electrum.status import ElectrumStatus
+from spvfilter.electrum.wallet import WalletLink
+from spvfilter.errors import NotRunningError, ParameterError
+from spvfilter.light.client import LightClient
+
+TCP_PORT, TLS_PORT = 50_001, 50_002  # ports of Electrum servers
+MAX_PORT = 0xFFFF
+LOCAL = ("127.0.0.1", "::1", "localhost")
+"""Addresses of this machine, which need no warning."""
+_LOG = logging.getLogger(__name__)
+
+
+@public
+class ElectrumServer:
+    """An Electrum server over a running light client, for wallets on the same machine.
+
+        async with LightClient(watch, peers=["127.0.0.1:8333"], store="wallet.db") as client:
+            async with ElectrumServer(client):
+                await asyncio.Event().wait()
+
+    The server knows the scripts of the client's watch list. It speaks versions 1.4 to 1.6 of the protocol. Every
+    program that connects sees the wallet, so the server listens on 127.0.0.1. See "Run an Electrum server" in the
+    documentation.
+
+    Args:
+        client: The running client.
+        host: Address to listen on.
+        port: Port for TCP, or None for no TCP; 0 chooses a free port.
+        tls_port: Port for TLS, which needs a certificate.
+        certificate: Path of a certificate in PEM, and of its chain.
+        key: Path of the private key of the certificate, by default the file of the certificate.
+        limits: Bounds on sessions and messages.
+
+    Raises:
+        ParameterError: There is no valid port, a TLS port has no certificate, or the extra `electrum` is not installed.
+        NotRunningError: On entering, the client is not running.
+        OSError: On entering, the server cannot listen, or a file of the certificate cannot be read.
+    """
+
+    def __init__(
+        self,
+        client: LightClient,
+        *,
+        host: str = "127.0.0.1",
+        port: int | None = TCP_PORT,
+        tls_port: int | None = None,
+        certificate: str | os.PathLike[str] | None = None,
+        key: str | os.PathLike[str] | None = None,
+        limits: ElectrumLimits | None = None,
+    ) -> None:
+        if find_spec("aiorpcx") is None:
+            raise ParameterError("an Electrum server needs aiorpcX: pip install 'spvfilter[electrum]'")
+        for given in (port, tls_port):
+            if given is not None and not (isinstance(given, int) and 0 <= given <= MAX_PORT):
+                raise ParameterError(f"a port is a number from 0 to {MAX_PORT}, not {given!r}")
+        if port is None and tls_port is None:
+            raise ParameterError("an Electrum server needs a port: give port or tls_port")
+        if tls_port is not None and certificate is None:
+            raise ParameterError("tls_port needs a certificate: give the path of a PEM file")
+        self._client = client
+        self._host = host
+        self._ports = port, tls_port
+        self._certificate = certificate, key
+        self._limits = limits or ElectrumLimits()
+        self._link: WalletLink | None = None
+        self._servers: list[asyncio.Server] = []
+        self._connections: dict[Connection, None] = {}
+        self._following: asyncio.Task[None] | None = None
+        self._hosts: dict[str, dict[str, int]] = {}
+
+    async def __aenter__(self) -> Self:
+        """Read the wallet's transactions and start to listen. See the class for the errors."""
+        if self._following is not None:
+            raise NotRunningError("the server is running already")
+        self._hosts = {}
+        link = self._link = WalletLink(self._client, self._limits, self._hosts)
+        sequence = await link.load()
+        port, tls_port = self._ports
+        try:
+            if port is not None:
+                await self._listen(port, "tcp_port", None)
+            if tls_port is not None:
+                await self._listen(tls_port, "ssl_port", self._tls())
+        except BaseException:
+            await self._close()
+            raise
+        if self._host not in LOCAL:
+            _LOG.warning("the Electrum server listens on %s: every program that connects sees the wallet", self._host)
+        self._following = asyncio.create_task(link.follow(self._tell, sequence))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close all connections and stop to listen."""
+        await self._close()
+
+    async def wait_closed(self) -> None:
+        """Wait until the client ends. If the client ended by itself, raises the reason.
+
+        Raises NotRunningError if the server is not running.
+        """
+        if self._following is None:
+            raise NotRunningError("enter the server first: async with")
+        await asyncio.wait([self._following])
+        if not self._following.cancelled():
+            self._following.result()
+
+    @property
+    def port(self) -> int | None:
+        """Port for TCP; None if the server has none."""
+        return self._hosts.get(self._host, {}).get("tcp_port")
+
+    @property
+    def tls_port(self) -> int | None:
+        """Port for TLS; None if the server has none."""
+        return self._hosts.get(self._host, {}).get("ssl_port")
+
+    @property
+    def status(self) -> ElectrumStatus:
+        """The present state of the server. Raises NotRunningError if the server or the client is not running."""
+        if self._link is None:
+            raise NotRunningError("enter the server first: async with")
+        return ElectrumStatus(
+            len(self._connections),
+            sum(len(each.session.subscriptions) for each in self._connections),
+            tuple(self._link.state.scripts.unknown),
+            self._client.searched_height,
+            self._client.tip_height,
+        )
+
+    # Listening
+
+    def _tls(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        certificate, key = self._certificate
+        assert certificate is not None
+        context.load_cert_chain(certificate, key)
+        return context
+
+    async def _listen(self, port: int, name: str, tls: ssl.SSLContext | None) -> None:
+        size = self._limits.request_size
+        server = await asyncio.start_server(self._connected, self._host, port, ssl=tls, limit=size)
+        self._servers.append(server)
+        self._hosts.setdefault(self._host, {})[name] = server.sockets[0].getsockname()[1]
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection until it ends. An error of it ends no other one."""
+        link = self._link
+        if link is None or len(self._connections) >= self._limits.sessions:
+            _LOG.info("a connection was refused: there are %d already", len(self._connections))
+            writer.transport.abort()
+            return
+        connection = Connection(reader, writer, link, self._limits, lambda: self.status)
+        self._connections[connection] = None
+        try:
+            await connection.serve()
+        finally:
+            del self._connections[connection]
+
+    async def _tell(self, changed: Collection[str]) -> None:
+        for connection in self._connections:
+            connection.note(changed)
+
+    async def _close(self) -> None:
+        for server in self._servers:
+            server.close()
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+        tasks = [task for connection in self._connections if (task := connection.close()) is not None]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._servers, self._link, self._following = [], None, None

@@ -1,0 +1,440 @@
+"""Session: the answers to one program that is connected to the Electrum server, sans-IO.
+
+A method returns its answer, or a question whose answer it needs first. The shell finds the fact and calls `then`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from spvfilter._version import __version__
+from spvfilter.chain import HeaderChain
+from spvfilter.electrum import arguments
+from spvfilter.electrum.headerproofs import HeaderProofs
+from spvfilter.electrum.histories import Histories
+from spvfilter.electrum.knownscripts import KnownScripts
+from spvfilter.electrum.limits import ElectrumLimits
+from spvfilter.electrum.questions import (
+    Answer,
+    ExploreScript,
+    FetchBlock,
+    FindTransaction,
+    PrepareProof,
+    SendTransactions,
+)
+from spvfilter.electrum.rpcerrors import RpcCode, RpcError
+from spvfilter.electrum.txdetails import tx_details
+from spvfilter.electrum.versions import NEWEST, OLDEST, Version, negotiated, version_text
+from spvfilter.errors import FormatError
+from spvfilter.kernel import txid as txid_of, walk_block
+from spvfilter.primitives import hash_to_hex
+from spvfilter.protocol import HASH_SIZE, HEADER_SIZE
+from spvfilter.store.scriptviews import ProvedTx
+from spvfilter.transaction import Transaction
+from spvfilter.wire.merkle import branch_root, merkle_branch
+
+MAX_HEADERS = 2_016
+"""Most headers of one answer: a difficulty period, which clients expect."""
+SOFTWARE = f"spvfilter {__version__}"
+"""Name of the server software."""
+BANNER = (
+    "spvfilter answers from your own wallet's database. It knows the scripts of this wallet only: add further wallets"
+    " to its watch list."
+)
+_NEGOTIATION = "server.version"
+_HEADERS, _SCRIPT = "blockchain.headers.subscribe", "blockchain.scripthash.subscribe"
+_BEFORE_16: Version = (1, 4, 3)
+_ONE_BITCOIN = 100_000_000  # satoshi
+
+Notice = tuple[str, list[object]]
+"""Method and arguments of a notification."""
+
+
+@dataclass(slots=True)
+class WalletState:
+    """State that all sessions of a server share: the chain, and the wallet's scripts and transactions in memory."""
+
+    chain: HeaderChain
+    histories: Histories
+    scripts: KnownScripts
+    proofs: HeaderProofs
+    may_fetch_blocks: bool
+    """True if blocks are fetched for transactions of other wallets: only by compact filters is that private."""
+    relay_fee: Callable[[], int]
+    """Returns the lowest fee rate that peers relay, in satoshi per 1,000 virtual bytes."""
+    hosts: dict[str, dict[str, int]]
+    """Ports of the server by its host, as `server.features` shows them."""
+
+
+class Session:
+    """One connection: the negotiated version and the subscriptions."""
+
+    def __init__(self, state: WalletState, limits: ElectrumLimits) -> None:
+        self._state = state
+        self._limits = limits
+        self._version: Version | None = None
+        self._has_begun = False
+        self._tip: bytes | None = None  # block hash of the last header that was sent to a subscriber
+        self._statuses: dict[str, str | None] = {}  # last status that was sent, by script hash
+
+    @property
+    def version(self) -> Version:
+        """Version of the protocol: before the negotiation the oldest one."""
+        return self._version or OLDEST
+
+    @property
+    def subscriptions(self) -> Collection[str]:
+        """Script hashes that the session has subscribed to."""
+        return self._statuses.keys()
+
+    def answer(self, method: str, given: Sequence[object] | Mapping[str, object]) -> Answer:
+        """Return the answer to a request, or a question.
+
+        Args:
+            method: Name of the method.
+            given: Arguments, in order or by name.
+
+        Raises:
+            RpcError: The method is unknown, an argument is wrong, or there is no answer.
+        """
+        found = METHODS.get(method)
+        is_first, self._has_begun = not self._has_begun, True
+        if found is None or not found.since <= self.version <= found.until:
+            raise RpcError(RpcCode.METHOD_NOT_FOUND, f"unknown method {method[:80]!r}")
+        spare = method == _NEGOTIATION
+        values = arguments.bound_arguments(method, given, found.names, found.required, spare=spare)
+        if method == _NEGOTIATION:
+            return self._negotiate(*values, is_first=is_first)
+        return found.function(self, *values)
+
+    # Notifications
+
+    def header_notice(self) -> list[Notice]:
+        """Return the notification of a new tip, if the session has subscribed to headers and lacks the tip."""
+        if self._tip is None or self._tip == self._state.chain.tip_hash:
+            return []
+        return [(_HEADERS, [self._tip_header()])]
+
+    def script_notices(self, script_hashes: Collection[str]) -> list[Notice]:
+        """Return the notifications of scripts whose status has changed since the session was told."""
+        notices: list[Notice] = []
+        for script_hash in script_hashes:
+            status = self._state.histories.status(script_hash)
+            if script_hash in self._statuses and status != self._statuses[script_hash]:
+                self._statuses[script_hash] = status
+                notices.append((_SCRIPT, [script_hash, status]))
+        return notices
+
+    # server.*
+
+    def _negotiate(self, name: object = "", requested: object = "1.4", *, is_first: bool) -> Answer:
+        if self._version is not None:
+            raise RpcError(RpcCode.BAD_REQUEST, "server.version was sent already")
+        if not isinstance(name, str):
+            raise RpcError(RpcCode.BAD_REQUEST, "client_name must be a string")
+        self._version = negotiated(requested, NEWEST if is_first else _BEFORE_16)
+        return [SOFTWARE, version_text(self._version)]
+
+    def _features(self) -> Answer:
+        return {
+            "hosts": self._state.hosts,
+            "genesis_hash": hash_to_hex(self._state.chain.network.genesis_hash),
+            "hash_function": "sha256",
+            "server_version": SOFTWARE,
+            "protocol_min": version_text(OLDEST),
+            "protocol_max": version_text(NEWEST),
+            "pruning": None,
+        }
+
+    def _ping(self) -> Answer:
+        return None
+
+    def _banner(self) -> Answer:
+        return BANNER
+
+    def _donation_address(self) -> Answer:
+        return ""
+
+    def _peers(self) -> Answer:
+        return []
+
+    def _add_peer(self, features: object) -> Answer:
+        return False
+
+    # Fees
+
+    def _estimate_fee(self, number: object, mode: object = None) -> Answer:
+        arguments.natural(number, "number")
+        return -1
+
+    def _relay_fee(self) -> Answer:
+        return self._state.relay_fee() / _ONE_BITCOIN
+
+    def _fee_histogram(self) -> Answer:
+        return []
+
+    def _mempool_info(self) -> Answer:
+        fee = self._relay_fee()
+        return {"mempoolminfee": fee, "minrelaytxfee": fee, "incrementalrelayfee": fee}
+
+    # Headers
+
+    def _subscribe_tip(self, raw: object = True) -> Answer:
+        """Answer with the tip. Clients of protocol 1.2 send the argument `raw`, which has no effect since 1.4."""
+        return self._tip_header()
+
+    def _tip_header(self) -> Answer:
+        chain = self._state.chain
+        self._tip = chain.tip_hash
+        return {"height": chain.height, "hex": chain.headers(chain.height, 1).hex()}
+
+    def _checked_height(self, value: object, name: str) -> int:
+        height = arguments.natural(value, name)
+        if height > self._state.chain.height:
+            raise RpcError(
+                RpcCode.BAD_REQUEST, f"{name} {height} is above the tip, which has height {self._state.chain.height}"
+            )
+        return height
+
+    def _header(self, height: object, cp_height: object = 0) -> Answer:
+        at, checkpoint = self._checked_height(height, "height"), self._checked_height(cp_height, "cp_height")
+        raw = self._state.chain.headers(at, 1).hex()
+        if not checkpoint:
+            return raw
+        _check_below(at, checkpoint)
+        return self._with_proof({"header": raw}, at, checkpoint)
+
+    def _headers(self, start_height: object, count: object, cp_height: object = 0) -> Answer:
+        start, most = arguments.natural(start_height, "start_height"), arguments.natural(count, "count")
+        checkpoint = self._checked_height(cp_height, "cp_height")
+        most = min(most, MAX_HEADERS)
+        raw = self._state.chain.headers(start, most) if start <= self._state.chain.height else b""
+        found = len(raw) // HEADER_SIZE
+        answer: dict[str, object] = {"count": found, "max": MAX_HEADERS}
+        if self.version >= NEWEST:
+            answer["headers"] = [raw[at : at + HEADER_SIZE].hex() for at in range(0, len(raw), HEADER_SIZE)]
+        else:
+            answer["hex"] = raw.hex()
+        if not checkpoint or not found:
+            return answer
+        _check_below(start + most - 1, checkpoint)
+        return self._with_proof(answer, start + found - 1, checkpoint)
+
+    def _with_proof(self, answer: dict[str, object], height: int, checkpoint: int) -> Answer:
+        def prove() -> Answer:
+            branch, root = self._state.proofs.proof(height, checkpoint)
+            return {**answer, "branch": list(map(hash_to_hex, branch)), "root": hash_to_hex(root)}
+
+        return PrepareProof(checkpoint, prove)
+
+    # Scripts
+
+    def _of_script(self, value: object, then: Callable[[str], Answer]) -> Answer:
+        """Call `then` with a script hash. For an unknown one, ask first whether it is a further script."""
+        script_hash, state = arguments.script_hash(value), self._state
+        if script_hash in state.scripts or script_hash in state.histories:
+            return then(script_hash)
+        return ExploreScript(script_hash, partial(then, script_hash))
+
+    def _subscribe(self, scripthash: object) -> Answer:
+        is_new = arguments.script_hash(scripthash) not in self._statuses
+        if is_new and len(self._statuses) >= self._limits.subscriptions:
+            raise RpcError(
+                RpcCode.BAD_REQUEST, f"a session subscribes to at most {self._limits.subscriptions} script hashes"
+            )
+
+        def subscribe(script_hash: str) -> Answer:
+            status = self._statuses[script_hash] = self._state.histories.status(script_hash)
+            return status
+
+        return self._of_script(scripthash, subscribe)
+
+    def _unsubscribe(self, scripthash: object) -> Answer:
+        script_hash = arguments.script_hash(scripthash)
+        is_there = script_hash in self._statuses
+        self._statuses.pop(script_hash, None)
+        return is_there
+
+    def _balance(self, scripthash: object) -> Answer:
+        return self._of_script(scripthash, self._state.histories.balance)
+
+    def _history(self, scripthash: object) -> Answer:
+        return self._of_script(scripthash, self._state.histories.history)
+
+    def _mempool(self, scripthash: object) -> Answer:
+        return self._of_script(scripthash, self._state.histories.mempool)
+
+    def _unspent(self, scripthash: object) -> Answer:
+        return self._of_script(scripthash, self._state.histories.unspent)
+
+    # Transactions
+
+    def _transaction(self, tx_hash: object, verbose: object = False) -> Answer:
+        is_verbose = arguments.flag(verbose, "verbose")
+
+        def found(tx: ProvedTx | None) -> Answer:
+            if tx is None:
+                raise RpcError(RpcCode.NOT_FOUND, "No such mempool or blockchain transaction")
+            return tx_details(tx, self._state.chain) if is_verbose else tx.raw.hex()
+
+        return FindTransaction(arguments.txid(tx_hash), found)
+
+    def _merkle(self, tx_hash: object, height: object) -> Answer:
+        txid, at = arguments.txid(tx_hash), self._checked_height(height, "height")
+
+        def found(tx: ProvedTx | None) -> Answer:
+            is_there = tx is not None and tx.height == at
+            if tx is not None and is_there and (branch := self._proven_branch(txid, tx)) is not None:
+                return {"block_height": at, "merkle": _hexes(branch), "pos": tx.position}
+            if tx is not None and not is_there:
+                raise _not_in_block(tx_hash, at)
+            return self._fetch(at, partial(_merkle_in, txid, at), own_txid=txid if is_there else None)
+
+        return FindTransaction(txid, found)
+
+    def _id_from_pos(self, height: object, tx_pos: object, merkle: object = False) -> Answer:
+        at, position = self._checked_height(height, "height"), arguments.natural(tx_pos, "tx_pos")
+        is_proved = arguments.flag(merkle, "merkle")
+        txid = self._state.histories.txid_at(at, position)
+        if txid is None:
+            return self._fetch(at, partial(_id_in, at, position, is_proved))
+        if not is_proved:
+            return hash_to_hex(txid)
+
+        def found(tx: ProvedTx | None) -> Answer:
+            if tx is not None and tx.height == at and (branch := self._proven_branch(txid, tx)) is not None:
+                return {"tx_hash": hash_to_hex(txid), "merkle": _hexes(branch)}
+            return self._fetch(at, partial(_id_in, at, position, is_proved), own_txid=txid)
+
+        return FindTransaction(txid, found)
+
+    def _proven_branch(self, txid: bytes, tx: ProvedTx) -> bytes | None:
+        """Return the stored branch of a transaction if the header of its block confirms the branch."""
+        if tx.branch is None or tx.height is None or tx.height > self._state.chain.height:
+            return None
+        root = self._state.chain.header_at(tx.height).merkle_root
+        return tx.branch if branch_root(txid, tx.position or 0, tx.branch) == root else None
+
+    def _fetch(self, height: int, then: Callable[[bytes], Answer], own_txid: bytes | None = None) -> Answer:
+        if own_txid is None and not self._state.may_fetch_blocks:
+            raise RpcError(
+                RpcCode.NOT_FOUND,
+                "this is no transaction of the wallet, and no block is fetched for it in bip37 mode: use compact mode",
+            )
+        return FetchBlock(height, then, own_txid)
+
+    def _broadcast(self, raw_tx: object) -> Answer:
+        raw = arguments.raw_transaction(raw_tx)
+        tx = _parsed(raw)
+
+        def sent(errors: list[str | None]) -> Answer:
+            if errors[0] is not None:
+                raise RpcError(RpcCode.BAD_REQUEST, f"the transaction was rejected: {errors[0]}")
+            return tx.txid_hex
+
+        return SendTransactions((raw,), sent)
+
+    def _broadcast_package(self, raw_txs: object, verbose: object = False) -> Answer:
+        raws = arguments.package(raw_txs)
+        arguments.flag(verbose, "verbose")
+        txids = [_parsed(raw).txid_hex for raw in raws]
+
+        def sent(errors: list[str | None]) -> Answer:
+            failed = [
+                {"txid": txid, "error": error} for txid, error in zip(txids, errors, strict=True) if error is not None
+            ]
+            return {"success": False, "errors": failed} if failed else {"success": True}
+
+        return SendTransactions(raws, sent)
+
+
+def _check_below(height: int, checkpoint: int) -> None:
+    if height > checkpoint:
+        raise RpcError(RpcCode.BAD_REQUEST, f"height {height} is above cp_height {checkpoint}")
+
+
+def _hexes(branch: bytes) -> list[str]:
+    return [hash_to_hex(branch[at : at + HASH_SIZE]) for at in range(0, len(branch), HASH_SIZE)]
+
+
+def _not_in_block(tx_hash: object, height: int) -> RpcError:
+    return RpcError(RpcCode.BAD_REQUEST, f"transaction {tx_hash} is not in the block at height {height}")
+
+
+def _txids_in(raw: bytes) -> list[bytes]:
+    return [txid_of(raw, span) for span in walk_block(raw)]
+
+
+def _merkle_in(txid: bytes, height: int, raw: bytes) -> Answer:
+    """Return the answer to get_merkle from a whole block."""
+    txids = _txids_in(raw)
+    if txid not in txids:
+        raise _not_in_block(hash_to_hex(txid), height)
+    position = txids.index(txid)
+    return {"block_height": height, "merkle": _hexes(merkle_branch(txids, position)), "pos": position}
+
+
+def _id_in(height: int, position: int, is_proved: bool, raw: bytes) -> Answer:
+    """Return the answer to id_from_pos from a whole block."""
+    txids = _txids_in(raw)
+    if position >= len(txids):
+        raise RpcError(RpcCode.BAD_REQUEST, f"block {height} has {len(txids)} transactions, and none at {position}")
+    txid = hash_to_hex(txids[position])
+    return {"tx_hash": txid, "merkle": _hexes(merkle_branch(txids, position))} if is_proved else txid
+
+
+def _parsed(raw: bytes) -> Transaction:
+    try:
+        return Transaction.parse(raw)
+    except FormatError as error:
+        raise RpcError(RpcCode.BAD_REQUEST, f"this is not a transaction: {error}") from None
+
+
+class Method(NamedTuple):
+    """A method of the protocol."""
+
+    function: Callable[..., Answer]
+    names: tuple[str, ...] = ()
+    """Names of its arguments."""
+    required: int = 0
+    """Number of arguments that must be given."""
+    since: Version = OLDEST
+    """First version that has the method."""
+    until: Version = NEWEST
+    """Last version that has the method."""
+
+
+_OF_SCRIPT = ("scripthash",), 1
+METHODS: Mapping[str, Method] = {
+    _NEGOTIATION: Method(Session._negotiate, ("client_name", "protocol_version")),
+    "server.features": Method(Session._features),
+    "server.ping": Method(Session._ping),
+    "server.banner": Method(Session._banner),
+    "server.donation_address": Method(Session._donation_address),
+    "server.peers.subscribe": Method(Session._peers),
+    "server.add_peer": Method(Session._add_peer, ("features",), 1),
+    _HEADERS: Method(Session._subscribe_tip, ("raw",)),
+    "blockchain.block.header": Method(Session._header, ("height", "cp_height"), 1),
+    "blockchain.block.headers": Method(Session._headers, ("start_height", "count", "cp_height"), 2),
+    "blockchain.estimatefee": Method(Session._estimate_fee, ("number", "mode"), 1),
+    "blockchain.relayfee": Method(Session._relay_fee, until=_BEFORE_16),
+    _SCRIPT: Method(Session._subscribe, *_OF_SCRIPT),
+    "blockchain.scripthash.unsubscribe": Method(Session._unsubscribe, *_OF_SCRIPT, since=(1, 4, 2)),
+    "blockchain.scripthash.get_balance": Method(Session._balance, *_OF_SCRIPT),
+    "blockchain.scripthash.get_history": Method(Session._history, *_OF_SCRIPT),
+    "blockchain.scripthash.get_mempool": Method(Session._mempool, *_OF_SCRIPT),
+    "blockchain.scripthash.listunspent": Method(Session._unspent, *_OF_SCRIPT),
+    "blockchain.transaction.get": Method(Session._transaction, ("tx_hash", "verbose"), 1),
+    "blockchain.transaction.get_merkle": Method(Session._merkle, ("tx_hash", "height"), 2),
+    "blockchain.transaction.id_from_pos": Method(Session._id_from_pos, ("height", "tx_pos", "merkle"), 2),
+    "blockchain.transaction.broadcast": Method(Session._broadcast, ("raw_tx",), 1),
+    "blockchain.transaction.broadcast_package": Method(
+        Session._broadcast_package, ("raw_txs", "verbose"), 1, since=NEWEST
+    ),
+    "mempool.get_fee_histogram": Method(Session._fee_histogram),
+    "mempool.get_info": Method(Session._mempool_info, since=NEWEST),
+}
+"""Methods by name."""

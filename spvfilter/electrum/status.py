@@ -1,0 +1,27 @@
+"""ElectrumStatus: the present state of an Electrum server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spvfilter._public import public
+
+METHOD = "spvfilter.status"
+"""Method of the protocol that only this server has. `spvfilter electrum status` calls it."""
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class ElectrumStatus:
+    """The present state of an Electrum server."""
+
+    sessions: int
+    """Number of connections."""
+    subscriptions: int
+    """Number of script hashes that sessions have subscribed to, counted for each session."""
+    unknown: tuple[str, ...]
+    """Script hashes that a session asked for and that belong to no entry of the watch list, the latest last."""
+    searched_height: int
+    """Height up to which the client has searched blocks."""
+    tip_height: int
+    """Height of the tip, which subscribers to headers know."""

@@ -1,0 +1,251 @@
+"""WalletLink: the link between an Electrum server and a light client. It finds the facts that sessions ask for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from typing import TypeVar
+
+from spvfilter.electrum.headerproofs import HeaderProofs
+from spvfilter.electrum.histories import Histories
+from spvfilter.electrum.knownscripts import KnownScripts, derived
+from spvfilter.electrum.limits import ElectrumLimits
+from spvfilter.electrum.questions import (
+    Answer,
+    ExploreScript,
+    FetchBlock,
+    FindTransaction,
+    PrepareProof,
+    SendTransactions,
+)
+from spvfilter.electrum.rpcerrors import RpcCode, RpcError
+from spvfilter.electrum.session import WalletState
+from spvfilter.errors import (
+    EventGapError,
+    FormatError,
+    InexpressibleError,
+    KeychainError,
+    ParameterError,
+    PeerError,
+    TxConflictError,
+    TxRefusedError,
+)
+from spvfilter.light.client import LightClient
+from spvfilter.light.engine.engine import SearchMode
+from spvfilter.light.engine.requests import ReachIndex
+from spvfilter.light.events import Mode
+from spvfilter.light.inside import running_of
+from spvfilter.light.running import in_steps
+from spvfilter.store.batch import Batch
+from spvfilter.store.scriptviews import ProvedTx, WalletTx, proved_transaction, wallet_transactions
+from spvfilter.store.store import Store
+from spvfilter.wallet.events import (
+    MatchConfirmed,
+    MatchFound,
+    MatchUnconfirmed,
+    MatchWithdrawn,
+    TxReplaced,
+    WalletEvent,
+)
+from spvfilter.wallet.scanned import branches_of
+from spvfilter.watch.keychain import Keychain
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+_LOOK_S = 1.0
+"""Seconds after which the tip is compared even if no event of the wallet has arrived (our choice)."""
+_MAX_BLOCKS = 4
+"""Blocks that are fetched for sessions at the same time (our choice)."""
+_DEFAULT_FEE = 1_000
+"""Lowest fee rate if no peer states one, in satoshi per 1,000 virtual bytes (Core DEFAULT_MIN_RELAY_TX_FEE)."""
+_MatchEvent = (MatchFound, MatchConfirmed, MatchUnconfirmed, MatchWithdrawn)
+
+
+class WalletLink:
+    """Keeps the histories of a running client's scripts in memory, and answers the questions of sessions."""
+
+    def __init__(self, client: LightClient, limits: ElectrumLimits, hosts: dict[str, dict[str, int]]) -> None:
+        """Link a client. Raises NotRunningError unless the client is running."""
+        self._client = client
+        self._limits = limits
+        self._running = running_of(client)
+        chain = client.chain
+        self.state: WalletState = WalletState(
+            chain, Histories(), KnownScripts(), HeaderProofs(chain), True, self._relay_fee, hosts
+        )
+        self._exploring = asyncio.Lock()
+        self._fetching = asyncio.Semaphore(_MAX_BLOCKS)
+        self._stirred = asyncio.Event()
+        self._txids: dict[bytes, None] = {}  # transactions that events have named
+        self._is_gap = False
+
+    def _relay_fee(self) -> int:
+        floor = self._client.fee_floor()
+        return _DEFAULT_FEE if floor is None else floor.rate
+
+    # Following the wallet
+
+    async def load(self) -> int:
+        """Read all transactions of the database, and return the number of the last event that they include."""
+
+        def read(store: Store) -> tuple[list[WalletTx], int]:
+            return wallet_transactions(store.views), store.events.log.last
+
+        found, sequence = await self._running.in_store(read)
+        await asyncio.to_thread(self.state.histories.replace, found)  # no session uses them yet
+        await self._look()
+        return sequence
+
+    async def _look(self) -> None:
+        """Take new scripts of the watch list, and the mode of the search."""
+        await in_steps(self.state.scripts.update(self._client.watch))
+        is_private = self._client.mode is Mode.COMPACT or self._running.engine.search_mode is SearchMode.COMPACT
+        self.state.may_fetch_blocks = is_private
+
+    async def follow(self, tell: Callable[[Collection[str]], Awaitable[None]], since: int) -> None:
+        """Follow the events of the client, and call `tell` with the script hashes that may have changed.
+
+        `tell` is also called without a script hash if the tip may have changed. This ends with the client: it then
+        raises the reason if the client ended by itself.
+
+        Args:
+            tell: Passes the changes to the sessions.
+            since: Number of the last event that `load` included.
+        """
+        reading = asyncio.create_task(self._read_events(since))
+        tip = self.state.chain.tip_hash
+        try:
+            while not reading.done():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_S):
+                        await self._stirred.wait()
+                self._stirred.clear()
+                changed = await self._update()
+                if changed or self.state.chain.tip_hash != tip:
+                    tip = self.state.chain.tip_hash
+                    await tell(changed)
+            await reading
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    async def _read_events(self, since: int) -> None:
+        while True:
+            try:
+                async for event in self._client.events(since=since):
+                    if isinstance(event, _MatchEvent):
+                        self._txids[event.match.txid] = None
+                    elif isinstance(event, TxReplaced):
+                        self._txids[event.txid] = None
+                    if isinstance(event, WalletEvent):
+                        self._stirred.set()
+                return
+            except EventGapError as gap:  # the stream lags: read everything again
+                since, self._is_gap = gap.sequence, True
+            finally:
+                self._stirred.set()
+
+    async def _update(self) -> set[str]:
+        """Read the transactions that events have named, and return the script hashes that may have changed."""
+        await self._look()
+        txids, self._txids = tuple(self._txids), {}
+        if self._is_gap:
+            self._is_gap = False
+            return self.state.histories.replace(await self._running.read(wallet_transactions))
+        if not txids and not self.state.histories.has_unconfirmed:
+            return set()
+        found = await self._running.read(lambda views: wallet_transactions(views, txids))
+        return self.state.histories.replace(found, txids)
+
+    # Questions of sessions
+
+    async def settle(self, answer: Answer) -> object:
+        """Answer the questions of a method until it returns its answer. Raises RpcError."""
+        while True:
+            match answer:
+                case ExploreScript(script_hash, then):
+                    await self._explore(script_hash)
+                    answer = then()
+                case FindTransaction(txid, found):
+                    answer = found(await self._find(txid))
+                case FetchBlock(height, came, own_txid):
+                    answer = came(await self._fetch(height, own_txid))
+                case PrepareProof(checkpoint, then):
+                    await in_steps(self.state.proofs.prepare(checkpoint))
+                    for _ in self.state.proofs.prepare(checkpoint):  # after a reorganization meanwhile
+                        pass
+                    answer = then()
+                case SendTransactions(raws, sent):
+                    answer = sent([await self._send(raw) for raw in raws])
+                case _:
+                    return answer
+
+    async def _find(self, txid: bytes) -> ProvedTx | None:
+        return await self._running.read(lambda views: proved_transaction(views, txid))
+
+    async def _fetch(self, height: int, own_txid: bytes | None) -> bytes:
+        """Fetch a block, and store the merkle branch of the wallet's transaction for which it is fetched."""
+        try:
+            block_hash = self.state.chain.hash_at(height)
+            async with asyncio.timeout(self._limits.block_timeout_s), self._fetching:
+                raw = await self._running.fetch_block(block_hash)
+        except (TimeoutError, ParameterError):
+            raise RpcError(RpcCode.NOT_FOUND, f"no peer has sent block {height} in time: try again") from None
+        if own_txid is not None:
+            position = self.state.histories.position_of(own_txid)
+            branches = {} if position is None else branches_of(raw, [position])
+            if position in branches:
+                kept = Batch(branches={own_txid: (block_hash, branches[position])})
+                await self._running.in_store(lambda store: store.commit(kept))
+        return raw
+
+    async def _send(self, raw: bytes) -> str | None:
+        """Broadcast a transaction, and return why it was refused; None if it was not.
+
+        Without a verdict in time there is no error, since the client stores the transaction and announces it further.
+        """
+        sending = asyncio.ensure_future(self._client.broadcast(raw))
+        done, _ = await asyncio.wait([sending], timeout=self._limits.broadcast_timeout_s)
+        if not done:
+            sending.cancel()
+            return None
+        try:
+            sending.result()
+        except (TxRefusedError, TxConflictError, FormatError, ParameterError) as error:
+            return str(error)
+        except PeerError:
+            return None  # no peer accepted it yet; the client announces it to every new peer
+        return None
+
+    async def _explore(self, script_hash: str) -> None:
+        """Derive further scripts of the keychains until one has a hash. Then let the window of its keychain move."""
+        scripts = self.state.scripts
+        async with self._exploring:
+            await in_steps(scripts.update(self._client.watch))
+            if script_hash in scripts:
+                return
+            for keychain, first, last in self._to_derive():
+                try:
+                    found = await asyncio.to_thread(derived, keychain, first, last)
+                except KeychainError as error:
+                    _LOG.debug("further scripts of a keychain cannot be derived: %s", error)
+                    found = []
+                scripts.take_derived(keychain.name, first, found)
+            place = scripts.find(script_hash)
+            if place is not None:
+                try:
+                    await self._running.ask(ReachIndex(place.keychain, place.index))
+                    _LOG.debug("keychain %s: its window moves to index %d", place.keychain, place.index)
+                except (InexpressibleError, ParameterError) as error:
+                    _LOG.warning("the window of a keychain cannot move: %s", error)
+                await in_steps(scripts.update(self._client.watch))
+        if script_hash not in scripts and scripts.note_unknown(script_hash):
+            _LOG.debug("script hash %s belongs to no keychain and no entry", script_hash)
+            if str(scripts.unknown_count).strip("0") == "1":  # the first, the tenth, the hundredth
+                _LOG.info("unknown script hashes: %d. Add the wallet's file to the watch list", scripts.unknown_count)
+
+    def _to_derive(self) -> list[tuple[Keychain, int, int]]:
+        return self.state.scripts.to_derive(self._client.watch.keychains)

@@ -1,0 +1,16 @@
+"""Fixtures of these tests: a regtest node in a thread of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from spvfilter.testing import RegtestNode
+
+
+@pytest.fixture
+def regtest_node() -> Iterator[RegtestNode]:
+    node = RegtestNode()
+    yield node
+    node.close()

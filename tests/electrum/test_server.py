@@ -1,0 +1,274 @@
+"""The server over sockets: bounds, mistakes of a session, notifications, windows, proofs on demand, TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("aiorpcx")
+
+from spvfilter.address import script_to_address
+from spvfilter.electrum import ElectrumLimits, ElectrumServer
+from spvfilter.electrum.histories import script_hash_of
+from spvfilter.errors import NotRunningError, ParameterError
+from spvfilter.light.client import LightClient
+from spvfilter.network import REGTEST
+from spvfilter.node.build import build_tx
+from spvfilter.node.scripts import p2wpkh
+from spvfilter.primitives import TxOut
+from spvfilter.testing import RegtestNode, eventually
+from spvfilter.wallet import scanned
+from spvfilter.watch.watchlist import WatchList
+from support.electrumclient import ElectrumClient, ElectrumError
+
+CERTIFICATE = Path(__file__).parent / "fixtures/localhost.pem"
+SCRIPT = bytes.fromhex("0014" + "33" * 20)
+KNOWN = script_hash_of(SCRIPT)
+VERSION = ("server.version", "test", "1.4.2")
+
+
+def numbered(index: int) -> bytes:
+    """The script of an index of a keychain."""
+    return bytes.fromhex("0014") + index.to_bytes(20, "big")
+
+
+@asynccontextmanager
+async def served(
+    node: RegtestNode, limits: ElectrumLimits | None = None, *, keychain: bool = False, **options: Any
+) -> AsyncIterator[tuple[LightClient, ElectrumServer]]:
+    watch = WatchList(REGTEST)
+    watch.add_script(SCRIPT)
+    if keychain:
+        watch.add_keychain("till", numbered, lookahead=20)
+    options = {"mode": "compact", **options}
+    async with LightClient(watch, peers=[node.address], **options) as client:
+        await client.wait_synced()
+        async with ElectrumServer(client, port=0, limits=limits) as server:
+            yield client, server
+
+
+@asynccontextmanager
+async def connected(server: ElectrumServer) -> AsyncIterator[ElectrumClient]:
+    assert server.port is not None
+    async with ElectrumClient(server.port) as client:
+        await client.ask(*VERSION)
+        yield client
+
+
+async def test_payment_and_block_are_notified(nothing_is_left: None, regtest_node: RegtestNode) -> None:
+    async with served(regtest_node) as (_, server), connected(server) as client:
+        assert await client.ask("blockchain.scripthash.subscribe", KNOWN) is None
+        assert (await client.ask("blockchain.headers.subscribe"))["height"] == 101
+        regtest_node.call(lambda regtest: regtest.pay(TxOut(7_000, SCRIPT)))
+        await client.until(lambda: client.notices)
+        rows = await client.ask("blockchain.scripthash.get_history", KNOWN)
+        assert [row["height"] for row in rows] == [0]
+        regtest_node.mine()
+
+        def is_told() -> bool:
+            return {name for name, _ in client.notices[1:]} == {
+                "blockchain.headers.subscribe",
+                "blockchain.scripthash.subscribe",
+            }
+
+        await client.until(is_told)
+        assert await client.ask("blockchain.scripthash.get_balance", KNOWN) == {"confirmed": 7_000, "unconfirmed": 0}
+
+
+async def test_session_with_1000_unknown_transactions_and_scripts_stays_open(
+    regtest_node: RegtestNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with served(regtest_node) as (_, server), connected(server) as client:
+        for number in range(1_000):
+            with pytest.raises(ElectrumError, match="No such mempool"):
+                await client.ask("blockchain.transaction.get", f"{number:064x}")
+        asked = [("blockchain.scripthash.subscribe", f"{number:064x}") for number in range(1_000)]
+        assert await client.batch(*asked) == [None] * 1_000
+        assert await client.ask("server.ping") is None
+        status = server.status
+        assert (status.sessions, status.subscriptions, len(status.unknown)) == (1, 1_000, 1_000)
+    assert "unknown script hashes: 1000" in caplog.text
+    assert f"{7:064x}" not in caplog.text
+
+
+async def test_mistakes_of_a_session_end_no_other_one(nothing_is_left: None, regtest_node: RegtestNode) -> None:
+    limits = ElectrumLimits(request_size=20_000, batch=50)
+    lines = [
+        b"nonsense",
+        b"\xff\xfe",
+        b"[]",
+        b"{}",
+        b"1",
+        b'{"id": 1, "method": 5}',
+        b'{"id": 1, "method": "server.ping", "params": 7}',
+        b'{"id": {}, "method": "server.ping"}',
+        b'{"id": 1, "result": 5}',
+        b'{"jsonrpc": "2.0", "method": "server.ping"}',
+        b"[" * 15_000,
+        b"9" * 10_000,
+        b'{"id": 1, "method": "' + b"x" * 30_000,
+        json.dumps([{"id": 1, "method": "server.ping", "params": []}] * 51).encode(),
+    ]
+    async with served(regtest_node, limits) as (_, server), connected(server) as client:
+        assert server.port is not None
+        for line in lines:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(line + b"\n")
+            writer.write(b'{"id": 77, "method": "server.ping", "params": []}\n')
+            writer.write_eof()
+            answer = await asyncio.wait_for(reader.read(), 20)
+            assert not answer or b"error" in answer or b'"id":77' in answer
+            writer.close()
+            assert await client.ask("server.ping") is None
+
+
+async def test_request_of_a_web_browser_ends_the_session(nothing_is_left: None, regtest_node: RegtestNode) -> None:
+    request = b'{"id": 5, "method": "blockchain.scripthash.get_history", "params": ["' + KNOWN.encode() + b'"]}'
+    async with served(regtest_node) as (_, server):
+        assert server.port is not None
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" + request + b"\n")
+        answer = await asyncio.wait_for(reader.read(), 20)
+        assert b"invalid JSON" in answer
+        assert b'"id":5' not in answer
+        writer.close()
+
+
+async def test_sessions_are_bounded(regtest_node: RegtestNode) -> None:
+    async with served(regtest_node, ElectrumLimits(sessions=1)) as (_, server), connected(server) as client:
+        assert server.port is not None
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await asyncio.wait_for(reader.readexactly(1), 20)
+        writer.close()
+        assert await client.ask("server.ping") is None
+
+
+async def test_reader_that_does_not_read_is_disconnected(nothing_is_left: None, regtest_node: RegtestNode) -> None:
+    limits = ElectrumLimits(send_timeout_s=0.2)
+    async with served(regtest_node, limits) as (_, server), connected(server) as client:
+        assert server.port is not None
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1_000)
+        request = json.dumps({"id": 1, "method": "blockchain.block.headers", "params": [0, 102]}).encode() + b"\n"
+        writer.write(request * 2_000)
+        await asyncio.to_thread(eventually, lambda: server.status.sessions == 1)
+        writer.transport.abort()
+        assert await client.ask("server.ping") is None
+
+
+async def test_answer_that_is_too_large_is_an_error(regtest_node: RegtestNode) -> None:
+    async with served(regtest_node, ElectrumLimits(response_size=1_000)) as (_, server), connected(server) as client:
+        with pytest.raises(ElectrumError, match="response too large"):
+            await client.ask("blockchain.block.headers", 0, 102)
+        assert (await client.ask("blockchain.block.headers", 0, 2))["count"] == 2
+
+
+async def test_script_after_the_window_moves_it_and_starts_a_search(regtest_node: RegtestNode) -> None:
+    regtest_node.call(lambda regtest: regtest.pay(TxOut(9_000, numbered(700))))
+    regtest_node.mine()
+    async with served(regtest_node, keychain=True) as (client, server), connected(server) as wallet:
+        (before,) = await client.keychains("till")
+        assert before.window < 700
+        await wallet.ask("blockchain.scripthash.subscribe", script_hash_of(numbered(700)))
+        await wallet.until(lambda: wallet.notices)
+        balance = await wallet.ask("blockchain.scripthash.get_balance", script_hash_of(numbered(700)))
+        assert balance == {"confirmed": 9_000, "unconfirmed": 0}
+        (after,) = await client.keychains("till")
+        assert (after.window >= 721, after.revealed) == (True, 701)
+        assert list(server.status.unknown) == []
+        beyond = script_hash_of(numbered(after.window + 1_000))
+        assert await wallet.ask("blockchain.scripthash.get_history", beyond) == []
+        assert list(server.status.unknown) == [beyond]
+
+
+@pytest.mark.parametrize("mode", ["compact", "bip37"])
+async def test_branch_that_the_database_lacks_is_fetched_once(
+    mode: str, regtest_node: RegtestNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = script_to_address(SCRIPT, REGTEST)
+    assert address is not None
+    txid = regtest_node.pay(address, 5_000)[::-1].hex()
+    regtest_node.mine()
+    with monkeypatch.context() as patched:
+        patched.setattr(scanned.ScannedBlock, "branches_at", lambda *_: {})
+        async with served(regtest_node, store=tmp_path / "w.db", mode=mode):
+            pass
+    found = list[Any]()
+    for turn in range(2):
+        async with served(regtest_node, store=tmp_path / "w.db", mode=mode) as (client, server):
+            before = client.metrics().blocks_received
+            async with connected(server) as wallet:
+                found.append(await wallet.ask("blockchain.transaction.get_merkle", txid, 102))
+            assert client.metrics().blocks_received - before == (1 if not turn else 0)
+    assert found[0] == found[1]
+    assert (found[0]["pos"], len(found[0]["merkle"])) == (1, 1)
+
+
+async def test_broadcast_answers_with_the_txid_or_the_reason(regtest_node: RegtestNode) -> None:
+    regtest_node.call(lambda regtest: regtest.pay(TxOut(50_000, SCRIPT)))
+    regtest_node.mine()
+    async with served(regtest_node) as (light, server), connected(server) as client:
+        (coin,) = await light.coins()
+        spent = p2wpkh(b"\x02" + b"\x01" * 32).spends(coin.outpoint)  # the node checks no signatures
+        raw = build_tx([spent], [TxOut(49_400, SCRIPT)])
+        txid = await client.ask("blockchain.transaction.broadcast", raw.hex())
+        assert (await client.ask("blockchain.transaction.get", txid)) == raw.hex()
+        rows = await client.ask("blockchain.scripthash.get_mempool", KNOWN)
+        assert [(row["tx_hash"], row["fee"]) for row in rows] == [(txid, 600)]
+        with pytest.raises(ElectrumError, match="the transaction was rejected"):
+            await client.ask("blockchain.transaction.broadcast", build_tx([spent], [TxOut(60_000, SCRIPT)]).hex())
+
+
+async def test_tls_serves_the_same_answers(nothing_is_left: None, regtest_node: RegtestNode) -> None:
+    watch = WatchList(REGTEST)
+    watch.add_script(SCRIPT)
+    trusted = ssl.create_default_context(cafile=str(CERTIFICATE))
+    async with LightClient(watch, peers=[regtest_node.address]) as client:
+        server = ElectrumServer(client, port=None, tls_port=0, certificate=CERTIFICATE)
+        async with server:
+            assert (server.port, server.tls_port is not None) == (None, True)
+            async with ElectrumClient(server.tls_port or 0, trusted) as wallet:
+                await wallet.ask(*VERSION)
+                features = await wallet.ask("server.features")
+                assert features["hosts"] == {"127.0.0.1": {"ssl_port": server.tls_port}}
+
+
+async def test_wrong_use_of_the_server_is_refused(regtest_node: RegtestNode, tmp_path: Path) -> None:
+    watch = WatchList(REGTEST)
+    watch.add_script(SCRIPT)
+    client = LightClient(watch, peers=[regtest_node.address])
+    for port in (-1, 65_536, "50001"):
+        with pytest.raises(ParameterError, match="from 0 to 65535"):
+            ElectrumServer(client, port=port)  # type: ignore[arg-type]
+    for bounds in ({"sessions": 0}, {"batch": -1}, {"send_timeout_s": 0.0}, {"request_size": 1.5}, {"sessions": True}):
+        with pytest.raises(ParameterError, match="must be a number above 0"):
+            ElectrumLimits(**bounds)
+    with pytest.raises(ParameterError, match="needs a port"):
+        ElectrumServer(client, port=None)
+    with pytest.raises(ParameterError, match="needs a certificate"):
+        ElectrumServer(client, tls_port=0)
+    with pytest.raises(NotRunningError):
+        await ElectrumServer(client, port=0).__aenter__()
+    with pytest.raises(NotRunningError):
+        assert ElectrumServer(client, port=0).status
+    async with client:
+        async with ElectrumServer(client, port=0) as server:
+            with pytest.raises(NotRunningError, match="running already"):
+                await server.__aenter__()
+            taken = ElectrumServer(client, port=server.port)
+            with pytest.raises(OSError, match="address already in use"):
+                await taken.__aenter__()
+        async with server:
+            pass
+        missing = ElectrumServer(client, port=None, tls_port=0, certificate=tmp_path / "missing.pem")
+        with pytest.raises(FileNotFoundError):
+            await missing.__aenter__()

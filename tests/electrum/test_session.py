@@ -1,0 +1,225 @@
+"""The answers of a session without a socket: methods of each version, arguments, and subscriptions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spvfilter.chain import HeaderChain
+from spvfilter.electrum.headerproofs import HeaderProofs
+from spvfilter.electrum.histories import Histories, script_hash_of
+from spvfilter.electrum.knownscripts import KnownScripts
+from spvfilter.electrum.limits import ElectrumLimits
+from spvfilter.electrum.questions import ExploreScript, FetchBlock, FindTransaction, Question, SendTransactions
+from spvfilter.electrum.rpcerrors import RpcError
+from spvfilter.electrum.session import METHODS, SOFTWARE, Session, WalletState
+from spvfilter.network import REGTEST
+from spvfilter.node.build import build_tx
+from spvfilter.node.scripts import p2wpkh
+from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.store.scriptviews import Effect, ProvedTx, WalletTx
+from spvfilter.watch.watchlist import WatchList
+
+KEY = b"\x02" + bytes(32)
+SCRIPT, OTHER = bytes.fromhex("0014" + "11" * 20), bytes.fromhex("0014" + "22" * 20)
+KNOWN, UNKNOWN = script_hash_of(SCRIPT), script_hash_of(OTHER)
+RAW = build_tx([p2wpkh(KEY).spends(OutPoint(bytes(31) + b"\x01", 0))], [TxOut(5, SCRIPT)])
+ONLY_16 = {"mempool.get_info", "blockchain.transaction.broadcast_package"}
+ONLY_14 = {"blockchain.relayfee"}
+
+
+def session(version: str | None = None, **limits: int) -> Session:
+    chain, scripts = HeaderChain(REGTEST), KnownScripts()
+    watch = WatchList(REGTEST)
+    watch.add_script(SCRIPT)
+    list(scripts.update(watch))
+    state = WalletState(chain, Histories(), scripts, HeaderProofs(chain), True, lambda: 2_500, {})
+    made = Session(state, ElectrumLimits(**limits))
+    if version is not None:
+        assert made.answer("server.version", ["test", version]) == [SOFTWARE, version]
+    return made
+
+
+def wallet_tx(number: int, height: int | None = None, **facts: Any) -> WalletTx:
+    return WalletTx(bytes([number]) * 32, height, 0, (Effect(SCRIPT, bytes(36), 5, False),), **facts)
+
+
+@pytest.mark.parametrize("version", ["1.4", "1.4.1", "1.4.2", "1.4.3", "1.6"])
+def test_version_has_its_methods_and_no_others(version: str) -> None:
+    made, found = session(version), set[str]()
+    for method in METHODS:
+        try:
+            made.answer(method, {"nonsense": 1} if method != "server.version" else [])
+        except RpcError as error:
+            if error.code != -32601:
+                found.add(method)
+        else:
+            found.add(method)
+    gone = ONLY_14 if version == "1.6" else ONLY_16
+    older = {"blockchain.scripthash.unsubscribe"} if version in ("1.4", "1.4.1") else set()
+    assert METHODS.keys() - found == gone | older
+
+
+def test_fixed_answers() -> None:
+    made = session("1.4")
+    assert made.answer("server.ping", []) is None
+    assert made.answer("server.donation_address", []) == ""
+    assert made.answer("server.peers.subscribe", []) == []
+    assert made.answer("server.add_peer", [{}]) is False
+    assert made.answer("mempool.get_fee_histogram", []) == []
+    assert made.answer("blockchain.estimatefee", [6]) == -1
+    assert made.answer("blockchain.relayfee", []) == 0.000025
+    assert "scripts of this wallet only" in str(made.answer("server.banner", []))
+    info = {"mempoolminfee": 0.000025, "minrelaytxfee": 0.000025, "incrementalrelayfee": 0.000025}
+    assert session("1.6").answer("mempool.get_info", []) == info
+
+
+def test_headers_are_a_list_only_in_16() -> None:
+    genesis = REGTEST.genesis.hex()
+    assert session("1.4").answer("blockchain.block.headers", [0, 9]) == {"count": 1, "max": 2016, "hex": genesis}
+    found = session("1.6").answer("blockchain.block.headers", [0, 9])
+    assert found == {"count": 1, "max": 2016, "headers": [genesis]}
+    assert session("1.6").answer("blockchain.block.headers", [5, 9]) == {"count": 0, "max": 2016, "headers": []}
+
+
+def test_version_is_negotiated_once_and_first() -> None:
+    made = session("1.6")
+    with pytest.raises(RpcError, match="sent already"):
+        made.answer("server.version", ["test", "1.4"])
+    late = session()
+    late.answer("server.ping", [])
+    with pytest.raises(RpcError, match=r"use 1\.4 to 1\.4\.3"):
+        late.answer("server.version", ["test", "1.6"])
+    assert late.answer("server.version", ["test", ["1.4", "1.6"], "more"])[1] == "1.4.3"  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "said", "code"),
+    [
+        ("blockchain.nonsense", [], "unknown method", -32601),
+        ("blockchain.block.header", [], "needs 1 arguments", -32602),
+        ("blockchain.block.header", [0, 0, 0], "takes 2 arguments", -32602),
+        ("blockchain.block.header", {"level": 0}, "has no argument 'level'", -32602),
+        ("blockchain.block.header", {"cp_height": 0}, "needs the argument 'height'", -32602),
+        ("blockchain.block.header", [-1], "whole number", 1),
+        ("blockchain.block.header", [True], "whole number", 1),
+        ("blockchain.block.header", ["0"], "whole number", 1),
+        ("blockchain.block.header", [1.0], "whole number", 1),
+        ("blockchain.block.header", [1 << 40], "whole number", 1),
+        ("blockchain.block.header", [1], "above the tip", 1),
+        ("blockchain.block.header", [0, 1], "above the tip", 1),
+        ("blockchain.block.headers", [0, 1, 1], "above the tip", 1),
+        ("blockchain.scripthash.get_balance", ["00"], "64 hex digits", 1),
+        ("blockchain.scripthash.get_history", [7], "64 hex digits", 1),
+        ("blockchain.scripthash.subscribe", ["zz" * 32], "64 hex digits", 1),
+        ("blockchain.transaction.get", ["00" * 31], "64 hex digits", 1),
+        ("blockchain.transaction.get", ["00" * 32, 1], "true or false", 1),
+        ("blockchain.transaction.get_merkle", ["00" * 32, 9], "above the tip", 1),
+        ("blockchain.transaction.id_from_pos", [0, -1], "whole number", 1),
+        ("blockchain.transaction.broadcast", ["0g"], "in hex", 1),
+        ("blockchain.transaction.broadcast", [None], "in hex", 1),
+        ("blockchain.transaction.broadcast", ["00"], "not a transaction", 1),
+        ("blockchain.transaction.broadcast_package", [[]], "1 to 25", 1),
+        ("blockchain.transaction.broadcast_package", ["00"], "1 to 25", 1),
+        ("blockchain.estimatefee", ["six"], "whole number", 1),
+    ],
+)
+def test_wrong_request_gets_an_error_and_the_session_continues(method: str, given: Any, said: str, code: int) -> None:
+    made = session("1.6")
+    with pytest.raises(RpcError, match=said) as caught:
+        made.answer(method, given)
+    assert (caught.value.code, caught.value.ends_session) == (code, False)
+    assert made.answer("server.ping", []) is None
+
+
+def test_arguments_may_be_given_by_name() -> None:
+    made = session("1.4")
+    assert made.answer("blockchain.block.header", {"height": 0, "cp_height": 0}) == REGTEST.genesis.hex()
+    assert made.answer("blockchain.scripthash.get_history", {"scripthash": KNOWN}) == []
+
+
+def test_subscriber_is_told_of_a_changed_status_once() -> None:
+    made = session("1.4.2")
+    histories = made._state.histories
+    assert made.answer("blockchain.scripthash.subscribe", [KNOWN.upper()]) is None
+    assert made.script_notices({KNOWN}) == []
+    assert histories.replace([wallet_tx(1)], [bytes([1]) * 32]) == {KNOWN}
+    status = histories.status(KNOWN)
+    assert made.script_notices({KNOWN, UNKNOWN}) == [("blockchain.scripthash.subscribe", [KNOWN, status])]
+    assert made.script_notices({KNOWN}) == []
+    assert made.answer("blockchain.scripthash.unsubscribe", [KNOWN]) is True
+    assert made.answer("blockchain.scripthash.unsubscribe", [KNOWN]) is False
+    histories.replace([], [bytes([1]) * 32])
+    assert made.script_notices({KNOWN}) == []
+
+
+def test_status_changes_when_an_unconfirmed_parent_is_confirmed() -> None:
+    histories, txid = Histories(), bytes([2]) * 32
+    histories.replace([wallet_tx(2, has_unconfirmed_parent=True)], [txid])
+    before = histories.status(KNOWN)
+    assert histories.mempool(KNOWN)[0]["height"] == -1
+    assert histories.replace([wallet_tx(2)], []) == {KNOWN}
+    assert histories.mempool(KNOWN)[0]["height"] == 0
+    assert histories.status(KNOWN) != before
+
+
+def test_subscriptions_of_a_session_are_bounded() -> None:
+    made = session("1.4", subscriptions=1)
+    made.answer("blockchain.scripthash.subscribe", [KNOWN])
+    made.answer("blockchain.scripthash.subscribe", [KNOWN])
+    with pytest.raises(RpcError, match="at most 1 script hashes"):
+        made.answer("blockchain.scripthash.subscribe", [UNKNOWN])
+
+
+def test_header_subscriber_is_told_only_of_a_new_tip() -> None:
+    made = session("1.4")
+    assert made.header_notice() == []
+    tip = {"height": 0, "hex": REGTEST.genesis.hex()}
+    assert made.answer("blockchain.headers.subscribe", []) == tip
+    assert made.header_notice() == []
+    made._tip = bytes(32)
+    assert made.header_notice() == [("blockchain.headers.subscribe", [tip])]
+
+
+def test_unknown_script_is_looked_for_and_then_answered_as_empty() -> None:
+    made = session("1.4")
+    question = made.answer("blockchain.scripthash.subscribe", [UNKNOWN])
+    assert isinstance(question, ExploreScript)
+    assert question.script_hash == UNKNOWN
+    assert question.then() is None
+    assert UNKNOWN in made.subscriptions
+
+
+def test_transaction_that_the_database_lacks_gives_code_2() -> None:
+    made = session("1.4")
+    question = made.answer("blockchain.transaction.get", ["ab" * 32])
+    assert isinstance(question, FindTransaction)
+    with pytest.raises(RpcError, match="No such mempool or blockchain transaction") as caught:
+        question.then(None)
+    assert caught.value.code == 2
+    details = made.answer("blockchain.transaction.get", ["ab" * 32, True])
+    assert isinstance(details, FindTransaction)
+    shown = details.then(ProvedTx(RAW, 0, REGTEST.genesis_hash, 0, None))
+    assert isinstance(shown, dict)
+    assert (shown["hex"], shown["confirmations"], shown["vout"][0]["value"]) == (RAW.hex(), 1, 5e-8)
+
+
+def test_stored_branch_that_the_header_contradicts_is_fetched_again() -> None:
+    made = session("1.4")
+    question = made.answer("blockchain.transaction.get_merkle", ["ab" * 32, 0])
+    assert isinstance(question, FindTransaction)
+    fetch = question.then(ProvedTx(RAW, 0, REGTEST.genesis_hash, 0, bytes(32)))
+    assert isinstance(fetch, FetchBlock)
+    assert (fetch.height, fetch.own_txid) == (0, bytes.fromhex("ab" * 32))
+
+
+def test_package_reports_each_error() -> None:
+    made = session("1.6")
+    question = made.answer("blockchain.transaction.broadcast_package", [[RAW.hex(), RAW.hex()]])
+    assert isinstance(question, SendTransactions)
+    assert isinstance(question, Question)
+    assert question.then([None, None]) == {"success": True}
+    answer = question.then([None, "too low"])
+    assert isinstance(answer, dict)
+    assert (answer["success"], [each["error"] for each in answer["errors"]]) == (False, ["too low"])

@@ -1,0 +1,54 @@
+"""Merkle branches of whole blocks and of merkleblocks, against a tree that is built level by level."""
+
+from __future__ import annotations
+
+from hypothesis import given, strategies as st
+
+from spvfilter.hashes import sha256d
+from spvfilter.primitives import Header
+from spvfilter.wire.merkle import branch_root, merkle_branch, merkle_node, partial_branches
+from spvfilter.wire.messages.merkleblock import MerkleBlock
+
+
+def levels(leaves: list[bytes]) -> list[list[bytes]]:
+    """All levels of the tree, the leaves first. An odd level is shown with its last node twice."""
+    found = [leaves]
+    while len(found[-1]) > 1:
+        if len(found[-1]) % 2:
+            found[-1] = [*found[-1], found[-1][-1]]
+        level = found[-1]
+        found.append([sha256d(level[at] + level[at + 1]) for at in range(0, len(level), 2)])
+    return found
+
+
+def leaves_of(count: int) -> list[bytes]:
+    return [sha256d(b"%d" % number) for number in range(count)]
+
+
+@given(st.integers(1, 300), st.data())
+def test_branch_has_the_siblings_of_every_level(count: int, data: st.DataObject) -> None:
+    leaves, position = leaves_of(count), data.draw(st.integers(0, count - 1))
+    tree = levels(list(leaves))
+    expected = b"".join(level[position >> height ^ 1] for height, level in enumerate(tree[:-1]))
+    assert merkle_branch(leaves, position) == expected
+    assert branch_root(leaves[position], position, expected) == tree[-1][0]
+
+
+@given(st.integers(1, 40), st.integers(0, 3), st.data())
+def test_branch_of_a_deeper_tree_pairs_nodes_with_themselves(count: int, more: int, data: st.DataObject) -> None:
+    leaves, position = leaves_of(count), data.draw(st.integers(0, count - 1))
+    depth = (count - 1).bit_length() + more
+    branch = merkle_branch(leaves, position, depth)
+    assert len(branch) == 32 * depth
+    assert branch_root(leaves[position], position, branch) == merkle_node(leaves, depth, 0)
+
+
+@given(st.integers(1, 200), st.data())
+def test_merkleblock_gives_the_branches_of_its_transactions(count: int, data: st.DataObject) -> None:
+    leaves = leaves_of(count)
+    positions = data.draw(st.sets(st.integers(0, count - 1), max_size=10))
+    header = Header(1, bytes(32), levels(list(leaves))[-1][0], 0, 0, 0)
+    made = MerkleBlock.from_txids(header, leaves, positions)
+    made.verify()
+    expected = {position: merkle_branch(leaves, position) for position in positions}
+    assert partial_branches(made.total, made.hashes, made.flags) == expected
