@@ -557,7 +557,7 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
         if store.tip < 0:
             store.commit(Batch(headers=network.genesis))
         chain = HeaderChain.restore(network, store.headers(1))
-        extend(watch, options, settled := {each.name for each in store.keychains.load()})
+        extend(watch, options, settled := store.keychains.names())
         check_expressible(watch, options.mode)  # before the database gets the entries
         start = StartHeight(options.from_height, options.birthday)
         since = start.first(chain) if start.is_given else None

@@ -203,11 +203,10 @@ class Keychain:
         if new:
             self._end, self._known = self._end + len(new), new[-1]
 
-    def restore(self, more: list[tuple[bytes, ...]]) -> None:
-        """Extend the window by the next indexes. `more` has the scripts of each index, which an earlier run derived."""
-        self.move(more)
-        if more and len(more[-1]) > 1:  # the order in which they were derived is unknown
-            self._known = ()
+    def restore(self, count: int, last: tuple[bytes, ...]) -> None:
+        """Extend the window by `count` indexes, whose scripts an earlier run derived. `last` has the last scripts."""
+        self._end += count
+        self._known = last if len(last) == 1 else ()  # the order in which several were derived is unknown
 
     def ahead(self, margin: int = 0, most: int = MAX_WINDOW) -> list[tuple[bytes, ...]]:
         """Return the scripts of each index that `grow` would add, and change nothing. Another thread may call this.

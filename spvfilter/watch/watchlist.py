@@ -697,8 +697,9 @@ class WatchList:
         for adopted in plan.adopted:
             if (known := self._windows.get(adopted)) is not None:
                 known.account = name
+        add, kind = self._table.add, EntryKind.SCRIPT
         for keychain, window in plan.keychains:
-            self._windows.restore(keychain, window, ())
+            self._windows.restore(keychain, [tuple(add(kind, script) for script in each) for each in window], ())
         for kind, value, label in plan.entries:
             number = self._table.add(kind, value)
             accounts.entries[number] = name
@@ -964,6 +965,20 @@ class WatchList:
         if label is None and (place := self._windows.at(entry)):
             label = place[0].label
         return label
+
+    def labels_by_entry(self) -> list[str | None]:
+        """Return the label of each entry, as `label` does."""
+        found = self._windows.by_entry(lambda keychain: keychain.label)
+        for entry, label in self._labels.items():
+            found[entry] = label
+        return found
+
+    def accounts_by_entry(self) -> list[str | None]:
+        """Return the account of each entry, as `account` does."""
+        found = self._windows.by_entry(lambda keychain: keychain.account)
+        for entry in (*self._windows.shared, *self._accounts.entries):
+            found[entry] = self.account(entry)
+        return found
 
     def own_label(self, entry: int) -> str | None:
         """Return the label of the entry with this number in the table. None if the entry has no label of its own.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain as joined, groupby
 from operator import itemgetter
@@ -136,6 +136,11 @@ class Windows:
     def at(self, entry: int) -> tuple[Keychain, int] | None:
         """Return the keychain and the index of an entry. None if the entry is in no keychain."""
         return (self._chains[self._owners[entry] - 1], self._indexes[entry]) if self._is_owned(entry) else None
+
+    def by_entry(self, value_of: Callable[[Keychain], str | None]) -> list[str | None]:
+        """Return a value of the keychain of each entry. None for an entry without a keychain."""
+        values = [None, *map(value_of, self._chains)]
+        return [values[number] for number in self._owners] + [None] * (len(self._table) - len(self._owners))
 
     def rename(self, old: str, new: str, descriptor: str | None) -> None:
         """Give a keychain another name and the spelling of its descriptor that belongs to the name."""
@@ -452,25 +457,31 @@ class Windows:
             new: The scripts of successive indexes.
         """
         add, kind, start = self._table.add, EntryKind.SCRIPT, len(self._table)
+        self._reach_table()
         entries = [add(kind, script) for scripts in new for script in scripts]
-        missing = start - len(self._owners)
-        if missing > 0:  # entries without a keychain
-            self._owners.extend(array("H", bytes(2 * missing)))
-            self._indexes.extend(array("I", bytes(self._indexes.itemsize * missing)))
         indexes = [index for index, scripts in enumerate(new, first) for _ in scripts]
         if len(self._table) - start == len(entries):  # all entries are new and consecutive
             self._owners.extend(array("H", [number]) * len(entries))
             self._indexes.extend(indexes)
             return False
-        for entry, index in zip(entries, indexes, strict=True):
-            if entry == len(self._owners):
-                self._owners.append(number)
-                self._indexes.append(index)
-            elif self._owners[entry] == _NOBODY:
-                self._owners[entry], self._indexes[entry] = number, index
-            elif (self._owners[entry], self._indexes[entry]) != (number, index):
-                self._shared.setdefault(entry, []).append((number, index))
+        self._own(number, zip(entries, indexes, strict=True))
         return True
+
+    def _own(self, number: int, places: Iterable[tuple[int, int]]) -> None:
+        """Let entries of the table, each with an index, belong to a keychain."""
+        self._reach_table()
+        owners, indexes = self._owners, self._indexes
+        for entry, index in places:
+            if owners[entry] == _NOBODY:
+                owners[entry], indexes[entry] = number, index
+            elif (owners[entry], indexes[entry]) != (number, index):
+                self._shared.setdefault(entry, []).append((number, index))
+
+    def _reach_table(self) -> None:
+        """Note that the latest entries of the table have no keychain."""
+        if (missing := len(self._table) - len(self._owners)) > 0:
+            self._owners.extend(array("H", bytes(2 * missing)))
+            self._indexes.extend(array("I", bytes(self._indexes.itemsize * missing)))
 
     # For the database of a client
 
@@ -499,18 +510,35 @@ class Windows:
 
     def watches(self, name: str, index: int, script: bytes) -> bool:
         """Return True if the script is watched as a script of this index of the keychain with this name."""
-        entry, place = self._table.find(EntryKind.SCRIPT, script), (self._names[name], index)
-        return self._is_owned(entry) and place in [
-            (self._owners[entry], self._indexes[entry]),
-            *self._shared.get(entry, ()),
-        ]
+        entry = self._table.find(EntryKind.SCRIPT, script)
+        return self._is_owned(entry) and self._has(self._names[name], index, entry)
 
-    def restore(self, keychain: Keychain, window: list[tuple[bytes, ...]], used: Iterable[int]) -> None:
+    def _has(self, number: int, index: int, entry: int) -> bool:
+        return (self._owners[entry], self._indexes[entry]) == (number, index) or (
+            (number, index) in self._shared.get(entry, ())
+        )
+
+    def first_foreign(self, name: str, window: Iterable[tuple[int, ...]]) -> int | None:
+        """Return the first index with an entry that the keychain with this name does not have at the index, or None.
+
+        Args:
+            name: Name of the keychain.
+            window: Numbers of the entries of each index, from 0.
+        """
+        number = self._names[name]
+        self._reach_table()
+        for index, entries in enumerate(window):
+            for entry in entries:
+                if not self._has(number, index, entry):
+                    return index
+        return None
+
+    def restore(self, keychain: Keychain, window: Sequence[tuple[int, ...]], used: Iterable[int]) -> None:
         """Restore the window and the used indexes of a keychain, and add the keychain if it is new.
 
         Args:
             keychain: The keychain.
-            window: The scripts of each index of the keychain's window. They are already watched.
+            window: Numbers of the entries of each index of the keychain's window.
             used: The used indexes of the keychain.
 
         Raises:
@@ -523,8 +551,9 @@ class Windows:
             self._chains.append(keychain)
             number = self._names[keychain.name] = len(self._chains)
         first = keychain.end
-        keychain.restore(window[first:])
-        self._claim(number, first, window[first:])
+        if more := window[first:]:
+            keychain.restore(len(more), tuple(self._table.entry(entry)[1] for entry in more[-1]))
+            self._own(number, ((entry, index) for index, entries in enumerate(more, first) for entry in entries))
         for index in used:
             keychain.use(index)
 
@@ -610,7 +639,7 @@ class Windows:
             ordered = [] if places is None else sorted(zip(places.indexes, places.entries, strict=True))
             while (first := mine.end) < each.end:  # another client may have extended the window meanwhile
                 new = other._scripts_of(ordered, first, min(each.end, first + STEP))
-                mine.restore(new)
+                mine.restore(len(new), new[-1])
                 self._claim(number, first, new)
                 work += len(new)
                 if work >= STEP:
