@@ -393,7 +393,7 @@ class Running:
     def account_stream(self, name: str, since: int | None) -> AccountStream:
         """Return a stream of the events of an account. Raises UnknownAccountError."""
         self.check()
-        if name not in self.engine.books.watch.accounts:
+        if not self.engine.books.watch.has_account(name):
             raise UnknownAccountError(name)
         opening = self._jobs.submit(lambda: self._store.account_id(name))  # before a later change of the name
 
@@ -452,7 +452,7 @@ class Running:
             for each in more.keychains:
                 if revealed := store.keychains.revealed_by(each.scripts(0)):
                     each.reveal(revealed - 1)
-            return more.windows.is_due()
+            return any(each.end < each.required for each in more.keychains)
 
         return await self.in_store(take)
 

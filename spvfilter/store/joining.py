@@ -44,7 +44,7 @@ def take_keychains(
             watch.windows.restore(_without_owner(each, watch.network, account), window, each.used)
         else:
             check_account(account, known.account, "keychain")
-            known.account = known.account or account
+            watch.windows.assign(known, known.account or account)
             _check_scripts(watch, known, window)
             known.label = known.label or each.label
             watch.windows.restore(known, window, each.used)

@@ -543,7 +543,8 @@ class Store:
             ParameterError: Headers do not follow the stored headers, or a hash has a wrong size.
         """
         tip, cursor, searched, ids, number = self.tip, self._cursor, self._searched, self._ids, len(self._ids)
-        filters, totals, log = self.compact_filters.state(), self._ledger.state(), self.events.log
+        filters, log = self.compact_filters.state(), self.events.log
+        self._ledger.begin()
         try:
             with translated(self.path), self._rows.transaction():
                 self._check_unchanged()
@@ -556,7 +557,7 @@ class Store:
                 self._headers.tip, self._cursor, self._searched = tip, cursor, searched
                 self._ids = ids
                 del self._ids[number:]
-                self._ledger.reset(totals)
+                self._ledger.roll_back()
                 self.events.reset(log)
                 self.compact_filters.reset(filters)
             raise

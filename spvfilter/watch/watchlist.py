@@ -374,7 +374,7 @@ class WatchList:
             return keychain
         if account is not None:
             self._check_owner(known.account, account)
-            known.account = account
+            self._windows.assign(known, account)
         known.label = keychain.label or known.label
         known.lookahead = max(keychain.lookahead, known.lookahead)
         known.reach(keychain.floor)
@@ -696,7 +696,7 @@ class WatchList:
         accounts.entries.update((entry, owner) for entry, owner in owned.items() if owner not in (None, name))
         for adopted in plan.adopted:
             if (known := self._windows.get(adopted)) is not None:
-                known.account = name
+                self._windows.assign(known, name)
         add, kind = self._table.add, EntryKind.SCRIPT
         for keychain, window in plan.keychains:
             self._windows.restore(keychain, [tuple(add(kind, script) for script in each) for each in window], ())
@@ -708,7 +708,7 @@ class WatchList:
         accounts.entries.update((number, name) for number in plan.claimed if self.account(number) != name)
         for script, text in plan.labels:
             self._labels.setdefault(self._table.find(EntryKind.SCRIPT, script), text)
-        return bool(plan.keychains) and (self._windows.note() or self._windows.is_due())
+        return bool(plan.keychains) and (self._windows.note() or self._windows.is_due)
 
     def _check_owner(self, owner: str | None, account: str) -> None:
         if owner is not None and owner != account:
@@ -741,14 +741,20 @@ class WatchList:
     def renamed_account(self, old: str, new: str) -> None:
         """Rename an account while a client uses the list. The errors are those of `rename_account`."""
         self._accounts.rename(old, new)
-        for each in self.keychains:
-            if each.account == old:
-                each.account = new
+        self._windows.rename_account(old, new)
 
     @property
     def accounts(self) -> tuple[str, ...]:
         """Names of the accounts, in the order in which they were added."""
         return tuple(self._accounts.names)
+
+    def has_account(self, name: str) -> bool:
+        """Return True if the list has an account with this name."""
+        return name in self._accounts.names
+
+    def chosen_keychain(self, name: str | None) -> Keychain:
+        """Return the keychain that `Windows.chosen` returns. Raises ParameterError."""
+        return self._windows.chosen(name, self._accounts.names.keys())
 
     def disown(self, entry: int) -> None:
         """Remove the label and the account of the entry with this number, apart from those of its keychain."""
