@@ -9,7 +9,7 @@ from typing import Any  # rows are as SQLite gives them
 from spvfilter.errors import DescriptorError, KeychainError, KeychainMismatchError, ParameterError, StoreCorruptError
 from spvfilter.network import Network
 from spvfilter.store.keychains import KeychainChange, KeychainRows, NewKeychain, StoredKeychain
-from spvfilter.watch.descriptor.descriptor import parse_descriptor, warn_of_problems
+from spvfilter.watch.descriptor.descriptor import LazyDescriptor, parse_descriptor, warn_of_problems
 from spvfilter.watch.keychain import Keychain
 from spvfilter.watch.watchlist import WatchList
 
@@ -207,7 +207,10 @@ def _without_owner(stored: StoredKeychain, network: Network, account: str | None
         _underivable, f"call add_keychain({name[:80]!r}, …) with the function that derives its scripts"
     )
     is_dormant = True
-    if descriptor is not None:
+    lazy = LazyDescriptor.find(name, network) if descriptor == name else None
+    if lazy is not None:
+        derive, is_dormant = lazy.scripts, False
+    elif descriptor is not None:
         try:
             found = parse_descriptor(descriptor, network, is_stored=True)
             mine = next(each for each in found if each.text == name)
