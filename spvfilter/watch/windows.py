@@ -8,14 +8,19 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import contextmanager
 from itertools import chain as joined, groupby
 from operator import itemgetter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from spvfilter._public import public
+from spvfilter._public import deferred, public
 from spvfilter.address import script_to_address
 from spvfilter.errors import KeychainError, ParameterError
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, WatchTable
 from spvfilter.network import Network
 from spvfilter.watch.keychain import GAP_LIMIT, MAX_INDEXES, Budget, Keychain, all_used
+
+if TYPE_CHECKING:
+    from spvfilter.watch import derivers
+else:
+    derivers = deferred("spvfilter.watch.derivers")
 
 _NOBODY = 0  # number for "no keychain"; the keychains are numbered from 1
 _MAX_KEYCHAINS = 65_000
@@ -346,9 +351,10 @@ class Windows:
         again = True
         while again:
             again = False
-            for number, keychain in enumerate(self._chains, 1):
-                if keychain.end < keychain.required:
-                    again = self._take(number, keychain, 0, new) or again
+            due = [(number, each) for number, each in enumerate(self._chains, 1) if each.end < each.required]
+            apart = self._derived_apart((each, each.missing()) for _, each in due)
+            for number, keychain in due:
+                again = self._take(number, keychain, 0, new, apart) or again
         self._due.clear()
         return new
 
@@ -366,21 +372,38 @@ class Windows:
         margins = [
             0 if each.name in settled and each.end >= each.required else _margin(each, margin) for each in self._chains
         ]
-        due = [
-            self._take(number, each, far, new)
+        longer = [
+            (number, each, far)
             for number, (each, far) in enumerate(zip(self._chains, margins, strict=True), 1)
             if far or each.end < each.required
         ]
+        apart = self._derived_apart((each, each.missing(far)) for _, each, far in longer)
+        due = [self._take(number, each, far, new, apart) for number, each, far in longer]
         return new + self.grow() if any(due) else new
 
-    def _take(self, number: int, keychain: Keychain, margin: int, new: list[bytes]) -> bool:
+    def _derived_apart(self, wanted: Iterable[tuple[Keychain, range]]) -> Mapping[str, list[tuple[bytes, ...]]]:
+        """Return scripts of keychains that other processes derived, as `derivers.derive` does.
+
+        While a budget limits the derivations, each keychain is derived after its charge.
+        """
+        return derivers.derive(wanted) if self._budget is None else {}
+
+    def _take(
+        self,
+        number: int,
+        keychain: Keychain,
+        margin: int,
+        new: list[bytes],
+        apart: Mapping[str, list[tuple[bytes, ...]]],
+    ) -> bool:
         """Extend the window of keychain `number`, and return True if another window must move.
 
         The window ends `margin` indexes after its required end. The newly watched scripts are appended to `new`.
+        `apart` has scripts that other processes derived.
         """
         self._charge(keychain, margin)
         first, before = keychain.end, len(self._table)
-        was_watched = self._claim(number, first, keychain.grow(margin))
+        was_watched = self._claim(number, first, keychain.grow(margin, apart.get(keychain.name)))
         self._due.discard(keychain.name)
         new += (self._table.entry(entry)[1] for entry in range(before, len(self._table)))
         return was_watched and self._note_coins()
@@ -403,13 +426,15 @@ class Windows:
         Raises:
             KeychainError: Scripts cannot be derived.
         """
-        left, found = _MAX_AHEAD, Ahead()
+        left, wanted = _MAX_AHEAD, list[tuple[Keychain, range]]()
         for number in sorted(self._names[name] for name in self._due):
             each = self._chains[number - 1]
-            is_due = left > 0 and each.end < each.required
-            found[each.name] = each.ahead(_margin(each, margin), left) if is_due else []
-            left -= len(found[each.name])
-        return found
+            wanted.append((each, each.missing(_margin(each, margin), left if each.end < each.required else 0)))
+            left -= len(wanted[-1][1])
+        apart = self._derived_apart(wanted)
+        return {
+            each.name: each.ahead(_margin(each, margin), len(missing), apart.get(each.name)) for each, missing in wanted
+        }
 
     def unwatched(self, ahead: Ahead) -> list[bytes]:
         """Return the scripts in `ahead` that are not watched yet, in the order in which `move` adds them."""
