@@ -117,7 +117,7 @@ def inherited(stored: Sequence[StoredKeychain]) -> tuple[dict[int, str], dict[in
     """Return the label and the account that each entry has from its keychains, by the id of the entry's row."""
     labels: dict[int, str] = {}
     accounts: dict[int, int] = {}
-    for each in reversed(stored):  # the first keychain of an entry is the last one that is written
+    for each in reversed(stored):  # the first keychain of an entry counts
         for run in each.runs:
             rows = range(run.entry, run.entry + run.indexes * run.scripts)
             if each.label is not None:

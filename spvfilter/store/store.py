@@ -456,11 +456,11 @@ class Store:
                 for name in watch.accounts:
                     if name not in stored_accounts:
                         self._accounts.add(name)
-                self._write_entries(watch, known, accounts, searched.add_entries(len(watch) - len(known)))
+                ids = {name: account for account, name in self._accounts.load().items()}
+                self._write_entries(watch, known, ids, searched.add_entries(len(watch) - len(known)))
                 for outpoint, coin in watch.table.coins():
                     if coins.get(outpoint) != [self._ids[coin.entry], coin.value, coin.script]:
                         self._write_coin(outpoint, coin)
-                ids = {name: account for account, name in self._accounts.load().items()}
                 keep_keychains(self.keychains, watch, keychains, self._ids, ids)
                 is_grown = len(watch.keychains) > len(keychains)
                 take_revealed(self.keychains.load() if is_grown else keychains, watch)
@@ -645,29 +645,30 @@ class Store:
         self._rows.set_meta("cursor", number(self._cursor) + number(self._searched))
 
     def _write_entries(
-        self, watch: WatchList, known: Mapping[int, tuple[Any, ...]], names: Mapping[int, str], row: int
+        self, watch: WatchList, known: Mapping[int, tuple[Any, ...]], ids: Mapping[str, int], row: int
     ) -> None:
         """Write the entries of a watch list.
 
         Args:
             watch: The watch list.
             known: Row of each stored entry, by the number of the entry: id, kind, value, label and account.
-            names: Names of the stored accounts by the ids of their rows.
+            ids: Ids of the accounts by their names.
             row: Row id of the first new entry. The others follow.
         """
         claimed: dict[int, str | None] = {}
         labels, accounts = watch.labels_by_entry(), watch.accounts_by_entry()
         for at, (label, account) in enumerate(zip(labels, accounts, strict=True)):
+            owner = None if account is None else ids[account]
             if (stored := known.get(at)) is not None:
-                there, _, _, labelled, owner = stored
+                there, _, _, labelled, owned = stored
                 if label != labelled:
                     self._relabel(there, label)
-                if account != (None if owner is None else names[owner]):
+                if owner != owned:
                     claimed[there] = account
             else:
                 there, row = row, row + 1
                 kind, value = watch.table.entry(at)
-                self._rows.insert("watch", (there, int(kind), value, label, self._accounts.add(account)))
+                self._rows.insert("watch", (there, int(kind), value, label, owner))
             self._ids.append(there)
         self._claim(claimed)
 

@@ -96,7 +96,7 @@ class Descriptor:
 class LazyDescriptor:
     """A stored descriptor of one key, which is parsed when it derives its first script.
 
-    Of 10,000 stored keychains most derive nothing in a run. Such a descriptor cannot break rules of miniscript.
+    Most of 10,000 stored keychains derive nothing in a run. A descriptor of one key breaks no rule of miniscript.
     """
 
     def __init__(self, text: str, network: Network) -> None:
