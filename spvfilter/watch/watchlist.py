@@ -798,7 +798,7 @@ class WatchList:
         return sorted({*alone, *mine} - stay - set(shared)), sorted(stay)
 
     def without_account(self, name: str) -> WatchList:
-        """Return an independent list without an account, its keychains and its entries.
+        """Return a list for `replace_with`: without an account, its keychains and its entries.
 
         Raises:
             UnknownAccountError: The list has no such account.
@@ -894,9 +894,10 @@ class WatchList:
         self._label(number, checked)
 
     def without_entries(self, numbers: Collection[int], account: str | None = None) -> WatchList:
-        """Return an independent list without some entries, and without the outpoints that only these entries matched.
+        """Return a list for `replace_with`: without some entries, and without the outpoints that only they matched.
 
-        Do not leave out scripts of keychains: a keychain assumes that all scripts in its window are watched.
+        Its keychains are those of this list. Do not leave out scripts of keychains: a keychain assumes that all scripts
+        in its window are watched.
 
         Args:
             numbers: Numbers in the table of the entries to leave out.

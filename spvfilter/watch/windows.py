@@ -637,14 +637,17 @@ class Windows:
         self._table = table
 
     def without(self, table: WatchTable, gone: Sequence[int], account: str | None = None) -> Windows:
-        """Return a copy for another table, which lacks some of the entries. The numbers of later entries are lower.
+        """Return the windows of another table, which lacks some of the entries. The numbers of later entries are lower.
+
+        The keychains are the same objects.
 
         Args:
             table: The other table.
             gone: Numbers of the missing entries, in ascending order.
             account: Account whose keychains the copy lacks; None to keep all keychains.
         """
-        twin = self.copy(table)
+        twin = self._twin(table)
+        twin._chains = self._chains.copy()
         if account is not None:
             twin._drop(account)
         for number in reversed(gone):
@@ -760,8 +763,13 @@ class Windows:
 
     def copy(self, table: WatchTable) -> Windows:
         """Return an independent copy for a copy of the table."""
-        twin = Windows(table)
+        twin = self._twin(table)
         twin._chains = [keychain.copy() for keychain in self._chains]
+        return twin
+
+    def _twin(self, table: WatchTable) -> Windows:
+        """Return a copy that has no keychains yet."""
+        twin = Windows(table)
         twin._names, twin._firsts, twin._due = self._names.copy(), self._firsts.copy(), self._due.copy()
         twin._owners, twin._indexes = self._owners[:], self._indexes[:]
         twin._shared = {entry: places.copy() for entry, places in self._shared.items()}
