@@ -66,8 +66,10 @@ class Windows:
         self._budget: Budget | None = None  # only while a file is read
         self._chains: list[Keychain] = []
         self._names: dict[str, int] = {}
-        self._firsts: dict[str, str] = {}  # account → name of its first keychain
-        self._due: set[str] = set()  # names of keychains whose window must move, by a use or a reveal since `move`
+        self._firsts: dict[str, str] = {}
+        """Name of the first keychain of each account."""
+        self._due: set[str] = set()
+        """Names of the keychains whose window must move, because an index was used or revealed since `move`."""
         self._owners = array("H")  # entry → number of its keychain
         self._indexes = array("I")  # entry → index in this keychain
         self._shared: dict[int, list[tuple[int, int]]] = {}  # entry → further keychains and indexes
