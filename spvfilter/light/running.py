@@ -393,7 +393,7 @@ class Running:
     def account_stream(self, name: str, since: int | None) -> AccountStream:
         """Return a stream of the events of an account. Raises UnknownAccountError."""
         self.check()
-        if name not in self.engine.books.watch.accounts:
+        if not self.engine.books.watch.has_account(name):
             raise UnknownAccountError(name)
         opening = self._jobs.submit(lambda: self._store.account_id(name))  # before a later change of the name
 
@@ -452,7 +452,7 @@ class Running:
             for each in more.keychains:
                 if revealed := store.keychains.revealed_by(each.scripts(0)):
                     each.reveal(revealed - 1)
-            return more.windows.is_due()
+            return any(each.end < each.required for each in more.keychains)
 
         return await self.in_store(take)
 
@@ -557,7 +557,7 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
         if store.tip < 0:
             store.commit(Batch(headers=network.genesis))
         chain = HeaderChain.restore(network, store.headers(1))
-        extend(watch, options, settled := {each.name for each in store.keychains.load()})
+        extend(watch, options, settled := store.keychains.names())
         check_expressible(watch, options.mode)  # before the database gets the entries
         start = StartHeight(options.from_height, options.birthday)
         since = start.first(chain) if start.is_given else None

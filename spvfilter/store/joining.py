@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any  # rows are as SQLite gives them
 
 from spvfilter.errors import DescriptorError, KeychainError, KeychainMismatchError, ParameterError, StoreCorruptError
 from spvfilter.network import Network
 from spvfilter.store.keychains import KeychainChange, KeychainRows, NewKeychain, StoredKeychain
-from spvfilter.watch.descriptor.descriptor import parse_descriptor, warn_of_problems
+from spvfilter.watch.descriptor.descriptor import LazyDescriptor, parse_descriptor, warn_of_problems
 from spvfilter.watch.keychain import Keychain
 from spvfilter.watch.watchlist import WatchList
 
@@ -38,18 +39,18 @@ def take_keychains(
                 f"the database has a keychain {each.name[:80]!r} {_made(each.descriptor)}, not one"
                 f" {_made(known.descriptor)}: use another name, or another database"
             )
-        window, account = _window(watch, each, numbers), None if each.account is None else accounts[each.account]
+        window, account = _window(each, numbers), None if each.account is None else accounts[each.account]
         if known is None:
             watch.windows.restore(_without_owner(each, watch.network, account), window, each.used)
         else:
             check_account(account, known.account, "keychain")
-            known.account = known.account or account
+            watch.windows.assign(known, known.account or account)
             _check_scripts(watch, known, window)
             known.label = known.label or each.label
             watch.windows.restore(known, window, each.used)
 
 
-def take_spellings(watch: WatchList, stored: Sequence[StoredKeychain], scripts: Mapping[int, bytes]) -> None:
+def take_spellings(watch: WatchList, stored: Sequence[StoredKeychain], entries: Iterable[Sequence[Any]]) -> None:
     """Give keychains of accounts the names of stored keychains that derive the same scripts.
 
     A descriptor has several spellings. The spelling that the database got first is the name of the keychain.
@@ -57,13 +58,14 @@ def take_spellings(watch: WatchList, stored: Sequence[StoredKeychain], scripts: 
     Args:
         watch: The watch list.
         stored: Keychains of the database.
-        scripts: Scripts by the ids of their rows.
+        entries: Rows of entries: id, kind, value and more.
     """
     names = {each.name for each in stored}
     chains = (each for each in watch.keychains if each.account is not None and not each.is_dormant)
     unknown = [each for each in chains if each.name not in names]
     if not unknown or not stored:
         return
+    scripts = {row: value for row, _, value, *_ in entries}
     firsts: dict[tuple[int, frozenset[bytes]], StoredKeychain] = {}
     for each in stored:
         rows = [row for run in each.runs if run.first == 0 for row in range(run.entry, run.entry + run.scripts)]
@@ -103,55 +105,71 @@ def add_keychains(
     """Do the same as `take_keychains` for a watch list without keychains. Unknown accounts are ignored."""
     for each in stored:
         made = _without_owner(each, watch.network, accounts.get(each.account or 0))
-        watch.windows.restore(made, _window(watch, each, numbers), each.used)
+        watch.windows.restore(made, _window(each, numbers), each.used)
 
 
-def _window(watch: WatchList, stored: StoredKeychain, numbers: Mapping[int, int]) -> list[tuple[bytes, ...]]:
-    """Return the scripts of each index of a stored window."""
-    return [tuple(watch.table.entry(numbers[row])[1] for row in rows) for rows in stored.rows()]
+def _window(stored: StoredKeychain, numbers: Mapping[int, int]) -> list[tuple[int, ...]]:
+    """Return the numbers of the entries of each index of a stored window."""
+    return [tuple(map(numbers.__getitem__, rows)) for rows in stored.rows()]
 
 
-def inherited(stored: Iterable[StoredKeychain]) -> tuple[dict[int, str], dict[int, int]]:
+def inherited(stored: Sequence[StoredKeychain]) -> tuple[dict[int, str], dict[int, int]]:
     """Return the label and the account that each entry has from its keychains, by the id of the entry's row."""
     labels: dict[int, str] = {}
     accounts: dict[int, int] = {}
-    for each in stored:
+    for each in reversed(stored):  # the first keychain of an entry counts
         for run in each.runs:
             rows = range(run.entry, run.entry + run.indexes * run.scripts)
-            for row in rows if each.label is not None else ():
-                labels.setdefault(row, each.label or "")
-            for row in rows if each.account is not None else ():
-                accounts.setdefault(row, each.account or 0)
+            if each.label is not None:
+                labels.update(dict.fromkeys(rows, each.label))
+            if each.account is not None:
+                accounts.update(dict.fromkeys(rows, each.account))
     return labels, accounts
 
 
 def keep_keychains(
-    rows: KeychainRows, watch: WatchList, ids: Sequence[int], add_account: Callable[[str | None], int | None]
+    rows: KeychainRows,
+    watch: WatchList,
+    stored: Sequence[StoredKeychain],
+    ids: Sequence[int],
+    accounts: Mapping[str, int],
 ) -> None:
     """Write the keychains of a watch list, their used indexes and the new parts of their windows.
 
     Args:
         rows: Tables of keychains.
         watch: The watch list.
+        stored: Keychains of the database.
         ids: Row ids of the watch list's entries, by the number of the entry.
-        add_account: Returns the id of an account, which it adds if it is new.
+        accounts: Ids of the accounts by their names.
     """
-    windows = {each.name: each.window for each in rows.load()}
-    gained = watch.windows.entries_beyond({each.name: windows.get(each.name, 0) for each in watch.keychains})
+    known = {each.name: each for each in stored}
+    windows = {each.name: 0 if (there := known.get(each.name)) is None else there.window for each in watch.keychains}
+    longer = {each.name: windows[each.name] for each in watch.keychains if each.end > windows[each.name]}
+    gained = watch.windows.entries_beyond(longer) if longer else {}
     for each in watch.keychains:
+        there = known.get(each.name)
         new = NewKeychain(each.name, each.label, each.descriptor, each.lookahead, each.size)
-        rows.put(new, add_account(each.account))
-        places = [(index, ids[entry]) for index, entry in gained[each.name]]
-        rows.change(KeychainChange(each.name, sorted(each.used), each.end, places, each.revealed or None))
+        account = None if each.account is None else accounts[each.account]
+        if there is None or (*new, account) != (*there[1:6], there.account):
+            rows.put(new, account)
+        if (
+            there is None
+            or each.name in longer
+            or each.revealed > there.revealed
+            or not there.used.issuperset(each.used)
+        ):
+            places = [(index, ids[entry]) for index, entry in gained.get(each.name, ())]
+            rows.change(KeychainChange(each.name, sorted(each.used), each.end, places, each.revealed or None))
     watch.windows.take_fresh()
 
 
-def take_revealed(rows: KeychainRows, watch: WatchList) -> None:
+def take_revealed(stored: Iterable[StoredKeychain], watch: WatchList) -> None:
     """Give the keychains of a watch list their revealed indexes, which the database has by the identity of a keychain.
 
     A keychain is exclusive only if this database has stored the flag.
     """
-    for each in rows.load():
+    for each in stored:
         keychain = watch.windows.get(each.name)
         if keychain is not None:
             keychain.is_exclusive = each.exclusive
@@ -163,21 +181,17 @@ def _made(descriptor: str | None) -> str:
     return "whose scripts the wallet derives by itself" if descriptor is None else "made from a descriptor"
 
 
-def _check_scripts(watch: WatchList, known: Keychain, window: Sequence[tuple[bytes, ...]]) -> None:
+def _check_scripts(watch: WatchList, known: Keychain, window: Sequence[tuple[int, ...]]) -> None:
     """Check that a keychain derives the scripts of a stored window. Raises KeychainMismatchError.
 
-    The check covers all scripts that the keychain has, and three of the others.
+    The check covers all scripts that the keychain has, and three of the others. `window` has the entries of each index.
     """
-    both = min(known.end, len(window))
-    if both < len(window):  # a check of all scripts would take as long as deriving the window
+    both, entry = min(known.end, len(window)), watch.table.entry
+    wrong = watch.windows.first_foreign(known.name, window[:both])
+    if wrong is None and both < len(window):  # a check of all scripts would take as long as deriving the window
         others = {both, (both + len(window)) // 2, len(window) - 1}
-        wrong = next((index for index in sorted(others) if set(known.scripts(index)) != set(window[index])), None)
-    else:
-        wrong = None
-    for index in range(both):
-        if not all(watch.windows.watches(known.name, index, script) for script in window[index]):
-            wrong = index
-            break
+        scripts = {index: {entry(each)[1] for each in window[index]} for index in others}
+        wrong = next((index for index in sorted(others) if set(known.scripts(index)) != scripts[index]), None)
     if wrong is not None:
         how = "the function" if known.descriptor is None else "the installed libwally"
         raise KeychainMismatchError(
@@ -193,7 +207,10 @@ def _without_owner(stored: StoredKeychain, network: Network, account: str | None
         _underivable, f"call add_keychain({name[:80]!r}, …) with the function that derives its scripts"
     )
     is_dormant = True
-    if descriptor is not None:
+    lazy = LazyDescriptor.find(name, network) if descriptor == name else None
+    if lazy is not None:
+        derive, is_dormant = lazy.scripts, False
+    elif descriptor is not None:
         try:
             found = parse_descriptor(descriptor, network, is_stored=True)
             mine = next(each for each in found if each.text == name)

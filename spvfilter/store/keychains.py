@@ -135,6 +135,14 @@ class StoredKeychain(NamedTuple):
 
     def rows(self) -> list[tuple[int, ...]]:
         """Return the row ids of each index, from index 0 to the first one without entries."""
+        ordered: list[tuple[int, ...]] = []
+        for run in self.runs:
+            if run.first != len(ordered):
+                break  # several runs have the same index, or an index is missing
+            ids = iter(range(run.entry, run.entry + run.indexes * run.scripts))
+            ordered += zip(*[ids] * run.scripts, strict=True)
+        else:
+            return ordered[: self.window]
         found: dict[int, list[int]] = {}
         for index, row in (place for run in self.runs for place in run.places()):
             found.setdefault(index, []).append(row)
@@ -148,6 +156,10 @@ class KeychainRows:
         self._db = db
         self._rows = rows
         self._path = path
+
+    def names(self) -> set[str]:
+        """Return the names of all keychains."""
+        return {name for (name,) in self._db.execute("SELECT name FROM keychains")}
 
     def load(self) -> list[StoredKeychain]:
         """Return all keychains in the order in which they were added.

@@ -6,7 +6,7 @@ transaction that it changes. A balance is then three numbers, and a page of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple  # rows are as SQLite gives them
 
@@ -214,19 +214,28 @@ class Ledger:
         self._rows = rows
         self._path = path
         self._accounts = accounts
-        self._totals: Mapping[int | None, Totals] = {}
+        self._totals: dict[int | None, Totals] = {}
         """Totals of the wallet (None), and of each account by its id."""
+        self._before: dict[int | None, Totals | None] = {}
+        """Earlier totals of the accounts whose totals the commit has changed; None for an account without any."""
+        self._unwritten: dict[int | None, Totals] = {}
+        """Totals in the database, of the accounts whose totals have changed since `settle`."""
         self._coins: dict[bytes, None] = {}  # outpoints that the commit changes
         self._txs: dict[bytes, StoredTx | None] = {}  # transactions that the commit writes, by txid; None deletes one
         self._touched: dict[bytes, None] = {}  # txids whose matches or labels the commit changes
 
-    def state(self) -> Mapping[int | None, Totals]:
-        """Return the current totals, for `reset`."""
-        return self._totals
+    def begin(self) -> None:
+        """Begin a commit."""
+        self._before.clear()
 
-    def reset(self, totals: Mapping[int | None, Totals]) -> None:
-        """Go back to the totals before a failed commit."""
-        self._totals = totals
+    def roll_back(self) -> None:
+        """Go back to the totals before a commit that has failed."""
+        for account, totals in self._before.items():
+            if totals is None:
+                self._totals.pop(account, None)
+            else:
+                self._totals[account] = totals
+        self._before.clear()
         self._forget()
 
     def verify(self) -> None:
@@ -245,10 +254,10 @@ class Ledger:
                 found[each] = before.plus((high << 32) + low, height, spender, is_trusted=bool(trusted))
         if sums != found:
             raise StoreCorruptError(f"{self._path}: the totals are not the sums of the unspent coins")
-        self.reset(sums)
+        self._totals = sums
 
     def _forget(self) -> None:
-        self._coins, self._txs, self._touched = {}, {}, {}
+        self._coins, self._txs, self._touched, self._unwritten = {}, {}, {}, {}
 
     # Within a commit
 
@@ -314,7 +323,6 @@ class Ledger:
 
     def settle(self) -> None:
         """Write the values that are computed from the changes."""
-        before, self._totals = self._totals, dict(self._totals)
         for outpoint in self._coins:  # the account of a spend is that of its output
             query = "SELECT txid FROM matches WHERE outpoint = ? AND spend = 1"
             self._touched.update((txid, None) for (txid,) in self._db.execute(query, (outpoint,)))
@@ -322,16 +330,18 @@ class Ledger:
             self._settle_tx(txid)
         for outpoint in self._coins:
             self._settle_coin(outpoint)
-        for account in [each for each, totals in self._totals.items() if totals != before.get(each, Totals())]:
+        for account, before in self._unwritten.items():
+            if (totals := self._totals[account]) == before:
+                continue
             if account is None:
-                self._rows.set_meta("totals", bytes(self._totals[None]))
+                self._rows.set_meta("totals", bytes(totals))
             else:
-                self._accounts.write_totals(account, bytes(self._totals[account]))
+                self._accounts.write_totals(account, bytes(totals))
         self._forget()
 
     def drop_account(self, account: int) -> None:
         """Forget the totals of an account that is removed."""
-        self._totals = {each: totals for each, totals in self._totals.items() if each != account}
+        self._before.setdefault(account, self._totals.pop(account, None))
 
     def _settle_coin(self, outpoint: bytes) -> None:
         made, spender, is_spent = None, None, False
@@ -369,10 +379,11 @@ class Ledger:
     def _count(self, row: tuple[Any, ...], times: int) -> None:
         """Add a row of `unspent` to the totals of the wallet and of its account (`times` 1), or remove it (-1)."""
         _, _, value, _, height, _, spender, _, trusted, account = row
-        totals: dict[int | None, Totals] = self._totals  # type: ignore[assignment]  # `settle` has copied it
         for each in {None, account}:
-            before = totals.get(each, Totals())
-            totals[each] = before.plus(value, height, spender, times, is_trusted=bool(trusted))
+            before = self._totals.get(each, Totals())
+            self._before.setdefault(each, self._totals.get(each))
+            self._unwritten.setdefault(each, before)
+            self._totals[each] = before.plus(value, height, spender, times, is_trusted=bool(trusted))
 
     def _settle_tx(self, txid: bytes) -> None:
         stored = self._db.execute(

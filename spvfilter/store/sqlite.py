@@ -171,7 +171,7 @@ class MarkedRows:
         db: Connection to the database.
         path: Path of the file, for errors.
         columns: Columns of each table that its marks cover.
-        check: Function that checks the values of a row of a table and raises StoreCorruptError.
+        check: Function that checks the values of all rows of a table and raises StoreCorruptError.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class MarkedRows:
         db: sqlite3.Connection,
         path: pathlib.Path,
         columns: Mapping[str, str],
-        check: Callable[[pathlib.Path, str, Sequence[object]], None] | None = None,
+        check: Callable[[sqlite3.Connection, pathlib.Path, str], None] | None = None,
     ) -> None:
         self._db = db
         self._path = path
@@ -206,12 +206,13 @@ class MarkedRows:
 
     def _sum(self, table: str) -> int:
         total = 0
-        for *row, stated in self._db.execute(f"SELECT {self._columns[table]}, mark FROM {table}"):
-            if stated != mark(table, row):
+        for row in self._db.execute(f"SELECT {self._columns[table]}, mark FROM {table}"):
+            stated = row[-1]
+            if stated != mark(table, row[:-1]):
                 raise StoreCorruptError(f"{self._path}: a damaged row in {table}")
-            if self._check is not None:
-                self._check(self._path, table, row)
             total += stated
+        if self._check is not None:
+            self._check(self._db, self._path, table)
         return total & _M63
 
     def insert(self, table: str, row: Sequence[object]) -> None:

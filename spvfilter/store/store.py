@@ -35,7 +35,7 @@ from spvfilter.store.joining import (
     take_revealed,
     take_spellings,
 )
-from spvfilter.store.keychains import KeychainRows
+from spvfilter.store.keychains import KeychainRows, StoredKeychain
 from spvfilter.store.labels import LabelRows
 from spvfilter.store.ledger import (
     Ledger,
@@ -55,7 +55,7 @@ from spvfilter.store.schema import (
     SCHEMA_VERSION,
     SECRET_SIZE,
     STATEMENTS,
-    check_row,
+    check_rows,
     check_statements,
     version_of,
 )
@@ -94,7 +94,7 @@ class Store:
         self._db = connection
         self._lock = lock
         self._identity = None if lock is None else FileIdentity(path)
-        self._rows = MarkedRows(connection, path, MARKED, check_row)
+        self._rows = MarkedRows(connection, path, MARKED, check_rows)
         self._headers = HeaderRows(connection, self._rows, path)
         self._accounts = AccountRows(connection, self._rows, path)
         self._ledger = Ledger(connection, self._rows, path, self._accounts)
@@ -435,27 +435,11 @@ class Store:
         with reading(self.path):
             rows = list(self._db.execute("SELECT id, kind, value, label, account FROM watch ORDER BY id"))
             keychains, accounts = self.keychains.load(), self._accounts.load()
-            labels, owners = inherited(keychains)
-            take_spellings(watch, keychains, {row: value for row, _, value, *_ in rows})
+            take_spellings(watch, keychains, rows)
             check_descriptors(watch, keychains, accounts)
-            known: dict[int, tuple[int, str | None, str | None]] = {}  # entry number → id, label, account of its row
-            with watch.within_account(None):
-                for name in accounts.values():
-                    _begin_account(watch, name, self.path)
-                for row, kind, value, label, owner in rows:
-                    there = watch.table.find(EntryKind(kind), value)
-                    mine = watch.own_label(there) if there != NO_ENTRY else None
-                    stored = label if label != labels.get(row) else None
-                    account = None if owner is None else accounts[owner]
-                    if account is not None and there != NO_ENTRY:
-                        check_account(account, watch.account(there), "script")
-                    watch.begin_account(account if owner != owners.get(row) else None)
-                    try:
-                        at = watch.add_entry(EntryKind(kind), value, mine or stored)
-                    except ParameterError as error:
-                        raise StoreCorruptError(f"{self.path}: entry {row} of the watch list: {error}") from error
-                    known[at] = row, label, account
-            entries = {row: at for at, (row, *_) in known.items()}
+            numbers = self._take_entries(watch, rows, keychains, accounts)
+            known = dict(zip(numbers, rows, strict=True))
+            entries = dict(zip((row for row, *_ in rows), numbers, strict=True))
             take_keychains(watch, keychains, entries, accounts)
             coins = {
                 outpoint: rest
@@ -468,14 +452,18 @@ class Store:
                 self._check_unchanged()
                 self._join_labels(watch)
                 searched = self.searched_blocks
+                stored_accounts = set(accounts.values())
                 for name in watch.accounts:
-                    self._accounts.add(name)
-                self._write_entries(watch, known, searched.add_entries(len(watch) - len(known)))
+                    if name not in stored_accounts:
+                        self._accounts.add(name)
+                ids = {name: account for account, name in self._accounts.load().items()}
+                self._write_entries(watch, known, ids, searched.add_entries(len(watch) - len(known)))
                 for outpoint, coin in watch.table.coins():
                     if coins.get(outpoint) != [self._ids[coin.entry], coin.value, coin.script]:
                         self._write_coin(outpoint, coin)
-                keep_keychains(self.keychains, watch, self._ids, self._accounts.add)
-                take_revealed(self.keychains, watch)
+                keep_keychains(self.keychains, watch, keychains, self._ids, ids)
+                is_grown = len(watch.keychains) > len(keychains)
+                take_revealed(self.keychains.load() if is_grown else keychains, watch)
                 self._ledger.settle()  # transactions of entries with a new label
                 if len(watch) > len(known):
                     lowest, names = searched.start or 0, {each.name for each in keychains}
@@ -487,6 +475,52 @@ class Store:
                     searched.again(first - 1, self._cursor)
                     self._rows.set_meta("searched", searched.encode())
                     self._move_cursor(min(self._cursor, first - 1))
+
+    def _take_entries(
+        self,
+        watch: WatchList,
+        rows: Sequence[tuple[Any, ...]],
+        keychains: Sequence[StoredKeychain],
+        accounts: Mapping[int, str],
+    ) -> list[int]:
+        """Add the entries of the database to a watch list, and return their numbers.
+
+        An entry gets a label and an account of its own only if they differ from those of its keychain.
+
+        Args:
+            watch: The watch list.
+            rows: Rows of the entries: id, kind, value, label and account.
+            keychains: Keychains of the database.
+            accounts: Names of the accounts by the ids of their rows.
+
+        Raises:
+            ParameterError: The watch list has an entry in another account.
+            StoreCorruptError: An entry is malformed.
+        """
+        given, add, kinds = watch.accounts_by_entry(), watch.table.add, tuple(EntryKind)
+        labels, owners = inherited(keychains)
+        try:
+            numbers = [add(kinds[kind], value) for _, kind, value, *_ in rows]
+        except ParameterError as error:
+            raise StoreCorruptError(f"{self.path}: the watch list has a malformed entry: {error}") from error
+        if given:
+            for at, (*_, owner) in zip(numbers, rows, strict=True):
+                if owner is not None and at < len(given):
+                    check_account(accounts[owner], given[at], "script")
+        with watch.within_account(None):
+            for name in accounts.values():
+                _begin_account(watch, name, self.path)
+            for row, kind, value, label, owner in rows:
+                is_labelled, is_owned = label != labels.get(row), owner != owners.get(row)
+                if not is_labelled and not is_owned:
+                    continue
+                watch.begin_account(accounts[owner] if is_owned and owner is not None else None)
+                own = watch.own_label(watch.table.find(kinds[kind], value))
+                try:
+                    watch.add_entry(kinds[kind], value, own or (label if is_labelled else None))
+                except ParameterError as error:
+                    raise StoreCorruptError(f"{self.path}: entry {row} of the watch list: {error}") from error
+        return numbers
 
     def _join_labels(self, watch: WatchList) -> None:
         """Give watched addresses the labels that were imported before the addresses were watched."""
@@ -509,7 +543,8 @@ class Store:
             ParameterError: Headers do not follow the stored headers, or a hash has a wrong size.
         """
         tip, cursor, searched, ids, number = self.tip, self._cursor, self._searched, self._ids, len(self._ids)
-        filters, totals, log = self.compact_filters.state(), self._ledger.state(), self.events.log
+        filters, log = self.compact_filters.state(), self.events.log
+        self._ledger.begin()
         try:
             with translated(self.path), self._rows.transaction():
                 self._check_unchanged()
@@ -522,7 +557,7 @@ class Store:
                 self._headers.tip, self._cursor, self._searched = tip, cursor, searched
                 self._ids = ids
                 del self._ids[number:]
-                self._ledger.reset(totals)
+                self._ledger.roll_back()
                 self.events.reset(log)
                 self.compact_filters.reset(filters)
             raise
@@ -609,26 +644,31 @@ class Store:
         self._searched = max(self._searched, height)
         self._rows.set_meta("cursor", number(self._cursor) + number(self._searched))
 
-    def _write_entries(self, watch: WatchList, known: dict[int, tuple[int, str | None, str | None]], row: int) -> None:
+    def _write_entries(
+        self, watch: WatchList, known: Mapping[int, tuple[Any, ...]], ids: Mapping[str, int], row: int
+    ) -> None:
         """Write the entries of a watch list.
 
         Args:
             watch: The watch list.
-            known: Id, label and account of the row of each stored entry, by the number of the entry.
+            known: Row of each stored entry, by the number of the entry: id, kind, value, label and account.
+            ids: Ids of the accounts by their names.
             row: Row id of the first new entry. The others follow.
         """
         claimed: dict[int, str | None] = {}
-        for at, (kind, value, label) in enumerate(watch.entries()):
-            account = watch.account(at)
-            if at in known:
-                there, labelled, owner = known[at]
+        labels, accounts = watch.labels_by_entry(), watch.accounts_by_entry()
+        for at, (label, account) in enumerate(zip(labels, accounts, strict=True)):
+            owner = None if account is None else ids[account]
+            if (stored := known.get(at)) is not None:
+                there, _, _, labelled, owned = stored
                 if label != labelled:
                     self._relabel(there, label)
-                if account != owner:
+                if owner != owned:
                     claimed[there] = account
             else:
                 there, row = row, row + 1
-                self._rows.insert("watch", (there, int(kind), value, label, self._accounts.add(account)))
+                kind, value = watch.table.entry(at)
+                self._rows.insert("watch", (there, int(kind), value, label, owner))
             self._ids.append(there)
         self._claim(claimed)
 

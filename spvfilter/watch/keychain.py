@@ -161,6 +161,10 @@ class Keychain:
         """The required end of the window: `lookahead` indexes follow the last used and the last revealed index."""
         return min(self.size, max(self._floor, max(self._last_used + 1, self._revealed) + self.lookahead))
 
+    def missing(self, margin: int = 0, most: int = MAX_WINDOW) -> range:
+        """Return the indexes that `ahead` returns scripts for. The arguments are those of `ahead`."""
+        return range(self._end, min(self.size, self.required + margin, self._end + most))
+
     def derivations(self, margin: int = 0) -> int:
         """Return the number of keys that `grow` would derive to extend the window."""
         return self.keys * max(0, min(self.size, self.required + margin) - self._end)
@@ -188,13 +192,17 @@ class Keychain:
         self._last_used = max(self._last_used, index)
         return self._end < self.required
 
-    def grow(self, margin: int = 0) -> list[tuple[bytes, ...]]:
+    def grow(self, margin: int = 0, derived: list[tuple[bytes, ...]] | None = None) -> list[tuple[bytes, ...]]:
         """Extend the window to its required end and `margin` indexes more, and return the scripts of each new index.
+
+        Args:
+            margin: Number of indexes to add beyond the required end of the window.
+            derived: The scripts of each new index, if another process derived them.
 
         Raises:
             KeychainError: The scripts cannot be derived. The window is unchanged.
         """
-        new = self.ahead(margin)
+        new = self.ahead(margin, derived=derived)
         self.move(new)
         return new
 
@@ -203,31 +211,35 @@ class Keychain:
         if new:
             self._end, self._known = self._end + len(new), new[-1]
 
-    def restore(self, more: list[tuple[bytes, ...]]) -> None:
-        """Extend the window by the next indexes. `more` has the scripts of each index, which an earlier run derived."""
-        self.move(more)
-        if more and len(more[-1]) > 1:  # the order in which they were derived is unknown
-            self._known = ()
+    def restore(self, count: int, last: tuple[bytes, ...]) -> None:
+        """Extend the window by `count` indexes, whose scripts an earlier run derived. `last` has the last scripts."""
+        self._end += count
+        self._known = last if len(last) == 1 else ()  # the order in which several were derived is unknown
 
-    def ahead(self, margin: int = 0, most: int = MAX_WINDOW) -> list[tuple[bytes, ...]]:
+    def ahead(
+        self, margin: int = 0, most: int = MAX_WINDOW, derived: list[tuple[bytes, ...]] | None = None
+    ) -> list[tuple[bytes, ...]]:
         """Return the scripts of each index that `grow` would add, and change nothing. Another thread may call this.
 
         Args:
             margin: Number of indexes to add beyond the required end of the window.
             most: Largest number of indexes to return.
+            derived: The scripts of each of these indexes, if another process derived them.
 
         Raises:
             KeychainError: The scripts cannot be derived.
         """
-        end = min(self.size, self.required + margin, self._end + most)
-        if end <= self._end:
+        if not (missing := self.missing(margin, most)):
             return []
         if self._known and self._derived(self._end - 1) != self._known:
             raise KeychainError(
                 f"{self._shown}: the script of index {self._end - 1} has changed: the function must always return the"
                 " same script for an index"
             )
-        new = [self._derived(index) for index in range(self._end, end)]
+        if derived is not None and len(derived) == len(missing):
+            new = derived
+        else:
+            new = [self._derived(index) for index in missing]
         self._check(new)
         return new
 

@@ -374,7 +374,7 @@ class WatchList:
             return keychain
         if account is not None:
             self._check_owner(known.account, account)
-            known.account = account
+            self._windows.assign(known, account)
         known.label = keychain.label or known.label
         known.lookahead = max(keychain.lookahead, known.lookahead)
         known.reach(keychain.floor)
@@ -696,9 +696,10 @@ class WatchList:
         accounts.entries.update((entry, owner) for entry, owner in owned.items() if owner not in (None, name))
         for adopted in plan.adopted:
             if (known := self._windows.get(adopted)) is not None:
-                known.account = name
+                self._windows.assign(known, name)
+        add, kind = self._table.add, EntryKind.SCRIPT
         for keychain, window in plan.keychains:
-            self._windows.restore(keychain, window, ())
+            self._windows.restore(keychain, [tuple(add(kind, script) for script in each) for each in window], ())
         for kind, value, label in plan.entries:
             number = self._table.add(kind, value)
             accounts.entries[number] = name
@@ -707,7 +708,7 @@ class WatchList:
         accounts.entries.update((number, name) for number in plan.claimed if self.account(number) != name)
         for script, text in plan.labels:
             self._labels.setdefault(self._table.find(EntryKind.SCRIPT, script), text)
-        return bool(plan.keychains) and (self._windows.note() or self._windows.is_due())
+        return bool(plan.keychains) and (self._windows.note() or self._windows.is_due)
 
     def _check_owner(self, owner: str | None, account: str) -> None:
         if owner is not None and owner != account:
@@ -740,14 +741,20 @@ class WatchList:
     def renamed_account(self, old: str, new: str) -> None:
         """Rename an account while a client uses the list. The errors are those of `rename_account`."""
         self._accounts.rename(old, new)
-        for each in self.keychains:
-            if each.account == old:
-                each.account = new
+        self._windows.rename_account(old, new)
 
     @property
     def accounts(self) -> tuple[str, ...]:
         """Names of the accounts, in the order in which they were added."""
         return tuple(self._accounts.names)
+
+    def has_account(self, name: str) -> bool:
+        """Return True if the list has an account with this name."""
+        return name in self._accounts.names
+
+    def chosen_keychain(self, name: str | None) -> Keychain:
+        """Return the keychain that `Windows.chosen` returns. Raises ParameterError."""
+        return self._windows.chosen(name, self._accounts.names.keys())
 
     def disown(self, entry: int) -> None:
         """Remove the label and the account of the entry with this number, apart from those of its keychain."""
@@ -791,7 +798,7 @@ class WatchList:
         return sorted({*alone, *mine} - stay - set(shared)), sorted(stay)
 
     def without_account(self, name: str) -> WatchList:
-        """Return an independent list without an account, its keychains and its entries.
+        """Return a list for `replace_with`: without an account, its keychains and its entries.
 
         Raises:
             UnknownAccountError: The list has no such account.
@@ -887,9 +894,10 @@ class WatchList:
         self._label(number, checked)
 
     def without_entries(self, numbers: Collection[int], account: str | None = None) -> WatchList:
-        """Return an independent list without some entries, and without the outpoints that only these entries matched.
+        """Return a list for `replace_with`: without some entries, and without the outpoints that only they matched.
 
-        Do not leave out scripts of keychains: a keychain assumes that all scripts in its window are watched.
+        Its keychains are those of this list. Do not leave out scripts of keychains: a keychain assumes that all scripts
+        in its window are watched.
 
         Args:
             numbers: Numbers in the table of the entries to leave out.
@@ -964,6 +972,20 @@ class WatchList:
         if label is None and (place := self._windows.at(entry)):
             label = place[0].label
         return label
+
+    def labels_by_entry(self) -> list[str | None]:
+        """Return the label of each entry, as `label` does."""
+        found = self._windows.by_entry(lambda keychain: keychain.label)
+        for entry, label in self._labels.items():
+            found[entry] = label
+        return found
+
+    def accounts_by_entry(self) -> list[str | None]:
+        """Return the account of each entry, as `account` does."""
+        found = self._windows.by_entry(lambda keychain: keychain.account)
+        for entry in (*self._windows.shared, *self._accounts.entries):
+            found[entry] = self.account(entry)
+        return found
 
     def own_label(self, entry: int) -> str | None:
         """Return the label of the entry with this number in the table. None if the entry has no label of its own.

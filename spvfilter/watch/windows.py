@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain as joined, groupby
 from operator import itemgetter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from spvfilter._public import public
+from spvfilter._public import deferred, public
 from spvfilter.address import script_to_address
 from spvfilter.errors import KeychainError, ParameterError
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, WatchTable
 from spvfilter.network import Network
 from spvfilter.watch.keychain import GAP_LIMIT, MAX_INDEXES, Budget, Keychain, all_used
+
+if TYPE_CHECKING:
+    from spvfilter.watch import derivers
+else:
+    derivers = deferred("spvfilter.watch.derivers")
 
 _NOBODY = 0  # number for "no keychain"; the keychains are numbered from 1
 _MAX_KEYCHAINS = 65_000
@@ -27,8 +32,8 @@ STEP = 2_000
 
 Places = tuple[bytes, bytes, dict[int, list[tuple[int, int]]]]
 """The keychain and the index of each entry of a watch list, in the form that `Windows.places` returns."""
-Ahead = list[list[tuple[bytes, ...]]]
-"""For each keychain, the scripts of the indexes that come next in its window."""
+Ahead = dict[str, list[tuple[bytes, ...]]]
+"""For the name of each keychain whose window moves, the scripts of the indexes that come next in its window."""
 
 
 class _Places(NamedTuple):
@@ -52,13 +57,19 @@ class Windows:
     the windows of both. This object needs 6 bytes of memory for each entry.
     """
 
-    __slots__ = ("_budget", "_chains", "_fresh", "_indexes", "_names", "_owners", "_shared", "_table")
+    __slots__ = (
+        *("_budget", "_chains", "_due", "_firsts", "_fresh", "_indexes", "_names", "_owners", "_shared", "_table"),
+    )
 
     def __init__(self, table: WatchTable) -> None:
         self._table = table
         self._budget: Budget | None = None  # only while a file is read
         self._chains: list[Keychain] = []
         self._names: dict[str, int] = {}
+        self._firsts: dict[str, str] = {}
+        """Name of the first keychain of each account."""
+        self._due: set[str] = set()
+        """Names of the keychains whose window must move, because an index was used or revealed since `move`."""
         self._owners = array("H")  # entry → number of its keychain
         self._indexes = array("I")  # entry → index in this keychain
         self._shared: dict[int, list[tuple[int, int]]] = {}  # entry → further keychains and indexes
@@ -74,7 +85,8 @@ class Windows:
             places: The keychain and the index of each entry, as the property `places` returned them.
         """
         made = cls(table)
-        made._chains, made._names = chains, {chain.name: number for number, chain in enumerate(chains, 1)}
+        for chain in chains:
+            made._append(chain)
         owners, indexes, made._shared = places
         made._owners.frombytes(owners)
         made._indexes.frombytes(indexes)
@@ -115,10 +127,31 @@ class Windows:
             raise ParameterError(f"a watch list has at most {_MAX_KEYCHAINS:,} keychains")
         self._charge(keychain, 0)
         new = keychain.grow()
-        self._chains.append(keychain)
-        number = self._names[keychain.name] = len(self._chains)
+        number = self._append(keychain)
         if self._claim(number, 0, new):
             self.take_coins()  # known outpoints may have used scripts that were watched before
+
+    def _append(self, keychain: Keychain) -> int:
+        """Append a keychain, and return its number."""
+        self._chains.append(keychain)
+        self._names[keychain.name] = len(self._chains)
+        self.assign(keychain, keychain.account)
+        return len(self._chains)
+
+    def assign(self, keychain: Keychain, account: str | None) -> None:
+        """Let a keychain belong to an account; None for no account."""
+        keychain.account = account
+        if account is not None:
+            first = self._firsts.setdefault(account, keychain.name)
+            self._firsts[account] = min(first, keychain.name, key=self._names.__getitem__)
+
+    def rename_account(self, old: str, new: str) -> None:
+        """Let the keychains of an account have its new name."""
+        for each in self._chains:
+            if each.account == old:
+                each.account = new
+        if (first := self._firsts.pop(old, None)) is not None:
+            self._firsts[new] = first
 
     @contextmanager
     def limited_by(self, budget: Budget) -> Iterator[None]:
@@ -137,10 +170,18 @@ class Windows:
         """Return the keychain and the index of an entry. None if the entry is in no keychain."""
         return (self._chains[self._owners[entry] - 1], self._indexes[entry]) if self._is_owned(entry) else None
 
+    def by_entry(self, value_of: Callable[[Keychain], str | None]) -> list[str | None]:
+        """Return a value of the keychain of each entry. None for an entry without a keychain."""
+        values = [None, *map(value_of, self._chains)]
+        return [values[number] for number in self._owners] + [None] * (len(self._table) - len(self._owners))
+
     def rename(self, old: str, new: str, descriptor: str | None) -> None:
         """Give a keychain another name and the spelling of its descriptor that belongs to the name."""
         number = self._names[new] = self._names.pop(old)
-        self._chains[number - 1].name, self._chains[number - 1].descriptor = new, descriptor
+        chain = self._chains[number - 1]
+        chain.name, chain.descriptor = new, descriptor
+        if chain.account is not None and self._firsts[chain.account] == old:
+            self._firsts[chain.account] = new
 
     def account_at(self, entry: int) -> str | None:
         """Return the account of the first keychain with an account that has an entry. None if there is none."""
@@ -227,10 +268,9 @@ class Windows:
             ParameterError: There is no such keychain, or the account has none.
         """
         if name is not None and name in accounts:
-            owned = (each for each in self._chains if each.account == name)
-            if (mine := next(owned, None)) is None:
+            if name not in self._firsts:
                 raise ParameterError(f"account {name[:80]!r} has no keychain, and its addresses cannot be revealed")
-            return mine
+            return self._chains[self._names[self._firsts[name]] - 1]
         found = next(iter(self), None) if name is None else self.get(name)
         if found is None and name is not None:
             is_descriptor = "(" in name  # its checksum has eight characters
@@ -265,16 +305,20 @@ class Windows:
     def reveal(self, keychain: Keychain, index: int) -> list[Keychain]:
         """Mark an index as revealed, also in other keychains with its scripts. Return the keychains that changed."""
         changed = [keychain]
-        keychain.reveal(index)
+        self._reveal(keychain, index)
         for script in keychain.scripts(index):
             entry = self._table.find(EntryKind.SCRIPT, script)
             places = [(self._owners[entry], self._indexes[entry])] if self._is_owned(entry) else []
             for number, other in (*places, *self._shared.get(entry, ())):
                 chain = self._chains[number - 1]
                 if other >= chain.revealed:
-                    chain.reveal(other)
+                    self._reveal(chain, other)
                     changed.append(chain)
         return changed
+
+    def _reveal(self, keychain: Keychain, index: int) -> None:
+        if keychain.reveal(index):
+            self._due.add(keychain.name)
 
     def note(self, hits: Iterable[Hit] | None = None) -> bool:
         """Mark the indexes of hits as used, and return True if a window must move. This call moves no window.
@@ -309,9 +353,11 @@ class Windows:
         again = True
         while again:
             again = False
-            for number, keychain in enumerate(self._chains, 1):
-                if keychain.end < keychain.required:
-                    again = self._take(number, keychain, 0, new) or again
+            due = [(number, each) for number, each in enumerate(self._chains, 1) if each.end < each.required]
+            apart = self._derived_apart((each, each.missing()) for _, each in due)
+            for number, keychain in due:
+                again = self._take(number, keychain, 0, new, apart) or again
+        self._due.clear()
         return new
 
     def widen(self, margin: int | None, settled: Collection[str] = ()) -> list[bytes]:
@@ -328,28 +374,48 @@ class Windows:
         margins = [
             0 if each.name in settled and each.end >= each.required else _margin(each, margin) for each in self._chains
         ]
-        due = [
-            self._take(number, each, far, new)
+        longer = [
+            (number, each, far)
             for number, (each, far) in enumerate(zip(self._chains, margins, strict=True), 1)
+            if far or each.end < each.required
         ]
+        apart = self._derived_apart((each, each.missing(far)) for _, each, far in longer)
+        due = [self._take(number, each, far, new, apart) for number, each, far in longer]
         return new + self.grow() if any(due) else new
 
-    def _take(self, number: int, keychain: Keychain, margin: int, new: list[bytes]) -> bool:
+    def _derived_apart(self, wanted: Iterable[tuple[Keychain, range]]) -> Mapping[str, list[tuple[bytes, ...]]]:
+        """Return scripts of keychains that other processes derived, as `derivers.derive` does.
+
+        While a budget limits the derivations, each keychain is derived after its charge.
+        """
+        return derivers.derive(wanted) if self._budget is None else {}
+
+    def _take(
+        self,
+        number: int,
+        keychain: Keychain,
+        margin: int,
+        new: list[bytes],
+        apart: Mapping[str, list[tuple[bytes, ...]]],
+    ) -> bool:
         """Extend the window of keychain `number`, and return True if another window must move.
 
         The window ends `margin` indexes after its required end. The newly watched scripts are appended to `new`.
+        `apart` has scripts that other processes derived.
         """
         self._charge(keychain, margin)
         first, before = keychain.end, len(self._table)
-        was_watched = self._claim(number, first, keychain.grow(margin))
+        was_watched = self._claim(number, first, keychain.grow(margin, apart.get(keychain.name)))
+        self._due.discard(keychain.name)
         new += (self._table.entry(entry)[1] for entry in range(before, len(self._table)))
         return was_watched and self._note_coins()
 
     # Steps of a client that extends windows: derive scripts in a thread, store them, and only then watch them
 
+    @property
     def is_due(self) -> bool:
-        """Return True if a window must move."""
-        return any(each.end < each.required for each in self._chains)
+        """True if a window must move, because an index of it was used or revealed since the last `move`."""
+        return bool(self._due)
 
     def ahead(self, margin: int | None = None) -> Ahead:
         """Return the scripts that `widen` would add to the windows that must move, and change nothing.
@@ -362,45 +428,53 @@ class Windows:
         Raises:
             KeychainError: Scripts cannot be derived.
         """
-        left, found = _MAX_AHEAD, Ahead()
-        for each in self._chains:
-            found.append(each.ahead(_margin(each, margin), left) if left and each.end < each.required else [])
-            left -= len(found[-1])
-        return found
+        left, wanted = _MAX_AHEAD, list[tuple[Keychain, range]]()
+        for number in sorted(self._names[name] for name in self._due):
+            each = self._chains[number - 1]
+            wanted.append((each, each.missing(_margin(each, margin), left if each.end < each.required else 0)))
+            left -= len(wanted[-1][1])
+        apart = self._derived_apart(wanted)
+        return {
+            each.name: each.ahead(_margin(each, margin), len(missing), apart.get(each.name)) for each, missing in wanted
+        }
 
     def unwatched(self, ahead: Ahead) -> list[bytes]:
         """Return the scripts in `ahead` that are not watched yet, in the order in which `move` adds them."""
-        scripts = dict.fromkeys(script for new in ahead for each in new for script in each)
+        scripts = dict.fromkeys(script for new in ahead.values() for each in new for script in each)
         return [script for script in scripts if self._table.find(EntryKind.SCRIPT, script) == NO_ENTRY]
 
     def accounts_of(self, ahead: Ahead) -> dict[bytes, str | None]:
         """Return the account of each script in `ahead`, as `account_at` returns it after `move`."""
         accounts: dict[bytes, str | None] = {}
-        for keychain, new in zip(self._chains, ahead, strict=True):
+        for name, new in ahead.items():
+            account = self._chains[self._names[name] - 1].account
             for script in (script for scripts in new for script in scripts):
-                accounts[script] = accounts.get(script) or keychain.account
+                accounts[script] = accounts.get(script) or account
         return accounts
 
     def labels_of(self, ahead: Ahead) -> dict[bytes, str | None]:
         """Return the label of each script in `ahead`: the label of the first keychain that derives the script."""
         labels: dict[bytes, str | None] = {}
-        for keychain, new in zip(self._chains, ahead, strict=True):
-            for scripts in new:
-                for script in scripts:
-                    labels.setdefault(script, keychain.label)
+        for name, new in ahead.items():
+            label = self._chains[self._names[name] - 1].label
+            for script in (script for scripts in new for script in scripts):
+                labels.setdefault(script, label)
         return labels
 
     def move(self, ahead: Ahead) -> bool:
         """Extend the windows by the scripts in `ahead`, and watch them. Return True if a window must move again."""
         was_watched = False
-        for number, (keychain, new) in enumerate(zip(self._chains, ahead, strict=True), 1):
-            if new:  # of thousands of keychains mostly one
-                first = keychain.end
-                keychain.move(new)
-                was_watched = self._claim(number, first, new) or was_watched
+        for name, new in ahead.items():
+            number = self._names[name]
+            keychain = self._chains[number - 1]
+            first = keychain.end
+            keychain.move(new)
+            was_watched = self._claim(number, first, new) or was_watched
+            if keychain.end >= keychain.required:
+                self._due.discard(name)
         if was_watched:
             self._note_coins()
-        return self.is_due()
+        return self.is_due
 
     def shorten(self) -> bool:
         """Halve the lookaheads of the keychains, down to the gap limit.
@@ -418,7 +492,8 @@ class Windows:
         Raises:
             KeychainError: Scripts cannot be derived.
         """
-        return self.grow() if self._note_coins() or self.is_due() else []
+        self._note_coins()
+        return self.grow()
 
     def _note_coins(self) -> bool:
         return bool(self._chains) and self._note((coin.entry, coin.script) for _, coin in self._table.coins())
@@ -437,7 +512,9 @@ class Windows:
                     keychain = self._chains[number - 1]
                     if index not in keychain.used:
                         self._fresh[number, index] = None
-                    due = keychain.use(index) or due
+                    if keychain.use(index):
+                        due = True
+                        self._due.add(keychain.name)
         return due
 
     def _is_owned(self, entry: int) -> bool:
@@ -452,25 +529,31 @@ class Windows:
             new: The scripts of successive indexes.
         """
         add, kind, start = self._table.add, EntryKind.SCRIPT, len(self._table)
+        self._reach_table()
         entries = [add(kind, script) for scripts in new for script in scripts]
-        missing = start - len(self._owners)
-        if missing > 0:  # entries without a keychain
-            self._owners.extend(array("H", bytes(2 * missing)))
-            self._indexes.extend(array("I", bytes(self._indexes.itemsize * missing)))
         indexes = [index for index, scripts in enumerate(new, first) for _ in scripts]
         if len(self._table) - start == len(entries):  # all entries are new and consecutive
             self._owners.extend(array("H", [number]) * len(entries))
             self._indexes.extend(indexes)
             return False
-        for entry, index in zip(entries, indexes, strict=True):
-            if entry == len(self._owners):
-                self._owners.append(number)
-                self._indexes.append(index)
-            elif self._owners[entry] == _NOBODY:
-                self._owners[entry], self._indexes[entry] = number, index
-            elif (self._owners[entry], self._indexes[entry]) != (number, index):
-                self._shared.setdefault(entry, []).append((number, index))
+        self._own(number, zip(entries, indexes, strict=True))
         return True
+
+    def _own(self, number: int, places: Iterable[tuple[int, int]]) -> None:
+        """Let entries of the table, each with an index, belong to a keychain."""
+        self._reach_table()
+        owners, indexes = self._owners, self._indexes
+        for entry, index in places:
+            if owners[entry] == _NOBODY:
+                owners[entry], indexes[entry] = number, index
+            elif (owners[entry], indexes[entry]) != (number, index):
+                self._shared.setdefault(entry, []).append((number, index))
+
+    def _reach_table(self) -> None:
+        """Note that the latest entries of the table have no keychain."""
+        if (missing := len(self._table) - len(self._owners)) > 0:
+            self._owners.extend(array("H", bytes(2 * missing)))
+            self._indexes.extend(array("I", bytes(self._indexes.itemsize * missing)))
 
     # For the database of a client
 
@@ -499,18 +582,35 @@ class Windows:
 
     def watches(self, name: str, index: int, script: bytes) -> bool:
         """Return True if the script is watched as a script of this index of the keychain with this name."""
-        entry, place = self._table.find(EntryKind.SCRIPT, script), (self._names[name], index)
-        return self._is_owned(entry) and place in [
-            (self._owners[entry], self._indexes[entry]),
-            *self._shared.get(entry, ()),
-        ]
+        entry = self._table.find(EntryKind.SCRIPT, script)
+        return self._is_owned(entry) and self._has(self._names[name], index, entry)
 
-    def restore(self, keychain: Keychain, window: list[tuple[bytes, ...]], used: Iterable[int]) -> None:
+    def _has(self, number: int, index: int, entry: int) -> bool:
+        return (self._owners[entry], self._indexes[entry]) == (number, index) or (
+            (number, index) in self._shared.get(entry, ())
+        )
+
+    def first_foreign(self, name: str, window: Iterable[tuple[int, ...]]) -> int | None:
+        """Return the first index with an entry that the keychain with this name does not have at the index, or None.
+
+        Args:
+            name: Name of the keychain.
+            window: Numbers of the entries of each index, from 0.
+        """
+        number = self._names[name]
+        self._reach_table()
+        for index, entries in enumerate(window):
+            for entry in entries:
+                if not self._has(number, index, entry):
+                    return index
+        return None
+
+    def restore(self, keychain: Keychain, window: Sequence[tuple[int, ...]], used: Iterable[int]) -> None:
         """Restore the window and the used indexes of a keychain, and add the keychain if it is new.
 
         Args:
             keychain: The keychain.
-            window: The scripts of each index of the keychain's window. They are already watched.
+            window: Numbers of the entries of each index of the keychain's window.
             used: The used indexes of the keychain.
 
         Raises:
@@ -520,13 +620,15 @@ class Windows:
         if number is None:
             if len(self._chains) >= _MAX_KEYCHAINS:
                 raise ParameterError(f"a watch list has at most {_MAX_KEYCHAINS:,} keychains")
-            self._chains.append(keychain)
-            number = self._names[keychain.name] = len(self._chains)
+            number = self._append(keychain)
         first = keychain.end
-        keychain.restore(window[first:])
-        self._claim(number, first, window[first:])
+        if more := window[first:]:
+            keychain.restore(len(more), tuple(self._table.entry(entry)[1] for entry in more[-1]))
+            self._own(number, ((entry, index) for index, entries in enumerate(more, first) for entry in entries))
         for index in used:
             keychain.use(index)
+        if keychain.end < keychain.required:
+            self._due.add(keychain.name)
 
     def state(self) -> list[tuple[object, ...]]:
         """Return the values that are compared to decide whether the keychains of two lists are equal."""
@@ -537,14 +639,17 @@ class Windows:
         self._table = table
 
     def without(self, table: WatchTable, gone: Sequence[int], account: str | None = None) -> Windows:
-        """Return a copy for another table, which lacks some of the entries. The numbers of later entries are lower.
+        """Return the windows of another table, which lacks some of the entries. The numbers of later entries are lower.
+
+        The keychains are the same objects.
 
         Args:
             table: The other table.
             gone: Numbers of the missing entries, in ascending order.
             account: Account whose keychains the copy lacks; None to keep all keychains.
         """
-        twin = self.copy(table)
+        twin = self._twin(table)
+        twin._chains = self._chains.copy()
         if account is not None:
             twin._drop(account)
         for number in reversed(gone):
@@ -572,6 +677,8 @@ class Windows:
             self._owners[entry], self._indexes[entry] = kept[0]
         self._shared = {entry: kept[1:] for entry, kept in shared.items() if len(kept) > 1}
         self._chains, self._names = left, names
+        self._due &= names.keys()
+        self._firsts.pop(account, None)
         self._fresh = {(numbers[number], index): None for number, index in self._fresh if numbers[number] != _NOBODY}
 
     def become(self, other: Windows) -> None:
@@ -582,7 +689,7 @@ class Windows:
         self._chains = [each for each in self._chains if each.name in other._names]
         if len(self._names) != len(other._names):
             self._fresh = other._fresh
-        self._names = other._names.copy()
+        self._names, self._firsts, self._due = other._names.copy(), other._firsts, other._due
         self._table, self._owners, self._indexes, self._shared = (
             other._table,
             other._owners,
@@ -610,16 +717,17 @@ class Windows:
             ordered = [] if places is None else sorted(zip(places.indexes, places.entries, strict=True))
             while (first := mine.end) < each.end:  # another client may have extended the window meanwhile
                 new = other._scripts_of(ordered, first, min(each.end, first + STEP))
-                mine.restore(new)
+                mine.restore(len(new), new[-1])
                 self._claim(number, first, new)
                 work += len(new)
                 if work >= STEP:
                     work = 0
                     yield
             if each.revealed:
-                mine.reveal(each.revealed - 1)
+                self._reveal(mine, each.revealed - 1)
             for index in [index for index in each.used if index not in mine.used]:
-                mine.use(index)
+                if mine.use(index):
+                    self._due.add(mine.name)
                 work += 1
                 if work >= STEP:
                     work = 0
@@ -657,9 +765,14 @@ class Windows:
 
     def copy(self, table: WatchTable) -> Windows:
         """Return an independent copy for a copy of the table."""
-        twin = Windows(table)
+        twin = self._twin(table)
         twin._chains = [keychain.copy() for keychain in self._chains]
-        twin._names = self._names.copy()
+        return twin
+
+    def _twin(self, table: WatchTable) -> Windows:
+        """Return a copy that has no keychains yet."""
+        twin = Windows(table)
+        twin._names, twin._firsts, twin._due = self._names.copy(), self._firsts.copy(), self._due.copy()
         twin._owners, twin._indexes = self._owners[:], self._indexes[:]
         twin._shared = {entry: places.copy() for entry, places in self._shared.items()}
         return twin

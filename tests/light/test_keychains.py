@@ -335,7 +335,7 @@ async def test_a_window_grows_in_parts_of_a_bounded_size(mode: str, monkeypatch:
     move = windows.Windows.move
 
     def counted(self: windows.Windows, ahead: windows.Ahead) -> bool:
-        parts.append(sum(map(len, ahead)))
+        parts.append(sum(map(len, ahead.values())))
         return move(self, ahead)
 
     monkeypatch.setattr(windows.Windows, "move", counted)

@@ -26,14 +26,17 @@ from spvfilter.errors import (
     StoreFullError,
 )
 from spvfilter.kernel import EntryKind
-from spvfilter.network import MAINNET, REGTEST
+from spvfilter.network import MAINNET, REGTEST, Network
 from spvfilter.store.batch import Batch, NewEntry
 from spvfilter.store.keychains import KeychainChange, Run, runs_of
+from spvfilter.store.schema import MARKED
 from spvfilter.store.store import Store
 from spvfilter.watch import textfile
+from spvfilter.watch.descriptor import descriptor
 from spvfilter.watch.descriptor.checksum import checksum
 from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 from spvfilter.watch.watchlist import WatchList
+from support.forgery import remark, unchecked
 from support.keychains import script_at
 from support.vectors import effort
 
@@ -445,3 +448,39 @@ def test_no_private_key_is_ever_kept(tmp_path: Path) -> None:
         watch.add_descriptor("wpkh(cVpPVruEDdmutPzisEsYvtST1usBR3ntr8pXSyt6D2YYqXRyPcFW)")
     joined(path, watch)
     assert all(b"cVpPVru" not in each.read_bytes() for each in tmp_path.iterdir())
+
+
+@pytest.mark.descriptors
+def test_stored_descriptor_of_one_key_is_parsed_when_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    parse = descriptor.parse_descriptor
+
+    def counted(text: str, network: Network, *, is_stored: bool = False) -> list[descriptor.Descriptor]:
+        parsed.append(text)
+        return parse(text, network, is_stored=is_stored)
+
+    path, watch = tmp_path / "w.db", WatchList(REGTEST)
+    names = [watch.add_descriptor(f"{name}({KEY}/{at}/*)")[0].name for at, name in enumerate(("pkh", "wpkh", "tr"))]
+    names += (each.name for each in watch.add_descriptor(f"sh(wpkh({KEY}/9/*))"))
+    joined(path, watch)
+    monkeypatch.setattr(descriptor, "parse_descriptor", counted)
+    again = joined(path, WatchList(REGTEST))
+    assert (parsed, facts(again)) == ([], facts(watch))
+    for each in (watch, again):
+        used(each, each.keychains[1].end - 1)
+    assert (parsed, facts(again)) == (names, facts(watch))
+
+
+@pytest.mark.descriptors
+def test_stored_descriptor_with_a_wrong_checksum_derives_nothing(tmp_path: Path) -> None:
+    path, watch = tmp_path / "w.db", WatchList(REGTEST)
+    name = watch.add_descriptor(f"wpkh({KEY}/0/*)", lookahead=GAP_LIMIT)[0].name
+    joined(path, watch)
+    forged = f"{name[:-1]}{'q' if name[-1] != 'q' else 'p'}"
+    with unchecked(path) as db:
+        db.execute("UPDATE keychains SET name = ?, descriptor = ?", (forged, forged))
+        remark(db, "keychains", MARKED)
+    again = joined(path, WatchList(REGTEST))
+    again.keychains[0].use(5)
+    with pytest.raises(KeychainError, match="the checksum of the descriptor is wrong"):
+        again.advance()

@@ -196,7 +196,7 @@ def test_unconfirmed_payment_moves_the_next_address_but_no_window() -> None:
     assert watch.keychains[0].next_index == 1
     assert watch.keychains[0].end == end
     assert watch.windows.take_fresh() == {}
-    assert not watch.windows.is_due()
+    assert not watch.windows.is_due
 
 
 def test_unmatched_relatives_decide_and_stay_out_of_the_history() -> None:

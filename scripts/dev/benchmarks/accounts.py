@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import subprocess
@@ -25,22 +26,30 @@ _WHAT = {  # title of each measurement, its goal, and the goal with its unit
     "block": ("a block, processor s", 0.1, "0.1 s"),
     "balance": ("balance(account=), processor ms", 1, "1 ms"),
     "reveal": ("reveal_address, processor ms", 1, "1 ms"),
+    "grown": ("reveal_address with growth of the window, processor ms", 1, "1 ms"),
     "added": ("100 accounts added, processor s", 1, "1 s"),
     "lag": ("longest lag of the event loop while entering, s", 0.02, "0.02 s"),
+}
+_WPKH = {  # the same for accounts of one wpkh descriptor each
+    "listed": ("wpkh accounts listed, processor s", 30, "30 s"),
+    "entered": ("wpkh accounts entered, processor s with children", 30, "30 s"),
+    "reopened": ("wpkh accounts reopened, processor s", 3, "3 s"),
 }
 
 
 def accounts(_: Path, rounds: int) -> list[Row]:
-    """Measure each number of accounts in a process of its own. A Python function derives the scripts."""
+    """Measure each number of accounts in a process of its own: with Python functions, and with descriptors."""
     del rounds  # processor time of one run
     rows = []
     for number in _ACCOUNTS:
         with tempfile.TemporaryDirectory() as folder:
-            words = [sys.executable, __file__, str(number), str(Path(folder) / "w.db")]
-            found = json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout)
-        rows += [
-            Row(f"{number:,} accounts: {title}", found[name], goal, unit) for name, (title, goal, unit) in _WHAT.items()
-        ]
+            for kind, what in (("function", _WHAT), ("wpkh", _WPKH)):
+                words = [sys.executable, __file__, str(number), str(Path(folder) / f"{kind}.db"), kind]
+                found = json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout)
+                rows += [
+                    Row(f"{number:,} accounts: {title}", found[name], goal, unit)
+                    for name, (title, goal, unit) in what.items()
+                ]
     return rows
 
 
@@ -85,8 +94,8 @@ async def _measured(number: int, database: str) -> dict[str, float]:
                 found["lag"] = max(found.get("lag", 0.0), worst[0])
                 found.setdefault("memory", _resident())
                 if step == "reopened":
+                    lag.cancel()
                     found |= await _calls(client, node, number)
-        lag.cancel()
     return found
 
 
@@ -94,12 +103,16 @@ async def _calls(client: LightClient, node: Node, number: int) -> dict[str, floa
     found = dict[str, float]()
     begun = time.process_time()
     for call in range(_CALLS):
-        await client.balance(account=f"account {call % number}")
+        await client.balance(account=f"account {call * 97 % number}")
     found["balance"] = (time.process_time() - begun) / _CALLS * 1e3
     begun = time.process_time()
     for call in range(_CALLS):
-        await client.reveal_address(f"account {call % number}")
+        await client.reveal_address(f"account {call * 97 % number}")
     found["reveal"] = (time.process_time() - begun) / _CALLS * 1e3
+    begun = time.process_time()
+    for _ in range(5 * _CALLS):  # the window grows by 40 at a time
+        await client.reveal_address(f"account {number // 2}")
+    found["grown"] = (time.process_time() - begun) / _CALLS / 5 * 1e3
     begun = time.process_time()
     for more in range(100):
         await client.add_account(f"more {more}", _keychain(number + more))
@@ -114,5 +127,38 @@ async def _calls(client: LightClient, node: Node, number: int) -> dict[str, floa
     return found | {"block": time.process_time() - begun}
 
 
+def _descriptors(number: int) -> list[str]:
+    """Return descriptors with different keys."""
+    import wallycore  # the other measurements need no extra
+
+    found = []
+    for account in range(number):
+        seed = hashlib.sha512(account.to_bytes(8, "big")).digest()
+        key = wallycore.bip32_key_from_seed(seed, wallycore.BIP32_VER_TEST_PRIVATE, 0)
+        found.append(f"wpkh({wallycore.bip32_key_to_base58(key, wallycore.BIP32_FLAG_KEY_PUBLIC)}/0/*)")
+    return found
+
+
+def _spent() -> float:
+    """Processor time of this process and of its children, in seconds."""
+    times = os.times()
+    return sum(times[:4])
+
+
+async def _measured_wpkh(number: int, database: str) -> dict[str, float]:
+    """Measure the first entry, and the next one with an empty watch list: the database has the windows."""
+    descriptors, watch, found = _descriptors(number), WatchList("regtest"), dict[str, float]()
+    begun = _spent()
+    for account, descriptor in enumerate(descriptors):
+        watch.add_account(f"account {account}", descriptor, lookahead=GAP_LIMIT)
+    found["listed"] = _spent() - begun
+    for step, wanted in (("entered", watch), ("reopened", WatchList("regtest"))):
+        begun = _spent()
+        async with LightClient(wanted, peers=["127.0.0.1:1"], store=database, mode="compact"):
+            found[step] = _spent() - begun
+    return found
+
+
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(_measured(int(sys.argv[1]), sys.argv[2]))))
+    measured = {"function": _measured, "wpkh": _measured_wpkh}[sys.argv[3]]
+    print(json.dumps(asyncio.run(measured(int(sys.argv[1]), sys.argv[2]))))

@@ -62,7 +62,7 @@ class Reveals:
         Raises ParameterError, KeychainError or InexpressibleError: nothing is revealed.
         """
         context, watch = self._context, self._context.books.watch
-        windows, keychain = watch.windows, watch.windows.chosen(request.account, watch.accounts)
+        windows, keychain = watch.windows, watch.chosen_keychain(request.account)
         index, address = windows.to_reveal(keychain, context.chain.network)
         self._reach(token, keychain, index, address, is_exclusive=request.exclusive)
 

@@ -65,7 +65,7 @@ class WindowGrowth:
         if isinstance(ahead, Exception):
             context.out.end(ahead)
             return
-        assert isinstance(ahead, list)
+        assert isinstance(ahead, dict)
         windows = books.watch.windows
         fresh = windows.unwatched(ahead)
         if not fits(books.watch, len(fresh), context.options):
@@ -83,8 +83,9 @@ class WindowGrowth:
             return
         labels, accounts = windows.labels_of(ahead), windows.accounts_of(ahead)
         ids, starts = dict[bytes, int](), list[int]()
-        for keychain, new in zip(windows, ahead, strict=True):
-            if new and (first := self._store(keychain, new, labels, accounts, ids)) is not None:
+        for name, new in ahead.items():
+            keychain = windows.get(name)
+            if keychain and new and (first := self._store(keychain, new, labels, accounts, ids)) is not None:
                 starts.append(first)
         self._claim(accounts)
         self._label(labels)

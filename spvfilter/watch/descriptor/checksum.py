@@ -44,6 +44,15 @@ def _next(state: int, value: int) -> int:
     return (state & 0x7FFFFFFFF) << 5 ^ value ^ _TERMS[state >> 35]
 
 
+def split_checksum(text: str) -> tuple[str, str]:
+    """Return a descriptor without its checksum, and the checksum. A descriptor without checksum is accepted too.
+
+    Raises DescriptorError if the checksum is wrong or incomplete, or a character is not allowed in descriptors.
+    """
+    body = without_checksum(text)
+    return body, text[len(body) + 1 :] or checksum(body)
+
+
 def without_checksum(text: str) -> str:
     """Return a descriptor without its checksum, after checking it. A descriptor without checksum is accepted too.
 

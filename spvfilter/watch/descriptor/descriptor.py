@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from spvfilter._public import deferred, public
 from spvfilter.address import address_to_script
-from spvfilter.errors import DescriptorError, DescriptorWarning
+from spvfilter.errors import DescriptorError, DescriptorWarning, KeychainError
 from spvfilter.network import Network
 from spvfilter.watch.descriptor import keys
-from spvfilter.watch.descriptor.checksum import checksum, without_checksum
+from spvfilter.watch.descriptor.checksum import checksum, split_checksum
 from spvfilter.watch.descriptor.expression import fault, parse_expression
 from spvfilter.watch.descriptor.spending import Spending
 from spvfilter.watch.keychain import MAX_INDEXES
@@ -35,6 +35,8 @@ _MOST_EXPANDED = 1_500_000
 """Largest length of all descriptors together that a multipath stands for, in characters (our choice)."""
 _MAX_RAW = 10_000
 """Largest size of a script in raw(), in bytes (Core script.h MAX_SCRIPT_SIZE)."""
+_ONE_KEY = re.compile(r"(?:wpkh|pkh|tr|sh\(wpkh)\([^(),<>{}#]+/\*\)\)?#[a-z0-9]{8}")
+"""A descriptor with one extended key, one path with a wildcard, and a checksum."""
 _MULTIPATH = re.compile(r"<([^<>]*)>")
 
 
@@ -91,6 +93,45 @@ class Descriptor:
             raise DescriptorError(f"index {index} of the descriptor cannot be derived: use the next index") from None
 
 
+class LazyDescriptor:
+    """A stored descriptor of one key, which is parsed when it derives its first script.
+
+    Most of 10,000 stored keychains derive nothing in a run. A descriptor of one key breaks no rule of miniscript.
+    """
+
+    def __init__(self, text: str, network: Network) -> None:
+        self.text: str = text
+        """The descriptor with its checksum."""
+        self.network: Network = network
+        """Network of the key."""
+        self._parsed: Descriptor | None = None
+
+    @classmethod
+    def find(cls, text: str, network: Network) -> LazyDescriptor | None:
+        """Return a lazy descriptor; None if the text has another form or the extra `descriptors` is missing."""
+        try:
+            keyexpression.wally()
+        except ImportError:
+            return None
+        return cls(text, network) if _ONE_KEY.fullmatch(text) else None
+
+    def scripts(self, index: int) -> tuple[bytes, ...]:
+        """Return what `Descriptor.scripts` returns.
+
+        Raises:
+            KeychainError: The text is not a valid descriptor.
+            DescriptorError: The index cannot be derived.
+        """
+        if self._parsed is None:
+            try:
+                (self._parsed,) = parse_descriptor(self.text, self.network, is_stored=True)
+            except DescriptorError as error:
+                raise KeychainError(
+                    f"the script of index {index} is needed now, and nothing can derive it: {error}"
+                ) from error
+        return self._parsed.scripts(index)
+
+
 def is_descriptor(text: str) -> bool:
     """Return True if a text starts like an output descriptor, such as "wpkh("."""
     return text.startswith(tuple(f"{name}(" for name in TOP_FUNCTIONS))
@@ -131,13 +172,12 @@ def parse_descriptor(text: str, network: Network, *, is_stored: bool = False) ->
         )
     if found := re.search(r"\s", text):
         raise fault(found.start(), "a space or line end within a descriptor: remove it")
-    body = without_checksum(text)
-    checksum(body)  # raises DescriptorError for a character that is not allowed
+    body, stated = split_checksum(text)
     name, _, inner = body.partition("(")
     if name in ("addr", "raw"):
-        return [_constant(name, inner, body, network)]
+        return [_constant(name, inner, f"{body}#{stated}", network)]
     _require_library()
-    return _ranged(body, network, is_stored=is_stored)
+    return _ranged(body, stated, network, is_stored=is_stored)
 
 
 def check_wildcard(descriptors: list[Descriptor], *, require_ranged: bool) -> None:
@@ -178,8 +218,8 @@ def _require_library() -> None:
         ) from None
 
 
-def _ranged(body: str, network: Network, *, is_stored: bool) -> list[Descriptor]:
-    """Return the descriptors of a text without checksum that has keys."""
+def _ranged(body: str, stated: str, network: Network, *, is_stored: bool) -> list[Descriptor]:
+    """Return the descriptors of a text that has keys. The text is split into `body` and the checksum."""
     problems: list[str] = []
 
     def refuse(error: DescriptorError) -> None:
@@ -189,7 +229,7 @@ def _ranged(body: str, network: Network, *, is_stored: bool) -> list[Descriptor]
 
     reading = keyexpression.Reading(network, refuse)
     outputs = derivation.read_outputs(parse_expression(body), reading)
-    texts = _single_paths(body, reading.paths)
+    texts = [(each, stated if each == body else checksum(each)) for each in _single_paths(body, reading.paths)]
     lacks_wildcard = reading.has_extended and not reading.is_ranged
     size = MAX_INDEXES if reading.is_ranged else 1
 
@@ -206,10 +246,10 @@ def _ranged(body: str, network: Network, *, is_stored: bool) -> list[Descriptor]
     ]
 
 
-def _derived(texts: list[str], outputs: Outputs) -> list[tuple[str, Callable[[int], tuple[bytes, ...]]]]:
+def _derived(texts: list[tuple[str, str]], outputs: Outputs) -> list[tuple[str, Callable[[int], tuple[bytes, ...]]]]:
     """Return the text with checksum and the deriving function of each path."""
     try:
-        return [(f"{text}#{checksum(text)}", outputs.scripts(path)) for path, text in enumerate(texts)]
+        return [(f"{text}#{stated}", outputs.scripts(path)) for path, (text, stated) in enumerate(texts)]
     except DescriptorError:
         raise
     except (ValueError, RuntimeError):
@@ -237,12 +277,11 @@ def _single_paths(body: str, count: int) -> list[str]:
     return ["".join(each) for each in zip(*choices, strict=True)]
 
 
-def _constant(name: str, inner: str, body: str, network: Network) -> Descriptor:
-    """Return the descriptor of addr() or raw(), which have one script and no key."""
+def _constant(name: str, inner: str, full: str, network: Network) -> Descriptor:
+    """Return the descriptor of addr() or raw(), which have one script and no key. `full` is its text with checksum."""
     if not inner.endswith(")"):
         raise DescriptorError(f"{name}(…) is incomplete or has text after it: expected ')' and perhaps #CHECKSUM")
     script = address_to_script(inner[:-1], network) if name == "addr" else _raw(inner[:-1])
-    full = f"{body}#{checksum(body)}"
     return Descriptor(full, network, name, 1, 0, False, (), lambda index: (script,), lambda index: (Spending(script),))
 
 

@@ -1,0 +1,167 @@
+"""Derivers: processes that derive the scripts of descriptors, on machines with several cores.
+
+libwally derives one key in 30 to 75 microseconds and holds the GIL meanwhile. 400,000 scripts therefore occupy one
+core for up to half a minute.
+
+A deriver is a new Python that imports only this package. `multiprocessing` would import the main module of the program
+once more, and run a program that has no `if __name__ == "__main__"` twice. A deriver gets descriptors, which have
+public keys only, on its standard input. It writes scripts to its standard output.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from spvfilter._public import deferred
+from spvfilter.errors import ParameterError
+from spvfilter.network import Network
+from spvfilter.watch.descriptor.descriptor import Descriptor, LazyDescriptor, parse_descriptor
+from spvfilter.watch.keychain import Keychain
+
+if TYPE_CHECKING:
+    import json
+    import logging
+    import subprocess
+else:
+    json = deferred("json")
+    logging = deferred("logging")
+    subprocess = deferred("subprocess")
+
+MIN_KEYS = 20_000
+"""Least number of keys for which derivers start (our choice): one core derives them in about a second."""
+MAX_DERIVERS = 8
+"""Most derivers at once (our choice)."""
+_PROGRAM = "from spvfilter.watch.derivers import serve; serve()"
+
+Window = list[tuple[bytes, ...]]
+"""The scripts of consecutive indexes."""
+
+
+class _Span(NamedTuple):
+    """Consecutive indexes of a descriptor."""
+
+    name: str
+    """Name of the keychain."""
+    descriptor: str
+    """The descriptor with its checksum."""
+    network: str
+    """Name of the network."""
+    first: int
+    """First index."""
+    end: int
+    """First index after the span."""
+
+
+def derive(wanted: Iterable[tuple[Keychain, range]]) -> dict[str, Window]:
+    """Return the scripts of indexes of keychains, by the name of the keychain, derived in several processes.
+
+    The result is empty if that does not pay, if there is one core only, or if a process fails. Keychains without a
+    descriptor are left out.
+
+    Args:
+        wanted: Keychains, each with the indexes to derive.
+    """
+    spans, keys = list[_Span](), 0
+    for keychain, indexes in wanted:
+        source = getattr(keychain.scripts_at, "__self__", None)
+        if indexes and isinstance(source, (Descriptor, LazyDescriptor)):
+            spans.append(_Span(keychain.name, source.text, source.network.name, indexes.start, indexes.stop))
+            keys += keychain.keys * len(indexes)
+    if keys < MIN_KEYS or (number := _cores()) < 2 or not _is_python():
+        return {}
+    try:
+        return _joined(_run(list(_shares(spans, min(number, MAX_DERIVERS)))))
+    except (OSError, ValueError, LookupError, TypeError, ParameterError) as error:
+        cause = f"{type(error).__name__}: {error}"[:200]
+        logging.getLogger(__name__).info("a process that derives scripts failed, so this process derives: %s", cause)
+        return {}
+
+
+def _cores() -> int:
+    """Return the number of cores that this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)  # Linux
+    return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
+
+
+def _is_python() -> bool:
+    """Return True if `sys.executable` is a Python, and not a program that contains one."""
+    name = os.path.basename(sys.executable or "").lower()  # noqa: PTH119  pathlib takes long to import
+    return name.startswith(("python", "pypy")) and not getattr(sys, "frozen", False)
+
+
+def _shares(spans: Sequence[_Span], number: int) -> Iterator[list[_Span]]:
+    """Yield parts of the spans with equally many indexes. A span may be split."""
+    total = sum(each.end - each.first for each in spans)
+    size, share, left = -(-total // number), list[_Span](), -(-total // number)
+    for span in spans:
+        first = span.first
+        while first < span.end:
+            end = min(span.end, first + left)
+            share.append(span._replace(first=first, end=end))
+            left, first = left - (end - first), end
+            if not left:
+                yield share
+                share, left = [], size
+    if share:
+        yield share
+
+
+def _run(shares: Sequence[Sequence[_Span]]) -> Iterator[tuple[_Span, Window]]:
+    """Yield the scripts of each span, derived in one process for each share.
+
+    Raises OSError, ValueError, LookupError or TypeError if a process fails.
+    """
+    path = os.pathsep.join(each or os.getcwd() for each in sys.path)  # noqa: PTH109
+    command = [sys.executable, "-P", "-c", _PROGRAM]
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        for share in shares:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": path},
+                start_new_session=True,  # a Ctrl-C reaches only this process, which then ends the derivers
+                creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+            )
+            processes.append(process)
+            assert process.stdin is not None
+            process.stdin.write(json.dumps([each[1:] for each in share]).encode("ascii"))
+            process.stdin.close()  # the process writes nothing before it has read everything
+        for share, process in zip(shares, processes, strict=True):
+            assert process.stdout is not None
+            windows = json.loads(process.stdout.read())
+            for span, window in zip(share, windows, strict=True):
+                yield span, [tuple(map(bytes.fromhex, scripts)) for scripts in window]
+    finally:
+        for process in processes:
+            process.kill()  # no effect on a process that has ended
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with suppress(OSError):  # bytes for a process that has ended
+                        pipe.close()
+
+
+def _joined(found: Iterable[tuple[_Span, Window]]) -> dict[str, Window]:
+    """Return the scripts by the name of the keychain. Raises ValueError if a span is incomplete."""
+    windows: dict[str, Window] = {}
+    for span, window in found:
+        if len(window) != span.end - span.first or not all(window):
+            raise ValueError(f"{len(window)} indexes, expected {span.end - span.first}")
+        windows.setdefault(span.name, []).extend(window)
+    return windows
+
+
+def serve() -> None:
+    """Read spans from the standard input, and write their scripts to the standard output. A deriver calls this."""
+    windows = []
+    for text, network, first, end in json.loads(sys.stdin.buffer.read()):
+        (descriptor,) = parse_descriptor(text, Network.named(network), is_stored=True)
+        windows.append([[script.hex() for script in descriptor.scripts(index)] for index in range(first, end)])
+    sys.stdout.write(json.dumps(windows))
