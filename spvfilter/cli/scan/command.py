@@ -149,6 +149,11 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         help="with --out: delete the files of parts at the end; later runs cannot add new blocks to DIR",
     )
     parser.add_argument(
+        "--totals",
+        metavar="FILE.csv",
+        help="write the totals of all entries to FILE.csv; a terminal shows the largest 50. --out writes them anyway",
+    )
+    parser.add_argument(
         "--plot",
         metavar="FILE.png",
         help="draw a chart of the balance over time; only for blocks in files; needs spvfilter[plot]",
@@ -181,9 +186,10 @@ def run(args: argparse.Namespace) -> int:
     if args.out is not None:
         return directory.run(args, watch, span)
     matcher = matchers.Matcher(watch, jobs=args.jobs, check=args.check)
-    if args.output is not None and not is_node:
-        _refuse_to_overwrite_input(pathlib.Path(args.output), args.paths, args.watch)
-        _check_any_exists(args.paths)
+    for output in filter(None, (args.output, args.totals)):
+        if not is_node:
+            _refuse_to_overwrite_input(pathlib.Path(output), args.paths, args.watch)
+            _check_any_exists(args.paths)
     with _page(args.output) as page:
         if is_node:
             return node.run(args, matcher, span, page)
@@ -216,7 +222,8 @@ def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
 
     Raises ParameterError if they do not fit. Raises SourceError or OSError if the picture cannot be written.
     """
-    for option, name in (("--out", args.out), ("--output", args.output), ("--plot", args.plot)):
+    outputs = (("--out", args.out), ("--output", args.output), ("--plot", args.plot), ("--totals", args.totals))
+    for option, name in outputs:
         if remote.is_url(name):
             raise ParameterError(
                 f"{option} takes a local path, not a URL: to copy results, use --out DIR --publish URL"
@@ -231,6 +238,9 @@ def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
             raise ParameterError("--out DIR and --output FILE exclude each other: give one")
     elif args.format == _PARQUET or any((args.processes, args.dask, args.publish, args.remove_parts)):
         raise ParameterError("--processes, --dask, --publish, --remove-parts and --format parquet need --out DIR")
+    if args.totals is not None and (is_node or args.out is not None):
+        where = "DIR/totals.csv has them" if args.out is not None else "a node's blocks have no file of totals"
+        raise ParameterError(f"--totals is for a scan of files or of standard input without --out: {where}")
     if args.plot is not None:
         if is_stream:
             raise ParameterError("--plot is for blocks in files, not on standard input")

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from spvfilter.cli.arguments import format_of, standard_input
 from spvfilter.cli.scan.gaps import report_heights
-from spvfilter.cli.term.matches import Totals, batch_printer, printer
+from spvfilter.cli.scan.totals import ScanTotals
+from spvfilter.cli.term.matches import batch_printer, table_printer
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
 from spvfilter.errors import FormatError, IncompleteScanError, SourceError
@@ -47,7 +48,8 @@ class _Scan:
         self._span = span
         self._quiet = args.quiet
         self._page = page
-        self._totals = Totals()
+        self._totals = ScanTotals(matcher.watch, is_stream=args.paths == [STDIN])
+        self._totals_path: str | None = args.totals
         self._plot: str | None = args.plot
         self._history = BalanceHistory()
         self._files: BlockFiles | None = None  # None for standard input
@@ -65,6 +67,7 @@ class _Scan:
             finally:
                 ticker.cancel()
             shown.update(self._matcher.report.bytes_scanned, self._matcher.report.bytes_total)
+        seconds = time.monotonic() - start
         report = self._matcher.report
         for problem in (*report.problems, *report.undo_problems, *(f"standard input: {bad}" for bad in self._bad)):
             complain(str(problem))
@@ -74,7 +77,9 @@ class _Scan:
                 if report.problems or self._bad
                 else f"no block in {'standard input' if self._paths == [STDIN] else ', '.join(self._paths)}"
             )
-        discarded = self._totals.discard(report.stale)
+        discarded = self._totals.settle(report.stale)
+        if self._totals_path is not None:
+            self._totals.write(Path(self._totals_path))
         if self._plot is not None:
             from spvfilter.cli.scan.plot import draw
 
@@ -82,7 +87,7 @@ class _Scan:
         if not self._quiet:
             if self._format == "table" or sys.stderr.isatty():
                 self._totals.show(self._page if self._format == "table" else Page(sys.stderr))
-            self._summarise(time.monotonic() - start, discarded)
+            self._summarise(seconds, discarded)
         lacks = report_heights(self._args, report.heights)
         return 0 if complete and not lacks and not report.undo_problems and not self._bad else _INCOMPLETE
 
@@ -106,23 +111,15 @@ class _Scan:
 
     def _shower(self) -> Callable[[MatchBatch], None]:
         """Return a function that prints the matches of a block and counts them for the totals."""
-        if self._format == "table":
-            row = printer(self._page, self._format)
-
-            def show(batch: MatchBatch) -> None:
-                for match in batch.matches():
-                    row(match)
-                    self._totals.add(match)
-
-            return show
-        lines = batch_printer(self._page, self._format)
-        # totals are counted for a terminal, and for a stream, whose stale blocks are subtracted at the end
-        if self._quiet or not (sys.stderr.isatty() or self._paths == [STDIN]):
+        lines = _rows(self._page) if self._format == "table" else batch_printer(self._page, self._format)
+        # totals are also counted for a stream, whose stale blocks are subtracted at the end
+        shows_totals = not self._quiet and (self._format == "table" or sys.stderr.isatty() or self._paths == [STDIN])
+        if not shows_totals and self._totals_path is None:
             return lines
 
         def show_and_count(batch: MatchBatch) -> None:
             lines(batch)
-            self._totals.add_batch(batch, self._matcher.watch)
+            self._totals.add(batch)
 
         return show_and_count
 
@@ -155,6 +152,12 @@ class _Scan:
             _list(report.without_undo)
         if report.unseen:
             complain(unseen_spends(report.unseen))
+
+
+def _rows(page: Page) -> Callable[[MatchBatch], None]:
+    """Return a function that prints the matches of a block as rows of a table."""
+    rows = table_printer(page)
+    return lambda batch: rows(batch.matches())
 
 
 def _list(blocks: Sequence[bytes]) -> None:

@@ -15,9 +15,10 @@ from spvfilter.cli.arguments import format_of
 from spvfilter.cli.credentials import credentials_of
 from spvfilter.cli.scan.gaps import report_heights
 from spvfilter.cli.scan.nodeoptions import EVERY_S
-from spvfilter.cli.term.matches import Totals, printer, printer_of_disconnected
+from spvfilter.cli.term.matches import printer, printer_of_disconnected
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import megabytes
+from spvfilter.cli.term.totals import MatchTotals, show_totals
 from spvfilter.rpc.credentials import Credentials
 from spvfilter.rpc.fullnode import FullNode
 from spvfilter.rpc.notices import TipNotices
@@ -42,7 +43,7 @@ class _Progress:
     """Counts of scanned blocks and matches so far."""
 
     page: Page
-    totals: Totals
+    totals: MatchTotals
     blocks: int = 0
     matches: int = 0
     bytes_scanned: int = 0
@@ -68,7 +69,7 @@ class _Progress:
 def run(args: argparse.Namespace, matcher: Matcher, span: BlockSpan, page: Page) -> int:
     """Scan, print the results, and return the exit code. Raises NodeError, OSError."""
     credentials = credentials_of(args)
-    progress, begun = _Progress(page, Totals()), time.monotonic()
+    progress, begun = _Progress(page, MatchTotals()), time.monotonic()
     try:
         asyncio.run(_scan(args, matcher, span, credentials, progress))
     finally:
@@ -128,7 +129,7 @@ async def _scan(
                         case Disconnected():
                             progress.disconnected += 1
                             progress.reached = event.height - 1
-                            progress.totals.discard([event.hash])
+                            progress.totals.discard(event.hash)
                             gone(event.height, event.hash)
                         case Match():
                             _take(event, show, progress)
@@ -144,7 +145,8 @@ def _take(match: Match, show: Callable[[Match], None], progress: _Progress) -> N
 
 def _summarise(progress: _Progress, report: ScanReport, seconds: float, chosen: str) -> None:
     if chosen == "table" or sys.stderr.isatty():
-        progress.totals.show(progress.page if chosen == "table" else Page(sys.stderr))
+        page = progress.page if chosen == "table" else Page(sys.stderr)
+        show_totals(page, lambda: progress.totals, "--output FILE --format table writes all")
     if progress.reached is None:
         complain("no block was scanned")
         return
