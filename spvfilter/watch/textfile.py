@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from spvfilter._public import deferred
 from spvfilter.address import script_to_address
-from spvfilter.errors import ParameterError, WatchFileError
+from spvfilter.errors import ParameterError, SourceError, WatchFileError
 from spvfilter.files import replacing
 from spvfilter.kernel import NO_ENTRY, NO_VALUE, EntryKind, WatchTable
 from spvfilter.network import Network
@@ -47,6 +47,7 @@ from spvfilter.watch.windows import Windows
 if TYPE_CHECKING:
     import pathlib
 
+    from spvfilter import compression
     from spvfilter.watch.imports import adding, binary, policy, recognition
     from spvfilter.watch.imports.walletfile import WalletFile
 else:
@@ -54,14 +55,15 @@ else:
     policy = deferred("spvfilter.watch.imports.policy")
     adding = deferred("spvfilter.watch.imports.adding")
     recognition = deferred("spvfilter.watch.imports.recognition")
+    compression = deferred("spvfilter.compression")
     pathlib = deferred("pathlib")
 
 _ACCOUNT = "account:"
 """Start of the line that begins the entries of an account."""
 _CHUNK = 1 << 20
 """Number of bytes that one read of the file requests."""
-_FOREIGN_LINES = 1_000
-"""Number of lines that are read of a file in which no line looks like an entry (our choice)."""
+_MOST_PROBLEMS = 1_000
+"""Number of invalid lines after which a file is not read further (our choice)."""
 _ADDRESS_LIKE = re.compile(r"[A-Za-z0-9]{20}")
 _MAX_LINE = 8_100_000
 """Largest length of a line in bytes. It fits a scriptPubKey of 4,000,000 bytes, the size of a block, in hex."""
@@ -127,11 +129,18 @@ def load(watch: Sink, path: str | os.PathLike[str], max_derivations: int = MAX_D
 def read_into(watch: Sink, file: BinaryIO, name: str, max_derivations: int = MAX_DERIVATIONS) -> WalletFile | None:
     """Add the entry of every line of a file to `watch`, or the contents of a file that a wallet exported.
 
-    `name` is the file's name for error messages. Returns the contents of a wallet file, and None for a watch list.
-    Raises WatchFileError, which lists all invalid lines, or the first line that exceeds `max_derivations`. Raises
-    OSError if the file cannot be read.
+    `name` is the file's name for error messages. The file may be compressed by gzip or zstd. Returns the contents of a
+    wallet file, and None for a watch list. Raises WatchFileError, which lists the first 1,000 invalid lines, or the
+    first line that exceeds `max_derivations`. Raises OSError if the file cannot be read.
     """
-    budget = Budget(max_derivations)
+    try:
+        return _read_plain(watch, compression.unpacked(file), name, Budget(max_derivations))
+    except SourceError as error:
+        raise WatchFileError(name, ((0, str(error)),)) from None
+
+
+def _read_plain(watch: Sink, file: BinaryIO, name: str, budget: Budget) -> WalletFile | None:
+    """Do the work of `read_into` for a file that was decompressed."""
     start = file.read(_CHUNK)
     if (why := binary.refusal_of(start)) is not None:
         raise WatchFileError(name, ((0, why),))
@@ -148,7 +157,7 @@ def read_into(watch: Sink, file: BinaryIO, name: str, max_derivations: int = MAX
     try:
         for number, line in _other_lines(watch, file, start):
             reading.take(number, line)
-            if reading.is_foreign:
+            if reading.is_refused:
                 break
         reading.end()
     finally:
@@ -209,9 +218,9 @@ class _Reading:
             self._problems.append((number, str(error)))
 
     @property
-    def is_foreign(self) -> bool:
-        """True if no line of the file looks like an entry, so that it is no watch list."""
-        return not self._has_entry and len(self._problems) == self._lines >= _FOREIGN_LINES
+    def is_refused(self) -> bool:
+        """True if the number of invalid lines is at the limit, so that other lines are not read."""
+        return len(self._problems) >= _MOST_PROBLEMS
 
     def end(self) -> None:
         """Add the descriptors and the outpoints. Raises WatchFileError if the file has invalid lines."""
@@ -220,6 +229,8 @@ class _Reading:
         count = 0
         found: list[tuple[int, list[Keychain], str | None]] = []
         for number, entry, label, account in self._descriptors:
+            if self.is_refused:
+                break
             try:
                 keychains = _keychains(self._watch, entry, label)
             except ParameterError as error:
@@ -237,10 +248,15 @@ class _Reading:
         with self._watch.windows.limited_by(self._budget):
             for number, entry, label, account in self._outpoints:
                 self._try(number, account, partial(_add_outpoint, self._watch, entry, label))
+        if self.is_refused:
+            last = max(self._problems)[0]
+            self._problems.append((last + 1, f"after {_MOST_PROBLEMS:,} invalid lines, the other lines were not read"))
         if self._problems:
             raise WatchFileError(self._name, tuple(sorted(self._problems)))
 
     def _try(self, number: int, account: str | None, add: Callable[[], None]) -> None:
+        if self.is_refused:
+            return
         try:
             self._watch.begin_account(account)
             add()

@@ -160,7 +160,7 @@ class WatchList:
                 indexes and paths, added up over all descriptors. They are counted before they are derived.
 
         Raises:
-            WatchFileError: Lines are invalid. The error lists every invalid line with its number and cause. Or the
+            WatchFileError: Lines are invalid. The error lists the first 1,000 with their numbers and causes. Or the
                 file needs more than `max_derivations` key derivations.
             ParameterError: The name of the network is unknown, or `max_derivations` is negative.
             OSError: The file cannot be read.

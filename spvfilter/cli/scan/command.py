@@ -18,7 +18,7 @@ from spvfilter.scan.undomode import UndoMode
 if TYPE_CHECKING:
     import pathlib
 
-    from spvfilter.cli.scan import directory, files, node
+    from spvfilter.cli.scan import directory, files, node, streams
     from spvfilter.cli.term import picture
     from spvfilter.scan import matcher as matchers, remote, sources
 else:  # not needed to show --help
@@ -26,6 +26,7 @@ else:  # not needed to show --help
     directory = deferred("spvfilter.cli.scan.directory")
     files = deferred("spvfilter.cli.scan.files")
     node = deferred("spvfilter.cli.scan.node")
+    streams = deferred("spvfilter.cli.scan.streams")
     picture = deferred("spvfilter.cli.term.picture")
     matchers = deferred("spvfilter.scan.matcher")
     remote = deferred("spvfilter.scan.remote")
@@ -51,7 +52,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=(
             "a file of one block (raw or hex), a blk*.dat file of Bitcoin Core, or a directory of such files. Also a"
             " URL such as s3://… (needs spvfilter[remote]), or http://HOST:PORT of a node. Standard input (-) has"
-            " one block per line in hex, or is a blk*.dat file; it may be compressed with gzip or zstd"
+            " one block per line in hex, or is a blk*.dat file; it may be compressed with gzip or zstd. A file may"
+            " be compressed, too, if its name ends in .gz or .zst"
         ),
     )
     add_watch_file(parser)
@@ -181,8 +183,10 @@ def run(args: argparse.Namespace) -> int:
     if not len(watch) and args.watch is None:
         raise ParameterError("nothing to watch for: give --watch FILE or --address ADDRESS")
     span = sources.BlockSpan(args.from_height, args.to_height, args.from_date)
-    if span.is_limited and args.paths == [_STDIN]:
-        raise ParameterError("--from-height, --to-height and --from-date are for files, not for standard input")
+    if span.is_limited and not is_node and streams.is_stream(args.paths):
+        raise ParameterError(
+            "a range of heights or dates is for files, not for standard input or compressed files: decompress them"
+        )
     if args.out is not None:
         return directory.run(args, watch, span)
     matcher = matchers.Matcher(watch, jobs=args.jobs, check=args.check)
@@ -228,7 +232,7 @@ def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
             raise ParameterError(
                 f"{option} takes a local path, not a URL: to copy results, use --out DIR --publish URL"
             )
-    is_stream = args.paths == [_STDIN]
+    is_stream = not is_node and streams.is_stream(args.paths, in_parts=args.out is not None)
     if args.out is not None:
         if is_node:
             raise ParameterError("--out is for blocks in files: use --output FILE for the blocks of a node")
@@ -243,7 +247,7 @@ def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
         raise ParameterError(f"--totals is for a scan of files or of standard input without --out: {where}")
     if args.plot is not None:
         if is_stream:
-            raise ParameterError("--plot is for blocks in files, not on standard input")
+            raise ParameterError("--plot is for blocks in files, not on standard input or in compressed files")
         if is_node:
             raise ParameterError("--plot is for blocks in files, not for those of a node")
         picture.check_picture(args.plot)

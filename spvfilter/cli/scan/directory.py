@@ -18,6 +18,7 @@ from spvfilter.cli.scan.following import follow
 from spvfilter.cli.scan.gaps import report_heights
 from spvfilter.cli.scan.nodeoptions import EVERY_S
 from spvfilter.cli.term.page import Page, complain
+from spvfilter.cli.term.problems import Problems
 from spvfilter.cli.term.progress import megabytes, progress
 from spvfilter.cli.term.totals import Total, show_totals
 from spvfilter.errors import ParameterError, SourceError
@@ -223,8 +224,11 @@ def _report(
     summary, planned = scan.report.summary, scan.plan.report
     problems = [*map(str, planned.problems), *summary.problems]
     undo_problems = [*map(str, planned.undo_problems), *summary.undo_problems]
+    found_problems = Problems()
     for problem in (*problems, *undo_problems):
-        tell(problem)
+        found_problems.add(problem)
+    for line in found_problems.lines():
+        tell(line)
     if not quiet:
         if is_first:
             _show_totals(scan.directory / TOTALS, Page(sys.stderr))

@@ -17,6 +17,7 @@ from spvfilter.cli.scan.gaps import report_heights
 from spvfilter.cli.scan.nodeoptions import EVERY_S
 from spvfilter.cli.term.matches import printer, printer_of_disconnected
 from spvfilter.cli.term.page import Page, complain
+from spvfilter.cli.term.problems import Problems
 from spvfilter.cli.term.progress import megabytes
 from spvfilter.cli.term.totals import MatchTotals, show_totals
 from spvfilter.rpc.credentials import Credentials
@@ -61,9 +62,11 @@ class _Progress:
         self.bytes_scanned += report.bytes_scanned
         if self.first is not None and self.reached is None and report.blocks:
             self.reached = self.first + report.blocks - 1
+        problems = Problems()
         for problem in report.undo_problems:
-            complain(str(problem))
+            problems.add(str(problem))
             self.is_incomplete = True
+        problems.complain()
 
 
 def run(args: argparse.Namespace, matcher: Matcher, span: BlockSpan, page: Page) -> int:
