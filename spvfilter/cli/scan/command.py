@@ -35,6 +35,7 @@ else:  # not needed to show --help
 _STDIN = "-"
 _PARQUET = "parquet"  # of scan.outputs.OutputFormat
 _MOST_HEIGHT = 0x7FFFFFFF
+_DAY_S = 86_400  # seconds
 _BLOCK_SUFFIXES = (".dat", ".raw", ".blk", ".hex")  # names of block files in a directory end with these
 
 
@@ -93,6 +94,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--from-date", metavar="YYYY-MM-DD", type=day, help="scan from the first block of that day (UTC) on"
+    )
+    parser.add_argument(
+        "--to-date",
+        metavar="YYYY-MM-DD",
+        type=day,
+        help="scan up to the end of that day (UTC). Dates and heights may be combined: all limits hold",
     )
     parser.add_argument(
         "--allow-gaps",
@@ -182,7 +189,8 @@ def run(args: argparse.Namespace) -> int:
     )
     if not len(watch) and args.watch is None:
         raise ParameterError("nothing to watch for: give --watch FILE or --address ADDRESS")
-    span = sources.BlockSpan(args.from_height, args.to_height, args.from_date)
+    last_second = None if args.to_date is None else args.to_date + _DAY_S - 1
+    span = sources.BlockSpan(args.from_height, args.to_height, args.from_date, last_second)
     if span.is_limited and not is_node and streams.is_stream(args.paths):
         raise ParameterError(
             "a range of heights or dates is for files, not for standard input or compressed files: decompress them"
