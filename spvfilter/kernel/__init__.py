@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from spvfilter.kernel.backend import choose
 from spvfilter.kernel.values import (
     COUNTER_BITS,
+    MAX_PREFIX,
     MAX_SLICES,
     NO_ENTRY,
     NO_VALUE,
@@ -28,6 +29,7 @@ from spvfilter.kernel.values import (
     Hit,
     Place,
     ProvedTx,
+    ScriptType,
     SpentCoin,
     TxMatch,
     TxSpan,
@@ -80,6 +82,7 @@ else:
 __all__ = [
     "BACKEND",
     "COUNTER_BITS",
+    "MAX_PREFIX",
     "MAX_SLICES",
     "NO_ENTRY",
     "NO_VALUE",
@@ -99,6 +102,7 @@ __all__ = [
     "Place",
     "ProvedTx",
     "ReadBuffer",
+    "ScriptType",
     "SeriesCore",
     "SpentCoin",
     "TxMatch",

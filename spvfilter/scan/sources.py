@@ -138,6 +138,7 @@ class BlockSpan:
     """A range of blocks to scan on the best branches, limited by height and by time.
 
     The range begins at the first block that has a height of at least `from_height` and a time of at least `from_time`.
+
     It ends before the first block, from `from_height` on, that has a time above `to_time`, so that the range from
     `to_time` + 1 on has the next block. Raises ParameterError for a negative height or time, and for a range that ends
     before it begins.

@@ -15,6 +15,7 @@ from spvfilter.kernel import EntryKind, hit_sums
 from spvfilter.primitives import OutPoint
 from spvfilter.scan.partfile import BlockHits
 from spvfilter.scan.repeatedcoins import RepeatedCoins
+from spvfilter.watch import patterns
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -122,3 +123,7 @@ def entry_name(watch: WatchList, number: int) -> tuple[str, str]:
             return f"data:{value.hex()}", ""
         case EntryKind.OUTPOINT:
             return f"outpoint:{OutPoint.parse(value)}", ""
+        case EntryKind.DATA_PREFIX:
+            return f"{patterns.DATA_PREFIX}{value.hex()}", ""
+        case EntryKind.SCRIPT_TYPE:
+            return patterns.type_line(value), ""

@@ -186,6 +186,7 @@ def run(args: argparse.Namespace) -> int:
         strict=args.strict,
         max_derivations=args.max_derivations,
         birthday_option=None if args.from_date is not None or args.from_height is not None else "--from-date",
+        allows_patterns=True,
     )
     if not len(watch) and args.watch is None:
         raise ParameterError("nothing to watch for: give --watch FILE or --address ADDRESS")

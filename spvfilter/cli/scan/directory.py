@@ -17,6 +17,7 @@ from spvfilter.cli.scan.files import assumed_network, unseen_spends
 from spvfilter.cli.scan.following import follow
 from spvfilter.cli.scan.gaps import report_heights
 from spvfilter.cli.scan.nodeoptions import EVERY_S
+from spvfilter.cli.scan.types import warn_of_types
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.problems import Problems
 from spvfilter.cli.term.progress import megabytes, progress
@@ -249,6 +250,7 @@ def _report(
             tell(f"{summary.by_outpoint:,} block(s) without a usable undo record, matched by outpoints")
         if summary.unseen:
             tell(unseen_spends(summary.unseen))
+        warn_of_types(scan.watch, summary.by_outpoint)
     return _INCOMPLETE if problems or undo_problems else 0
 
 

@@ -14,6 +14,7 @@ from spvfilter.cli.arguments import format_of
 from spvfilter.cli.scan.gaps import report_heights
 from spvfilter.cli.scan.streams import blocks_in, is_stream, named
 from spvfilter.cli.scan.totals import ScanTotals
+from spvfilter.cli.scan.types import warn_of_types
 from spvfilter.cli.term.matches import batch_printer, table_printer
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.problems import Problems
@@ -25,6 +26,7 @@ from spvfilter.scan.balance import BalanceHistory
 from spvfilter.scan.batches import MatchBatch
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.sources import BlockFiles, BlockSpan
+from spvfilter.scan.undomode import UndoMode
 
 _INCOMPLETE = 1  # exit code
 _POLL_S = 0.1  # between two updates of the progress display
@@ -154,6 +156,8 @@ class _Scan:
             _list(report.without_undo)
         if report.unseen:
             complain(unseen_spends(report.unseen))
+        reads_undo = not self._is_stream and self._undo != UndoMode.OFF
+        warn_of_types(self._matcher.watch, len(report.without_undo) if reads_undo else report.blocks)
 
 
 def _rows(page: Page) -> Callable[[MatchBatch], None]:

@@ -15,6 +15,7 @@ from spvfilter.cli.arguments import format_of
 from spvfilter.cli.credentials import credentials_of
 from spvfilter.cli.scan.gaps import report_heights
 from spvfilter.cli.scan.nodeoptions import EVERY_S
+from spvfilter.cli.scan.types import warn_of_types
 from spvfilter.cli.term.matches import printer, printer_of_disconnected
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.problems import Problems
@@ -29,6 +30,7 @@ from spvfilter.scan.following import Connected, Disconnected, follow
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.order import ScanReport
 from spvfilter.scan.sources import BlockSpan
+from spvfilter.scan.undomode import UndoMode
 from spvfilter.watch.match import Match
 
 if TYPE_CHECKING:
@@ -78,6 +80,8 @@ def run(args: argparse.Namespace, matcher: Matcher, span: BlockSpan, page: Page)
     finally:
         if not args.quiet:
             _summarise(progress, matcher.report, time.monotonic() - begun, format_of(args, page))
+            report = matcher.report
+            warn_of_types(matcher.watch, report.blocks if args.undo == UndoMode.OFF else len(report.without_undo))
     lacks = False if args.follow else report_heights(args, matcher.report.heights)
     return _INCOMPLETE if lacks or progress.is_incomplete else 0
 
