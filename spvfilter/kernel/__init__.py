@@ -43,6 +43,7 @@ if TYPE_CHECKING:  # both backends have the reference's signatures
     from spvfilter.kernel.pure.blocks import (
         bip37_scan_block,
         bip37_scan_tx,
+        block_txids,
         check_block,
         is_p2pk,
         is_pubkey,
@@ -110,6 +111,7 @@ __all__ = [
     "WatchTable",
     "bip37_scan_block",
     "bip37_scan_tx",
+    "block_txids",
     "chain_filter_headers",
     "check_block",
     "decode_address",

@@ -18,7 +18,7 @@ from spvfilter.scan.undomode import UndoMode
 if TYPE_CHECKING:
     import pathlib
 
-    from spvfilter.cli.scan import directory, files, node, streams
+    from spvfilter.cli.scan import directory, files, node, streams, txids
     from spvfilter.cli.term import picture
     from spvfilter.scan import matcher as matchers, remote, sources
 else:  # not needed to show --help
@@ -27,6 +27,7 @@ else:  # not needed to show --help
     files = deferred("spvfilter.cli.scan.files")
     node = deferred("spvfilter.cli.scan.node")
     streams = deferred("spvfilter.cli.scan.streams")
+    txids = deferred("spvfilter.cli.scan.txids")
     picture = deferred("spvfilter.cli.term.picture")
     matchers = deferred("spvfilter.scan.matcher")
     remote = deferred("spvfilter.scan.remote")
@@ -40,7 +41,7 @@ _BLOCK_SUFFIXES = (".dat", ".raw", ".blk", ".hex")  # names of block files in a 
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "spvfilter scan PATH ... (--watch FILE | --address A ...) [OPTION ...]"
+    parser.usage = "spvfilter scan PATH ... (--watch FILE | --address A ... | --txid FILE) [OPTION ...]"
     parser.description = (
         "Print every output that pays a watched entry and every input that spends such an output. Files, and the blocks"
         " in them, may come in any order. An address finds only its own script: early payments to bare"
@@ -65,6 +66,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         help="addresses or descriptors to watch; repeatable",
+    )
+    parser.add_argument(
+        "--txid",
+        metavar="FILE",
+        help="instead of a watch list: print the blocks that have the transactions in FILE, one txid in each line",
     )
     add_network(parser)
     parser.add_argument(
@@ -178,6 +184,13 @@ def run(args: argparse.Namespace) -> int:
     is_node = _check_paths(args)
     _check_outputs(args, is_node=is_node)
     check_follow(args, is_node=is_node)
+    if args.txid is not None:
+        txids.check(args, is_files=not is_node and not streams.is_stream(args.paths))
+        if args.output is not None:
+            _refuse_to_overwrite_input(pathlib.Path(args.output), [*args.paths, args.txid], None)
+            _check_any_exists(args.paths)
+        with _page(args.output) as page:
+            return txids.run(args, _span(args), page)
     watch = watch_list(
         args.network,
         args.watch,
@@ -190,8 +203,7 @@ def run(args: argparse.Namespace) -> int:
     )
     if not len(watch) and args.watch is None:
         raise ParameterError("nothing to watch for: give --watch FILE or --address ADDRESS")
-    last_second = None if args.to_date is None else args.to_date + _DAY_S - 1
-    span = sources.BlockSpan(args.from_height, args.to_height, args.from_date, last_second)
+    span = _span(args)
     if span.is_limited and not is_node and streams.is_stream(args.paths):
         raise ParameterError(
             "a range of heights or dates is for files, not for standard input or compressed files: decompress them"
@@ -207,6 +219,12 @@ def run(args: argparse.Namespace) -> int:
         if is_node:
             return node.run(args, matcher, span, page)
         return files.run(args, matcher, span, page)
+
+
+def _span(args: argparse.Namespace) -> sources.BlockSpan:
+    """Return the range of the options. Raises ParameterError for a range without a block."""
+    last_second = None if args.to_date is None else args.to_date + _DAY_S - 1
+    return sources.BlockSpan(args.from_height, args.to_height, args.from_date, last_second)
 
 
 def _check_paths(args: argparse.Namespace) -> bool:

@@ -224,6 +224,15 @@ def merkle_root(leaves: Iterable[bytes], /) -> tuple[bytes, bool]:
     return level[0], mutated
 
 
+def block_txids(raw: bytes, /) -> bytes:
+    """Return the ids of a block's transactions, 32 bytes each in wire order, one after the other.
+
+    Raises FormatError as `walk_block` does.
+    """
+    raw = snapshot(raw)
+    return b"".join([txid(raw, tx) for tx in walk_block(raw)])
+
+
 def check_block(raw: bytes, /) -> None:
     """Check that a block's header commits to its transactions, and that the witness commitment fits their witnesses.
 
