@@ -45,7 +45,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Print every output that pays a watched entry and every input that spends such an output. Files, and the blocks"
         " in them, may come in any order. An address finds only its own script: early payments to bare"
-        " public keys are found only by a line pubkey:HEX in the watch list."
+        " public keys are found only by a line pubkey:HEX in the watch list. A line data-prefix:HEX finds OP_RETURN"
+        " outputs whose data begins with HEX, and script-type:p2ms finds outputs of a type."
     )
     parser.add_argument(
         "paths",

@@ -12,6 +12,6 @@ def warn_of_types(watch: WatchList, blocks: int) -> None:
     """Print a warning if the list has script types, and `blocks` blocks were scanned without their undo records."""
     if blocks and any(kind == EntryKind.SCRIPT_TYPE for kind, _ in watch.table.entries()):
         complain(
-            f"warning: spends of {SCRIPT_TYPE} entries were not found in {blocks:,} block(s), because only undo records"
-            " have the scripts that a block spends (rev*.dat beside blk*.dat, or the REST interface of a node)"
+            f"warning: spends of {SCRIPT_TYPE} entries were not found in {blocks:,} block(s) without undo records. Put"
+            " the rev*.dat files beside the blk*.dat files, or use the REST interface of a node"
         )
