@@ -70,7 +70,7 @@ async def test_parts_give_the_same_rows(folder: Path, tmp_path: Path, undo: str)
     assert scan.report.passes == 1  # no outpoint was learned, so no second pass is needed
 
 
-async def test_other_entries_of_the_list_find_their_spends_without_undo_records(folder: Path) -> None:
+async def test_other_entries_find_spends_without_undo_records(folder: Path) -> None:
     ledger, _, _ = ledger_chain(5)
     alone, both = ledger.interest.watch(), ledger.interest.watch()
     both.add_script_type("p2wpkh")

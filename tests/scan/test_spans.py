@@ -44,7 +44,7 @@ def test_ranges_that_meet_have_each_block_once(
     assert before == hashes[max(low - 1, 0) : late[0] if late else len(hashes)]
 
 
-def test_a_range_of_times_that_ends_before_it_begins_is_refused() -> None:
+def test_a_range_that_ends_before_it_begins_is_refused() -> None:
     with pytest.raises(ParameterError, match="a range from time 5 to 4 has no block"):
         BlockSpan(from_time=5, to_time=4)
     with pytest.raises(ParameterError, match="to_time is not negative: -1"):

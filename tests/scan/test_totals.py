@@ -67,7 +67,7 @@ def test_totals_widen_with_the_list() -> None:
     assert [(entry, total.received) for entry, total in totals] == [(0, 5), (2, 7)]
 
 
-def test_the_name_of_an_entry_is_its_line_in_a_watch_list() -> None:
+def test_an_entry_has_the_name_of_its_line() -> None:
     watch = WatchList("regtest")
     watch.add_script(b"\x51")
     watch.add_pubkey(bytes([2]) + bytes(31) + b"\x01")

@@ -100,7 +100,7 @@ static spv_status check(block *b, spv_error *error) {
     return b->witness ? check_commitment(b, error) : SPV_OK;
 }
 
-/* Makes room for the transactions of a block and their leaves. The caller frees both. */
+/* Allocates memory for the transactions of a block and their leaves. The caller frees both. */
 static spv_status reserve(block *b, spv_error *error) {
     size_t at;
     const spv_status status = spv_block_start(b->raw, b->size, &at, &b->count, error); /* fails if the bytes cannot hold the transactions */
