@@ -73,8 +73,8 @@ spv_status spv_table_set_coin(spv_table *table, const spv_coin *coin, bool repla
 /* The old coin. A missing value or script is taken from the new coin. */
 spv_coin spv_coin_joined(spv_coin old, spv_coin new);
 
-/* An entry in the arena. The first byte has its kind in the low two bits and its size in the others. 63 means that
-   the size is in the four bytes that follow. 62 means the same for a kind that is 4 higher. */
+/* An entry in the arena. The low two bits of the first byte are its kind, and the others its size. Size 63 means that
+   four bytes with the size follow. Size 62 means the same, and that the kind is 4 higher. */
 enum { SPV_HIGH_KIND = 62, SPV_LONG = 63 };
 
 SPV_INLINE unsigned spv_record_kind(const uint8_t *record) {
