@@ -309,7 +309,10 @@ class WatchFileError(SpvFilterError, ValueError):
     path: str
     """Path of the watch list file."""
     problems: tuple[tuple[int, str], ...]
-    """All invalid lines of the file, each as (line number from 1, message). The line 0 means the whole file."""
+    """Invalid lines of the file, each as (line number from 1, message). The line 0 means the whole file.
+
+    After 1,000 invalid lines the file is not read further, and the last problem says so.
+    """
 
     def __init__(self, path: str, problems: tuple[tuple[int, str], ...]) -> None:
         shown = "; ".join(f"line {line}: {message}" if line else message for line, message in problems[:20])

@@ -21,7 +21,7 @@ PACKAGE = Path(spvfilter.__file__).parent
 # Higher floors may import lower ones. Rooms of one floor never import each other, but for the ground, where the order
 # below holds.
 FLOORS = [
-    ["_public", "_system", "errors", "protocol", "hashes", "primitives", "network", "files"],
+    ["_public", "_system", "errors", "protocol", "hashes", "primitives", "network", "files", "compression"],
     ["kernel"],
     ["transaction"],
     ["bloom", "wire", "chain", "address"],

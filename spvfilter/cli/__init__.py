@@ -61,8 +61,12 @@ def _guarded(argv: list[str]) -> int:
     except BrokenPipeError:
         return BROKEN_PIPE
     except WatchFileError as error:
+        from spvfilter.cli.term.problems import Problems
+
+        problems = Problems()
         for line, message in error.problems:
-            complain(f"{error.path}: line {line}: {message}" if line else f"{error.path}: {message}")
+            problems.add(f"{error.path}: line {line}: {message}" if line else f"{error.path}: {message}", error.path)
+        problems.complain()
     except StoreCorruptError as error:
         advice = "restore a backup, or run spvfilter watch with --rebuild, which keeps the watch list"
         complain(str(error) if "--rebuild" in argv else f"{error}; {advice}")

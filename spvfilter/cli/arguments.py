@@ -300,6 +300,7 @@ def watch_list(
     strict: bool,
     max_derivations: int,
     birthday_option: str | None = None,
+    allows_patterns: bool = False,
 ) -> WatchList:
     """Return the watch list with the entries of a file and of arguments.
 
@@ -310,6 +311,7 @@ def watch_list(
         others: Paths that the command itself reads. Only one of all paths may be standard input.
         strict: True if descriptors without a wildcard are refused.
         max_derivations: Largest number of keys that the descriptors of the file may derive.
+        allows_patterns: True for a scan of blocks, which finds data prefixes and script types.
         birthday_option: Option for the birthday that a wallet file states. The user gets a message that names it.
 
     Raises:
@@ -321,9 +323,11 @@ def watch_list(
     if path == "-":
         if "-" in others:
             raise ParameterError("'-' is standard input: --watch and the input to search cannot both be '-'")
-        wallet = textfile.read_into(watch, standard_input(), "standard input", max_derivations)
+        wallet = textfile.read_into(
+            watch, standard_input(), "standard input", max_derivations, allows_patterns=allows_patterns
+        )
     elif path is not None:
-        wallet = textfile.load(watch, path, max_derivations)
+        wallet = textfile.load(watch, path, max_derivations, allows_patterns=allows_patterns)
     for address in addresses:
         entry.add_entry(watch, address)
     if birthday_option is not None and wallet is not None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from spvfilter.kernel.backend import choose
 from spvfilter.kernel.values import (
     COUNTER_BITS,
+    MAX_PREFIX,
     MAX_SLICES,
     NO_ENTRY,
     NO_VALUE,
@@ -28,6 +29,7 @@ from spvfilter.kernel.values import (
     Hit,
     Place,
     ProvedTx,
+    ScriptType,
     SpentCoin,
     TxMatch,
     TxSpan,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:  # both backends have the reference's signatures
     from spvfilter.kernel.pure.blocks import (
         bip37_scan_block,
         bip37_scan_tx,
+        block_txids,
         check_block,
         is_p2pk,
         is_pubkey,
@@ -80,6 +83,7 @@ else:
 __all__ = [
     "BACKEND",
     "COUNTER_BITS",
+    "MAX_PREFIX",
     "MAX_SLICES",
     "NO_ENTRY",
     "NO_VALUE",
@@ -99,6 +103,7 @@ __all__ = [
     "Place",
     "ProvedTx",
     "ReadBuffer",
+    "ScriptType",
     "SeriesCore",
     "SpentCoin",
     "TxMatch",
@@ -106,6 +111,7 @@ __all__ = [
     "WatchTable",
     "bip37_scan_block",
     "bip37_scan_tx",
+    "block_txids",
     "chain_filter_headers",
     "check_block",
     "decode_address",

@@ -9,6 +9,7 @@ from spvfilter._public import public, readable
 
 UPDATE_NONE, UPDATE_ALL, UPDATE_P2PUBKEY_ONLY = 0, 1, 2  # BIP-37 nFlags, after masking with 3.
 COUNTER_BITS = (4, 8, 16)  # Sizes of the counters of a counting filter.
+MAX_PREFIX = 64  # Largest size of a data prefix in bytes (our choice).
 SPLIT_BLOCK_BITS, SPLIT_BLOCK_FUNCTIONS = 256, 8  # Parquet's filters: bits of a block, and bits of a key in a block.
 MAX_SLICES = 64  # Slices of a scalable filter (our choice): each is at least as large as the one before.
 NO_ENTRY = -1  # In place of the number of an entry: there is none.
@@ -121,6 +122,41 @@ class EntryKind(IntEnum):
     """Matches outputs and scriptSigs that push exactly these bytes."""
     OUTPOINT = 3
     """Matches the input that spends this outpoint (36 bytes), which the user added."""
+    DATA_PREFIX = 4
+    """Matches OP_RETURN outputs whose first push begins with these bytes (1 to 64). The table learns no such output."""
+    SCRIPT_TYPE = 5
+    """Matches outputs of this type, one byte with a ScriptType, and their spends by undo records.
+
+    The table learns no such output.
+    """
+
+
+@public
+class ScriptType(IntEnum):
+    """The type of a scriptPubKey (Core script/solver.cpp, Solver)."""
+
+    NONSTANDARD = 0
+    """No other type."""
+    P2PK = 1
+    """Pay to public key."""
+    P2PKH = 2
+    """Pay to public key hash."""
+    P2SH = 3
+    """Pay to script hash (BIP-16)."""
+    P2MS = 4
+    """Bare multisig with at most 16 keys."""
+    P2WPKH = 5
+    """Pay to witness public key hash (BIP-141)."""
+    P2WSH = 6
+    """Pay to witness script hash (BIP-141)."""
+    P2TR = 7
+    """Pay to taproot (BIP-341)."""
+    P2A = 8
+    """Pay to anchor."""
+    NULLDATA = 9
+    """OP_RETURN and pushes alone."""
+    WITNESS_UNKNOWN = 10
+    """Another witness program than those above, of version 1 to 16."""
 
 
 @public

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from spvfilter._public import deferred, public
@@ -42,6 +44,7 @@ else:
     asyncio = deferred("asyncio")
 
 T = TypeVar("T")
+_TIME = struct.Struct("<68xI8x")  # of a header
 _MOST_CHANGES = 5  # attempts to list a chain that changes meanwhile (our choice)
 _CHANGE_PAUSE_S = 2.0  # seconds between two attempts
 _AT_ONCE = 20  # transactions of the mempool that are requested together (our choice)
@@ -215,7 +218,13 @@ class FullNode:
         return found
 
     async def listing(
-        self, first: int = 0, last: int | None = None, from_time: int | None = None, *, skip_pruned: bool = False
+        self,
+        first: int = 0,
+        last: int | None = None,
+        from_time: int | None = None,
+        to_time: int | None = None,
+        *,
+        skip_pruned: bool = False,
     ) -> Listing:
         """List the blocks of the best chain.
 
@@ -223,16 +232,18 @@ class FullNode:
             first: Height of the first block.
             last: Height of the last block, by default the tip.
             from_time: Skip blocks before the first block with this time or a later one, in seconds since 1970.
+            to_time: End before the first block with a later time, in seconds since 1970.
             skip_pruned: True to begin with the first block that the node stores. The field `missing` has the others.
 
         Raises:
             NodeChainError: The chain changed five times while it was listed.
-            SourceError: No block of the chain meets `first`, `last` and `from_time`.
+            SourceError: No block of the chain is in the range.
             NodePrunedError: The node has pruned some of the blocks.
             NodeError: The node gave no valid answer.
         """
         for _ in range(_MOST_CHANGES):
-            if (listing := await self._listed(first, last, from_time, skip_pruned)) is not None:
+            listed = _Listed(first, from_time, to_time)
+            if (listing := await self._listed(listed, last, skip_pruned)) is not None:
                 return listing
             self.patience.tell(f"{self.endpoint}: its chain changed while it was listed; listing it again")
             await self.patience.pause(_CHANGE_PAUSE_S)
@@ -267,8 +278,9 @@ class FullNode:
                 f"{self.endpoint}: the list of outputs that block {hash_to_hex(digest)} spends is malformed: {error}"
             ) from None
 
-    async def _listed(self, first: int, last: int | None, from_time: int | None, skip_pruned: bool) -> Listing | None:
+    async def _listed(self, listed: _Listed, last: int | None, skip_pruned: bool) -> Listing | None:
         """Try once to list the blocks; return None if the chain changed during the attempt."""
+        first = listed.first
         info = await self.info()
         above = _missing_above(info, last)
         last = info.height if last is None else min(last, info.height)
@@ -279,7 +291,6 @@ class FullNode:
         digest = await self.hash_at(first)
         if digest is None:
             return None
-        listed = _Listed(first, from_time)
         height = first
         while True:
             wanted = min(self._api.headers_at_once, last - height + 1)
@@ -288,12 +299,13 @@ class FullNode:
                 return None
             listed.add(headers, hashes, skipped=int(height > first))
             height += len(hashes) // HASH_SIZE - 1
-            if height == last:
+            if height == last or listed.is_ended:
                 break
             digest = hashes[-HASH_SIZE:]
         listing = listed.listing()
         if not len(listing):
-            raise SourceError(f"{self.endpoint}: no block up to height {last:,} is of that date or later")
+            raise SourceError(f"{self.endpoint}: no block up to height {last:,} is in the range of dates")
+        above = () if listed.is_ended else above
         if skip_pruned and listing.first < info.prune_height <= listing.last:
             below = (listing.first, info.prune_height - 1)
             cut = (info.prune_height - listing.first) * HASH_SIZE
@@ -340,15 +352,22 @@ def _missing_above(info: ChainInfo, last: int | None) -> tuple[tuple[int, int], 
 class _Listed:
     """A listing that is not complete yet."""
 
-    def __init__(self, first: int, from_time: int | None) -> None:
+    def __init__(self, first: int, from_time: int | None, to_time: int | None) -> None:
         self.first = first
+        self.is_ended = False  # True if a block has a time after the range
         self.hashes = bytearray()
         self._previous = b""
         self._from_time = from_time
+        self._to_time = to_time
 
     def add(self, headers: bytes, hashes: bytes, skipped: int) -> None:
         """Add the next headers and their hashes to the listing, except the first `skipped` of them."""
-        for number in range(skipped, len(hashes) // HASH_SIZE):
+        end = len(hashes) // HASH_SIZE
+        if self._to_time is not None:
+            times = islice(_TIME.iter_unpack(headers), skipped, None)
+            end = next((number for number, (time,) in enumerate(times, skipped) if time > self._to_time), end)
+            self.is_ended = end < len(hashes) // HASH_SIZE
+        for number in range(skipped, end):
             if self._from_time is not None:
                 header = headers[number * HEADER_SIZE : (number + 1) * HEADER_SIZE]
                 if int.from_bytes(header[68:72], "little") < self._from_time:
@@ -357,7 +376,7 @@ class _Listed:
                 self._from_time = None
             if not self._previous:
                 self._previous = headers[number * HEADER_SIZE + 4 : number * HEADER_SIZE + 36]
-            self.hashes += hashes[number * HASH_SIZE :]
+            self.hashes += hashes[number * HASH_SIZE : end * HASH_SIZE]
             return
 
     def listing(self) -> Listing:

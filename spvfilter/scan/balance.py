@@ -7,15 +7,18 @@ from collections.abc import Iterable, Iterator
 
 from spvfilter.kernel import hit_sums
 from spvfilter.scan.partfile import BlockHits
+from spvfilter.scan.repeatedcoins import RepeatedCoins
 
 
 class BalanceHistory:
     """The changes of a watch list's balance, block by block.
 
-    A spend of unknown value is counted in `unknown` and does not change the balance.
+    A spend of unknown value is counted in `unknown` and does not change the balance. A coin that two blocks created
+    counts once (BIP-30).
     """
 
     def __init__(self) -> None:
+        self._coins = RepeatedCoins()
         self._times = array("q")  # time of each block that changes the balance, seconds since 1970
         self._changes = array("q")  # change of the balance in each of these blocks, satoshi
         self.unknown: int = 0
@@ -28,7 +31,7 @@ class BalanceHistory:
     def add(self, block: BlockHits) -> None:
         """Add the matches of a block to the history."""
         change = 0
-        for _, _, received, spent, unknown in hit_sums(block.packed):
+        for _, _, received, spent, unknown in hit_sums(self._coins.counted(block)):
             change += received - spent
             self.unknown += unknown
         if change:

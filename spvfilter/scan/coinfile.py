@@ -24,15 +24,15 @@ MOST_COINS = 20_000_000  # outpoints kept in memory, about 150 bytes each (our c
 _CHUNK = 4_096  # hits that are packed at once (our choice)
 
 
-def write_coins(path: Path, parts: Iterable[PartFile], most: int = MOST_COINS) -> bytes:
+def write_coins(path: Path, parts: Iterable[PartFile], table: WatchTable, most: int = MOST_COINS) -> bytes:
     """Write the outputs among the hits of parts to a file, in their order.
 
-    Returns the digest at the end of the file, or b"" if there is no output. Raises OSError; SourceError for more than
-    `most` outputs.
+    Outputs that matched a data prefix or a script type of the table are left out. Returns the digest at the end of the
+    file, or b"" if there is no output. Raises OSError; SourceError for more than `most` outputs.
     """
     digest, count = sha256(), 0
     with replacing(path, SHARED) as file:
-        for chunk in _chunks(_outputs(parts)):
+        for chunk in _chunks(_outputs(parts, table)):
             count += len(chunk)
             if count > most:
                 raise SourceError(
@@ -47,11 +47,22 @@ def write_coins(path: Path, parts: Iterable[PartFile], most: int = MOST_COINS) -
     return digest.digest() if count else b""
 
 
-def _outputs(parts: Iterable[PartFile]) -> Iterator[Hit]:
-    """Yield the hits that are outputs."""
+def _outputs(parts: Iterable[PartFile], table: WatchTable) -> Iterator[Hit]:
+    """Yield the hits whose outpoints a later pass has to know."""
+    patterns = patterns_of(table)
     for part in parts:
         for block in part.blocks():
-            yield from (hit for hit in unpack_hits(block.packed) if not hit.spend)
+            yield from learnable(block.packed, patterns)
+
+
+def patterns_of(table: WatchTable) -> frozenset[int]:
+    """Return the numbers of the entries that are data prefixes or script types."""
+    return frozenset(number for number, (kind, _) in enumerate(table.entries()) if kind >= EntryKind.DATA_PREFIX)
+
+
+def learnable(packed: bytes, patterns: frozenset[int]) -> Iterator[Hit]:
+    """Yield the outputs among packed hits, except those of the entries in `patterns`."""
+    return (hit for hit in unpack_hits(packed) if not hit.spend and hit.entry not in patterns)
 
 
 def _chunks(hits: Iterator[Hit]) -> Iterator[list[Hit]]:

@@ -253,7 +253,7 @@ class PartScan:
     def _learned(self, paths: Sequence[Path]) -> bytes:
         """Write the outpoints that these parts found to a file, and return its digest; empty if no output was found."""
         fresh = self._parts.file(b"", "coins.hits")
-        digest = write_coins(fresh, map(PartFile, paths), self._most_coins)
+        digest = write_coins(fresh, map(PartFile, paths), self._watch.table, self._most_coins)
         fresh.replace(self._coins(digest))
         return digest
 

@@ -96,7 +96,7 @@ class NodeBlocks:
         """
         span = self.span
         return self.known or await self.node.listing(
-            span.from_height or 0, span.to_height, span.from_time, skip_pruned=self.allow_gaps
+            span.from_height or 0, span.to_height, span.from_time, span.to_time, skip_pruned=self.allow_gaps
         )
 
 

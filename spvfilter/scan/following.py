@@ -128,18 +128,18 @@ async def follow(
 
     Args:
         matcher: The matcher that scans. Its `report` describes the last scan of new blocks.
-        blocks: The blocks of the node. Their span must have no last height.
+        blocks: The blocks of the node. Their span must have no end.
         notices: Notices of new blocks. The chain is checked whenever a notice arrives.
         poll_s: Seconds between two checks of the chain, above 0.
 
     Raises:
         NodeError: The node fails for longer than its Patience allows.
         NodeChainError: A reorganization disconnected more than 100,000 blocks.
-        ParameterError: The span has a last height, or `poll_s` is not above 0.
+        ParameterError: The span has an end, or `poll_s` is not above 0.
     """
     node = blocks.node
-    if blocks.span.to_height is not None:
-        raise ParameterError("a chain that is followed has no last height: give a span without to_height")
+    if blocks.span.to_height is not None or blocks.span.to_time is not None:
+        raise ParameterError("a chain that is followed has no end: give a span without to_height and to_time")
     if not poll_s > 0:
         raise ParameterError(f"poll_s is a number of seconds above 0, not {poll_s}")
     listing: Listing | None = await blocks.listing()

@@ -79,7 +79,7 @@ def lines(parts: Parts, watch: WatchList, form: int, totals: EntryTotals | None 
     for part in parts:
         for block in part.blocks():
             if totals is not None:
-                totals.add(block.packed)
+                totals.add(block)
             yield hit_lines(
                 block.packed,
                 form,

@@ -260,7 +260,7 @@ def _heights(
         ledger.add(PlacedBlock(block.height, block.ref.file, has_undo, block.ref.transactions == 1))
     last = max((block.ref.time for block in whole), default=0)
     return ledger.result(
-        to_height=None if source is None else source.span.to_height,
+        to_height=None if source is None else source.span.last_height,
         segments=segments,
         is_cut=any(block.ref.time > last + NEWER_S for block in stale),
         tip=whole[-1].height if whole else None,
@@ -276,9 +276,14 @@ def _within(placed: list[PendingBlock], span: BlockSpan) -> list[PendingBlock]:
     if unknown and (span.from_height is not None or span.to_height is not None):
         raise SourceError(f"the heights of {unknown:,} block(s) are not known: leave out the range of heights")
     kept: list[PendingBlock] = []
-    begun = STALE  # segment of the last block that was kept
+    begun = ended = STALE  # segment of the last block that was kept, and of the last block after the range
     for block in placed:
-        if not span.has_height(block.height) or (block.segment != begun and not span.has_time(block.ref.time)):
+        if not span.has_height(block.height) or block.segment == ended:
+            continue
+        if span.is_past(block.ref.time):
+            ended = block.segment
+            continue
+        if block.segment != begun and not span.has_time(block.ref.time):
             continue
         if block.segment != begun:
             begun, is_whole = block.segment, block.depth == 0

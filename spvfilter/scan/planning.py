@@ -87,7 +87,7 @@ class Planning:
             ledger.add(PlacedBlock(rows.height(row), rows.place(row)[0], has_undo, bool(rows.flags(row) & LONE)))
         last = max((rows.bits_and_time(row)[1] for run in order.runs for row in run.rows), default=0)
         return ledger.result(
-            to_height=files.span.to_height,
+            to_height=files.span.last_height,
             segments=len(order.runs),
             is_cut=any(rows.bits_and_time(row)[1] > last + NEWER_S for row in order.stale),
             tip=rows.height(order.runs[-1].rows[-1]) if order.runs else None,
@@ -262,7 +262,12 @@ def _within(runs: list[Run], span: BlockSpan, rows: Rows) -> list[Run]:
     for run in runs:
         left = array("I")
         for depth, row in enumerate(run.rows):
-            if span.has_height(rows.height(row)) and (left or span.has_time(rows.bits_and_time(row)[1])):
+            if not span.has_height(rows.height(row)):
+                continue
+            time = rows.bits_and_time(row)[1]
+            if span.is_past(time):
+                break
+            if left or span.has_time(time):
                 if not left:
                     run.is_rooted = run.is_rooted and depth == 0
                 left.append(row)

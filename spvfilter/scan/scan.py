@@ -22,7 +22,7 @@ from spvfilter._public import deferred
 from spvfilter.chain import is_proven
 from spvfilter.errors import FormatError, SourceError, UndoError
 from spvfilter.kernel import BACKEND, EntryKind, Hit, Place, ReadBuffer, WatchTable, check_block, pack_hits, unpack_hits
-from spvfilter.scan.coinfile import entry_of
+from spvfilter.scan.coinfile import entry_of, learnable, patterns_of
 from spvfilter.scan.growth import Growth
 from spvfilter.scan.order import STALE, Feed, PendingBlock, ScanReport, batched
 from spvfilter.scan.partfile import BlockHits
@@ -96,7 +96,8 @@ class Scan(Generic[T]):
         self._scanned: list[PendingBlock] = []
         self._growth = growth
         self._threads: Pipeline[_Batch, list[T]] = Pipeline(self._jobs, self._work, self._merge)
-        self._has_outpoints: bool | None = None  # True if an entry is an outpoint; None until it matters
+        self._has_outpoints: bool | None = None  # True if an entry is an outpoint; None if unknown
+        self._patterns: frozenset[int] = frozenset()  # entries whose outputs are not learned
         self._is_done = False  # True if all blocks are scanned, so that the threads are idle
 
     async def aclose(self) -> None:
@@ -331,9 +332,10 @@ class Scan(Generic[T]):
         own, late = self._watch.table, WatchTable()
         if self._has_outpoints is None:
             self._has_outpoints = any(kind == EntryKind.OUTPOINT for kind, _ in own.entries())
+            self._patterns = patterns_of(own)
         for packed in self._taught[since:]:
-            if self._has_outpoints:  # an outpoint that is an entry itself belongs to that entry
-                late.learn([hit._replace(entry=entry_of(own, hit)) for hit in unpack_hits(packed)])
+            if self._has_outpoints or self._patterns:  # an outpoint that is an entry itself belongs to that entry
+                late.learn([hit._replace(entry=entry_of(own, hit)) for hit in learnable(packed, self._patterns)])
             else:
                 late.learn_packed(packed)
         return late

@@ -138,7 +138,10 @@ class BlockSpan:
     """A range of blocks to scan on the best branches, limited by height and by time.
 
     The range begins at the first block that has a height of at least `from_height` and a time of at least `from_time`.
-    Raises ParameterError for a negative height or time, and for a range that ends before it begins.
+
+    It ends before the first block, from `from_height` on, that has a time above `to_time`, so that the range from
+    `to_time` + 1 on has the next block. Raises ParameterError for a negative height or time, and for a range that ends
+    before it begins.
     """
 
     from_height: int | None = None
@@ -147,17 +150,22 @@ class BlockSpan:
     """Highest height in the range, inclusive; None for no limit."""
     from_time: int | None = None
     """Earliest time of the range's first block, in seconds since 1970; None for no limit."""
+    to_time: int | None = None
+    """Latest time of a block before the end of the range, in seconds since 1970; None for no limit."""
 
     def __post_init__(self) -> None:
         for name, number in (
             ("from_height", self.from_height),
             ("to_height", self.to_height),
             ("from_time", self.from_time),
+            ("to_time", self.to_time),
         ):
             if number is not None and number < 0:
                 raise ParameterError(f"{name} is not negative: {number}")
         if self.from_height is not None and self.to_height is not None and self.to_height < self.from_height:
             raise ParameterError(f"a range from height {self.from_height} to {self.to_height} has no block")
+        if self.from_time is not None and self.to_time is not None and self.to_time < self.from_time:
+            raise ParameterError(f"a range from time {self.from_time} to {self.to_time} has no block")
 
     @property
     def is_limited(self) -> bool:
@@ -177,8 +185,19 @@ class BlockSpan:
         """Return True if the range may begin with a block of this time (seconds since 1970)."""
         return self.from_time is None or time >= self.from_time
 
+    def is_past(self, time: int) -> bool:
+        """Return True if the range ends before a block of this time (seconds since 1970)."""
+        return self.to_time is not None and time > self.to_time
+
+    @property
+    def last_height(self) -> int | None:
+        """The height up to which the range has blocks; None if a time or the chain ends the range."""
+        return self.to_height if self.to_time is None else None
+
     def __str__(self) -> str:
-        limits = (("from height", self.from_height), ("to height", self.to_height), ("from time", self.from_time))
+        heights, times = (self.from_height, self.to_height), (self.from_time, self.to_time)
+        names = ("from height", "to height", "from time", "to time")
+        limits = zip(names, (*heights, *times), strict=True)
         return " ".join(f"{name} {number}" for name, number in limits if number is not None) or "all blocks"
 
 

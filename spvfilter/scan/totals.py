@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +12,10 @@ from spvfilter._public import deferred
 from spvfilter.address import script_to_address
 from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import EntryKind, hit_sums
+from spvfilter.primitives import OutPoint
+from spvfilter.scan.partfile import BlockHits
+from spvfilter.scan.repeatedcoins import RepeatedCoins
+from spvfilter.watch import patterns
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -23,12 +27,6 @@ COLUMNS = ("entry", "address", "label", "received", "spent", "unknown", "matches
 _MOST = 0xFFFFFFFFFFFFFFFF  # Largest number of 64 bits.
 _NUMBERS = 4  # Numbers kept for each entry.
 _ROWS = 512  # Rows that are written at once (our choice).
-_WORDS = {
-    EntryKind.SCRIPT: "script",
-    EntryKind.MULTISIG_KEY: "multisig key",
-    EntryKind.DATA: "data",
-    EntryKind.OUTPOINT: "outpoint",
-}
 
 
 class EntryTotal(NamedTuple):
@@ -44,18 +42,36 @@ class EntryTotal(NamedTuple):
     """Number of the entry's matches whose value is unknown."""
 
 
+Sums = Iterable[Sequence[int]]
+"""Sums of a block's hits, as the kernel returns them: number of an entry, and the four numbers of its EntryTotal."""
+
+
 class EntryTotals:
-    """The totals of all entries of a watch list."""
+    """The totals of all entries of a watch list. A coin that two blocks created counts once (BIP-30)."""
 
     def __init__(self, entries: int) -> None:
+        self._coins = RepeatedCoins()
         self._sums = array("Q", [0]) * (_NUMBERS * entries)
         # by index in `_sums`: how often the sum exceeded 64 bits, which coins that are spent again and again can cause
         self._beyond: dict[int, int] = {}
 
-    def add(self, packed: bytes) -> None:
-        """Add packed hits. Raises FormatError for malformed hits, IndexError for hits of another list."""
+    def widen(self, entries: int) -> None:
+        """Add entries up to this number: the window of a keychain may have moved."""
+        if (more := _NUMBERS * entries - len(self._sums)) > 0:
+            self._sums.extend(array("Q", [0]) * more)
+
+    def add(self, block: BlockHits) -> None:
+        """Add the hits of a block. Raises FormatError for malformed hits, IndexError for hits of another list."""
+        self.add_sums(self.sums_of(block))
+
+    def sums_of(self, block: BlockHits) -> Sums:
+        """Return the sums of a block's hits, for `add_sums`. Coins of earlier calls are left out (BIP-30)."""
+        return hit_sums(self._coins.counted(block))
+
+    def add_sums(self, found: Sums) -> None:
+        """Add the sums of a block's hits. Raises IndexError for hits of another list."""
         sums = self._sums
-        for entry, *more in hit_sums(packed):
+        for entry, *more in found:
             for at, number in enumerate(more, _NUMBERS * entry):
                 total = sums[at] + number
                 if total > _MOST:
@@ -96,7 +112,18 @@ def read_totals(path: Path) -> Iterator[dict[str, str]]:
 
 
 def entry_name(watch: WatchList, number: int) -> tuple[str, str]:
-    """An entry as a line of a watch list shows it, and its address; "" if it has no address."""
+    """Return an entry as a line of a watch list, and its address; "" if it has no address."""
     kind, value = watch.table.entry(number)
-    address = (script_to_address(value, watch.network) or "") if kind == EntryKind.SCRIPT else ""
-    return f"{_WORDS[kind]}:{value.hex()}", address
+    match kind:
+        case EntryKind.SCRIPT:
+            return f"script:{value.hex()}", script_to_address(value, watch.network) or ""
+        case EntryKind.MULTISIG_KEY:
+            return f"pubkey:{value.hex()}", ""
+        case EntryKind.DATA:
+            return f"data:{value.hex()}", ""
+        case EntryKind.OUTPOINT:
+            return f"outpoint:{OutPoint.parse(value)}", ""
+        case EntryKind.DATA_PREFIX:
+            return f"{patterns.DATA_PREFIX}{value.hex()}", ""
+        case EntryKind.SCRIPT_TYPE:
+            return patterns.type_line(value), ""

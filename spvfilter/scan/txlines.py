@@ -7,12 +7,13 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, BinaryIO
 
 from spvfilter._public import deferred, public
+from spvfilter.compression import begun, unpacked
 from spvfilter.errors import FormatError, SourceError
 from spvfilter.kernel import spent_outpoints
 from spvfilter.network import Network
 from spvfilter.protocol import HASH_SIZE, MAX_BLOCK_SIZE
 from spvfilter.scan.pull import pull_ahead
-from spvfilter.scan.streams import TEXT, begun, damage, hex_fault, unpacked
+from spvfilter.scan.streams import TEXT, hex_fault
 from spvfilter.scan.wrongnetwork import is_block
 
 if TYPE_CHECKING:
@@ -81,17 +82,16 @@ def _weight(item: bytes | FormatError) -> int:
 
 def _items(stream: BinaryIO) -> Iterator[bytes | FormatError]:
     """Yield each transaction, and an error for each line that has none."""
-    with damage():
-        plain, head = begun(unpacked(stream))
-        if owner := Network.of_magic(head):
-            raise SourceError(f"these are blocks of {owner}, not transactions")
-        if head.startswith(_BOM):
-            plain.read(len(_BOM))
-        elif not TEXT.issuperset(head):
-            raw = plain.read(MAX_BLOCK_SIZE + 1)
-            yield raw if (problem := problem_of(raw)) is None else _error(problem, 0)
-            return
-        yield from _lines(plain)
+    plain, head = begun(unpacked(stream))
+    if owner := Network.of_magic(head):
+        raise SourceError(f"these are blocks of {owner}, not transactions")
+    if head.startswith(_BOM):
+        plain.read(len(_BOM))
+    elif not TEXT.issuperset(head):
+        raw = plain.read(MAX_BLOCK_SIZE + 1)
+        yield raw if (problem := problem_of(raw)) is None else _error(problem, 0)
+        return
+    yield from _lines(plain)
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes | FormatError]:

@@ -228,7 +228,7 @@ def _missing(plan: Plan, span: BlockSpan) -> tuple[tuple[int, int], ...]:
         return ()
     begin = have[0][0] if span.from_time is not None else 1
     at = begin if span.from_height is None else max(begin, span.from_height)
-    end = have[-1][1] if span.to_height is None else span.to_height
+    end = have[-1][1] if span.last_height is None else span.last_height
     missing: list[tuple[int, int]] = []
     for first, last in have:
         if first > at:

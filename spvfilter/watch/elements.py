@@ -9,6 +9,13 @@ from spvfilter.primitives import OutPoint, script_pushes
 _OP_RETURN = 0x6A
 
 
+def _refuse_patterns(table: WatchTable) -> None:
+    """Raise InexpressibleError if an entry is a data prefix or a script type."""
+    found = tuple(value.hex() for kind, value in table.entries() if kind >= EntryKind.DATA_PREFIX)
+    if found:
+        raise InexpressibleError("no filter finds data prefixes and script types: scan blocks for them", found)
+
+
 def bloom_elements(table: WatchTable) -> list[bytes]:
     """Return the elements that WatchList.bloom_elements returns, for the watch list with this table.
 
@@ -16,6 +23,7 @@ def bloom_elements(table: WatchTable) -> list[bytes]:
     """
     elements: dict[bytes, None] = {}
     silent = []
+    _refuse_patterns(table)
     for kind, value in table.entries():
         if kind == EntryKind.SCRIPT:
             push = max(script_pushes(value), key=len, default=b"")
@@ -43,6 +51,7 @@ def gcs_elements(table: WatchTable, first: int = 0) -> list[bytes]:
     """
     scripts: dict[bytes, None] = {}
     hidden: list[str] = []
+    _refuse_patterns(table)
     script_kind = int(EntryKind.SCRIPT)
     for kind, value in table.entries() if first == 0 else map(table.entry, range(first, len(table))):
         if kind == script_kind and value[0] != _OP_RETURN:

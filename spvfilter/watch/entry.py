@@ -22,7 +22,7 @@ _COLUMN = re.compile(
     r"[\"']?(address(es)?|addr|label|name|wallet|txid|script|amount|date|index|path|type)[\"']?", re.IGNORECASE
 )
 _PHRASE = re.compile(r"[a-z]+([ ,]+[a-z]+){8,}", re.IGNORECASE)
-_KIND = re.compile(r"(script|pubkey|data|outpoint|keychain):")
+_KIND = re.compile(r"(script|pubkey|data|outpoint|keychain|data-prefix|script-type):")
 _SEPARATED = re.compile(r"[;\t|]")
 
 

@@ -15,6 +15,8 @@
 | `bitcoin:ADDRESS?label=a,b&bc=ADDRESS` | a URI with parameters: a comma belongs to the URI |
 | `outpoint:TXID:INDEX,LABEL` | an outpoint, with the txid in display order |
 | `outpoint:TXID:INDEX:VALUE:SCRIPT` | an outpoint with its value (satoshi) and scriptPubKey; both may be empty |
+| `data-prefix:HEX,LABEL` | OP_RETURN outputs whose first push begins with these bytes; only for scans of blocks |
+| `script-type:p2ms,LABEL` | outputs of this type of script; only for scans of blocks |
 | `account:NAME` | the entries of the following lines belong to this account, up to the next such line |
 | `account:` | the entries of the following lines belong to no account |
 
@@ -32,7 +34,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from spvfilter._public import deferred
 from spvfilter.address import script_to_address
-from spvfilter.errors import ParameterError, WatchFileError
+from spvfilter.errors import ParameterError, SourceError, WatchFileError
 from spvfilter.files import replacing
 from spvfilter.kernel import NO_ENTRY, NO_VALUE, EntryKind, WatchTable
 from spvfilter.network import Network
@@ -47,6 +49,8 @@ from spvfilter.watch.windows import Windows
 if TYPE_CHECKING:
     import pathlib
 
+    from spvfilter import compression
+    from spvfilter.watch import patterns
     from spvfilter.watch.imports import adding, binary, policy, recognition
     from spvfilter.watch.imports.walletfile import WalletFile
 else:
@@ -54,14 +58,16 @@ else:
     policy = deferred("spvfilter.watch.imports.policy")
     adding = deferred("spvfilter.watch.imports.adding")
     recognition = deferred("spvfilter.watch.imports.recognition")
+    compression = deferred("spvfilter.compression")
+    patterns = deferred("spvfilter.watch.patterns")
     pathlib = deferred("pathlib")
 
 _ACCOUNT = "account:"
 """Start of the line that begins the entries of an account."""
 _CHUNK = 1 << 20
 """Number of bytes that one read of the file requests."""
-_FOREIGN_LINES = 1_000
-"""Number of lines that are read of a file in which no line looks like an entry (our choice)."""
+_MOST_PROBLEMS = 1_000
+"""Number of invalid lines after which a file is not read further (our choice)."""
 _ADDRESS_LIKE = re.compile(r"[A-Za-z0-9]{20}")
 _MAX_LINE = 8_100_000
 """Largest length of a line in bytes. It fits a scriptPubKey of 4,000,000 bytes, the size of a block, in hex."""
@@ -76,6 +82,8 @@ class Sink(entries.Sink, Protocol):
     def add_script(self, script_pubkey: bytes, label: str | None = None) -> None: ...
     def add_pubkey(self, pubkey: bytes, label: str | None = None) -> None: ...
     def add_data(self, data: bytes, label: str | None = None) -> None: ...
+    def add_data_prefix(self, prefix: bytes, label: str | None = None) -> None: ...
+    def add_script_type(self, name: str, label: str | None = None) -> None: ...
     def add_outpoint(
         self,
         outpoint: OutPoint | str,
@@ -113,25 +121,48 @@ class Source(Protocol):
     def __contains__(self, script_pubkey: bytes) -> bool: ...
 
 
-def load(watch: Sink, path: str | os.PathLike[str], max_derivations: int = MAX_DERIVATIONS) -> WalletFile | None:
+def load(
+    watch: Sink,
+    path: str | os.PathLike[str],
+    max_derivations: int = MAX_DERIVATIONS,
+    *,
+    allows_patterns: bool = True,
+) -> WalletFile | None:
     """Add the entries of the file at `path` to `watch`. Return the contents of a wallet file, None for a watch list.
+
+    Without `allows_patterns`, lines with data prefixes and script types are invalid.
 
     Raises WatchFileError if lines are invalid or the file needs more than `max_derivations` key derivations, and
     OSError if the file cannot be read.
     """
     path = pathlib.Path(path)
     with path.open("rb") as file:
-        return read_into(watch, file, str(path), max_derivations)
+        return read_into(watch, file, str(path), max_derivations, allows_patterns=allows_patterns)
 
 
-def read_into(watch: Sink, file: BinaryIO, name: str, max_derivations: int = MAX_DERIVATIONS) -> WalletFile | None:
+def read_into(
+    watch: Sink,
+    file: BinaryIO,
+    name: str,
+    max_derivations: int = MAX_DERIVATIONS,
+    *,
+    allows_patterns: bool = True,
+) -> WalletFile | None:
     """Add the entry of every line of a file to `watch`, or the contents of a file that a wallet exported.
 
-    `name` is the file's name for error messages. Returns the contents of a wallet file, and None for a watch list.
-    Raises WatchFileError, which lists all invalid lines, or the first line that exceeds `max_derivations`. Raises
-    OSError if the file cannot be read.
+    `name` is the file's name for error messages. The file may be compressed by gzip or zstd. Returns the contents of a
+    wallet file, and None for a watch list. Raises WatchFileError, which lists the first 1,000 invalid lines, or the
+    first line that exceeds `max_derivations`. Raises OSError if the file cannot be read.
     """
-    budget = Budget(max_derivations)
+    try:
+        reading = _Reading(watch, name, Budget(max_derivations), allows_patterns)
+        return _read_plain(watch, compression.unpacked(file), name, reading)
+    except SourceError as error:
+        raise WatchFileError(name, ((0, str(error)),)) from None
+
+
+def _read_plain(watch: Sink, file: BinaryIO, name: str, reading: _Reading) -> WalletFile | None:
+    """Do the work of `read_into` for a file that was decompressed."""
     start = file.read(_CHUNK)
     if (why := binary.refusal_of(start)) is not None:
         raise WatchFileError(name, ((0, why),))
@@ -142,13 +173,12 @@ def read_into(watch: Sink, file: BinaryIO, name: str, max_derivations: int = MAX
         except ParameterError as error:
             raise WatchFileError(name, ((0, str(error)),)) from None
         if wallet is not None:
-            adding.add_wallet(watch, wallet, name, budget)
+            adding.add_wallet(watch, wallet, name, reading.budget)
             return wallet
-    reading = _Reading(watch, name, budget)
     try:
         for number, line in _other_lines(watch, file, start):
             reading.take(number, line)
-            if reading.is_foreign:
+            if reading.is_refused:
                 break
         reading.end()
     finally:
@@ -170,10 +200,11 @@ _Late = tuple[int, str, str | None, str | None]  # number of a line, its entry, 
 class _Reading:
     """The reading of one file: its invalid lines, and lines whose entries are added at the end of the file."""
 
-    def __init__(self, watch: Sink, name: str, budget: Budget) -> None:
+    def __init__(self, watch: Sink, name: str, budget: Budget, allows_patterns: bool) -> None:
         self._watch = watch
         self._name = name
-        self._budget = budget
+        self.budget = budget
+        self._allows_patterns = allows_patterns
         self._account: str | None = None  # account of the next lines
         self._problems: list[tuple[int, str]] = []
         self._lines = 0  # number of lines that were read, without comments
@@ -199,6 +230,8 @@ class _Reading:
             entry, label = _split(text)
             self._has_entry = self._has_entry or _looks_like_entry(entry)
             check_not_private(label)
+            if not self._allows_patterns and patterns.is_pattern(entry):
+                raise ParameterError(f"{patterns.KINDS} are only for `spvfilter scan`: delete the line")
             if entry.startswith("outpoint:"):
                 self._outpoints.append((number, entry, label, self._account))
             elif _has_keys(entry):
@@ -209,9 +242,9 @@ class _Reading:
             self._problems.append((number, str(error)))
 
     @property
-    def is_foreign(self) -> bool:
-        """True if no line of the file looks like an entry, so that it is no watch list."""
-        return not self._has_entry and len(self._problems) == self._lines >= _FOREIGN_LINES
+    def is_refused(self) -> bool:
+        """True if the number of invalid lines is at the limit, so that other lines are not read."""
+        return len(self._problems) >= _MOST_PROBLEMS
 
     def end(self) -> None:
         """Add the descriptors and the outpoints. Raises WatchFileError if the file has invalid lines."""
@@ -220,6 +253,8 @@ class _Reading:
         count = 0
         found: list[tuple[int, list[Keychain], str | None]] = []
         for number, entry, label, account in self._descriptors:
+            if self.is_refused:
+                break
             try:
                 keychains = _keychains(self._watch, entry, label)
             except ParameterError as error:
@@ -227,20 +262,25 @@ class _Reading:
                 continue
             count += sum(each.derivations() for each in keychains)
             try:
-                self._budget.check(count)
+                self.budget.check(count)
             except ParameterError as error:
                 raise WatchFileError(self._name, ((number, str(error)),)) from None
             found.append((number, keychains, account))
         if not self._problems:  # else the list is of no use, and nothing needs to be derived
             for number, keychains, account in found:
-                self._try(number, account, partial(self._watch.watch_keychains, keychains, self._budget))
-        with self._watch.windows.limited_by(self._budget):
+                self._try(number, account, partial(self._watch.watch_keychains, keychains, self.budget))
+        with self._watch.windows.limited_by(self.budget):
             for number, entry, label, account in self._outpoints:
                 self._try(number, account, partial(_add_outpoint, self._watch, entry, label))
+        if self.is_refused:
+            last = max(self._problems)[0]
+            self._problems.append((last + 1, f"after {_MOST_PROBLEMS:,} invalid lines, the other lines were not read"))
         if self._problems:
             raise WatchFileError(self._name, tuple(sorted(self._problems)))
 
     def _try(self, number: int, account: str | None, add: Callable[[], None]) -> None:
+        if self.is_refused:
+            return
         try:
             self._watch.begin_account(account)
             add()
@@ -367,11 +407,15 @@ def _add(watch: Sink, entry: str, label: str | None) -> None:
         watch.add_pubkey(_hex(rest), label)
     elif kind == "data":
         watch.add_data(_hex(rest), label)
+    elif kind == "data-prefix":
+        watch.add_data_prefix(_hex(rest), label)
+    elif kind == "script-type":
+        watch.add_script_type(rest, label)
     else:
         raise ParameterError(
             entries.explained(entry)
-            or "unknown kind of entry before the colon: expected script, pubkey, data, outpoint or keychain, or an "
-            "address or a descriptor"
+            or "unknown kind of entry before the colon: expected script, pubkey, data, outpoint, keychain,"
+            " data-prefix or script-type, or an address or a descriptor"
         )
 
 
@@ -445,6 +489,10 @@ def _owned_lines(watch: Source) -> Iterator[tuple[str | None, str]]:
                 yield account, f"pubkey:{value.hex()}{tail}"
             case EntryKind.DATA:
                 yield account, f"data:{value.hex()}{tail}"
+            case EntryKind.DATA_PREFIX:
+                yield account, f"{patterns.DATA_PREFIX}{value.hex()}{tail}"
+            case EntryKind.SCRIPT_TYPE:
+                yield account, f"{patterns.type_line(value)}{tail}"
             case EntryKind.OUTPOINT:
                 pass  # written below with its value and script
     labels = {value: label for kind, value, label in watch.entries() if kind == EntryKind.OUTPOINT}

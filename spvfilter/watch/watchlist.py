@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import compress, starmap
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from spvfilter._public import public
+from spvfilter._public import deferred, public
 from spvfilter.address import address_to_script, script_to_address
 from spvfilter.errors import ParameterError, WatchListInUseError
 from spvfilter.hashes import sha256d
@@ -36,6 +36,11 @@ from spvfilter.watch.keychain import LOOKAHEAD, MAX_DERIVATIONS, Budget, Keychai
 from spvfilter.watch.match import Completeness, Match, MatchKind
 from spvfilter.watch.pickling import State, restored, state_of
 from spvfilter.watch.windows import Windows
+
+if TYPE_CHECKING:
+    from spvfilter.watch import patterns
+else:
+    patterns = deferred("spvfilter.watch.patterns")
 
 _INPUT, _OUTPUT = MatchKind.INPUT, MatchKind.OUTPUT
 _NOWHERE = -1  # a position that no transaction has
@@ -79,11 +84,14 @@ class WatchList:
     | public key | P2PK, P2PKH, P2WPKH, P2SH-P2WPKH and bare multisig outputs, their spends | yes | not bare multisig |
     | data element | outputs that push it, and their spends; inputs whose scriptSig pushes it | yes | no |
     | outpoint | its spend | yes | if its script is known |
+    | data prefix | OP_RETURN outputs whose first push begins with it | no | no |
+    | script type | outputs of this type, and their spends in blocks with undo records | no | no |
     | descriptor, keychain | outputs with the scripts in its window, and their spends | yes | yes |
 
     If an output matches, the list learns its outpoint, so that the spend matches too. The list keeps the outpoint after
     the spend, because a reorganization may disconnect the spend. An output or input yields one match at most. If
-    several entries match, the first in this order counts: outpoint, script, multisig key, data.
+    several entries match, the first in this order counts: outpoint, script, multisig key, data, data prefix, script
+    type.
 
     If you watch a public key, a BIP-37 filter contains the key and its hashes, and a peer can link them. To avoid that,
     watch the key's addresses.
@@ -160,7 +168,7 @@ class WatchList:
                 indexes and paths, added up over all descriptors. They are counted before they are derived.
 
         Raises:
-            WatchFileError: Lines are invalid. The error lists every invalid line with its number and cause. Or the
+            WatchFileError: Lines are invalid. The error lists the first 1,000 with their numbers and causes. Or the
                 file needs more than `max_derivations` key derivations.
             ParameterError: The name of the network is unknown, or `max_derivations` is negative.
             OSError: The file cannot be read.
@@ -242,6 +250,45 @@ class WatchList:
         if not 1 <= len(element) <= MAX_ELEMENT_SIZE:
             raise ParameterError(f"a data element has 1 to {MAX_ELEMENT_SIZE} bytes, not {len(element)}")
         self._label(self._table.add(EntryKind.DATA, element), label)
+
+    def add_data_prefix(self, prefix: bytes, label: str | None = None) -> None:
+        """Watch OP_RETURN outputs whose first push begins with `prefix`, for a scan of blocks.
+
+        The longest prefix of a list matches. OP_1 to OP_16 directly after OP_RETURN push one byte. No filter finds such
+        an output, so a LightClient refuses a list with prefixes.
+
+        Args:
+            prefix: The bytes, 1 to 64.
+            label: Label of the matches.
+
+        Raises:
+            ParameterError: `prefix` does not have 1 to 64 bytes, or the label is invalid.
+            WatchListInUseError: A running client uses the list.
+        """
+        self._check_free()
+        self._label(self._table.add(EntryKind.DATA_PREFIX, to_bytes(prefix)), label)
+
+    def add_script_type(self, name: str, label: str | None = None) -> None:
+        """Watch outputs of a type of script that no other entry matches, for a scan of blocks.
+
+        Spends of these outputs match only in blocks with undo records. No filter finds such outputs, so a LightClient
+        refuses a list with script types.
+
+        Args:
+            name: p2pk, p2pkh, p2sh, p2ms, p2wpkh, p2wsh, p2tr, p2a, nulldata, witness_unknown or nonstandard.
+            label: Label of the matches.
+
+        Raises:
+            ParameterError: The name is unknown, or the label is invalid.
+            WatchListInUseError: A running client uses the list.
+        """
+        self._check_free()
+        self._label(self._table.add(EntryKind.SCRIPT_TYPE, bytes((patterns.script_type(name),))), label)
+
+    @property
+    def has_patterns(self) -> bool:
+        """True if an entry is a data prefix or a script type, which only a scan of blocks finds."""
+        return any(kind >= EntryKind.DATA_PREFIX for kind, _ in self._table.entries())
 
     def add_outpoint(
         self,
@@ -948,8 +995,11 @@ class WatchList:
     def hold(self) -> None:
         """Mark the list as used by a running client.
 
-        Until the client calls `release`, the `add_…` methods raise WatchListInUseError.
+        Until the client calls `release`, the `add_…` methods raise WatchListInUseError. Raises ParameterError for a
+        list with data prefixes or script types.
         """
+        if self.has_patterns:
+            raise ParameterError(f"a client cannot follow {patterns.KINDS}: scan blocks for them with a Matcher")
         self._holders += 1
 
     def release(self) -> None:

@@ -77,6 +77,10 @@ def test_heights_and_dates_limit_the_scan(run: Any, tmp_path: Path, source: list
     outputs = [each for each in everything if each["kind"] == "output" and 105 <= each["height"] <= 110]
     assert [json.loads(line) for line in some if '"kind":"output"' in line] == outputs
     assert run(*source, "--from-date", "2011-03-13", "--quiet", "--format", "jsonl").out.count("\n") == len(everything)
+    assert run(*source, "--to-date", "2031-01-01", "--quiet", "--format", "jsonl").out.count("\n") == len(everything)
+    limits = ("--to-date", "2031-01-01", "--from-height", 105, "--to-height", 110)
+    assert run(*source, *limits, "--format", "jsonl", "--quiet").out.splitlines() == some
+    assert "has no block" in run(*source, "--from-date", "2012-01-02", "--to-date", "2012-01-01").err
     ran = run(*source, "--from-date", "2031-01-01")
     assert (ran.code, "none of 30 blocks is in the range: from time" in ran.err) == (2, True)
 

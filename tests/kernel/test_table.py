@@ -38,13 +38,16 @@ def pays(script: bytes) -> bytes:
 
 def test_entries_keep_their_numbers_and_are_told_by_kind_and_bytes() -> None:
     made = WatchTable()
-    entries = [(kind, value) for kind in EntryKind for value in (bytes(36), b"\x01" * 36)]
-    assert [made.add(*entry) for entry in entries] == list(range(8))
-    assert [made.add(*entry) for entry in reversed(entries)] == list(reversed(range(8)))
-    assert [made.find(*entry) for entry in entries] == list(range(8))
-    assert [made.entry(number) for number in range(8)] == list(made.entries()) == entries
-    assert [made.find(kind, b"\x02" * 36) for kind in EntryKind] == [NO_ENTRY] * 4
-    assert len(made) == 8
+    entries = [
+        (kind, byte * (1 if kind == EntryKind.SCRIPT_TYPE else 36)) for kind in EntryKind for byte in (b"\0", b"\1")
+    ]
+    numbers = list(range(len(entries)))
+    assert [made.add(*entry) for entry in entries] == numbers
+    assert [made.add(*entry) for entry in reversed(entries)] == numbers[::-1]
+    assert [made.find(*entry) for entry in entries] == numbers
+    assert [made.entry(number) for number in numbers] == list(made.entries()) == entries
+    assert [made.find(kind, b"\x02" * 36) for kind in EntryKind] == [NO_ENTRY] * len(EntryKind)
+    assert len(made) == len(entries)
 
 
 def test_inputs_come_before_outputs_and_transactions_in_order() -> None:
@@ -174,10 +177,10 @@ def test_a_copy_shares_nothing() -> None:
     made = table((EntryKind.SCRIPT, SCRIPT))
     twin = made.copy()
     for number, kind in enumerate(EntryKind, 1):
-        assert twin.add(kind, bytes((number,)) * 36) == number
+        assert twin.add(kind, bytes((number,)) * (1 if kind == EntryKind.SCRIPT_TYPE else 36)) == number
     twin.learn(twin.scan_tx(FUNDING))
     assert (len(made), len(list(made.coins()))) == (1, 0)
-    assert (len(twin), len(list(twin.coins()))) == (5, 2)
+    assert (len(twin), len(list(twin.coins()))) == (1 + len(EntryKind), 2)
     assert made.scan_tx(pays(b"\x01" * 36)) == []
     assert made.match_script(SCRIPT) == twin.match_script(SCRIPT) == 0
 

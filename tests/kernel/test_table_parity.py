@@ -144,7 +144,9 @@ def test_real_blocks_are_scanned_the_same_whole_and_damaged(block: RealBlock) ->
 HIT = Hit(False, 0, bytes(32), 0, bytes(36), 5, b"", 0)
 WRONG: list[tuple[object, ...]] = [
     ("add", EntryKind.OUTPOINT, bytes(35)),
-    ("add", 4, b"data"),
+    ("add", len(EntryKind), b"data"),
+    ("add", EntryKind.DATA_PREFIX, bytes(65)),
+    ("add", EntryKind.SCRIPT_TYPE, b"data"),
     ("find", -1, b"data"),
     ("set_coin", bytes(37), 0, 0, None),
     ("set_coin", bytes(36), -1, 0, None),

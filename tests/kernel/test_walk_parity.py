@@ -28,6 +28,7 @@ def judged(kernel: Kernel, raw: bytes) -> list[object]:
         kernel.spent_outpoints,
         kernel.walk_tx,
         lambda raw: list(kernel.walk_block(raw)),
+        kernel.block_txids,
         kernel.check_block,
     )
     return [outcome(read, raw) for read in readers]

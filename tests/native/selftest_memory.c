@@ -84,7 +84,7 @@ enum { STRANGERS = 1200, MOST_TRANSACTIONS = 300, LABELS = 150, ITEMS = 600 };
 static void fill(spv_table *table, plain_table *plain, const uint8_t *strangers, const real_block *block) {
     uint32_t number;
     for (size_t i = 0; i < STRANGERS; i++) {
-        const unsigned kind = (unsigned)(i % SPV_KINDS);
+        const unsigned kind = (unsigned)(i % SPV_DATA_PREFIX);
         const spv_bytes value = {strangers + 80 * i, kind == SPV_OUTPOINT ? 36 : i % 80};
         EVENTUALLY(spv_table_add(table, kind, value, &number), CHECK(spv_table_find(table, kind, value) == SPV_NONE));
         CHECK(number == plain_add(plain, kind, value));

@@ -138,8 +138,11 @@ async def test_a_long_chain_is_listed_in_pieces_that_overlap(
             assert (await node.listing(from_time=times[at])).first == next(
                 n for n, time in enumerate(times) if time >= times[at]
             )
-        with pytest.raises(SourceError, match=r"no block up to height .* is of that date or later"):
+        with pytest.raises(SourceError, match=r"no block up to height .* is in the range of dates"):
             await node.listing(from_time=max(times) + 1)
+        for at in (1, 29, 30, 31, 70):
+            end = next((n for n, time in enumerate(times) if time > times[at]), len(times))
+            assert (await node.listing(to_time=times[at])).hashes == b"".join(core.hashes[:end])
         with pytest.raises(SourceError, match=r"no block at height 10,000: the chain ends at height \d+"):
             await node.listing(10_000)
 

@@ -66,7 +66,15 @@ async def test_the_matches_are_those_of_the_same_blocks_in_files(
 
 @pytest.mark.parametrize(
     "span",
-    [BlockSpan(103), BlockSpan(0, 105), BlockSpan(104, 107), BlockSpan(None, None, 1_700_003_000), BlockSpan(109, 109)],
+    [
+        BlockSpan(103),
+        BlockSpan(0, 105),
+        BlockSpan(104, 107),
+        BlockSpan(None, None, 1_700_003_000),
+        BlockSpan(109, 109),
+        BlockSpan(None, None, None, 1_700_003_000),
+        BlockSpan(2, 108, 1_700_001_000, 1_700_003_000),
+    ],
 )
 @WAYS
 async def test_a_range_is_that_of_files(core: CoreNode, tmp_path: Path, span: BlockSpan, way: str) -> None:

@@ -431,7 +431,7 @@ async def test_a_damaged_file_of_outpoints_is_an_error(tmp_path: Path) -> None:
     path, _ = await in_parts(source, tmp_path / "out", ledger.interest.watch())
     parts = [PartFile(each) for each in sorted((path.parent / "parts").glob("*.part"))]
     coins = tmp_path / "coins"
-    write_coins(coins, parts)
+    write_coins(coins, parts, WatchTable())
     table = ledger.interest.watch().table
     whole = set(table_with_coins(table, coins).coins())
     assert len(whole) > sum(1 for _ in table.coins())

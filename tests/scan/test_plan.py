@@ -75,6 +75,8 @@ def test_the_order_by_rows_is_that_by_objects(tmp_path: Path, seed: int) -> None
             BlockSpan(from_height=rng.randrange(100, 110)),
             BlockSpan(to_height=rng.randrange(100, 125)),
             BlockSpan(from_time=rng.randrange(1_700_000_000, 1_700_080_000)),
+            BlockSpan(to_time=rng.randrange(1_700_000_000, 1_700_080_000)),
+            BlockSpan(rng.randrange(100, 110), 110, to_time=rng.randrange(1_700_000_000, 1_700_080_000)),
         ]
     )
     report, files = ScanReport(), BlockFiles(tmp_path, span=span)

@@ -9,8 +9,15 @@ from pathlib import Path
 import pytest
 
 from spvfilter.kernel import NO_VALUE, Hit, pack_hits
-from spvfilter.scan.totals import EntryTotal, EntryTotals, read_totals, write_totals
+from spvfilter.primitives import OutPoint
+from spvfilter.scan.partfile import BlockHits
+from spvfilter.scan.totals import EntryTotal, EntryTotals, entry_name, read_totals, write_totals
+from spvfilter.watch.textfile import add
 from spvfilter.watch.watchlist import WatchList
+
+
+def in_block(hits: list[Hit]) -> BlockHits:
+    return BlockHits(bytes(32), None, 0, pack_hits(hits))
 
 
 def output(entry: int, value: int) -> Hit:
@@ -20,12 +27,12 @@ def output(entry: int, value: int) -> Hit:
 def test_sums_beyond_64_bits_are_exact() -> None:
     totals = EntryTotals(3)
     spend = output(2, 7)._replace(spend=True)
-    packed = pack_hits([output(0, 2**63 - 1), output(0, 2**63 - 1), output(2, NO_VALUE), spend])
+    block = in_block([output(0, 2**63 - 1), output(0, 2**63 - 1), output(2, NO_VALUE), spend])
     for _ in range(5):
-        totals.add(packed)
+        totals.add(block)
     assert list(totals) == [(0, EntryTotal(10, 10 * (2**63 - 1), 0, 0)), (2, EntryTotal(10, 0, 35, 5))]
     with pytest.raises(IndexError):
-        totals.add(pack_hits([output(3, 1)]))
+        totals.add(in_block([output(3, 1)]))
 
 
 def test_a_million_entries_take_some_bytes_each(tmp_path: Path) -> None:
@@ -33,11 +40,11 @@ def test_a_million_entries_take_some_bytes_each(tmp_path: Path) -> None:
     watch = WatchList("regtest")
     for number in range(count):
         watch.add_script(b"\x00\x14" + number.to_bytes(20, "big"), f"label {number}" if number % 3 else None)
-    packed = [pack_hits([output(entry, entry + 1)]) for entry in range(count)]
+    blocks = [in_block([output(entry, entry + 1)]) for entry in range(count)]
     tracemalloc.start()
     try:
         totals = EntryTotals(count)
-        for each in packed:
+        for each in blocks:
             totals.add(each)
         write_totals(tmp_path / "totals.csv", totals, watch)
         peak = tracemalloc.get_traced_memory()[1]
@@ -49,3 +56,24 @@ def test_a_million_entries_take_some_bytes_each(tmp_path: Path) -> None:
         assert rows == list(csv.DictReader(file))
     assert [int(row["received"]) for row in rows] == list(range(1, count + 1))
     assert (rows[4]["label"], rows[3]["label"], rows[0]["address"][:5]) == ("label 4", "", "bcrt1")
+
+
+def test_totals_widen_with_the_list() -> None:
+    totals = EntryTotals(1)
+    totals.add(in_block([output(0, 5)]))
+    totals.widen(3)
+    totals.widen(2)
+    totals.add(in_block([output(2, 7)]))
+    assert [(entry, total.received) for entry, total in totals] == [(0, 5), (2, 7)]
+
+
+def test_an_entry_has_the_name_of_its_line() -> None:
+    watch = WatchList("regtest")
+    watch.add_script(b"\x51")
+    watch.add_pubkey(bytes([2]) + bytes(31) + b"\x01")
+    watch.add_data(b"omni")
+    watch.add_outpoint(OutPoint(bytes(range(32)), 7))
+    again = WatchList("regtest")
+    for entry in range(len(watch)):
+        add(again, entry_name(watch, entry)[0])
+    assert again == watch

@@ -320,7 +320,7 @@ VALUES: dict[str, list[object]] = {
         *(BlockRef(0, 8, 90, H1, H2, 3, 4, None), Problem("blk0", "gone"), RawBlock(BLOCK, 1), ScanReport(1, 90)),
         ScannedHeights(((1, 4), (6, 9)), ((5, 5),)),
         *(TxMatches(3, WITNESS, []), RelevantTx(3, WITNESS)),
-        *(UndoPlace(0, Path("rev00000.dat"), b"", 8, 40), *UndoMode, *OutputFormat, BlockSpan(1, 2, 3), PART),
+        *(UndoPlace(0, Path("rev00000.dat"), b"", 8, 40), *UndoMode, *OutputFormat, BlockSpan(1, 2, 3, 4), PART),
         *(PLAN, PlannedFile("blk0", b"", False, None)),
         *(
             PlannedBlock(BlockRef(0, 8, 90, H1, H2, 3, 4, None), (8, 40), False, True),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from spvfilter.kernel import NO_VALUE, EntryKind, WatchTable
+from spvfilter.kernel import MAX_PREFIX, NO_VALUE, EntryKind, ScriptType, WatchTable
 from support import build
 from support.build import TxIn, TxOut
 
@@ -38,6 +38,10 @@ class World:
                 return EntryKind.DATA, self.rng.choice(self.data)
             case EntryKind.OUTPOINT:
                 return EntryKind.OUTPOINT, self.point()
+            case EntryKind.DATA_PREFIX:
+                return EntryKind.DATA_PREFIX, self.rng.choice(self.data)[: self.rng.randint(1, MAX_PREFIX)]
+            case EntryKind.SCRIPT_TYPE if self.rng.random() < 0.2:
+                return EntryKind.SCRIPT_TYPE, bytes((self.rng.choice(list(ScriptType)),))
         return EntryKind.SCRIPT, self.rng.choice(self.scripts)
 
     def point(self) -> bytes:

@@ -18,7 +18,7 @@ from spvfilter.scan.undomode import UndoMode
 if TYPE_CHECKING:
     import pathlib
 
-    from spvfilter.cli.scan import directory, files, node
+    from spvfilter.cli.scan import directory, files, node, streams, txids
     from spvfilter.cli.term import picture
     from spvfilter.scan import matcher as matchers, remote, sources
 else:  # not needed to show --help
@@ -26,6 +26,8 @@ else:  # not needed to show --help
     directory = deferred("spvfilter.cli.scan.directory")
     files = deferred("spvfilter.cli.scan.files")
     node = deferred("spvfilter.cli.scan.node")
+    streams = deferred("spvfilter.cli.scan.streams")
+    txids = deferred("spvfilter.cli.scan.txids")
     picture = deferred("spvfilter.cli.term.picture")
     matchers = deferred("spvfilter.scan.matcher")
     remote = deferred("spvfilter.scan.remote")
@@ -34,15 +36,17 @@ else:  # not needed to show --help
 _STDIN = "-"
 _PARQUET = "parquet"  # of scan.outputs.OutputFormat
 _MOST_HEIGHT = 0x7FFFFFFF
+_DAY_S = 86_400  # seconds
 _BLOCK_SUFFIXES = (".dat", ".raw", ".blk", ".hex")  # names of block files in a directory end with these
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "spvfilter scan PATH ... (--watch FILE | --address A ...) [OPTION ...]"
+    parser.usage = "spvfilter scan PATH ... (--watch FILE | --address A ... | --txid FILE) [OPTION ...]"
     parser.description = (
         "Print every output that pays a watched entry and every input that spends such an output. Files, and the blocks"
         " in them, may come in any order. An address finds only its own script: early payments to bare"
-        " public keys are found only by a line pubkey:HEX in the watch list."
+        " public keys are found only by a line pubkey:HEX in the watch list. A line data-prefix:HEX finds OP_RETURN"
+        " outputs whose data begins with HEX, and script-type:p2ms finds outputs of a type."
     )
     parser.add_argument(
         "paths",
@@ -51,7 +55,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=(
             "a file of one block (raw or hex), a blk*.dat file of Bitcoin Core, or a directory of such files. Also a"
             " URL such as s3://… (needs spvfilter[remote]), or http://HOST:PORT of a node. Standard input (-) has"
-            " one block per line in hex, or is a blk*.dat file; it may be compressed with gzip or zstd"
+            " one block per line in hex, or is a blk*.dat file; it may be compressed with gzip or zstd. A file may"
+            " be compressed, too, if its name ends in .gz or .zst"
         ),
     )
     add_watch_file(parser)
@@ -62,6 +67,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         help="addresses or descriptors to watch; repeatable",
+    )
+    parser.add_argument(
+        "--txid",
+        metavar="FILE",
+        help="instead of a watch list: print the blocks that have the transactions in FILE, one txid in each line",
     )
     add_network(parser)
     parser.add_argument(
@@ -91,6 +101,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--from-date", metavar="YYYY-MM-DD", type=day, help="scan from the first block of that day (UTC) on"
+    )
+    parser.add_argument(
+        "--to-date",
+        metavar="YYYY-MM-DD",
+        type=day,
+        help="scan up to the end of that day (UTC). Dates and heights may be combined: all limits hold",
     )
     parser.add_argument(
         "--allow-gaps",
@@ -149,6 +165,11 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         help="with --out: delete the files of parts at the end; later runs cannot add new blocks to DIR",
     )
     parser.add_argument(
+        "--totals",
+        metavar="FILE.csv",
+        help="write the totals of all entries to FILE.csv; a terminal shows the largest 50. --out writes them anyway",
+    )
+    parser.add_argument(
         "--plot",
         metavar="FILE.png",
         help="draw a chart of the balance over time; only for blocks in files; needs spvfilter[plot]",
@@ -164,6 +185,13 @@ def run(args: argparse.Namespace) -> int:
     is_node = _check_paths(args)
     _check_outputs(args, is_node=is_node)
     check_follow(args, is_node=is_node)
+    if args.txid is not None:
+        txids.check(args, is_files=not is_node and not streams.is_stream(args.paths))
+        if args.output is not None:
+            _refuse_to_overwrite_input(pathlib.Path(args.output), [*args.paths, args.txid], None)
+            _check_any_exists(args.paths)
+        with _page(args.output) as page:
+            return txids.run(args, _span(args), page)
     watch = watch_list(
         args.network,
         args.watch,
@@ -172,22 +200,32 @@ def run(args: argparse.Namespace) -> int:
         strict=args.strict,
         max_derivations=args.max_derivations,
         birthday_option=None if args.from_date is not None or args.from_height is not None else "--from-date",
+        allows_patterns=True,
     )
     if not len(watch) and args.watch is None:
         raise ParameterError("nothing to watch for: give --watch FILE or --address ADDRESS")
-    span = sources.BlockSpan(args.from_height, args.to_height, args.from_date)
-    if span.is_limited and args.paths == [_STDIN]:
-        raise ParameterError("--from-height, --to-height and --from-date are for files, not for standard input")
+    span = _span(args)
+    if span.is_limited and not is_node and streams.is_stream(args.paths):
+        raise ParameterError(
+            "a range of heights or dates is for files, not for standard input or compressed files: decompress them"
+        )
     if args.out is not None:
         return directory.run(args, watch, span)
     matcher = matchers.Matcher(watch, jobs=args.jobs, check=args.check)
-    if args.output is not None and not is_node:
-        _refuse_to_overwrite_input(pathlib.Path(args.output), args.paths, args.watch)
-        _check_any_exists(args.paths)
+    for output in filter(None, (args.output, args.totals)):
+        if not is_node:
+            _refuse_to_overwrite_input(pathlib.Path(output), args.paths, args.watch)
+            _check_any_exists(args.paths)
     with _page(args.output) as page:
         if is_node:
             return node.run(args, matcher, span, page)
         return files.run(args, matcher, span, page)
+
+
+def _span(args: argparse.Namespace) -> sources.BlockSpan:
+    """Return the range of the options. Raises ParameterError for a range without a block."""
+    last_second = None if args.to_date is None else args.to_date + _DAY_S - 1
+    return sources.BlockSpan(args.from_height, args.to_height, args.from_date, last_second)
 
 
 def _check_paths(args: argparse.Namespace) -> bool:
@@ -216,12 +254,13 @@ def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
 
     Raises ParameterError if they do not fit. Raises SourceError or OSError if the picture cannot be written.
     """
-    for option, name in (("--out", args.out), ("--output", args.output), ("--plot", args.plot)):
+    outputs = (("--out", args.out), ("--output", args.output), ("--plot", args.plot), ("--totals", args.totals))
+    for option, name in outputs:
         if remote.is_url(name):
             raise ParameterError(
                 f"{option} takes a local path, not a URL: to copy results, use --out DIR --publish URL"
             )
-    is_stream = args.paths == [_STDIN]
+    is_stream = not is_node and streams.is_stream(args.paths, in_parts=args.out is not None)
     if args.out is not None:
         if is_node:
             raise ParameterError("--out is for blocks in files: use --output FILE for the blocks of a node")
@@ -231,9 +270,12 @@ def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
             raise ParameterError("--out DIR and --output FILE exclude each other: give one")
     elif args.format == _PARQUET or any((args.processes, args.dask, args.publish, args.remove_parts)):
         raise ParameterError("--processes, --dask, --publish, --remove-parts and --format parquet need --out DIR")
+    if args.totals is not None and (is_node or args.out is not None):
+        where = "DIR/totals.csv has them" if args.out is not None else "a node's blocks have no file of totals"
+        raise ParameterError(f"--totals is for a scan of files or of standard input without --out: {where}")
     if args.plot is not None:
         if is_stream:
-            raise ParameterError("--plot is for blocks in files, not on standard input")
+            raise ParameterError("--plot is for blocks in files, not on standard input or in compressed files")
         if is_node:
             raise ParameterError("--plot is for blocks in files, not for those of a node")
         picture.check_picture(args.plot)

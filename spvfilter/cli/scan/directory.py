@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +17,11 @@ from spvfilter.cli.scan.files import assumed_network, unseen_spends
 from spvfilter.cli.scan.following import follow
 from spvfilter.cli.scan.gaps import report_heights
 from spvfilter.cli.scan.nodeoptions import EVERY_S
-from spvfilter.cli.term.matches import bitcoin
-from spvfilter.cli.term.page import Align, Page, complain
+from spvfilter.cli.scan.types import warn_of_types
+from spvfilter.cli.term.page import Page, complain
+from spvfilter.cli.term.problems import Problems
 from spvfilter.cli.term.progress import megabytes, progress
+from spvfilter.cli.term.totals import Total, show_totals
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.files import NO_ROOM
 from spvfilter.scan.balance import BalanceHistory
@@ -44,7 +45,6 @@ else:
 
 _INCOMPLETE = 1  # exit code
 _POLL_S = 0.1  # between two updates of the progress display
-_MOST_TOTALS = 50  # rows shown on a terminal; totals.csv has all
 
 
 def run(args: argparse.Namespace, watch: WatchList, span: BlockSpan) -> int:
@@ -225,8 +225,11 @@ def _report(
     summary, planned = scan.report.summary, scan.plan.report
     problems = [*map(str, planned.problems), *summary.problems]
     undo_problems = [*map(str, planned.undo_problems), *summary.undo_problems]
+    found_problems = Problems()
     for problem in (*problems, *undo_problems):
-        tell(problem)
+        found_problems.add(problem)
+    for line in found_problems.lines():
+        tell(line)
     if not quiet:
         if is_first:
             _show_totals(scan.directory / TOTALS, Page(sys.stderr))
@@ -247,35 +250,16 @@ def _report(
             tell(f"{summary.by_outpoint:,} block(s) without a usable undo record, matched by outpoints")
         if summary.unseen:
             tell(unseen_spends(summary.unseen))
+        warn_of_types(scan.watch, summary.by_outpoint)
     return _INCOMPLETE if problems or undo_problems else 0
 
 
 def _show_totals(path: Path, page: Page) -> None:
-    """Print the first totals as a table, if standard error is a terminal."""
-    if not sys.stderr.isatty():
-        return
-    totals = read_totals(path)
-    shown = list(islice(totals, _MOST_TOTALS))
-    if not shown:
-        return
-    columns: dict[str, Align] = {
-        "address": "left",
-        "label": "left",
-        "received": "right",
-        "spent": "right",
-        "matches": "right",
-    }
-    rows = [
-        [
-            row["address"] or row["entry"],
-            row["label"],
-            bitcoin(int(row["received"])),
-            bitcoin(int(row["spent"])),
-            row["matches"],
-        ]
-        for row in shown
-    ]
-    page.title("Totals, BTC")
-    page.table(columns, rows, shrink="address")
-    if more := sum(1 for _ in totals):
-        page.line(f"… and {more:,} more in {path}")
+    """Print the largest totals as a table, if standard error is a terminal."""
+    if page.is_terminal:
+        show_totals(page, lambda: map(_total, read_totals(path)), f"{path} has all")
+
+
+def _total(row: dict[str, str]) -> Total:
+    sums = (int(row[name]) for name in ("received", "spent", "unknown", "matches"))
+    return Total(row["address"] or row["entry"], row["label"], *sums)

@@ -10,10 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
-from spvfilter.cli.arguments import format_of, standard_input
+from spvfilter.cli.arguments import format_of
 from spvfilter.cli.scan.gaps import report_heights
-from spvfilter.cli.term.matches import Totals, batch_printer, printer
+from spvfilter.cli.scan.streams import blocks_in, is_stream, named
+from spvfilter.cli.scan.totals import ScanTotals
+from spvfilter.cli.scan.types import warn_of_types
+from spvfilter.cli.term.matches import batch_printer, table_printer
 from spvfilter.cli.term.page import Page, complain
+from spvfilter.cli.term.problems import Problems
 from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
 from spvfilter.errors import FormatError, IncompleteScanError, SourceError
 from spvfilter.network import Network
@@ -22,9 +26,8 @@ from spvfilter.scan.balance import BalanceHistory
 from spvfilter.scan.batches import MatchBatch
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.sources import BlockFiles, BlockSpan
-from spvfilter.scan.streams import stream_blocks
+from spvfilter.scan.undomode import UndoMode
 
-STDIN = "-"
 _INCOMPLETE = 1  # exit code
 _POLL_S = 0.1  # between two updates of the progress display
 _HASHES_SHOWN = 20  # block hashes in a list of the summary
@@ -47,11 +50,13 @@ class _Scan:
         self._span = span
         self._quiet = args.quiet
         self._page = page
-        self._totals = Totals()
+        self._is_stream = is_stream(args.paths)
+        self._totals = ScanTotals(matcher.watch, is_stream=self._is_stream)
+        self._totals_path: str | None = args.totals
         self._plot: str | None = args.plot
         self._history = BalanceHistory()
-        self._files: BlockFiles | None = None  # None for standard input
-        self._bad: list[str] = []  # messages about parts of standard input that are not blocks
+        self._files: BlockFiles | None = None  # None for a stream
+        self._bad = Problems()  # parts of a stream that are not blocks
 
     async def run(self) -> int:
         start = time.monotonic()
@@ -65,16 +70,18 @@ class _Scan:
             finally:
                 ticker.cancel()
             shown.update(self._matcher.report.bytes_scanned, self._matcher.report.bytes_total)
+        seconds = time.monotonic() - start
         report = self._matcher.report
-        for problem in (*report.problems, *report.undo_problems, *(f"standard input: {bad}" for bad in self._bad)):
-            complain(str(problem))
+        problems = self._bad
+        lacks_part = bool(problems or report.undo_problems)
+        for problem in (*report.problems, *report.undo_problems):
+            problems.add(str(problem))
+        problems.complain()
         if not report.blocks:
-            raise SourceError(
-                "nothing could be read"
-                if report.problems or self._bad
-                else f"no block in {'standard input' if self._paths == [STDIN] else ', '.join(self._paths)}"
-            )
-        discarded = self._totals.discard(report.stale)
+            raise SourceError("nothing could be read" if problems else f"no block in {named(self._paths)}")
+        discarded = self._totals.settle(report.stale)
+        if self._totals_path is not None:
+            self._totals.write(Path(self._totals_path))
         if self._plot is not None:
             from spvfilter.cli.scan.plot import draw
 
@@ -82,15 +89,15 @@ class _Scan:
         if not self._quiet:
             if self._format == "table" or sys.stderr.isatty():
                 self._totals.show(self._page if self._format == "table" else Page(sys.stderr))
-            self._summarise(time.monotonic() - start, discarded)
+            self._summarise(seconds, discarded)
         lacks = report_heights(self._args, report.heights)
-        return 0 if complete and not lacks and not report.undo_problems and not self._bad else _INCOMPLETE
+        return 0 if complete and not lacks and not lacks_part else _INCOMPLETE
 
     async def _print_matches(self, shown: ProgressDisplay) -> None:
         show = self._shower()
         blocks: BlockFiles | Iterator[bytes]
-        if self._paths == [STDIN]:
-            blocks = stream_blocks(standard_input(), self._matcher.watch.network, self._bad.append)
+        if self._is_stream:
+            blocks = blocks_in(self._paths, self._matcher.watch.network, self._add_bad)
         else:
             blocks = self._files = BlockFiles(self._paths, undo=self._undo, span=self._span)
         try:
@@ -100,29 +107,23 @@ class _Scan:
                     show(batch)
                     if self._plot is not None:
                         self._history.add(batch.block)
-        except FormatError as error:  # only standard input raises it; bad blocks in files are reported at the end
-            where = f"line {error.offset}: {error.message}" if error.field == "hex line" else str(error)
-            raise SourceError(f"standard input: {where}") from None
+        except FormatError as error:  # only a stream raises it; bad blocks in files are reported at the end
+            raise SourceError(f"{named(self._paths)}: {error}") from None
+
+    def _add_bad(self, name: str, why: str) -> None:
+        self._bad.add(f"{name}: {why}", name)
 
     def _shower(self) -> Callable[[MatchBatch], None]:
         """Return a function that prints the matches of a block and counts them for the totals."""
-        if self._format == "table":
-            row = printer(self._page, self._format)
-
-            def show(batch: MatchBatch) -> None:
-                for match in batch.matches():
-                    row(match)
-                    self._totals.add(match)
-
-            return show
-        lines = batch_printer(self._page, self._format)
-        # totals are counted for a terminal, and for a stream, whose stale blocks are subtracted at the end
-        if self._quiet or not (sys.stderr.isatty() or self._paths == [STDIN]):
+        lines = _rows(self._page) if self._format == "table" else batch_printer(self._page, self._format)
+        # totals are also counted for a stream, whose stale blocks are subtracted at the end
+        shows_totals = not self._quiet and (self._format == "table" or sys.stderr.isatty() or self._is_stream)
+        if not shows_totals and self._totals_path is None:
             return lines
 
         def show_and_count(batch: MatchBatch) -> None:
             lines(batch)
-            self._totals.add_batch(batch, self._matcher.watch)
+            self._totals.add(batch)
 
         return show_and_count
 
@@ -155,6 +156,14 @@ class _Scan:
             _list(report.without_undo)
         if report.unseen:
             complain(unseen_spends(report.unseen))
+        reads_undo = not self._is_stream and self._undo != UndoMode.OFF
+        warn_of_types(self._matcher.watch, len(report.without_undo) if reads_undo else report.blocks)
+
+
+def _rows(page: Page) -> Callable[[MatchBatch], None]:
+    """Return a function that prints the matches of a block as rows of a table."""
+    rows = table_printer(page)
+    return lambda batch: rows(batch.matches())
 
 
 def _list(blocks: Sequence[bytes]) -> None:

@@ -15,9 +15,12 @@ from spvfilter.cli.arguments import format_of
 from spvfilter.cli.credentials import credentials_of
 from spvfilter.cli.scan.gaps import report_heights
 from spvfilter.cli.scan.nodeoptions import EVERY_S
-from spvfilter.cli.term.matches import Totals, printer, printer_of_disconnected
+from spvfilter.cli.scan.types import warn_of_types
+from spvfilter.cli.term.matches import printer, printer_of_disconnected
 from spvfilter.cli.term.page import Page, complain
+from spvfilter.cli.term.problems import Problems
 from spvfilter.cli.term.progress import megabytes
+from spvfilter.cli.term.totals import MatchTotals, show_totals
 from spvfilter.rpc.credentials import Credentials
 from spvfilter.rpc.fullnode import FullNode
 from spvfilter.rpc.notices import TipNotices
@@ -27,6 +30,7 @@ from spvfilter.scan.following import Connected, Disconnected, follow
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.order import ScanReport
 from spvfilter.scan.sources import BlockSpan
+from spvfilter.scan.undomode import UndoMode
 from spvfilter.watch.match import Match
 
 if TYPE_CHECKING:
@@ -42,7 +46,7 @@ class _Progress:
     """Counts of scanned blocks and matches so far."""
 
     page: Page
-    totals: Totals
+    totals: MatchTotals
     blocks: int = 0
     matches: int = 0
     bytes_scanned: int = 0
@@ -60,20 +64,24 @@ class _Progress:
         self.bytes_scanned += report.bytes_scanned
         if self.first is not None and self.reached is None and report.blocks:
             self.reached = self.first + report.blocks - 1
+        problems = Problems()
         for problem in report.undo_problems:
-            complain(str(problem))
+            problems.add(str(problem))
             self.is_incomplete = True
+        problems.complain()
 
 
 def run(args: argparse.Namespace, matcher: Matcher, span: BlockSpan, page: Page) -> int:
     """Scan, print the results, and return the exit code. Raises NodeError, OSError."""
     credentials = credentials_of(args)
-    progress, begun = _Progress(page, Totals()), time.monotonic()
+    progress, begun = _Progress(page, MatchTotals()), time.monotonic()
     try:
         asyncio.run(_scan(args, matcher, span, credentials, progress))
     finally:
         if not args.quiet:
             _summarise(progress, matcher.report, time.monotonic() - begun, format_of(args, page))
+            report = matcher.report
+            warn_of_types(matcher.watch, report.blocks if args.undo == UndoMode.OFF else len(report.without_undo))
     lacks = False if args.follow else report_heights(args, matcher.report.heights)
     return _INCOMPLETE if lacks or progress.is_incomplete else 0
 
@@ -128,7 +136,7 @@ async def _scan(
                         case Disconnected():
                             progress.disconnected += 1
                             progress.reached = event.height - 1
-                            progress.totals.discard([event.hash])
+                            progress.totals.discard(event.hash)
                             gone(event.height, event.hash)
                         case Match():
                             _take(event, show, progress)
@@ -144,7 +152,8 @@ def _take(match: Match, show: Callable[[Match], None], progress: _Progress) -> N
 
 def _summarise(progress: _Progress, report: ScanReport, seconds: float, chosen: str) -> None:
     if chosen == "table" or sys.stderr.isatty():
-        progress.totals.show(progress.page if chosen == "table" else Page(sys.stderr))
+        page = progress.page if chosen == "table" else Page(sys.stderr)
+        show_totals(page, lambda: progress.totals, "--output FILE --format table writes all")
     if progress.reached is None:
         complain("no block was scanned")
         return

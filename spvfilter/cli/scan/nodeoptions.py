@@ -60,8 +60,8 @@ def check_follow(args: argparse.Namespace, *, is_node: bool) -> None:
         return
     if not is_node and args.out is None:
         raise ParameterError("--follow needs --out DIR, or the URL of a node as the only PATH")
-    if args.to_height is not None:
-        raise ParameterError("--follow runs until it is interrupted: leave --to-height out")
+    if args.to_height is not None or args.to_date is not None:
+        raise ParameterError("--follow runs until it is interrupted: leave --to-height and --to-date out")
     if args.remove_parts:
         raise ParameterError("--follow needs the parts that --remove-parts deletes: leave one of them out")
 

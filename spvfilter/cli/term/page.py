@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+_ROWS = 512  # rows of a plain table that are written at once (our choice)
 _LEAST_SHRUNK = 12  # columns to which a cell may be shortened
 Align = Literal["left", "right"]
 
@@ -90,6 +92,17 @@ class Page:
         else:
             self.console.print(printable(text), style=style or None, soft_wrap=True)
 
+    def styled_lines(self, lines: Iterable[tuple[str, str]]) -> None:
+        """Print lines at once, each given as its text and its style. They are never wrapped."""
+        if self.console is None:
+            self.lines("".join(printable(text) + "\n" for text, _ in lines))
+            return
+        from rich.segment import Segment, Segments
+        from rich.style import Style
+
+        segments = [Segment(printable(text) + "\n", Style.parse(style)) for text, style in lines]
+        self.console.print(Segments(segments), soft_wrap=True, end="")
+
     def lines(self, text: str) -> None:
         r"""Print lines at once. Each ends with \n, and none needs escaping."""
         if self.console is not None:
@@ -144,11 +157,19 @@ class Page:
         self.console.print(table)
 
     def _plain_table(self, columns: Mapping[str, Align], cells: Sequence[Sequence[str]]) -> None:
-        lines = [list(columns), *cells]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        for line in lines:
+        widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+        self.plain_table(columns, widths, cells)
+
+    def plain_table(self, columns: Mapping[str, Align], widths: Sequence[int], rows: Iterable[Sequence[str]]) -> None:
+        """Print a table without rich, row by row. `widths` has the least width of each column, in characters."""
+        waiting: list[str] = []
+        for row in chain([list(columns)], rows):
             padded = [
                 cell.rjust(width) if align == "right" else cell.ljust(width)
-                for cell, width, align in zip(line, widths, columns.values(), strict=True)
+                for cell, width, align in zip(map(printable, row), widths, columns.values(), strict=True)
             ]
-            self.line(("  " + "  ".join(padded)).rstrip())
+            waiting.append(("  " + "  ".join(padded)).rstrip() + "\n")
+            if len(waiting) == _ROWS:
+                self.lines("".join(waiting))
+                waiting = []
+        self.lines("".join(waiting))

@@ -18,11 +18,12 @@ from spvfilter.kernel.pure.arguments import offset, snapshot, snapshots, whole
 from spvfilter.kernel.pure.files import ReadBuffer, checked, read_at, xored
 from spvfilter.kernel.pure.packed import MAX_ENTRY, MAX_VALUE, hit_of, packed_hit, unpack_hits
 from spvfilter.kernel.pure.undo import PackedCoin, coins_of_block, compressed_key, paid_by, script_of
-from spvfilter.kernel.values import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, Place, TxSpan
+from spvfilter.kernel.values import MAX_PREFIX, NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, Place, ScriptType, TxSpan
 from spvfilter.primitives import script_pushes
 from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_BLOCK_SIZE, MAX_UNDO_SIZE, OUTPOINT_SIZE
 
 T = TypeVar("T")
+_PATTERNS = EntryKind.DATA_PREFIX  # Entries of this kind and later kinds are patterns.
 
 
 class WatchTable:
@@ -35,7 +36,17 @@ class WatchTable:
     is consistent.
     """
 
-    __slots__ = ("_coins", "_data", "_full_keys", "_kinds", "_multisig_keys", "_scripts", "_values")
+    __slots__ = (
+        "_coins",
+        "_data",
+        "_full_keys",
+        "_kinds",
+        "_multisig_keys",
+        "_prefixes",
+        "_scripts",
+        "_types",
+        "_values",
+    )
 
     def __init__(self) -> None:
         self._kinds = bytearray()
@@ -43,6 +54,8 @@ class WatchTable:
         self._scripts: dict[bytes, int] = {}
         self._multisig_keys: dict[bytes, int] = {}
         self._data: dict[bytes, int] = {}
+        self._prefixes: dict[bytes, int] = {}
+        self._types: dict[int, int] = {}
         self._coins: dict[bytes, Coin] = {}
         # from compressed to uncompressed keys, for the keys in P2PK scripts and data entries
         self._full_keys: dict[bytes, bytes] = {}
@@ -53,11 +66,11 @@ class WatchTable:
     def add(self, kind: EntryKind, value: bytes, /) -> int:
         """Add an entry and return its number, from 0. An entry that exists keeps its number.
 
-        Raises ParameterError for an outpoint that does not have 36 bytes.
+        Raises ParameterError for an outpoint that does not have 36 bytes, a data prefix that does not have 1 to 64
+        bytes, and an unknown type of script.
         """
         kind, value = EntryKind(kind), snapshot(value)
-        if kind == EntryKind.OUTPOINT:
-            _check_outpoint(value)
+        _check_entry(kind, value)
         known = self.find(kind, value)
         if known != NO_ENTRY:
             return known
@@ -77,6 +90,10 @@ class WatchTable:
             case EntryKind.OUTPOINT:
                 coin = self._coins.get(value)
                 self._coins[value] = Coin(number, coin.value, coin.script) if coin else Coin(number, NO_VALUE, None)
+            case EntryKind.DATA_PREFIX:
+                self._prefixes[value] = number
+            case EntryKind.SCRIPT_TYPE:
+                self._types[value[0]] = number
         return number
 
     def find(self, kind: EntryKind, value: bytes, /) -> int:
@@ -94,6 +111,10 @@ class WatchTable:
                 if coin is None or coin.entry >= len(self._kinds):  # the entry belongs to another table
                     return NO_ENTRY
                 return coin.entry if self.entry(coin.entry) == (EntryKind.OUTPOINT, value) else NO_ENTRY
+            case EntryKind.DATA_PREFIX:
+                return self._prefixes.get(value, NO_ENTRY)
+            case EntryKind.SCRIPT_TYPE:
+                return self._types.get(value[0], NO_ENTRY) if len(value) == 1 else NO_ENTRY
 
     def entry(self, number: int, /) -> tuple[EntryKind, bytes]:
         """Return the kind and the bytes of an entry. Raises IndexError if no entry has this number."""
@@ -136,26 +157,31 @@ class WatchTable:
         self._coins[outpoint] = _joined(self._coins.get(outpoint), coin)
 
     def learn(self, hits: Iterable[Hit], /) -> None:
-        """Watch the outpoints of the outputs among `hits`.
+        """Watch the outpoints of the outputs among `hits`, except those of data prefixes and script types.
 
         Raises ParameterError as `set_coin` does; then no outpoint is added.
         """
         found = [
             _checked(hit.outpoint, hit.entry, hit.value, hit.script)
             for hit in [hit_of(hit) for hit in hits]
-            if not hit.spend
+            if not hit.spend and not self._is_pattern(hit.entry)
         ]
         for outpoint, coin in found:
             self._coins[outpoint] = _joined(self._coins.get(outpoint), coin)
 
     def learn_packed(self, packed: bytes, /) -> int:
-        """Watch the outpoints of the outputs among packed hits, and return the number of these outputs.
+        """Watch the outpoints of the outputs among packed hits, and return their number.
 
-        Raises FormatError for bytes that are not packed hits; then no outpoint is added.
+        Outputs that matched by a data prefix or a script type are left out. Raises FormatError for bytes that are not
+        packed hits; then no outpoint is added.
         """
         hits = unpack_hits(packed)
         self.learn(hits)
-        return sum(not hit.spend for hit in hits)
+        return sum(not hit.spend and not self._is_pattern(hit.entry) for hit in hits)
+
+    def _is_pattern(self, entry: int) -> bool:
+        """Return True if an entry is a data prefix or a script type. No outpoint is learned for it."""
+        return bool(self._prefixes or self._types) and entry < len(self._kinds) and self._kinds[entry] >= _PATTERNS
 
     def copy(self) -> WatchTable:
         """Return an independent copy of the table."""
@@ -165,6 +191,8 @@ class WatchTable:
         twin._scripts = self._scripts.copy()
         twin._multisig_keys = self._multisig_keys.copy()
         twin._data = self._data.copy()
+        twin._prefixes = self._prefixes.copy()
+        twin._types = self._types.copy()
         twin._coins = self._coins.copy()
         twin._full_keys = self._full_keys.copy()
         return twin
@@ -215,7 +243,7 @@ class WatchTable:
     def match_script(self, script: bytes, /) -> int:
         """Return the entry that an output with this scriptPubKey matches, or NO_ENTRY.
 
-        Entries are tried in this order: script, multisig key, data.
+        Entries are tried in this order: script, multisig key, data, the longest data prefix, script type.
         """
         script = snapshot(script)
         entry = self._scripts.get(script, NO_ENTRY)
@@ -226,6 +254,12 @@ class WatchTable:
             )
         if entry == NO_ENTRY and self._data:
             entry = self._match_data(script)
+        if entry == NO_ENTRY and self._prefixes:
+            data = blocks.null_data(script)[:MAX_PREFIX]
+            found = (self._prefixes.get(data[:size]) for size in range(len(data), 0, -1))
+            entry = next((number for number in found if number is not None), NO_ENTRY)
+        if entry == NO_ENTRY and self._types:
+            entry = self._types.get(blocks.script_type(script), NO_ENTRY)
         return entry
 
     def _match_data(self, script: bytes) -> int:
@@ -412,7 +446,7 @@ class WatchTable:
     ) -> None:
         known, earlier, fresh = coins
         scripts = self._scripts
-        slow = bool(self._multisig_keys or self._data)
+        slow = bool(self._multisig_keys or self._data or self._prefixes or self._types)
         spent: list[tuple[int, bytes, Coin]] = []
         for index, (at, start, end) in enumerate(tx.inputs):
             outpoint = raw[at : at + 36]
@@ -449,7 +483,8 @@ class WatchTable:
             outpoint = txid + index.to_bytes(4, "little")
             # consensus rejects negative values
             value = max(int.from_bytes(raw[at : at + 8], "little", signed=True), NO_VALUE)
-            fresh[outpoint] = Coin(entry, value, script)
+            if not self._is_pattern(entry):
+                fresh[outpoint] = Coin(entry, value, script)
             hits.append(Hit(False, position, txid, index, outpoint, value, script, entry, fee))
 
     def _match_packed(self, coin: PackedCoin) -> int:
@@ -459,7 +494,9 @@ class WatchTable:
         """
         if coin.kind in (4, 5):
             key = self._full_keys.get(bytes((coin.kind - 2,)) + coin.body)
-            return NO_ENTRY if key is None else self.match_script(b"\x41" + key + b"\xac")
+            if key is None:
+                return self._types.get(ScriptType.P2PK, NO_ENTRY)
+            return self.match_script(b"\x41" + key + b"\xac")
         return self.match_script(coin.script() or b"")
 
 
@@ -526,6 +563,16 @@ def _record_at(place: Place, raw: bytes) -> bytes:
     if raw[4:36] != place.hash:
         raise UndoError("the previous block of the block is not that of the record", offset=0, field="undo record")
     return record
+
+
+def _check_entry(kind: EntryKind, value: bytes) -> None:
+    """Raise ParameterError for a value that its kind of entry does not allow."""
+    if kind == EntryKind.OUTPOINT:
+        _check_outpoint(value)
+    if kind == EntryKind.DATA_PREFIX and not 1 <= len(value) <= MAX_PREFIX:
+        raise ParameterError(f"a data prefix has 1 to {MAX_PREFIX} bytes, not {len(value)}")
+    if kind == EntryKind.SCRIPT_TYPE and (len(value) != 1 or value[0] >= len(ScriptType)):
+        raise ParameterError("a script type is one byte, the number of a ScriptType")
 
 
 def _check_outpoint(value: bytes) -> None:

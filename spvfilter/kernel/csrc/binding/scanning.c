@@ -1,5 +1,7 @@
 #include "binding/scanning.h"
 
+#include <stdlib.h>
+
 #include "binding/arguments.h"
 
 #include "block/merkle.h"
@@ -22,6 +24,26 @@ static PyObject *merkle_root(PyObject *self, PyObject *given) {
     Py_END_ALLOW_THREADS
     PyMem_Free(hashes);
     return Py_BuildValue("(NO)", PyBytes_FromStringAndSize((const char *)root, sizeof root), mutated ? Py_True : Py_False);
+}
+
+static PyObject *block_txids(PyObject *self, PyObject *given) {
+    PyObject *raw = spv_snapshot(given), *made = NULL;
+    if (!raw)
+        return NULL;
+    const uint8_t *data = spv_data(raw);
+    const size_t size = spv_size(raw);
+    spv_hash *txids = NULL;
+    uint32_t count = 0;
+    spv_error error;
+    spv_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = spv_block_txids(data, size, &txids, &count, &error);
+    Py_END_ALLOW_THREADS
+    Py_DECREF(raw);
+    if (!status)
+        made = PyBytes_FromStringAndSize((const char *)txids, (Py_ssize_t)count * (Py_ssize_t)sizeof *txids);
+    free(txids);
+    return status ? spv_raise(spv_module_state(self), status, &error) : made;
 }
 
 static PyObject *check_block(PyObject *self, PyObject *given) {
@@ -143,6 +165,7 @@ static PyObject *bip37_scan_tx(PyObject *self, PyObject *arguments, PyObject *na
 int spv_add_scan(PyObject *module, spv_state *Py_UNUSED(state)) {
     static PyMethodDef functions[] = {
         SPV_FUNCTION(merkle_root, METH_O),
+        SPV_FUNCTION(block_txids, METH_O),
         SPV_FUNCTION(check_block, METH_O),
         SPV_FUNCTION(bip37_scan_block, METH_VARARGS | METH_KEYWORDS),
         SPV_FUNCTION(bip37_scan_tx, METH_VARARGS | METH_KEYWORDS),

@@ -100,15 +100,33 @@ static spv_status check(block *b, spv_error *error) {
     return b->witness ? check_commitment(b, error) : SPV_OK;
 }
 
-spv_status spv_check_block(const uint8_t *raw, size_t size, spv_error *error) {
-    block b = {.raw = raw, .size = size};
+/* Allocates memory for the transactions of a block and their leaves. The caller frees both. */
+static spv_status reserve(block *b, spv_error *error) {
     size_t at;
-    spv_status status = spv_block_start(raw, size, &at, &b.count, error); /* fails if the bytes cannot hold the transactions */
+    const spv_status status = spv_block_start(b->raw, b->size, &at, &b->count, error); /* fails if the bytes cannot hold the transactions */
     if (status)
         return status;
-    b.txs = malloc((b.count < AT_ONCE ? b.count : AT_ONCE) * sizeof *b.txs);
-    b.leaves = malloc((size_t)b.count * sizeof *b.leaves);
-    status = b.txs && b.leaves ? check(&b, error) : SPV_NOMEM;
+    b->txs = malloc((b->count < AT_ONCE ? b->count : AT_ONCE) * sizeof *b->txs);
+    b->leaves = malloc((size_t)b->count * sizeof *b->leaves);
+    return b->txs && b->leaves ? SPV_OK : SPV_NOMEM;
+}
+
+spv_status spv_block_txids(const uint8_t *raw, size_t size, spv_hash **txids, uint32_t *count, spv_error *error) {
+    block b = {.raw = raw, .size = size};
+    spv_status status = reserve(&b, error);
+    if (!status)
+        status = hash_transactions(&b, true, error);
+    free(b.txs);
+    *txids = b.leaves;
+    *count = b.count;
+    return status;
+}
+
+spv_status spv_check_block(const uint8_t *raw, size_t size, spv_error *error) {
+    block b = {.raw = raw, .size = size};
+    spv_status status = reserve(&b, error);
+    if (!status)
+        status = check(&b, error);
     free(b.txs);
     free(b.leaves);
     return status;

@@ -1,6 +1,7 @@
 #include "watch/marks.h"
 
 #include "array.h"
+#include "block/script.h"
 #include "block/walk.h"
 
 /* The walk is limited by memory latency. The hashes of a batch are therefore computed first and their groups
@@ -36,6 +37,7 @@ typedef struct {
     spv_marks *marks;
     bool scripts, odd, slow; /* entries may match outputs; also short and long scripts; also by key or data */
     bool known, pushes;      /* there are coins; there are data entries */
+    bool types;              /* there are script types */
     uint32_t tx;
     uint32_t coin; /* offset of the input's coin, plus 1; 0 without an undo record */
     uint32_t waiting;
@@ -68,7 +70,7 @@ static uint32_t match_coin(const marker *m, const probe *probe) {
     if (spv_has_full_key(&coin)) {
         spv_packed_key(&coin, key);
         const uint8_t *full = spv_table_find_full_key(m->table, key);
-        return full ? spv_table_match_script(m->table, spv_full_key_script(full, room)) : SPV_NONE;
+        return full ? spv_table_match_script(m->table, spv_full_key_script(full, room)) : spv_table_find_type(m->table, SPV_P2PK);
     }
     const spv_wanted wanted = {m->table, spv_plain_script(&coin, room), SPV_SCRIPT};
     const uint32_t number = spv_index_find(&m->table->index, probe->hash, spv_is_entry, &wanted);
@@ -161,11 +163,12 @@ static void begin_tx(marker *m) {
 SPV_INLINE void ask_coin(marker *m, const spv_packed_coin *coin, const uint8_t *outpoint) {
     uint8_t room[SPV_SHORT_SCRIPT];
     if (SPV_UNLIKELY(spv_has_full_key(coin))) {
-        if (!m->table->full_keys.count)
+        if (!m->table->full_keys.count && !m->types)
             return;
         spv_packed_key(coin, room);
         const uint64_t hash = spv_full_key_hash(&m->table->key, room);
-        ask(m, SPV_SPENT, spv_index_fetch(&m->table->full_keys, hash), hash, outpoint, SPV_OUTPOINT_SIZE);
+        const uint16_t *tags = spv_index_fetch(&m->table->full_keys, hash);
+        ask(m, SPV_SPENT, m->types ? LOOK : tags, hash, outpoint, SPV_OUTPOINT_SIZE);
         return;
     }
     const spv_bytes script = spv_plain_script(coin, room);
@@ -237,7 +240,8 @@ static spv_status end_undo(marker *m, const spv_record *record, spv_error *error
 }
 
 static marker begin(const spv_table *table, const spv_table *found, spv_marks *marks) {
-    bool pushes = table->of_kind[SPV_DATA], slow = pushes || table->of_kind[SPV_MULTISIG_KEY];
+    bool pushes = table->of_kind[SPV_DATA], types = table->of_kind[SPV_SCRIPT_TYPE];
+    bool slow = pushes || types || table->of_kind[SPV_MULTISIG_KEY] || table->prefix_sizes;
     *marks = (spv_marks){0};
     return (marker){
         .table = table,
@@ -246,6 +250,7 @@ static marker begin(const spv_table *table, const spv_table *found, spv_marks *m
         .scripts = slow || table->of_kind[SPV_SCRIPT],
         .known = table->coins.count,
         .pushes = pushes,
+        .types = types,
         .slow = slow,
         .odd = slow || table->odd_scripts,
     };

@@ -132,7 +132,7 @@ static bool fresh_hash(const void *context, uint32_t number, uint64_t *hash) {
     const scan *s = context;
     const spv_hit *hit = &s->hits->hits[number];
     uint8_t outpoint[SPV_OUTPOINT_SIZE];
-    if (hit->spend)
+    if (hit->spend || hit->pattern)
         return false;
     outpoint_of(s->hits, hit, outpoint);
     *hash = spv_outpoint_hash(&s->table->key, outpoint);
@@ -213,7 +213,7 @@ static spv_status spend(scan *s, spv_item input, uint32_t n, spv_error *error) {
     spv_hit *hit = new_hit(s->hits);
     if (!hit)
         return SPV_NOMEM;
-    *hit = (spv_hit){coin.script, outpoint, coin.value, s->fee, s->hits->txid_count - 1, s->position, n, coin.entry, true};
+    *hit = (spv_hit){coin.script, outpoint, coin.value, s->fee, s->hits->txid_count - 1, s->position, n, coin.entry, true, false};
     return SPV_OK;
 }
 
@@ -234,9 +234,10 @@ static spv_status pay(scan *s, spv_item output, uint32_t n, spv_error *error) {
         return SPV_NOMEM;
     if (value < SPV_NO_VALUE)
         value = SPV_NO_VALUE; /* consensus rejects negative values */
-    *hit = (spv_hit){script, NULL, value, s->fee, s->hits->txid_count - 1, s->position, n, s->next++->number, false};
-    fresh_hash(s, number, &hash);
-    spv_index_add(&s->fresh, hash, number);
+    const uint32_t entry = s->next++->number;
+    *hit = (spv_hit){script, NULL, value, s->fee, s->hits->txid_count - 1, s->position, n, entry, false, spv_is_pattern(s->table, entry)};
+    if (fresh_hash(s, number, &hash))
+        spv_index_add(&s->fresh, hash, number);
     return SPV_OK;
 }
 
@@ -310,7 +311,7 @@ static spv_status keep(spv_table *found, const spv_hits *hits) {
     for (size_t i = 0; i < hits->count && !status; i++) {
         const spv_hit *hit = &hits->hits[i];
         uint8_t outpoint[SPV_OUTPOINT_SIZE];
-        if (hit->spend)
+        if (hit->spend || hit->pattern)
             continue;
         outpoint_of(hits, hit, outpoint);
         status = spv_table_set_coin(found, &(spv_coin){outpoint, hit->script, hit->value, hit->entry}, true);

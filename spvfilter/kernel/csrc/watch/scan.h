@@ -16,6 +16,7 @@ typedef struct {
     uint32_t txid;           /* number of the txid */
     uint32_t position, n, entry;
     bool spend;
+    bool pattern;            /* an output of an entry that is a data prefix or a script type: its coin is not learned */
 } spv_hit;
 
 typedef struct {

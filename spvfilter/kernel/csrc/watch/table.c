@@ -5,7 +5,6 @@
 
 #include "block/script.h"
 
-enum { LONG = 63 };
 #define OWN ((uint32_t)1 << 31) /* in a coin's `script`: the number refers to `scripts` */
 
 spv_table *spv_table_new(void) {
@@ -47,11 +46,11 @@ size_t spv_table_size(const spv_table *table) {
 /* Entries. */
 
 static const uint8_t *store(spv_arena *arena, unsigned kind, spv_bytes value) {
-    bool extended = value.size >= LONG;
+    const bool high = kind >= 4, extended = high || value.size >= SPV_HIGH_KIND;
     uint8_t *record = spv_arena_take(arena, 1 + (extended ? 4u : 0u) + value.size);
     if (!record)
         return NULL;
-    record[0] = (uint8_t)((extended ? LONG : value.size) << 2 | kind);
+    record[0] = (uint8_t)((high ? SPV_HIGH_KIND : extended ? SPV_LONG : value.size) << 2 | (kind & 3));
     if (extended)
         spv_put_le32(record + 1, (uint32_t)value.size);
     if (value.size)
@@ -63,12 +62,16 @@ static void push_record(spv_pile *pile, const uint8_t *record) {
     *(const uint8_t **)spv_pile_at(pile, pile->count++, sizeof record) = record;
 }
 
+static uint64_t entry_key(const spv_table *table, unsigned kind, spv_bytes value) {
+    return spv_keyed_hash(&table->key, kind & 3, value.data, value.size);
+}
+
 static bool entry_hash(const void *context, uint32_t number, uint64_t *hash) {
     const spv_table *table = context;
     const uint8_t *record = spv_table_record(table, number);
     spv_bytes value = spv_entry_bytes(record);
-    *hash = spv_keyed_hash(&table->key, record[0] & 3, value.data, value.size);
-    return (record[0] & 3) != SPV_OUTPOINT;
+    *hash = entry_key(table, spv_record_kind(record), value);
+    return spv_record_kind(record) != SPV_OUTPOINT;
 }
 
 /* The uncompressed key of an entry: of a P2PK script, or of data. NULL if it has none. */
@@ -112,7 +115,7 @@ static uint32_t find_hashed(const spv_table *table, unsigned kind, spv_bytes val
 
 uint32_t spv_table_find(const spv_table *table, unsigned kind, spv_bytes value) {
     if (kind != SPV_OUTPOINT)
-        return find_hashed(table, kind, value, spv_keyed_hash(&table->key, kind, value.data, value.size));
+        return find_hashed(table, kind, value, entry_key(table, kind, value));
     uint32_t coin = value.size == SPV_OUTPOINT_SIZE ? spv_table_find_coin(table, value.data) : SPV_NONE;
     if (coin == SPV_NONE)
         return SPV_NONE;
@@ -132,7 +135,7 @@ static spv_status add_outpoint(spv_table *table, spv_bytes value, uint32_t numbe
 
 /* The caller has checked that an outpoint has 36 bytes. */
 spv_status spv_table_add(spv_table *table, unsigned kind, spv_bytes value, uint32_t *number) {
-    uint64_t hash = spv_keyed_hash(&table->key, kind, value.data, value.size);
+    uint64_t hash = entry_key(table, kind, value);
     uint32_t known = kind == SPV_OUTPOINT ? spv_table_find(table, kind, value) : find_hashed(table, kind, value, hash);
     if (known != SPV_NONE) {
         *number = known;
@@ -163,6 +166,8 @@ spv_status spv_table_add(spv_table *table, unsigned kind, spv_bytes value, uint3
     *number = table->entries.count;
     push_record(&table->entries, record);
     table->of_kind[kind]++;
+    if (kind == SPV_DATA_PREFIX)
+        table->prefix_sizes |= (uint64_t)1 << (value.size - 1);
     table->odd_scripts += kind == SPV_SCRIPT && !spv_is_middling(value.size);
     return SPV_OK;
 }
@@ -179,6 +184,22 @@ uint32_t spv_table_match_pushes(const spv_table *table, spv_bytes script) {
     return SPV_NONE;
 }
 
+/* The longest data prefix of an OP_RETURN output. Each size that some prefix has takes one lookup. */
+static uint32_t match_prefix(const spv_table *table, spv_bytes script) {
+    uint8_t number;
+    const spv_bytes data = spv_null_data(script, &number);
+    uint32_t entry = SPV_NONE;
+    for (size_t size = data.size < SPV_MAX_PREFIX ? data.size : SPV_MAX_PREFIX; size && entry == SPV_NONE; size--)
+        if (table->prefix_sizes >> (size - 1) & 1)
+            entry = spv_table_find(table, SPV_DATA_PREFIX, (spv_bytes){data.data, size});
+    return entry;
+}
+
+uint32_t spv_table_find_type(const spv_table *table, unsigned type) {
+    const uint8_t value = (uint8_t)type;
+    return spv_table_find(table, SPV_SCRIPT_TYPE, (spv_bytes){&value, 1});
+}
+
 uint32_t spv_table_match_slow(const spv_table *table, spv_bytes script) {
     if (table->of_kind[SPV_MULTISIG_KEY]) {
         spv_bytes keys[SPV_MAX_MULTISIG_KEYS];
@@ -189,7 +210,10 @@ uint32_t spv_table_match_slow(const spv_table *table, spv_bytes script) {
                 return entry;
         }
     }
-    return table->of_kind[SPV_DATA] ? spv_table_match_pushes(table, script) : SPV_NONE;
+    uint32_t entry = table->of_kind[SPV_DATA] ? spv_table_match_pushes(table, script) : SPV_NONE;
+    if (entry == SPV_NONE && table->prefix_sizes)
+        entry = match_prefix(table, script);
+    return entry == SPV_NONE && table->of_kind[SPV_SCRIPT_TYPE] ? spv_table_find_type(table, spv_script_type(script)) : entry;
 }
 
 uint32_t spv_table_match_script(const spv_table *table, spv_bytes script) {
@@ -283,7 +307,7 @@ static spv_status copy_records(const spv_pile *from, spv_pile *to, spv_arena *ar
         spv_status status = spv_pile_reserve(to);
         if (status)
             return status;
-        if (!(record = store(arena, record[0] & 3, spv_entry_bytes(record))))
+        if (!(record = store(arena, spv_record_kind(record), spv_entry_bytes(record))))
             return SPV_NOMEM;
         push_record(to, record);
     }
@@ -298,6 +322,7 @@ static spv_status copy_entries(const spv_table *table, spv_table **copy) {
     made->key = table->key;
     memcpy(made->of_kind, table->of_kind, sizeof made->of_kind);
     made->odd_scripts = table->odd_scripts;
+    made->prefix_sizes = table->prefix_sizes;
     spv_status status = copy_records(&table->entries, &made->entries, &made->arena);
     if (!status)
         status = spv_index_copy(&table->index, &made->index);

@@ -10,8 +10,8 @@
 #include "watch/lock.h"
 #include "watch/memory.h"
 
-enum { SPV_SCRIPT, SPV_MULTISIG_KEY, SPV_DATA, SPV_OUTPOINT, SPV_KINDS }; /* values.EntryKind */
-enum { SPV_OUTPOINT_SIZE = 36, SPV_MAX_ENTRY = 0x7FFFFFFE };
+enum { SPV_SCRIPT, SPV_MULTISIG_KEY, SPV_DATA, SPV_OUTPOINT, SPV_DATA_PREFIX, SPV_SCRIPT_TYPE, SPV_KINDS }; /* values.EntryKind */
+enum { SPV_OUTPOINT_SIZE = 36, SPV_MAX_ENTRY = 0x7FFFFFFE, SPV_MAX_PREFIX = 64 };
 #define SPV_NO_VALUE ((int64_t)-1)
 
 typedef struct {
@@ -23,6 +23,7 @@ typedef struct {
     uint32_t of_kind[SPV_KINDS];
     /* number of scripts of fewer than 17 bytes or more than 40: no address has such a script, many other outputs do */
     uint32_t odd_scripts;
+    uint64_t prefix_sizes; /* bit n: a data prefix has n + 1 bytes */
     spv_pile coins;      /* records of coins, see below */
     spv_index coin_index;
     spv_pile scripts;    /* pointers (const uint8_t *) to scripts of coins that are not entries */
@@ -56,8 +57,9 @@ size_t spv_table_size(const spv_table *table); /* bytes allocated */
 uint32_t spv_table_find(const spv_table *table, unsigned kind, spv_bytes value); /* number of an entry, or SPV_NONE */
 spv_status spv_table_add(spv_table *table, unsigned kind, spv_bytes value, uint32_t *number);
 uint32_t spv_table_match_script(const spv_table *table, spv_bytes script);
-/* The same for a script that is not an entry: first by multisig keys, then by data. */
+/* The same for a script that is not an entry: by multisig keys, data, data prefix, and type, in this order. */
 uint32_t spv_table_match_slow(const spv_table *table, spv_bytes script);
+uint32_t spv_table_find_type(const spv_table *table, unsigned type); /* the entry of a script type, or SPV_NONE */
 uint32_t spv_table_match_pushes(const spv_table *table, spv_bytes script);
 
 /* The uncompressed public key (65 bytes) in an entry whose compressed form is `key` (33 bytes); or NULL. */
@@ -71,11 +73,17 @@ spv_status spv_table_set_coin(spv_table *table, const spv_coin *coin, bool repla
 /* The old coin. A missing value or script is taken from the new coin. */
 spv_coin spv_coin_joined(spv_coin old, spv_coin new);
 
-/* An entry in the arena. The first byte has its kind in the low two bits and its size in the others. 63 means that
-   the size is in the four bytes that follow. */
+/* An entry in the arena. The low two bits of the first byte are its kind, and the others its size. Size 63 means that
+   four bytes with the size follow. Size 62 means the same, and that the kind is 4 higher. */
+enum { SPV_HIGH_KIND = 62, SPV_LONG = 63 };
+
+SPV_INLINE unsigned spv_record_kind(const uint8_t *record) {
+    return (record[0] & 3u) + (record[0] >> 2 == SPV_HIGH_KIND ? 4 : 0);
+}
+
 SPV_INLINE spv_bytes spv_entry_bytes(const uint8_t *record) {
     size_t size = record[0] >> 2;
-    if (SPV_LIKELY(size < 63))
+    if (SPV_LIKELY(size < SPV_HIGH_KIND))
         return (spv_bytes){record + 1, size};
     return (spv_bytes){record + 5, spv_le32(record + 1)};
 }
@@ -85,7 +93,13 @@ SPV_INLINE const uint8_t *spv_table_record(const spv_table *table, uint32_t numb
 }
 
 SPV_INLINE unsigned spv_table_kind(const spv_table *table, uint32_t number) {
-    return spv_table_record(table, number)[0] & 3;
+    return spv_record_kind(spv_table_record(table, number));
+}
+
+/* True if an entry is a data prefix or a script type. No coin is learned for them: they would be too many. */
+SPV_INLINE bool spv_is_pattern(const spv_table *table, uint32_t entry) {
+    return SPV_UNLIKELY(table->of_kind[SPV_DATA_PREFIX] + table->of_kind[SPV_SCRIPT_TYPE]) && entry < table->entries.count
+        && spv_table_kind(table, entry) >= SPV_DATA_PREFIX;
 }
 
 SPV_INLINE spv_bytes spv_table_entry(const spv_table *table, uint32_t number) {
@@ -114,7 +128,7 @@ typedef struct {
 SPV_INLINE bool spv_is_entry(const void *context, uint32_t number) {
     const spv_wanted *wanted = context;
     const uint8_t *record = spv_table_record(wanted->table, number);
-    return (record[0] & 3) == wanted->kind && spv_equal(spv_entry_bytes(record), wanted->value);
+    return spv_record_kind(record) == wanted->kind && spv_equal(spv_entry_bytes(record), wanted->value);
 }
 
 SPV_INLINE bool spv_is_coin(const void *context, uint32_t number) {

@@ -36,6 +36,13 @@
     "Raises:\n" \
     "    FormatError: The transaction is malformed, as in parse_tx.\n" \
     "    ParameterError: A number is out of range."
+#define SPV_DOC_block_txids \
+    "block_txids($module, raw, /)\n" \
+    "--\n" \
+    "\n" \
+    "Return the ids of a block's transactions, 32 bytes each in wire order, one after the other.\n" \
+    "\n" \
+    "Raises FormatError as `walk_block` does."
 #define SPV_DOC_check_block \
     "check_block($module, raw, /)\n" \
     "--\n" \

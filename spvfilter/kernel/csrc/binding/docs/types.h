@@ -335,7 +335,8 @@
     "\n" \
     "Add an entry and return its number, from 0. An entry that exists keeps its number.\n" \
     "\n" \
-    "Raises ParameterError for an outpoint that does not have 36 bytes."
+    "Raises ParameterError for an outpoint that does not have 36 bytes, a data prefix that does not have 1 to 64\n" \
+    "bytes, and an unknown type of script."
 #define SPV_DOC_WatchTable_find \
     "find($self, kind, value, /)\n" \
     "--\n" \
@@ -383,16 +384,17 @@
     "learn($self, hits, /)\n" \
     "--\n" \
     "\n" \
-    "Watch the outpoints of the outputs among `hits`.\n" \
+    "Watch the outpoints of the outputs among `hits`, except those of data prefixes and script types.\n" \
     "\n" \
     "Raises ParameterError as `set_coin` does; then no outpoint is added."
 #define SPV_DOC_WatchTable_learn_packed \
     "learn_packed($self, packed, /)\n" \
     "--\n" \
     "\n" \
-    "Watch the outpoints of the outputs among packed hits, and return the number of these outputs.\n" \
+    "Watch the outpoints of the outputs among packed hits, and return their number.\n" \
     "\n" \
-    "Raises FormatError for bytes that are not packed hits; then no outpoint is added."
+    "Outputs that matched by a data prefix or a script type are left out. Raises FormatError for bytes that are not\n" \
+    "packed hits; then no outpoint is added."
 #define SPV_DOC_WatchTable_copy \
     "copy($self)\n" \
     "--\n" \
@@ -434,7 +436,7 @@
     "\n" \
     "Return the entry that an output with this scriptPubKey matches, or NO_ENTRY.\n" \
     "\n" \
-    "Entries are tried in this order: script, multisig key, data."
+    "Entries are tried in this order: script, multisig key, data, the longest data prefix, script type."
 #define SPV_DOC_WatchTable_scan_block \
     "scan_block($self, raw, found=None, undo=None)\n" \
     "--\n" \

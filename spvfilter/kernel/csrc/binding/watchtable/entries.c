@@ -23,7 +23,7 @@ PyObject *spv_wt_add(PyObject *self, PyObject *const *arguments, Py_ssize_t coun
     if (!spv_count_arguments("add", count, 2) || !take_kind(state, arguments[0], &kind))
         return NULL;
     PyObject *value = spv_snapshot(arguments[1]);
-    if (!value || (kind == SPV_OUTPOINT && !spv_check_outpoint(state, value))) {
+    if (!value || !spv_check_entry(state, kind, value)) {
         Py_XDECREF(value);
         return NULL;
     }

@@ -1,5 +1,7 @@
 #include "binding/watchtable/object.h"
 
+#include "block/script.h"
+
 PyObject *spv_wrap_table(PyObject *type, spv_table *table) {
     PyObject *self = spv_allocate(type);
     if (self)
@@ -21,7 +23,7 @@ PyObject *spv_coin_value(const spv_state *state, const spv_coin *coin) {
 }
 
 PyObject *spv_entry_value(const spv_state *state, const uint8_t *record) {
-    return Py_BuildValue("(ON)", state->entry_kinds[record[0] & 3], spv_bytes_or_none(spv_entry_bytes(record)));
+    return Py_BuildValue("(ON)", state->entry_kinds[spv_record_kind(record)], spv_bytes_or_none(spv_entry_bytes(record)));
 }
 
 bool spv_check_outpoint(const spv_state *state, PyObject *snapshot) {
@@ -29,6 +31,21 @@ bool spv_check_outpoint(const spv_state *state, PyObject *snapshot) {
     if (size != SPV_OUTPOINT_SIZE)
         PyErr_Format(state->ParameterError, "an outpoint has 36 bytes, not %zu", size);
     return size == SPV_OUTPOINT_SIZE;
+}
+
+bool spv_check_entry(const spv_state *state, unsigned kind, PyObject *snapshot) {
+    const size_t size = spv_size(snapshot);
+    if (kind == SPV_OUTPOINT)
+        return spv_check_outpoint(state, snapshot);
+    if (kind == SPV_DATA_PREFIX && (!size || size > SPV_MAX_PREFIX)) {
+        PyErr_Format(state->ParameterError, "a data prefix has 1 to %d bytes, not %zu", SPV_MAX_PREFIX, size);
+        return false;
+    }
+    if (kind == SPV_SCRIPT_TYPE && (size != 1 || spv_data(snapshot)[0] >= SPV_SCRIPT_TYPES)) {
+        PyErr_SetString(state->ParameterError, "a script type is one byte, the number of a ScriptType");
+        return false;
+    }
+    return true;
 }
 
 bool spv_take_coin(const spv_state *state, PyObject *outpoint, PyObject *entry, PyObject *value, PyObject *script, spv_coin *coin,

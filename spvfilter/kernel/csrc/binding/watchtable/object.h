@@ -63,6 +63,8 @@ PyObject *spv_entry_value(const spv_state *state, const uint8_t *record);
 
 /* pure.table._check_outpoint. */
 bool spv_check_outpoint(const spv_state *state, PyObject *snapshot);
+/* pure.table._check_entry: false with an exception set if the bytes are no entry of this kind. */
+bool spv_check_entry(const spv_state *state, unsigned kind, PyObject *snapshot);
 
 /* pure.table._checked: the coin of an outpoint. Its bytes belong to the objects held, which the caller releases.
    False with an exception set and nothing held. */

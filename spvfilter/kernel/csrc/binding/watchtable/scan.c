@@ -172,7 +172,8 @@ PyObject *spv_wt_learn(PyObject *self, PyObject *hits) {
         spv_status status = SPV_OK;
         PyThreadState *thread = spv_begin_write(table);
         for (size_t i = 0; i < taken.count && !status; i++)
-            status = spv_table_set_coin(table, &taken.coins[i], false);
+            if (!spv_is_pattern(table, taken.coins[i].entry))
+                status = spv_table_set_coin(table, &taken.coins[i], false);
         spv_finish_write(table, thread);
         done = !status || spv_raise(state, status, NULL);
     }
@@ -192,7 +193,7 @@ static spv_status learn_outputs(spv_table *table, spv_bytes packed, size_t *outp
         spv_packed_hit hit;
         spv_error error;
         status = spv_next_hit(packed, &at, &hit, &error);
-        if (status || hit.spend)
+        if (status || hit.spend || spv_is_pattern(table, hit.entry))
             continue;
         uint8_t outpoint[SPV_OUTPOINT_SIZE];
         memcpy(outpoint, hit.txid, sizeof(spv_hash));

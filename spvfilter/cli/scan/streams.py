@@ -1,0 +1,65 @@
+"""Blocks that `spvfilter scan` reads once, from front to back: standard input and compressed files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from spvfilter.cli.arguments import standard_input
+from spvfilter.compression import is_compressed
+from spvfilter.errors import FormatError, ParameterError, SourceError
+from spvfilter.network import Network
+from spvfilter.scan.streams import stream_blocks
+
+STDIN = "-"
+
+
+def is_stream(paths: Sequence[str], *, in_parts: bool = False) -> bool:
+    """Return True if the PATHs are standard input or compressed files.
+
+    Args:
+        paths: The PATHs of the scan.
+        in_parts: True for a scan with --out, which has to read blocks again.
+
+    Raises:
+        ParameterError: Some of the PATHs are compressed and others are not, or `in_parts` is True.
+    """
+    packed = [path for path in paths if is_compressed(path)]
+    if packed and in_parts:
+        raise ParameterError(
+            f"{packed[0]} is compressed: with --out and --dask, decompress it first (gzip -d, zstd -d)"
+        )
+    if packed and len(packed) < len(paths):
+        raise ParameterError(
+            f"{packed[0]} is compressed and {next(path for path in paths if path not in packed)} is not: scan them"
+            " apart, or decompress all files"
+        )
+    return bool(packed) or list(paths) == [STDIN]
+
+
+def named(paths: Sequence[str]) -> str:
+    """Return the names of streams for a message."""
+    return "standard input" if list(paths) == [STDIN] else ", ".join(paths)
+
+
+def blocks_in(paths: Sequence[str], network: Network, bad: Callable[[str, str], None]) -> Iterator[bytes]:
+    """Yield the raw blocks of standard input, or of compressed files in their order.
+
+    `bad` is called with the name of the stream and a sentence for each part that is no block. Raises SourceError and
+    OSError as `stream_blocks` does.
+    """
+    for path in paths:
+        name = named([path])
+        with _opened(path) as stream:
+            try:
+                yield from stream_blocks(stream, network, partial(bad, name))
+            except FormatError as error:
+                raise SourceError(f"{name}: line {error.offset}: {error.message}") from None
+            except SourceError as error:
+                raise SourceError(f"{name}: {error}") from None
+
+
+def _opened(path: str) -> BinaryIO:
+    return standard_input() if path == STDIN else Path(path).open("rb")

@@ -1,0 +1,129 @@
+"""`spvfilter scan --txid FILE`: print the blocks that have these transactions."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from spvfilter.cli.arguments import format_of, standard_input
+from spvfilter.cli.scan.gaps import report_heights
+from spvfilter.cli.term.page import Page, complain
+from spvfilter.cli.term.problems import Problems
+from spvfilter.cli.term.progress import megabytes, progress
+from spvfilter.compression import unpacked
+from spvfilter.errors import ParameterError, SourceError
+from spvfilter.primitives import hash_from_hex, hash_to_hex
+from spvfilter.scan.order import ScanReport
+from spvfilter.scan.sources import BlockFiles, BlockSpan
+from spvfilter.scan.txids import PlacedTx, find_txs
+from spvfilter.scan.undomode import UndoMode
+
+_INCOMPLETE = 1  # exit code
+_POLL_S = 0.1  # between two updates of the progress display
+_COLUMNS = ("txid", "block_hash", "height", "time", "position")
+_LONGEST = 1_000  # bytes of a line (our choice)
+_MOST_SHOWN = 20  # transactions that were not found
+
+
+def check(args: argparse.Namespace, *, is_files: bool) -> None:
+    """Raise ParameterError for options that --txid does not take. `is_files` is True for blocks in files."""
+    given = {
+        "--watch": args.watch,
+        "--address": args.address,
+        "--out": args.out,
+        "--plot": args.plot,
+        "--totals": args.totals,
+    }
+    for option, value in given.items():
+        if value:
+            raise ParameterError(f"--txid asks for the blocks of transactions alone: leave {option} out")
+    if not is_files:
+        raise ParameterError("--txid is for blocks in files, not for standard input, compressed files or a node")
+
+
+def read_txids(path: str) -> frozenset[bytes]:
+    """Return the ids in a file, one in each line, as bytes in wire order. `-` is standard input.
+
+    Blank lines and lines with # at the start are skipped. The file may be compressed. Raises ParameterError for an
+    invalid line or a file without ids, SourceError for damaged compression, and OSError.
+    """
+    name = "standard input" if path == "-" else path
+    with standard_input() if path == "-" else Path(path).open("rb") as file:
+        try:
+            found = frozenset(_ids(unpacked(file), name))
+        except SourceError as error:
+            raise SourceError(f"{name}: {error}") from None
+    if not found:
+        raise ParameterError(f"{name}: no txid in this file")
+    return found
+
+
+def _ids(file: BinaryIO, name: str) -> Iterator[bytes]:
+    """Yield the ids in the lines of a file. Raises ParameterError for an invalid line."""
+    for number, line in enumerate(iter(lambda: file.readline(_LONGEST), b""), 1):
+        text = line.strip()
+        if text and not text.startswith(b"#"):
+            try:
+                yield hash_from_hex(text.decode("ascii"))
+            except ValueError:
+                raise ParameterError(f"{name}: line {number}: expected a txid, 64 hex digits") from None
+
+
+def run(args: argparse.Namespace, span: BlockSpan, page: Page) -> int:
+    """Search the blocks, print the results, and return the exit code. Raises ParameterError, SourceError, OSError."""
+    wanted = read_txids(args.txid)
+    files, report, begun = BlockFiles(args.paths, undo=UndoMode.OFF, span=span), ScanReport(), time.monotonic()
+    updated = begun
+    show, missing = _printer(page, format_of(args, page)), set(wanted)
+    with progress(page.console) as shown:
+        for of_block in find_txs(files, wanted, args.network, report, jobs=args.jobs, check=args.check):
+            if of_block:
+                shown.clear()
+            for found in of_block:
+                show(found)
+                missing.discard(found.txid)
+            if time.monotonic() > updated + _POLL_S:
+                updated = time.monotonic()
+                shown.update(report.bytes_scanned, report.bytes_total)
+    problems = Problems()
+    for problem in report.problems:
+        problems.add(str(problem))
+    problems.complain()
+    if not report.blocks:
+        raise SourceError("nothing could be read" if problems else f"no block in {', '.join(args.paths)}")
+    if not args.quiet:
+        seconds = time.monotonic() - begun
+        size, rate = megabytes(report.bytes_scanned), megabytes(report.bytes_scanned / max(seconds, 0.001))
+        count = len(wanted) - len(missing)
+        complain(
+            f"{report.blocks:,} block(s), {size} in {seconds:.1f} s ({rate}/s): {count:,} of {len(wanted):,}"
+            " transaction(s) found"
+        )
+        for txid in sorted(map(hash_to_hex, missing))[:_MOST_SHOWN]:
+            complain(f"not found: {txid}")
+        if (more := len(missing) - _MOST_SHOWN) > 0:
+            complain(f"and {more:,} more were not found")
+    return _INCOMPLETE if report_heights(args, report.heights) or problems else 0
+
+
+def _printer(page: Page, chosen: str) -> Callable[[PlacedTx], None]:
+    """Return a function that prints one transaction in a format: table, jsonl or csv."""
+    if chosen == "jsonl":
+        return lambda found: page.line(json.dumps(_row(found), separators=(",", ":")))
+    if chosen == "csv":
+        page.line(",".join(_COLUMNS))
+        return lambda found: page.line(",".join("" if cell is None else str(cell) for cell in _row(found).values()))
+    page.line(f"  {'height':>7}  {'txid'.ljust(64)}  {'block'.ljust(64)}  position", "cyan")
+    return lambda found: page.line(
+        f"  {'?' if found.height is None else found.height:>7}  {hash_to_hex(found.txid)}  {hash_to_hex(found.block)}"
+        f"  {found.position}"
+    )
+
+
+def _row(found: PlacedTx) -> dict[str, str | int | None]:
+    cells = (hash_to_hex(found.txid), hash_to_hex(found.block), found.height, found.time, found.position)
+    return dict(zip(_COLUMNS, cells, strict=True))

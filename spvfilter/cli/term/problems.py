@@ -1,0 +1,52 @@
+"""Many problems as a few lines: one for each kind of problem in each file, with an example and a count."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from spvfilter.cli.term.page import complain
+
+_MOST = 50  # lines on standard error, and groups in memory (our choice)
+_VARIES = re.compile(r"'[^']*'|\b[0-9a-f]{8,}\b|\d[\d,.]*")
+"""The parts of a message in which two problems of one kind differ: quoted texts, hashes and numbers."""
+_PLACE = re.compile(r" at byte \d|: (?=line \d)|: ")
+"""End of the name of a file in a problem."""
+
+
+class Problems:
+    """Problems by file and kind, in the order in which they occur.
+
+    A problem is a text such as "FILE at byte 8: message" or "FILE: message".
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[str, str], tuple[str, int]] = {}  # the first text, and the number of texts
+        self._others = 0  # number of texts beyond the groups in memory
+
+    def __bool__(self) -> bool:
+        return bool(self._groups)
+
+    def add(self, text: str, file: str | None = None) -> None:
+        """Add a problem. `file` is the file at the start of the text; by default it ends where a place begins."""
+        if file is None:
+            found = _PLACE.search(text)
+            file = text[: found.start()] if found else ""
+        key = file, _VARIES.sub("#", text[len(file) :])
+        first, count = self._groups.get(key, (text, 0))
+        if count or len(self._groups) < _MOST:
+            self._groups[key] = first, count + 1
+        else:
+            self._others += 1
+
+    def lines(self) -> Iterator[str]:
+        """Yield a line for each group: its first problem, and the number of the others."""
+        for first, count in self._groups.values():
+            yield first if count == 1 else f"{first} (and {count - 1:,} more problems of this kind in this file)"
+        if self._others:
+            yield f"and {self._others:,} more problems in other files"
+
+    def complain(self) -> None:
+        """Print the lines on standard error."""
+        for line in self.lines():
+            complain(line)

@@ -1,0 +1,177 @@
+"""Totals of a scan as a table: the largest on a terminal, all of them in a file or pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from heapq import nlargest
+from typing import NamedTuple, TypeVar
+
+from spvfilter.cli.term.matches import NAME_SIZE, bitcoin, name_of
+from spvfilter.cli.term.page import Align, Page, printable, shorten
+from spvfilter.scan.repeatedcoins import RepeatedCoins
+from spvfilter.watch.match import Match, MatchKind
+
+T = TypeVar("T")
+_MOST = 50  # rows on a terminal (our choice)
+_SPENT = 3  # number of the column
+_COLUMNS: dict[str, Align] = {
+    "address": "left",
+    "label": "left",
+    "received": "right",
+    "spent": "right",
+    "matches": "right",
+}
+
+
+class Total(NamedTuple):
+    """The sums of the matches of one watched entry."""
+
+    name: str
+    """Address of the entry, or the entry as a line of a watch list."""
+    label: str
+    """Label of the entry; empty if it has none."""
+    received: int = 0
+    """Total value of the outputs that pay the entry, in satoshi."""
+    spent: int = 0
+    """Total value of the spends of these outputs, in satoshi, as far as it is known."""
+    unknown: int = 0
+    """Number of the entry's matches whose value is unknown."""
+    matches: int = 0
+    """Number of the entry's matches."""
+
+    def __add__(self, other: object) -> Total:
+        """Return the sums of both, with the name and the label of the first."""
+        assert isinstance(other, Total)
+        sums = (mine + more for mine, more in zip(self[2:], other[2:], strict=True))
+        return Total(self.name, self.label, *sums)
+
+    def cells(self) -> list[str]:
+        """Return the cells of the total's row."""
+        unknown = f" + {self.unknown} unknown" if self.unknown else ""
+        sums = [bitcoin(self.received), bitcoin(self.spent) + unknown, str(self.matches)]
+        return [shorten(self.name, NAME_SIZE), printable(self.label), *sums]
+
+
+class MatchTotals:
+    """The totals of matches by address and label.
+
+    The matches of a block can be subtracted later: a reorganization may disconnect the block. A coin that two blocks
+    created counts once (BIP-30).
+    """
+
+    def __init__(self) -> None:
+        self._by_block: dict[bytes | None, dict[tuple[str, str], Total]] = {}
+        self._coins = RepeatedCoins()
+
+    def add(self, match: Match) -> None:
+        """Count a match."""
+        received = spent = unknown = 0
+        if match.kind is MatchKind.OUTPUT:
+            if match.is_coinbase and self._coins.is_repeated(match.block_hash or b"", bytes(match.outpoint)):
+                return
+            received = match.value or 0
+        elif match.value is None:
+            unknown = 1
+        else:
+            spent = match.value
+        more = Total(name_of(match), match.label or "", received, spent, unknown, 1)
+        of_block = self._by_block.setdefault(match.block_hash, {})
+        before = of_block.get(more[:2])
+        of_block[more[:2]] = more if before is None else before + more
+
+    def discard(self, block: bytes) -> None:
+        """Subtract the matches of a block."""
+        self._by_block.pop(block, None)
+
+    def __iter__(self) -> Iterator[Total]:
+        """Yield the totals."""
+        totals: dict[tuple[str, str], Total] = {}
+        for of_block in self._by_block.values():
+            for key, total in of_block.items():
+                totals[key] = totals[key] + total if key in totals else total
+        yield from totals.values()
+
+
+def show_totals(page: Page, totals: Callable[[], Iterable[Total]], elsewhere: str) -> None:
+    """Print the totals as a table, if there are any.
+
+    Args:
+        page: The page. A terminal gets the largest totals and the number of the others.
+        totals: Returns the totals; it is called once or twice.
+        elsewhere: A clause about the place of the other totals, such as "--totals FILE writes all".
+    """
+    if not page.is_terminal:
+        _show_all(page, totals)
+        return
+    sums = _Sums()
+    largest = nlargest(_MOST, sums.of(totals()), key=lambda total: (total.received + total.spent, total.matches))
+    if not largest:
+        return
+    rows = [total.cells() for total in largest]
+    if sums.count > 1:
+        rows.append(sums.all.cells())
+    is_labelled = any(total.label for total in largest)
+    page.title("Totals, BTC")
+    page.table(_columns(is_labelled), [_without_label(row, is_labelled) for row in rows], shrink="address")
+    if (more := sums.count - len(largest)) > 0:
+        page.line(f"The {len(largest)} largest are shown, and {more:,} more are not: {elsewhere}")
+
+
+class _Sums:
+    """The number and the sum of totals."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._sums = [0, 0, 0, 0]
+
+    @property
+    def all(self) -> Total:
+        """The sum as a total."""
+        return Total("all", "", *self._sums)
+
+    def of(self, totals: Iterable[Total]) -> Iterator[Total]:
+        """Yield the totals, and count them."""
+        sums = self._sums
+        for total in totals:
+            self.count += 1
+            sums[0] += total.received
+            sums[1] += total.spent
+            sums[2] += total.unknown
+            sums[3] += total.matches
+            yield total
+
+
+def _show_all(page: Page, totals: Callable[[], Iterable[Total]]) -> None:
+    """Print all totals. They are measured first and then printed, so that memory does not depend on their number."""
+    sums = _Sums()
+    name = label = spent = 0
+    for total in sums.of(totals()):
+        name = max(name, len(total.name))
+        label = max(label, len(printable(total.label)))
+        if total.unknown:
+            spent = max(spent, len(total.cells()[_SPENT]))
+    if not sums.count:
+        return
+    # no total is wider than the sum, except for a spend of unknown value
+    widths = list(map(max, map(len, _COLUMNS), map(len, sums.all.cells()), (min(name, NAME_SIZE), label, 0, spent, 0)))
+
+    def rows() -> Iterator[list[str]]:
+        yield from (total.cells() for total in totals())
+        if sums.count > 1:
+            yield sums.all.cells()
+
+    page.title("Totals, BTC")
+    page.plain_table(
+        _columns(label > 0),
+        _without_label(widths, label > 0),
+        (_without_label(row, label > 0) for row in rows()),
+    )
+
+
+def _columns(is_labelled: bool) -> dict[str, Align]:
+    return {name: align for name, align in _COLUMNS.items() if is_labelled or name != "label"}
+
+
+def _without_label(cells: list[T], is_labelled: bool) -> list[T]:
+    """Return a cell for each column of `_columns`."""
+    return cells if is_labelled else [cells[0], *cells[2:]]

@@ -1,0 +1,54 @@
+"""The coins of mainnet that two blocks created: sums count each of them once."""
+
+from __future__ import annotations
+
+from spvfilter.kernel import pack_hits, unpack_hits
+from spvfilter.primitives import hash_from_hex
+from spvfilter.scan.partfile import BlockHits
+
+REPEATING = frozenset(
+    map(
+        hash_from_hex,
+        (
+            "00000000000271a2dc26e7667f8419f2e15416dc6955e5a6c6cdf3f2574dd08e",  # 91,722
+            "00000000000af0aed4792b1acee3d966af36cf5def14935db8de83d6f9306f2f",  # 91,812
+            "00000000000a4d0a398161ffc163c503763b1f4360639393e0e4c8e300e0caec",  # 91,842: the coinbase of 91,812
+            "00000000000743f190a18c5577a3c2d2a1f610ae9601ac046a38084ccb7cd721",  # 91,880: the coinbase of 91,722
+        ),
+    )
+)
+"""Blocks of mainnet whose coinbase is also in another block (BIP-30; Core validation.cpp, IsBIP30Repeat).
+
+BIP-30 and BIP-34 exclude other repeated coins.
+"""
+
+
+class RepeatedCoins:
+    """The repeated coins that a sum has counted.
+
+    A repeated coinbase creates the same outpoint again, so only one of the two coins exists.
+    """
+
+    def __init__(self) -> None:
+        self._counted: set[bytes] = set()
+
+    def counted(self, block: BlockHits) -> bytes:
+        """Return the packed hits of a block, without outputs that an earlier call returned for another block."""
+        if block.hash not in REPEATING:
+            return block.packed
+        hits = unpack_hits(block.packed)
+        kept = [hit for hit in hits if hit.spend or hit.position or not self.is_repeated(block.hash, hit.outpoint)]
+        return pack_hits(kept)
+
+    def is_repeated(self, block: bytes, outpoint: bytes) -> bool:
+        """Note a coinbase output of a block. Return True if another block has created the coin, which was noted.
+
+        Args:
+            block: Hash of the block, 32 bytes in wire order.
+            outpoint: Outpoint of the coinbase output, 36 bytes.
+        """
+        if block not in REPEATING:
+            return False
+        is_repeated = outpoint in self._counted
+        self._counted.add(outpoint)
+        return is_repeated

@@ -1,0 +1,112 @@
+"""Search of block files for transactions by their ids."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+from spvfilter.errors import FormatError, SourceError
+from spvfilter.kernel import block_txids, check_block
+from spvfilter.network import Network
+from spvfilter.protocol import HASH_SIZE
+from spvfilter.scan.order import PendingBlock, ScanReport, in_chain_order
+from spvfilter.scan.sources import BlockSource, Problem
+
+_AHEAD = 4  # blocks in memory for each thread (our choice)
+
+
+class PlacedTx(NamedTuple):
+    """The place of a transaction in the best chain."""
+
+    txid: bytes
+    """Id of the transaction, 32 bytes in wire order."""
+    block: bytes
+    """Hash of the block, 32 bytes in wire order."""
+    height: int | None
+    """Height of the block; None if it is unknown."""
+    time: int
+    """Time of the block's header, in seconds since 1970."""
+    position: int
+    """Position of the transaction in the block, from 0."""
+
+
+class _Searched(NamedTuple):
+    """A searched block."""
+
+    size: int | None
+    """Size of the block in bytes; None if no copy of it is readable."""
+    found: list[PlacedTx]
+    """The transactions that were found in the block."""
+    problems: list[Problem]
+    """Copies of the block that are not readable."""
+
+
+def find_txs(
+    source: BlockSource,
+    wanted: frozenset[bytes],
+    network: Network,
+    report: ScanReport,
+    *,
+    jobs: int = 1,
+    check: bool = False,
+) -> Iterator[list[PlacedTx]]:
+    """Yield the transactions with these ids, as a list for each block, in chain order. Stale blocks are not searched.
+
+    Args:
+        source: The blocks.
+        wanted: The ids, 32 bytes each in wire order.
+        network: The network of the blocks.
+        report: The counts and problems of the search are added to it.
+        jobs: Number of threads.
+        check: True to verify merkle root and witness commitment of each block.
+
+    Raises:
+        SourceError: The range has no block, or the heights of its blocks are unknown.
+    """
+    _, placed = in_chain_order(source, network, report)
+    with ThreadPoolExecutor(jobs, "spvfilter-txids") as pool:
+        waiting: deque[Future[_Searched]] = deque()
+        try:
+            for block in placed:
+                waiting.append(pool.submit(_searched, source, block, wanted, check))
+                if len(waiting) > _AHEAD * jobs:
+                    yield _taken(waiting.popleft(), report)
+            while waiting:
+                yield _taken(waiting.popleft(), report)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _taken(searched: Future[_Searched], report: ScanReport) -> list[PlacedTx]:
+    """Add a searched block to the report, and return its transactions."""
+    size, found, problems = searched.result()
+    report.problems += problems
+    if size is not None:
+        report.blocks += 1
+        report.bytes_scanned += size
+    report.matches += len(found)
+    return found
+
+
+def _searched(source: BlockSource, block: PendingBlock, wanted: frozenset[bytes], check: bool) -> _Searched:
+    """Search one block: the first copy of it that is valid."""
+    problems: list[Problem] = []
+    for ref in block.copies():
+        try:
+            raw = source.read(ref)
+            if check:
+                check_block(raw)
+            txids = block_txids(raw)
+        except (FormatError, SourceError, OSError) as error:
+            problems.append(Problem.of(source.name(ref), error))
+            continue
+        ids = [txids[at : at + HASH_SIZE] for at in range(0, len(txids), HASH_SIZE)]
+        found = [
+            PlacedTx(txid, ref.hash, block.height, ref.time, position)
+            for position, txid in enumerate([] if wanted.isdisjoint(ids) else ids)
+            if txid in wanted
+        ]
+        return _Searched(len(raw), found, problems)
+    return _Searched(None, [], problems)

@@ -1,0 +1,28 @@
+"""Entries of a watch list that match many outputs, and that only a scan of blocks finds."""
+
+from __future__ import annotations
+
+from spvfilter.errors import ParameterError
+from spvfilter.kernel import ScriptType
+
+DATA_PREFIX, SCRIPT_TYPE = "data-prefix:", "script-type:"
+"""Starts of lines of a watch list."""
+KINDS = f"{DATA_PREFIX} and {SCRIPT_TYPE} entries"
+_TYPES = {each.name.lower(): each for each in ScriptType}
+
+
+def is_pattern(entry: str) -> bool:
+    """Return True if a line of a watch list is a data prefix or a script type."""
+    return entry.startswith((DATA_PREFIX, SCRIPT_TYPE))
+
+
+def script_type(name: str) -> ScriptType:
+    """Return the type of script with this name. Raises ParameterError for an unknown name."""
+    if name not in _TYPES:
+        raise ParameterError(f"unknown type of script: expected one of {', '.join(_TYPES)}")
+    return _TYPES[name]
+
+
+def type_line(value: bytes) -> str:
+    """Return the line of a watch list for a script type, from its entry in the table."""
+    return f"{SCRIPT_TYPE}{ScriptType(value[0]).name.lower()}"

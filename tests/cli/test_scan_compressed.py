@@ -1,0 +1,80 @@
+"""`scan` of compressed files, with compressed watch lists: the same rows as of plain files."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spvfilter.cli.demo.chain import NETWORK
+from spvfilter.watch.watchlist import WatchList
+from support.chains import record
+from support.zstd import reads_zstd, zstd_frame
+
+PACKERS = [pytest.param(gzip.compress, ".gz", id="gzip"), pytest.param(zstd_frame, ".zst", id="zstd", marks=reads_zstd)]
+
+
+@pytest.mark.parametrize(("pack", "suffix"), PACKERS)
+def test_compressed_blocks_and_lists_give_the_same_rows(
+    run: Any,
+    chain: Sequence[bytes],
+    watch_file: Path,
+    block_file: Path,
+    tmp_path: Path,
+    pack: Callable[[bytes], bytes],
+    suffix: str,
+) -> None:
+    half = len(chain) // 2
+    (tmp_path / f"a.dat{suffix}").write_bytes(pack(b"".join(map(record, chain[:half]))))
+    (tmp_path / f"b.hex{suffix}").write_bytes(pack(b"".join(raw.hex().encode() + b"\n" for raw in chain[half:])))
+    (tmp_path / f"list{suffix}").write_bytes(pack(watch_file.read_bytes()))
+    options = ["--network", "regtest", "--format", "csv", "--quiet"]
+    expected = run("scan", block_file, "--watch", watch_file, *options)
+    names = (tmp_path / f"a.dat{suffix}", tmp_path / f"b.hex{suffix}")
+    ran = run("scan", *names, "--watch", tmp_path / f"list{suffix}", *options)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == expected.out
+    assert len(ran.out.splitlines()) > 5
+    assert WatchList.load(tmp_path / f"list{suffix}", NETWORK) == WatchList.load(watch_file, NETWORK)
+
+
+def test_problems_name_the_compressed_file(run: Any, chain: Sequence[bytes], watch_file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "blocks.gz"
+    lines = [raw.hex() for raw in chain] + ["not a block"] * 30
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    ran = run("scan", path, "--watch", watch_file, "--network", "regtest", "--format", "csv", "--quiet")
+    number = len(chain) + 1
+    assert ran.code == 1
+    assert ran.err == (
+        f"spvfilter: {path}: line {number}: not hex: character 1 is not a hex digit"
+        " (and 29 more problems of this kind in this file)\n"
+    )
+    path.write_bytes(path.read_bytes()[:-9])
+    ran = run("scan", path, "--watch", watch_file, "--network", "regtest", "--format", "csv", "--quiet")
+    assert ran.code == 2
+    assert f"spvfilter: {path}: the compressed stream is damaged or cut off" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--out", "found"], "with --out and --dask, decompress it first (gzip -d, zstd -d)"),
+        (["blk00000.dat"], "blocks.gz is compressed and blk00000.dat is not"),
+        (["--from-height", "3"], "a range of heights or dates is for files"),
+        (["--plot", "x.png"], "--plot is for blocks in files, not on standard input or in compressed files"),
+    ],
+)
+def test_compressed_files_are_refused_where_blocks_are_read_again(
+    run: Any, watch_file: Path, more: list[str], message: str
+) -> None:
+    ran = run("scan", "blocks.gz", *more, "--watch", watch_file, "--network", "regtest")
+    assert ran.code == 2
+    assert message in ran.err
+
+
+def test_a_missing_compressed_file_is_named(run: Any, watch_file: Path) -> None:
+    ran = run("scan", "absent.gz", "--watch", watch_file, "--network", "regtest", "--quiet")
+    assert (ran.code, ran.err) == (2, "spvfilter: absent.gz: No such file or directory\n")
