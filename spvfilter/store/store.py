@@ -31,6 +31,7 @@ from spvfilter.store.joining import (
     check_descriptors,
     inherited,
     keep_keychains,
+    start_of,
     take_keychains,
     take_revealed,
     take_spellings,
@@ -478,12 +479,11 @@ class Store:
                 take_revealed(self.keychains, watch)
                 self._ledger.settle()  # transactions of entries with a new label
                 if len(watch) > len(known):
-                    lowest, names = searched.start or 0, {each.name for each in keychains}
+                    start = searched.start or 0
                     places = (watch.keychain_of(entry) for entry in range(len(watch)) if entry not in known)
-                    has_grown = bool(names) and any(place is not None and place[0].name in names for place in places)
-                    first = lowest if since is None else max(since, 0)
-                    if has_grown:
-                        first = min(first, lowest)
+                    grown = {place[0].name for place in places if place is not None} if keychains else set[str]()
+                    lowest = [start_of(each, searched) for each in keychains if each.name in grown]
+                    first = min([start if since is None else max(since, 0), *lowest])
                     searched.again(first - 1, self._cursor)
                     self._rows.set_meta("searched", searched.encode())
                     self._move_cursor(min(self._cursor, first - 1))

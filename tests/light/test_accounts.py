@@ -158,6 +158,27 @@ async def test_account_is_searched_from_its_own_birthday(mode: str, tmp_path: Pa
 
 
 @MODES
+async def test_window_of_an_older_account_is_searched_below_the_wallets_start(mode: str, tmp_path: Path) -> None:
+    path, longer = tmp_path / "w.db", Keychain("chain 1", lambda index: (script(1, index),), lookahead=3 * GAP_LIMIT)
+    async with Node() as node:
+        node.regtest.mine(101)
+        for index in (3 * GAP_LIMIT, GAP_LIMIT + 10, GAP_LIMIT - 1):  # the last payment moves the window
+            pay(node, 1, index, index)
+            node.regtest.mine()
+        node.regtest.mine(10)
+        async with client_of(base(), node, mode, path, from_height=110) as client:
+            await client.wait_synced()
+            await client.add_account("alice", chain(1), from_height=0)
+            await client.wait_synced()
+            assert (await client.balance(account="alice")).confirmed == 2 * GAP_LIMIT + 9
+        watch = base()
+        watch.add_account("alice", longer)
+        async with client_of(watch, node, mode, path, from_height=110) as client:
+            await client.wait_synced()
+            assert (await client.balance(account="alice")).confirmed == 5 * GAP_LIMIT + 9
+
+
+@MODES
 async def test_keychain_without_an_account_moves_into_one_without_events(mode: str, tmp_path: Path) -> None:
     watch = base()
     watch.add_keychain("chain 1", lambda index: script(1, index), lookahead=GAP_LIMIT)
