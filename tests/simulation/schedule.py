@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 from functools import partial
+from typing import TYPE_CHECKING
 
 from simulation.truth import LATE_LOCKS, late_lock
-from simulation.world import World
+
+if TYPE_CHECKING:
+    from simulation.world import World
 
 
 def moment(rng: random.Random, duration: float) -> float:
