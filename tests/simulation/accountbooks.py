@@ -242,7 +242,7 @@ class AccountReaders:
                 reader.read = store.events.log.last
                 reader.books.matches = {mark: (*place, Completeness.UNPROVEN) for mark, place in there.items()}
                 return
-        last = reader.read
+        last, own = reader.read, set(account.scripts())
         while page := store.events.read(last, _PAGE, row):
             for stored in page:
                 event = decode(stored)
@@ -250,8 +250,9 @@ class AccountReaders:
                 match = getattr(event, "match", None)
                 if match is None and not isinstance(event, BlockConnected | BlockDisconnected | RunStarted):
                     raise Violation("true", f"the events of {name} have {event}")
-                if match is not None and match.account != name:
-                    raise Violation("true", f"an event of {name} names {match.account!r}: {event}")
+                is_foreign = match is not None and match.script_pubkey not in own
+                if match is not None and (match.account != name or is_foreign):
+                    raise Violation("true", f"the events of {name} have one of {match.account!r}: {event}")
                 reader.books.take(event)
         reader.read = last
         told = {mark: place[:2] for mark, place in reader.books.matches.items()}
