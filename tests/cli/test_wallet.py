@@ -94,6 +94,19 @@ def test_csv_escapes_control_characters(run: Any, path: Path) -> None:
         assert all(line.isprintable() for line in out.splitlines())
 
 
+@pytest.mark.parametrize("label", ["=1+1", "+1", "-1", "@SUM(A1)", "1-1", "rent"])
+def test_csv_label_is_no_formula(label: str, run: Any, path: Path) -> None:
+    with Store.open(path, REGTEST) as store:
+        store.attach(WatchList(REGTEST))
+        store.commit(Batch(labels={0: label}))
+    safe = label if label[0] in "1r" else f"'{label}"
+    for action, column in (("coins", "label"), ("history", "labels")):
+        rows = list(csv.DictReader(io.StringIO(run("wallet", action, "--db", path, "--format", "csv").out)))
+        assert safe in {row[column] for row in rows}
+        assert all(int(row["net"]) for row in rows if "net" in row)
+        assert label in run("wallet", action, "--db", path, "--format", "jsonl").out
+
+
 def test_coins_tell_what_can_be_spent(run: Any, path: Path) -> None:
     rows = [json.loads(line) for line in run("wallet", "coins", "--db", path).out.splitlines()]
     assert [(row["value"], row["height"], row["label"], row["spendable"]) for row in rows] == [

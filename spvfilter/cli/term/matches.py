@@ -182,7 +182,7 @@ class _Table:
         self._page.line(line, _GREEN if received else _RED)
 
     def _who(self, match: Match) -> str:
-        name, label = shorten(name_of(match), _NAME_SIZE), printable(match.label or "")
+        name, label = shorten(name_of(match), _NAME_SIZE), printable(owner_of(match.account, match.label))
         if self._who_width is None or len(name) + len(label) + 2 <= self._who_width:
             return f"{name}  {label}".rstrip()
         left = self._who_width - len(label) - 2
@@ -222,6 +222,11 @@ class _Total:
         return [bitcoin(self.received), bitcoin(self.spent) + unknown, str(self.matches)]
 
 
+def owner_of(account: str | None, label: str | None) -> str:
+    """Return the account and the label of a match, as a table shows them."""
+    return ": ".join(filter(None, (account, label)))
+
+
 class Totals:
     """Received and spent amounts by address and label.
 
@@ -234,7 +239,7 @@ class Totals:
 
     def add(self, match: Match) -> None:
         of_block = self._by_block.setdefault(match.block_hash, {})
-        total = of_block.setdefault((name_of(match), match.label or ""), _Total())
+        total = of_block.setdefault((name_of(match), owner_of(match.account, match.label)), _Total())
         total.matches += 1
         if match.kind is MatchKind.OUTPUT:
             total.received += match.value or 0
@@ -262,7 +267,8 @@ class Totals:
             kind, value = watch.table.entry(entry)
             is_script = kind == EntryKind.SCRIPT
             address = script_to_address(value, watch.network) if is_script else None
-            self._names[entry] = (address or f"script {value.hex()}", watch.label(entry) or "") if is_script else None
+            owner = owner_of(watch.account(entry), watch.label(entry))
+            self._names[entry] = (address or f"script {value.hex()}", owner) if is_script else None
         return self._names[entry]
 
     def discard(self, blocks: Iterable[bytes]) -> int:
