@@ -47,7 +47,7 @@ def configure(parser: Parser) -> None:
         "Show the balance. Confirmed are unspent outputs in blocks. Immature are outputs of coinbases with fewer than"
         " 100 confirmations. Pending are outputs of unconfirmed transactions (pending_in), less outputs in blocks that"
         " unconfirmed transactions spend (pending_out). Total is the sum of these three. Spendable is the part of"
-        " confirmed that is not frozen and that no unconfirmed transaction spends. Trusted_pending is the part of"
+        " confirmed that is not frozen and that no own unconfirmed transaction spends. Trusted_pending is the part of"
         " pending_in that own transactions created, if all their inputs belong to the wallet.",
     )
     coins = parser.add_action(

@@ -395,7 +395,8 @@ class Running:
         self.check()
         if name not in self.engine.books.watch.accounts:
             raise UnknownAccountError(name)
-        opening = self._jobs.submit(lambda: self._store.account_id(name))  # before a later change of the name
+        # after earlier changes of the name, which may not be stored yet, and before later ones
+        opening = self._database.submit(lambda store: store.account_id(name))
 
         async def load(after: int, limit: int) -> AccountPage:
             row = await asyncio.wrap_future(opening)

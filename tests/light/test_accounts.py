@@ -202,6 +202,49 @@ async def test_keychain_without_an_account_moves_into_one_without_events(mode: s
                 pass
 
 
+@pytest.mark.parametrize("is_earlier", [True, False])
+async def test_events_of_an_account_follow_it_through_a_rename_under_way(is_earlier: bool, tmp_path: Path) -> None:
+    watch = base()
+    watch.add_account("alice", address(1, 0))
+    async with Node() as node:
+        node.regtest.mine(101)
+        async with client_of(watch, node, "compact", tmp_path / "w.db") as client:
+            await client.wait_synced()
+            stream = client.events(account="alice") if not is_earlier else None
+            renames = asyncio.gather(
+                client.rename_account("alice", "bob"), client.rename_account("bob", "carol")
+            )  # the commit of the second one waits for that of the first one
+            await asyncio.sleep(0)
+            stream = stream or client.events(account="carol")
+            pay(node, 1, 0, 1_000)
+            await confirmed(client, node)
+            async with asyncio.timeout(30):
+                async for event in stream:
+                    if isinstance(event, MatchFound):
+                        assert event.match.account == "carol"
+                        break
+            await renames
+
+
+async def test_stream_of_a_removed_account_ends_though_another_is_added(tmp_path: Path) -> None:
+    watch, path = base(), tmp_path / "w.db"
+    watch.add_account("alice", address(1, 0))
+    async with Node() as node:
+        node.regtest.mine(101)
+        for _ in range(2):  # the second run has not added an account yet
+            async with client_of(watch, node, "compact", path) as client:
+                await client.wait_synced()
+        async with client_of(watch, node, "compact", path) as client:
+            await client.wait_synced()
+            stream = client.events(account="alice")
+            await client.remove_account("alice")
+            await client.add_account("bob", address(2, 0))
+            pay(node, 2, 0, 1_000)
+            await confirmed(client, node)
+            async with asyncio.timeout(30):
+                assert not [event async for event in stream if isinstance(event, MatchFound)]
+
+
 async def test_rebuilt_database_keeps_accounts(tmp_path: Path) -> None:
     watch, path = base(), tmp_path / "w.db"
     watch.add_account("alice", chain(1))

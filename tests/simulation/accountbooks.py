@@ -105,6 +105,7 @@ def _sums(store: Store, raws: Mapping[bytes, oracle.Tx], name_of: Callable[[byte
 
 def check_books(store: Store, accounts: Accounts, readers: AccountReaders) -> None:
     """True: the views of each account are what follows from the owner of each script. Raises Violation."""
+    readers.keep(store)
     with store.views.moment():
         names = store.views.accounts()
         owned = {name: _owner(accounts, name) for name in names}
@@ -230,6 +231,11 @@ class AccountReaders:
 
     def __init__(self) -> None:
         self._readers: dict[int, _Reader] = {}
+
+    def keep(self, store: Store) -> None:
+        """Forget the readers of removed accounts. In another run, an account without events may leave its row's id."""
+        rows = store._accounts.load()
+        self._readers = {row: reader for row, reader in self._readers.items() if row in rows}
 
     def check(self, store: Store, name: str, account: Account, scripts: set[bytes]) -> None:
         """True: the events of an account give the matches that the database has of its scripts. Raises Violation."""

@@ -121,6 +121,7 @@ class Accounts:
 
     def check_start(self, process: Process) -> None:
         """True: a restart watches every address that was revealed."""
+        self._readers.keep(process.disk.store)
         self._check_revealed(process, "at the start")
 
     # What happens
