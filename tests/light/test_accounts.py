@@ -358,6 +358,31 @@ async def test_account_reveals_addresses_and_never_gives_one_twice(mode: str, tm
                 await client.reveal_address("robert")
 
 
+async def test_overlapping_keychains_give_no_address_twice(tmp_path: Path) -> None:
+    shifted = Keychain("shifted", lambda index: (script(1, index + 2 * GAP_LIMIT),), lookahead=GAP_LIMIT)
+    async with Node() as node:
+        node.regtest.mine(101)
+        async with client_of(base(), node, "compact", tmp_path / "w.db") as client:
+            await client.add_account("alice", chain(1))
+            await client.add_account("bob", shifted)  # neither has a script of the other yet
+            given = [await client.reveal_address("bob") for _ in range(5)]
+            given += [await client.reveal_address("alice") for _ in range(2 * GAP_LIMIT + 3)]
+            given += [await client.reveal_address("bob") for _ in range(5)]
+            assert len(set(given)) == len(given)
+            with pytest.raises(ParameterError, match="part of account"):
+                await client.add_account("carol", Keychain("again", lambda index: (script(1, index + 1),)))
+
+
+def test_keychain_whose_addresses_others_have_revealed_says_so() -> None:
+    watch = base()
+    first = watch.add_keychain("first", lambda index: script(1, index), lookahead=GAP_LIMIT)
+    second = Keychain("second", lambda index: (script(1, index),), lookahead=GAP_LIMIT, size=5)
+    first.reveal(9)
+    watch._add_keychain(second)
+    with pytest.raises(ParameterError, match="other keychains have revealed the addresses of keychain 'second' from"):
+        watch.windows.to_reveal(second, REGTEST)
+
+
 @MODES
 async def test_account_that_comes_back_watches_its_revealed_addresses(mode: str, tmp_path: Path) -> None:
     path = tmp_path / "w.db"

@@ -75,7 +75,7 @@ class Accounts:
         """The true chain may pay the scripts of all accounts."""
         for lock in self._spares:
             truth.learn(lock)
-        locks = [*self._spares, *(lock for each in self.all for lock in each.locks())]
+        locks = [lock for each in self.all for lock in (*each.locks(), *each.spare)]
         truth.learn_accounts({lock.script_pubkey: lock for lock in locks})
 
     def first_scripts(self) -> list[bytes]:
