@@ -64,6 +64,7 @@ from spvfilter.store.searched import Searched
 from spvfilter.store.sqlite import MarkedRows, check_sqlite, create, number, reading, translated
 from spvfilter.store.views import Views
 from spvfilter.transaction import Transaction
+from spvfilter.watch.labels import Label
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -317,6 +318,15 @@ class Store:
         """Parameters of the wallet's BIP-37 filter, or None before the first filter."""
         raw = self._rows.meta("filter")
         return None if raw is None else Bip37Parameters.parse(raw)
+
+    def waiting_labels(self, scripts: Iterable[bytes]) -> list[Label]:
+        """Return the labels of addresses that were imported before the addresses were watched. Raises StoreError.
+
+        Args:
+            scripts: ScriptPubKeys of the addresses.
+        """
+        with reading(self.path):
+            return self._labels.waiting_for(scripts)
 
     def account_id(self, name: str) -> int:
         """Return the id of an account, which no other account of the database ever has.
