@@ -158,7 +158,7 @@ async def test_account_is_searched_from_its_own_birthday(mode: str, tmp_path: Pa
 
 
 @MODES
-async def test_window_of_an_older_account_is_searched_below_the_wallets_start(mode: str, tmp_path: Path) -> None:
+async def test_older_account_is_searched_below_the_wallets_start(mode: str, tmp_path: Path) -> None:
     path, longer = tmp_path / "w.db", Keychain("chain 1", lambda index: (script(1, index),), lookahead=3 * GAP_LIMIT)
     async with Node() as node:
         node.regtest.mine(101)
@@ -203,7 +203,7 @@ async def test_keychain_without_an_account_moves_into_one_without_events(mode: s
 
 
 @pytest.mark.parametrize("is_earlier", [True, False])
-async def test_events_of_an_account_follow_it_through_a_rename_under_way(is_earlier: bool, tmp_path: Path) -> None:
+async def test_account_stream_follows_a_rename_under_way(is_earlier: bool, tmp_path: Path) -> None:
     watch = base()
     watch.add_account("alice", address(1, 0))
     async with Node() as node:
@@ -364,7 +364,7 @@ async def test_overlapping_keychains_give_no_address_twice(tmp_path: Path) -> No
         node.regtest.mine(101)
         async with client_of(base(), node, "compact", tmp_path / "w.db") as client:
             await client.add_account("alice", chain(1))
-            await client.add_account("bob", shifted)  # neither has a script of the other yet
+            await client.add_account("bob", shifted)  # their windows do not overlap yet
             given = [await client.reveal_address("bob") for _ in range(5)]
             given += [await client.reveal_address("alice") for _ in range(2 * GAP_LIMIT + 3)]
             given += [await client.reveal_address("bob") for _ in range(5)]

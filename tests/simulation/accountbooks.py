@@ -40,10 +40,10 @@ class _Output(NamedTuple):
 
 @dataclass
 class _Sums:
-    """What the matches of one account add up to."""
+    """The sums of the matches of one account."""
 
     nets: dict[bytes, int] = field(default_factory=dict)
-    """By txid."""
+    """Net effect of each transaction in satoshi, by txid."""
     spent: dict[bytes, int] = field(default_factory=dict)
     """Number of inputs that spend coins of the account, by txid."""
     coins: dict[bytes, tuple[int, bool]] = field(default_factory=dict)

@@ -56,7 +56,7 @@ _LEAST = 1_000  # satoshi of an output
 
 
 class Accounts:
-    """What this user has asked for, and what the client must have made of it."""
+    """The requests of this user, and the checks of the client's state after them."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -124,10 +124,10 @@ class Accounts:
         self._readers.keep(process.disk.store)
         self._check_revealed(process, "at the start")
 
-    # What happens
+    # The acts of the user
 
     def schedule(self, duration: float) -> None:
-        """Everything that this user does within so many seconds."""
+        """Schedule all acts of this user within a number of seconds."""
         rng, world = self._rng, self._there
         kinds = [
             *[self._transfer] * 6,
@@ -172,7 +172,7 @@ class Accounts:
         self._asked[token] = account, account.requests
 
     def _add(self) -> None:
-        """Add an account that is not there, now and then one that is there."""
+        """Add a missing account. Now and then the account is there already."""
         rng, world = self._rng, self._there
         account = self._chosen(rng.random() < 0.1)
         if account is None:
@@ -245,7 +245,7 @@ class Accounts:
             self._there.broadcast(raw, is_private=self._rng.random() < 0.2)
 
     def _payment(self) -> bytes | None:
-        """A transaction of one or several accounts to others, to the wallet and to strangers."""
+        """A transaction that spends coins of accounts, and pays accounts, the wallet and foreign scripts."""
         rng, truth = self._rng, self._there.truth
         owned = [coin for coin in truth.coins if coin.lock.script_pubkey in self._owners]
         coins = owned if owned and rng.random() < 0.8 else truth.coins
@@ -347,7 +347,7 @@ class Accounts:
                             "true", f"{when} index {index} of account {account.number}, revealed, is not watched"
                         )
 
-    # What must be so
+    # Checks
 
     def told(self, event: Event) -> None:
         """True: an event names the account of its match."""
@@ -371,7 +371,7 @@ class Accounts:
         self._check_revealed(process, "in the database")
 
     def check_end(self, process: Process) -> None:
-        """True: the accounts are those that the user wants, and each has what the chain has."""
+        """True: the user's accounts are there, and each has its coins of the chain."""
         store = process.disk.store
         self.check_books(process)
         wanted = {each.name for each in self.all if each.name is not None}
@@ -401,11 +401,11 @@ class Accounts:
     # Copies of the database
 
     def copy(self) -> list[Account]:
-        """What the user knows now."""
+        """The present knowledge of the user."""
         return [copy_of(each) for each in self.all]
 
     def return_to(self, before: Sequence[Account]) -> None:
-        """The database is an earlier one: what was answered later is not so, and addresses may be given again."""
+        """Return to an earlier copy of the database. The client may give later addresses again."""
         for account, earlier in zip(self.all, before, strict=True):
             account.name, account.given = earlier.name, dict(earlier.given)
             account.requests += 1

@@ -23,7 +23,7 @@ _BRANCHES = 2
 
 
 class Kind(Enum):
-    """What an account consists of."""
+    """The kind of sources that an account has."""
 
     ADDRESSES = "addresses"
     """A set of addresses."""
@@ -79,12 +79,12 @@ def _scripts_at(number: int, branch: int, index: int) -> tuple[bytes, ...]:
 
 @dataclass(slots=True)
 class Account:
-    """One account that the user may add, and what the user knows about it."""
+    """An account that the user may add, with the user's knowledge of it."""
 
     number: int
     """Its number, which determines its scripts."""
     kind: Kind
-    """What it consists of."""
+    """Kind of its sources."""
     branches: int
     """Number of its keychains: external, or external and internal."""
     size: int
@@ -140,7 +140,7 @@ class Account:
         return rng.choice(locks)
 
     def sources(self, rng: random.Random) -> list[str | Keychain]:
-        """What the user gives to the client; descriptors in one of their spellings."""
+        """The sources that the user gives to the client. A descriptor has one of its spellings."""
         spare = [address_of(lock) for lock in self.spare]
         if self.kind is Kind.ADDRESSES:
             return [*(address_of(lock) for lock in self.locks()), *spare]

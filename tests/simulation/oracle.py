@@ -75,7 +75,7 @@ def spends(raw: bytes) -> tuple[bytes, ...]:
 
 @lru_cache(maxsize=20_000)
 def parse(raw: bytes) -> Tx:
-    """What matters of a serialised transaction."""
+    """Parse a serialised transaction."""
     return read_tx(CTransaction.deserialize(raw))
 
 

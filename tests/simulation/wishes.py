@@ -23,7 +23,7 @@ from spvfilter.light.engine.requests import (
     Start,
 )
 
-# what may be refused: the entry or the account was removed or renamed before
+# Requests that are refused if the entry or the account was removed or renamed before.
 _MAY_BE_GONE = (RelabelEntries, RemoveEntries, RemoveAccount, RenameAccount, RevealAddress)
 
 
