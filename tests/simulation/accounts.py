@@ -213,7 +213,7 @@ class Accounts:
         ]
         if found and self._there.process is not None:
             account = self._rng.choice(found)
-            is_exclusive = account.is_exclusive and self._rng.random() < 0.9
+            is_exclusive = account.is_exclusive and not account.has_lost and self._rng.random() < 0.9
             self._ask(account, RevealAddress(account.planned, is_exclusive))
 
     def _reveal_many(self) -> None:
@@ -407,6 +407,7 @@ class Accounts:
     def return_to(self, before: Sequence[Account]) -> None:
         """Return to an earlier copy of the database. The client may give later addresses again."""
         for account, earlier in zip(self.all, before, strict=True):
+            account.has_lost = account.has_lost or account.given != earlier.given
             account.name, account.given = earlier.name, dict(earlier.given)
             account.requests += 1
         self._readers = AccountReaders()

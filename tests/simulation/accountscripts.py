@@ -101,6 +101,8 @@ class Account:
     """Its name, as far as requests are answered; None if it is not in the wallet."""
     given: dict[bytes, int] = field(default_factory=dict)
     """Index of each script whose address was revealed."""
+    has_lost: bool = False
+    """True if a restored copy of the database lacks revealed addresses. The user then states nothing any more."""
     requests: int = 0
     """Number of requests that add, rename or remove it."""
 
