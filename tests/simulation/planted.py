@@ -674,7 +674,7 @@ def each_account_has_the_effect_of_the_whole_transaction() -> list[Change]:
     return [(ledger, "effects_by_account", effects)]
 
 
-@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",))
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",), seed=2)
 def events_of_an_account_are_those_of_all() -> list[Change]:
     true = EventRows.read
 
@@ -684,7 +684,7 @@ def events_of_an_account_are_those_of_all() -> list[Change]:
     return [(EventRows, "read", read)]
 
 
-@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",))
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",), seed=18)
 def a_new_account_has_the_events_of_a_removed_one() -> list[Change]:
     true = accounts.AccountRows.add
 
@@ -695,12 +695,12 @@ def a_new_account_has_the_events_of_a_removed_one() -> list[Change]:
     return [(accounts.AccountRows, "add", add)]
 
 
-@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",))
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",), seed=5)
 def a_restart_forgets_revealed_addresses() -> list[Change]:
     return [(store, "take_revealed", _nothing)]
 
 
-@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",))
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",), seed=5)
 def an_address_is_given_before_it_is_stored() -> list[Change]:
     def advance(self: Reveals) -> None:
         if self._pending is not None:
@@ -713,7 +713,7 @@ def an_address_is_given_before_it_is_stored() -> list[Change]:
     return [(Reveals, "advance", advance)]
 
 
-@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",))
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",), seed=13)
 def windows_do_not_follow_revealed_addresses() -> list[Change]:
     def required(self: Keychain) -> int:
         return min(self.size, max(self.floor, self.last_used + 1 + self.lookahead))
@@ -726,7 +726,7 @@ def windows_that_grow_are_not_searched() -> list[Change]:
     return [(Reveals, "first_to_search", _nothing)]
 
 
-@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",))
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",), seed=13)
 def windows_of_older_accounts_are_searched_from_the_wallets_start() -> list[Change]:
     def start_of(books: Books, keychain: Keychain) -> int:
         return books.blocks.start or 0
@@ -742,7 +742,7 @@ def a_new_account_is_searched_from_the_next_block() -> list[Change]:
     return [(WatchChanges, "_search_for", search_for)]
 
 
-@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",))
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",), seed=6)
 def a_renamed_account_loses_its_keychains() -> list[Change]:
     def renamed_account(self: WatchList, old: str, new: str) -> None:
         self._accounts.rename(old, new)
