@@ -133,13 +133,12 @@ class Account:
         if self.kind is Kind.ADDRESSES:
             return rng.choice([*self.locks(), *self.spare])
         if self.given and rng.random() < 0.5:
-            index, locks = rng.choice(sorted(self.given.values())), branch_locks(self.kind, self.number, 0)
-            return locks[index][0]
+            return branch_locks(self.kind, self.number, 0)[rng.choice(sorted(self.given.values()))][0]
         branch = rng.randrange(self.branches)
         if self.is_exclusive and branch == 0:
             return None
-        locks = branch_locks(self.kind, self.number, branch)[rng.randrange(rng.choice((3, GAP_LIMIT, farthest)))]
-        return rng.choice(locks)
+        index = rng.randrange(rng.choice((3, GAP_LIMIT, farthest)))
+        return rng.choice(branch_locks(self.kind, self.number, branch)[index])
 
     def sources(self, rng: random.Random) -> list[str | Keychain]:
         """The sources that the user gives to the client. A descriptor has one of its spellings."""

@@ -136,7 +136,7 @@ def _without_account(event: WalletEvent) -> WalletEvent:
     match = getattr(event, "match", None)
     if match is None or match.account is None:
         return event
-    return replace(event, match=replace(match, account=None))  # type: ignore[call-arg]  # events with a match have it
+    return replace(event, match=replace(match, account=None))
 
 
 def _cursors(wanted: list[WalletEvent], events: list[WalletEvent]) -> set[tuple[int, bytes]]:

@@ -167,7 +167,8 @@ class World:
             self.accounts.check_start(process)
         if not (self.is_calm and self.may_lie()):  # else what a liar has hidden so far is still to be found
             invariants.check_claims(self, "at the start")
-        check_verdicts(process.disk.store)
+        if self.accounts is None:  # else the last run may have ended before it matched the scripts of a new account
+            check_verdicts(process.disk.store)
         # a window that grows at the start may watch an output of a pending transaction for the first time
         has_windows = self.keychain is not None or self.accounts is not None
         if not has_windows and (opening := process.engine.books.opening):
@@ -273,6 +274,10 @@ class World:
         return (self.keychain is not None and script in self.keychain.scripts) or (
             self.accounts is not None and self.accounts.has(script)
         )
+
+    def has_owner(self, script: bytes) -> bool:
+        """Whether the keychain or an account has a script, perhaps one that the wallet has besides."""
+        return self.is_of_keychain(script) or (self.accounts is not None and self.accounts.owner(script) is not None)
 
     def is_wanted(self, script: bytes) -> bool:
         """Whether the client is to find a script: one of the keychain if it is in the window."""
