@@ -43,7 +43,8 @@ class Plan:
     restores: bool = False
     """True if earlier copies of the database take its place. Not together with `user`."""
     accounts: bool = False
-    """True if the wallet has 1 to 50 accounts, which pay one another and come and go while the client runs."""
+    """True if the wallet has 1 to 50 accounts, which come and go while the client runs. Not together with `keychain`.
+    """
     twins: bool = False
     """True for two lives that differ only in foreign unconfirmed transactions."""
 
