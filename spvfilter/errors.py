@@ -143,6 +143,11 @@ class BlockFilterError(FormatError):
         super().__init__(message, offset=offset, field=f"{field} of the filter of block {block_hash[::-1].hex()}")
         self.block_hash = block_hash
 
+    @property
+    def block_hash_hex(self) -> str:
+        """The field `block_hash` in hex, as block explorers show it."""
+        return self.block_hash[::-1].hex()
+
 
 class UndoError(FormatError):
     """An undo record (rev*.dat) is malformed, damaged, or does not belong to the block.
@@ -367,6 +372,11 @@ class FalseFilterError(SourceError):
         self.height = height
         self.block_hash = block_hash
 
+    @property
+    def block_hash_hex(self) -> str:
+        """The field `block_hash` in hex, as block explorers show it."""
+        return self.block_hash[::-1].hex()
+
 
 class IncompleteScanError(SourceError):
     """A scan ended, but it could not read everything.
@@ -581,6 +591,11 @@ class TxConflictError(ParameterError):
         self.by = by
         self.height = height
 
+    @property
+    def by_hex(self) -> str | None:
+        """The field `by` in hex, as block explorers show it; None if there is none."""
+        return None if self.by is None else self.by[::-1].hex()
+
 
 class PrivacyError(SpvFilterError):
     """A transaction or a filter would reveal the wallet's addresses. The message says why and what to do.
@@ -760,8 +775,18 @@ class NotConfirmedError(SpvFilterError):
         self.rival = rival
 
     def __str__(self) -> str:
-        by = "" if self.rival is None else f": it conflicts with {self.rival[::-1].hex()}"
-        return f"transaction {self.txid[::-1].hex()} is {self.status}{by}"
+        by = "" if self.rival is None else f": it conflicts with {self.rival_hex}"
+        return f"transaction {self.txid_hex} is {self.status}{by}"
+
+    @property
+    def txid_hex(self) -> str:
+        """The field `txid` in hex, as block explorers show it."""
+        return self.txid[::-1].hex()
+
+    @property
+    def rival_hex(self) -> str | None:
+        """The field `rival` in hex, as block explorers show it; None if there is none."""
+        return None if self.rival is None else self.rival[::-1].hex()
 
 
 class RemoteError(SpvFilterError):

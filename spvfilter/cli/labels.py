@@ -33,7 +33,7 @@ def configure(parser: Parser) -> None:
     )
     for action, what, run in ((taking, "input", _import), (giving, "output", _export)):
         action.add_argument("file", metavar="FILE", help=f"the file of labels, or - for standard {what}")
-        action.add_argument("--db", metavar="DB", required=True, help="the wallet's database")
+        action.add_argument("--db", metavar="FILE", required=True, help="the wallet's database")
         action.set_defaults(act=run)
 
 
@@ -51,7 +51,7 @@ def _import(args: argparse.Namespace) -> None:
             store.commit(Batch(bip329=labels))
     except StoreLockedError as error:
         raise in_use(error, args.db, "stop it, then import the labels") from None
-    complain(f"{len(labels):,} labels imported")
+    complain(f"{len(labels):,} label{'' if len(labels) == 1 else 's'} imported")
 
 
 def _export(args: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from spvfilter._public import deferred
 from spvfilter.cli.arguments import Parser, add_format, format_of, whole
+from spvfilter.cli.reveal import reveal
 from spvfilter.cli.term.keychains import show_address, show_keychains
 from spvfilter.cli.term.matches import bitcoin
 from spvfilter.cli.term.page import Align, Page, complain, shorten
@@ -47,7 +48,7 @@ def configure(parser: Parser) -> None:
         "Show the balance. Confirmed are unspent outputs in blocks. Immature are outputs of coinbases with fewer than"
         " 100 confirmations. Pending are outputs of unconfirmed transactions (pending_in), less outputs in blocks that"
         " unconfirmed transactions spend (pending_out). Total is the sum of these three. Spendable is the part of"
-        " confirmed that is not frozen and that no unconfirmed transaction spends. Trusted_pending is the part of"
+        " confirmed that is not frozen and that no own unconfirmed transaction spends. Trusted_pending is the part of"
         " pending_in that own transactions created, if all their inputs belong to the wallet.",
     )
     coins = parser.add_action(
@@ -65,6 +66,12 @@ def configure(parser: Parser) -> None:
     address = parser.add_action(
         "address", "show the next unused address", "Show the lowest address of a keychain that was never paid."
     )
+    revealing = parser.add_action(
+        "reveal",
+        "give out a new address",
+        "Print the first address above all revealed and all used ones, for an invoice. The database stores that it is"
+        " revealed, so it is never given again. No client may use the database meanwhile.",
+    )
     keychains = parser.add_action(
         "keychains",
         "list keychains",
@@ -78,12 +85,13 @@ def configure(parser: Parser) -> None:
         "List the accounts and their balances. A watch list has a section for each account, which begins with the line"
         " account:NAME.",
     )
-    shows: tuple[tuple[Parser, Show], ...] = (
+    shows: tuple[tuple[Parser, Show | None], ...] = (
         (balance, _balance),
         (coins, _coins),
         (history, _history),
         (tx, _tx),
         (address, _address),
+        (revealing, None),
         (keychains, _keychains),
         (accounts, _accounts),
     )
@@ -99,7 +107,7 @@ def configure(parser: Parser) -> None:
                 "--keychain",
                 metavar="NAME",
                 help="use only the keychain with this descriptor, name or label"
-                + ("; default: the first" if action is address else ""),
+                + ("; default: the first" if action in (address, revealing) else ""),
             )
         if action in (coins, history):
             action.add_argument(
@@ -114,6 +122,9 @@ def configure(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     page = Page(sys.stdout)
+    if args.show is None:
+        reveal(page, args, format_of(args, page))
+        return 0
     with WalletStore.open(args.db) as wallet, wallet.moment():  # all pages of rows belong to one commit
         args.show(page, wallet, args, format_of(args, page))
         for line in left_out(wallet) if args.show is not _tx else ():

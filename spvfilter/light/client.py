@@ -752,6 +752,7 @@ class LightClient:
         if await running.take_revealed(more):
             await asyncio.to_thread(more.windows.grow)
         self._searched_from(running, await running.ask(AddAccount(more, start, ways)))
+        await running.take_labels(more)
 
     async def remove_account(self, name: str) -> None:
         """Stop watching an account, and remove its entries and matches from the wallet; see `remove`.
@@ -926,6 +927,7 @@ class LightClient:
         check_expressible(more, self.mode)  # before anything is changed
         ways = ways_of(more) if self.mode is Mode.AUTO else frozenset((self.mode,))
         self._searched_from(running, await running.ask(AddEntries(tuple(more.entries()), start, ways)))
+        await running.take_labels(more)
 
     async def remove(self, *entries: EntryName) -> None:
         """Stop watching entries, and remove their matches from the wallet.
@@ -979,8 +981,8 @@ class LightClient:
         """Store labels of transactions, addresses, outputs and other things (BIP-329).
 
         The label of a watched address becomes the label of its entry. The label of another address waits until the
-        client next starts with an entry for the address. A label of an output with `spendable` false freezes the
-        output. Records of unknown types are kept, and `export_labels` writes them again.
+        address is added, or until the client next starts with an entry for it. A label of an output with `spendable`
+        false freezes the output. Records of unknown types are kept, and `export_labels` writes them again.
 
         Args:
             source: Path of a file in JSON Lines, or labels.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from spvfilter._public import deferred
 from spvfilter.light.engine.effects import Commit, Emit, End, Read
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from concurrent import futures
 else:
     asyncio = deferred("asyncio")
+    futures = deferred("concurrent.futures")
 
+T = TypeVar("T")
 
 _MAX_TOGETHER = 200
 """Commits in one transaction of SQLite."""
@@ -37,9 +39,13 @@ class _Mark(NamedTuple):
 
     reached: asyncio.Future[None]
     """Done once everything before the mark is done."""
+    then: Callable[[], object] | None = None
+    """Called at that time, before anything after the mark begins."""
 
     def pass_by(self) -> None:
-        """Wake the task: everything before the mark is done."""
+        """Call the function and wake the task: everything before the mark is done."""
+        if self.then is not None:
+            self.then()
         if not self.reached.done():  # otherwise the wait was cancelled
             self.reached.set_result(None)
 
@@ -78,6 +84,24 @@ class Database:
             self._is_awaited = True
         if self._busy is None:
             self._go_on()
+
+    def submit(self, function: Callable[[Store], T]) -> futures.Future[T]:
+        """Call a function with the store, after all effects before this call and before all later ones."""
+        found: futures.Future[T] = futures.Future()
+        found.set_running_or_notify_cancel()  # a cancelled task must not cancel it for other tasks
+
+        def call() -> None:
+            try:
+                found.set_result(function(self._store))
+            except Exception as error:
+                found.set_exception(error)
+
+        if self._waiting and not self._is_closed:
+            self._waiting.append(_Mark(self._loop.create_future(), lambda: self._jobs.submit(call)))
+            self.hurry()
+        else:
+            self._jobs.submit(call)
+        return found
 
     def hurry(self) -> None:
         """Start the next transaction as soon as the thread can: a task waits for it."""

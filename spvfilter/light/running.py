@@ -395,7 +395,8 @@ class Running:
         self.check()
         if not self.engine.books.watch.has_account(name):
             raise UnknownAccountError(name)
-        opening = self._jobs.submit(lambda: self._store.account_id(name))  # before a later change of the name
+        # after earlier changes of the name, which may not be stored yet, and before later ones
+        opening = self._database.submit(lambda store: store.account_id(name))
 
         async def load(after: int, limit: int) -> AccountPage:
             row = await asyncio.wrap_future(opening)
@@ -441,6 +442,14 @@ class Running:
         ]
         if watched:
             await self.ask(RelabelEntries(tuple(watched)))
+
+    async def take_labels(self, more: WatchList) -> None:
+        """Give new entries the labels that were imported before, unless they have labels. Raises StoreError."""
+        table, own_label = self.engine.books.watch.table, self.engine.books.watch.own_label
+        scripts = (value for kind, value, _ in more.entries() if kind == EntryKind.SCRIPT)
+        bare = [script for script in scripts if own_label(table.find(EntryKind.SCRIPT, script)) is None]
+        if labels := await self.in_store(lambda store: store.waiting_labels(bare)) if bare else []:
+            await self.import_labels(labels)
 
     async def take_revealed(self, more: WatchList) -> bool:
         """Give new keychains the indexes that the wallet revealed before they were removed.

@@ -125,12 +125,17 @@ class AccountRows:
             return None
         if (known := self.find(name)) is not None:
             return known
-        if self._highest is None:  # events keep the ids of accounts that were removed
-            query = "SELECT max(coalesce((SELECT max(id) FROM accounts), 0), coalesce(max(account), 0)) FROM events"
-            (self._highest,) = self._db.execute(query).fetchone()
-        self._highest += 1
+        self._highest = self._highest_id() + 1
         self._rows.insert("accounts", (self._highest, name, b""))
         return self._highest
+
+    def _highest_id(self) -> int:
+        """Return the highest id that an account had. Events keep the ids of accounts that were removed."""
+        if self._highest is not None:
+            return self._highest
+        query = "SELECT max(coalesce((SELECT max(id) FROM accounts), 0), coalesce(max(account), 0)) FROM events"
+        highest: int = self._db.execute(query).fetchone()[0]
+        return highest
 
     def rename(self, old: str, new: str) -> None:
         """Give an account another name. Raises UnknownAccountError, and ParameterError for a name in use."""
@@ -154,4 +159,5 @@ class AccountRows:
 
     def remove(self, account: int) -> None:
         """Remove the row of an account. Its entries and keychains are removed already."""
+        self._highest = self._highest_id()  # a stream of events may still have its id
         self._rows.remove("accounts", "id = ?", (account,))

@@ -9,6 +9,7 @@ from typing import Any  # rows are as SQLite gives them
 from spvfilter.errors import DescriptorError, KeychainError, KeychainMismatchError, ParameterError, StoreCorruptError
 from spvfilter.network import Network
 from spvfilter.store.keychains import KeychainChange, KeychainRows, NewKeychain, StoredKeychain
+from spvfilter.store.searched import Searched
 from spvfilter.watch.descriptor.descriptor import LazyDescriptor, parse_descriptor, warn_of_problems
 from spvfilter.watch.keychain import Keychain
 from spvfilter.watch.watchlist import WatchList
@@ -88,6 +89,15 @@ def check_descriptors(watch: WatchList, stored: Sequence[StoredKeychain], accoun
                 f"account {chain.account[:80]!r} has another descriptor in the database than in the watch list: use"
                 " another name"
             )
+
+
+def start_of(stored: StoredKeychain, searched: Searched) -> int:
+    """Return the lowest block to search for all scripts of a stored keychain.
+
+    It is the start of the wallet, or a lower block that was searched for the keychain: its account may be older.
+    """
+    ranges = searched.ranges_of(stored.runs[0].entry) if stored.runs else ()
+    return min([searched.start or 0, *(each.first for each in ranges)])
 
 
 def check_account(stored: str | None, given: str | None, what: str) -> None:

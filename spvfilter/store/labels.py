@@ -144,6 +144,15 @@ class LabelRows:
                 found[script] = row.label or ""
         return found
 
+    def waiting_for(self, scripts: Iterable[bytes]) -> list[Label]:
+        """Return the labels of addresses with these scripts that were imported before the addresses were watched."""
+        query = "SELECT label FROM labels WHERE type = 'addr' AND origin = '' AND ref = ? AND label IS NOT NULL"
+        found: list[Label] = []
+        for script in scripts:
+            if (address := script_to_address(script, self._network)) is not None:
+                found += (Label("addr", address, label) for (label,) in self._db.execute(query, (address,)))
+        return found
+
     def joined(self, script: bytes) -> None:
         """Remove the label of an address that waits for its entry, as the entry has one now, or had one."""
         if (address := script_to_address(script, self._network)) is not None:

@@ -31,6 +31,7 @@ from spvfilter.store.joining import (
     check_descriptors,
     inherited,
     keep_keychains,
+    start_of,
     take_keychains,
     take_revealed,
     take_spellings,
@@ -63,6 +64,7 @@ from spvfilter.store.searched import Searched
 from spvfilter.store.sqlite import MarkedRows, check_sqlite, create, number, reading, translated
 from spvfilter.store.views import Views
 from spvfilter.transaction import Transaction
+from spvfilter.watch.labels import Label
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -317,6 +319,15 @@ class Store:
         raw = self._rows.meta("filter")
         return None if raw is None else Bip37Parameters.parse(raw)
 
+    def waiting_labels(self, scripts: Iterable[bytes]) -> list[Label]:
+        """Return the labels of addresses that were imported before the addresses were watched. Raises StoreError.
+
+        Args:
+            scripts: ScriptPubKeys of the addresses.
+        """
+        with reading(self.path):
+            return self._labels.waiting_for(scripts)
+
     def account_id(self, name: str) -> int:
         """Return the id of an account, which no other account of the database ever has.
 
@@ -466,12 +477,11 @@ class Store:
                 take_revealed(self.keychains.load() if is_grown else keychains, watch)
                 self._ledger.settle()  # transactions of entries with a new label
                 if len(watch) > len(known):
-                    lowest, names = searched.start or 0, {each.name for each in keychains}
+                    start = searched.start or 0
                     places = (watch.keychain_of(entry) for entry in range(len(watch)) if entry not in known)
-                    has_grown = bool(names) and any(place is not None and place[0].name in names for place in places)
-                    first = lowest if since is None else max(since, 0)
-                    if has_grown:
-                        first = min(first, lowest)
+                    grown = {place[0].name for place in places if place is not None} if keychains else set[str]()
+                    lowest = [start_of(each, searched) for each in keychains if each.name in grown]
+                    first = min([start if since is None else max(since, 0), *lowest])
                     searched.again(first - 1, self._cursor)
                     self._rows.set_meta("searched", searched.encode())
                     self._move_cursor(min(self._cursor, first - 1))

@@ -90,9 +90,9 @@ class Balance:
     pending_out: int
     """Outputs in the best chain that pending transactions spend, each with its full value."""
     spendable: int
-    """The part of `confirmed` that is not frozen and that no pending transaction spends.
+    """The part of `confirmed` that may be spent now: the sum of `unspent`.
 
-    Change counts once it is in a block.
+    Frozen coins are not in it, and coins that an own pending transaction spends. Change counts once it is in a block.
     """
     sequence: int = field(default=0, compare=False, repr=False)
     """Number of the last event that the balance includes; see `Snapshot`."""
@@ -419,27 +419,38 @@ class Views:
                 totals = self._totals_of(label, keychain, account)
             else:
                 totals = self._totals() if account is None else self._account(account)[1]
-            immature = held = 0
             mature_from = self._tip() + 1 - COINBASE_MATURITY
-            for coin in self._coins_where("coinbase = 1 AND height > ?", (mature_from,), label, keychain, account):
-                immature += coin[2]
-                # that a pending transaction spends, though it cannot be valid
-                held += coin[2] if coin[6] is not None else 0
-            spendable = (
-                totals.confirmed - immature - (totals.pending_out - held) - self._frozen_value(label, keychain, account)
-            )
+            young = self._coins_where("coinbase = 1 AND height > ?", (mature_from,), label, keychain, account)
+            immature = sum(coin[2] for coin in young)
+            mature = totals.confirmed - immature
+            spendable = mature - self._held_value(label, keychain, account, is_any_spent=totals.pending_out > 0)
             sequence = self._log().last
-        mature = totals.confirmed - immature
         return Balance(
             mature, immature, totals.pending_in, totals.pending_out, spendable, sequence, trusted_pending=totals.trusted
         )
 
-    def _frozen_value(self, label: str | None, keychain: str | None, account: str | None) -> int:
-        """Return the value of the mature coins that are frozen and that no pending transaction spends."""
-        where = "outpoint IN (SELECT outpoint FROM frozen) AND spender IS NULL AND height IS NOT NULL AND"
-        where = f"{where} (coinbase = 0 OR height <= ?)"
+    def _held_value(self, label: str | None, keychain: str | None, account: str | None, *, is_any_spent: bool) -> int:
+        """Return the value of the mature coins that are frozen, or that an own pending transaction spends.
+
+        Args:
+            label: Only coins of entries with this label.
+            keychain: Only coins of the keychain with this name or label.
+            account: Only coins of this account.
+            is_any_spent: False if no pending transaction spends a coin.
+        """
         values = (self._tip() + 1 - COINBASE_MATURITY,)
-        return sum(coin[2] for coin in self._coins_where(where, values, label, keychain, account))
+        held: dict[bytes, int] = {}
+        for source in ("frozen", *(["matches WHERE height IS NULL AND spend = 1"] if is_any_spent else [])):
+            where = f"outpoint IN (SELECT outpoint FROM {source}) AND height IS NOT NULL"
+            where = f"{where} AND (coinbase = 0 OR height <= ?)"
+            held |= {
+                outpoint: value
+                for outpoint, _, value, *_, spender, _, _, _ in self._coins_where(
+                    where, values, label, keychain, account
+                )
+                if source == "frozen" or (spender is not None and self._is_own(spender))
+            }
+        return sum(held.values())
 
     def _totals(self) -> Totals:
         raw = self._meta("totals")
@@ -493,7 +504,7 @@ class Views:
         """Return the coins that may be spent now, the latest first: those of `coins` whose `is_spendable` is True.
 
         A coin that only a foreign pending transaction spends is among them, because nobody checked the signatures of
-        that transaction. `Balance.spendable` does not count such a coin.
+        that transaction. `Balance.spendable` is the sum of these coins.
 
         Args:
             label: Only coins of entries with this label.

@@ -15,7 +15,7 @@ from spvfilter.address import script_to_address
 from spvfilter.errors import KeychainError, ParameterError
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, WatchTable
 from spvfilter.network import Network
-from spvfilter.watch.keychain import GAP_LIMIT, MAX_INDEXES, Budget, Keychain, all_used
+from spvfilter.watch.keychain import GAP_LIMIT, MAX_INDEXES, MAX_REVEALED, Budget, Keychain, all_used
 
 if TYPE_CHECKING:
     from spvfilter.watch import derivers
@@ -284,14 +284,24 @@ class Windows:
     def to_reveal(self, keychain: Keychain, network: Network) -> tuple[int, str]:
         """Return the index that a keychain reveals next, and its address. This call reveals nothing.
 
+        An index is skipped if another keychain has revealed one of its scripts.
+
         Raises:
             ParameterError: All indexes are revealed or used, or the scripts have no address.
             KeychainError: The scripts cannot be derived, or differ from the watched scripts.
         """
-        index = keychain.index_to_reveal
-        if index is None:
+        first, last = keychain.index_to_reveal, min(keychain.size, MAX_REVEALED)
+        if first is None:
             raise ParameterError(f"every address of keychain {keychain.name[:80]!r} was revealed or used")
-        scripts = keychain.scripts(index)
+        for index in range(first, min(first + _MAX_AHEAD, last)):
+            scripts = keychain.scripts(index)
+            if not any(self._is_revealed(script) for script in scripts):
+                break
+        else:
+            raise ParameterError(
+                f"other keychains have revealed the addresses of keychain {keychain.name[:80]!r} from index {first} on:"
+                " use those keychains"
+            )
         if index < keychain.end and not all(self.watches(keychain.name, index, script) for script in scripts):
             raise KeychainError(
                 f"keychain {keychain.name[:80]!r}: the script of index {index} has changed: the function must always"
@@ -302,14 +312,22 @@ class Windows:
             raise ParameterError(f"the scripts of keychain {keychain.name[:80]!r} have no address")
         return index, address
 
+    def _is_revealed(self, script: bytes) -> bool:
+        """Return True if a keychain has revealed the index of a script. Keychains may overlap."""
+        return any(index < self._chains[number - 1].revealed for number, index in self._places_of(script))
+
+    def _places_of(self, script: bytes) -> list[tuple[int, int]]:
+        """Return the number and the index of each keychain that watches a script."""
+        entry = self._table.find(EntryKind.SCRIPT, script)
+        places = [(self._owners[entry], self._indexes[entry])] if self._is_owned(entry) else []
+        return [*places, *self._shared.get(entry, ())]
+
     def reveal(self, keychain: Keychain, index: int) -> list[Keychain]:
         """Mark an index as revealed, also in other keychains with its scripts. Return the keychains that changed."""
         changed = [keychain]
         self._reveal(keychain, index)
         for script in keychain.scripts(index):
-            entry = self._table.find(EntryKind.SCRIPT, script)
-            places = [(self._owners[entry], self._indexes[entry])] if self._is_owned(entry) else []
-            for number, other in (*places, *self._shared.get(entry, ())):
+            for number, other in self._places_of(script):
                 chain = self._chains[number - 1]
                 if other >= chain.revealed:
                     self._reveal(chain, other)

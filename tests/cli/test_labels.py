@@ -57,12 +57,14 @@ def test_labels_travel_from_file_to_file(run: Any, db: Path, tmp_path: Path) -> 
 
 def test_malformed_file_changes_nothing(run: Any, db: Path, tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
-    path.write_bytes(bytes(Label("tx", "ab" * 32, "rent")) + b"\n{}\n\nno\n")
+    path.write_bytes(bytes(Label("tx", "ab" * 32, "rent")))
+    assert run("labels", "import", path, "--db", db).err == "spvfilter: 1 label imported\n"
+    path.write_bytes(bytes(Label("tx", "ab" * 32, "other")) + b"\n{}\n\nno\n")
     ran = run("labels", "import", path, "--db", db)
     assert (ran.code, ran.out) == (2, "")
     assert "line 2: the field 'type' is missing; line 4: the line is not JSON" in ran.err
     with WalletStore.open(db) as wallet:
-        assert {each.label for each in wallet.labels()} == {"daily", "savings"}
+        assert {each.label for each in wallet.labels()} == {"daily", "savings", "rent"}
 
 
 def test_import_needs_the_database_for_itself(run: Any, db: Path, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ ACTIONS = {
         "size",
     ),
     "cfilter": ("build", "match", "info", "import", "export"),
-    "wallet": ("balance", "coins", "history", "tx", "address", "keychains", "accounts"),
+    "wallet": ("balance", "coins", "history", "tx", "address", "reveal", "keychains", "accounts"),
 }
 
 

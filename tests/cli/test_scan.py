@@ -117,6 +117,14 @@ def test_piped_table_is_plain_with_whole_ids_and_totals(run: Any, block_file: Pa
     assert ran.err.endswith(": 2 matches\n")
 
 
+def test_table_names_the_account(run: Any, block_file: Path, tmp_path: Path) -> None:
+    watch = tmp_path / "w"
+    watch.write_text(f"account:alice\n{P2PKH},rent\n")
+    ran = run("scan", block_file, "--watch", watch, "--network", "regtest", "--format", "table")
+    assert re.search(rf"^ +2  received .*{P2PKH}  alice: rent$", ran.out, re.MULTILINE)
+    assert re.search(rf"\nTotals, BTC\n.*\n +{P2PKH} +alice: rent +0\.50000000 +0\.50000000 +2\n$", ran.out)
+
+
 def test_a_spend_of_unknown_value_is_not_counted_as_nothing(run: Any, tmp_path: Path, chain: Sequence[bytes]) -> None:
     block = tmp_path / "4.raw"
     block.write_bytes(chain[3])

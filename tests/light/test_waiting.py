@@ -24,6 +24,7 @@ from spvfilter.network import REGTEST
 from spvfilter.node.build import build_tx
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.server import Node
+from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound, RunStarted, WalletEvent
 from spvfilter.watch.watchlist import WatchList
 from support.lightworld import STRANGER, Books, World, running
@@ -67,6 +68,8 @@ async def test_what_a_block_rules_out_or_the_user_gives_up_is_waited_for_no_long
         with pytest.raises(NotConfirmedError) as caught:
             await wait
         assert (caught.value.txid, caught.value.status) == (txid, "conflicted")
+        rival_txid = Transaction.parse(rival).txid
+        assert (caught.value.txid_hex, caught.value.rival_hex) == (txid[::-1].hex(), rival_txid[::-1].hex())
         for wrong in ((b"x", 1), (txid, 0), (txid, 1.5)):
             with pytest.raises(ParameterError):
                 await run.client.wait_confirmed(*wrong)

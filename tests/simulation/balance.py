@@ -44,9 +44,8 @@ def check_balance(world: World, *, may_lack: bool = False) -> None:
             mark: place[:2] for mark, place in process.books.matches.items()
         }:
             raise Violation("true", f"the {whose} have other matches")
-    is_whole = all(
-        process.ranges_stored(script) == ((0, store.tip),) for script in world.wishes.watched if world.is_wanted(script)
-    )
+    ranges = process.ranges_stored(filter(world.is_wanted, world.wishes.watched))
+    is_whole = all(each == ((0, store.tip),) for each in ranges.values())
     if is_whole and not may_lack and not world.may_miss():
         scripts = set(filter(world.is_wanted, world.truth.scripts()))
         there = sum(coin.value for coin in world.truth.regtest.chain.coins.values() if coin.script_pubkey in scripts)

@@ -93,6 +93,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--user", action="store_true", help="the user does more: sends again, bumps fees, gives up, gives labels"
     )
+    parser.add_argument(
+        "--accounts", action="store_true", help="1 to 50 accounts pay one another, and are added, renamed and removed"
+    )
     parser.add_argument("--cancels", action="store_true", help="calls of the real client that the user cancels")
     parser.add_argument("--floods", action="store_true", help="floods of unconfirmed payments at the real bounds")
     parser.add_argument("--restores", action="store_true", help="earlier copies of the database take its place")

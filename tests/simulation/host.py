@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -19,8 +20,8 @@ from simulation.oracle import Place
 from simulation.record import Record
 from simulation.timeline import Timeline, Timer
 from simulation.violation import Violation
-from spvfilter.errors import ParameterError, SessionError, StoreError
-from spvfilter.kernel import EntryKind
+from spvfilter.errors import SessionError, StoreError
+from spvfilter.kernel import NO_ENTRY, EntryKind
 from spvfilter.light.engine.effects import (
     Answer,
     AskSeeds,
@@ -56,7 +57,7 @@ from spvfilter.light.sockets import stranger
 from spvfilter.light.status import ClientStatus
 from spvfilter.network import REGTEST
 from spvfilter.store.batch import Batch
-from spvfilter.store.searched import BlockRange
+from spvfilter.store.searched import BlockRange, Searched
 from spvfilter.store.store import Store
 from spvfilter.store.views import SearchedEntries
 from spvfilter.wallet.books import Books as WalletBooks
@@ -71,6 +72,9 @@ _SLOWEST_WORK_S = 0.3
 _MOST_EFFECTS = 20_000  # of one step
 _MOST_WAITING = 8_000_000  # bytes on their way to one peer
 _MOST_AT_ONCE = 100_000  # steps at one moment
+
+Ranges = tuple[tuple[int, int], ...]
+"""The first and the last height of each range of blocks."""
 
 
 class EngineLike(Protocol):
@@ -182,17 +186,18 @@ class Process:
         """The user asks for a change of what is searched for, or where."""
         self.report(Asked(token, request))
 
-    def ranges_of(self, script: bytes) -> tuple[tuple[int, int], ...]:
-        """The blocks that the engine says were searched for a script."""
-        books = self.engine.books
-        return books.blocks.ranges_of(books.ids[books.watch.table.find(EntryKind.SCRIPT, script)])
+    def ranges_of(self, scripts: Iterable[bytes]) -> dict[bytes, Ranges]:
+        """The blocks that the engine says were searched for each script that it watches."""
+        books, table = self.engine.books, self.engine.books.watch.table
+        numbers = {script: table.find(EntryKind.SCRIPT, script) for script in scripts}
+        rows = {script: books.ids[number] for script, number in numbers.items() if number != NO_ENTRY}
+        return _ranges_of(books.blocks, rows)
 
-    def ranges_stored(self, script: bytes) -> tuple[tuple[int, int], ...]:
-        """The blocks that the database says were searched for a script; none if it does not have it."""
-        try:
-            return self.disk.store.views.searched_for([(EntryKind.SCRIPT, script)])
-        except ParameterError:
-            return ()
+    def ranges_stored(self, scripts: Iterable[bytes]) -> dict[bytes, Ranges]:
+        """The blocks that the database says were searched for each script; none if it does not have the script."""
+        store = self.disk.store
+        rows = dict(store._db.execute("SELECT value, id FROM watch WHERE kind = ?", (int(EntryKind.SCRIPT),)))
+        return _ranges_of(store.searched_blocks, {script: rows.get(script, 0) for script in scripts})
 
     @property
     def disputed(self) -> tuple[BlockRange, ...]:
@@ -406,6 +411,14 @@ class Process:
         """Every line goes dead without an end."""
         for connection in self.connections.values():
             connection.cut()
+
+
+def _ranges_of(blocks: Searched, rows: Mapping[bytes, int]) -> dict[bytes, Ranges]:
+    """The blocks that were searched for each script, by the ids of their rows."""
+    groups = blocks.groups()
+    firsts = [group.id for group in groups]
+    places = {script: bisect_right(firsts, row) - 1 for script, row in rows.items()}
+    return {script: groups[at].ranges if at >= 0 else () for script, at in places.items()}
 
 
 def messages_of(input: Heard | HeardTogether) -> list[Message]:

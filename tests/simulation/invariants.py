@@ -54,8 +54,7 @@ def check_told(event: Event, truth: Truth, agreed: Agreement) -> None:
             txs = {tx.txid: tx for tx in oracle.read_block(block.raw)}
             if (tx := txs.get(match.txid)) is None:
                 raise Violation("true", f"told of a transaction that is not in its block: {match}")
-            scripts = truth.scripts() | truth.past
-            if str(match.kind) == "output" and (match.index >= len(tx.pays) or tx.pays[match.index] not in scripts):
+            if str(match.kind) == "output" and (match.index >= len(tx.pays) or not truth.has_had(tx.pays[match.index])):
                 raise Violation("true", f"told of an output that is not ours: {match}")
             if str(match.kind) == "input" and (
                 match.index >= len(tx.spends) or tx.spends[match.index] != bytes(match.outpoint)
@@ -109,7 +108,7 @@ def check_synced(world: World, process: Process, event: Synced) -> None:
     nobody_lies = all(node.behaviour.is_honest for node in world.nodes)
     if event.hash == truth.tip and (world.modes == {Mode.COMPACT} or nobody_lies):
         doubted = {height for first, last in event.disputed for height in range(first, last + 1)}
-        ranges = {script: process.ranges_of(script) for script in world.wishes.watched if script in process.watch}
+        ranges = process.ranges_of(world.wishes.watched)
         there = claimed(_chain(world), ranges, doubted)
         told = {place for place in process.books.confirmed() if place.height not in doubted}
         check_same(told, there, f"at Synced {event.height} the events", oracle.scan(_chain(world), world.wishes.ever))
@@ -128,16 +127,18 @@ def _chain(world: World) -> list[bytes]:
 def check_searched(world: World, process: Process, event: Synced) -> None:
     """Honest about itself: what was asked for is searched, and Synced names what is not."""
     skipped = {height for first, last in event.skipped for height in range(first, last + 1)}
-    for script, (first,) in world.wishes.watched.items():
-        if script in process.watch:
-            missing = set(range(event.height + 1)).difference(
-                *(range(low, high + 1) for low, high in process.ranges_of(script))
-            )
+    not_searched: dict[tuple[tuple[int, int], ...], set[int]] = {}  # heights, by the ranges that were searched
+    for script, ranges in process.ranges_of(world.wishes.watched).items():
+        first = world.wishes.watched[script].first
+        if ranges not in not_searched:
+            every = set(range(event.height + 1))
+            not_searched[ranges] = every.difference(*(range(low, high + 1) for low, high in ranges))
+        if missing := not_searched[ranges]:
             if missing - skipped:
                 raise Violation(
                     "honest", f"Synced at {event.height} hides that block {min(missing - skipped)} was not searched"
                 )
-            if max(missing, default=-1) >= max(first, 0) and max(missing) < event.height:
+            if max(first, 0) <= max(missing) < event.height:
                 raise Violation(
                     "true", f"block {max(missing)} was not searched for a script that is watched from {first} on"
                 )
@@ -154,12 +155,16 @@ def check_claims(world: World, when: str) -> None:
     height = stored.tip
     if not 0 <= height < len(chain) or b"".join(stored.headers(height)) != chain[height][:80]:
         return  # on a branch that it has not left yet
-    ranges = {script: process.ranges_stored(script) for script in world.wishes.ever if script in process.watch}
+    ranges = {
+        script: found for script, found in process.ranges_stored(world.wishes.ever).items() if script in process.watch
+    }
     if outside := [each for script in ranges for each in ranges[script] if not 0 <= each[0] <= each[1] <= height]:
         raise Violation("honest", f"{when} blocks count as searched that are not there: {outside[0]}")
     doubted = world.doubted(process.books.synced)
     told, there = _without(process.stored(), doubted), claimed(chain, ranges, doubted)
     check_same(told, there, f"{when} the database's matches", oracle.scan(chain, world.wishes.ever))
+    if world.accounts is not None:
+        world.accounts.check_books(process)
 
 
 def check_modest(engine: EngineLike, unconfirmed: Mapping[bytes, StoredTx]) -> None:
@@ -258,6 +263,8 @@ def check_end(world: World) -> None:
     check_balance(world, may_lack=bool(doubted))
     if world.keychain is not None:
         world.keychain.check_end(world, process)
+    if world.accounts is not None:
+        world.accounts.check_end(process)
     if world.user is not None:
         world.user.check_end()
     if not world.may_miss() and not doubted:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from simulation import cancels, floods, invariants, twins
+from simulation.accounts import Accounts
 from simulation.balance import check_verdicts, check_views
 from simulation.behaviours import ERRATIC, FAULTY, HONEST, LATE, LIARS, RELAYS, SCHEMES, Behaviour, named
 from simulation.host import Make
@@ -180,6 +181,7 @@ def _happen(
         folder / "wallet.db",
         record,
         keychain=Keychain(random.Random(f"{plan.seed} keychain")) if plan.keychain else None,
+        accounts=Accounts(random.Random(f"{plan.seed} {plan.mode} accounts")) if plan.accounts else None,
         discovery=random.Random(f"{plan.seed} {plan.mode} discovery") if plan.discovery else None,
         turns=turns,
         user=random.Random(f"{plan.seed} {plan.mode} user") if plan.user else None,
@@ -192,12 +194,16 @@ def _happen(
     schedule_faults(world, duration, faults)
     if world.user is not None:
         world.user.schedule(duration)
+    if world.accounts is not None:
+        world.accounts.schedule(duration)
     if plan.restores:
         schedule_restores(world, random.Random(f"{plan.seed} {plan.mode} restores"), duration)
     world.timeline.run(duration)
     world.record.note("calm")
     world.calm()
     world.truth.receive()
+    if world.accounts is not None:
+        world.accounts.farewell()
     world.truth.mine()
     world.truth.receive()
     settled = 0

@@ -5,6 +5,7 @@ in the database.
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 
 from simulation.books import Books
@@ -97,7 +98,7 @@ class Log:
             raise Violation("true", f"event {event.sequence} follows event {last}")
 
     def _add(self, event: WalletEvent) -> None:
-        number = event.sequence
+        number, event = event.sequence, _without_account(event)
         if 0 < number <= self._last:
             place = self._places.get(number)
             if place is None or self.events[place] != event:
@@ -128,6 +129,14 @@ class Log:
         height, digest = self._connected
         if self._is_whole and (height != event.height or digest not in (None, event.hash)):
             raise Violation("true", f"Synced at {event.height}, but the last block that was told of is {height}")
+
+
+def _without_account(event: WalletEvent) -> WalletEvent:
+    """An event as it stays: stored events get the new name of an account, and lose that of a removed one."""
+    match = getattr(event, "match", None)
+    if match is None or match.account is None:
+        return event
+    return replace(event, match=replace(match, account=None))
 
 
 def _cursors(wanted: list[WalletEvent], events: list[WalletEvent]) -> set[tuple[int, bytes]]:

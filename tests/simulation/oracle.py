@@ -30,6 +30,7 @@ class Tx(NamedTuple):
     txid: bytes
     spends: tuple[bytes, ...]  # outpoints, 36 bytes
     pays: tuple[bytes, ...]  # scripts
+    values: tuple[int, ...]  # satoshi, of each output
 
 
 class Block(NamedTuple):
@@ -56,6 +57,7 @@ def read_tx(tx: CTransaction) -> Tx:
         tx.GetTxid(),
         tuple(each.prevout.serialize() for each in tx.vin),
         tuple(bytes(each.scriptPubKey) for each in tx.vout),
+        tuple(each.nValue for each in tx.vout),
     )
 
 
@@ -69,6 +71,12 @@ def txid(raw: bytes) -> bytes:
 def spends(raw: bytes) -> tuple[bytes, ...]:
     """The outpoints that a serialised transaction spends."""
     return read_tx(CTransaction.deserialize(raw)).spends
+
+
+@lru_cache(maxsize=20_000)
+def parse(raw: bytes) -> Tx:
+    """Parse a serialised transaction."""
+    return read_tx(CTransaction.deserialize(raw))
 
 
 def read_block(raw: bytes) -> tuple[Tx, ...]:

@@ -8,7 +8,7 @@ from simulation.violation import Violation
 from spvfilter.light.events import Mode
 
 FAULTS = ("peers", "lies", "lines", "disk", "kill", "clock", "reorg", "entries", "mempool")
-KINDS = ("schemes", "keychain", "discovery", "small", "user", "twins", "restores", "floods", "cancels")
+KINDS = ("schemes", "keychain", "discovery", "small", "user", "twins", "restores", "floods", "cancels", "accounts")
 """Fields of a plan that make another life from the same seed."""
 
 
@@ -42,6 +42,9 @@ class Plan:
     """True if attackers flood the client with unconfirmed payments, at the real bounds."""
     restores: bool = False
     """True if earlier copies of the database take its place. Not together with `user`."""
+    accounts: bool = False
+    """True if the wallet has 1 to 50 accounts, which come and go while the client runs. Not together with `keychain`.
+    """
     twins: bool = False
     """True for two lives that differ only in foreign unconfirmed transactions."""
 

@@ -13,7 +13,15 @@ from unittest.mock import patch
 
 from spvfilter.errors import PeerError, UselessPeerError
 from spvfilter.light import lies
-from spvfilter.light.engine import blocks, bloomsearch, broadcaster, filterquestions, peers
+from spvfilter.light.engine import (
+    blocks,
+    bloomsearch,
+    broadcaster,
+    filterquestions,
+    peers,
+    reveals,
+    windowgrowth,
+)
 from spvfilter.light.engine.bloomlink import BloomLink
 from spvfilter.light.engine.bloomsearch import BloomSearch
 from spvfilter.light.engine.broadcaster import Broadcaster
@@ -27,14 +35,16 @@ from spvfilter.light.engine.mempool import MempoolWatch
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import PeerPool
 from spvfilter.light.engine.privatebroadcast import PrivateBroadcast
+from spvfilter.light.engine.reveals import Reveals
 from spvfilter.light.engine.status import Status
 from spvfilter.light.engine.verdicts import Outcome
 from spvfilter.light.engine.watchchanges import WatchChanges
 from spvfilter.light.engine.windowgrowth import WindowGrowth
 from spvfilter.light.events import Mode
 from spvfilter.light.running import Running
+from spvfilter.store import accounts, ledger, store
 from spvfilter.store.events import EventRows
-from spvfilter.store.keychains import KeychainRows
+from spvfilter.store.keychains import KeychainChange, KeychainRows
 from spvfilter.store.searched import Searched
 from spvfilter.store.store import Store
 from spvfilter.wallet import canonical, journal, settlement
@@ -45,7 +55,9 @@ from spvfilter.wallet.events import MatchWithdrawn, WalletEvent
 from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.rows import row_of
 from spvfilter.wallet.txgraph import TxRecord
+from spvfilter.watch.keychain import Keychain
 from spvfilter.watch.match import Completeness
+from spvfilter.watch.watchlist import WatchList
 
 Change = tuple[object, str, object]  # owner, attribute, what takes its place
 
@@ -647,6 +659,105 @@ def a_run_continues_the_numbers_of_the_database() -> list[Change]:
         return true(self, bytes(16), 0, batch)
 
     return [(Journal, "start", start)]
+
+
+# Accounts
+
+
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",))
+def each_account_has_the_effect_of_the_whole_transaction() -> list[Change]:
+    def effects(found: Any, tx: Any) -> dict[int, accounts.Effect]:
+        every = list(found)
+        whole = accounts.effect_of(every, tx)
+        return {each.account: whole for each in every if each.account is not None}
+
+    return [(ledger, "effects_by_account", effects)]
+
+
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",), seed=2)
+def events_of_an_account_are_those_of_all() -> list[Change]:
+    true = EventRows.read
+
+    def read(self: EventRows, since: int, limit: int, account: int | None = None) -> Any:
+        return true(self, since, limit)
+
+    return [(EventRows, "read", read)]
+
+
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",), seed=18)
+def a_new_account_has_the_events_of_a_removed_one() -> list[Change]:
+    true = accounts.AccountRows.add
+
+    def add(self: accounts.AccountRows, name: str | None) -> int | None:
+        (self._highest,) = self._db.execute("SELECT coalesce(max(id), 0) FROM accounts").fetchone()
+        return true(self, name)
+
+    return [(accounts.AccountRows, "add", add)]
+
+
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",), seed=5)
+def a_restart_forgets_revealed_addresses() -> list[Change]:
+    return [(store, "take_revealed", _nothing)]
+
+
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",), seed=5)
+def an_address_is_given_before_it_is_stored() -> list[Change]:
+    def advance(self: Reveals) -> None:
+        if self._pending is not None:
+            (token, changed, address), self._pending = self._pending, None
+            self._context.books.batch.keychains += (
+                KeychainChange(each.name, revealed=each.revealed, exclusive=each.is_exclusive) for each in changed
+            )
+            self._context.out.finish(token, address)
+
+    return [(Reveals, "advance", advance)]
+
+
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",), seed=13)
+def windows_do_not_follow_revealed_addresses() -> list[Change]:
+    def required(self: Keychain) -> int:
+        return min(self.size, max(self.floor, self.last_used + 1 + self.lookahead))
+
+    return [(Keychain, "required", property(required))]
+
+
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",))
+def windows_that_grow_are_not_searched() -> list[Change]:
+    return [(Reveals, "first_to_search", _nothing)]
+
+
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",), seed=13)
+def windows_of_older_accounts_are_searched_from_the_wallets_start() -> list[Change]:
+    def start_of(books: Books, keychain: Keychain) -> int:
+        return books.blocks.start or 0
+
+    return [(windowgrowth, "start_of", start_of), (reveals, "start_of", start_of)]
+
+
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",))
+def a_new_account_is_searched_from_the_next_block() -> list[Change]:
+    def search_for(self: WatchChanges, first: int, missing: Any, start: Any) -> int:
+        return first
+
+    return [(WatchChanges, "_search_for", search_for)]
+
+
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",), seed=6)
+def a_renamed_account_loses_its_keychains() -> list[Change]:
+    def renamed_account(self: WatchList, old: str, new: str) -> None:
+        self._accounts.rename(old, new)
+
+    return [(WatchList, "renamed_account", renamed_account)]
+
+
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",))
+def removal_of_an_account_is_not_reported() -> list[Change]:
+    true = Books.remove_entries
+
+    def remove_entries(self: Books, removed: Any, tell: Any, account: Any = None, stay: Any = ()) -> None:
+        true(self, removed, _nothing if account else tell, account, stay)
+
+    return [(Books, "remove_entries", remove_entries)]
 
 
 # Modest: floods

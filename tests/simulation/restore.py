@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from simulation.accountscripts import Account
 from simulation.wishes import Wishes
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class Copy:
     """The tweak of its BIP-37 filter."""
     window: int
     """End of the keychain's window."""
+    accounts: list[Account]
+    """The accounts as the user knows them."""
 
     @classmethod
     def make(cls, world: World, path: Path) -> Copy | None:
@@ -49,7 +52,8 @@ class Copy:
         world.log.read_on(store)
         events = [event for event in world.log.events if event.sequence <= store.events.log.last]
         wishes, tweak = world.wishes.copy(), world.privacy.tweak
-        return cls(path, events, wishes, dict(world.answered), dict(world.searched), tweak, window)
+        accounts = [] if world.accounts is None else world.accounts.copy()
+        return cls(path, events, wishes, dict(world.answered), dict(world.searched), tweak, window, accounts)
 
     def restore(self, world: World, path: Path) -> None:
         """Kill the client, and put this copy in the place of its database."""
@@ -64,3 +68,5 @@ class Copy:
         world.log.return_to(self.events)
         if world.keychain is not None:
             world.keychain.window = self.window
+        if world.accounts is not None:
+            world.accounts.return_to(self.accounts)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 from functools import partial
+from typing import TYPE_CHECKING
 
 from simulation.truth import LATE_LOCKS, late_lock
-from simulation.world import World
+
+if TYPE_CHECKING:
+    from simulation.world import World
 
 
 def moment(rng: random.Random, duration: float) -> float:
@@ -58,7 +61,7 @@ def schedule_wishes(world: World, duration: float) -> None:
     if rng.random() < 0.3:
         at, lock = (
             moment(rng, duration),
-            rng.choice([lock for lock in world.truth.locks if not world.is_of_keychain(lock.script_pubkey)]),
+            rng.choice([lock for lock in world.truth.locks if not world.has_owner(lock.script_pubkey)]),
         )
         world.at(at, "a script of the first is removed", partial(world.forget_lock, lock))
     if rng.random() < 0.4:

@@ -81,6 +81,24 @@ def test_no_invariant_is_violated_by_restored_databases(mode: Mode, seed: int) -
     check(Plan(seed, mode, restores=True))
 
 
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("mode", list(Mode))
+def test_each_account_has_books_of_its_own(mode: Mode, seed: int) -> None:
+    check(Plan(seed, mode, accounts=True))
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_accounts_outlive_restored_databases(mode: Mode) -> None:
+    check(Plan(1, mode, accounts=True, restores=True))
+
+
+def test_accounts_are_added_renamed_removed_and_revealed() -> None:
+    shown: list[str] = []
+    assert live(Plan(3, Mode.COMPACT, accounts=True), make, show=shown.append).violation is None
+    for word in ("accounts: add", "accounts: rename", "accounts: remove", "accounts: reveal", "accounts: transfer"):
+        assert any(word in line for line in shown), word
+
+
 def test_a_restored_database_is_an_earlier_one() -> None:
     shown: list[str] = []
     assert live(Plan(25, Mode.COMPACT, restores=True), make, show=shown.append).violation is None

@@ -17,6 +17,7 @@ QUICK = {  # noticed by one of these invariants
     "events_are_kept_one_commit_late": "true",
     "own_transactions_are_offered_to_nobody": "true",
     "a_damaged_line_is_a_lie": "just alive",  # where every peer is banned, the client ends
+    "events_of_an_account_are_those_of_all": "true",
     "one_peer_proves": "honest",
     "what_nobody_asked_for_is_kept": "modest",
 }

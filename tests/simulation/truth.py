@@ -57,6 +57,7 @@ class Truth:
         self.locks = locks
         self.coins = coins
         self._locks = {lock.script_pubkey: lock for lock in (*locks, regtest.lock, STRANGER)}
+        self._accounts: frozenset[bytes] = frozenset()  # scripts that accounts may have
         self.others_blocks: dict[
             bytes, TreeBlock
         ] = {}  # blocks that other miners made and that never reached the true chain's tree
@@ -81,7 +82,13 @@ class Truth:
         return self.regtest.chain.tip.hash
 
     def scripts(self) -> set[bytes]:
-        return {lock.script_pubkey for lock in self.locks}
+        return {lock.script_pubkey for lock in self.locks} | self._accounts
+
+    def has_had(self, script: bytes) -> bool:
+        """Whether the wallet has a script, had it, or may get it with an account."""
+        return (
+            script in self._accounts or script in self.past or any(script == lock.script_pubkey for lock in self.locks)
+        )
 
     def scan(self, from_height: int = 0) -> frozenset[oracle.Place]:
         """What the wallet has in the best chain, from a height on."""
@@ -125,6 +132,11 @@ class Truth:
         """The wallet has a script no more; payments to it go on."""
         self.locks.remove(lock)
         self.past.add(lock.script_pubkey)
+
+    def learn_accounts(self, locks: Mapping[bytes, Lock]) -> None:
+        """Accounts may have these scripts, which only they pay by intention."""
+        self._locks.update(locks)
+        self._accounts = frozenset(locks)
 
     def would_take(self, raw: bytes) -> bool:
         """Whether a transaction could enter the mempool."""

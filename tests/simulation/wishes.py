@@ -11,7 +11,20 @@ from simulation import oracle
 from simulation.violation import Violation
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import EntryKind
-from spvfilter.light.engine.requests import AddEntries, RelabelEntries, RemoveEntries, Request, Rescan, Start
+from spvfilter.light.engine.requests import (
+    AddEntries,
+    RelabelEntries,
+    RemoveAccount,
+    RemoveEntries,
+    RenameAccount,
+    Request,
+    Rescan,
+    RevealAddress,
+    Start,
+)
+
+# Requests that are refused if the entry or the account was removed or renamed before.
+_MAY_BE_GONE = (RelabelEntries, RemoveEntries, RemoveAccount, RenameAccount, RevealAddress)
 
 
 class Watched(NamedTuple):
@@ -49,7 +62,11 @@ class Wishes:
         """The wishes after a return to an earlier copy of the database: the user makes later requests again."""
         made = before.copy()
         made.asked, made.ever = self.asked, self.ever | before.ever
-        later = {token: request for token, request in self._all.items() if token > before.asked}
+        later = {
+            token: request
+            for token, request in self._all.items()
+            if token > before.asked and not isinstance(request, RevealAddress)
+        }
         made.waiting |= later
         made._all = self._all
         return made
@@ -71,6 +88,24 @@ class Wishes:
         """Give a script another label."""
         return self._put(RelabelEntries(((EntryKind.SCRIPT, script, label),)))
 
+    def ask(self, request: Request) -> tuple[int, Request]:
+        """Ask for something else."""
+        return self._put(request)
+
+    def watch(self, scripts: Iterable[bytes], first: int | None) -> None:
+        """Scripts are watched from a height on, or from where the client's search began."""
+        first = self._current if first is None else first
+        for script in scripts:
+            self.ever.add(script)
+            before = self.watched.get(script)
+            self.watched[script] = Watched(first if before is None else min(first, before.first))
+
+    def unwatch(self, scripts: Iterable[bytes]) -> None:
+        """Scripts are watched no more."""
+        for script in scripts:
+            self.watched.pop(script, None)
+            self.labels.pop(script, None)
+
     def rescan(self, first: int) -> tuple[int, Request]:
         """Search from a height on again."""
         return self._put(Rescan(Start(first)))
@@ -84,19 +119,14 @@ class Wishes:
     def answered(self, token: int, value: object) -> None:
         """The client has done it."""
         request = self.waiting.pop(token)
-        is_gone = isinstance(value, ParameterError) and isinstance(request, RelabelEntries | RemoveEntries)  # the entry
+        is_gone = isinstance(value, ParameterError) and isinstance(request, _MAY_BE_GONE)
         if isinstance(value, Exception) and not is_gone:
             raise Violation("alive", f"{request} was refused: {value!r}")
         match request:
             case AddEntries(entries, start):
-                for _, script, _ in entries:
-                    first = self._current if start.from_height is None else start.from_height
-                    before = self.watched.get(script)
-                    self.watched[script] = Watched(first if before is None else min(first, before.first))
+                self.watch((script for _, script, _ in entries), start.from_height)
             case RemoveEntries(removed):
-                for _, script in removed:
-                    self.watched.pop(script, None)
-                    self.labels.pop(script, None)
+                self.unwatch(script for _, script in removed)
             case RelabelEntries(((_, script, label),)) if not is_gone:
                 self.labels[script] = label
             case Rescan(start):

@@ -12,6 +12,7 @@ from math import inf
 from pathlib import Path
 
 from simulation import invariants, oracle
+from simulation.accounts import Accounts
 from simulation.agreement import Agreement, group_of
 from simulation.balance import check_rivals, check_verdicts
 from simulation.behaviours.base import Behaviour
@@ -37,6 +38,7 @@ from spvfilter.light.events import Broadcast as Known, Event, Mode, PeerWarning,
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.scripts import Lock
 from spvfilter.wallet.events import BlockDisconnected, MatchFound
+from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages.table import Message
 
 # reply_s and a little, in which the user must have heard what became of a transaction, where a peer was always there
@@ -68,6 +70,7 @@ class World:
         *,
         is_prompt: bool = False,
         keychain: Keychain | None = None,
+        accounts: Accounts | None = None,
         discovery: random.Random | None = None,
         turns: random.Random | None = None,
         user: random.Random | None = None,
@@ -86,10 +89,14 @@ class World:
         self.skew_s = 0.0  # of the client's wall clock
         self.skewed_at = 0.0  # when it became that
         self.is_calm = False  # whether faults have ended
+        self.accounts = accounts
+        if accounts is not None:
+            accounts.begin(self.truth)
         # that the client is started with
         self.scripts = list(dict.fromkeys(lock.script_pubkey for lock in self.truth.locks))
         self.keychain = keychain
-        self.wishes = Wishes((*self.scripts, *(keychain.scripts if keychain is not None else ())), options.from_height)
+        more = (*(keychain.scripts if keychain is not None else ()), *(accounts.first_scripts() if accounts else ()))
+        self.wishes = Wishes((*self.scripts, *more), options.from_height)
         for lock in keychain.locks if keychain is not None else ():
             self.truth.learn(lock)
         self.nodes = [self._node(number, each) for number, each in enumerate(placed)]
@@ -99,6 +106,8 @@ class World:
         self.privacy = invariants.Privacy(self)
         self.fetched = Fetched(self)
         self.user = User(user, self) if user is not None else None
+        if accounts is not None:
+            accounts.enter(self)
         self.restarts = 0
         self.restored_at = -inf  # when an earlier copy of the database took its place
         self._copies: list[Copy] = []
@@ -154,16 +163,20 @@ class World:
         self.wishes.begin()
         if self.keychain is not None:
             self.keychain.check_start(process)
+        if self.accounts is not None:
+            self.accounts.check_start(process)
         if not (self.is_calm and self.may_lie()):  # else what a liar has hidden so far is still to be found
             invariants.check_claims(self, "at the start")
-        check_verdicts(process.disk.store)
+        if self.accounts is None:  # else the last run may have ended before it matched the scripts of a new account
+            check_verdicts(process.disk.store)
         # a window that grows at the start may watch an output of a pending transaction for the first time
-        if self.keychain is None and (opening := process.engine.books.opening):
+        has_windows = self.keychain is not None or self.accounts is not None
+        if not has_windows and (opening := process.engine.books.opening):
             raise Violation("true", f"a restart changes what is told: {opening[0]}")
         process.start()
         for token, request in list(self.wishes.waiting.items()):
             if self.process is process:
-                process.ask(token, request)
+                self._request(process, token, request)
 
     def _make_process(self) -> Process:
         return Process(
@@ -181,12 +194,24 @@ class World:
             self._ended,
             self._overheard,
             self._sent,
-            lambda token, value: self.wishes.answered(token, value),
+            self._answered,
             self._is_prompt,
-            (lambda watch: None) if self.keychain is None else self.keychain.give,
+            self._give,
             self.discovery,
             self._path.with_suffix(".shadow") if self.user is not None else None,
         )
+
+    def _give(self, watch: WatchList) -> None:
+        if self.keychain is not None:
+            self.keychain.give(watch)
+        if self.accounts is not None:
+            self.accounts.give(watch, self._path)
+
+    def _answered(self, token: int, value: object) -> None:
+        request = self.wishes.waiting[token]
+        self.wishes.answered(token, value)
+        if self.accounts is not None:
+            self.accounts.answered(token, request, value)
 
     def kill(self) -> None:
         """End the client at once."""
@@ -215,6 +240,8 @@ class World:
         if isinstance(event, PeerWarning) and event.banned:
             invariants.check_just(event, self.directory[event.address].behaviour)
         invariants.check_told(event, self.truth, self.agreed)
+        if self.accounts is not None:
+            self.accounts.told(event)
         process.books.take(event)
         process.books.compare(event, process.disk.store)
         self.log.told(event, process.disk.store)
@@ -243,12 +270,21 @@ class World:
         )
 
     def is_of_keychain(self, script: bytes) -> bool:
-        """Whether the keychain has a script."""
-        return self.keychain is not None and script in self.keychain.scripts
+        """Whether the keychain, or an account, has a script."""
+        return (self.keychain is not None and script in self.keychain.scripts) or (
+            self.accounts is not None and self.accounts.has(script)
+        )
+
+    def has_owner(self, script: bytes) -> bool:
+        """Whether the keychain or an account has a script, perhaps one that the wallet has besides."""
+        return self.is_of_keychain(script) or (self.accounts is not None and self.accounts.owner(script) is not None)
 
     def is_wanted(self, script: bytes) -> bool:
         """Whether the client is to find a script: one of the keychain if it is in the window."""
-        return not self.is_of_keychain(script) or (self.process is not None and script in self.process.watch)
+        if self.is_of_keychain(script):
+            return self.process is not None and script in self.process.watch
+        # an account may have been removed with a script that the wallet had before
+        return self.accounts is None or self.accounts.owner(script) is None or script in self.wishes.watched
 
     def has_prompt_peer(self, seconds: float) -> bool:
         """Whether the client has had a connection to a prompt, honest node with all services for so long."""
@@ -333,9 +369,18 @@ class World:
         """The user gives a script another label."""
         self._ask(self.wishes.relabel(script, label))
 
+    def ask_for(self, request: Request) -> int:
+        """The user asks for something. Returns the number of the request."""
+        wish = self.wishes.ask(request)
+        self._ask(wish)
+        return wish[0]
+
     def _ask(self, wish: tuple[int, Request]) -> None:
         if self.process is not None:
-            self.process.ask(*wish)
+            self._request(self.process, *wish)
+
+    def _request(self, process: Process, token: int, request: Request) -> None:
+        process.ask(token, request if self.accounts is None else self.accounts.prepared(request, process))
 
     def broadcast(self, raw: bytes, *, is_private: bool = False) -> None:
         """The user sends a transaction."""

@@ -90,14 +90,14 @@ def test_a_balance_counts_each_coin_once_by_what_became_of_it(ledger: Ledger) ->
     ledger.put(pay(3, (7, OURS)), seen=5_000)
     assert views.balance() == Balance(150, 0, 7, 0, 150)
     spend = ledger.put(tx([TxIn(first, 0)], [TxOut(30, OURS), TxOut(60, p2wpkh(b"\xee" * 20))]), seen=6_000)
-    assert views.balance() == Balance(150, 0, 37, 100, 50)
+    assert views.balance() == Balance(150, 0, 37, 100, 150)  # nobody checked the signatures of the foreign spend
     assert views.balance().total == 87
     assert views.balance("savings") == Balance(50, 0, 0, 0, 50)
     assert views.balance("nobody's") == Balance(0, 0, 0, 0, 0)
     assert [(coin.value, coin.spent_by, coin.is_spendable) for coin in views.coins(label="daily")][-1] == (
         100,
         spend,
-        True,  # nobody checked the signatures of the foreign transaction
+        True,
     )
     entry = views.transaction(spend)
     assert entry is not None

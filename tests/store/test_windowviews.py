@@ -106,7 +106,7 @@ def test_views_of_one_keychain(path: Path) -> None:
             6_000,
             0,
             5_000,
-            1_000,
+            6_000,  # nobody checked the signatures of the foreign spend
         )
         assert (wallet.balance(keychain="change").total, wallet.balance("savings", keychain="change").total) == (
             4_000,

@@ -66,6 +66,7 @@ def recomputed(store: Store, account: str | None = None) -> tuple[Balance, dict[
     """The balance of the wallet or of one account, and the unspent outpoints with the pending spender of each."""
     tip = store.tip
     found, safe = matches_of(store, account), trusted(store)
+    sent = {entry.txid for entry in store.views.history(limit=None) if entry.is_own}
     spent = {each.hit.outpoint for each in found if each.hit.spend and each.height is not None}
     pending = {each.hit.outpoint: each.hit.txid for each in found if each.hit.spend and each.height is None}
     confirmed = immature = pending_in = pending_out = spendable = own = 0
@@ -82,7 +83,7 @@ def recomputed(store: Store, account: str | None = None) -> tuple[Balance, dict[
         immature += hit.value if is_immature else 0
         confirmed += 0 if is_immature else hit.value
         pending_out += hit.value if hit.outpoint in pending else 0
-        spendable += 0 if is_immature or hit.outpoint in pending else hit.value
+        spendable += 0 if is_immature or pending.get(hit.outpoint) in sent else hit.value
     return Balance(confirmed, immature, pending_in, pending_out, spendable, trusted_pending=own), coins
 
 
@@ -100,7 +101,7 @@ def _check(store: Store) -> None:
         assert store.views.balance(account=account) == balance
         there = store.views.coins(account=account)
         assert {bytes(coin.outpoint): coin.spent_by for coin in there} == coins
-        assert sum(coin.value for coin in there if coin.is_spendable and coin.spent_by is None) == balance.spendable
+        assert sum(coin.value for coin in there if coin.is_spendable) == balance.spendable
         if account is not None:
             assert {coin.account for coin in there} <= {account}
             check_account_history(store, account)

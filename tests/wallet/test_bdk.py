@@ -140,7 +140,7 @@ class Judged(Model):
         ]
         held = sum(coin.value for coin in young if coin.spent_by is not None)  # which BDK does not count
         assert theirs.immature.to_sat() == ours.immature - held
-        assert theirs.confirmed.to_sat() == ours.spendable
+        assert theirs.confirmed.to_sat() == ours.confirmed + held - ours.pending_out
         assert theirs.trusted_pending.to_sat() + theirs.untrusted_pending.to_sat() == ours.pending_in
         assert theirs.total.to_sat() == ours.total
         unspent = {

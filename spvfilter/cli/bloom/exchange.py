@@ -41,6 +41,8 @@ _OPTIONS = {
     "redisbloom": ("text",),
     "spark": ("text",),
 }
+# Options that a format cannot do without.
+_NEEDED = {"cassandra": "release", "guava": "funnel"}
 
 
 def configure_import(action: Parser) -> None:
@@ -74,6 +76,9 @@ def read_foreign(store: FilterStorage, args: argparse.Namespace) -> None:
     for option in ("funnel", "charset", "release", "text"):
         if getattr(args, option) is not None and option not in _OPTIONS[args.make]:
             raise ParameterError(f"--from {args.make} does not take --{option}: leave it out")
+    needed = _NEEDED.get(args.make)
+    if needed is not None and getattr(args, needed) is None:
+        raise ParameterError(f"a file of {args.make} does not state its {needed}: give --{needed}, see --help")
     name = "standard input" if args.foreign == "-" else args.foreign
     try:
         made = _parsed(args, _read(args.foreign))

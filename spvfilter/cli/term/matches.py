@@ -188,7 +188,7 @@ class _Table:
         return text, _GREEN if received else _RED
 
     def _who(self, match: Match) -> str:
-        name, label = shorten(name_of(match), NAME_SIZE), printable(match.label or "")
+        name, label = shorten(name_of(match), NAME_SIZE), printable(owner_of(match.account, match.label))
         if self._who_width is None or len(name) + len(label) + 2 <= self._who_width:
             return f"{name}  {label}".rstrip()
         left = self._who_width - len(label) - 2
@@ -202,3 +202,8 @@ def name_of(match: Match) -> str:
     if match.address is not None:
         return match.address
     return "(output not seen)" if match.script_pubkey is None else f"script {match.script_pubkey.hex()}"
+
+
+def owner_of(account: str | None, label: str | None) -> str:
+    """Return the account and the label of a match, as a table shows them."""
+    return ": ".join(filter(None, (account, label)))

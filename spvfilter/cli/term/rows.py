@@ -16,6 +16,11 @@ else:
     csv = deferred("csv")
     json = deferred("json")
 
+_FREE_TEXTS = frozenset(("account", "keychain", "label", "labels", "output_label"))
+"""Columns whose text a person chose, perhaps somebody else than the reader."""
+_FORMULA = ("=", "+", "-", "@")
+"""First characters of a formula in a spreadsheet."""
+
 Fields = dict[str, str | int | bool | None]
 
 
@@ -24,7 +29,8 @@ def print_rows(
 ) -> None:
     """Print rows as JSON lines, or as CSV with a header.
 
-    CSV separates the items of a list by semicolons. Control characters are escaped in both formats.
+    CSV separates the items of a list by semicolons. Control characters are escaped in both formats. In CSV, an
+    apostrophe precedes a free text that a spreadsheet would take for a formula.
     """
     if chosen == "jsonl":
         for row in rows:
@@ -33,5 +39,10 @@ def print_rows(
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
     for row in rows:
-        cells = ("; ".join(map(str, cell)) if isinstance(cell, list) else cell for cell in row.values())
-        writer.writerow([printable(cell) if isinstance(cell, str) else cell for cell in cells])
+        cells = {name: "; ".join(map(str, cell)) if isinstance(cell, list) else cell for name, cell in row.items()}
+        writer.writerow([_cell(name, cell) if isinstance(cell, str) else cell for name, cell in cells.items()])
+
+
+def _cell(column: str, text: str) -> str:
+    """Return the text of a cell. Only free texts get an apostrophe: values such as -1 stay numbers."""
+    return f"'{printable(text)}" if column in _FREE_TEXTS and text.startswith(_FORMULA) else printable(text)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import nlargest
 from typing import NamedTuple, TypeVar
 
-from spvfilter.cli.term.matches import NAME_SIZE, bitcoin, name_of
+from spvfilter.cli.term.matches import NAME_SIZE, bitcoin, name_of, owner_of
 from spvfilter.cli.term.page import Align, Page, printable, shorten
 from spvfilter.scan.repeatedcoins import RepeatedCoins
 from spvfilter.watch.match import Match, MatchKind
@@ -74,7 +74,7 @@ class MatchTotals:
             unknown = 1
         else:
             spent = match.value
-        more = Total(name_of(match), match.label or "", received, spent, unknown, 1)
+        more = Total(name_of(match), owner_of(match.account, match.label), received, spent, unknown, 1)
         of_block = self._by_block.setdefault(match.block_hash, {})
         before = of_block.get(more[:2])
         of_block[more[:2]] = more if before is None else before + more

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from spvfilter.errors import InexpressibleError, ParameterError
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.requests import ReachIndex, RevealAddress
-from spvfilter.light.engine.windowgrowth import fits
+from spvfilter.light.engine.windowgrowth import fits, start_of
 from spvfilter.store.keychains import KeychainChange
 from spvfilter.watch.keychain import MAX_REVEALED, Keychain, identity_of
 
@@ -125,7 +125,7 @@ class Reveals:
 
     def first_to_search(self, keychain: Keychain) -> int | None:
         """Return the lowest block to search for scripts that a keychain's window gains; None if there is none."""
-        whole = self._context.books.blocks.start or 0
+        whole = start_of(self._context.books, keychain)
         is_used_beyond = keychain.last_used >= keychain.revealed
         if is_used_beyond or not self._stated.get(keychain.name, False):
             keychain.is_exclusive = False  # another program or database has revealed addresses, or may have

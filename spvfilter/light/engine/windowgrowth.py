@@ -18,6 +18,7 @@ from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.options import Options
 from spvfilter.light.events import Mode
 from spvfilter.store.keychains import KeychainChange
+from spvfilter.wallet.books import Books
 from spvfilter.watch.keychain import Keychain
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.watch.windows import Ahead
@@ -115,7 +116,7 @@ class WindowGrowth:
         """
         books = self._context.books
         table, first = books.watch.table, self._first_to_search(keychain)
-        is_whole = first == (books.blocks.start or 0)
+        is_whole = first is not None and first <= start_of(books, keychain)
         last = table.find(EntryKind.SCRIPT, keychain.scripts(keychain.end - 1)[0])
         like = None if is_whole or last == NO_ENTRY else books.ids[last]
         scripts = dict.fromkeys(script for each in new for script in each)
@@ -159,6 +160,17 @@ class WindowGrowth:
 def _numbered(first: int, new: Sequence[tuple[bytes, ...]]) -> Iterator[tuple[int, bytes]]:
     """Index and script of everything that a window gains, from an index on."""
     return ((index, script) for index, scripts in enumerate(new, first) for script in scripts)
+
+
+def start_of(books: Books, keychain: Keychain) -> int:
+    """Return the lowest block to search for all scripts of a keychain.
+
+    It is the start of the wallet, or a lower block that was searched for the keychain: its account may be older.
+    """
+    start, entry = books.blocks.start or 0, books.watch.table.find(EntryKind.SCRIPT, keychain.scripts(0)[0])
+    ranges = () if entry == NO_ENTRY else books.blocks.ranges_of(books.ids[entry])
+    searched = ranges[0].first if ranges else books.cursor + 1  # the search for a new account begins there
+    return min(start, searched)
 
 
 def fits(watch: WatchList, scripts: int, options: Options) -> bool:
