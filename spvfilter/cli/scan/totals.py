@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
+from spvfilter.cli.term.matches import owner_of
 from spvfilter.cli.term.page import Page
 from spvfilter.cli.term.totals import Total, show_totals
 from spvfilter.scan.batches import MatchBatch
@@ -58,5 +59,5 @@ class ScanTotals:
     def _rows(self) -> Iterator[Total]:
         for entry, total in self._totals:
             name, address = entry_name(self._watch, entry)
-            label = self._watch.label(entry) or ""
+            label = owner_of(self._watch.account(entry), self._watch.label(entry))
             yield Total(address or name, label, total.received, total.spent, total.unknown, total.matches)
