@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from spvfilter.scan.cluster import DaskWorkers as DaskWorkers, scan_cluster as scan_cluster
     from spvfilter.scan.directory import PartScan as PartScan, PartsReport as PartsReport
     from spvfilter.scan.engines import Engine as Engine, Processes as Processes, Threads as Threads
+    from spvfilter.scan.export import TableExport as TableExport
+    from spvfilter.scan.exportcolumns import ExportColumns as ExportColumns
     from spvfilter.scan.fetching import NodeBlocks as NodeBlocks
     from spvfilter.scan.filterparts import (
         BuiltFilter as BuiltFilter,
@@ -57,6 +59,8 @@ else:
         cluster="DaskWorkers scan_cluster",
         directory="PartScan PartsReport",
         engines="Engine Processes Threads",
+        export="TableExport",
+        exportcolumns="ExportColumns",
         fetching="NodeBlocks",
         filterparts="BuiltFilter FilterPart cluster_filters part_filters",
         following="Connected Disconnected follow",

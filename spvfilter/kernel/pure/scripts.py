@@ -72,20 +72,20 @@ def _is_multisig(script: bytes) -> bool:
     """Return True for m keys of n, with 1 ≤ m ≤ n ≤ 20 (Core MatchMultisig)."""
     if not script or script[-1] != _OP_CHECKMULTISIG:
         return False
-    op = _next_op(script, 0)
-    required = _number(op)
-    if op is None or not required:
-        return False
-    keys = 0
-    while (op := _next_op(script, op[2])) is not None and is_pubkey(op[1]):
+    first = op = _next_op(script, 0)
+    keys = -1
+    while op is not None:
         keys += 1
-    return op is not None and required <= keys == _number(op) and op[2] + 1 == len(script)
+        op = _next_op(script, op[2])
+        if op is None or not is_pubkey(op[1]):
+            break
+    if first is None or op is None:
+        return False
+    return 1 <= _number(first) <= keys == _number(op) and op[2] + 1 == len(script)
 
 
-def _number(op: tuple[int, bytes, int] | None) -> int:
+def _number(op: tuple[int, bytes, int]) -> int:
     """Return the number from 1 to 20 that an opcode pushes in the shortest form; 0 for any other opcode."""
-    if op is None:
-        return 0
     opcode, data, _ = op
     if _OP_1 <= opcode <= _OP_16:
         return opcode - _OP_1 + 1
