@@ -185,7 +185,7 @@ async def _export(args: argparse.Namespace, columns: exportcolumns.ExportColumns
     if not planned.parts:
         problems = "".join(f"; {problem}" for problem in planned.report.problems[:3])
         raise SourceError(f"no block in {', '.join(args.paths)}{problems}")
-    exporting = export.TableExport(args.out, planned, columns, check=args.check)
+    exporting = export.TableExport(args.out, planned, columns, check=args.check, coins=args.coins)
     async with _engine(args) as engine:
         with progress(None) as shown:
             working = asyncio.ensure_future(exporting.run(engine))

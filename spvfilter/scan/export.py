@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +15,11 @@ from spvfilter.errors import ParameterError, SourceError
 from spvfilter.kernel import WatchTable
 from spvfilter.kernel.blocktables import BLOCK_TABLES
 from spvfilter.scan.chainchange import chain_change
+from spvfilter.scan.coinset import check_whole, coins_path, write_coins_table
 from spvfilter.scan.directory import PartsReport
 from spvfilter.scan.engines import Engine, Threads, finished
 from spvfilter.scan.exportcolumns import ExportColumns
-from spvfilter.scan.exporttables import pyarrow
+from spvfilter.scan.exporttables import is_complete, pyarrow
 from spvfilter.scan.exporttask import ExportTask, export_key
 from spvfilter.scan.manifest import Manifest
 from spvfilter.scan.partdirectory import PartDirectory
@@ -30,7 +33,9 @@ else:
     asyncio = deferred("asyncio")
 
 _FORM = "form of hashes"  # an input that only an export has
-_TABLE_FILE = re.compile(r"[0-9a-f]{32}\.parquet|\.spvfilter-.*")
+_COINS = "coins"
+_RUN = ".coins"  # the end of the name of a run of coins
+_TABLE_FILE = re.compile(r"([0-9a-f]{32}|coins)\.parquet|\.spvfilter-.*")
 
 
 @public
@@ -45,6 +50,10 @@ class TableExport:
         plan: The plan of the blocks to export.
         columns: The tables and columns; by default the default columns of all tables.
         check: True to verify proof of work, merkle root and witness commitment of each block.
+        coins: True to write also the table `coins`: the unspent outputs after the last block.
+
+    Raises:
+        ParameterError: `coins` is True, and the plan does not have all blocks from the genesis block on.
     """
 
     def __init__(
@@ -54,6 +63,7 @@ class TableExport:
         columns: ExportColumns | None = None,
         *,
         check: bool = False,
+        coins: bool = False,
     ) -> None:
         self.directory: Path = Path(directory)
         """The directory to which the export writes the tables."""
@@ -63,8 +73,11 @@ class TableExport:
         """The tables and columns that the export writes."""
         self.check = check
         """True if the export verifies proof of work, merkle root and witness commitment of each block."""
+        self.coins = coins
+        """True if the export writes the unspent outputs after the last block."""
         self.report: PartsReport = PartsReport()
         """The progress of the export."""
+        self._height = check_whole(plan) if coins else -1
         self._parts = PartDirectory(self.directory)
         self._wanted = Manifest(
             {"network": plan.network.name}
@@ -73,6 +86,7 @@ class TableExport:
                 _FORM: "text in hex" if self.columns.is_hex else "binary",
                 "undo mode": str(plan.undo),
                 "check of blocks": "on" if check else "off",
+                "table coins": "on" if coins else "off",
                 "range": plan.span,
             }
         )
@@ -104,7 +118,32 @@ class TableExport:
             self.report.change = chain_change(self.plan, manifest.blocks, bytes.fromhex(manifest.tip))
         tasks = [self._task(part) for part in self.plan.parts]
         summaries = await self._pass(engine, tasks)
-        return await to_its_end(self._finish, manifest, tasks, summaries)
+        for summary in summaries:
+            self.report.summary.add(summary)
+        if self.coins:
+            await to_its_end(self._write_coins, manifest, tasks)
+        return await to_its_end(self._finish, manifest, tasks)
+
+    def _write_coins(self, manifest: Manifest, tasks: Sequence[ExportTask]) -> None:
+        """Write the table of coins, unless it is there already. Raises SourceError if a block could not be read."""
+        if self.report.summary.problems:
+            raise SourceError(
+                f"coins need all blocks, but some could not be read: {self.report.summary.problems[0]}. The other"
+                " tables are complete as far as blocks could be read"
+            )
+        path = coins_path(self.directory.absolute(), self._height)
+        inputs = sha256(b"".join(task.key for task in tasks)).hexdigest()
+        if manifest.rendered.get(_COINS) == inputs and is_complete(path):
+            return
+        numbers = count()
+        runs = [task.run_path for task in tasks if task.run_path is not None]
+        write_coins_table(
+            path,
+            runs,
+            lambda: self._parts.file(b"", f"merged-{next(numbers)}{_RUN}").absolute(),
+            is_hex=self.columns.is_hex,
+        )
+        manifest.rendered[_COINS] = inputs
 
     def _opened(self) -> Manifest:
         """Return the manifest of the directory. Raises ParameterError if the directory holds anything else."""
@@ -115,7 +154,7 @@ class TableExport:
 
     def _task(self, part: Part) -> ExportTask:
         """Return the task for a part. Its key and paths change with everything that changes its tables."""
-        key = export_key(part, self.columns, self.plan.undo, self.check)
+        key = export_key(part, self.columns, self.plan.undo, self.check, self.coins)
         return ExportTask(
             part,
             self._parts.file(key),
@@ -125,6 +164,7 @@ class TableExport:
             None,
             self.directory.absolute(),
             self.columns,
+            self._parts.file(key, _RUN).absolute() if self.coins else None,
         )
 
     async def _pass(self, engine: Engine, tasks: Sequence[ExportTask]) -> list[PartSummary]:
@@ -160,16 +200,14 @@ class TableExport:
             await asyncio.gather(*workers, return_exceptions=True)
         return [summary for summary in kept if summary is not None]
 
-    def _finish(
-        self, manifest: Manifest, tasks: Sequence[ExportTask], summaries: Sequence[PartSummary]
-    ) -> dict[str, list[Path]]:
+    def _finish(self, manifest: Manifest, tasks: Sequence[ExportTask]) -> dict[str, list[Path]]:
         """Record the finished parts in the manifest, and remove the files of other parts."""
-        for summary in summaries:
-            self.report.summary.add(summary)
         manifest.finished = [task.path.name for task in tasks]
         manifest.blocks, manifest.tip = self.plan.blocks, self.plan.tip.hex()
         manifest.write(self.directory)
         files = {table: [task.table_path(table) for task in tasks] for table, _ in self.columns.tables}
+        if self.coins:
+            files[_COINS] = [coins_path(self.directory.absolute(), self._height)]
         self._remove_others({path for paths in files.values() for path in paths})
         self._parts.remove_unused()
         return files
@@ -180,10 +218,10 @@ class TableExport:
         Other files in the directory stay.
         """
         root = self.directory.absolute()
-        for path in (path for table in BLOCK_TABLES for path in (root / table).glob("heights=*/*")):
-            if path not in kept and _TABLE_FILE.fullmatch(path.name):
-                path.unlink(missing_ok=True)
-        for folder in (folder for table in BLOCK_TABLES for folder in (root / table).glob("heights=*")):
+        for folder in [folder for table in (*BLOCK_TABLES, _COINS) for folder in (root / table).glob("height*=*")]:
+            for path in folder.iterdir():
+                if path not in kept and _TABLE_FILE.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
             if not any(folder.iterdir()):
                 folder.rmdir()
 

@@ -15,7 +15,7 @@ from spvfilter.scan.exportcolumns import layout_of
 
 _ROWS = 131_072  # rows of a row group at least (our choice): DuckDB reads row groups of this size in parallel
 _BYTES = 1 << 26  # bytes of a row group in memory at least, if the rows are long (our choice)
-_LEVEL = 1  # of zstd (our choice): higher levels are slower, and hashes do not shrink
+LEVEL = 1  # of zstd (our choice): higher levels are slower, and hashes do not shrink
 _MAGIC = b"PAR1"  # the first and the last bytes of a Parquet file
 _PLAIN = (Layout.HASH, Layout.BINARY, Layout.TEXT)  # layouts for which Parquet's dictionaries take long
 
@@ -24,6 +24,7 @@ def pyarrow() -> Any:  # Any: pyarrow has no types
     """Return the module pyarrow. Raises ParameterError if it is not installed."""
     try:
         import pyarrow as pa
+        import pyarrow.compute
         import pyarrow.parquet
     except ImportError:
         raise ParameterError("an export needs pyarrow: pip install 'spvfilter[parquet]'") from None
@@ -88,7 +89,7 @@ class TableWriter:
                 file,
                 self._schema,
                 compression="zstd",
-                compression_level=_LEVEL,
+                compression_level=LEVEL,
                 use_dictionary=[name for name, kernel in named if layout_of(kernel) not in _PLAIN],
             )
             with self._writer:
