@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from spvfilter.scan.following import Connected as Connected, Disconnected as Disconnected, follow as follow
     from spvfilter.scan.gaps import ScannedHeights as ScannedHeights
+    from spvfilter.scan.matchedtxs import TransactionRow as TransactionRow
     from spvfilter.scan.matcher import Matcher as Matcher
     from spvfilter.scan.order import AnyBlock as AnyBlock, RawBlocks as RawBlocks, ScanReport as ScanReport
     from spvfilter.scan.outputs import OutputFormat as OutputFormat, publish as publish, scan_parts as scan_parts
@@ -64,6 +65,7 @@ else:
         fetching="NodeBlocks",
         filterparts="BuiltFilter FilterPart cluster_filters part_filters",
         following="Connected Disconnected follow",
+        matchedtxs="TransactionRow",
         matcher="Matcher",
         workertask="SeenFile",
         outputs="OutputFormat publish scan_parts",

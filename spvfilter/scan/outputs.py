@@ -44,7 +44,8 @@ async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV
     """Scan into a directory, or continue the scan there, and write the matches of all parts into one file.
 
     The file totals.csv in the same directory gets the number and the value of each watched entry's matches. If the
-    directory has files of matches in other formats, they are updated, too.
+    directory has files of matches in other formats, they are updated, too. A scan with transactions also writes a file
+    of transactions in each format, and a scan without them removes these files.
 
     Args:
         scan: The scan to run or to continue.
@@ -65,7 +66,9 @@ async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV
     if chosen is OutputFormat.PARQUET or _path(scan, OutputFormat.PARQUET).exists():
         await asyncio.to_thread(check_parquet)
     async with scan.held(engine) as parts:
-        return await to_its_end(_merged, scan, parts, chosen)
+        path = await to_its_end(_merged, scan, parts, chosen)
+        await to_its_end(_write_transactions, scan, chosen)
+        return path
 
 
 @public
@@ -129,6 +132,16 @@ def _write(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> None:
     else:
         totals = write_lines(path, parts, scan.watch, CSV if form is OutputFormat.CSV else JSON_LINES)
     write_totals(scan.directory / TOTALS, totals, scan.watch)
+
+
+def _write_transactions(scan: PartScan, form: OutputFormat) -> None:
+    """Write the files of transactions in a format, and in the formats of earlier runs; or remove them."""
+    for each in OutputFormat:
+        path = _path(scan, each).with_stem("transactions")
+        if not scan.has_transactions:
+            path.unlink(missing_ok=True)
+        elif each is form or path.exists():
+            scan.write_transactions(path)
 
 
 def _rendering(path: Path, inputs: str) -> str:
