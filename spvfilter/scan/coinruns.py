@@ -2,8 +2,10 @@
 
 A run is a file in Arrow's IPC format. Its rows are sorted by outpoint, and each outpoint occurs once. The last event of
 an outpoint decides: a coin that was created after its last spend is unspent. This also holds for the coinbases that
-were created twice (BIP-30). As in Bitcoin Core, the coin of the genesis block and coins that nothing can spend do not
-exist: scripts that begin with OP_RETURN, and scripts above 10,000 bytes.
+were created twice (BIP-30).
+
+As in Bitcoin Core, the coin of the genesis block and coins that nothing can spend do not exist. Nothing can spend a
+script that begins with OP_RETURN, or one above 10,000 bytes.
 """
 
 from __future__ import annotations
@@ -28,10 +30,10 @@ SPENT = ("inputs.spent_transaction_hash", "inputs.spent_output_index", "inputs.b
 """The kernel's names of the columns that say which coins were spent."""
 
 _OP_RETURN = b"\x6a"
-_FAN = 32  # runs that are merged at once (our choice)
-_BATCH_ROWS, _BATCH_BYTES = 16_384, 1 << 21  # of a batch in a run at most, except for one long row (our choice)
-_WAITING_BYTES = 1 << 25  # bytes of events that are sorted at once (our choice)
-_MAGIC = b"ARROW1"  # the first and the last bytes of a run
+_FAN = 32  # Runs that are merged at once (our choice).
+_BATCH_ROWS, _BATCH_BYTES = 16_384, 1 << 21  # Largest batch in a run, except for one long row (our choice).
+_WAITING_BYTES = 1 << 25  # Bytes of events that are sorted at once (our choice).
+_MAGIC = b"ARROW1"  # The first and the last bytes of a run.
 _KEY = ("transaction_hash", "index")
 _ORDER = [(name, "ascending") for name in (*_KEY, "order")]
 

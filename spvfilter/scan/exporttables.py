@@ -13,11 +13,11 @@ from spvfilter.kernel.blocktables import SCRIPT_TYPES, Column, Layout
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.exportcolumns import layout_of
 
-_ROWS = 131_072  # rows of a row group at least (our choice): DuckDB reads row groups of this size in parallel
-_BYTES = 1 << 26  # bytes of a row group in memory at least, if the rows are long (our choice)
-LEVEL = 1  # of zstd (our choice): higher levels are slower, and hashes do not shrink
-_MAGIC = b"PAR1"  # the first and the last bytes of a Parquet file
-_PLAIN = (Layout.HASH, Layout.BINARY, Layout.TEXT)  # layouts for which Parquet's dictionaries take long
+_ROWS = 131_072  # Rows of a row group (our choice): DuckDB reads row groups of this size in parallel.
+_BYTES = 1 << 26  # Bytes in memory after which a row group of long rows ends earlier (our choice).
+LEVEL = 1  # Level of zstd (our choice): higher levels are slower, and hashes do not shrink.
+_MAGIC = b"PAR1"  # The first and the last bytes of a Parquet file.
+_PLAIN = (Layout.HASH, Layout.BINARY, Layout.TEXT)  # Layouts for which Parquet's dictionaries take long.
 
 
 def pyarrow() -> Any:  # Any: pyarrow has no types

@@ -52,13 +52,14 @@ class _Wanted(NamedTuple):
     """The matches of a part. Hashes are in display order."""
 
     matches: set[tuple[bytes, bool, int]]
-    """Of each match: the txid, True for an input, and the position in the transaction."""
+    """The txid of each match, True for an input, and the position in the transaction."""
     txids: dict[bytes, set[bytes]]
     """The matched transactions of each block, by the hash of the block."""
 
 
 @public
-class TransactionRow(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TransactionRow:
     """An input or an output of a matched transaction. Facts that need undo data are None without it."""
 
     kind: str

@@ -27,7 +27,7 @@ needs_both = pytest.mark.skipif(not is_compiled(), reason="needs the compiled ke
 
 
 def both(*arguments: Any) -> Any:
-    """What both kernels make of it, which must be the same."""
+    """The result of both kernels, which must be the same."""
     one, other = (outcome(kernel.block_columns, *arguments) for kernel in (native(), reference()))
     assert one == other
     return one
@@ -296,7 +296,7 @@ def test_bad_arguments_have_their_own_errors(arguments: dict[str, Any], kind: ty
         both(*(given | arguments).values())
 
 
-def test_a_key_that_is_off_the_curve_is_an_error_only_if_its_script_is_wanted() -> None:
+def test_a_key_off_the_curve_fails_only_a_wanted_script() -> None:
     off = bytes.fromhex("04") + bytes(32)  # x = 0 has no point
     undo = undo_of([[Spent(9, b"")]])
     record = record_of(SPENDING, undo[:-1] + off)

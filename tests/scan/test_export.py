@@ -112,7 +112,7 @@ async def test_every_real_block_has_the_rows_of_bitcoinlib(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("undo", [True, False])
-async def test_any_engine_gives_the_rows_of_bitcoinlib_and_the_same_bytes(tmp_path: Path, undo: bool) -> None:
+async def test_any_engine_gives_the_rows_of_bitcoinlib(tmp_path: Path, undo: bool) -> None:
     blocks, spent = chain_in(tmp_path / "data", undo=undo)
     plan = plan_of(tmp_path / "data")
     assert len(plan.parts) > 5
@@ -287,7 +287,7 @@ async def test_two_exports_into_one_directory_exclude_each_other(tmp_path: Path)
     await first
 
 
-async def test_a_damaged_block_is_a_problem_and_the_others_are_exported(tmp_path: Path) -> None:
+async def test_a_damaged_block_is_a_problem_of_its_own(tmp_path: Path) -> None:
     blocks, spent = chain_in(tmp_path / "data")
     plan = plan_of(tmp_path / "data")
     path = tmp_path / "data" / "blk00000.dat"

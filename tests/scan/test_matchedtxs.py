@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def expected_rows(
 
 
 def as_dict(row: TransactionRow) -> dict[str, Any]:
-    found = row._asdict()
+    found = asdict(row)
     for name in ("block_hash", "txid", "outpoint_txid"):
         found[name] = hash_to_hex(found[name])
         assert getattr(row, f"{name}_hex") == found[name]
