@@ -23,12 +23,13 @@ from spvfilter.scan import (
     Processes,
     TableExport,
     Threads,
+    partcolumns,
 )
 from spvfilter.scan.exportcolumns import DEFAULT_COLUMNS, column_names
 from spvfilter.scan.partfile import PartSummary
 from spvfilter.watch.watchlist import WatchList
 from support.blocktables import rows_of_block
-from support.chains import record as block_record
+from support.chains import record as block_record, xored
 from support.growingchain import GrowingChain
 from support.realdata import single_blocks
 from support.undo import Spent, coins_of_block, framed, ledger_chain, record_of, spent_of, undo_of
@@ -378,3 +379,26 @@ async def test_without_pyarrow_the_error_names_the_extra(tmp_path: Path, monkeyp
     with pytest.raises(ParameterError, match=r"an export needs pyarrow: pip install 'spvfilter\[parquet\]'"):
         await TableExport(tmp_path / "tables", plan_of(tmp_path / "data")).run()
     assert not (tmp_path / "tables").exists()
+
+
+@pytest.mark.parametrize("form", ["xored", "hex", "long records"])
+async def test_any_files_give_the_rows_of_bitcoinlib(
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks, spent = chain_in(tmp_path / "data")
+    known: list[list[list[Spent]] | None] = [*spent]
+    folder = tmp_path / "data"
+    if form == "xored":
+        for path in folder.glob("*.dat"):
+            path.write_bytes(xored(path.read_bytes(), bytes(range(1, 9))))
+        (folder / "xor.dat").write_bytes(bytes(range(1, 9)))
+    elif form == "hex":
+        for path in folder.glob("*.dat"):
+            path.unlink()
+        for number, raw in enumerate(blocks):
+            (folder / f"{number:02}.hex").write_text(raw.hex())
+        known = [None] * len(blocks)
+    else:  # longer than what the kernel reads in one call
+        monkeypatch.setattr(partcolumns, "MAX_BLOCK_SIZE", 1)
+    await TableExport(tmp_path / "tables", plan_of(folder), EVERYTHING).run()
+    assert_exported(tmp_path / "tables", list(zip(blocks, range(100, 130), known, strict=True)))

@@ -162,7 +162,7 @@ static bool grow(uint8_t **memory, size_t old, size_t size) {
     return true;
 }
 
-/* Makes room for `more` rows. */
+/* Allocates memory for `more` rows. */
 static spv_status reserve(spv_column *c, size_t more) {
     enum { STEP = 64 };
     const size_t needed = c->rows + more, old = c->room;
@@ -717,7 +717,7 @@ static spv_status read_record(rows *r, const spv_record *record) {
     return status ? status : spv_undo_end(undo.size, at, r->error);
 }
 
-/* Computes the hashes that the columns need, and makes room for the rows. */
+/* Computes the hashes that the columns need, and allocates memory for the rows. */
 static spv_status prepare(rows *r) {
     enum { ANY_TABLE = OUTPUTS + 1 };
     size_t counts[OUTPUTS + 1] = {1, r->transactions};
