@@ -59,7 +59,7 @@ def write_coins_table(path: Path, runs: Sequence[Path], temporary: Callable[[], 
     schema = pa.schema(
         [
             ("transaction_hash", pa.string() if is_hex else pa.binary(HASH_SIZE)),
-            ("index", pa.int64()),
+            ("index", pa.int32()),
             ("block_number", pa.int32()),
             ("is_coinbase", pa.bool_()),
             ("type", arrow_type(pa, "outputs.type")),
@@ -84,7 +84,7 @@ def write_coins_table(path: Path, runs: Sequence[Path], temporary: Callable[[], 
             hashes = table["transaction_hash"].combine_chunks()
             heights = pa.compute.shift_right(table["order"], 1).cast(pa.int32())
             rest = [table[name] for name in schema.names[3:]]
-            columns = [_in_hex(pa, hashes) if is_hex else hashes, table["index"], heights, *rest]
+            columns = [_in_hex(pa, hashes) if is_hex else hashes, table["index"].cast(pa.int32()), heights, *rest]
             writer.write_table(pa.Table.from_arrays(columns, schema=schema))
 
 

@@ -398,7 +398,7 @@ async def test_any_files_give_the_rows_of_bitcoinlib(
         for number, raw in enumerate(blocks):
             (folder / f"{number:02}.hex").write_text(raw.hex())
         known = [None] * len(blocks)
-    else:  # longer than what the kernel reads in one call
+    else:  # the kernel reads shorter records only
         monkeypatch.setattr(partcolumns, "MAX_BLOCK_SIZE", 1)
     await TableExport(tmp_path / "tables", plan_of(folder), EVERYTHING).run()
     assert_exported(tmp_path / "tables", list(zip(blocks, range(100, 130), known, strict=True)))
