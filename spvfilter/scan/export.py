@@ -14,7 +14,7 @@ from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.kernel import WatchTable
 from spvfilter.kernel.blocktables import BLOCK_TABLES
-from spvfilter.scan.chainchange import chain_change
+from spvfilter.scan.chainchange import chain_change, refuse_lost_blocks
 from spvfilter.scan.coinset import check_whole, coins_path, write_coins_table
 from spvfilter.scan.directory import PartsReport
 from spvfilter.scan.engines import Engine, Threads, finished
@@ -100,7 +100,8 @@ class TableExport:
         Raises:
             ParameterError: The directory holds another export or other files, or pyarrow is not installed.
             DirectoryInUseError: Another export uses the directory.
-            SourceError: A source of blocks cannot be used, or another machine wrote a table that is not visible here.
+            SourceError: A source of blocks cannot be used, a block that was exported before is in no file now, or
+                another machine wrote a table that is not visible here.
             OSError: A file cannot be read or written.
         """
         await asyncio.to_thread(pyarrow)
@@ -115,6 +116,8 @@ class TableExport:
     async def _run(self, engine: Engine) -> dict[str, list[Path]]:
         manifest = await to_its_end(self._opened)
         if manifest.tip:
+            known = map(bytes.fromhex, (*manifest.firsts, manifest.tip))
+            await to_its_end(refuse_lost_blocks, self.plan, known)
             self.report.change = chain_change(self.plan, manifest.blocks, bytes.fromhex(manifest.tip))
         tasks = [self._task(part) for part in self.plan.parts]
         summaries = await self._pass(engine, tasks)
@@ -204,6 +207,7 @@ class TableExport:
         """Record the finished parts in the manifest, and remove the files of other parts."""
         manifest.finished = [task.path.name for task in tasks]
         manifest.blocks, manifest.tip = self.plan.blocks, self.plan.tip.hex()
+        manifest.firsts = [part.hashes()[0].hex() for part in self.plan.parts]
         manifest.write(self.directory)
         files = {table: [task.table_path(table) for task in tasks] for table, _ in self.columns.tables}
         if self.coins:

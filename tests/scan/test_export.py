@@ -219,6 +219,19 @@ async def test_a_later_export_writes_only_what_is_new(tmp_path: Path) -> None:
     assert export.report.change == (1, 0)
 
 
+async def test_files_that_are_gone_do_not_remove_rows(tmp_path: Path) -> None:
+    chain = GrowingChain(tmp_path / "data", 1)
+    chain.mine(10)
+    chain.begin_file()
+    chain.mine(10)
+    await TableExport(tmp_path / "tables", plan_of(tmp_path / "data")).run()
+    before = contents(tmp_path / "tables")
+    chain.hide(0)
+    with pytest.raises(SourceError, match="was scanned before and is in no file now"):
+        await TableExport(tmp_path / "tables", plan_of(tmp_path / "data")).run()
+    assert contents(tmp_path / "tables") == before
+
+
 @pytest.mark.parametrize("harm", ["missing", "cut", "empty"])
 async def test_a_table_that_was_harmed_is_written_again(tmp_path: Path, harm: str) -> None:
     chain_in(tmp_path / "data")
