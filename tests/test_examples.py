@@ -108,7 +108,7 @@ def test_the_notebook_prints_the_outputs_that_it_shows(tmp_path: Path) -> None:
     between = "-- next cell --"
     script = tmp_path / "notebook.py"
     script.write_text(f"\nprint({between!r})\n".join("".join(cell["source"]) for cell in cells), encoding="utf-8")
-    words = [sys.executable, "-W", "error", script]
+    words = [sys.executable, "-W", "error", str(script)]
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE_S)
     assert (done.returncode, done.stderr) == (0, "")
     shown = ["".join(output["text"]) for cell in cells for output in cell["outputs"]]

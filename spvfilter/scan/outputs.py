@@ -25,6 +25,7 @@ else:
     asyncio = deferred("asyncio")
 
 TOTALS = "totals.csv"  # name of the file of totals
+_TRANSACTIONS = "transactions"  # name of a file of whole transactions, without its suffix
 
 
 @public
@@ -73,7 +74,7 @@ async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV
 
 @public
 def publish(matches: Path, url: str) -> list[str]:
-    """Upload the files of a finished scan, the matches and the totals, below a URL.
+    """Upload the files of a finished scan below a URL: the matches, the transactions if there are any, the totals.
 
     Each file appears complete: by a rename if the store has files, else as one object. The totals come last.
 
@@ -92,7 +93,8 @@ def publish(matches: Path, url: str) -> list[str]:
     if not is_url(url):
         raise ParameterError(f"not a URL: {url!r}")
     below = RemoteFile(url)
-    files = [RemoteFile(f"{below}/{path.name}") for path in (matches, matches.with_name(TOTALS))]
+    paths = (matches, matches.with_stem(_TRANSACTIONS), matches.with_name(TOTALS))
+    files = [RemoteFile(f"{below}/{path.name}") for path in paths if path.exists()]
     for file in files:
         file.put(matches.with_name(file.name))
     return list(map(str, files))
@@ -137,7 +139,7 @@ def _write(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> None:
 def _write_transactions(scan: PartScan, form: OutputFormat) -> None:
     """Write the files of transactions in a format, and in the formats of earlier runs; or remove them."""
     for each in OutputFormat:
-        path = _path(scan, each).with_stem("transactions")
+        path = _path(scan, each).with_stem(_TRANSACTIONS)
         if not scan.has_transactions:
             path.unlink(missing_ok=True)
         elif each is form or path.exists():

@@ -291,7 +291,7 @@ def undone(*spent: Spent, block: bytes = SPENDING) -> bytes:
 def test_bad_arguments_have_their_own_errors(arguments: dict[str, Any], kind: type[Exception], message: str) -> None:
     given = {"blocks": [BLOCK], "records": None, "heights": [1], "columns": EVERY, "p2pkh": 0, "p2sh": 5, "hrp": "bc"}
     with pytest.raises(kind, match=message):
-        block_columns(*(given | arguments).values())  # type: ignore[arg-type]
+        block_columns(*(given | arguments).values())
     if is_compiled():
         both(*(given | arguments).values())
 

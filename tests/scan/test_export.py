@@ -139,7 +139,7 @@ async def test_duckdb_and_polars_read_a_table_as_one_data_set(tmp_path: Path) ->
     rows = rows_in(tmp_path / "tables", "outputs")
     total = sum(row["value"] for row in rows)
     glob = f"{tmp_path}/tables/outputs/*/*.parquet"
-    found = duckdb.sql(f"select count(*), sum(value), count(distinct heights) from '{glob}'").fetchall()
+    found = duckdb.execute(f"select count(*), sum(value), count(distinct heights) from '{glob}'").fetchall()
     assert found == [(len(rows), total, len(plan_of(tmp_path / "data").parts))]
     for source in (f"{tmp_path}/tables/outputs", glob):
         frame = pl.scan_parquet(source).select("value", "type", "transaction_hash").collect()

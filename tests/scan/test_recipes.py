@@ -178,17 +178,18 @@ def test_the_recipes_of_whole_transactions_say_what_the_rows_say(
     (queries,) = re.findall(r"```text\n(--[^`]*)```", (_HOWTO / "export.md").read_text())
     together, paid = queries.split("\n\n")
     rows = [
-        dict(zip(ROW_COLUMNS, row, strict=True)) for row in duckdb.sql("FROM 'found/transactions.parquet'").fetchall()
+        dict(zip(ROW_COLUMNS, row, strict=True))
+        for row in duckdb.execute("FROM 'found/transactions.parquet'").fetchall()
     ]
     own = {row["txid"] for row in rows if row["kind"] == "input" and row["is_match"]}
     spent = {row["address"] for row in rows if row["kind"] == "input" and row["txid"] in own}
     assert len(spent) > 3
-    assert {address for (address,) in duckdb.sql(together).fetchall()} == spent
+    assert {address for (address,) in duckdb.execute(together).fetchall()} == spent
     sums: dict[str, int | None] = {row["txid"]: None for row in rows}
     for row in rows:
         if row["kind"] == "output" and not row["is_match"]:
             sums[row["txid"]] = (sums[row["txid"]] or 0) + row["value"]
     rates = {row["txid"]: None if row["fee"] is None else row["fee"] / row["virtual_size"] for row in rows}
-    assert {txid: (value, rate) for txid, value, rate in duckdb.sql(paid).fetchall()} == {
+    assert {txid: (value, rate) for txid, value, rate in duckdb.execute(paid).fetchall()} == {
         txid: (value, rates[txid]) for txid, value in sums.items()
     }
