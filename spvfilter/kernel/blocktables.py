@@ -10,8 +10,8 @@ HEX = ":hex"  # The end of a column's name: its bytes are text in hex digits.
 
 # The types of scripts in Bitcoin Core's words (script/solver.cpp GetTxnOutputType), by their number in a column.
 SCRIPT_TYPES = (
-    *("nonstandard", "pubkey", "pubkeyhash", "scripthash", "multisig", "nulldata", "anchor"),
-    *("witness_v0_keyhash", "witness_v0_scripthash", "witness_v1_taproot", "witness_unknown"),
+    *("nonstandard", "pubkey", "pubkeyhash", "scripthash", "multisig", "witness_v0_keyhash"),
+    *("witness_v0_scripthash", "witness_v1_taproot", "anchor", "nulldata", "witness_unknown"),
 )
 
 

@@ -10,7 +10,7 @@ _MOST_KEYS = 20  # Core MAX_PUBKEYS_PER_MULTISIG.
 _ANCHOR = b"\x51\x02\x4e\x73"  # Core CScript::IsPayToAnchor.
 
 
-def script_type(script: bytes) -> int:
+def solve(script: bytes) -> int:
     """Return the type of a scriptPubKey: its index in SCRIPT_TYPES."""
     return SCRIPT_TYPES.index(_name(script))
 

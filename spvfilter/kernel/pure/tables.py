@@ -18,7 +18,7 @@ from spvfilter.kernel.blocktables import BLOCK_TABLES, HEX, NO_HEIGHT, SCRIPT_TY
 from spvfilter.kernel.pure.address import address_of, check_network
 from spvfilter.kernel.pure.arguments import snapshot, snapshots, whole
 from spvfilter.kernel.pure.blocks import strip_witness, txid, walk_block, wtxid
-from spvfilter.kernel.pure.scripts import script_type
+from spvfilter.kernel.pure.scripts import solve
 from spvfilter.kernel.pure.undo import PackedCoin, coins_of_block, script_of
 from spvfilter.kernel.values import TxSpan
 from spvfilter.primitives import read_compact_size, script_pushes
@@ -112,7 +112,7 @@ class _Input:
             return None
         coin = self.coin[0]
         known = {0: "pubkeyhash", 1: "scripthash"}.get(coin.kind, "pubkey") if coin.kind < 6 else None
-        return script_type(coin.body) if known is None else SCRIPT_TYPES.index(known)
+        return solve(coin.body) if known is None else SCRIPT_TYPES.index(known)
 
     def address(self) -> str | None:
         if self.coin is None or 2 <= self.coin[0].kind < 6:  # a public key has no address
@@ -137,7 +137,7 @@ class _Output:
     script: bytes
 
     def op_return(self) -> bytes | None:
-        return b"".join(script_pushes(self.script[1:])) if script_type(self.script) == _NULLDATA else None
+        return b"".join(script_pushes(self.script[1:])) if solve(self.script) == _NULLDATA else None
 
 
 _OF_BLOCK: dict[str, Callable[[_Block], Value]] = {
@@ -196,7 +196,7 @@ _OF_OUTPUT: dict[str, Callable[[_Output], Value]] = {
     "transaction_hash": lambda output: output.tx.hash(),
     "transaction_index": lambda output: output.tx.index,
     "index": lambda output: output.index,
-    "type": lambda output: script_type(output.script),
+    "type": lambda output: solve(output.script),
     "value": lambda output: output.value,
     "script": lambda output: output.script,
     "address": lambda output: address_of(output.script, *output.tx.block.network),

@@ -70,26 +70,26 @@ static bool is_multisig(spv_bytes script) {
     return required <= keys && keys == number(&found) && at + 1 == script.size;
 }
 
-static spv_script_kind witness_type(spv_bytes script) {
+static spv_solved witness_type(spv_bytes script) {
     if (!script.data[0])
-        return script.size == 22 ? SPV_WITNESS_V0_KEYHASH : script.size == 34 ? SPV_WITNESS_V0_SCRIPTHASH : SPV_NONSTANDARD;
+        return script.size == 22 ? SPV_TYPE_WITNESS_V0_KEYHASH : script.size == 34 ? SPV_TYPE_WITNESS_V0_SCRIPTHASH : SPV_TYPE_NONSTANDARD;
     if (script.data[0] == OP_1 && script.size == 34)
-        return SPV_WITNESS_V1_TAPROOT;
-    return script.size == 4 && !memcmp(script.data, "\x51\x02\x4E\x73", 4) ? SPV_ANCHOR : SPV_WITNESS_UNKNOWN;
+        return SPV_TYPE_WITNESS_V1_TAPROOT;
+    return script.size == 4 && !memcmp(script.data, "\x51\x02\x4E\x73", 4) ? SPV_TYPE_ANCHOR : SPV_TYPE_WITNESS_UNKNOWN;
 }
 
-spv_script_kind spv_script_type(spv_bytes script) {
+spv_solved spv_solve(spv_bytes script) {
     const uint8_t *data = script.data;
     const size_t size = script.size;
     if (size == 25 && !memcmp(data, "\x76\xA9\x14", 3) && data[23] == 0x88 && data[24] == 0xAC) /* no other type has this form */
-        return SPV_PUBKEYHASH;
+        return SPV_TYPE_PUBKEYHASH;
     if (size == 23 && data[0] == 0xA9 && data[1] == 20 && data[22] == 0x87)
-        return SPV_SCRIPTHASH;
+        return SPV_TYPE_SCRIPTHASH;
     if (size >= 4 && size <= 42 && (!data[0] || (data[0] >= OP_1 && data[0] <= OP_16)) && data[1] == size - 2)
         return witness_type(script);
     if (size && data[0] == OP_RETURN && is_push_only(script))
-        return SPV_NULLDATA;
+        return SPV_TYPE_NULLDATA;
     if (spv_is_p2pk(data, size))
-        return SPV_PUBKEY;
-    return is_multisig(script) ? SPV_MULTISIG : SPV_NONSTANDARD;
+        return SPV_TYPE_PUBKEY;
+    return is_multisig(script) ? SPV_TYPE_MULTISIG : SPV_TYPE_NONSTANDARD;
 }

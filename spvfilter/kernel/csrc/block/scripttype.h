@@ -6,20 +6,20 @@
 
 /* The indexes of blocktables.SCRIPT_TYPES. */
 typedef enum {
-    SPV_NONSTANDARD,
-    SPV_PUBKEY,
-    SPV_PUBKEYHASH,
-    SPV_SCRIPTHASH,
-    SPV_MULTISIG,
-    SPV_NULLDATA,
-    SPV_ANCHOR,
-    SPV_WITNESS_V0_KEYHASH,
-    SPV_WITNESS_V0_SCRIPTHASH,
-    SPV_WITNESS_V1_TAPROOT,
-    SPV_WITNESS_UNKNOWN
-} spv_script_kind;
+    SPV_TYPE_NONSTANDARD,
+    SPV_TYPE_PUBKEY,
+    SPV_TYPE_PUBKEYHASH,
+    SPV_TYPE_SCRIPTHASH,
+    SPV_TYPE_MULTISIG,
+    SPV_TYPE_WITNESS_V0_KEYHASH,
+    SPV_TYPE_WITNESS_V0_SCRIPTHASH,
+    SPV_TYPE_WITNESS_V1_TAPROOT,
+    SPV_TYPE_ANCHOR,
+    SPV_TYPE_NULLDATA,
+    SPV_TYPE_WITNESS_UNKNOWN
+} spv_solved;
 
-/* pure.scripts.script_type. */
-spv_script_kind spv_script_type(spv_bytes script);
+/* pure.scripts.solve. */
+spv_solved spv_solve(spv_bytes script);
 
 #endif

@@ -469,16 +469,16 @@ static spv_status put_address(const rows *r, spv_column *c, spv_bytes script) {
     return put_bytes(c, (spv_bytes){text, size});
 }
 
-static spv_script_kind type_of(const spv_packed_coin *coin) {
+static spv_solved type_of(const spv_packed_coin *coin) {
     switch (coin->kind) {
     case SPV_PACKED_P2PKH:
-        return SPV_PUBKEYHASH;
+        return SPV_TYPE_PUBKEYHASH;
     case SPV_PACKED_P2SH:
-        return SPV_SCRIPTHASH;
+        return SPV_TYPE_SCRIPTHASH;
     case SPV_PACKED_NONE:
-        return spv_script_type(coin->body);
+        return spv_solve(coin->body);
     default:
-        return SPV_PUBKEY;
+        return SPV_TYPE_PUBKEY;
     }
 }
 
@@ -550,7 +550,7 @@ static spv_status put_op_return(spv_column *c, spv_bytes script) {
     size_t at = 1;
     spv_bytes push;
     spv_status status = SPV_OK;
-    if (!script.size || script.data[0] != 0x6A || spv_script_type(script) != SPV_NULLDATA) {
+    if (!script.size || script.data[0] != 0x6A || spv_solve(script) != SPV_TYPE_NULLDATA) {
         put_null(c);
         return SPV_OK;
     }
@@ -573,7 +573,7 @@ static spv_status put_output(const rows *r, spv_column *c, uint32_t number, cons
         put_32(c, number);
         break;
     case TYPE:
-        put_8(c, (uint8_t)spv_script_type(script));
+        put_8(c, (uint8_t)spv_solve(script));
         break;
     case VALUE:
         put_64(c, spv_le64(r->raw.data + output->at));
