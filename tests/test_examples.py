@@ -100,6 +100,21 @@ def test_seven_programs_are_short() -> None:
         assert 30 <= len((EXAMPLES / name).read_text(encoding="utf-8").splitlines()) <= longest
 
 
+@pytest.mark.columns
+def test_the_notebook_prints_the_outputs_that_it_shows(tmp_path: Path) -> None:
+    notebook = json.loads((EXAMPLES / "export.ipynb").read_text(encoding="utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert len(cells) == 4
+    between = "-- next cell --"
+    script = tmp_path / "notebook.py"
+    script.write_text(f"\nprint({between!r})\n".join("".join(cell["source"]) for cell in cells), encoding="utf-8")
+    words = [sys.executable, "-W", "error", str(script)]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE_S)
+    assert (done.returncode, done.stderr) == (0, "")
+    shown = ["".join(output["text"]) for cell in cells for output in cell["outputs"]]
+    assert done.stdout.split(f"{between}\n") == shown
+
+
 @pytest.mark.descriptors
 def test_merchant_gives_an_address_and_tells_the_payment(
     tmp_path: Path, node: RegtestNode, monkeypatch: pytest.MonkeyPatch

@@ -76,6 +76,7 @@ if TYPE_CHECKING:  # both backends have the reference's signatures
     from spvfilter.kernel.pure.packed import hit_lines, hit_sums, pack_hits, unpack_hits
     from spvfilter.kernel.pure.series import SeriesCore
     from spvfilter.kernel.pure.table import WatchTable
+    from spvfilter.kernel.pure.tables import block_columns
     from spvfilter.kernel.pure.undo import spent_coins
 else:
     globals().update(_twin)
@@ -111,6 +112,7 @@ __all__ = [
     "WatchTable",
     "bip37_scan_block",
     "bip37_scan_tx",
+    "block_columns",
     "block_txids",
     "chain_filter_headers",
     "check_block",

@@ -46,6 +46,7 @@ _REFERENCE = {
     "pure.merkleblock": ("extract_matches", "parse_merkleblock"),
     "pure.packed": ("hit_lines", "hit_sums", "pack_hits", "unpack_hits"),
     "pure.table": ("WatchTable",),
+    "pure.tables": ("block_columns",),
     "pure.undo": ("spent_coins",),
 }
 

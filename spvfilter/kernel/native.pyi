@@ -47,4 +47,5 @@ from spvfilter.kernel.pure.packed import (
 )
 from spvfilter.kernel.pure.series import SeriesCore as SeriesCore
 from spvfilter.kernel.pure.table import WatchTable as WatchTable
+from spvfilter.kernel.pure.tables import block_columns as block_columns
 from spvfilter.kernel.pure.undo import spent_coins as spent_coins

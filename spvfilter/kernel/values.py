@@ -144,7 +144,7 @@ class ScriptType(IntEnum):
     P2SH = 3
     """Pay to script hash (BIP-16)."""
     P2MS = 4
-    """Bare multisig with at most 16 keys."""
+    """Bare multisig with at most 20 keys."""
     P2WPKH = 5
     """Pay to witness public key hash (BIP-141)."""
     P2WSH = 6

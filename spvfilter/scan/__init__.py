@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from spvfilter.scan.cluster import DaskWorkers as DaskWorkers, scan_cluster as scan_cluster
     from spvfilter.scan.directory import PartScan as PartScan, PartsReport as PartsReport
     from spvfilter.scan.engines import Engine as Engine, Processes as Processes, Threads as Threads
+    from spvfilter.scan.export import TableExport as TableExport
+    from spvfilter.scan.exportcolumns import ExportColumns as ExportColumns
     from spvfilter.scan.fetching import NodeBlocks as NodeBlocks
     from spvfilter.scan.filterparts import (
         BuiltFilter as BuiltFilter,
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     )
     from spvfilter.scan.following import Connected as Connected, Disconnected as Disconnected, follow as follow
     from spvfilter.scan.gaps import ScannedHeights as ScannedHeights
+    from spvfilter.scan.matchedtxs import TransactionRow as TransactionRow
     from spvfilter.scan.matcher import Matcher as Matcher
     from spvfilter.scan.order import AnyBlock as AnyBlock, RawBlocks as RawBlocks, ScanReport as ScanReport
     from spvfilter.scan.outputs import OutputFormat as OutputFormat, publish as publish, scan_parts as scan_parts
@@ -57,9 +60,12 @@ else:
         cluster="DaskWorkers scan_cluster",
         directory="PartScan PartsReport",
         engines="Engine Processes Threads",
+        export="TableExport",
+        exportcolumns="ExportColumns",
         fetching="NodeBlocks",
         filterparts="BuiltFilter FilterPart cluster_filters part_filters",
         following="Connected Disconnected follow",
+        matchedtxs="TransactionRow",
         matcher="Matcher",
         workertask="SeenFile",
         outputs="OutputFormat publish scan_parts",

@@ -7,7 +7,7 @@ scan that was stopped, a chain that grew and a reorganization therefore need no 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,14 @@ from spvfilter.scan.chainchange import ChainChange, chain_change, refuse_lost_bl
 from spvfilter.scan.coinfile import MOST_COINS, write_coins
 from spvfilter.scan.engines import Engine, Threads, finished
 from spvfilter.scan.manifest import WATCH_LIST, Manifest, table_digest
+from spvfilter.scan.matchedtxs import (
+    TransactionRow,
+    TransactionsTask,
+    read_rows,
+    row_of,
+    transactions_key,
+    write_transactions,
+)
 from spvfilter.scan.partdirectory import PartDirectory
 from spvfilter.scan.partfile import PartFile, PartSummary
 from spvfilter.scan.parts import PartTask, task_key
@@ -84,6 +92,8 @@ class PartScan:
         watch: The watch list whose matches are found.
         check: True to verify proof of work, merkle root and witness commitment of each block.
         most_coins: Largest number of outpoints that a second pass keeps in memory, about 150 bytes each.
+        transactions: True to keep every input and output of the matched transactions, for `transactions`. The engine
+            must see the directory: threads or processes of this machine.
 
     Raises:
         ParameterError: The watch list is empty, or its network is not that of the plan.
@@ -97,6 +107,7 @@ class PartScan:
         *,
         check: bool = False,
         most_coins: int = MOST_COINS,
+        transactions: bool = False,
     ) -> None:
         if not len(watch):
             raise ParameterError("nothing to watch for: the watch list is empty")
@@ -110,6 +121,9 @@ class PartScan:
         """True if the scan verifies proof of work, merkle root and witness commitment of each block."""
         self.report: PartsReport = PartsReport()
         """The progress of the scan."""
+        self.has_transactions = transactions
+        """True if the scan keeps the inputs and outputs of matched transactions."""
+        self._rows: list[Path] = []  # files with the inputs and outputs of matched transactions, in chain order
         self._parts = PartDirectory(self.directory)
         self._given = watch.copy()
         self._watch = self._given
@@ -172,7 +186,12 @@ class PartScan:
         self._begun = None
         self._fresh.clear()
         await to_its_end(self._widen)
-        return await to_its_end(self._finish, manifest, await self._passes(engine))
+        done = await self._passes(engine)
+        if self.has_transactions:
+            rows = [self._transactions_task(task) for task in done.tasks]
+            await self._pass(engine, rows)
+            self._rows = [task.rows for task in rows]
+        return await to_its_end(self._finish, manifest, done)
 
     def finished(self) -> list[PartFile]:
         """Return the files of the parts of the last finished run in chain order; empty if there are none.
@@ -180,6 +199,23 @@ class PartScan:
         Raises OSError if a file cannot be read, and SourceError if the manifest is damaged.
         """
         return list(map(PartFile, self._parts.finished()))
+
+    def transactions(self) -> Iterator[TransactionRow]:
+        """Yield every input and output of the matched transactions, in chain order, inputs before outputs.
+
+        Raises ParameterError unless the scan was made with `transactions=True` and has run, and OSError if a file
+        cannot be read.
+        """
+        if not self.has_transactions or not self._rows:
+            raise ParameterError("no transactions: make the scan with transactions=True, and run it first")
+        return map(row_of, read_rows(self._rows))
+
+    def write_transactions(self, path: Path) -> None:
+        """Write the rows of `transactions` into a file. Its suffix chooses the format: .csv, .jsonl or .parquet.
+
+        Raises OSError if a file cannot be read or written, and ParameterError for Parquet without pyarrow.
+        """
+        write_transactions(path, self._rows)
 
     def remove_parts(self) -> None:
         """Delete the files of the parts, so that only the outputs stay. This scan cannot grow afterwards.
@@ -270,6 +306,14 @@ class PartScan:
         return PartTask(
             part, self._parts.file(key), key, self.plan.undo, self.check, self._coins(coins) if coins else None
         )
+
+    def _transactions_task(self, task: PartTask) -> TransactionsTask:
+        """Return the task that writes the matched transactions of a scanned part."""
+        key = transactions_key(task)
+        path, rows = self._parts.file(key), self._parts.file(key, ".rows").absolute()
+        if not rows.exists():
+            path.unlink(missing_ok=True)
+        return TransactionsTask(task.part, path, key, task.undo, task.check, None, task.path.absolute(), rows)
 
     async def _pass(self, engine: Engine, tasks: Sequence[PartTask]) -> list[PartSummary]:
         """Return the summaries of the tasks' files, and run the tasks that have no file.

@@ -16,7 +16,7 @@ from spvfilter.errors import ParameterError, SourceError
 from spvfilter.kernel import BACKEND, Coin, EntryKind, WatchTable
 from spvfilter.scan.coinfile import table_with_coins
 from spvfilter.scan.partfile import PartFile, PartSummary, write_part
-from spvfilter.scan.parts import PartTask, scan_part
+from spvfilter.scan.parts import PartTask
 
 if TYPE_CHECKING:
     import asyncio
@@ -73,7 +73,7 @@ def run_task(
     if done is not None:
         return done
     summary = PartSummary()
-    write_part(task.path, task.key, scan_part(task, table_for(task.coins), summary, is_stopped), summary)
+    write_part(task.path, task.key, task.scan(table_for(task.coins), summary, is_stopped), summary)
     return summary
 
 

@@ -25,6 +25,7 @@ else:
     asyncio = deferred("asyncio")
 
 TOTALS = "totals.csv"  # name of the file of totals
+_TRANSACTIONS = "transactions"  # name of a file of whole transactions, without its suffix
 
 
 @public
@@ -44,7 +45,8 @@ async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV
     """Scan into a directory, or continue the scan there, and write the matches of all parts into one file.
 
     The file totals.csv in the same directory gets the number and the value of each watched entry's matches. If the
-    directory has files of matches in other formats, they are updated, too.
+    directory has files of matches in other formats, they are updated, too. A scan with transactions also writes a file
+    of transactions in each format, and a scan without them removes these files.
 
     Args:
         scan: The scan to run or to continue.
@@ -65,12 +67,14 @@ async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV
     if chosen is OutputFormat.PARQUET or _path(scan, OutputFormat.PARQUET).exists():
         await asyncio.to_thread(check_parquet)
     async with scan.held(engine) as parts:
-        return await to_its_end(_merged, scan, parts, chosen)
+        path = await to_its_end(_merged, scan, parts, chosen)
+        await to_its_end(_write_transactions, scan, chosen)
+        return path
 
 
 @public
 def publish(matches: Path, url: str) -> list[str]:
-    """Upload the files of a finished scan, the matches and the totals, below a URL.
+    """Upload the files of a finished scan below a URL: the matches, the transactions if there are any, the totals.
 
     Each file appears complete: by a rename if the store has files, else as one object. The totals come last.
 
@@ -89,7 +93,8 @@ def publish(matches: Path, url: str) -> list[str]:
     if not is_url(url):
         raise ParameterError(f"not a URL: {url!r}")
     below = RemoteFile(url)
-    files = [RemoteFile(f"{below}/{path.name}") for path in (matches, matches.with_name(TOTALS))]
+    paths = (matches, matches.with_stem(_TRANSACTIONS), matches.with_name(TOTALS))
+    files = [RemoteFile(f"{below}/{path.name}") for path in paths if path.exists()]
     for file in files:
         file.put(matches.with_name(file.name))
     return list(map(str, files))
@@ -129,6 +134,16 @@ def _write(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> None:
     else:
         totals = write_lines(path, parts, scan.watch, CSV if form is OutputFormat.CSV else JSON_LINES)
     write_totals(scan.directory / TOTALS, totals, scan.watch)
+
+
+def _write_transactions(scan: PartScan, form: OutputFormat) -> None:
+    """Write the files of transactions in a format, and in the formats of earlier runs; or remove them."""
+    for each in OutputFormat:
+        path = _path(scan, each).with_stem(_TRANSACTIONS)
+        if not scan.has_transactions:
+            path.unlink(missing_ok=True)
+        elif each is form or path.exists():
+            scan.write_transactions(path)
 
 
 def _rendering(path: Path, inputs: str) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Self
 
 from spvfilter._public import public
 from spvfilter.chain import is_proven
@@ -42,9 +43,19 @@ class PartTask:
     coins: Path | None
     """Path of a file of outpoints to watch besides the watch list; None in a first pass."""
 
-    def with_part(self, part: Part) -> PartTask:
+    def with_part(self, part: Part) -> Self:
         """Return the same task for another machine's copy of the part. The key stays the same."""
-        return PartTask(part, self.path, self.key, self.undo, self.check, self.coins)
+        return replace(self, part=part)
+
+    def scan(
+        self, table: WatchTable, summary: PartSummary, is_stopped: Callable[[], bool] = lambda: False
+    ) -> Iterator[BlockHits]:
+        """Yield the hits of the part's blocks, in their order, and fill in `summary`. Blocks without hits are left out.
+
+        An internal error ends the scan once `is_stopped` returns True. Raises SourceError if a required undo record
+        cannot be used.
+        """
+        return scan_part(self, table, summary, is_stopped)
 
 
 def task_key(part: Part, watch: bytes, coins: bytes, undo: str, check: bool) -> bytes:

@@ -17,7 +17,7 @@ from spvfilter.network import Network
 from spvfilter.scan.coinfile import table_with_coins
 from spvfilter.scan.listing import Listing, list_file
 from spvfilter.scan.partfile import PartSummary, PartWriter
-from spvfilter.scan.parts import PartTask, scan_part
+from spvfilter.scan.parts import PartTask
 from spvfilter.scan.remote import RemoteFile, located, opened
 from spvfilter.scan.sources import BlockFiles
 
@@ -101,7 +101,7 @@ def part_bytes(task: PartTask, shared: Shared) -> bytes:
                 ) from error
     file, summary = BytesIO(), PartSummary()
     writer = PartWriter(file, task.key)
-    for block in scan_part(task, _latest.get(shared), summary):
+    for block in task.scan(_latest.get(shared), summary):
         writer.add(block)
     writer.end(summary)
     return file.getvalue()

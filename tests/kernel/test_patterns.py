@@ -9,7 +9,8 @@ from hypothesis import given, strategies as st
 
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import MAX_PREFIX, NO_ENTRY, EntryKind, ScriptType, WatchTable, native, pack_hits, unpack_hits
-from spvfilter.kernel.pure.blocks import null_data, script_type
+from spvfilter.kernel.pure.blocks import null_data
+from spvfilter.kernel.pure.scripts import solve
 from spvfilter.kernel.pure.table import WatchTable as Reference
 from support import build
 from support.build import TxIn, TxOut
@@ -77,7 +78,7 @@ def near_scripts() -> st.SearchStrategy[bytes]:
 @pytest.mark.parametrize("kind", ScriptType)
 def test_scripts_of_each_type(table: type[WatchTable], kind: ScriptType) -> None:
     for script in EXAMPLES[kind]:
-        assert (script_type(script), filled(table).match_script(script)) == (kind, kind)
+        assert (solve(script), filled(table).match_script(script)) == (kind, kind)
     alone = table()
     alone.add(EntryKind.SCRIPT_TYPE, bytes((kind,)))
     for other, scripts in EXAMPLES.items():
@@ -139,7 +140,7 @@ def test_spends_of_a_type_are_found_by_undo_records_only(table: type[WatchTable]
     hits = made.scan_block(raw, found, record_of(raw, undo))
     inputs = [hit for hit in hits if hit.spend and hit.position == 1]
     assert [hit.script for hit in inputs] == [coin.script for coin in spent]
-    assert [hit.entry for hit in inputs] == [script_type(coin.script) for coin in spent]
+    assert [hit.entry for hit in inputs] == [solve(coin.script) for coin in spent]
     assert [(hit.entry, hit.position) for hit in hits if hit.spend and hit.position == 2] == [(ScriptType.P2SH, 2)]
     without = made.scan_block(raw, found)
     assert [hit for hit in without if hit.spend] == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spvfilter.kernel import ScriptType
-from spvfilter.kernel.pure.blocks import script_type
+from spvfilter.kernel.pure.scripts import solve
 from spvfilter.scan import BlockFiles, Matcher, PartScan, Plan, Processes, scan_parts
 from spvfilter.watch.match import Match, MatchKind
 from spvfilter.watch.watchlist import WatchList
@@ -45,7 +45,7 @@ async def test_outputs_and_spends_are_those_of_the_types(folder: Path) -> None:
     assert {match.kind for match in matches} == set(MatchKind)
     for match in matches:
         script = match.script_pubkey or b""
-        assert match.label == ("commitment" if script[:4] == b"\x6a\x24\xaa\x21" else script_type(script).name)
+        assert match.label == ("commitment" if script[:4] == b"\x6a\x24\xaa\x21" else ScriptType(solve(script)).name)
     assert len({match.label for match in matches}) > 2
     assert list(watch.outpoints()) == []
     without = await found_by(Matcher(watching()), BlockFiles(folder, undo="off"))

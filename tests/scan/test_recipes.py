@@ -1,10 +1,13 @@
-"""The recipes of the documentation with DuckDB and pandas run unchanged, and agree with the matches."""
+"""The recipes of the documentation with DuckDB, pandas and polars run unchanged, and agree with the rows."""
 
 from __future__ import annotations
 
 import json
+import random
 import re
-from collections import defaultdict
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,11 +15,14 @@ from typing import Any
 import pytest
 
 from spvfilter.cli import main
+from spvfilter.scan.matchedtxs import ROW_COLUMNS
+from support.build import block_hash
 from support.chains import record as block_record
-from support.undo import framed, ledger_chain
+from support.undo import Ledger, framed, ledger_chain, records_of
 
 pytestmark = pytest.mark.columns
-_PAGE = Path(__file__).parent.parent.parent / "docs/howto/cli-scan.md"
+_HOWTO = Path(__file__).parent.parent.parent / "docs/howto"
+_PAGE = _HOWTO / "cli-scan.md"
 
 
 def day(time: int, form: str) -> str:
@@ -62,3 +68,128 @@ def test_the_recipes_say_what_the_matches_say(tmp_path: Path, monkeypatch: pytes
         total += changes[time]
         expected.append((time, total))
     assert [(int(time.timestamp()), round(btc * 1e8)) for time, btc in names["balance"].items()] == expected
+
+
+def year_of_blocks(folder: Path) -> None:
+    """Write a chain whose blocks are ten days apart, and the undo records of its blocks."""
+    ledger = Ledger(random.Random(7))
+    blocks: list[bytes] = []
+    previous = ledger.rng.randbytes(32)
+    for number in range(40):
+        blocks.append(ledger.block(previous, 100 + number, time=1_300_000_000 + 864_000 * number))
+        previous = block_hash(blocks[-1])
+    (folder / "blk00000.dat").write_bytes(b"".join(map(block_record, blocks)))
+    records = records_of(blocks, ledger.before, 100)
+    (folder / "rev00000.dat").write_bytes(b"".join(map(framed, records)))
+
+
+def exported(folder: Path, table: str) -> list[dict[str, Any]]:
+    import pyarrow.parquet as pq
+
+    rows: list[dict[str, Any]] = pq.read_table(folder / "tables" / table, partitioning=None).to_pylist()
+    return rows
+
+
+def quantile(values: list[float], part: float) -> float:
+    """The quantile between the two nearest values."""
+    at = part * (len(values) - 1)
+    low = sorted(values)[int(at)]
+    return low + (sorted(values)[min(int(at) + 1, len(values) - 1)] - low) * (at - int(at))
+
+
+def counted(keys: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return [(*key, count) for key, count in sorted(Counter(keys).items())]
+
+
+def clusters(inputs: list[dict[str, Any]]) -> list[set[str]]:
+    """Addresses that were spent together, directly or through others."""
+    found: list[set[str]] = []
+    by_tx: dict[bytes, set[str]] = defaultdict(set)
+    for row in inputs:
+        if row["address"] is not None:
+            by_tx[row["transaction_hash"]].add(row["address"])
+    for addresses in by_tx.values():
+        if len(addresses) > 1:
+            touched = [each for each in found if each & addresses]
+            found = [each for each in found if each not in touched] + [addresses.union(*touched)]
+    return sorted(found, key=lambda each: sorted(each))
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "polars"])
+def test_the_recipes_of_an_export_say_what_its_rows_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    year_of_blocks(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    page = (_HOWTO / "export.md").read_text()
+    (command,) = re.findall(r"```sh\n(spvfilter export [^`]*?--out tables --columns transactions[^`]*?)```", page)
+    words = shlex.split(command.replace("\\\n", " "))[1:]
+    assert main([*words[:1], ".", *words[2:], "--network", "regtest", "--quiet"]) == 0
+    transactions, inputs, outputs = (exported(tmp_path, table) for table in ("transactions", "inputs", "outputs"))
+    addresses = sorted({row["address"] for row in outputs if row["address"] is not None})
+    (tmp_path / "addresses.csv").write_text("\n".join(["address", *addresses[::2]]))
+
+    programs = re.findall(r"```python\n((?:(?!```).)*)```", page, re.DOTALL)
+    (code,) = [each for each in programs if f"import {engine}" in each and "tables/{table}" in each]
+    (union,) = [each for each in programs if "def clusters_of" in each]
+    names: dict[str, Any] = {}
+    exec(code + union, names)
+
+    assert sorted(names["clusters_of"](names["pairs"]), key=sorted) == clusters(inputs)
+    until = datetime(2011, 10, 1, tzinfo=UTC)
+    balances: dict[str, int] = defaultdict(int)
+    for sign, rows in ((1, outputs), (-1, inputs)):
+        for row in rows:
+            if row["block_timestamp"] < until and row["address"] in addresses[::2]:
+                balances[row["address"]] += sign * row["value"]
+    assert names["balances"] == sorted(balances.items())
+    texts = [row for row in outputs if row["op_return"] is not None]
+    assert names["protocols"] == counted(
+        (f"{row['block_timestamp']:%Y-%m}", row["op_return"][:4].hex()) for row in texts
+    )
+    values: dict[tuple[int, str], int] = defaultdict(int)
+    for row in outputs:
+        values[row["block_timestamp"].year, row["type"]] += row["value"]
+    kinds = counted((row["block_timestamp"].year, row["type"]) for row in outputs)
+    assert names["types"] == [(year, kind, count, values[year, kind]) for year, kind, count in kinds]
+    rates: dict[str, list[float]] = defaultdict(list)
+    for row in transactions:
+        if row["fee_rate"] is not None:
+            rates[f"{row['block_timestamp']:%Y-%m-%d}"].append(row["fee_rate"])
+    assert len(rates) > 20
+    expected = [(day, *(quantile(of_day, part) for part in (0.1, 0.5, 0.9))) for day, of_day in sorted(rates.items())]
+    for found, wanted in zip(names["rates"], expected, strict=True):
+        assert found[0] == wanted[0]
+        assert found[1:] == pytest.approx(wanted[1:])
+
+
+def test_the_recipes_of_whole_transactions_say_what_the_rows_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import duckdb
+
+    ledger, blocks, records = ledger_chain(3)
+    (tmp_path / "blk00000.dat").write_bytes(b"".join(map(block_record, blocks)))
+    (tmp_path / "rev00000.dat").write_bytes(b"".join(map(framed, records)))
+    ledger.interest.watch().save(tmp_path / "list")
+    monkeypatch.chdir(tmp_path)
+    options = ["--network", "regtest", "--out", "found", "--format", "parquet", "--with-transactions", "--quiet"]
+    assert main(["scan", ".", "--watch", "list", *options]) == 0
+    (queries,) = re.findall(r"```text\n(--[^`]*)```", (_HOWTO / "export.md").read_text())
+    together, paid = queries.split("\n\n")
+    rows = [
+        dict(zip(ROW_COLUMNS, row, strict=True))
+        for row in duckdb.execute("FROM 'found/transactions.parquet'").fetchall()
+    ]
+    own = {row["txid"] for row in rows if row["kind"] == "input" and row["is_match"]}
+    spent = {row["address"] for row in rows if row["kind"] == "input" and row["txid"] in own}
+    assert len(spent) > 3
+    assert {address for (address,) in duckdb.execute(together).fetchall()} == spent
+    sums: dict[str, int | None] = {row["txid"]: None for row in rows}
+    for row in rows:
+        if row["kind"] == "output" and not row["is_match"]:
+            sums[row["txid"]] = (sums[row["txid"]] or 0) + row["value"]
+    rates = {row["txid"]: None if row["fee"] is None else row["fee"] / row["virtual_size"] for row in rows}
+    assert {txid: (value, rate) for txid, value, rate in duckdb.execute(paid).fetchall()} == {
+        txid: (value, rates[txid]) for txid, value in sums.items()
+    }

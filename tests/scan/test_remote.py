@@ -148,6 +148,20 @@ async def test_a_scan_of_urls_leaves_the_same_bytes(memory: str, s3: str, tmp_pa
     assert matcher.report.by_undo == local.report.by_undo
 
 
+@pytest.mark.columns
+def test_an_export_of_a_bucket_is_that_of_a_disk(s3: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, files = contents(3, b"")
+    put(f"{s3}/exported", files)
+    on_disk(tmp_path / "disk", files)
+    for name, path in (("bucket", f"{s3}/exported"), ("disk", str(tmp_path / "disk"))):
+        argv = ["export", path, "--network", "regtest", "--out", str(tmp_path / "tables" / name), "--quiet"]
+        assert cli.main(argv) == 0, capsys.readouterr().err
+    tables = tmp_path / "tables"
+    paths = [path.relative_to(tables / "disk") for path in (tables / "disk").glob("*/*/*.parquet")]
+    assert len(paths) == 4
+    assert all((tables / "bucket" / path).read_bytes() == (tables / "disk" / path).read_bytes() for path in paths)
+
+
 def test_the_command_scans_a_bucket(s3: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     watch, files = contents(2, b"")
     watch.save(tmp_path / "list")
@@ -158,9 +172,9 @@ def test_the_command_scans_a_bucket(s3: str, tmp_path: Path, capsys: pytest.Capt
         assert cli.main(["scan", path, *options, "--output", str(tmp_path / str(number))]) == 0, capsys.readouterr().err
     assert (tmp_path / "0").read_bytes() == (tmp_path / "1").read_bytes()
     options = ["--network", "regtest", "--watch", str(tmp_path / "list")]
-    argv = ["scan", f"{s3}/second", *options, "--out", str(tmp_path / "out")]
+    argv = ["scan", f"{s3}/second", *options, "--out", str(tmp_path / "out"), "--with-transactions"]
     assert cli.main([*argv, "--publish", f"{s3}/found"]) == 0
-    for name in ("matches.csv", "totals.csv"):
+    for name in ("matches.csv", "transactions.csv", "totals.csv"):
         assert RemoteFile(f"{s3}/found/{name}").read_bytes() == (tmp_path / "out" / name).read_bytes()
     assert f"{s3}/found/matches.csv\n" in capsys.readouterr().err
     assert cli.main([*argv, "--publish", "found"]) == 2
@@ -168,7 +182,7 @@ def test_the_command_scans_a_bucket(s3: str, tmp_path: Path, capsys: pytest.Capt
     assert cli.main(["scan", f"{s3}/second", *options, "--out", f"{s3}/out"]) == 2
     assert "--out takes a local path, not a URL" in capsys.readouterr().err
     assert cli.main(["scan", f"{s3}/second", *options, "--publish", f"{s3}/out"]) == 2
-    assert "--publish, --remove-parts and --format parquet need --out DIR" in capsys.readouterr().err
+    assert "--format parquet need --out DIR" in capsys.readouterr().err
     assert cli.main(["scan", f"{s3}/nothing", *options]) == 2
     assert f"{s3}/nothing" in capsys.readouterr().err
 

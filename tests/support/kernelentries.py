@@ -22,6 +22,7 @@ from spvfilter.kernel.pure.gcs import gcs_build
 from spvfilter.kernel.pure.headers import header_hashes, index_headers
 from spvfilter.kernel.pure.packed import pack_hits
 from support import build
+from support.blocktables import EVERY, HEXES
 from support.build import TxIn, TxOut, merkle_root
 from support.merkletree import partial_tree
 from support.undo import Spent, record_of, undo_of
@@ -294,6 +295,12 @@ ENTRIES: dict[str, Entry] = {
     "pack_hits": Entry(function("pack_hits"), ([SPEND, SPEND],), ((0, 0, 2), (0, 0, 4), (0, 1, 4), (0, 1, 6)), (0,)),
     "unpack_hits": Entry(function("unpack_hits"), (PACKED,), ((0,),)),
     "spent_coins": Entry(function("spent_coins"), (UNDO,), ((0,),)),
+    "block_columns": Entry(
+        function("block_columns"),
+        ([BLOCK] * 3, [RECORD] * 3, [7, 8, -1], [*EVERY, *HEXES], 0, 5, "bc"),
+        ((0, 0), (0, 2), (1, 0), (1, 2)),
+        (0, 1, 2, 3),
+    ),
     "gcs_build": Entry(
         function("gcs_build"),
         (ITEMS, SIP_KEY, 19, 784931),

@@ -19,6 +19,7 @@ import accounts
 import blocks
 import clients
 import compact
+import exports
 import fuse
 import generic
 import growth
@@ -51,6 +52,7 @@ SUITES = {
     "pipeline": pipeline.pipeline,
     "parts": parts.parts,
     "workers": parts.workers,
+    "export": exports.exports,
     "addresses": pipeline.addresses,
     "start": pipeline.start,
     "generic": generic.generic,
@@ -72,7 +74,7 @@ SUITES = {
     "bcoin": bcoin.bcoin,
     "growth": growth.growth,
 }
-ON_BLOCKS = {"scan", "bip37", "lag", "txs", "threads", "files", "pipeline", "parts", "workers", "growth"}
+ON_BLOCKS = {"scan", "bip37", "lag", "txs", "threads", "files", "pipeline", "parts", "workers", "export", "growth"}
 BOTH = ("scan", "bip37", "txs", "generic", "headers", "proofs", "gcs")  # measured with the pure kernel as well
 
 

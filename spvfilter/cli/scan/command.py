@@ -157,6 +157,14 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         ),
     )
     parser.add_argument(
+        "--with-transactions",
+        action="store_true",
+        help=(
+            "with --out: also write every input and output of each matched transaction, with values, addresses, fee and"
+            " sizes, into DIR/transactions.csv, .jsonl or .parquet"
+        ),
+    )
+    parser.add_argument(
         "--publish", metavar="URL", help="with --out: also copy matches and totals to a URL such as s3://…"
     )
     parser.add_argument(
@@ -268,8 +276,12 @@ def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
             raise ParameterError("--out is for blocks in files, not on standard input")
         if args.output is not None:
             raise ParameterError("--out DIR and --output FILE exclude each other: give one")
-    elif args.format == _PARQUET or any((args.processes, args.dask, args.publish, args.remove_parts)):
-        raise ParameterError("--processes, --dask, --publish, --remove-parts and --format parquet need --out DIR")
+    elif args.format == _PARQUET or any(
+        (args.processes, args.dask, args.publish, args.remove_parts, args.with_transactions)
+    ):
+        raise ParameterError(
+            "--processes, --dask, --publish, --remove-parts, --with-transactions and --format parquet need --out DIR"
+        )
     if args.totals is not None and (is_node or args.out is not None):
         where = "DIR/totals.csv has them" if args.out is not None else "a node's blocks have no file of totals"
         raise ParameterError(f"--totals is for a scan of files or of standard input without --out: {where}")

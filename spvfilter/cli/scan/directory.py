@@ -56,6 +56,8 @@ def run(args: argparse.Namespace, watch: WatchList, span: BlockSpan) -> int:
         raise ParameterError(f"with --out, --format must be one of {', '.join(OutputFormat)}")
     if args.publish is not None and not is_url(args.publish):
         raise ParameterError("--publish takes a URL such as s3://bucket/found")
+    if args.dask is not None and args.with_transactions:
+        raise ParameterError("--with-transactions needs the parts on this machine: leave --dask out")
     if args.dask is not None and args.processes is not None:
         raise ParameterError("--dask and --processes exclude each other: give one")
     return asyncio.run(_Scans(args, watch, span).run())
@@ -137,7 +139,7 @@ class _Scans:
             if not plan.parts:
                 problems = "".join(f"; {problem}" for problem in plan.report.problems[:3])
                 raise SourceError(f"no block in {', '.join(args.paths or args.on_workers)}{problems}")
-            scan = PartScan(args.out, plan, self._watch, check=args.check)
+            scan = PartScan(args.out, plan, self._watch, check=args.check, transactions=args.with_transactions)
             path = await self._scanned(scan, planned.engine)
         seconds = time.monotonic() - begun
         if args.publish is not None:

@@ -12,7 +12,7 @@ from spvfilter.errors import FormatError, ParameterError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel.pure.arguments import hashes_of, offset, snapshot, whole
 from spvfilter.kernel.pure.bits import BitCore
-from spvfilter.kernel.values import UPDATE_ALL, UPDATE_P2PUBKEY_ONLY, Family, ScriptType, TxMatch, TxSpan
+from spvfilter.kernel.values import UPDATE_ALL, UPDATE_P2PUBKEY_ONLY, Family, TxMatch, TxSpan
 from spvfilter.primitives import read_compact_size, script_pushes
 from spvfilter.protocol import COMMITMENT_PREFIX, HEADER_SIZE, OUTPOINT_SIZE
 
@@ -371,46 +371,6 @@ def is_p2pk(script: bytes, /) -> bool:
         and script[-1] == _OP_CHECKSIG
         and is_pubkey(script[1:-1])
     )
-
-
-def script_type(script: bytes) -> ScriptType:
-    """Return the type of a scriptPubKey (Core script/solver.cpp, Solver)."""
-    size = len(script)
-    if size == 23 and script[:2] == b"\xa9\x14" and script[-1] == 0x87:
-        return ScriptType.P2SH
-    is_version = size and (not script[0] or _OP_1 <= script[0] <= _OP_16)
-    if is_version and 4 <= size <= 42 and script[1] == size - 2:
-        return _witness_type(script)
-    if script[:1] == b"\x6a" and _is_push_only(script, 1):
-        return ScriptType.NULLDATA
-    if is_p2pk(script):
-        return ScriptType.P2PK
-    if size == 25 and script[:3] == b"\x76\xa9\x14" and script[-2:] == b"\x88\xac":
-        return ScriptType.P2PKH
-    return ScriptType.P2MS if multisig_keys(script) else ScriptType.NONSTANDARD
-
-
-def _witness_type(script: bytes) -> ScriptType:
-    """Return the type of a witness program: OP_0 or OP_1 to OP_16, and one push of 2 to 40 bytes (BIP-141)."""
-    if not script[0]:
-        return {22: ScriptType.P2WPKH, 34: ScriptType.P2WSH}.get(len(script), ScriptType.NONSTANDARD)
-    if script[0] == _OP_1 and len(script) == 34:
-        return ScriptType.P2TR
-    return ScriptType.P2A if script == b"\x51\x02\x4e\x73" else ScriptType.WITNESS_UNKNOWN
-
-
-def _is_push_only(script: bytes, at: int) -> bool:
-    """Return True if a script has only pushes from offset `at` on (Core CScript::IsPushOnly)."""
-    while at < len(script):
-        opcode = script[at]
-        if opcode > _OP_16:
-            return False
-        width = {0x4C: 1, 0x4D: 2, 0x4E: 4}.get(opcode, 0)
-        start = at + 1 + width
-        if start > len(script):
-            return False
-        at = start + (int.from_bytes(script[at + 1 : start], "little") if width else opcode if opcode < 0x4C else 0)
-    return at == len(script)
 
 
 def null_data(script: bytes) -> bytes:

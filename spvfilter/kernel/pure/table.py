@@ -12,7 +12,7 @@ from typing import Literal, TypeVar, overload
 from spvfilter import _system
 from spvfilter.errors import FormatError, ParameterError, UndoError
 from spvfilter.hashes import sha256d
-from spvfilter.kernel.pure import blocks
+from spvfilter.kernel.pure import blocks, scripts
 from spvfilter.kernel.pure.address import check_network
 from spvfilter.kernel.pure.arguments import offset, snapshot, snapshots, whole
 from spvfilter.kernel.pure.files import ReadBuffer, checked, read_at, xored
@@ -259,7 +259,7 @@ class WatchTable:
             found = (self._prefixes.get(data[:size]) for size in range(len(data), 0, -1))
             entry = next((number for number in found if number is not None), NO_ENTRY)
         if entry == NO_ENTRY and self._types:
-            entry = self._types.get(blocks.script_type(script), NO_ENTRY)
+            entry = self._types.get(scripts.solve(script), NO_ENTRY)
         return entry
 
     def _match_data(self, script: bytes) -> int:

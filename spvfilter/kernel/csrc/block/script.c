@@ -44,50 +44,6 @@ static bool is_number(uint8_t opcode) {
     return opcode >= OP_1 && opcode <= OP_16;
 }
 
-/* pure.blocks._is_push_only */
-static bool is_push_only(const uint8_t *script, size_t size, size_t at) {
-    while (at < size) {
-        const uint8_t opcode = script[at++];
-        if (opcode > OP_16)
-            return false;
-        const size_t width = opcode == 0x4C ? 1 : opcode == 0x4D ? 2 : opcode == 0x4E ? 4 : 0;
-        if (width > size - at)
-            return false;
-        const size_t length = width == 0 ? (opcode < 0x4C ? opcode : 0) : width == 1 ? script[at] : width == 2 ? spv_le16(script + at) : spv_le32(script + at);
-        at += width;
-        if (length > size - at)
-            return false;
-        at += length;
-    }
-    return true;
-}
-
-static unsigned witness_type(const uint8_t *script, size_t size) {
-    if (!script[0])
-        return size == 22 ? SPV_P2WPKH : size == 34 ? SPV_P2WSH : SPV_NONSTANDARD;
-    if (script[0] == OP_1 && size == 34)
-        return SPV_P2TR;
-    return size == 4 && script[0] == OP_1 && script[2] == 0x4E && script[3] == 0x73 ? SPV_P2A : SPV_WITNESS_UNKNOWN;
-}
-
-unsigned spv_script_type(spv_bytes script) {
-    const uint8_t *data = script.data;
-    const size_t size = script.size;
-    if (!size)
-        return SPV_NONSTANDARD;
-    if (size == 23 && data[0] == 0xA9 && data[1] == 20 && data[22] == 0x87)
-        return SPV_P2SH;
-    if (size >= 4 && size <= 42 && (!data[0] || is_number(data[0])) && data[1] == size - 2)
-        return witness_type(data, size);
-    if (data[0] == OP_RETURN && is_push_only(data, size, 1))
-        return SPV_NULLDATA;
-    if (spv_is_p2pk(data, size))
-        return SPV_P2PK;
-    if (size == 25 && data[0] == 0x76 && data[1] == 0xA9 && data[2] == 20 && data[23] == 0x88 && data[24] == OP_CHECKSIG)
-        return SPV_P2PKH;
-    return spv_multisig_keys(data, size, NULL) ? SPV_P2MS : SPV_NONSTANDARD;
-}
-
 spv_bytes spv_null_data(spv_bytes script, uint8_t *number) {
     spv_bytes push = {NULL, 0};
     size_t at = 1;

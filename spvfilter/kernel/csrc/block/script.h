@@ -35,17 +35,10 @@ SPV_INLINE bool spv_next_push(const uint8_t *script, size_t size, size_t *at, sp
 }
 
 enum { SPV_MAX_MULTISIG_KEYS = 16 };
-/* values.ScriptType */
-enum {
-    SPV_NONSTANDARD, SPV_P2PK, SPV_P2PKH, SPV_P2SH, SPV_P2MS, SPV_P2WPKH, SPV_P2WSH, SPV_P2TR, SPV_P2A, SPV_NULLDATA,
-    SPV_WITNESS_UNKNOWN, SPV_SCRIPT_TYPES
-};
-
 bool spv_is_pubkey(const uint8_t *data, size_t size);   /* pure.is_pubkey */
 bool spv_is_p2pk(const uint8_t *script, size_t size);   /* pure.is_p2pk */
 /* pure.blocks.multisig_keys: the number of keys, 1 to 16; or 0 for any other script. `keys` may be NULL. */
 size_t spv_multisig_keys(const uint8_t *script, size_t size, spv_bytes keys[SPV_MAX_MULTISIG_KEYS]);
-unsigned spv_script_type(spv_bytes script);             /* pure.blocks.script_type */
 /* pure.blocks.null_data: the first push of an OP_RETURN output, of no bytes for any other script. `number` is the
    byte that OP_1 to OP_16 push. */
 spv_bytes spv_null_data(spv_bytes script, uint8_t *number);

@@ -2,6 +2,7 @@
 
 #include "array.h"
 #include "block/script.h"
+#include "block/scripttype.h"
 #include "block/walk.h"
 
 /* The walk is limited by memory latency. The hashes of a batch are therefore computed first and their groups
@@ -70,7 +71,7 @@ static uint32_t match_coin(const marker *m, const probe *probe) {
     if (spv_has_full_key(&coin)) {
         spv_packed_key(&coin, key);
         const uint8_t *full = spv_table_find_full_key(m->table, key);
-        return full ? spv_table_match_script(m->table, spv_full_key_script(full, room)) : spv_table_find_type(m->table, SPV_P2PK);
+        return full ? spv_table_match_script(m->table, spv_full_key_script(full, room)) : spv_table_find_type(m->table, SPV_TYPE_PUBKEY);
     }
     const spv_wanted wanted = {m->table, spv_plain_script(&coin, room), SPV_SCRIPT};
     const uint32_t number = spv_index_find(&m->table->index, probe->hash, spv_is_entry, &wanted);

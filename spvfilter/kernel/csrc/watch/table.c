@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "block/script.h"
+#include "block/scripttype.h"
 
 #define OWN ((uint32_t)1 << 31) /* in a coin's `script`: the number refers to `scripts` */
 
@@ -213,7 +214,7 @@ uint32_t spv_table_match_slow(const spv_table *table, spv_bytes script) {
     uint32_t entry = table->of_kind[SPV_DATA] ? spv_table_match_pushes(table, script) : SPV_NONE;
     if (entry == SPV_NONE && table->prefix_sizes)
         entry = match_prefix(table, script);
-    return entry == SPV_NONE && table->of_kind[SPV_SCRIPT_TYPE] ? spv_table_find_type(table, spv_script_type(script)) : entry;
+    return entry == SPV_NONE && table->of_kind[SPV_SCRIPT_TYPE] ? spv_table_find_type(table, spv_solve(script)) : entry;
 }
 
 uint32_t spv_table_match_script(const spv_table *table, spv_bytes script) {

@@ -447,6 +447,29 @@
     "--\n" \
     "\n" \
     "Return packed hits as hits. Raises FormatError for bytes that are not packed hits."
+#define SPV_DOC_block_columns \
+    "block_columns($module, blocks, records, heights, columns, p2pkh_version, p2sh_version, hrp, /)\n" \
+    "--\n" \
+    "\n" \
+    "Return columns of tables with the blocks, transactions, inputs and outputs of some blocks.\n" \
+    "\n" \
+    "A column is (number of rows, validity, offsets, data), as in Arrow's columnar format. Validity is None if every row\n" \
+    "has a value. Offsets are None for values of one size.\n" \
+    "\n" \
+    "Args:\n" \
+    "    blocks: The blocks.\n" \
+    "    records: The undo record of each block, or None for a block without one.\n" \
+    "    heights: The height of each block, or NO_HEIGHT.\n" \
+    "    columns: Names of columns such as \"outputs.value\". A name may end with \":hex\" if the values are bytes.\n" \
+    "    p2pkh_version: Version byte of the network's P2PKH addresses.\n" \
+    "    p2sh_version: Version byte of the network's P2SH addresses.\n" \
+    "    hrp: Human-readable part of the network's bech32 addresses.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    FormatError: A block is malformed, as in walk_block, or pays an amount out of range.\n" \
+    "    UndoError: An undo record does not fit its block.\n" \
+    "    ParameterError: A number of items differs, a column does not exist, a height or a network is out of range.\n" \
+    "    OverflowError: A column has more than 2,147,483,647 bytes."
 #define SPV_DOC_spent_coins \
     "spent_coins($module, undo, /)\n" \
     "--\n" \

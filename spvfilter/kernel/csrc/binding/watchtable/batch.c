@@ -3,8 +3,6 @@
 #include "binding/files.h"
 #include "binding/watchtable/scan.h"
 
-#include "watch/batch.h"
-
 #include <stdlib.h>
 
 /* Scans all blocks without the GIL, which is acquired now and then to check for signals. False with an exception
@@ -59,15 +57,7 @@ static PyObject *scan_batch(const spv_state *state, spv_batch *of) {
 
 /* Undo records. */
 
-/* The undo records of a batch. */
-typedef struct {
-    PyObject *given;     /* a list of snapshots, or of places, with None for blocks without a record; NULL if no block has one */
-    spv_place *places;   /* places of the records in files */
-    spv_record *records; /* a checked record for each block */
-    uint8_t *memory;     /* memory of the records that were given as bytes */
-} beside;
-
-static void let_go(beside *of) {
+void spv_records_let_go(spv_beside *of) {
     PyMem_Free(of->memory);
     PyMem_Free(of->records);
     PyMem_Free(of->places);
@@ -75,8 +65,8 @@ static void let_go(beside *of) {
 }
 
 /* Takes a list with an item for each of `count` blocks. False with an exception set. */
-static bool take_beside(const spv_state *state, PyObject *undo, size_t count, const char *what, beside *of) {
-    *of = (beside){0};
+static bool take_beside(const spv_state *state, PyObject *undo, size_t count, const char *what, spv_beside *of) {
+    *of = (spv_beside){0};
     if (undo == Py_None)
         return true;
     of->given = spv_list(undo);
@@ -90,8 +80,7 @@ static bool take_beside(const spv_state *state, PyObject *undo, size_t count, co
     return of->records || PyErr_NoMemory();
 }
 
-/* Copies the records that were given as bytes, each after the hash of its block's previous block. */
-static bool take_records(const spv_state *state, PyObject *undo, const spv_bytes *blocks, size_t count, beside *of) {
+bool spv_take_records(const spv_state *state, PyObject *undo, const spv_bytes *blocks, size_t count, spv_beside *of) {
     size_t total = 0;
     if (!take_beside(state, undo, count, "blocks", of))
         return false;
@@ -118,7 +107,7 @@ static bool take_records(const spv_state *state, PyObject *undo, const spv_bytes
 }
 
 /* Takes the places of records, and computes the memory that they need together. */
-static bool take_record_places(const spv_state *state, PyObject *undo, size_t count, size_t *total, beside *of) {
+static bool take_record_places(const spv_state *state, PyObject *undo, size_t count, size_t *total, spv_beside *of) {
     *total = 0;
     if (!take_beside(state, undo, count, "places", of))
         return false;
@@ -139,8 +128,7 @@ static bool take_record_places(const spv_state *state, PyObject *undo, size_t co
     return true;
 }
 
-/* Reads the records in files, if any, to `memory`, and checks all records. False with an exception set. */
-static bool load(const spv_state *state, beside *of, size_t count, uint8_t *memory) {
+bool spv_load_records(const spv_state *state, spv_beside *of, size_t count, uint8_t *memory) {
     spv_status status;
     Py_BEGIN_ALLOW_THREADS
     for (size_t i = 0; of->places && i < count; i++) {
@@ -171,15 +159,15 @@ PyObject *spv_wt_scan_blocks(PyObject *self, PyObject *arguments, PyObject *name
     if (blocks) {
         for (size_t i = 0; i < count; i++)
             blocks[i] = spv_bytes_of(PyList_GetItem(held, (Py_ssize_t)i));
-        beside of;
-        if (take_records(state, undo, blocks, count, &of) && load(state, &of, count, NULL))
+        spv_beside of;
+        if (spv_take_records(state, undo, blocks, count, &of) && spv_load_records(state, &of, count, NULL))
             made = scan_batch(
                 state,
                 &(spv_batch){
                     .table = spv_table_of(self), .found = earlier, .check = check, .packed = packed, .blocks = blocks, .records = of.records, .count = count,
                 }
             );
-        let_go(&of);
+        spv_records_let_go(&of);
     } else {
         PyErr_NoMemory();
     }
@@ -224,12 +212,12 @@ PyObject *spv_wt_scan_files(PyObject *self, PyObject *arguments, PyObject *names
     PyObject *list = spv_list(given);
     const size_t count = list ? (size_t)PyList_Size(list) : 0;
     size_t largest, total;
-    beside of = {0};
+    spv_beside of = {0};
     spv_place *places = list ? take_places(state, list, count, &largest) : NULL;
     const bool taken = places && take_record_places(state, undo, count, &total, &of);
     uint8_t *memory = taken ? spv_take_buffer(buffer, largest + total) : NULL;
     if (memory) {
-        if (load(state, &of, count, memory + largest))
+        if (spv_load_records(state, &of, count, memory + largest))
             made = scan_batch(
                 state,
                 &(spv_batch){
@@ -239,7 +227,7 @@ PyObject *spv_wt_scan_files(PyObject *self, PyObject *arguments, PyObject *names
             );
         spv_let_buffer_go(buffer);
     }
-    let_go(&of);
+    spv_records_let_go(&of);
     PyMem_Free(places);
     Py_XDECREF(list);
     return made;

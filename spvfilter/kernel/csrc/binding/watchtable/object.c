@@ -1,6 +1,6 @@
 #include "binding/watchtable/object.h"
 
-#include "block/script.h"
+#include "block/scripttype.h"
 
 PyObject *spv_wrap_table(PyObject *type, spv_table *table) {
     PyObject *self = spv_allocate(type);

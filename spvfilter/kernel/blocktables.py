@@ -1,0 +1,120 @@
+"""The tables that the kernel makes of blocks: their columns, and the layout of each column in memory."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+NO_HEIGHT = -1  # In place of the height of a block: it is not known.
+HEX = ":hex"  # The end of a column's name: its bytes are text in hex digits.
+
+# The types of scripts in Bitcoin Core's words (script/solver.cpp GetTxnOutputType), by their number in a column.
+SCRIPT_TYPES = (
+    *("nonstandard", "pubkey", "pubkeyhash", "scripthash", "multisig", "witness_v0_keyhash"),
+    *("witness_v0_scripthash", "witness_v1_taproot", "anchor", "nulldata", "witness_unknown"),
+)
+
+
+class Layout(StrEnum):
+    """The layout of a column's values, as in Arrow's columnar format. Numbers are little endian."""
+
+    INT8 = "int8"
+    """Integers of 1 byte: numbers of script types."""
+    INT32 = "int32"
+    """Integers of 4 bytes."""
+    INT64 = "int64"
+    """Integers of 8 bytes."""
+    FLOAT64 = "float64"
+    """Floating-point numbers of 8 bytes."""
+    BITS = "bits"
+    """Booleans, 1 bit each, lowest bit first."""
+    HASH = "hash"
+    """Hashes of 32 bytes in display order, which is the reverse of the wire order."""
+    BINARY = "binary"
+    """Bytes of any length, with offsets."""
+    TEXT = "text"
+    """Text in UTF-8, with offsets."""
+
+
+class Column(NamedTuple):
+    """The values of a column as buffers of Arrow's columnar format."""
+
+    length: int
+    """Number of rows."""
+    validity: bytes | None
+    """One bit for each row, lowest bit first: 1 if the row has a value. None if all rows have one."""
+    offsets: bytes | None
+    """Offsets of the values in `data`, int32: one more than rows. None unless the layout is BINARY or TEXT."""
+    data: bytes
+    """The values. The value of a row without a value is zero or empty."""
+
+
+_PLACE = {
+    "block_hash": Layout.HASH,
+    "block_number": Layout.INT32,
+    "block_timestamp": Layout.INT64,
+}
+
+BLOCK_TABLES: dict[str, dict[str, Layout]] = {
+    "blocks": {
+        "hash": Layout.HASH,
+        "number": Layout.INT32,
+        "timestamp": Layout.INT64,
+        "previous_hash": Layout.HASH,
+        "merkle_root": Layout.HASH,
+        "version": Layout.INT32,
+        "bits": Layout.INT64,
+        "nonce": Layout.INT64,
+        "size": Layout.INT32,
+        "stripped_size": Layout.INT32,
+        "weight": Layout.INT32,
+        "transaction_count": Layout.INT32,
+        "coinbase_param": Layout.BINARY,
+    },
+    "transactions": {
+        "hash": Layout.HASH,
+        "witness_hash": Layout.HASH,
+        **_PLACE,
+        "index": Layout.INT32,
+        "version": Layout.INT32,
+        "lock_time": Layout.INT64,
+        "size": Layout.INT32,
+        "virtual_size": Layout.INT32,
+        "weight": Layout.INT32,
+        "is_coinbase": Layout.BITS,
+        "input_count": Layout.INT32,
+        "output_count": Layout.INT32,
+        "input_value": Layout.INT64,
+        "output_value": Layout.INT64,
+        "fee": Layout.INT64,
+        "fee_rate": Layout.FLOAT64,
+    },
+    "inputs": {
+        "transaction_hash": Layout.HASH,
+        **_PLACE,
+        "transaction_index": Layout.INT32,
+        "index": Layout.INT32,
+        "spent_transaction_hash": Layout.HASH,
+        "spent_output_index": Layout.INT64,
+        "script": Layout.BINARY,
+        "sequence": Layout.INT64,
+        "witness_size": Layout.INT32,
+        "type": Layout.INT8,
+        "value": Layout.INT64,
+        "address": Layout.TEXT,
+        "spent_script": Layout.BINARY,
+        "spent_block_number": Layout.INT32,
+    },
+    "outputs": {
+        "transaction_hash": Layout.HASH,
+        **_PLACE,
+        "transaction_index": Layout.INT32,
+        "index": Layout.INT32,
+        "type": Layout.INT8,
+        "value": Layout.INT64,
+        "script": Layout.BINARY,
+        "address": Layout.TEXT,
+        "op_return": Layout.BINARY,
+    },
+}
+"""The layout of each column by its name, by the name of its table. A name for the kernel is TABLE.COLUMN."""

@@ -1,0 +1,172 @@
+#include "binding/tables.h"
+
+#include "binding/addresses.h"
+#include "binding/watchtable/batch.h"
+
+#include "watch/tables.h"
+
+#include <stdlib.h>
+
+/* The arguments of one call. */
+typedef struct {
+    PyObject *held; /* a list of the blocks' snapshots */
+    spv_bytes *blocks;
+    int32_t *heights;
+    size_t count;
+    spv_beside beside;
+    spv_tables tables;
+} call;
+
+static void end(call *of) {
+    for (size_t i = 0; i < of->tables.count; i++)
+        spv_column_free(&of->tables.columns[i]);
+    PyMem_Free(of->tables.columns);
+    PyMem_Free(of->heights);
+    spv_records_let_go(&of->beside);
+    PyMem_Free(of->blocks);
+    Py_XDECREF(of->held);
+}
+
+static bool take_blocks(const spv_state *state, PyObject *blocks, PyObject *records, call *of) {
+    if (!(of->held = spv_snapshots(blocks)))
+        return false;
+    of->count = (size_t)PyList_Size(of->held);
+    if (!(of->blocks = PyMem_Malloc((of->count + 1) * sizeof *of->blocks)))
+        return PyErr_NoMemory() != NULL;
+    for (size_t i = 0; i < of->count; i++) {
+        PyObject *block = PyList_GetItem(of->held, (Py_ssize_t)i);
+        of->blocks[i] = (spv_bytes){spv_data(block), spv_size(block)};
+    }
+    return spv_take_records(state, records, of->blocks, of->count, &of->beside);
+}
+
+static bool take_heights(const spv_state *state, PyObject *given, call *of) {
+    PyObject *list = spv_list(given);
+    if (!list)
+        return false;
+    const size_t count = (size_t)PyList_Size(list);
+    bool taken = (of->heights = PyMem_Malloc((count + 1) * sizeof *of->heights)) || PyErr_NoMemory();
+    for (size_t i = 0; taken && i < count; i++) {
+        long long height = 0;
+        taken = spv_whole(state, PyList_GetItem(list, (Py_ssize_t)i), -1, INT32_MAX, "not a height", &height);
+        of->heights[i] = (int32_t)height;
+    }
+    if (taken && count != of->count) {
+        PyErr_Format(state->ParameterError, "%zu heights for %zu blocks", count, of->count);
+        taken = false;
+    }
+    Py_DECREF(list);
+    return taken;
+}
+
+/* pure.tables._Wanted.named. */
+static bool take_column(const spv_state *state, PyObject *name, spv_column *column) {
+    if (!PyUnicode_Check(name))
+        return spv_refuse_type("the name of a column is a str, not %U", name);
+    PyObject *text = PyUnicode_AsEncodedString(name, "utf-8", "replace");
+    if (!text)
+        return false;
+    const bool known = spv_column_named((spv_bytes){spv_data(text), spv_size(text)}, column);
+    Py_DECREF(text);
+    if (known)
+        return true;
+    PyObject *shown = PyUnicode_Substring(name, 0, 100);
+    if (shown)
+        PyErr_Format(state->ParameterError, "no such column: %U", shown);
+    Py_XDECREF(shown);
+    return false;
+}
+
+static bool take_columns(const spv_state *state, PyObject *given, call *of) {
+    PyObject *list = spv_list(given);
+    if (!list)
+        return false;
+    const size_t count = (size_t)PyList_Size(list);
+    bool taken = (of->tables.columns = PyMem_Calloc(count + 1, sizeof *of->tables.columns)) || PyErr_NoMemory();
+    of->tables.count = taken ? count : 0;
+    for (size_t i = 0; taken && i < count; i++)
+        taken = take_column(state, PyList_GetItem(list, (Py_ssize_t)i), &of->tables.columns[i]);
+    Py_DECREF(list);
+    return taken;
+}
+
+/* Adds the rows of all blocks without the GIL, which is acquired now and then to check for signals. False with an
+   exception set. */
+static bool add_all(const spv_state *state, call *of, PyObject *hrp) {
+    enum { SLICE = 1 << 24 }; /* bytes of blocks between two checks for signals: some ten milliseconds */
+    static const spv_record none = {0};
+    spv_status status = SPV_OK;
+    spv_error error = {0};
+    for (size_t at = 0; at < of->count;) {
+        Py_BEGIN_ALLOW_THREADS
+        for (size_t done = 0; at < of->count && done < SLICE && !status; at++) {
+            const spv_record *record = of->beside.records ? &of->beside.records[at] : &none;
+            status = spv_add_block_rows(&of->tables, of->blocks[at], record, of->heights[at], &error);
+            done += of->blocks[at].size + 1024;
+        }
+        Py_END_ALLOW_THREADS
+        if (status && of->tables.unfit)
+            return spv_refuse_hrp(state, hrp, of->tables.unfit) != NULL;
+        if (status)
+            return spv_raise(state, status, &error) != NULL;
+        if (PyErr_CheckSignals())
+            return false;
+    }
+    return true;
+}
+
+static PyObject *bytes_of(const uint8_t *data, size_t size) {
+    return PyBytes_FromStringAndSize((const char *)data, (Py_ssize_t)size);
+}
+
+static PyObject *offsets_of(const spv_column *column) {
+    static const uint8_t first[4] = {0}; /* of a column without rows */
+    if (column->layout != SPV_BINARY && column->layout != SPV_TEXT)
+        return Py_NewRef(Py_None);
+    return column->rows ? bytes_of(column->offsets, 4 * (column->rows + 1)) : bytes_of(first, sizeof first);
+}
+
+static PyObject *value_of(const spv_column *column) {
+    PyObject *items[] = {
+        PyLong_FromSize_t(column->rows),
+        column->nulls ? bytes_of(column->validity, (column->rows + 7) / 8) : Py_NewRef(Py_None),
+        offsets_of(column),
+        bytes_of(column->data, spv_column_size(column)),
+    };
+    PyObject *made = items[0] && items[1] && items[2] && items[3] ? PyTuple_Pack(4, items[0], items[1], items[2], items[3]) : NULL;
+    for (size_t i = 0; i < sizeof items / sizeof items[0]; i++)
+        Py_XDECREF(items[i]);
+    return made;
+}
+
+static PyObject *values_of(const spv_tables *tables) {
+    PyObject *list = PyList_New((Py_ssize_t)tables->count);
+    for (size_t i = 0; list && i < tables->count; i++) {
+        PyObject *value = value_of(&tables->columns[i]);
+        if (!value || PyList_SetItem(list, (Py_ssize_t)i, value))
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *block_columns(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+    const spv_state *state = spv_module_state(self);
+    call of = {0};
+    PyObject *made = NULL;
+    if (!spv_count_arguments("block_columns", count, 7))
+        return NULL;
+    if (take_blocks(state, arguments[0], arguments[1], &of) && take_heights(state, arguments[2], &of) && take_columns(state, arguments[3], &of)
+        && spv_take_form(state, arguments + 4, &of.tables.form) && spv_load_records(state, &of.beside, of.count, NULL)
+        && add_all(state, &of, arguments[6]))
+        made = values_of(&of.tables);
+    end(&of);
+    return made;
+}
+
+int spv_add_tables(PyObject *module, spv_state *Py_UNUSED(state)) {
+    static PyMethodDef functions[] = {
+        SPV_FUNCTION(block_columns, METH_FASTCALL),
+        {NULL, NULL, 0, NULL},
+    };
+    return PyModule_AddFunctions(module, functions);
+}

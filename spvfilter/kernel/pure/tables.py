@@ -1,0 +1,375 @@
+"""Tables of blocks: blocks, transactions, inputs and outputs as columns. The readable reference.
+
+- A coinbase is the first transaction of its block. It has no row in the table of inputs.
+- Timestamps are in milliseconds since 1970, values in satoshi, sizes in bytes, fee rates in satoshi per virtual byte.
+- Columns that need undo data have no value without it: `type`, `value`, `address`, `spent_script` and
+  `spent_block_number` of inputs, and `input_value`, `fee` and `fee_rate` of transactions.
+- `op_return` has the data pushes after an OP_RETURN, joined.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from spvfilter.errors import FormatError, ParameterError
+from spvfilter.kernel.blocktables import BLOCK_TABLES, HEX, NO_HEIGHT, SCRIPT_TYPES, Column, Layout
+from spvfilter.kernel.pure.address import address_of, check_network
+from spvfilter.kernel.pure.arguments import snapshot, snapshots, whole
+from spvfilter.kernel.pure.blocks import strip_witness, txid, walk_block, wtxid
+from spvfilter.kernel.pure.scripts import solve
+from spvfilter.kernel.pure.undo import PackedCoin, coins_of_block, script_of
+from spvfilter.kernel.values import TxSpan
+from spvfilter.primitives import read_compact_size, script_pushes
+from spvfilter.protocol import HEADER_SIZE, MAX_BLOCK_SIZE, MAX_MONEY
+
+_HEADER = struct.Struct("<i32s32sIII")  # Version, previous hash, merkle root, time, bits, nonce.
+_I32, _U32 = struct.Struct("<i"), struct.Struct("<I")
+_LONGEST = 0x7FFFFFFF  # Bytes of a column: its offsets are int32.
+_NULLDATA = SCRIPT_TYPES.index("nulldata")
+
+Value = int | float | bytes | str | None
+Network = tuple[int, int, str]  # Version bytes of P2PKH and P2SH, and the human-readable part.
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A row of `blocks`."""
+
+    raw: bytes
+    height: int | None
+    network: Network
+    txs: list[TxSpan]
+    stripped: int
+
+    def header(self, field: int) -> int:
+        """An integer of the header."""
+        return int(_HEADER.unpack_from(self.raw)[field])
+
+    def hash_at(self, at: int) -> bytes:
+        """A hash of the header in display order."""
+        return self.raw[at : at + 32][::-1]
+
+    def hash(self) -> bytes:
+        return _displayed(txid(self.raw, TxSpan(0, HEADER_SIZE, [], [], 0)))
+
+    def coinbase_param(self) -> bytes | None:
+        inputs = self.txs[0].inputs
+        return self.raw[inputs[0][1] : inputs[0][2]] if inputs else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Tx:
+    """A row of `transactions`."""
+
+    block: _Block
+    span: TxSpan
+    index: int
+    coins: list[tuple[PackedCoin, int]] | None
+    paid: int
+
+    def hash(self) -> bytes:
+        return _displayed(txid(self.block.raw, self.span))
+
+    def size(self) -> int:
+        return self.span.end - self.span.start
+
+    def weight(self) -> int:
+        return 3 * len(strip_witness(self.block.raw, self.span)) + self.size()
+
+    def virtual_size(self) -> int:
+        return (self.weight() + 3) // 4
+
+    def spent(self) -> int | None:
+        return None if self.coins is None else sum(coin.value for coin, _ in self.coins)
+
+    def fee(self) -> int | None:
+        spent = self.spent()
+        return None if spent is None else spent - self.paid
+
+    def fee_rate(self) -> float | None:
+        fee = self.fee()
+        return None if fee is None else fee / self.virtual_size()
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """A row of `inputs`."""
+
+    tx: _Tx
+    index: int
+    place: tuple[int, int, int]
+    witness_size: int
+    coin: tuple[PackedCoin, int] | None
+
+    def script(self) -> bytes | None:
+        """The script that the input spends."""
+        return None if self.coin is None else script_of(*self.coin)
+
+    def type(self) -> int | None:
+        if self.coin is None:
+            return None
+        coin = self.coin[0]
+        known = {0: "pubkeyhash", 1: "scripthash"}.get(coin.kind, "pubkey") if coin.kind < 6 else None
+        return solve(coin.body) if known is None else SCRIPT_TYPES.index(known)
+
+    def address(self) -> str | None:
+        if self.coin is None or 2 <= self.coin[0].kind < 6:  # a public key has no address
+            return None
+        script = self.script()
+        return None if script is None else address_of(script, *self.tx.block.network)
+
+    def spent_height(self) -> int | None:
+        return None if self.coin is None else self.coin[0].code >> 1 or None
+
+    def number(self, at: int) -> int:
+        return int(_U32.unpack_from(self.tx.block.raw, at)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """A row of `outputs`."""
+
+    tx: _Tx
+    index: int
+    value: int
+    script: bytes
+
+    def op_return(self) -> bytes | None:
+        return b"".join(script_pushes(self.script[1:])) if solve(self.script) == _NULLDATA else None
+
+
+_OF_BLOCK: dict[str, Callable[[_Block], Value]] = {
+    "hash": lambda block: block.hash(),
+    "number": lambda block: block.height,
+    "timestamp": lambda block: 1000 * block.header(3),
+    "previous_hash": lambda block: block.hash_at(4),
+    "merkle_root": lambda block: block.hash_at(36),
+    "version": lambda block: block.header(0),
+    "bits": lambda block: block.header(4),
+    "nonce": lambda block: block.header(5),
+    "size": lambda block: len(block.raw),
+    "stripped_size": lambda block: block.stripped,
+    "weight": lambda block: 3 * block.stripped + len(block.raw),
+    "transaction_count": lambda block: len(block.txs),
+    "coinbase_param": lambda block: block.coinbase_param(),
+}
+_OF_PLACE: dict[str, Callable[[_Block], Value]] = {
+    "block_hash": _OF_BLOCK["hash"],
+    "block_number": _OF_BLOCK["number"],
+    "block_timestamp": _OF_BLOCK["timestamp"],
+}
+_OF_TX: dict[str, Callable[[_Tx], Value]] = {
+    "hash": lambda tx: tx.hash(),
+    "witness_hash": lambda tx: _displayed(wtxid(tx.block.raw, tx.span)),
+    "index": lambda tx: tx.index,
+    "version": lambda tx: _I32.unpack_from(tx.block.raw, tx.span.start)[0],
+    "lock_time": lambda tx: _U32.unpack_from(tx.block.raw, tx.span.end - 4)[0],
+    "size": lambda tx: tx.size(),
+    "virtual_size": lambda tx: tx.virtual_size(),
+    "weight": lambda tx: tx.weight(),
+    "is_coinbase": lambda tx: tx.index == 0,
+    "input_count": lambda tx: len(tx.span.inputs) if tx.index else 0,
+    "output_count": lambda tx: len(tx.span.outputs),
+    "input_value": lambda tx: tx.spent(),
+    "output_value": lambda tx: tx.paid,
+    "fee": lambda tx: tx.fee(),
+    "fee_rate": lambda tx: tx.fee_rate(),
+}
+_OF_INPUT: dict[str, Callable[[_Input], Value]] = {
+    "transaction_hash": lambda spend: spend.tx.hash(),
+    "transaction_index": lambda spend: spend.tx.index,
+    "index": lambda spend: spend.index,
+    "spent_transaction_hash": lambda spend: spend.tx.block.hash_at(spend.place[0]),
+    "spent_output_index": lambda spend: spend.number(spend.place[0] + 32),
+    "script": lambda spend: spend.tx.block.raw[spend.place[1] : spend.place[2]],
+    "sequence": lambda spend: spend.number(spend.place[2]),
+    "witness_size": lambda spend: spend.witness_size,
+    "type": lambda spend: spend.type(),
+    "value": lambda spend: None if spend.coin is None else spend.coin[0].value,
+    "address": lambda spend: spend.address(),
+    "spent_script": lambda spend: spend.script(),
+    "spent_block_number": lambda spend: spend.spent_height(),
+}
+_OF_OUTPUT: dict[str, Callable[[_Output], Value]] = {
+    "transaction_hash": lambda output: output.tx.hash(),
+    "transaction_index": lambda output: output.tx.index,
+    "index": lambda output: output.index,
+    "type": lambda output: solve(output.script),
+    "value": lambda output: output.value,
+    "script": lambda output: output.script,
+    "address": lambda output: address_of(output.script, *output.tx.block.network),
+    "op_return": lambda output: output.op_return(),
+}
+
+
+def block_columns(
+    blocks: Iterable[bytes],
+    records: Iterable[bytes | None] | None,
+    heights: Iterable[int],
+    columns: Iterable[str],
+    p2pkh_version: int,
+    p2sh_version: int,
+    hrp: str,
+    /,
+) -> list[tuple[int, bytes | None, bytes | None, bytes]]:
+    """Return columns of tables with the blocks, transactions, inputs and outputs of some blocks.
+
+    A column is (number of rows, validity, offsets, data), as in Arrow's columnar format. Validity is None if every row
+    has a value. Offsets are None for values of one size.
+
+    Args:
+        blocks: The blocks.
+        records: The undo record of each block, or None for a block without one.
+        heights: The height of each block, or NO_HEIGHT.
+        columns: Names of columns such as "outputs.value". A name may end with ":hex" if the values are bytes.
+        p2pkh_version: Version byte of the network's P2PKH addresses.
+        p2sh_version: Version byte of the network's P2SH addresses.
+        hrp: Human-readable part of the network's bech32 addresses.
+
+    Raises:
+        FormatError: A block is malformed, as in walk_block, or pays an amount out of range.
+        UndoError: An undo record does not fit its block.
+        ParameterError: A number of items differs, a column does not exist, a height or a network is out of range.
+        OverflowError: A column has more than 2,147,483,647 bytes.
+    """
+    raws = snapshots(blocks)
+    given = [None] * len(raws) if records is None else list(records)
+    if len(given) != len(raws):
+        raise ParameterError(f"{len(given)} undo records for {len(raws)} blocks")
+    beside = [None if record is None else snapshot(record) for record in given]
+    at = [whole(height, NO_HEIGHT, 0x7FFFFFFF, "not a height") for height in heights]
+    if len(at) != len(raws):
+        raise ParameterError(f"{len(at)} heights for {len(raws)} blocks")
+    wanted = [_Wanted.named(name) for name in columns]
+    check_network(p2pkh_version, p2sh_version, hrp)
+    for raw, record, height in zip(raws, beside, at, strict=True):
+        _add_block(raw, record, height, wanted, (p2pkh_version, p2sh_version, hrp))
+    return [(made.length, made.validity, made.offsets, made.data) for made in map(_Wanted.packed, wanted)]
+
+
+class _Wanted:
+    """A column while it gets rows."""
+
+    def __init__(self, table: str, name: str, layout: Layout, *, is_hex: bool) -> None:
+        self.table, self.name = table, name
+        self._layout = Layout.TEXT if is_hex else layout
+        self._is_hex = is_hex
+        self._values: list[Value] = []
+        self._size = 0
+
+    @classmethod
+    def named(cls, name: str) -> _Wanted:
+        """Return an empty column. Raises ParameterError if no column has this name."""
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a column is a str, not {type(name).__name__}")
+        table, _, column = name.removesuffix(HEX).partition(".")
+        layout, is_hex = BLOCK_TABLES.get(table, {}).get(column), name.endswith(HEX)
+        if layout is None or (is_hex and layout not in (Layout.HASH, Layout.BINARY)):
+            raise ParameterError(f"no such column: {name[:100]}")
+        return cls(table, column, layout, is_hex=is_hex)
+
+    def add(self, value: Value) -> None:
+        """Add a row."""
+        if isinstance(value, bytes) and self._is_hex:
+            value = value.hex()
+        if isinstance(value, (bytes, str)):
+            self._size += len(value)  # text is ASCII
+            if self._size > _LONGEST:
+                raise OverflowError("more than the kernel can count")
+        self._values.append(value)
+
+    def packed(self) -> Column:
+        """Return the column."""
+        values = self._values
+        validity = _bits([value is not None for value in values]) if None in values else None
+        match self._layout:
+            case Layout.BINARY | Layout.TEXT:
+                pieces = [value.encode() if isinstance(value, str) else value or b"" for value in values]
+                return Column(len(values), validity, _offsets(pieces), b"".join(pieces))  # type: ignore[arg-type]
+            case Layout.HASH:
+                return Column(len(values), validity, None, b"".join(values))  # type: ignore[arg-type]
+            case Layout.BITS:
+                return Column(len(values), validity, None, _bits([bool(value) for value in values]))
+        code = {Layout.INT8: "b", Layout.INT32: "i", Layout.INT64: "q", Layout.FLOAT64: "d"}[self._layout]
+        return Column(
+            len(values), validity, None, struct.pack(f"<{len(values)}{code}", *(value or 0 for value in values))
+        )
+
+
+def _bits(values: Sequence[bool]) -> bytes:
+    """Return booleans as bits, lowest bit first."""
+    packed = bytearray((len(values) + 7) // 8)
+    for number, value in enumerate(values):
+        packed[number >> 3] |= value << (number & 7)
+    return bytes(packed)
+
+
+def _offsets(pieces: Sequence[bytes]) -> bytes:
+    """Return the offset of each piece, and the size of all pieces."""
+    offsets = [0]
+    for piece in pieces:
+        offsets.append(offsets[-1] + len(piece))
+    return struct.pack(f"<{len(offsets)}i", *offsets)
+
+
+def _add_block(raw: bytes, record: bytes | None, height: int, wanted: Sequence[_Wanted], network: Network) -> None:
+    """Add the rows of a block to the columns that are wanted."""
+    if len(raw) > MAX_BLOCK_SIZE:
+        raise FormatError(
+            f"{len(raw)} bytes, a block has at most {MAX_BLOCK_SIZE}", offset=MAX_BLOCK_SIZE, field="block"
+        )
+    txs = list(walk_block(raw))
+    paid = [_paid(raw, span) for span in txs]
+    coins = None if record is None else coins_of_block(record, raw, txs)
+    stripped = len(raw) - sum(span.end - span.start - len(strip_witness(raw, span)) for span in txs)
+    block = _Block(raw, None if height == NO_HEIGHT else height, network, txs, stripped)
+    by_table = {table: [column for column in wanted if column.table == table] for table in BLOCK_TABLES}
+    for column in by_table["blocks"]:
+        column.add(_OF_BLOCK[column.name](block))
+    for index, span in enumerate(txs):
+        tx = _Tx(block, span, index, coins[index] if coins and index else None, paid[index])
+        for column in by_table["transactions"]:
+            column.add(_OF_PLACE[column.name](block) if column.name in _OF_PLACE else _OF_TX[column.name](tx))
+        if index:
+            for spend in _inputs(tx):
+                for column in by_table["inputs"]:
+                    column.add(
+                        _OF_PLACE[column.name](block) if column.name in _OF_PLACE else _OF_INPUT[column.name](spend)
+                    )
+        for number, (value_at, start, end) in enumerate(span.outputs):
+            output = _Output(tx, number, int.from_bytes(raw[value_at : value_at + 8], "little"), raw[start:end])
+            for column in by_table["outputs"]:
+                column.add(
+                    _OF_PLACE[column.name](block) if column.name in _OF_PLACE else _OF_OUTPUT[column.name](output)
+                )
+
+
+def _inputs(tx: _Tx) -> Iterator[_Input]:
+    """Yield the inputs of a transaction with the sizes of their witnesses."""
+    raw, at = tx.block.raw, tx.span.witness
+    for number, place in enumerate(tx.span.inputs):
+        start = at
+        if at:
+            items, at = read_compact_size(raw, at, "witness item count")
+            for _ in range(items):
+                size, at = read_compact_size(raw, at, "witness item length")
+                at += size
+        yield _Input(tx, number, place, at - start, tx.coins[number] if tx.coins else None)
+
+
+def _paid(raw: bytes, span: TxSpan) -> int:
+    """Return the sum of a transaction's outputs. Raises FormatError if it, or an output, is out of range."""
+    total = 0
+    for at, _, _ in span.outputs:
+        value = int.from_bytes(raw[at : at + 8], "little")
+        total += value
+        if value > MAX_MONEY or total > MAX_MONEY:
+            raise FormatError("a transaction pays more than 21 million coins", offset=at, field="value")
+    return total
+
+
+def _displayed(hash: bytes) -> bytes:
+    """Return a hash in display order."""
+    return hash[::-1]

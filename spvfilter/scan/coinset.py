@@ -1,0 +1,96 @@
+"""The coins after the last block of an export: the unspent outputs, as one Parquet file."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any  # pyarrow has no types
+
+from spvfilter.errors import ParameterError
+from spvfilter.files import SHARED, replacing
+from spvfilter.protocol import HASH_SIZE
+from spvfilter.scan.coinruns import unspent
+from spvfilter.scan.exporttables import LEVEL, arrow_type, pyarrow
+from spvfilter.scan.plan import Plan
+
+_FOLDER, _FILE = "coins", "coins.parquet"
+
+
+def check_whole(plan: Plan) -> int:
+    """Return the height of the last block of a plan that has all blocks from the genesis block on.
+
+    The genesis block itself may be missing, since its coin cannot be spent. Raises ParameterError if other blocks are
+    missing.
+    """
+    following: int | None = None
+    for part in plan.parts:
+        for block in part.blocks():
+            height = block.ref.height
+            if following is None:
+                following = height if height == 0 else 1
+            if height != following or not block.is_rooted:
+                found = "a chain from another block" if height == following else _in_words(height)
+                raise ParameterError(
+                    f"coins need all blocks from the genesis block on: {found} was found, and height {following:,} was"
+                    " expected. Add the files with the missing blocks, and leave --from-height and --from-date out"
+                )
+            following += 1
+    if following is None:
+        raise ParameterError("coins need all blocks from the genesis block on, and there are no blocks")
+    return following - 1
+
+
+def _in_words(height: int | None) -> str:
+    return "a block of unknown height" if height is None else f"height {height:,}"
+
+
+def coins_path(directory: Path, height: int) -> Path:
+    """Return the path of the file with the coins at a height."""
+    return directory / _FOLDER / f"height={height:09}" / _FILE
+
+
+def write_coins_table(path: Path, runs: Sequence[Path], temporary: Callable[[], Path], *, is_hex: bool) -> None:
+    """Write the unspent coins of all runs of a chain as Parquet, in the order of their outpoints.
+
+    Raises OSError if a file cannot be read or written.
+    """
+    pa = pyarrow()
+    schema = pa.schema(
+        [
+            ("transaction_hash", pa.string() if is_hex else pa.binary(HASH_SIZE)),
+            ("index", pa.int32()),
+            ("block_number", pa.int32()),
+            ("is_coinbase", pa.bool_()),
+            ("type", arrow_type(pa, "outputs.type")),
+            ("value", pa.int64()),
+            ("script", pa.binary()),
+        ]
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        replacing(path, SHARED) as file,
+        pa.parquet.ParquetWriter(
+            file,
+            schema,
+            compression="zstd",
+            compression_level=LEVEL,
+            use_dictionary=["index", "block_number", "is_coinbase", "type"],
+        ) as writer,
+    ):
+        for table in unspent(runs, temporary):
+            if not table.num_rows:
+                continue
+            hashes = table["transaction_hash"].combine_chunks()
+            heights = pa.compute.shift_right(table["order"], 1).cast(pa.int32())
+            rest = [table[name] for name in schema.names[3:]]
+            columns = [_in_hex(pa, hashes) if is_hex else hashes, table["index"].cast(pa.int32()), heights, *rest]
+            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+
+
+def _in_hex(pa: Any, hashes: Any) -> Any:
+    """Return hashes as text in hex."""
+    digits = 2 * HASH_SIZE
+    text = b"".join(hashes.to_pylist()).hex().encode()
+    offsets = array("i", range(0, len(text) + 1, digits))
+    return pa.Array.from_buffers(pa.string(), len(hashes), [None, pa.py_buffer(offsets), pa.py_buffer(text)])

@@ -1,0 +1,102 @@
+"""The columns of an export: the names of all columns by table, the default ones, and a choice of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from spvfilter._public import public
+from spvfilter.errors import ParameterError
+from spvfilter.kernel.blocktables import BLOCK_TABLES, HEX, Layout
+
+_HEX_TEXT = "_hex"  # the end of the name of a column that has another column's bytes as text
+
+ALL = "all"  # in place of the names of columns: every column of the table
+DEFAULT_COLUMNS: dict[str, tuple[str, ...]] = {
+    "blocks": tuple(BLOCK_TABLES["blocks"]),
+    "transactions": tuple(name for name in BLOCK_TABLES["transactions"] if name not in ("witness_hash", "block_hash")),
+    "inputs": (
+        *("transaction_hash", "block_number", "block_timestamp", "index", "spent_transaction_hash"),
+        *("spent_output_index", "sequence", "witness_size", "type", "value", "spent_block_number"),
+    ),
+    "outputs": (
+        *("transaction_hash", "block_number", "block_timestamp", "index", "type", "value", "script", "op_return"),
+    ),
+}
+"""The columns that an export has by default, by the name of their table."""
+
+
+def column_names(table: str) -> list[str]:
+    """Return the names of all columns of a table. A column with bytes has a twin with the same bytes in hex."""
+    return [
+        twin
+        for name, layout in BLOCK_TABLES[table].items()
+        for twin in ((name, name + _HEX_TEXT) if layout is Layout.BINARY else (name,))
+    ]
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class ExportColumns:
+    """The tables and columns of an export."""
+
+    tables: tuple[tuple[str, tuple[str, ...]], ...]
+    """The name of each table, and the names of its columns in order."""
+    is_hex: bool
+    """True if hashes are text in hex; False if they are 32 bytes in display order."""
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Iterable[str]] | None = None, *, is_hex: bool = False) -> Self:
+        """Return a choice of columns.
+
+        Args:
+            columns: Names of columns by the name of their table; ["all"] for every column. By default the default
+                columns of all tables.
+            is_hex: True for hashes as text in hex.
+
+        Raises:
+            ParameterError: A table or a column does not exist, a column is named twice, or nothing is named.
+        """
+        chosen = tuple((table, _checked(table, list(names))) for table, names in (columns or DEFAULT_COLUMNS).items())
+        return cls(chosen, is_hex)
+
+    def kernel_names(self) -> Iterator[str]:
+        """Yield the kernel's name of each column, in order."""
+        for table, names in self.tables:
+            for name in names:
+                yield self.kernel_name(table, name)
+
+    def kernel_name(self, table: str, name: str) -> str:
+        """Return the kernel's name of a column."""
+        layout = BLOCK_TABLES[table].get(name)
+        if layout is None:
+            return f"{table}.{name.removesuffix(_HEX_TEXT)}{HEX}"
+        return f"{table}.{name}{HEX if self.is_hex and layout is Layout.HASH else ''}"
+
+    def __str__(self) -> str:
+        hashes = "hashes in hex" if self.is_hex else "hashes in binary"
+        return "; ".join(f"{table}: {', '.join(names)}" for table, names in self.tables) + f"; {hashes}"
+
+
+def _checked(table: str, names: list[str]) -> tuple[str, ...]:
+    """Return the names of a table's columns. Raises ParameterError for a name that does not exist or occurs twice."""
+    if table not in BLOCK_TABLES:
+        raise ParameterError(f"no table {table[:100]!r}: the tables are {', '.join(BLOCK_TABLES)}")
+    known = column_names(table)
+    if names == [ALL]:
+        return tuple(known)
+    for name in names:
+        if name not in known:
+            raise ParameterError(f"no column {name[:100]!r} in the table {table}: it has {', '.join(known)}")
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ParameterError(f"the column {twice} of the table {table} is named twice: name it once")
+    if not names:
+        raise ParameterError(f"no column of the table {table} is named: leave the table out instead")
+    return tuple(names)
+
+
+def layout_of(kernel_name: str) -> Layout:
+    """Return the layout of a column by the kernel's name."""
+    table, _, name = kernel_name.removesuffix(HEX).partition(".")
+    return Layout.TEXT if kernel_name.endswith(HEX) else BLOCK_TABLES[table][name]

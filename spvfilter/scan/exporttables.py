@@ -1,0 +1,125 @@
+"""The files of an export's tables: columns of the kernel as Arrow arrays, without copies, written as Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from spvfilter.errors import ParameterError
+from spvfilter.files import SHARED, replacing
+from spvfilter.kernel.blocktables import SCRIPT_TYPES, Column, Layout
+from spvfilter.protocol import HASH_SIZE
+from spvfilter.scan.exportcolumns import layout_of
+
+_ROWS = 131_072  # Rows of a row group (our choice): DuckDB reads row groups of this size in parallel.
+_BYTES = 1 << 26  # Bytes in memory after which a row group of long rows ends earlier (our choice).
+LEVEL = 1  # Level of zstd (our choice): higher levels are slower, and hashes do not shrink.
+_MAGIC = b"PAR1"  # The first and the last bytes of a Parquet file.
+_PLAIN = (Layout.HASH, Layout.BINARY, Layout.TEXT)  # Layouts for which Parquet's dictionaries take long.
+
+
+def pyarrow() -> Any:  # Any: pyarrow has no types
+    """Return the module pyarrow. Raises ParameterError if it is not installed."""
+    try:
+        import pyarrow as pa
+        import pyarrow.compute
+        import pyarrow.parquet
+    except ImportError:
+        raise ParameterError("an export needs pyarrow: pip install 'spvfilter[parquet]'") from None
+    return pa
+
+
+def arrow_type(pa: Any, kernel_name: str) -> Any:
+    """Return the Arrow type of a column by the kernel's name."""
+    if kernel_name.endswith("timestamp"):
+        return pa.timestamp("ms", tz="UTC")
+    return {
+        Layout.INT8: pa.dictionary(pa.int8(), pa.string()),
+        Layout.INT32: pa.int32(),
+        Layout.INT64: pa.int64(),
+        Layout.FLOAT64: pa.float64(),
+        Layout.BITS: pa.bool_(),
+        Layout.HASH: pa.binary(HASH_SIZE),
+        Layout.BINARY: pa.binary(),
+        Layout.TEXT: pa.string(),
+    }[layout_of(kernel_name)]
+
+
+def array_of(pa: Any, kernel_name: str, column: Column) -> Any:
+    """Return a column of the kernel as an Arrow array, which uses the column's memory."""
+    buffers = [None if each is None else pa.py_buffer(each) for each in (column.validity, column.offsets, column.data)]
+    if column.offsets is None:
+        del buffers[1]
+    kind = arrow_type(pa, kernel_name)
+    if not pa.types.is_dictionary(kind):
+        return pa.Array.from_buffers(kind, column.length, buffers)
+    numbers = pa.Array.from_buffers(pa.int8(), column.length, buffers)
+    return pa.DictionaryArray.from_arrays(numbers, pa.array(SCRIPT_TYPES), safe=False)  # the kernel's numbers are valid
+
+
+class TableWriter:
+    """Writes one table of a part as Parquet. The file appears under its path when it is complete.
+
+    Args:
+        path: Path of the file.
+        names: The names of the columns in the file.
+        kernel_names: The kernel's names of these columns.
+    """
+
+    def __init__(self, path: Path, names: Sequence[str], kernel_names: Sequence[str]) -> None:
+        self._path = path
+        self._pa = pyarrow()
+        self._kernel_names = kernel_names
+        self._schema = self._pa.schema(
+            [(name, arrow_type(self._pa, kernel)) for name, kernel in zip(names, kernel_names, strict=True)]
+        )
+        self._waiting: list[Any] = []
+        self._rows = self._bytes = 0
+        self._writer: Any = None
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Return a context manager that completes the file at its end. Raises OSError."""
+        named = zip(self._schema.names, self._kernel_names, strict=True)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(self._path, SHARED) as file:
+            self._writer = self._pa.parquet.ParquetWriter(
+                file,
+                self._schema,
+                compression="zstd",
+                compression_level=LEVEL,
+                use_dictionary=[name for name, kernel in named if layout_of(kernel) not in _PLAIN],
+            )
+            with self._writer:
+                yield
+                self._flush()
+
+    def add(self, columns: Sequence[Column]) -> None:
+        """Append rows. Raises OSError."""
+        arrays = [array_of(self._pa, name, column) for name, column in zip(self._kernel_names, columns, strict=True)]
+        self._waiting.append(self._pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+        self._rows += self._waiting[-1].num_rows
+        self._bytes += self._waiting[-1].nbytes
+        if self._rows >= _ROWS or self._bytes >= _BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Write the waiting rows as one row group."""
+        if self._rows:
+            table = self._pa.Table.from_batches(self._waiting, self._schema)
+            self._writer.write_table(table, row_group_size=self._rows)
+        self._waiting, self._rows, self._bytes = [], 0, 0
+
+
+def is_complete(path: Path) -> bool:
+    """Return True if a Parquet file exists and was not cut. Raises OSError."""
+    try:
+        with path.open("rb") as file:
+            if file.read(len(_MAGIC)) != _MAGIC:
+                return False
+            file.seek(-len(_MAGIC), 2)
+            return file.read() == _MAGIC
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,143 @@
+"""`spvfilter export`: tables and columns by option, messages, exit codes, and `scan --with-transactions`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spvfilter.cli.export import _chosen
+from spvfilter.scan.exportcolumns import DEFAULT_COLUMNS
+from support.chains import record as block_record
+from support.undo import framed, ledger_chain
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    ledger, blocks, records = ledger_chain(3)
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "blk00000.dat").write_bytes(b"".join(map(block_record, blocks)))
+    (folder / "rev00000.dat").write_bytes(b"".join(map(framed, records)))
+    ledger.interest.watch().save(tmp_path / "list")
+    return folder
+
+
+def columns_in(directory: Path, table: str) -> list[str]:
+    import pyarrow.parquet as pq
+
+    names: list[str] = pq.read_schema(next(directory.glob(f"{table}/*/*.parquet"))).names
+    return names
+
+
+@pytest.mark.columns
+def test_an_export_writes_four_tables_and_says_so(run: Run, data: Path, tmp_path: Path) -> None:
+    ran = run("export", data, "--network", "regtest", "--out", tmp_path / "out")
+    assert (ran.code, ran.out) == (0, "")
+    assert "30 block(s), 21.5 kB in" in ran.err
+    assert ": 1 part(s) written in" in ran.err
+    for table, names in DEFAULT_COLUMNS.items():
+        assert columns_in(tmp_path / "out", table) == list(names)
+    again = run("export", data, "--network", "regtest", "--out", tmp_path / "out", "--jobs", "2")
+    assert ": 0 part(s) written in" in again.err
+    assert ", 1 kept" in again.err
+
+
+@pytest.mark.columns
+def test_columns_choose_tables_and_names(run: Run, data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    chosen = ("--columns", "blocks", "inputs:index,value", "outputs:+address", "--hex", "--processes", "2")
+    ran = run("export", data, "--network", "regtest", "--out", out, *chosen, "--quiet")
+    assert (ran.code, ran.err) == (0, "")
+    assert columns_in(out, "inputs") == ["index", "value"]
+    assert columns_in(out, "outputs") == [*DEFAULT_COLUMNS["outputs"], "address"]
+    assert not (out / "transactions").exists()
+
+
+@pytest.mark.columns
+def test_without_undo_data_the_message_names_the_nulls(run: Run, data: Path, tmp_path: Path) -> None:
+    ran = run("export", data, "--network", "regtest", "--out", tmp_path / "out", "--undo", "off")
+    assert ran.code == 0
+    assert "without a usable undo record: values and types of their inputs, and their fees, are null" in ran.err
+
+
+@pytest.mark.columns
+def test_problems_give_exit_code_1(run: Run, data: Path, tmp_path: Path) -> None:
+    with (data / "blk00000.dat").open("ab") as file:
+        file.write(b"garbage" * 20)
+    ran = run("export", data, "--network", "regtest", "--out", tmp_path / "out")
+    assert ran.code == 1
+    assert "140 bytes from byte" in ran.err
+
+
+@pytest.mark.columns
+def test_a_gap_gives_exit_code_1_unless_allowed(run: Run, data: Path, tmp_path: Path) -> None:
+    _, blocks, _ = ledger_chain(3)
+    (data / "blk00000.dat").write_bytes(b"".join(map(block_record, blocks[:9] + blocks[12:])))
+    ran = run("export", data, "--network", "regtest", "--out", tmp_path / "out", "--undo", "off")
+    assert ran.code == 1
+    assert "missing: heights 109 to 111" in ran.err
+    report = tmp_path / "report.json"
+    options = ("--undo", "off", "--allow-gaps", "--report", report)
+    assert run("export", data, "--network", "regtest", "--out", tmp_path / "out", *options).code == 0
+    assert json.loads(report.read_text())["missing"] == [[109, 111]]
+
+
+@pytest.mark.columns
+def test_coins_of_a_part_of_the_chain_are_refused(run: Run, data: Path, tmp_path: Path) -> None:
+    ran = run("export", data, "--network", "regtest", "--out", tmp_path / "out", "--coins")
+    assert ran.code == 2
+    assert ran.err.startswith("spvfilter: coins need all blocks from the genesis block on: height 100 was found")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("--columns", "coins"), "no table 'coins': the tables are blocks, transactions, inputs, outputs"),
+        (("--columns", "inputs:amount"), "no column 'amount' in the table inputs"),
+        (("--columns", "inputs:+value"), "the column value of the table inputs is named twice"),
+        (("--columns", "inputs:"), "no column '' in the table inputs"),
+        (("--columns", "inputs", "inputs:value"), "--columns names the table inputs twice"),
+        (("--dask", "tcp://127.0.0.1:1", "--processes", "2"), "--dask and --processes exclude each other"),
+        (("--out", "s3://bucket/x"), "--out takes a local path, not a URL"),
+        (("--from-height", "9", "--to-height", "8"), "a range from height 9 to 8 has no block"),
+    ],
+)
+def test_wrong_options_are_errors(run: Run, data: Path, tmp_path: Path, argv: tuple[str, ...], message: str) -> None:
+    ran = run("export", data, "--network", "regtest", *(() if "--out" in argv else ("--out", tmp_path / "out")), *argv)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_to_export_is_an_error(run: Run, tmp_path: Path) -> None:
+    ran = run("export", tmp_path / "none", "--out", tmp_path / "out")
+    assert ran.code == 2
+    assert "no block in" in ran.err
+
+
+def test_a_plus_adds_columns_to_the_default_ones() -> None:
+    assert _chosen([]) is None
+    assert _chosen(["inputs", "outputs:+address,script_hex"]) == {
+        "inputs": list(DEFAULT_COLUMNS["inputs"]),
+        "outputs": [*DEFAULT_COLUMNS["outputs"], "address", "script_hex"],
+    }
+
+
+def test_a_scan_writes_whole_transactions(run: Run, data: Path, tmp_path: Path) -> None:
+    options = ("--watch", tmp_path / "list", "--network", "regtest", "--with-transactions")
+    ran = run("scan", data, *options, "--out", tmp_path / "out", "--format", "jsonl", "--quiet")
+    assert (ran.code, ran.err) == (0, "")
+    rows = [json.loads(line) for line in (tmp_path / "out" / "transactions.jsonl").read_text().splitlines()]
+    matches = [json.loads(line) for line in (tmp_path / "out" / "matches.jsonl").read_text().splitlines()]
+    assert sum(row["is_match"] for row in rows) == len(matches)
+    assert {row["txid"] for row in rows} == {match["txid"] for match in matches}
+    for argv, message in (((), "need --out DIR"), (("--out", "o", "--dask", "tcp://127.0.0.1:1"), "leave --dask out")):
+        ran = run("scan", data, *options, *argv)
+        assert ran.code == 2
+        assert message in ran.err

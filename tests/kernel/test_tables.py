@@ -1,0 +1,311 @@
+"""Block tables: the rows are those of python-bitcoinlib, and both kernels give the same bytes and errors."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from spvfilter.errors import FormatError, ParameterError, UndoError
+from spvfilter.kernel import block_columns
+from spvfilter.kernel.blocktables import BLOCK_TABLES, HEX, NO_HEIGHT, SCRIPT_TYPES
+from spvfilter.network import MAINNET, REGTEST
+from spvfilter.protocol import MAX_MONEY
+from support import build
+from support.blocktables import EVERY, HEXES, of_network, rows_of_block, values
+from support.build import TxIn, TxOut
+from support.installed import is_compiled
+from support.kernelentries import native, outcome, reference
+from support.realdata import RealBlock, real_block_cases, runs, single_blocks
+from support.undo import KEYS, Spent, coins_of_block, ledger_chain, record_of, spent_of, undo_of
+from support.vectors import effort
+
+PLACE = {"block_hash": "hash", "block_number": "number", "block_timestamp": "timestamp"}
+KEY = b"\x02" + bytes(32)
+needs_both = pytest.mark.skipif(not is_compiled(), reason="needs the compiled kernel")
+
+
+def both(*arguments: Any) -> Any:
+    """The result of both kernels, which must be the same."""
+    one, other = (outcome(kernel.block_columns, *arguments) for kernel in (native(), reference()))
+    assert one == other
+    return one
+
+
+def tables_of(raw: bytes, record: bytes | None, height: int, names: list[str]) -> dict[str, list[Any]]:
+    columns = block_columns([raw], [record], [height], names, *of_network(MAINNET))
+    return {name: values(name, column) for name, column in zip(names, columns, strict=True)}
+
+
+def assert_rows_of_bitcoinlib(raw: bytes, spent: list[list[Spent]] | None, height: int) -> None:
+    expected = rows_of_block(raw, height, spent)
+    record = None if spent is None else record_of(raw, undo_of(spent))
+    names = [f"{table}.{name}" for table, rows in expected.items() for name in (rows or [{}])[0]]
+    found = tables_of(raw, record, height, names + HEXES)
+    for name in names:
+        table, column = name.split(".")
+        assert found[name] == [row[column] for row in expected[table]], name
+        if name + HEX in found:
+            assert found[name + HEX] == [None if value is None else value.hex() for value in found[name]]
+
+
+@real_block_cases()
+def test_rows_of_a_real_block_are_those_of_bitcoinlib(block: RealBlock) -> None:
+    spent = coins_of_block(block) if block.facts.get("prevouts_file") else None
+    assert_rows_of_bitcoinlib(block.raw, spent, block.height)
+
+
+@pytest.mark.vectors
+def test_rows_of_consecutive_real_blocks_are_those_of_bitcoinlib() -> None:
+    for _, blocks in runs():
+        spent = spent_of([block.raw for block in blocks]) if blocks[0].height == 0 else [None] * len(blocks)
+        for block, of_block in zip(blocks, spent, strict=True):
+            assert_rows_of_bitcoinlib(block.raw, of_block, block.height)
+
+
+@pytest.mark.vectors
+@needs_both
+def test_both_kernels_give_the_same_bytes_for_real_blocks() -> None:
+    for block in single_blocks():
+        if len(block.raw) < effort(100_000, 400_000, 4_000_000):
+            record = None
+            if block.facts.get("prevouts_file"):
+                record = record_of(block.raw, undo_of(coins_of_block(block)))
+            both([block.raw], [record], [block.height], EVERY + HEXES, *of_network(block.network))
+
+
+@needs_both
+@pytest.mark.parametrize("seed", range(effort(3, 10, 100)))
+def test_both_kernels_agree_on_any_blocks_and_records(seed: int) -> None:
+    rng = random.Random(seed)
+    _, blocks, records = ledger_chain(seed)
+    for _ in range(effort(30, 100, 1_000)):
+        numbers = [rng.randrange(len(blocks)) for _ in range(rng.randrange(4))]
+        raws: list[Any] = [blocks[number] for number in numbers]
+        beside: list[Any] = [rng.choice([records[number], records[number], None]) for number in numbers]
+        if numbers and rng.random() < 0.7:
+            (raws if rng.random() < 0.6 or beside[0] is None else beside)[0] = damaged(raws, beside, rng)
+        heights = [rng.choice([NO_HEIGHT, number, 0x7FFFFFFF]) for number in numbers]
+        names = rng.sample(EVERY + HEXES, rng.randrange(1, 20))
+        both(raws, rng.choice([beside, None]), heights, names, *of_network(rng.choice([MAINNET, REGTEST])))
+
+
+def damaged(raws: list[bytes], beside: list[bytes | None], rng: random.Random) -> bytes:
+    """The first block or its record with some bytes changed, cut or added; a record has a right check half the time."""
+    raw = bytearray(rng.choice([raws[0], beside[0] or raws[0]]))
+    for _ in range(rng.randrange(1, 4)):
+        at = rng.randrange(len(raw) + 1)
+        match rng.randrange(4):
+            case 0 if at < len(raw):
+                raw[at] ^= 1 << rng.randrange(8)
+            case 1:
+                raw[at:at] = rng.randbytes(rng.randrange(1, 9))
+            case 2:
+                del raw[at : at + rng.randrange(1, 9)]
+            case _ if at < len(raw):
+                raw[at] = rng.choice([0, 0xFD, 0xFE, 0xFF])
+    return record_of(raws[0], bytes(raw[:-32])) if rng.random() < 0.5 else bytes(raw)
+
+
+def pushes(*data: bytes) -> bytes:
+    return b"".join(map(build.push, data))
+
+
+def keys(count: int) -> bytes:
+    return pushes(*[KEY] * count)
+
+
+TYPES = {
+    build.p2pk(KEY): "pubkey",
+    build.p2pk(KEYS[0]): "pubkey",
+    b"\x21\x05" + bytes(32) + b"\xac": "nonstandard",
+    build.p2pkh(bytes(20)): "pubkeyhash",
+    build.p2pkh(bytes(20))[:-1]: "nonstandard",
+    build.p2sh(bytes(20)): "scripthash",
+    build.p2wpkh(bytes(20)): "witness_v0_keyhash",
+    build.p2wsh(bytes(32)): "witness_v0_scripthash",
+    b"\x00\x15" + bytes(21): "nonstandard",
+    build.p2tr(bytes(32)): "witness_v1_taproot",
+    b"\x51\x02\x4e\x73": "anchor",
+    b"\x51\x02\x4e\x74": "witness_unknown",
+    b"\x52\x20" + bytes(32): "witness_unknown",
+    b"\x60\x28" + bytes(40): "witness_unknown",
+    b"\x60\x29" + bytes(41): "nonstandard",
+    b"\x51\x01\x01": "nonstandard",
+    b"\x6a": "nulldata",
+    b"\x6a\x04data": "nulldata",
+    b"\x6a\x5d\x02ab\x4c\x01c": "nulldata",
+    b"\x6a\x05data": "nonstandard",
+    b"\x6a\x61": "nonstandard",
+    b"\x51" + keys(1) + b"\x51\xae": "multisig",
+    b"\x52" + keys(3) + b"\x53\xae": "multisig",
+    b"\x52" + keys(3) + b"\x52\xae": "nonstandard",
+    b"\x53" + keys(2) + b"\x52\xae": "nonstandard",
+    b"\x00" + keys(1) + b"\x51\xae": "nonstandard",
+    b"\x60" + keys(16) + b"\x60\xae": "multisig",
+    b"\x51" + keys(17) + b"\x01\x11\xae": "multisig",
+    b"\x01\x14" + keys(20) + b"\x01\x14\xae": "multisig",
+    b"\x51" + keys(21) + b"\x01\x15\xae": "nonstandard",
+    b"\x01\x01" + keys(1) + b"\x51\xae": "nonstandard",
+    b"\x51" + keys(1) + b"\x01\x01\xae": "nonstandard",
+    b"\x51" + keys(1) + b"\x51\x61\xae": "nonstandard",
+    b"": "nonstandard",
+    b"\xae": "nonstandard",
+    b"\x51\xae": "nonstandard",
+}
+
+
+def paying(scripts: list[bytes]) -> bytes:
+    payment = build.tx([TxIn(bytes([1]) * 32, 0)], [TxOut(1, script) for script in scripts])
+    return build.block_of(build.GENESIS, 1, [payment])
+
+
+def test_script_types_have_the_words_of_core() -> None:
+    found = tables_of(paying(list(TYPES)), None, 1, ["outputs.type", "outputs.transaction_index"])
+    names = [SCRIPT_TYPES[number] for number in found["outputs.type"]]
+    assert names[-len(TYPES) :] == list(TYPES.values())
+
+
+def test_spent_types_are_the_types_of_the_scripts() -> None:
+    scripts = [script for script in TYPES if script != build.p2pk(KEY)]  # a point that is not on the curve
+    block = build.block_of(
+        build.GENESIS, 1, [build.tx([TxIn(bytes([1]) * 32, n) for n in range(len(scripts))], [TxOut(1, b"")])]
+    )
+    record = record_of(block, undo_of([[Spent(5, script, 7) for script in scripts]]))
+    names = ["inputs.type", "inputs.spent_script", "inputs.address", "outputs.address"]
+    found = tables_of(block, record, 9, names)
+    assert [SCRIPT_TYPES[number] for number in found["inputs.type"]] == [TYPES[script] for script in scripts]
+    assert found["inputs.spent_script"] == scripts
+    paid = tables_of(paying(scripts), None, 1, names)["outputs.address"]
+    assert found["inputs.address"] == paid[-len(scripts) :]
+
+
+@needs_both
+@pytest.mark.parametrize("seed", range(effort(2, 5, 50)))
+def test_both_kernels_agree_on_any_scripts(seed: int) -> None:
+    rng = random.Random(seed)
+    pieces = [KEY, KEYS[0], build.push(KEY), build.push(KEYS[0]), b"\x51", b"\x52", b"\x01\x11", b"\xae", b"\xac"]
+    pieces += [
+        b"\x6a",
+        b"\x00",
+        b"\x14",
+        b"\x20",
+        b"\x4c",
+        b"\x4d",
+        b"\x4e",
+        b"\x02\x4e\x73",
+        bytes(20),
+        b"\xa9",
+        b"\x87",
+    ]
+    scripts = [b"".join(rng.choices(pieces, k=rng.randrange(6))) for _ in range(effort(300, 1_000, 5_000))]
+    for script in TYPES:
+        raw = bytearray(script)
+        for _ in range(20):
+            if raw:
+                raw[rng.randrange(len(raw))] = rng.choice([0, 1, 2, 0x51, 0x60, 0x6A, 0xAE, rng.randrange(256)])
+            scripts.append(bytes(raw))
+    both([paying(scripts)], None, [1], [name for name in EVERY if name.startswith("outputs.")], *of_network(MAINNET))
+
+
+def test_op_return_has_the_joined_pushes() -> None:
+    scripts = [b"\x6a", b"\x6a\x04data", b"\x6a\x5d\x02ab\x4c\x01c", b"\x6a\x05data", b"\x04data", b"\x6a\x00\x01x"]
+    found = tables_of(paying(scripts), None, 1, ["outputs.op_return"])["outputs.op_return"]
+    assert found[-6:] == [b"", b"data", b"abc", None, None, b"x"]
+
+
+def test_a_block_without_undo_data_has_nulls() -> None:
+    _, blocks, records = ledger_chain(1)
+    needs = ["inputs.type", "inputs.value", "inputs.address", "inputs.spent_script", "inputs.spent_block_number"]
+    needs += ["transactions.input_value", "transactions.fee", "transactions.fee_rate"]
+    number = max(range(len(blocks)), key=lambda each: len(records[each]))
+    without = tables_of(blocks[number], None, number, needs)
+    assert all(column and set(column) == {None} for column in without.values())
+    with_undo = tables_of(blocks[number], records[number], number, needs)
+    assert with_undo["transactions.fee"][0] is None
+    assert None not in with_undo["transactions.fee"][1:] + with_undo["inputs.value"]
+
+
+def test_columns_without_rows_are_empty() -> None:
+    columns = block_columns([], None, [], EVERY + HEXES, *of_network(MAINNET))
+    assert all(values(name, column) == [] for name, column in zip(EVERY + HEXES, columns, strict=True))
+
+
+def test_all_blocks_of_a_call_follow_one_another() -> None:
+    _, blocks, records = ledger_chain(2)
+    names = EVERY + HEXES
+    apart = [
+        tables_of(raw, record, number, names) for number, (raw, record) in enumerate(zip(blocks, records, strict=True))
+    ]
+    together = block_columns(blocks, records, range(len(blocks)), names, *of_network(MAINNET))
+    for name, column in zip(names, together, strict=True):
+        assert values(name, column) == [value for each in apart for value in each[name]]
+
+
+BLOCK = paying([b""])
+SPENDING = build.block_of(build.GENESIS, 1, [build.tx([TxIn(bytes([1]) * 32, 0)], [TxOut(5, b"")])])
+
+
+def paying_values(*values: int) -> bytes:
+    payment = build.tx([TxIn(bytes([1]) * 32, 0)], [TxOut(value, b"") for value in values])
+    return build.block_of(build.GENESIS, 1, [payment])
+
+
+def undone(*spent: Spent, block: bytes = SPENDING) -> bytes:
+    return record_of(block, undo_of([spent]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ({"blocks": [BLOCK, BLOCK[:-1]], "heights": [1, 2]}, FormatError, "lock time"),
+        ({"blocks": [bytes(4_000_001)]}, FormatError, "4000001 bytes, a block has at most 4000000"),
+        ({"blocks": [paying_values(MAX_MONEY + 1)]}, FormatError, "21 million coins"),
+        ({"blocks": [paying_values(-1)]}, FormatError, "21 million coins"),
+        ({"blocks": [paying_values(MAX_MONEY, 1)]}, FormatError, "21 million coins"),
+        ({"records": [undone(Spent(4, b""))], "blocks": [SPENDING]}, UndoError, "pays more than it spends"),
+        (
+            {"records": [undone(Spent(9, b""), Spent(9, b""))], "blocks": [SPENDING]},
+            UndoError,
+            "2, but transaction 1 has 1",
+        ),
+        (
+            {"records": [undone(Spent(9, b""))[:-1] + b"!"], "blocks": [SPENDING]},
+            UndoError,
+            "does not match the record",
+        ),
+        ({"records": [b"short"]}, UndoError, "32 bytes wanted"),
+        ({"records": []}, ParameterError, "0 undo records for 1 blocks"),
+        ({"heights": []}, ParameterError, "0 heights for 1 blocks"),
+        ({"heights": [-2]}, ParameterError, "not a height: -2"),
+        ({"heights": [1 << 31]}, ParameterError, "not a height: 2147483648"),
+        ({"columns": ["blocks.height"]}, ParameterError, "no such column: blocks.height"),
+        ({"columns": ["outputs.value:hex"]}, ParameterError, "no such column: outputs.value:hex"),
+        ({"columns": ["blocks"]}, ParameterError, "no such column: blocks"),
+        ({"columns": [b"blocks.hash"]}, TypeError, "the name of a column is a str, not bytes"),
+        ({"p2pkh": 256}, ParameterError, "a version byte is from 0 to 255: 256"),
+        ({"blocks": BLOCK}, TypeError, "an iterable of bytes expected"),
+    ],
+)
+def test_bad_arguments_have_their_own_errors(arguments: dict[str, Any], kind: type[Exception], message: str) -> None:
+    given = {"blocks": [BLOCK], "records": None, "heights": [1], "columns": EVERY, "p2pkh": 0, "p2sh": 5, "hrp": "bc"}
+    with pytest.raises(kind, match=message):
+        block_columns(*(given | arguments).values())
+    if is_compiled():
+        both(*(given | arguments).values())
+
+
+def test_a_key_off_the_curve_fails_only_a_wanted_script() -> None:
+    off = bytes.fromhex("04") + bytes(32)  # x = 0 has no point
+    undo = undo_of([[Spent(9, b"")]])
+    record = record_of(SPENDING, undo[:-1] + off)
+    assert tables_of(SPENDING, record, 1, ["inputs.type"])["inputs.type"] == [SCRIPT_TYPES.index("pubkey")]
+    with pytest.raises(UndoError, match="not on the curve"):
+        tables_of(SPENDING, record, 1, ["inputs.spent_script"])
+
+
+def test_every_table_names_its_columns_for_the_kernel() -> None:
+    assert list(BLOCK_TABLES) == ["blocks", "transactions", "inputs", "outputs"]
+    for table in ("transactions", "inputs", "outputs"):
+        assert PLACE.keys() < BLOCK_TABLES[table].keys()

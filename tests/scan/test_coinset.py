@@ -1,0 +1,173 @@
+"""The coins at a height are those of a dictionary that follows every block, however many runs are merged."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bitcoin.core import CBlock
+
+from spvfilter.errors import ParameterError, SourceError
+from spvfilter.network import REGTEST
+from spvfilter.scan import BlockFiles, BlockSpan, ExportColumns, Plan, TableExport, coinruns
+from spvfilter.scan.coinset import check_whole, coins_path
+from support import build
+from support.build import TxIn, TxOut, block_hash
+from support.chains import record as block_record
+from support.realdata import runs
+from support.undo import Ledger, Spent
+from support.vectors import effort
+
+pytestmark = pytest.mark.columns
+ONE_TABLE = ExportColumns.of({"blocks": ["number"]})
+
+
+def coins_of(blocks: Sequence[bytes], first: int) -> list[tuple[bytes, int, int, bool, int, bytes]]:
+    """The coins after some blocks, in order. Core has neither the genesis coin nor coins that nothing can spend."""
+    coins: dict[tuple[bytes, int], Spent] = {}
+    for height, raw in enumerate(blocks, first):
+        for position, tx in enumerate(CBlock.deserialize(raw).vtx):
+            if position:
+                for txin in tx.vin:
+                    coins.pop((txin.prevout.hash[::-1], txin.prevout.n), None)
+            for n, out in enumerate(tx.vout):
+                script = bytes(out.scriptPubKey)
+                if height and not script.startswith(b"\x6a") and len(script) <= 10_000:
+                    coins[tx.GetTxid()[::-1], n] = Spent(out.nValue, script, height, position == 0)
+    return sorted((*key, coin.height, coin.coinbase, coin.value, coin.script) for key, coin in coins.items())
+
+
+def coins_in(path: Path) -> list[tuple[Any, ...]]:
+    import pyarrow.parquet as pq
+
+    names = ["transaction_hash", "index", "block_number", "is_coinbase", "value", "script"]
+    table = pq.read_table(path, columns=names, partitioning=None)
+    return list(zip(*(table[name].to_pylist() for name in names), strict=True))
+
+
+def rooted_chain(seed: int, length: int = 40) -> list[bytes]:
+    """A chain from block 1 on, whose transactions spend coins of the chain only."""
+    ledger = Ledger(random.Random(seed), closed=True)
+    blocks: list[bytes] = []
+    previous = REGTEST.genesis_hash
+    for height in range(1, 1 + length):
+        blocks.append(ledger.block(previous, height))
+        previous = block_hash(blocks[-1])
+    return blocks
+
+
+def plan_in(folder: Path, blocks: Sequence[bytes], magic: bytes = REGTEST.magic, **options: Any) -> Plan:
+    folder.mkdir(exist_ok=True)
+    (folder / "blk00000.dat").write_bytes(b"".join(block_record(raw, magic) for raw in blocks))
+    return Plan.of(BlockFiles(folder, **options), REGTEST, part_size=2_000)
+
+
+@pytest.mark.vectors
+async def test_coins_of_real_chains_are_those_of_a_dictionary(tmp_path: Path) -> None:
+    for number, (_, blocks) in enumerate(runs()):
+        if blocks[0].height:
+            continue
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        network = blocks[0].network
+        (folder / "blk00000.dat").write_bytes(b"".join(block_record(block.raw, network.magic) for block in blocks))
+        plan = Plan.of(BlockFiles(folder), network, part_size=20_000)
+        files = await TableExport(folder / "out", plan, ONE_TABLE, coins=True).run()
+        assert coins_in(files["coins"][0]) == coins_of([block.raw for block in blocks], 0)
+
+
+@pytest.mark.parametrize("seed", range(effort(2, 6, 60)))
+async def test_coins_are_those_of_a_dictionary(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr(coinruns, "_FAN", rng.choice([2, 3, 32]))
+    monkeypatch.setattr(coinruns, "_BATCH_ROWS", rng.choice([1, 2, 7, 16_384]))
+    monkeypatch.setattr(coinruns, "_WAITING_BYTES", rng.choice([1, 1_000, 1 << 25]))
+    monkeypatch.setattr(coinruns, "_BATCH_BYTES", rng.choice([1, 1_000, 1 << 21]))
+    blocks = rooted_chain(seed)
+    height = rng.randrange(1, len(blocks) + 1)
+    plan = plan_in(tmp_path / "data", blocks, span=BlockSpan(to_height=height))
+    assert len(plan.parts) > 2 or height < 10
+    await TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run()
+    found = coins_in(coins_path(tmp_path / "out", height))
+    assert found == coins_of(blocks[:height], 1)
+    assert not list((tmp_path / "out" / "parts").glob("*merged*"))
+
+
+async def test_the_table_of_coins_grows_with_the_chain(tmp_path: Path) -> None:
+    blocks = rooted_chain(1)
+    await TableExport(tmp_path / "out", plan_in(tmp_path / "data", blocks[:30]), ONE_TABLE, coins=True).run()
+    plan = plan_in(tmp_path / "data", blocks)
+    export = TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True)
+    files = await export.run()
+    assert export.report.parts_kept > 3
+    assert files["coins"] == list((tmp_path / "out" / "coins").glob("*/*"))
+    assert coins_in(files["coins"][0]) == coins_of(blocks, 1)
+    files["coins"][0].unlink()
+    await TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run()
+    assert coins_in(files["coins"][0]) == coins_of(blocks, 1)
+    await TableExport(tmp_path / "hex", plan, ExportColumns.of(is_hex=True), coins=True).run()
+    in_hex = coins_in(coins_path(tmp_path / "hex", 40))
+    assert in_hex == [(coin[0].hex(), *coin[1:]) for coin in coins_of(blocks, 1)]
+
+
+async def test_a_coinbase_that_was_created_twice_is_one_coin(tmp_path: Path) -> None:
+    twice = build.tx([TxIn(bytes(32), 0xFFFFFFFF, b"\x09no height")], [TxOut(50, b"\x51"), TxOut(7, b"\x52")])
+    others = [build.tx([TxIn(bytes(32), 0xFFFFFFFF, b"\x09no heigh%d" % n)], [TxOut(50, b"\x53")]) for n in range(3)]
+    spend = build.tx([TxIn(build.txid(twice), 0)], [TxOut(50, b"\x54")])
+    blocks = [REGTEST.genesis + b"\x01" + others[0]]
+    for txs in ([others[0]], [twice], [others[1]], [twice], [others[2], spend]):
+        blocks.append(build.block(block_hash(blocks[-1]), txs))
+    for height in range(1, 6):
+        plan = plan_in(tmp_path / "data", blocks, span=BlockSpan(to_height=height), undo="off")
+        folder = tmp_path / f"{height}"
+        await TableExport(folder, plan, ONE_TABLE, coins=True).run()
+        assert coins_in(coins_path(folder, height)) == coins_of(blocks[: height + 1], 0)
+    last = coins_in(coins_path(tmp_path / "5", 5))
+    assert [coin[2] for coin in last if coin[0] == build.txid(twice)[::-1]] == [4]
+
+
+@pytest.mark.parametrize("missing", [0, 5, 6])
+def test_missing_blocks_are_refused(tmp_path: Path, missing: int) -> None:
+    blocks = rooted_chain(1, 10)
+    plan = plan_in(tmp_path / "data", blocks[:missing] + blocks[missing + 1 :])
+    with pytest.raises(ParameterError, match="coins need all blocks from the genesis block on"):
+        TableExport(tmp_path / "out", plan, coins=True)
+    assert check_whole(plan_in(tmp_path / "data", blocks)) == 10
+
+
+def test_a_range_that_begins_later_is_refused(tmp_path: Path) -> None:
+    plan = plan_in(tmp_path / "data", rooted_chain(1, 10), span=BlockSpan(from_height=4))
+    with pytest.raises(ParameterError, match="height 4 was found, and height 1 was expected"):
+        TableExport(tmp_path / "out", plan, coins=True)
+    nothing = Plan.of(BlockFiles(tmp_path / "none"), REGTEST)
+    with pytest.raises(ParameterError, match="there are no blocks"):
+        TableExport(tmp_path / "out", nothing, coins=True)
+
+
+async def test_a_block_that_cannot_be_read_leaves_no_coins(tmp_path: Path) -> None:
+    blocks = rooted_chain(1)
+    plan = plan_in(tmp_path / "data", blocks)
+    path = tmp_path / "data" / "blk00000.dat"
+    raw = path.read_bytes()
+    at = raw.index(blocks[7]) + len(blocks[7])
+    path.write_bytes(raw[: at - 40] + b"\xff" * 40 + raw[at:])
+    with pytest.raises(SourceError, match="coins need all blocks, but some could not be read"):
+        await TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run()
+    assert not (tmp_path / "out" / "coins").exists()
+    path.write_bytes(raw)
+    files = await TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run()
+    assert coins_in(files["coins"][0]) == coins_of(blocks, 1)
+
+
+async def test_a_run_that_was_cut_is_written_again(tmp_path: Path) -> None:
+    blocks = rooted_chain(1)
+    plan = plan_in(tmp_path / "data", blocks)
+    await TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run()
+    run = sorted((tmp_path / "out" / "parts").glob("*.coins"))[2]
+    run.write_bytes(run.read_bytes()[:-3])
+    export = TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True)
+    await export.run()
+    assert export.report.parts_done == 1

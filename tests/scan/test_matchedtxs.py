@@ -1,0 +1,163 @@
+"""`--with-transactions` has every input and output of each matched transaction, as python-bitcoinlib reads them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spvfilter.errors import ParameterError
+from spvfilter.kernel import encode_address
+from spvfilter.network import REGTEST
+from spvfilter.primitives import hash_to_hex
+from spvfilter.scan import BlockFiles, PartScan, Plan, Processes, Threads, TransactionRow, scan_parts
+from spvfilter.watch.watchlist import WatchList
+from support.blocktables import of_network, rows_of_block
+from support.chains import record as block_record
+from support.growingchain import GrowingChain
+from support.undo import Spent, framed, ledger_chain, spent_of
+
+START = 100
+
+
+def chain_in(folder: Path, *, undo: bool) -> tuple[WatchList, list[bytes], list[list[list[Spent]]]]:
+    ledger, blocks, records = ledger_chain(5)
+    folder.mkdir()
+    (folder / "blk00000.dat").write_bytes(b"".join(map(block_record, blocks)))
+    if undo:
+        (folder / "rev00000.dat").write_bytes(b"".join(map(framed, records)))
+    return ledger.interest.watch(), blocks, spent_of(blocks, ledger.before, START)
+
+
+def address_of(script: bytes | None) -> str | None:
+    return None if script is None else encode_address(script, *of_network(REGTEST))
+
+
+def expected_rows(
+    blocks: list[bytes], spent: list[list[list[Spent]]], matches: list[dict[str, Any]], *, undo: bool
+) -> list[dict[str, Any]]:
+    """The rows by python-bitcoinlib, without types."""
+    matched = {(match["txid"], match["kind"], match["index"]) for match in matches}
+    txids = {txid for txid, _, _ in matched}
+    rows: list[dict[str, Any]] = []
+    for height, (raw, of_block) in enumerate(zip(blocks, spent, strict=True), START):
+        tables = rows_of_block(raw, height, of_block if undo else None)
+        for tx in tables["transactions"]:
+            if tx["hash"].hex() not in txids:
+                continue
+            of_tx = {
+                "block_hash": tx["block_hash"].hex(),
+                "height": height,
+                "time": tx["block_timestamp"] // 1000,
+                "txid": tx["hash"].hex(),
+                "coinbase": tx["is_coinbase"],
+            } | {name: tx[name] for name in ("fee", "size", "virtual_size", "weight")}
+            for kind in ("input", "output"):
+                for row in tables[f"{kind}s"]:
+                    if row["transaction_index"] != tx["index"]:
+                        continue
+                    is_input = kind == "input"
+                    script = row["spent_script" if is_input else "script"]
+                    rows.append(
+                        of_tx
+                        | {
+                            "kind": kind,
+                            "index": row["index"],
+                            "outpoint_txid": (row["spent_transaction_hash"] if is_input else tx["hash"]).hex(),
+                            "outpoint_index": row["spent_output_index"] if is_input else row["index"],
+                            "value": row["value"],
+                            "script_pubkey": None if script is None else script.hex(),
+                            "address": address_of(script),
+                            "is_match": (tx["hash"].hex(), kind, row["index"]) in matched,
+                        }
+                    )
+    return rows
+
+
+def as_dict(row: TransactionRow) -> dict[str, Any]:
+    found = asdict(row)
+    for name in ("block_hash", "txid", "outpoint_txid"):
+        found[name] = hash_to_hex(found[name])
+        assert getattr(row, f"{name}_hex") == found[name]
+    return found | {"script_pubkey": None if row.script_pubkey is None else row.script_pubkey.hex()}
+
+
+@pytest.mark.parametrize("undo", [True, False])
+async def test_rows_are_those_of_bitcoinlib(tmp_path: Path, undo: bool) -> None:
+    watch, blocks, spent = chain_in(tmp_path / "data", undo=undo)
+    plan = Plan.of(BlockFiles(tmp_path / "data"), REGTEST, part_size=3_000)
+    for name, engine in (("one", Threads()), ("two", Processes(2))):
+        scan = PartScan(tmp_path / name, plan, watch, transactions=True)
+        path = await scan_parts(scan, "jsonl", engine)
+        await engine.aclose()
+        matches = [json.loads(line) for line in path.read_text().splitlines()]
+        expected = expected_rows(blocks, spent, matches, undo=undo)
+        assert sum(row["is_match"] for row in expected) == len(matches)
+        found = [json.loads(line) for line in path.with_stem("transactions").read_text().splitlines()]
+        assert [{name: row[name] for name in row if name != "type"} for row in found] == [
+            {name: row[name] for name in found[0] if name != "type"} for row in expected
+        ]
+        assert [as_dict(row) for row in scan.transactions()] == found
+        assert {row["type"] is None for row in found if row["kind"] == "input"} == {not undo}
+
+
+@pytest.mark.columns
+async def test_every_format_has_the_same_rows(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    watch, _, _ = chain_in(tmp_path / "data", undo=True)
+    plan = Plan.of(BlockFiles(tmp_path / "data"), REGTEST, part_size=3_000)
+    for form in ("csv", "jsonl", "parquet"):
+        await scan_parts(PartScan(tmp_path / "out", plan, watch, transactions=True), form)
+    folder = tmp_path / "out"
+    rows = [json.loads(line) for line in (folder / "transactions.jsonl").read_text().splitlines()]
+    with (folder / "transactions.csv").open() as file:
+        cells = list(csv.DictReader(file))
+    assert cells == [
+        {
+            name: ""
+            if value is None
+            else str(value).lower()
+            if value in (True, False) and type(value) is bool
+            else str(value)
+            for name, value in row.items()
+        }
+        for row in rows
+    ]
+    table = pq.read_table(folder / "transactions.parquet").to_pylist()
+    assert [row | {"time": int(row["time"].timestamp())} for row in table] == rows
+
+
+async def test_the_file_of_transactions_grows_and_goes_with_the_option(tmp_path: Path) -> None:
+    chain = GrowingChain(tmp_path / "data", 4)
+    chain.mine(20)
+
+    async def rows_after(folder: str, *, transactions: bool) -> str | None:
+        plan = Plan.of(BlockFiles(tmp_path / "data"), REGTEST, part_size=3_000)
+        scan = PartScan(tmp_path / folder, plan, chain.watch(), transactions=transactions)
+        path = (await scan_parts(scan)).with_stem("transactions")
+        return path.read_text() if path.exists() else None
+
+    assert await rows_after("out", transactions=False) is None
+    first = await rows_after("out", transactions=True)
+    chain.reorganize(3)
+    second = await rows_after("out", transactions=True)
+    assert second == await rows_after("scratch", transactions=True) != first
+    for path in (tmp_path / "out" / "parts").glob("*.rows"):
+        path.unlink()
+    assert await rows_after("out", transactions=True) == second
+    assert await rows_after("out", transactions=False) is None
+
+
+async def test_transactions_of_a_scan_without_them_are_an_error(tmp_path: Path) -> None:
+    watch, _, _ = chain_in(tmp_path / "data", undo=True)
+    plan = Plan.of(BlockFiles(tmp_path / "data"), REGTEST)
+    without = PartScan(tmp_path / "out", plan, watch)
+    await without.run()
+    for scan in (without, PartScan(tmp_path / "other", plan, watch, transactions=True)):
+        with pytest.raises(ParameterError, match="make the scan with transactions=True, and run it first"):
+            scan.transactions()
