@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
-from spvfilter.cli.arguments import add_network, day, whole
+from spvfilter.cli.arguments import add_network, whole
+from spvfilter.cli.blockrange import add_range, span_of
 from spvfilter.cli.term.page import complain
 from spvfilter.cli.term.progress import megabytes, progress
 from spvfilter.errors import ParameterError, SourceError
@@ -36,7 +37,6 @@ else:  # not needed to show --help
     sources = deferred("spvfilter.scan.sources")
 
 _INCOMPLETE = 1  # exit code
-_MOST_HEIGHT = 0x7FFFFFFF
 _POLL_S = 0.1  # between two updates of the progress display
 _MOST_PROBLEMS = 20  # lines on standard error
 
@@ -73,14 +73,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="also write the unspent outputs after the last block; needs all blocks from the genesis block on",
     )
     add_network(parser)
-    _add_range(parser)
+    _add_blocks(parser)
     _add_engine(parser)
     parser.add_argument(
         "--quiet", action="store_true", help="do not print the summary; errors still go to standard error"
     )
 
 
-def _add_range(parser: argparse.ArgumentParser) -> None:
+def _add_blocks(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose blocks and say which of their data is needed."""
     parser.add_argument(
         "--undo",
@@ -94,15 +94,7 @@ def _add_range(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check", action="store_true", help="verify each block's merkle root and witness commitment before using it"
     )
-    parser.add_argument(
-        "--from-height", metavar="H", type=whole(0, _MOST_HEIGHT), help="first height to export, on the best branch"
-    )
-    parser.add_argument(
-        "--to-height", metavar="H", type=whole(0, _MOST_HEIGHT), help="last height to export, on the best branch"
-    )
-    parser.add_argument(
-        "--from-date", metavar="YYYY-MM-DD", type=day, help="export from the first block of that day (UTC) on"
-    )
+    add_range(parser, "export")
     parser.add_argument(
         "--allow-gaps",
         action="store_true",
@@ -139,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
     if remote.is_url(args.out):
         raise ParameterError("--out takes a local path, not a URL: copy the tables after the export")
     columns = exportcolumns.ExportColumns.of(_chosen(args.columns), is_hex=args.hex)
-    span = sources.BlockSpan(args.from_height, args.to_height, args.from_date)
+    span = span_of(args)
     return asyncio.run(_export(args, columns, span))
 
 

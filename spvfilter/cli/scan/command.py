@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
-from spvfilter.cli.arguments import add_format, add_network, add_watch_file, day, watch_list, whole
+from spvfilter.cli.arguments import add_format, add_network, add_watch_file, watch_list, whole
+from spvfilter.cli.blockrange import add_range, span_of
 from spvfilter.cli.scan.nodeoptions import check_follow, check_without_node, configure as configure_node, is_node_url
 from spvfilter.cli.term.page import Page
 from spvfilter.errors import ParameterError, SourceError
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from spvfilter.cli.scan import directory, files, node, streams, txids
     from spvfilter.cli.term import picture
-    from spvfilter.scan import matcher as matchers, remote, sources
+    from spvfilter.scan import matcher as matchers, remote
 else:  # not needed to show --help
     pathlib = deferred("pathlib")
     directory = deferred("spvfilter.cli.scan.directory")
@@ -31,17 +32,14 @@ else:  # not needed to show --help
     picture = deferred("spvfilter.cli.term.picture")
     matchers = deferred("spvfilter.scan.matcher")
     remote = deferred("spvfilter.scan.remote")
-    sources = deferred("spvfilter.scan.sources")
 
 _STDIN = "-"
 _PARQUET = "parquet"  # of scan.outputs.OutputFormat
-_MOST_HEIGHT = 0x7FFFFFFF
-_DAY_S = 86_400  # seconds
 _BLOCK_SUFFIXES = (".dat", ".raw", ".blk", ".hex")  # names of block files in a directory end with these
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "spvfilter scan PATH ... (--watch FILE | --address A ... | --txid FILE) [OPTION ...]"
+    parser.usage = "spvfilter scan PATH ... (--watch FILE | --address A | --txid FILE) ..."
     parser.description = (
         "Print every output that pays a watched entry and every input that spends such an output. Files, and the blocks"
         " in them, may come in any order. An address finds only its own script: early payments to bare"
@@ -93,21 +91,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check", action="store_true", help="verify each block's merkle root and witness commitment before using it"
     )
-    parser.add_argument(
-        "--from-height", metavar="H", type=whole(0, _MOST_HEIGHT), help="first height to scan, on the best branch"
-    )
-    parser.add_argument(
-        "--to-height", metavar="H", type=whole(0, _MOST_HEIGHT), help="last height to scan, on the best branch"
-    )
-    parser.add_argument(
-        "--from-date", metavar="YYYY-MM-DD", type=day, help="scan from the first block of that day (UTC) on"
-    )
-    parser.add_argument(
-        "--to-date",
-        metavar="YYYY-MM-DD",
-        type=day,
-        help="scan up to the end of that day (UTC). Dates and heights may be combined: all limits hold",
-    )
+    add_range(parser, "scan")
     parser.add_argument(
         "--allow-gaps",
         action="store_true",
@@ -199,7 +183,7 @@ def run(args: argparse.Namespace) -> int:
             _refuse_to_overwrite_input(pathlib.Path(args.output), [*args.paths, args.txid], None)
             _check_any_exists(args.paths)
         with _page(args.output) as page:
-            return txids.run(args, _span(args), page)
+            return txids.run(args, span_of(args), page)
     watch = watch_list(
         args.network,
         args.watch,
@@ -212,7 +196,7 @@ def run(args: argparse.Namespace) -> int:
     )
     if not len(watch) and args.watch is None:
         raise ParameterError("nothing to watch for: give --watch FILE or --address ADDRESS")
-    span = _span(args)
+    span = span_of(args)
     if span.is_limited and not is_node and streams.is_stream(args.paths):
         raise ParameterError(
             "a range of heights or dates is for files, not for standard input or compressed files: decompress them"
@@ -228,12 +212,6 @@ def run(args: argparse.Namespace) -> int:
         if is_node:
             return node.run(args, matcher, span, page)
         return files.run(args, matcher, span, page)
-
-
-def _span(args: argparse.Namespace) -> sources.BlockSpan:
-    """Return the range of the options. Raises ParameterError for a range without a block."""
-    last_second = None if args.to_date is None else args.to_date + _DAY_S - 1
-    return sources.BlockSpan(args.from_height, args.to_height, args.from_date, last_second)
 
 
 def _check_paths(args: argparse.Namespace) -> bool:
