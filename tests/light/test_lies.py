@@ -245,7 +245,7 @@ async def test_a_fault_costs_the_connection_and_bans_nobody(name: str) -> None:
 
 @pytest.mark.v2
 @pytest.mark.parametrize("responder", [BreaksMessages, BreaksChecksums, SendsGarbage])
-async def test_bytes_that_are_no_packet_cost_the_connection_and_ban_nobody(responder: type[Responder]) -> None:
+async def test_garbage_costs_an_encrypted_connection_and_bans_nobody(responder: type[Responder]) -> None:
     await check_fault(responder, EnvelopeError, "", v2="require")
 
 

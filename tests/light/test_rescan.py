@@ -366,7 +366,7 @@ async def test_a_run_without_a_database_begins_where_the_last_one_was_told_to() 
 
 
 async def test_a_rescan_finds_double_spends_that_pay_other_people(tmp_path: Path) -> None:
-    """By BIP-37, no filter of a running client matches them, so the payment stays pending until then."""
+    """The payment stays pending before, because no BIP-37 filter of a running client matches them."""
     path, regtest = tmp_path / "w.db", Regtest()
     regtest.mine(110)
 

@@ -276,7 +276,7 @@ class World:
         )
 
     def has_owner(self, script: bytes) -> bool:
-        """Whether the keychain or an account has a script, perhaps one that the wallet has besides."""
+        """Return True if the keychain or an account has a script. The wallet may have it as well."""
         return self.is_of_keychain(script) or (self.accounts is not None and self.accounts.owner(script) is not None)
 
     def is_wanted(self, script: bytes) -> bool:
