@@ -114,8 +114,8 @@ async def test_the_table_of_coins_grows_with_the_chain(tmp_path: Path) -> None:
 
 
 async def test_a_coinbase_that_was_created_twice_is_one_coin(tmp_path: Path) -> None:
-    twice = build.tx([TxIn(bytes(32), 0xFFFFFFFF, b"\x09no height")], [TxOut(50, b"\x51"), TxOut(7, b"\x52")])
-    others = [build.tx([TxIn(bytes(32), 0xFFFFFFFF, b"\x09no heigh%d" % n)], [TxOut(50, b"\x53")]) for n in range(3)]
+    twice = build.tx([TxIn(bytes(32), 0xFFFFFFFF, b"\x08height .")], [TxOut(50, b"\x51"), TxOut(7, b"\x52")])
+    others = [build.tx([TxIn(bytes(32), 0xFFFFFFFF, b"\x08height %d" % n)], [TxOut(50, b"\x53")]) for n in range(3)]
     spend = build.tx([TxIn(build.txid(twice), 0)], [TxOut(50, b"\x54")])
     blocks = [REGTEST.genesis + b"\x01" + others[0]]
     for txs in ([others[0]], [twice], [others[1]], [twice], [others[2], spend]):

@@ -48,7 +48,7 @@ def line(raw: bytes) -> bytes:
         b"\xef\xbb\xbf" + line(ONE) + line(TWO),
         json.dumps({"hex": ONE.hex()}).encode() + b"\n" + json.dumps({"id": 1, "rawtx": TWO.hex()}).encode(),
         b'{"label": "\xc3\xa9", "hex": "%s"}\n' % ONE.hex().encode() + line(TWO),
-        gzip.compress(line(ONE) + line(TWO)),
+        gzip.compress(line(ONE) + line(TWO), mtime=0),
     ],
     ids=["hex", "blanks", "mark", "json", "utf-8", "gzip"],
 )
