@@ -14,6 +14,7 @@ import hmac
 import http.client
 import json
 import logging
+import math
 import os
 import sqlite3
 import time
@@ -54,7 +55,8 @@ CREATE TABLE IF NOT EXISTS payments (
     value INTEGER NOT NULL, -- satoshi
     height INTEGER, -- NULL while it is unconfirmed
     seen INTEGER NOT NULL, -- when it was first seen, in seconds since 1970
-    counts INTEGER NOT NULL -- 0 if the wallet has withdrawn it, for example after a double spend
+    counts INTEGER NOT NULL, -- 0 if the wallet has withdrawn it, for example after a double spend
+    replaced_by TEXT -- txid of the transaction that replaces it, until that one has taken over its time
 ) STRICT;
 CREATE INDEX IF NOT EXISTS payments_by_address ON payments (address);
 CREATE INDEX IF NOT EXISTS payments_by_height ON payments (height);
@@ -82,14 +84,15 @@ def judge(amount: int, expires: int, paid: list[Payment], settled: list[Payment]
     """Return the state of an invoice. `settled` payments have enough confirmations."""
     in_time = sum(payment.value for payment in paid if payment.seen < expires)
     total = sum(payment.value for payment in settled)
-    if total >= amount > in_time:
-        return "late"  # a person decides: deliver, or pay back
-    if total >= amount:
+    punctual = [payment for payment in settled if payment.seen < expires]
+    if sum(payment.value for payment in punctual) >= amount:
         if any(total - payment.value >= amount for payment in settled):
             return "paid twice"
         return "overpaid" if total > amount else "paid"
     if in_time >= amount:
         return "confirming"
+    if total >= amount:
+        return "late"  # a person decides: deliver, or pay back
     if now >= expires:
         return "expired"
     return "underpaid" if paid else "waiting"
@@ -128,7 +131,6 @@ class Shop:
         with self.db:
             sequence, run_id, tip = before = self.place()
             touched: set[str | None] = set()
-            replaced: dict[bytes, str] = {}
             if snapshot is not None:
                 sequence, run_id, tip = snapshot
                 touched.update(row["address"] for row in self.rows("SELECT address FROM payments"))
@@ -141,14 +143,12 @@ class Shop:
                         tip = height
                     case wallet.BlockDisconnected(height):
                         tip = height - 1
-                    case wallet.TxReplaced():  # the match of the other transaction follows
-                        replaced[event.by] = event.txid_hex
                     case wallet.MatchFound(found) | wallet.MatchConfirmed(found):
-                        touched.add(self._put(found, found.height, replaces=replaced.get(found.txid, "")))
+                        touched.add(self._put(found, found.height))
                     case wallet.MatchUnconfirmed(found):
                         touched.add(self._put(found, None))
                     case wallet.MatchWithdrawn(found):
-                        touched.add(self._put(found, None, counts=False))
+                        touched.add(self._put(found, None, counts=False, replaced_by=event.by_hex))
                 if isinstance(event, wallet.WalletEvent):
                     sequence = max(sequence, event.sequence)
             self.db.execute("UPDATE place SET sequence = ?, run_id = ?, tip = ?", (sequence, run_id, tip))
@@ -164,23 +164,34 @@ class Shop:
         return {row["address"] for row in self.rows(query, self.clock())}
 
     def expire(self, addresses: set[str | None]) -> None:
+        """Judge these invoices. Call this only if every payment until now is known."""
         with self.db:
-            self._judge(addresses)
+            self._judge(addresses, may_expire=True)
 
-    def _put(self, found: Match, height: int | None, *, counts: bool = True, replaces: str = "") -> str | None:
+    def _put(
+        self, found: Match, height: int | None, *, counts: bool = True, replaced_by: str | None = None
+    ) -> str | None:
         """Store a payment, and return its address. Its time is when it, or the replaced one, was first seen."""
         if found.kind == MatchKind.OUTPUT and found.address is not None:
-            query = "SELECT min(seen) FROM payments WHERE address = ? AND outpoint LIKE ?"
-            ((earlier,),) = self.rows(query, found.address, f"{replaces}:%")
-            times = (self.clock(), found.time, earlier)  # found.time: of its block, before which it was sent
-            query = """INSERT INTO payments VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (outpoint) DO UPDATE
-                SET height = excluded.height, seen = min(seen, excluded.seen), counts = excluded.counts"""
+            # A replaced payment gives its time to one payment, which is not larger. Otherwise a customer could pay one
+            # satoshi in time, and decide later whether to replace it by the amount.
+            query = """UPDATE payments SET replaced_by = NULL WHERE outpoint = (SELECT outpoint FROM payments
+                WHERE address = ? AND replaced_by = ? AND value >= ? ORDER BY seen LIMIT 1) RETURNING seen"""
+            earlier = (row["seen"] for row in self.rows(query, found.address, found.txid_hex, found.value))
+            times = (self.clock(), found.time, *earlier)  # found.time: of its block, before which it was sent
+            query = """INSERT INTO payments VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (outpoint) DO UPDATE
+                SET height = excluded.height, seen = min(seen, excluded.seen), counts = excluded.counts,
+                replaced_by = excluded.replaced_by"""
             seen = min(int(time) for time in times if time is not None)
-            self.db.execute(query, (str(found.outpoint), found.address, found.value, height, seen, counts))
+            values = (str(found.outpoint), found.address, found.value, height, seen, counts, replaced_by)
+            self.db.execute(query, values)
         return found.address
 
-    def _judge(self, addresses: set[str | None]) -> None:
-        """Store the state of the invoices of these addresses, and a webhook for each change."""
+    def _judge(self, addresses: set[str | None], *, may_expire: bool = False) -> None:
+        """Store the state of the invoices of these addresses, and a webhook for each change.
+
+        Without `may_expire` no invoice expires: a later event may bring a payment in time.
+        """
         deep = self.place().tip - self.confirmations + 1
         for address in sorted(filter(None, addresses)):
             query = "SELECT value, height, seen FROM payments WHERE address = ? AND counts"
@@ -188,7 +199,9 @@ class Shop:
             settled = [payment for payment in paid if payment.height is not None and payment.height <= deep]
             sums = tuple(sum(payment.value for payment in payments) for payments in (paid, settled))
             for old in self.rows("SELECT * FROM invoices WHERE address = ?", address):
-                state = judge(old["amount"], old["expires"], paid, settled, self.clock())
+                is_over = may_expire or old["state"] in ("expired", "late")
+                now = self.clock() if is_over else -math.inf
+                state = judge(old["amount"], old["expires"], paid, settled, now)
                 if (state, *sums) != (old["state"], old["received"], old["settled"]):
                     query = """UPDATE invoices SET change = change + 1, state = ?, received = ?, settled = ?
                         WHERE id = ? RETURNING *"""

@@ -390,6 +390,35 @@ async def test_replacement_after_the_expiry_is_in_time(world: World) -> None:
     assert world.receiver.told("a") == ["confirming", "paid"]
 
 
+async def test_replacement_is_in_time_if_each_event_is_stored_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merchant, "BATCH", 1)
+    async with world.serving():
+        txid = world.node.pay(await world.invoice("a", expires=int(world.now) + HOUR), 1_000)
+        await world.reaches("a", "confirming", 1_000)
+        world.now += 2 * HOUR
+        await world.counts(world.node.bump(txid))
+        await world.reaches("a", "confirming", 1_000)
+        world.node.mine(2)
+        await world.reaches("a", "paid", 1_000, 1_000)
+
+
+@pytest.mark.parametrize("values", [(1_000,), (500, 500)])
+async def test_larger_replacement_after_the_expiry_is_late(world: World, values: tuple[int, ...]) -> None:
+    """A small payment in time gives no right to pay the amount later."""
+    async with world.serving():
+        address = await world.invoice("a", expires=int(world.now) + HOUR)
+        txid = world.node.pay(address, 500)
+        await world.reaches("a", "underpaid", 500)
+        world.now += 2 * HOUR
+        await world.reaches("a", "expired", 500)
+        world.node.call(lambda regtest: spent_again(regtest, txid, address, *values))
+        await world.reaches("a", "expired", 1_000)
+        world.node.mine(2)
+        await world.reaches("a", "late", 1_000, 1_000)
+
+
 async def test_double_spent_payment_does_not_count(world: World) -> None:
     async with world.serving():
         txid = world.node.pay(await world.invoice("a"), 1_000)
@@ -484,6 +513,22 @@ async def test_payment_during_a_stop_is_in_time(world: World) -> None:
         await world.reaches("b", "expired", 0)
     assert world.receiver.told("a") == ["paid"]
     assert unpaid != address
+
+
+async def test_payment_in_two_parts_during_a_stop_is_in_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The invoice does not expire after the first part, although its time is over."""
+    monkeypatch.setattr(merchant, "BATCH", 1)
+    world.now = world.node.call(lambda regtest: regtest.time)
+    async with world.serving():
+        address = await world.invoice("a", expires=int(world.now) + HOUR)
+    for value in (600, 400):
+        world.node.pay(address, value)
+        world.node.mine()
+    world.node.mine()
+    world.now += 3 * HOUR
+    async with world.serving():
+        await world.reaches("a", "paid", 1_000, 1_000)
+    assert "expired" not in world.receiver.told("a")
 
 
 async def test_3000_unpaid_invoices_do_not_hide_a_paid_one(world: World) -> None:
@@ -703,6 +748,9 @@ def payment(value: int, height: int | None = 5, seen: int = 10) -> merchant.Paym
         ([payment(100, seen=100)], 0, 500, "expired"),
         ([payment(100, seen=100)], 1, 500, "late"),
         ([payment(60), payment(40, seen=100)], 2, 500, "late"),
+        ([payment(100, seen=100), payment(100)], 1, 500, "confirming"),
+        ([payment(100, seen=100), payment(100)], 2, 500, "paid twice"),
+        ([payment(100, seen=100), payment(99)], 1, 500, "late"),
     ],
 )
 def test_state_follows_from_payments_and_time(paid: list[merchant.Payment], settled: int, now: int, state: str) -> None:
@@ -718,7 +766,8 @@ def test_state_is_final_only_if_settled_payments_suffice(
 ) -> None:
     settled = [each for each in paid if data.draw(st.booleans())]
     state = merchant.judge(100, 100, paid, settled, now)
-    is_settled = sum(each.value for each in settled) >= 100
+    in_time = [sum(each.value for each in group if each.seen < 100) >= 100 for group in (paid, settled)]
+    is_settled = sum(each.value for each in settled) >= 100 and in_time != [True, False]
     assert (state in ("paid", "overpaid", "paid twice", "late")) == is_settled
     assert state == merchant.judge(100, 100, paid[::-1], settled[::-1], now)
     if state in ("waiting", "underpaid", "confirming", "expired"):
@@ -739,14 +788,14 @@ def definitions(code: str) -> dict[str, str]:
     return {node.name: ast.dump(node) for node in ast.parse(code).body if isinstance(node, kinds)}
 
 
-def raw_twin(regtest: Regtest, txid: bytes, address: str) -> bytes:
-    """A transaction that spends the coins of another one, and pays 1,000 satoshi to another address."""
+def raw_twin(regtest: Regtest, txid: bytes, address: str, *values: int) -> bytes:
+    """A transaction that spends the coins of another one, and pays these values, or 1,000 satoshi, to an address."""
     tx = regtest.find_tx(txid)
     assert tx is not None
-    output = TxOut(1_000, address_to_script(address, REGTEST))
+    outputs = [TxOut(value, address_to_script(address, REGTEST)) for value in values or (1_000,)]
     coins = [(OutPoint.parse(each), regtest.mempool.coin_of(each)) for each in tx.inputs]
-    return spending(coins, [output], 20_000)
+    return spending(coins, outputs, 20_000)
 
 
-def spent_again(regtest: Regtest, txid: bytes, address: str) -> bytes:
-    return regtest.submit_tx(raw_twin(regtest, txid, address))
+def spent_again(regtest: Regtest, txid: bytes, address: str, *values: int) -> bytes:
+    return regtest.submit_tx(raw_twin(regtest, txid, address, *values))

@@ -60,7 +60,7 @@ def check_v2(policy: V2Policy | str) -> V2Policy:
         raise ParameterError(f"v2 must be one of {', '.join(V2Policy)}, not {policy!r}")
     if policy == V2Policy.REQUIRE:
         check_installed("v2='require'")
-    return V2Policy(policy) if is_installed() else V2Policy.OFF
+    return V2Policy(policy) if policy != V2Policy.OFF and is_installed() else V2Policy.OFF
 
 
 def named_peers(

@@ -202,7 +202,7 @@ class Connection:
             silence = f"accepted the connection but sent nothing within {self._limits.first_byte_s:g} s"
             why = "it is not a Bitcoin node, or it is too busy to answer"
             if self.transport is Transport.V2:
-                why += ", or it is an older node without v2 transport (BIP-324)"
+                why += ", or it is a node without v2 transport (BIP-324), which needs v2='off'"
             self._session.close(SessionError(f"{silence}: {why}", cause=Cause.HANDSHAKE_TIMEOUT))
             self._writer.transport.abort()
 

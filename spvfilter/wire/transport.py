@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from importlib.util import find_spec
+from importlib import import_module
 
 from spvfilter._public import public
 from spvfilter.errors import ParameterError
@@ -35,8 +35,13 @@ class V2Policy(StrEnum):
 
 
 def is_installed() -> bool:
-    """Return True if the packages of the extra `v2` are installed."""
-    return find_spec("btclib_secp256k1") is not None and find_spec("cryptography") is not None
+    """Return True if both packages of the extra `v2` can be imported."""
+    try:
+        import_module("btclib_secp256k1.ellswift")
+        import_module("cryptography.hazmat.primitives.ciphers.aead")
+    except ImportError:  # missing, damaged, or of another version
+        return False
+    return True
 
 
 def check_installed(option: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -58,7 +59,7 @@ def items(side: MessageStream) -> list[Item]:
 
 def without_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Behave as if the packages of the extra `v2` were not installed."""
-    monkeypatch.setattr("spvfilter.wire.transport.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "btclib_secp256k1.ellswift", None)
 
 
 class Pair(NamedTuple):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
 from spvfilter.errors import EnvelopeError, ParameterError
+from spvfilter.light.checks import check_v2
 from spvfilter.network import MAINNET, SIGNET
 from spvfilter.protocol import MAX_PAYLOAD_SIZE
 from spvfilter.wire import v2
@@ -17,7 +19,7 @@ from spvfilter.wire.messages.filters import CFilter
 from spvfilter.wire.messages.table import LIMITS, Verack
 from spvfilter.wire.session import Session
 from spvfilter.wire.streams import UndecidedStream, V1Stream
-from spvfilter.wire.transport import Transport, is_installed
+from spvfilter.wire.transport import Transport, V2Policy, is_installed
 from support.sessions import MAGIC, THEIRS, encoded
 from support.v2peers import Item, drawn, exchanged, items, stream, taken, without_extra
 from support.vectors import vector_cases, vector_file
@@ -193,6 +195,15 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -
     assert not is_installed()
     with pytest.raises(ParameterError, match=r"pip install 'spvfilter\[v2\]'"):
         stream(Role.OUTBOUND)
+
+
+@pytest.mark.parametrize("name", ["btclib_secp256k1.ellswift", "cryptography.hazmat.primitives.ciphers.aead"])
+def test_a_package_that_cannot_be_imported_is_not_installed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    assert not is_installed()
+    assert check_v2("prefer") is V2Policy.OFF
+    with pytest.raises(ParameterError, match=r"pip install 'spvfilter\[v2\]'"):
+        check_v2("require")
 
 
 # Detection of the transport

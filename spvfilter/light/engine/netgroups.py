@@ -130,7 +130,7 @@ def is_public(host: str, net: int) -> bool:
 
 def is_sheltered(host: str) -> bool:
     """True if nobody else can read a connection to a host: it is this machine or an onion service."""
-    if host.endswith(".onion"):
+    if host.lower().endswith(".onion"):
         return True
     try:
         return ipaddress.ip_address(host).is_loopback

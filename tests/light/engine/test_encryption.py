@@ -63,6 +63,7 @@ def test_a_required_encryption_is_a_needed_service(mode: Mode) -> None:
         ("127.9.9.9", True),
         ("::1", True),
         ("a" * 56 + ".onion", True),
+        ("A" * 56 + ".ONION", True),
         ("10.1.0.1", False),
         ("192.168.1.2", False),
         ("2001:db8::1", False),
