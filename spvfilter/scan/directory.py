@@ -19,7 +19,7 @@ from spvfilter.kernel import WatchTable, unpack_hits
 from spvfilter.scan.chainchange import ChainChange, chain_change, refuse_lost_blocks
 from spvfilter.scan.coinfile import MOST_COINS, write_coins
 from spvfilter.scan.engines import Engine, Threads, finished
-from spvfilter.scan.manifest import WATCH_LIST, Manifest, table_digest
+from spvfilter.scan.manifest import PARQUET_HASHES, TEXT_HASHES, WATCH_LIST, Manifest, table_digest
 from spvfilter.scan.matchedtxs import (
     TransactionRow,
     TransactionsTask,
@@ -28,6 +28,7 @@ from spvfilter.scan.matchedtxs import (
     transactions_key,
     write_transactions,
 )
+from spvfilter.scan.parquetrows import ParquetForm
 from spvfilter.scan.partdirectory import PartDirectory
 from spvfilter.scan.partfile import PartFile, PartSummary
 from spvfilter.scan.parts import PartTask, task_key
@@ -94,6 +95,7 @@ class PartScan:
         most_coins: Largest number of outpoints that a second pass keeps in memory, about 150 bytes each.
         transactions: True to keep every input and output of the matched transactions, for `transactions`. The engine
             must see the directory: threads or processes of this machine.
+        binary_hashes: True to write the hashes in Parquet files as 32 bytes in display order, not as text in hex.
 
     Raises:
         ParameterError: The watch list is empty, or its network is not that of the plan.
@@ -108,6 +110,7 @@ class PartScan:
         check: bool = False,
         most_coins: int = MOST_COINS,
         transactions: bool = False,
+        binary_hashes: bool = False,
     ) -> None:
         if not len(watch):
             raise ParameterError("nothing to watch for: the watch list is empty")
@@ -123,6 +126,8 @@ class PartScan:
         """The progress of the scan."""
         self.has_transactions = transactions
         """True if the scan keeps the inputs and outputs of matched transactions."""
+        self.has_binary_hashes = binary_hashes
+        """True if hashes in Parquet files are 32 bytes; False if they are text in hex."""
         self._rows: list[Path] = []  # files with the inputs and outputs of matched transactions, in chain order
         self._parts = PartDirectory(self.directory)
         self._given = watch.copy()
@@ -138,6 +143,7 @@ class PartScan:
                 "undo mode": str(plan.undo),
                 "check of blocks": "on" if check else "off",
                 "range": plan.span,
+                PARQUET_HASHES: "binary" if binary_hashes else TEXT_HASHES,
             }
         )
 
@@ -145,6 +151,11 @@ class PartScan:
     def watch(self) -> WatchList:
         """The copy of the watch list that this scan uses. The packed hits refer to its entries."""
         return self._watch
+
+    @property
+    def parquet_form(self) -> ParquetForm:
+        """The form of the Parquet files of this scan."""
+        return ParquetForm.of(self.plan, is_binary=self.has_binary_hashes)
 
     async def run(self, engine: Engine | None = None) -> list[PartFile]:
         """Scan the parts that are not scanned yet, by default in one thread.
@@ -215,7 +226,7 @@ class PartScan:
 
         Raises OSError if a file cannot be read or written, and ParameterError for Parquet without pyarrow.
         """
-        write_transactions(path, self._rows)
+        write_transactions(path, self._rows, self.parquet_form)
 
     def remove_parts(self) -> None:
         """Delete the files of the parts, so that only the outputs stay. This scan cannot grow afterwards.

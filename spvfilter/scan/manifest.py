@@ -18,6 +18,8 @@ from spvfilter.kernel import WatchTable
 NAME = "manifest.json"
 FORMAT = 2
 WATCH_LIST = "watch list"  # the input whose value is a digest
+PARQUET_HASHES = "form of hashes in Parquet"  # an input that manifests of older versions lack
+TEXT_HASHES = "text in hex"  # its value there
 _HASH = re.compile("(?:[0-9a-f]{64})?")
 
 
@@ -93,7 +95,8 @@ class Manifest:
     def refuse_other(self, wanted: Manifest, directory: Path) -> None:
         """Raise ParameterError unless the directory holds a scan with the inputs of `wanted`."""
         for name in {**self.inputs, **wanted.inputs}:
-            old, new = self.inputs.get(name, "nothing"), wanted.inputs.get(name, "nothing")
+            lacking = TEXT_HASHES if name == PARQUET_HASHES else "nothing"
+            old, new = self.inputs.get(name, lacking), wanted.inputs.get(name, lacking)
             if old == new:
                 continue
             cause = f"its {name} is {old}, not {new}"

@@ -18,7 +18,8 @@ from spvfilter.kernel.blocktables import SCRIPT_TYPES, Column, Layout
 from spvfilter.primitives import hash_from_hex, hash_to_hex
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.exportcolumns import layout_of
-from spvfilter.scan.exporttables import LEVEL, pyarrow
+from spvfilter.scan.exporttables import pyarrow
+from spvfilter.scan.parquetrows import ROWS, ParquetForm, parquet_writer
 from spvfilter.scan.partcolumns import LackingError, PartColumns
 from spvfilter.scan.partfile import BlockHits, PartFile, PartSummary
 from spvfilter.scan.parts import PartTask
@@ -44,8 +45,6 @@ _NAMES = (
     "outputs.type",
 )
 _CODES = {Layout.INT8: "<b", Layout.INT32: "<i", Layout.INT64: "<q"}
-
-_ROWS = 32_768  # of a row group of Parquet (our choice)
 
 
 class _Wanted(NamedTuple):
@@ -247,13 +246,13 @@ def row_of(found: dict[str, Any]) -> TransactionRow:
     return TransactionRow(**found | hashes | {"script_pubkey": None if script is None else bytes.fromhex(script)})
 
 
-def write_transactions(path: Path, paths: Iterable[Path]) -> None:
+def write_transactions(path: Path, paths: Iterable[Path], form: ParquetForm) -> None:
     """Write the rows of all parts into one file. Its suffix chooses the format: .csv, .jsonl or .parquet.
 
     Raises OSError; ParameterError for Parquet without pyarrow.
     """
     if path.suffix == ".parquet":
-        _write_parquet(path, read_rows(paths))
+        _write_parquet(path, read_rows(paths), form)
         return
     with replacing(path, SHARED) as file:
         if path.suffix == ".jsonl":
@@ -266,19 +265,18 @@ def write_transactions(path: Path, paths: Iterable[Path]) -> None:
             file.write(",".join(_cell(row[name]) for name in ROW_COLUMNS).encode() + b"\n")
 
 
-def _write_parquet(path: Path, rows: Iterator[dict[str, Any]]) -> None:
+def _write_parquet(path: Path, rows: Iterator[dict[str, Any]], form: ParquetForm) -> None:
     """Write rows as Parquet. Raises OSError; ParameterError without pyarrow."""
     pa = pyarrow()
     kinds = {"height": pa.int32(), "time": pa.timestamp("s", tz="UTC"), "is_match": pa.bool_(), "coinbase": pa.bool_()}
     kinds |= dict.fromkeys(("index", "outpoint_index", "value", "fee", "size", "virtual_size", "weight"), pa.int64())
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in ROW_COLUMNS])
     stored = schema.set(ROW_COLUMNS.index("time"), pa.field("time", pa.timestamp("ms", tz="UTC")))
-    with (
-        replacing(path, SHARED) as file,
-        pa.parquet.ParquetWriter(file, stored, compression="zstd", compression_level=LEVEL) as writer,
-    ):
-        while several := list(islice(rows, _ROWS)):
-            writer.write_table(pa.Table.from_pylist(several, schema=schema).cast(stored))
+    several = list(islice(rows, ROWS))
+    with replacing(path, SHARED) as file, parquet_writer(pa, file, stored, form, len(several)) as write:
+        while several:
+            write(pa.Table.from_pylist(several, schema=schema).cast(stored))
+            several = list(islice(rows, ROWS))
 
 
 def _cell(value: object) -> str:

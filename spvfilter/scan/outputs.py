@@ -107,7 +107,8 @@ def _merged(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> Path:
     """
     manifest = Manifest.read(scan.directory)
     assert manifest is not None  # the scan has written it
-    inputs = sha256(labels_digest(scan.watch).encode() + b"".join(part.digest for part in parts)).hexdigest()
+    before = labels_digest(scan.watch) + str(scan.parquet_form)
+    inputs = sha256(before.encode() + b"".join(part.digest for part in parts)).hexdigest()
     forms = [each for each in OutputFormat if each is form or _path(scan, each).exists()]
     for each in forms:
         if manifest.rendered.get(_path(scan, each).name) != _rendering(_path(scan, each), inputs):
@@ -130,7 +131,8 @@ def _write(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> None:
     """Write the file of matches in a format, and the file of totals."""
     path, totals = _path(scan, form), EntryTotals(len(scan.watch))
     if form is OutputFormat.PARQUET:
-        write_parquet(path, lines(parts, scan.watch, CSV, totals))
+        rows = lines(parts, scan.watch, CSV, totals)
+        write_parquet(path, rows, scan.parquet_form, scan.report.summary.matches)
     else:
         totals = write_lines(path, parts, scan.watch, CSV if form is OutputFormat.CSV else JSON_LINES)
     write_totals(scan.directory / TOTALS, totals, scan.watch)

@@ -11,13 +11,11 @@ from spvfilter._public import public
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.files import SHARED, replacing
 from spvfilter.scan.merge import CSV_HEADER
+from spvfilter.scan.parquetrows import ROWS, ParquetForm, has_bloom_filters, parquet_writer
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
-
-# Rows of a row group (our choice). With a fixed number, the same matches always give the same file.
-_ROWS = 32_768
 
 _PIECE = 1 << 23  # Bytes of CSV that are parsed at once, plus the lines of one block (our choice).
 _LONGEST = 1 << 25  # Bytes of a line: no line is longer, even with a script of 4 MB in hex.
@@ -61,6 +59,20 @@ def check_parquet() -> None:
     _pyarrow()
 
 
+def missing_bloom_filters() -> str:
+    """Return why Parquet files get no Bloom filters, in words; empty if they get them.
+
+    Raises ParameterError if pyarrow is not installed.
+    """
+    pa = _pyarrow()
+    if has_bloom_filters(pa):
+        return ""
+    return (
+        f"no Bloom filters in Parquet: pyarrow {pa.__version__} cannot write them. To get them, upgrade pyarrow, delete"
+        " the Parquet files, and run the same command again"
+    )
+
+
 def _parsed(pa: Any, csv: bytes) -> Any:
     """CSV with a header as a table."""
     options = pa.csv.ConvertOptions(column_types=_types(pa), strings_can_be_null=True, quoted_strings_can_be_null=False)
@@ -93,26 +105,26 @@ def _timed(pa: Any, table: Any) -> Any:
     return table.cast(seconds).cast(_schema(pa))
 
 
-def write_parquet(path: Path, lines: Iterable[bytes]) -> None:
-    """Write matches, given as lines of CSV, as Parquet.
+def write_parquet(path: Path, lines: Iterable[bytes], form: ParquetForm, rows: int) -> None:
+    """Write matches, given as lines of CSV, as Parquet. The number of rows sets the size of Bloom filters.
 
     The lines are parsed piece by piece: pyarrow's reader of streams would read far ahead and keep everything in memory.
     Raises ParameterError without pyarrow, and the errors of `lines`.
     """
     pa = _pyarrow()
-    with replacing(path, SHARED) as file, pa.parquet.ParquetWriter(file, _schema(pa), compression="zstd") as writer:
+    with replacing(path, SHARED) as file, parquet_writer(pa, file, _schema(pa), form, rows) as write:
         waiting: list[Any] = []
         count = 0
         for piece in _pieces(lines):
             waiting.append(_parsed(pa, piece))
             count += waiting[-1].num_rows
-            if count >= _ROWS:
+            if count >= ROWS:
                 table = pa.concat_tables(waiting).combine_chunks()
-                whole = count - count % _ROWS
-                writer.write_table(table.slice(0, whole), row_group_size=_ROWS)
+                whole = count - count % ROWS
+                write(table.slice(0, whole))
                 waiting, count = [table.slice(whole).combine_chunks()], count - whole
         if count:
-            writer.write_table(pa.concat_tables(waiting).combine_chunks(), row_group_size=_ROWS)
+            write(pa.concat_tables(waiting).combine_chunks())
 
 
 def _output(directory: str | os.PathLike[str]) -> Path:
@@ -130,7 +142,7 @@ def to_arrow(directory: str | os.PathLike[str]) -> pa.Table:
     | column | value |
     |---|---|
     | kind | "output" or "input" |
-    | block_hash, txid, outpoint_txid | hex, display order |
+    | block_hash, txid, outpoint_txid | hex, display order; 32 bytes from Parquet with `binary_hashes` |
     | height, index, outpoint_index | number |
     | time | time of the block, UTC |
     | value, fee | satoshi |

@@ -149,6 +149,11 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         ),
     )
     parser.add_argument(
+        "--binary",
+        action="store_true",
+        help="with --format parquet: write hashes as 32 bytes in the order that explorers show, not as text in hex",
+    )
+    parser.add_argument(
         "--publish", metavar="URL", help="with --out: also copy matches and totals to a URL such as s3://…"
     )
     parser.add_argument(
@@ -255,10 +260,11 @@ def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
         if args.output is not None:
             raise ParameterError("--out DIR and --output FILE exclude each other: give one")
     elif args.format == _PARQUET or any(
-        (args.processes, args.dask, args.publish, args.remove_parts, args.with_transactions)
+        (args.processes, args.dask, args.publish, args.remove_parts, args.with_transactions, args.binary)
     ):
         raise ParameterError(
-            "--processes, --dask, --publish, --remove-parts, --with-transactions and --format parquet need --out DIR"
+            "--processes, --dask, --publish, --remove-parts, --with-transactions, --binary and --format parquet need"
+            " --out DIR"
         )
     if args.totals is not None and (is_node or args.out is not None):
         where = "DIR/totals.csv has them" if args.out is not None else "a node's blocks have no file of totals"

@@ -34,6 +34,7 @@ from spvfilter.scan.outputs import TOTALS, OutputFormat, publish, scan_parts
 from spvfilter.scan.plan import Plan
 from spvfilter.scan.remote import is_url, seen_anywhere
 from spvfilter.scan.sources import BlockFiles, BlockSpan
+from spvfilter.scan.tables import missing_bloom_filters
 from spvfilter.scan.totals import read_totals
 from spvfilter.scan.workerplan import plan_on_workers
 from spvfilter.watch.watchlist import WatchList
@@ -54,6 +55,8 @@ def run(args: argparse.Namespace, watch: WatchList, span: BlockSpan) -> int:
     """
     if args.format == "table":
         raise ParameterError(f"with --out, --format must be one of {', '.join(OutputFormat)}")
+    if args.binary and args.format != OutputFormat.PARQUET:
+        raise ParameterError("--binary is for Parquet: add --format parquet, or leave --binary out")
     if args.publish is not None and not is_url(args.publish):
         raise ParameterError("--publish takes a URL such as s3://bucket/found")
     if args.dask is not None and args.with_transactions:
@@ -139,7 +142,14 @@ class _Scans:
             if not plan.parts:
                 problems = "".join(f"; {problem}" for problem in plan.report.problems[:3])
                 raise SourceError(f"no block in {', '.join(args.paths or args.on_workers)}{problems}")
-            scan = PartScan(args.out, plan, self._watch, check=args.check, transactions=args.with_transactions)
+            scan = PartScan(
+                args.out,
+                plan,
+                self._watch,
+                check=args.check,
+                transactions=args.with_transactions,
+                binary_hashes=args.binary,
+            )
             path = await self._scanned(scan, planned.engine)
         seconds = time.monotonic() - begun
         if args.publish is not None:
@@ -182,6 +192,8 @@ class _Scans:
             self._tell(assumed_network(planned.assumed, self._watch.network))
         code = _report(scan, path, seconds, self._tell, quiet=args.quiet, is_first=self._is_first)
         self._is_first = False
+        if args.format == OutputFormat.PARQUET and not args.quiet and (missing := missing_bloom_filters()):
+            self._tell(missing)
         if args.remove_parts and not args.quiet:
             self._tell(f"the files of parts are removed: later runs cannot add new blocks to {args.out}")
         return _INCOMPLETE if report_heights(args, planned.heights, self._tell) else code

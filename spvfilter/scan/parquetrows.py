@@ -1,0 +1,89 @@
+"""Rows of a scan in a Parquet file: hashes as text or bytes, the order of the rows, and Bloom filters."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from inspect import signature
+from itertools import chain
+from typing import IO, Any, NamedTuple
+
+from spvfilter.protocol import HASH_SIZE
+from spvfilter.scan.plan import Plan
+
+ROWS = 32_768
+"""Rows of a row group (our choice). With a fixed number, the same rows always give the same file."""
+_HASHES = ("block_hash", "txid", "outpoint_txid")
+_FILTERED = ("txid", "script_pubkey", "address")  # The columns with Bloom filters.
+_FALSE_POSITIVES = 0.01  # Rate of a Bloom filter (our choice): 10 to 20 bits a row.
+_BLOOM = "bloom_filter_options"  # An argument that only newer versions of pyarrow have.
+_LEVEL = 1  # Level of zstd (our choice).
+
+
+class ParquetForm(NamedTuple):
+    """The form of a scan's Parquet files."""
+
+    is_binary: bool
+    """True if hashes are 32 bytes in display order; False if they are text in hex."""
+    is_sorted: bool
+    """True if all heights are known, and the rows are in their order."""
+
+    @classmethod
+    def of(cls, plan: Plan, *, is_binary: bool) -> ParquetForm:
+        """Return the form of the files of a scan of this plan."""
+        last = 0
+        for height in chain.from_iterable(part.heights() for part in plan.parts):
+            if height is None or height < last:
+                return cls(is_binary, is_sorted=False)
+            last = height
+        return cls(is_binary, is_sorted=True)
+
+
+def has_bloom_filters(pa: Any) -> bool:  # Any: pyarrow has no types
+    """Return True if this version of pyarrow can write Bloom filters."""
+    return _BLOOM in signature(pa.parquet.ParquetWriter).parameters
+
+
+@contextmanager
+def parquet_writer(
+    pa: Any, file: IO[bytes], schema: Any, form: ParquetForm, rows: int
+) -> Iterator[Callable[[Any], None]]:
+    """Return a context manager whose value writes a table with hashes in hex.
+
+    Args:
+        pa: The module pyarrow.
+        file: The file to write.
+        schema: The columns, with hashes as text.
+        form: The form of the file.
+        rows: The number of rows of the first row group, or of all rows: the Bloom filters have this capacity.
+    """
+    if form.is_binary:
+        for name in _HASHES:
+            at = schema.get_field_index(name)
+            schema = schema.set(at, pa.field(name, pa.binary(HASH_SIZE)))
+    options: dict[str, Any] = {}
+    if form.is_sorted:
+        options["sorting_columns"] = [pa.parquet.SortingColumn(schema.get_field_index("height"))]
+    if has_bloom_filters(pa):
+        capacity = {"ndv": min(max(rows, 1), ROWS), "fpp": _FALSE_POSITIVES}
+        options[_BLOOM] = dict.fromkeys(_FILTERED, capacity)
+
+    def write(table: Any) -> None:
+        if form.is_binary:
+            for name in _HASHES:
+                chunks = [_bytes_of(pa, chunk) for chunk in table.column(name).chunks]
+                column = pa.chunked_array(chunks, pa.binary(HASH_SIZE))
+                table = table.set_column(table.schema.get_field_index(name), name, column)
+        writer.write_table(table, row_group_size=ROWS)
+
+    with pa.parquet.ParquetWriter(file, schema, compression="zstd", compression_level=_LEVEL, **options) as writer:
+        yield write
+
+
+def _bytes_of(pa: Any, hashes: Any) -> Any:
+    """Return an array of hashes in hex, none of which is null, as an array of 32 bytes each."""
+    _, offsets, text = hashes.buffers()
+    start, end = (struct.unpack_from("<i", offsets, 4 * (hashes.offset + row))[0] for row in (0, len(hashes)))
+    raw = bytes.fromhex(bytes(text[start:end]).decode())
+    return pa.Array.from_buffers(pa.binary(HASH_SIZE), len(hashes), [None, pa.py_buffer(raw)])
