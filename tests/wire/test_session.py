@@ -307,6 +307,18 @@ def test_a_stream_that_ends_before_a_message_says_what_that_may_mean() -> None:
     assert "a node of another network, another service on this port, or a node that is full" in str(last.error)
 
 
+@pytest.mark.parametrize("messages", [(THEIRS,), (THEIRS, WtxidRelay())])
+def test_peer_that_closes_after_its_version_has_a_cause_of_its_own(messages: tuple[Message, ...]) -> None:
+    peer = fresh()
+    peer.receive_data(encoded(*messages))
+    peer.receive_eof()
+    *_, last = peer.events()
+    assert isinstance(last, Disconnected)
+    assert isinstance(last.error, SessionError)
+    assert last.error.cause == Cause.LOST_AFTER_VERSION
+    assert str(last.error) == "the peer closed the connection after its version message"
+
+
 @pytest.mark.parametrize(
     ("rest", "says"),
     [(b"", ""), *((encoded(Ping(1))[:size], " in the middle of a message") for size in (1, 24, 31))],
