@@ -23,6 +23,7 @@ from spvfilter.wire.messages.table import (
     Pong,
     Unknown,
     Verack,
+    WtxidRelay,
 )
 from spvfilter.wire.session import MAX_PINGS, MAX_SEND_BUFFER, RECEIVE_BUFFER, SEND_BUFFER, Session
 from support.samples import ITEMS, SAMPLES

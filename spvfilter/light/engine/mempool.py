@@ -88,6 +88,8 @@ class MempoolWatch:
             own = self._broadcaster.find(item.hash)
             if own is not None:
                 self._broadcaster.announced(peer, own)
+        if items:
+            self._broadcaster.round_passed(peer)
         self._order(peer, stand, items)
         link = self._bloom.link(peer)
         if link.filter is None:
