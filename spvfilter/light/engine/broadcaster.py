@@ -9,12 +9,12 @@ about once a day.
 
 The broadcaster asks a peer that requested a transaction whether the peer has it, every 1.5 s. Core answers notfound for
 an accepted transaction until its next round of announcements to the peer (Poisson, mean 5 s). A false rejection would
-free coins that are spent, so a peer that still lacks the transaction has rejected it only in these cases:
+free coins that are spent. A peer that still lacks the transaction has rejected it in these cases:
 
 - A round has passed, which is certain: the peer answered notfound, then announced another transaction, and then
   answered notfound to a later question. This holds for Core since version 26.
-- The peer has lacked the transaction for 20 s, and so has a peer of another network group, or it has rejected it. Both
-  would be wrong in 0.03 % of cases (e^-8).
+- The peer has lacked the transaction for 20 s. A peer of another network group has lacked it for as long, or has
+  rejected it. Together this is wrong in 0.03 % of cases (e^-8).
 - The peer has lacked it for 40 s, which is wrong in 0.03 % of cases (e^-8). Core before version 26 has 130 s, since it
   answers notfound for two minutes.
 

@@ -583,7 +583,7 @@ class PeerPool:
         return self._states[peer.address].refusals.until.get(Demand.RELAY, inf)
 
     def _refusal(self, demand: Demand) -> UselessPeerError:
-        """Return the error that names a refused demand, and what follows."""
+        """Return the error that names a refused demand and the consequence."""
         match demand:
             case Demand.RELAY if self._mode is not Mode.BIP37:
                 advice = "for 10 minutes the client connects without them, and payments through it appear in blocks"

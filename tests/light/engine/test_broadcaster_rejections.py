@@ -105,9 +105,7 @@ def test_two_peers_whose_rounds_passed_reject_within_seconds(mode: Mode, tmp_pat
 
 
 @pytest.mark.parametrize("kinds", [(CoreRounds,), (CoreRounds, CoreRounds), (CoreRounds, Refuses)])
-def test_a_peer_that_accepts_is_never_taken_for_one_that_rejects(
-    kinds: tuple[type[Taker], ...], tmp_path: Path
-) -> None:
+def test_accepting_peer_never_counts_as_rejecting(kinds: tuple[type[Taker], ...], tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, *kinds) as world:
         synced(world)
         for _ in range(12):
