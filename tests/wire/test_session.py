@@ -309,7 +309,7 @@ def test_a_stream_that_ends_before_a_message_says_what_that_may_mean() -> None:
 
 
 @pytest.mark.parametrize("messages", [(THEIRS,), (THEIRS, WtxidRelay())])
-def test_peer_that_closes_after_its_version_has_a_cause_of_its_own(messages: tuple[Message, ...]) -> None:
+def test_peer_that_closes_after_version_has_its_own_cause(messages: tuple[Message, ...]) -> None:
     peer = fresh()
     peer.receive_data(encoded(*messages))
     peer.receive_eof()

@@ -114,7 +114,7 @@ class BlockRequests:
                 if block_hash not in owed:  # else an earlier, cancelled request is open: the block may still come, once
                     owed.add(block_hash)
                     if self._is_old(wanted.height):
-                        self._context.pool.demand(peer, Demand.BLOCKS)
+                        self._context.pool.demand(peer, Demand.BLOCKS, self._context.now)
                     self._context.pool.ask(peer, ("block", block_hash), self._context.now)
                     questions.setdefault(peer, []).append(InvItem(InvType.WITNESS_BLOCK, block_hash))
         for peer, items in questions.items():

@@ -207,7 +207,7 @@ class BloomSearch:
                     return
                 link.load(made, self._epoch, self._context.books.cursor, self._filters.elements)
                 link.must_reload = False
-                self._context.pool.demand(peer, Demand.RELAY)
+                self._context.pool.demand(peer, Demand.RELAY, self._context.now)
                 self._context.out.send(peer.number, FilterLoad.parse(bytes(made)))
                 self._warn_of_listeners(peer)
                 self.has_told = True
@@ -250,7 +250,7 @@ class BloomSearch:
         for peer in armed:
             self._links[peer] = BloomLink()
             if self._context.options.mempool:
-                self._context.pool.demand(peer, Demand.RELAY)
+                self._context.pool.demand(peer, Demand.RELAY, self._context.now)
                 self._context.out.send(peer.number, FilterClear())
                 self._context.out.fence(peer.number, partial(self._context.pool.grant, peer, Demand.RELAY))
         return armed
@@ -335,7 +335,7 @@ class BloomSearch:
 
     def _send(self, peer: Peer, part: _Part) -> None:
         link = self.link(peer)
-        self._context.pool.demand(peer, Demand.BLOCKS)
+        self._context.pool.demand(peer, Demand.BLOCKS, self._context.now)
         part.asked.add(peer)
         link.covered = max(link.covered, part.last)
         flight = Flight(part.wanted, partial(self._landed, peer, part))

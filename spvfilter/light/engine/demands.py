@@ -1,8 +1,7 @@
 """Demands: requests at which a busy node closes the connection instead of an answer, as Bitcoin Core does.
 
-If a node closes the connection three times in succession before it answers a demand, the client avoids the demand for
-ten minutes. Then it tries the demand again, and one more closed connection is enough. `Refusals` keeps this for one
-address.
+If a node closes the connection three times in succession at a demand, the client avoids the demand for ten minutes.
+Then it tries the demand again, and one more closed connection is enough. `Refusals` keeps this for one address.
 """
 
 from __future__ import annotations
@@ -12,6 +11,8 @@ from enum import Enum
 
 MAX_CLOSED = 3
 """Closed connections in succession after which a node refuses a demand (our choice)."""
+PROMPT_S = 10.0
+"""Core closes the connection when it reads a demand. A connection that ends later broke by itself (our choice)."""
 REFUSED_S = 600.0
 """Seconds until the client tries a refused demand again (our choice)."""
 

@@ -162,7 +162,7 @@ class MempoolWatch:
             and (not by_filter or self._bloom.link(peer).filter is not None)
         ):
             stand.was_asked_for_all = True
-            self._context.pool.demand(peer, Demand.MEMPOOL)
+            self._context.pool.demand(peer, Demand.MEMPOOL, self._context.now)
             self._context.out.send(peer.number, Mempool())
             self._context.out.fence(peer.number, partial(self._context.pool.grant, peer, Demand.MEMPOOL))
         if not by_filter:

@@ -10,7 +10,7 @@ from math import inf
 from spvfilter.errors import SessionError, UselessPeerError
 from spvfilter.light.engine.addresses import Discovery, DismissedError, IdleError, Neighbour, Purpose
 from spvfilter.light.engine.addressstates import AddressState, limit_bans
-from spvfilter.light.engine.demands import Demand
+from spvfilter.light.engine.demands import PROMPT_S, Demand
 from spvfilter.light.engine.inputs import Connected, Instant, SeedAnswer
 from spvfilter.light.engine.netgroups import NAMES, dialling_group, host_of, netgroup, port_of
 from spvfilter.light.engine.options import PeerTimeouts
@@ -81,8 +81,8 @@ class Peer:
     """True if it was pinged since its last message, because it was quiet."""
     relays: bool = False
     """True if the peer was asked to announce transactions."""
-    demands: dict[Demand, None] = field(default_factory=dict)
-    """Demands that the peer has not answered, the oldest first."""
+    demands: dict[Demand, float] = field(default_factory=dict)
+    """Demands that the peer has not answered, the oldest first, with the time of each (monotonic seconds)."""
 
     def __repr__(self) -> str:
         return f"<Peer {self.number} {self.address} {self.state.value}>"
@@ -386,7 +386,7 @@ class PeerPool:
         peer = self._peers[number] = Peer(number, address, now.monotonic, purpose=purpose)
         self._peers_changed()
         if self._wants_relay and not self.refuses(peer, Demand.RELAY, now):
-            self.demand(peer, Demand.RELAY)
+            self.demand(peer, Demand.RELAY, now)
         self._out.connect(number, address, v2=self.v2_policy(address), relay=peer.relays)
 
     def v2_policy(self, address: str) -> V2Policy:
@@ -516,7 +516,7 @@ class PeerPool:
         self._lists.clear()
         self._out.gone(peer.number)
         state = self._states[peer.address]
-        demand = _unanswered_demand(peer, error)
+        demand = _unanswered_demand(peer, error, now)
         is_failure = not isinstance(error, DismissedError) and (
             peer.purpose is Purpose.NAMED or peer.profile is not None
         )
@@ -557,9 +557,9 @@ class PeerPool:
 
     # Demands
 
-    def demand(self, peer: Peer, demand: Demand) -> None:
+    def demand(self, peer: Peer, demand: Demand, now: Instant) -> None:
         """The peer gets a demand. It may close the connection instead of an answer."""
-        peer.demands.setdefault(demand, None)
+        peer.demands.setdefault(demand, now.monotonic)
         peer.relays = peer.relays or demand is Demand.RELAY
 
     def grant(self, peer: Peer, demand: Demand) -> None:
@@ -702,10 +702,12 @@ class PeerPool:
                 state.is_late()
 
 
-def _unanswered_demand(peer: Peer, error: Exception) -> Demand | None:
+def _unanswered_demand(peer: Peer, error: Exception, now: Instant) -> Demand | None:
     """Return the demand at which a peer closed the connection, or None if the connection ended in another way."""
     if not isinstance(error, SessionError) or error.cause not in (Cause.LOST, Cause.LOST_AFTER_VERSION):
         return None
-    if peer.profile is None and error.cause is Cause.LOST:
-        return None  # the peer did not learn what this side wants
-    return next(iter(peer.demands), None)
+    demand, at = next(iter(peer.demands.items()), (None, 0.0))
+    if error.cause is Cause.LOST_AFTER_VERSION:
+        return demand
+    is_prompt = peer.profile is not None and now.monotonic - max(at, peer.since) <= PROMPT_S
+    return demand if is_prompt else None

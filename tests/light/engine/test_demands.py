@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from simulation import truth
 from simulation.behaviours.busy import SlotsFull, UploadNearlyUsed, UploadUsed
+from simulation.node import Node
 from spvfilter.errors import UselessPeerError
 from spvfilter.light.engine.demands import MAX_CLOSED, REFUSED_S, Demand, Refusals
 from spvfilter.light.events import Mode
 from spvfilter.light.status import ClientStatus
+from spvfilter.node.regtest import Regtest
+from spvfilter.node.responder import Responder
+from spvfilter.wire.session import Session
 from support.stage import Prompt, Stage, stage
 
 BUSY_S = 120.0
@@ -183,3 +188,26 @@ def test_an_answer_makes_earlier_closed_connections_count_no_more() -> None:
     refusals.grant(Demand.RELAY)
     assert not refusals.is_refused(Demand.RELAY, REFUSED_S)
     assert not refusals.close(Demand.RELAY, REFUSED_S)
+
+
+class BreaksLater(Prompt):
+    """Sends no block, and its connections break a while after the request."""
+
+    responder: ClassVar[type[Responder]] = type("_NoBlocks", (Responder,), {"on_block_wanted": lambda *_: None})
+
+    def begin(self, node: Node) -> None:
+        self._node = node
+
+    def respond(self, view: Regtest, session: Session) -> Responder:
+        self.world.timeline.after(15.0, self._node.hang_up)
+        return super().respond(view, session)
+
+
+def test_a_connection_that_breaks_later_refuses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a bad line would keep the client from old blocks."""
+    monkeypatch.setattr(truth, "_LONG_SHARE", 1.0)
+    with stage(tmp_path, Mode.COMPACT, BreaksLater) as world:
+        world.boot()
+        world.pass_time(400)
+        assert len(world.warnings) > MAX_CLOSED
+        assert not named(world, Demand.BLOCKS)
