@@ -104,7 +104,7 @@ def test_two_peers_whose_rounds_passed_reject_within_seconds(mode: Mode, tmp_pat
         assert max(took) <= 41
 
 
-@pytest.mark.parametrize("kinds", [(CoreRounds,), (CoreRounds, CoreRounds), (CoreRounds, Refuses)])
+@pytest.mark.parametrize("kinds", [(CoreRounds,), (CoreRounds, Refuses), (AcceptsQuietly, AcceptsQuietly)])
 def test_accepting_peer_never_counts_as_rejecting(kinds: tuple[type[Taker], ...], tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, *kinds) as world:
         synced(world)
