@@ -11,8 +11,8 @@ The broadcaster asks a peer that requested a transaction whether the peer has it
 an accepted transaction until its next round of announcements to the peer (Poisson, mean 5 s). A false rejection would
 free coins that are spent. A peer that still lacks the transaction has rejected it in these cases:
 
-- A round has passed, which is certain: the peer answered notfound, then announced another transaction, and then
-  answered notfound to a later question. This holds for Core since version 26.
+- A round has passed, which is certain: the peer received the transaction, then announced another one, and then
+  answered notfound to a later question. Pongs show the order. This holds for Core since version 26.
 - The peer has lacked the transaction for 20 s. A peer of another network group has lacked it for as long, or has
   rejected it. Together this is wrong in 0.03 % of cases (e^-8).
 - The peer has lacked it for 40 s, which is wrong in 0.03 % of cases (e^-8). Core before version 26 has 130 s, since it
@@ -106,8 +106,6 @@ class PeerRecord:
     """True if the peer lacked it after it received it."""
     has_round_passed: bool = False
     """True if the peer announced a transaction after that."""
-    is_conclusive: bool = False
-    """True if the last question was asked after that announcement."""
 
 
 @dataclass(slots=True, eq=False)
@@ -553,15 +551,32 @@ class Broadcaster:
             record.answered = self._context.now.monotonic
         if record.answered is None:
             record.probes += 1
-            record.is_conclusive = record.has_round_passed
             self._context.out.send(peer.number, GetData((_item(peer, own, InvType.WITNESS_TX),)))
-            self._context.out.fence(peer.number, partial(self._probed, own, record, record.probes))
+            probed = partial(self._probed, own, peer, record, record.probes, is_conclusive=record.has_round_passed)
+            self._context.out.fence(peer.number, probed)
 
-    def _probed(self, own: OwnTx, record: PeerRecord, probe: int) -> None:
-        """The peer processed a question. A peer without an answer ignores such questions."""
-        if record.answered is None and record.probes == probe and record.next_probe == inf:
+    def _probed(self, own: OwnTx, peer: Peer, record: PeerRecord, probe: int, *, is_conclusive: bool) -> None:
+        """The peer processed a question and did not serve the transaction. If it said nothing, it ignores questions.
+
+        A notfound alone may answer a question from before the peer received the transaction. The pong cannot.
+
+        Args:
+            own: The transaction.
+            peer: The peer.
+            record: The connection to the peer.
+            probe: Number of the question.
+            is_conclusive: True if a round had passed before the question.
+        """
+        if record.answered is not None:
+            return
+        if record.probes == probe and record.next_probe == inf:
             record.answered = self._context.now.monotonic
             self._accepted(own)
+        elif not record.is_missing:
+            record.is_missing = True
+            self._missing.setdefault(peer, []).append(record)
+        elif is_conclusive and (_core_version(peer) or 0) >= _SEQUENCES and self._is_independent(own):
+            self._reject_by(own, peer, record, "does not have it after its next round of announcements")
 
     @property
     def reject_s(self) -> float:
@@ -613,9 +628,6 @@ class Broadcaster:
         if self._is_rejected_by(own, peer, record):
             self._reject_by(own, peer, record, f"does not have it {now - record.requested:.0f} s after it received it")
             return
-        if not record.is_missing:
-            record.is_missing = True
-            self._missing.setdefault(peer, []).append(record)
         last = record.requested + self.reject_s * self._slowness(peer)
         record.next_probe = min(last, now + min(PROBE_S, self.reject_s / 4))
         self._next_at = min(self._next_at, record.next_probe)
@@ -628,8 +640,6 @@ class Broadcaster:
             return True
         if not self._is_independent(own):
             return False
-        if record.is_conclusive and (_core_version(peer) or 0) >= _SEQUENCES:
-            return True
         pair_s = self.reject_s * PAIR_SHARE
         return self._lacks_for(record, pair_s * slowness) and any(
             other.group != peer.group
