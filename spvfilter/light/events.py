@@ -89,6 +89,11 @@ class Synced:
 
     `LightClient.rescan` searches them.
     """
+    sees_unconfirmed: bool = True
+    """True if a peer announces unconfirmed transactions.
+
+    Otherwise payments appear once a block contains them: `mempool` is False, or the peers' slots are full.
+    """
 
     @property
     def hash_hex(self) -> str:

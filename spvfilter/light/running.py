@@ -48,7 +48,7 @@ from spvfilter.light.engine.requests import CancelBlock, FetchBlock, RelabelEntr
 from spvfilter.light.engine.saved import Saved
 from spvfilter.light.engine.start import StartHeight
 from spvfilter.light.engine.windowgrowth import extend
-from spvfilter.light.events import Broadcast, Event, Mode
+from spvfilter.light.events import Broadcast, Event
 from spvfilter.light.runlog import RunLog
 from spvfilter.light.sockets import Sockets
 from spvfilter.light.status import ClientStatus, Metrics
@@ -113,7 +113,7 @@ class Running:
         self._jobs = jobs
         self._loop = asyncio.get_running_loop()
         self._database = Database(store, jobs, self.feed, self._emit, self.fail)
-        self._sockets = Sockets(self._settings(engine.options), self.feed, proxy=proxy, limits=limits, clock=clock)
+        self._sockets = Sockets(self._settings(), self.feed, proxy=proxy, limits=limits, clock=clock)
         self._inputs: deque[Input] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._calls: dict[int, asyncio.Future[Broadcast]] = {}  # calls of `broadcast` that wait, by number
@@ -124,9 +124,9 @@ class Running:
         self._counters = Counters()
         self._log = RunLog("memory" if str(store.path) == MEMORY else str(store.path), engine, self.now())
 
-    def _settings(self, options: Options) -> Callable[[], Settings]:
-        network, relay = self.engine.chain.network, options.mempool and options.mode is not Mode.BIP37
-        return lambda: Settings(network, relay=relay, start_height=self.engine.chain.height, joins_filters=True)
+    def _settings(self) -> Callable[[], Settings]:
+        network = self.engine.chain.network
+        return lambda: Settings(network, start_height=self.engine.chain.height, joins_filters=True)
 
     @property
     def has_ended(self) -> bool:
@@ -236,8 +236,8 @@ class Running:
                     self._sockets.fence(peer, token)
                 case Wake(at):
                     self._wake(at)
-                case Connect(peer, address, is_private, v2):
-                    self._sockets.connect(peer, address, is_private=is_private, v2=v2)
+                case Connect(peer, address, is_private, v2, relay):
+                    self._sockets.connect(peer, address, is_private=is_private, v2=v2, relay=relay)
                 case Drop(peer):
                     self._sockets.drop(peer)
                 case AskSeeds(services):

@@ -51,12 +51,14 @@ class Sockets:
         self._received = 0  # bytes of connections that have ended
         self._sent = 0
 
-    def connect(self, peer: int, address: str, *, is_private: bool = False, v2: V2Policy = V2Policy.OFF) -> None:
-        """Open a connection.
+    def connect(
+        self, peer: int, address: str, *, is_private: bool = False, v2: V2Policy = V2Policy.OFF, relay: bool = False
+    ) -> None:
+        """Open a connection. With `relay`, the peer is asked to announce transactions.
 
         A private one tells nothing about this client. Tor gives it a circuit of its own.
         """
-        settings, proxy, clock = self._settings(), self._proxy, self._clock
+        settings, proxy, clock = replace(self._settings(), relay=relay), self._proxy, self._clock
         if is_private:
             settings, clock = stranger(settings.network), replace(clock, wall=lambda: 0.0)
             proxy = proxy.isolated(secrets.token_hex(16)) if proxy is not None else None

@@ -26,6 +26,8 @@ class PeerStatus:
     """Height of the highest block of the best chain that the peer is known to have; -1 for none."""
     transport: Transport
     """`V2` if the connection is encrypted (BIP-324), else `V1`."""
+    relays: bool
+    """True if the peer was asked to announce unconfirmed transactions. False while its slots for that are full."""
 
 
 @public
@@ -73,6 +75,11 @@ class ClientStatus:
     """Number of foreign unconfirmed payments that found no room, or were evicted for others, in this run."""
     searched: tuple[SearchedEntries, ...]
     """Blocks that were searched for each group of entries, in the order in which the entries were added."""
+
+    @property
+    def sees_unconfirmed(self) -> bool:
+        """True if a connected peer announces unconfirmed transactions. Otherwise payments appear in blocks only."""
+        return any(peer.relays for peer in self.peers)
 
     @property
     def skipped(self) -> tuple[BlockRange, ...]:

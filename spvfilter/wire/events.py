@@ -78,6 +78,11 @@ class Cause(StrEnum):
     """The peer did not answer a ping within `Settings.ping_timeout_s`."""
     LOST = "connection lost"
     """The peer closed the connection, or the connection broke."""
+    LOST_AFTER_VERSION = "connection lost after version"
+    """The peer closed the connection after its version message and before the end of the handshake.
+
+    Its slots for peers that want transactions may be full (Core `-inboundrelaypercent`).
+    """
     NO_V2 = "no encrypted connection"
     """The peer closed an encrypted connection before its first byte: it may be an older node, without BIP-324."""
 

@@ -328,6 +328,9 @@ class Session:
             reasons = "a node of another network, another service on this port, or a node that is full"
             return SessionError(f"the peer closed the connection before its first message: {reasons}", cause=Cause.LOST)
         place = " in the middle of a message" if stream.buffered else ""
+        if self.remote is not None and self.ready is None and self.role is Role.OUTBOUND:
+            told = f"the peer closed the connection{place or ' after its version message'}"
+            return SessionError(told, cause=Cause.LOST_AFTER_VERSION)
         return SessionError(f"the peer closed the connection{place}", cause=Cause.LOST)
 
     def _misbehaved(self, error: PeerError) -> Misbehaved:

@@ -7,6 +7,7 @@ import time
 import traceback
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -52,7 +53,7 @@ from spvfilter.light.engine.inputs import (
 )
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.requests import Request
-from spvfilter.light.events import Broadcast as Known, Event, Mode, Synced
+from spvfilter.light.events import Broadcast as Known, Event, Synced
 from spvfilter.light.sockets import stranger
 from spvfilter.light.status import ClientStatus
 from spvfilter.network import REGTEST
@@ -300,8 +301,8 @@ class Process:
                 self._timer = self._timeline.at(at + self._rng.random() * self._lateness, self._ring)
             case Work(token, function):
                 self._work(token, function)
-            case Connect(peer, address, is_private, v2):
-                self._connect(peer, address, is_private, v2)
+            case Connect() as effect:
+                self._connect(effect)
             case Drop(peer):
                 self._drop(peer)
             case AskSeeds(services) if self._discovery is not None:
@@ -334,14 +335,15 @@ class Process:
         connection = self.connections.get(peer)
         return connection if connection is not None and connection.is_ready else None
 
-    def _connect(self, peer: int, address: str, is_private: bool, v2: V2Policy) -> None:
+    def _connect(self, effect: Connect) -> None:
+        peer, address = effect.peer, effect.address
         if peer in self.connections or peer in self._dialling:
             raise Violation("alive", f"the number {peer} was used twice")
         node = self._directory.get(address)
         if node is None and self._discovery is None:
             raise Violation("alive", f"{address}, which nobody named, is connected")
         if node is not None and node.is_up:
-            call, delay = partial(self._reach, peer, node, is_private, v2), self._rng.random() * 0.3
+            call, delay = partial(self._reach, effect, node), self._rng.random() * 0.3
         elif self._rng.random() < 0.7:
             call, delay = (
                 partial(self._miss, peer, ConnectionRefusedError("connection refused")),
@@ -351,15 +353,14 @@ class Process:
             call, delay = partial(self._miss, peer, TimeoutError("no connection")), CONNECT_S
         self._dialling[peer] = self._timeline.after(delay, call)
 
-    def _reach(self, peer: int, node: Node, is_private: bool, v2: V2Policy) -> None:
+    def _reach(self, effect: Connect, node: Node) -> None:
+        peer, v2 = effect.peer, effect.v2
         if not node.is_up:
             self._miss(peer, ConnectionRefusedError("connection refused"))
             return
         del self._dialling[peer]
-        settings = Settings(
-            REGTEST, relay=self.options.mempool and self.options.mode is not Mode.BIP37, joins_filters=True
-        )
-        if is_private:
+        settings = Settings(REGTEST, relay=effect.relay, joins_filters=True)
+        if effect.is_private:
             settings = stranger(REGTEST)
             self.private.add(peer)
         self.connections[peer] = Connection(
@@ -370,7 +371,7 @@ class Process:
             random.Random(f"{self._chances} {peer}"),
             self._wall(),
             self._record.keep_wire,
-            partial(self._came_first, partial(self._reach, peer, node, is_private, V2Policy.OFF), v2),
+            partial(self._came_first, partial(self._reach, replace(effect, v2=V2Policy.OFF), node), v2),
             v2,
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from simulation.behaviours import GARBLERS
+from simulation.behaviours import BUSY, GARBLERS
 from simulation.command import replay
 from simulation.engine import make
 from simulation.life import live
@@ -51,6 +51,11 @@ def test_nodes_that_garble_what_they_say_harm_nobody(mode: Mode) -> None:
     outcome = live(plan, make, show=shown.append)
     assert outcome.violation is None, f"{outcome.violation}\n{replay(plan)}"
     assert any("PeerWarning" in line for line in shown)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_no_invariant_is_violated_among_busy_nodes(mode: Mode) -> None:
+    check(Plan(1, mode, peers=tuple(kind.__name__ for kind in BUSY)))
 
 
 @pytest.mark.parametrize("mode", list(Mode))

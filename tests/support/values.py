@@ -295,7 +295,7 @@ VALUES: dict[str, list[object]] = {
             BroadcastChanged(H1, TxStatus.REPLACED, H2),
         ),
         *(Refusal("peer:1", "dust"), Broadcast(H1, ("peer:2",), ("peer:3",), (Refusal("peer:1", "dust"),))),
-        PeerStatus("peer:1", "/agent/", 0x49, 7, Transport.V1),
+        PeerStatus("peer:1", "/agent/", 0x49, 7, Transport.V1, True),
         ClientStatus(
             Mode.AUTO,
             None,
@@ -304,7 +304,7 @@ VALUES: dict[str, list[object]] = {
             6,
             False,
             1_700_000_100,
-            (PeerStatus("peer:1", "/agent/", 0x49, 7, Transport.V1),),
+            (PeerStatus("peer:1", "/agent/", 0x49, 7, Transport.V1, True),),
             5,
             (BlockRange(1, 2),),
             0,

@@ -23,6 +23,7 @@ from spvfilter.wire.messages.table import (
     Pong,
     Unknown,
     Verack,
+    WtxidRelay,
 )
 from spvfilter.wire.session import MAX_PINGS, MAX_SEND_BUFFER, RECEIVE_BUFFER, SEND_BUFFER, Session
 from support.samples import ITEMS, SAMPLES
@@ -305,6 +306,18 @@ def test_a_stream_that_ends_before_a_message_says_what_that_may_mean() -> None:
     assert isinstance(last.error, SessionError)
     assert last.error.cause == Cause.LOST
     assert "a node of another network, another service on this port, or a node that is full" in str(last.error)
+
+
+@pytest.mark.parametrize("messages", [(THEIRS,), (THEIRS, WtxidRelay())])
+def test_peer_that_closes_after_version_has_its_own_cause(messages: tuple[Message, ...]) -> None:
+    peer = fresh()
+    peer.receive_data(encoded(*messages))
+    peer.receive_eof()
+    *_, last = peer.events()
+    assert isinstance(last, Disconnected)
+    assert isinstance(last.error, SessionError)
+    assert last.error.cause == Cause.LOST_AFTER_VERSION
+    assert str(last.error) == "the peer closed the connection after its version message"
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from spvfilter.light.engine.demands import Refusals
 from spvfilter.light.engine.inputs import Instant
 from spvfilter.light.engine.options import PeerTimeouts
 
@@ -34,6 +35,8 @@ class AddressState:
     """Another address of the same node, which is not connected twice."""
     host: str = ""
     """Host of the last connection to the address; empty before the first."""
+    refusals: Refusals = field(default_factory=Refusals)
+    """Demands that the node refuses."""
 
     @property
     def is_reliable(self) -> bool:

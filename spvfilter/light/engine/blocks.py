@@ -10,6 +10,7 @@ from spvfilter.errors import FormatError, LieError, UselessPeerError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import check_block, txid, walk_block
 from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.demands import Demand
 from spvfilter.light.engine.feerates import RecentRates, block_fee_rate
 from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.peers import Peer, PeerState
@@ -25,6 +26,7 @@ from spvfilter.wire.messages.table import GetData, InvItem, InvType
 MAX_PER_PEER = 16  # blocks requested from one peer at a time (our choice)
 # A pruned peer is reported once. This many of the latest addresses are remembered for that (our choice).
 MAX_NAMED = 1_000
+HISTORICAL_S = 7 * 86_400  # Age above which a block is old (Core net_processing.cpp HISTORICAL_BLOCK_AGE).
 
 
 @dataclass(slots=True)
@@ -77,9 +79,19 @@ class BlockRequests:
 
     def is_to_be_had(self, height: int, *, at_once: bool = False) -> bool:
         """True if a connected peer keeps blocks of that height. With `at_once`, the peer must answer promptly."""
-        depth, ready = self._context.chain.height - height, self._context.pool.ready()
+        ready = self._context.pool.ready()
         able = (peer for peer in ready if peer.state is PeerState.READY or not at_once)
-        return any(peer.has_block(depth) and self._headers.knows(peer) >= height for peer in able)
+        return any(self._serves(peer, height) and self._headers.knows(peer) >= height for peer in able)
+
+    def _serves(self, peer: Peer, height: int) -> bool:
+        """True if a peer keeps the block at a height and does not refuse old blocks, or if the block is not old."""
+        context = self._context
+        is_refused = context.pool.refuses(peer, Demand.BLOCKS, context.now) and self._is_old(height)
+        return peer.has_block(context.chain.height - height) and not is_refused
+
+    def _is_old(self, height: int) -> bool:
+        chain = self._context.chain
+        return chain.header_at(chain.height).time - chain.header_at(height).time > HISTORICAL_S
 
     def disconnect_to(self, height: int) -> None:
         """Cancel blocks above a height: they were disconnected, or are to be searched again."""
@@ -101,6 +113,8 @@ class BlockRequests:
                 owed = self._asked.setdefault(peer, set())
                 if block_hash not in owed:  # else an earlier, cancelled request is open: the block may still come, once
                     owed.add(block_hash)
+                    if self._is_old(wanted.height):
+                        self._context.pool.demand(peer, Demand.BLOCKS, self._context.now)
                     self._context.pool.ask(peer, ("block", block_hash), self._context.now)
                     questions.setdefault(peer, []).append(InvItem(InvType.WITNESS_BLOCK, block_hash))
         for peer, items in questions.items():
@@ -113,7 +127,11 @@ class BlockRequests:
             for peer in self._context.pool.ready()
             if peer not in wanted.asked and peer not in wanted.lacking and self._headers.knows(peer) >= wanted.height
         ]
-        able = [peer for peer in knowing if peer.has_block(depth) and len(self._asked.get(peer, ())) < MAX_PER_PEER]
+        able = [
+            peer
+            for peer in knowing
+            if self._serves(peer, wanted.height) and len(self._asked.get(peer, ())) < MAX_PER_PEER
+        ]
         prompt = [peer for peer in able if peer.state is PeerState.READY]
         if prompt:
             return self._context.random.choice(prompt)
@@ -159,6 +177,8 @@ class BlockRequests:
         wanted = self._wanted.get(block_hash)
         if wanted is None:
             return
+        if self._is_old(wanted.height):
+            self._context.pool.grant(peer, Demand.BLOCKS)
         wanted.asked.discard(peer)  # it owes nothing more, and is asked again if the copy under check is false
         if wanted.is_checked:
             return

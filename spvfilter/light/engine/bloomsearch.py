@@ -22,6 +22,7 @@ from spvfilter.light.engine.bloomfilters import BloomFilters
 from spvfilter.light.engine.bloomlink import BloomLink, Flight
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import WITNESSES, Coverage
+from spvfilter.light.engine.demands import Demand
 from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.netgroups import is_sheltered
 from spvfilter.light.engine.peers import BLOOM, LIMITED_DEPTH, Peer, PeerState
@@ -206,6 +207,7 @@ class BloomSearch:
                     return
                 link.load(made, self._epoch, self._context.books.cursor, self._filters.elements)
                 link.must_reload = False
+                self._context.pool.demand(peer, Demand.RELAY, self._context.now)
                 self._context.out.send(peer.number, FilterLoad.parse(bytes(made)))
                 self._warn_of_listeners(peer)
                 self.has_told = True
@@ -228,6 +230,8 @@ class BloomSearch:
     def _loaded(self, peer: Peer, link: BloomLink, is_anew: bool) -> None:
         """A peer has its new filter. `is_anew` is True if its answers were the reason for the reload."""
         link.loading -= 1
+        if not link.loading:
+            self._context.pool.grant(peer, Demand.RELAY)
         if is_anew:
             link.is_reloading = False
             self._context.pool.answered(peer, _RELOAD, self._context.now)
@@ -246,7 +250,9 @@ class BloomSearch:
         for peer in armed:
             self._links[peer] = BloomLink()
             if self._context.options.mempool:
+                self._context.pool.demand(peer, Demand.RELAY, self._context.now)
                 self._context.out.send(peer.number, FilterClear())
+                self._context.out.fence(peer.number, partial(self._context.pool.grant, peer, Demand.RELAY))
         return armed
 
     def teach(self) -> None:
@@ -317,13 +323,19 @@ class BloomSearch:
         has_blocks = self._headers.knows(peer) >= part.last and peer.has_block(depth)
         return (
             not link.must_reload
+            and not self.is_refused_by(peer)
             and has_blocks
             and link.covered >= part.first - 1
             and link.flights < self._context.options.timeouts.flights
         )
 
+    def is_refused_by(self, peer: Peer) -> bool:
+        """True if the peer closes the connection at requests for filtered blocks."""
+        return self._context.pool.refuses(peer, Demand.BLOCKS, self._context.now)
+
     def _send(self, peer: Peer, part: _Part) -> None:
         link = self.link(peer)
+        self._context.pool.demand(peer, Demand.BLOCKS, self._context.now)
         part.asked.add(peer)
         link.covered = max(link.covered, part.last)
         flight = Flight(part.wanted, partial(self._landed, peer, part))
@@ -498,7 +510,7 @@ class BloomSearch:
         timeouts, chain = self._context.options.timeouts, self._context.chain
         for peer in self.members:
             link = self.link(peer)
-            if peer.state is PeerState.SUSPECT or link.flights or link.must_reload:
+            if peer.state is PeerState.SUSPECT or link.flights or link.must_reload or self.is_refused_by(peer):
                 continue
             under_way = {part.first for part in (*self._parts, *self._repeated) if peer in part.asked}
             lowest = max(link.asked_to + 1, 0 if peer.has_block(chain.height) else chain.height - LIMITED_DEPTH + 1)

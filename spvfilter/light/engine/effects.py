@@ -26,6 +26,8 @@ class Connect:
     is_private: bool = False
     v2: V2Policy = V2Policy.OFF
     """Whether the connection is encrypted (BIP-324)."""
+    relay: bool = False
+    """True if the version message asks the peer to announce transactions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from spvfilter.light.engine.bloomsearch import BloomSearch
 from spvfilter.light.engine.broadcaster import Broadcaster
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import NOTE as COVERAGE_NOTE, Coverage
+from spvfilter.light.engine.demands import Demand
 from spvfilter.light.engine.effects import Effect
 from spvfilter.light.engine.fees import fee_floor, low_fee
 from spvfilter.light.engine.filterheaders import FilterHeaders
@@ -121,6 +122,8 @@ class Engine:
             discovery,
             lambda: saved.coverage.disputing,
             options.v2,
+            options.mode,
+            mempool=options.mempool,
         )
         start = Instant(0.0, 0.0)
         self._context = context = Context(options, saved.chain, saved.rows, books, pool, out, random, start, 0.0)
@@ -231,6 +234,7 @@ class Engine:
                 peer.services,
                 self._headers.knows(peer),
                 peer.profile.transport,
+                peer.relays and self.options.mempool,
             )
             for peer in self.pool.connected()
             if peer.profile is not None
@@ -392,6 +396,7 @@ class Engine:
             case MerkleBlock():
                 flight = self._bloom.link(peer).merkleblock(message)
                 self._context.pool.heard(peer, ("flight", flight), self._context.now)
+                self._context.pool.grant(peer, Demand.BLOCKS)
             case wire.Tx(raw):
                 self._mempool.take(peer, raw)
             case wire.Inv(items):
@@ -540,7 +545,7 @@ class Engine:
         if is_greeting or pool.may_offer_filters(self._context.now):
             pool.make_room(COMPACT_FILTERS, self._context.now)
             return SearchMode.WAIT
-        if self._bloom.members and self._bloom.can_find_all():
+        if not all(map(self._bloom.is_refused_by, self._bloom.members)) and self._bloom.can_find_all():
             return SearchMode.BLOOM
         return SearchMode.COMPACT if self._filter_headers.members else SearchMode.WAIT
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 
 from spvfilter.errors import LieError
 from spvfilter.light.engine.bloomsearch import BloomSearch
 from spvfilter.light.engine.broadcaster import Broadcaster
 from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.demands import Demand
 from spvfilter.light.engine.filterscripts import FilterScripts
 from spvfilter.light.engine.peers import BLOOM, Peer
 from spvfilter.light.events import PendingWarning
@@ -86,6 +88,8 @@ class MempoolWatch:
             own = self._broadcaster.find(item.hash)
             if own is not None:
                 self._broadcaster.announced(peer, own)
+        if items:
+            self._broadcaster.round_passed(peer)
         self._order(peer, stand, items)
         link = self._bloom.link(peer)
         if link.filter is None:
@@ -152,11 +156,15 @@ class MempoolWatch:
             stand.was_asked_for_all = False
         if (
             peer.serves(BLOOM)
+            and peer.relays
             and not stand.was_asked_for_all
+            and not self._context.pool.refuses(peer, Demand.MEMPOOL, self._context.now)
             and (not by_filter or self._bloom.link(peer).filter is not None)
         ):
             stand.was_asked_for_all = True
+            self._context.pool.demand(peer, Demand.MEMPOOL, self._context.now)
             self._context.out.send(peer.number, Mempool())
+            self._context.out.fence(peer.number, partial(self._context.pool.grant, peer, Demand.MEMPOOL))
         if not by_filter:
             wanted: dict[bytes, InvItem] = {}
             while stand.announced and len(wanted) + len(stand.asked) < MAX_ASKED_UNFILTERED:

@@ -98,9 +98,11 @@ class Outbox:
 
     # Effects
 
-    def connect(self, peer: int, address: str, *, is_private: bool = False, v2: V2Policy = V2Policy.OFF) -> None:
+    def connect(
+        self, peer: int, address: str, *, is_private: bool = False, v2: V2Policy = V2Policy.OFF, relay: bool = False
+    ) -> None:
         """Open a connection."""
-        self._effects.append(Connect(peer, address, is_private, v2))
+        self._effects.append(Connect(peer, address, is_private, v2, relay))
 
     def ask_seeds(self, services: int) -> None:
         """Ask DNS seeds for hosts with these services."""

@@ -7,19 +7,20 @@ from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 
-from spvfilter.errors import UselessPeerError
+from spvfilter.errors import SessionError, UselessPeerError
 from spvfilter.light.engine.addresses import Discovery, DismissedError, IdleError, Neighbour, Purpose
 from spvfilter.light.engine.addressstates import AddressState, limit_bans
+from spvfilter.light.engine.demands import PROMPT_S, Demand
 from spvfilter.light.engine.inputs import Connected, Instant, SeedAnswer
 from spvfilter.light.engine.netgroups import NAMES, dialling_group, host_of, netgroup, port_of
 from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.engine.outboundslots import OutboundSlot, OutboundSlots
 from spvfilter.light.engine.outbox import Outbox
-from spvfilter.light.events import PeerWarning
+from spvfilter.light.events import Mode, PeerWarning
 from spvfilter.light.lies import is_lie
 from spvfilter.protocol import MAX_MONEY
 from spvfilter.store.addresses import KnownAddress
-from spvfilter.wire.events import Service
+from spvfilter.wire.events import Cause, Service
 from spvfilter.wire.messages.addresses import PeerAddress
 from spvfilter.wire.messages.table import GetAddr, Message
 from spvfilter.wire.transport import V2Policy
@@ -78,6 +79,10 @@ class Peer:
     """Time of the last message of the peer, once it is connected."""
     is_pinged: bool = False
     """True if it was pinged since its last message, because it was quiet."""
+    relays: bool = False
+    """True if the peer was asked to announce transactions."""
+    demands: dict[Demand, float] = field(default_factory=dict)
+    """Demands that the peer has not answered, the oldest first, with the time of each (monotonic seconds)."""
 
     def __repr__(self) -> str:
         return f"<Peer {self.number} {self.address} {self.state.value}>"
@@ -151,11 +156,16 @@ class PeerPool:
         discovery: Discovery | None = None,
         disputing: Callable[[], Sequence[str]] = list,
         v2: V2Policy = V2Policy.OFF,
+        mode: Mode = Mode.AUTO,
+        *,
+        mempool: bool = True,
     ) -> None:
         """`disputing` gives the addresses of peers that contradict our filter headers: the first of them are connected
         first.
         """
         self._v2 = v2
+        self._mode = mode
+        self._wants_relay = mempool and mode is not Mode.BIP37  # A BIP-37 filter asks for announcements later.
         self._peers: dict[int, Peer] = {}
         # and of others while connected
         self._states = {address: AddressState(banned_until=bans.get(address, 0.0)) for address in addresses}
@@ -212,6 +222,8 @@ class PeerPool:
 
     def move(self, peer: Peer, state: PeerState) -> None:
         """Change the state of a peer. No other code changes it."""
+        if peer.state is PeerState.GREETING and state is PeerState.READY:
+            self.grant(peer, Demand.RELAY)
         peer.state = state
         self._lists.clear()
 
@@ -256,6 +268,9 @@ class PeerPool:
 
     def advance(self, now: Instant) -> None:
         """Begin connections that are due, and end connections that are not needed."""
+        for peer in self.connected():
+            if not peer.questions and self._relay_at(peer) <= now.monotonic:
+                self.drop(peer, DismissedError("connects again to ask for transactions"), now)
         while self._named().free and self._begin_named(now):
             pass
         discovery = self._discovery
@@ -368,9 +383,11 @@ class PeerPool:
 
     def _begin(self, address: str, purpose: Purpose, now: Instant) -> None:
         number = self.take_number()
-        self._peers[number] = Peer(number, address, now.monotonic, purpose=purpose)
+        peer = self._peers[number] = Peer(number, address, now.monotonic, purpose=purpose)
         self._peers_changed()
-        self._out.connect(number, address, v2=self.v2_policy(address))
+        if self._wants_relay and not self.refuses(peer, Demand.RELAY, now):
+            self.demand(peer, Demand.RELAY, now)
+        self._out.connect(number, address, v2=self.v2_policy(address), relay=peer.relays)
 
     def v2_policy(self, address: str) -> V2Policy:
         """Return whether to encrypt a connection: an address that the user did not name must offer it."""
@@ -435,6 +452,7 @@ class PeerPool:
         due = [self._due(each, now) for each in slots.taking(slots.free)]
         if self._discovery is not None:
             due.append(self._discovery.next_at(now, self._neighbours(self._discovery)))
+        due += [at for peer in self.connected() if now.monotonic < (at := self._relay_at(peer)) < inf]
         return min(due, default=None)
 
     def exhausted(self, now: Instant) -> bool:
@@ -498,9 +516,15 @@ class PeerPool:
         self._lists.clear()
         self._out.gone(peer.number)
         state = self._states[peer.address]
+        demand = _unanswered_demand(peer, error, now)
         is_failure = not isinstance(error, DismissedError) and (
             peer.purpose is Purpose.NAMED or peer.profile is not None
         )
+        if demand is not None and self._can_avoid(demand):  # but the address fails if the demand was made all the same
+            is_failure = state.refusals.is_refused(demand, now.monotonic)
+        told = error
+        if demand is not None and state.refusals.close(demand, now.monotonic):
+            told = self._refusal(demand)
         state.left(now.monotonic, self._timeouts, is_failure=is_failure, is_idle=isinstance(error, IdleError))
         lied = is_lie(error)
         until = now.wall + self._timeouts.ban_s if lied else 0.0
@@ -519,7 +543,7 @@ class PeerPool:
             del self._states[peer.address]
         self._peers_changed()
         if self._is_told(peer, error):
-            self._out.emit(PeerWarning(peer.address, error, lied))
+            self._out.emit(PeerWarning(peer.address, told, lied))
 
     def _is_told(self, peer: Peer, error: Exception) -> bool:
         """True if the end of a connection is reported.
@@ -530,6 +554,46 @@ class PeerPool:
             return not isinstance(error, DismissedError)
         is_of_use = peer.profile is not None or not self.connected()
         return is_of_use and peer.purpose is not Purpose.FEELER and not isinstance(error, DismissedError)
+
+    # Demands
+
+    def demand(self, peer: Peer, demand: Demand, now: Instant) -> None:
+        """The peer gets a demand. It may close the connection instead of an answer."""
+        peer.demands.setdefault(demand, now.monotonic)
+        peer.relays = peer.relays or demand is Demand.RELAY
+
+    def grant(self, peer: Peer, demand: Demand) -> None:
+        """The peer has answered a demand, if it got one."""
+        if demand in peer.demands:
+            del peer.demands[demand]
+            self._states[peer.address].refusals.grant(demand)
+
+    def refuses(self, peer: Peer, demand: Demand, now: Instant) -> bool:
+        """True if the client should avoid a demand, since the node closes the connection at it."""
+        return self._can_avoid(demand) and self._states[peer.address].refusals.is_refused(demand, now.monotonic)
+
+    def _can_avoid(self, demand: Demand) -> bool:
+        """True if the client can go on without a demand. BIP-37 needs filters and filtered blocks."""
+        return self._mode is not Mode.BIP37 or demand is Demand.MEMPOOL
+
+    def _relay_at(self, peer: Peer) -> float:
+        """Return when to ask a peer for transactions that was not asked; infinity if it need not be asked."""
+        if not self._wants_relay or peer.relays or peer.state is not PeerState.READY or peer.purpose is Purpose.FEELER:
+            return inf
+        return self._states[peer.address].refusals.until.get(Demand.RELAY, inf)
+
+    def _refusal(self, demand: Demand) -> UselessPeerError:
+        """Return the error that names a refused demand and the consequence."""
+        match demand:
+            case Demand.RELAY if self._mode is not Mode.BIP37:
+                advice = "for 10 minutes the client connects without them, and payments through it appear in blocks"
+            case Demand.BLOCKS if self._mode is not Mode.BIP37:
+                advice = "for 10 minutes the client asks it only for other blocks"
+            case Demand.MEMPOOL:
+                advice = "for 10 minutes the client asks it only for new transactions"
+            case _:
+                advice = "name other peers, or use mode compact"
+        return UselessPeerError(f"{demand.value}; {advice}")
 
     def is_reliable(self, peer: Peer) -> bool:
         """True unless connections to the address of the peer ended repeatedly without being of use."""
@@ -636,3 +700,14 @@ class PeerPool:
             elif peer.is_late(now.monotonic, self._timeouts) and peer.state is PeerState.READY:
                 self.move(peer, PeerState.SUSPECT)
                 state.is_late()
+
+
+def _unanswered_demand(peer: Peer, error: Exception, now: Instant) -> Demand | None:
+    """Return the demand at which a peer closed the connection, or None if the connection ended in another way."""
+    if not isinstance(error, SessionError) or error.cause not in (Cause.LOST, Cause.LOST_AFTER_VERSION):
+        return None
+    demand, at = next(iter(peer.demands.items()), (None, 0.0))
+    if error.cause is Cause.LOST_AFTER_VERSION:
+        return demand
+    is_prompt = peer.profile is not None and now.monotonic - max(at, peer.since) <= PROMPT_S
+    return demand if is_prompt else None

@@ -294,5 +294,6 @@ class Status:
         height = min(self._coverage.proven_search, chain.height) if proven else -1
         addresses = tuple(peer.address for peer in peers)
         skipped = tuple((first, last) for first, last in context.books.blocks.skipped(chain.height))
-        self.told = Synced(chain.height, chain.tip_hash, addresses, height, disputed, skipped)
+        sees_unconfirmed = context.options.mempool and any(peer.relays for peer in context.pool.ready())
+        self.told = Synced(chain.height, chain.tip_hash, addresses, height, disputed, skipped, sees_unconfirmed)
         context.out.emit(self.told)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from simulation import truth
 from simulation.behaviours.bloom import Liar, OmitsAll
 from simulation.behaviours.faulty import Pruned
 from simulation.pipe import Quality
@@ -158,6 +159,26 @@ def test_peers_that_keep_only_recent_blocks_are_named_where_nobody_else_has_what
         world.wait_synced(within=400)
         assert world.has_found_all()
         assert len([warning for warning in world.warnings if "keeps only recent blocks" in str(warning.error)]) == 2
+
+
+@pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
+@pytest.mark.parametrize("depth", [250, 287, 288])
+def test_pruned_node_serves_a_start_within_288_blocks_of_the_tip(
+    mode: Mode, depth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BIP-159 promises the last 288 blocks: depths 0 to 287."""
+    monkeypatch.setattr(truth, "_LONG_SHARE", 1.0)
+    start = truth.template(truth.LONG).regtest.height - depth
+    with stage(tmp_path, mode, Pruned, from_height=start) as world:
+        assert world.truth.height - depth == start
+        world.boot()
+        if depth < 288 or mode is Mode.COMPACT:
+            world.wait_synced(within=60)
+            assert not world.warnings
+        else:
+            world.pass_time(60)
+            assert not world.synced
+            assert ["keeps only recent blocks" in str(each.error) for each in world.warnings] == [True]
 
 
 def test_a_peer_that_keeps_only_recent_blocks_is_a_witness_of_these(tmp_path: Path) -> None:

@@ -5,13 +5,26 @@ from __future__ import annotations
 from simulation.behaviours import blocks, bloom, compact, faulty, floods
 from simulation.behaviours.base import Behaviour
 from simulation.behaviours.bloom import Liar
+from simulation.behaviours.busy import BUSY
 from simulation.behaviours.erratic import ERRATIC
 from simulation.behaviours.faulty import Honest, Late
 from simulation.behaviours.garbled import GARBLERS
 from simulation.behaviours.relay import RELAYS
 from simulation.behaviours.schemes import SCHEMES
 
-__all__ = ["ERRATIC", "FAULTY", "GARBLERS", "HONEST", "LATE", "LIARS", "RELAYS", "SCHEMES", "Behaviour", "named"]
+__all__ = [
+    "BUSY",
+    "ERRATIC",
+    "FAULTY",
+    "GARBLERS",
+    "HONEST",
+    "LATE",
+    "LIARS",
+    "RELAYS",
+    "SCHEMES",
+    "Behaviour",
+    "named",
+]
 
 HONEST: type[Behaviour] = Honest
 LATE: type[Behaviour] = Late
@@ -39,5 +52,7 @@ LIARS = [kind for kind in _library(faulty, bloom, compact, blocks, floods) if no
 def named(name: str) -> type[Behaviour]:
     """The behaviour with a name."""
     return next(
-        kind for kind in (HONEST, *FAULTY, *LIARS, *RELAYS, *GARBLERS, *SCHEMES, *ERRATIC) if kind.__name__ == name
+        kind
+        for kind in (HONEST, *FAULTY, *LIARS, *RELAYS, *GARBLERS, *SCHEMES, *ERRATIC, *BUSY)
+        if kind.__name__ == name
     )

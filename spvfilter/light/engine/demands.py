@@ -1,0 +1,61 @@
+"""Demands: requests at which a busy node closes the connection instead of an answer, as Bitcoin Core does.
+
+If a node closes the connection three times in succession at a demand, the client avoids the demand for ten minutes.
+Then it tries the demand again, and one more closed connection is enough. `Refusals` keeps this for one address.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+MAX_CLOSED = 3
+"""Closed connections in succession after which a node refuses a demand (our choice)."""
+PROMPT_S = 10.0
+"""Core closes the connection when it reads a demand. A connection that ends later broke by itself (our choice)."""
+REFUSED_S = 600.0
+"""Seconds until the client tries a refused demand again (our choice)."""
+
+
+class Demand(Enum):
+    """A request at which a busy node closes the connection. The value is the cause, in words for the user."""
+
+    RELAY = "the peer closes connections that want transactions: its slots for them are full"
+    """Announcements of transactions, requested by version, filterload or filterclear (Core -inboundrelaypercent)."""
+    BLOCKS = (
+        "the peer closes the connection at requests for filtered blocks and for blocks older than a week: its limit"
+        " for uploads (-maxuploadtarget) is nearly used up"
+    )
+    """Filtered blocks, and blocks older than a week (Core net_processing.cpp ProcessGetBlockData)."""
+    MEMPOOL = (
+        "the peer closes the connection at requests for its mempool: its limit for uploads (-maxuploadtarget) is used"
+        " up"
+    )
+    """The transactions of its mempool (BIP-35)."""
+
+
+@dataclass(slots=True)
+class Refusals:
+    """Demands at which the node at an address closed the connection. Times are monotonic seconds."""
+
+    closed: dict[Demand, int] = field(default_factory=dict)
+    """Number of connections in succession that the node closed before it answered the demand."""
+    until: dict[Demand, float] = field(default_factory=dict)
+    """When the client tries the demand again."""
+
+    def is_refused(self, demand: Demand, now: float) -> bool:
+        """True if the client should avoid the demand."""
+        return now < self.until.get(demand, 0.0)
+
+    def close(self, demand: Demand, now: float) -> bool:
+        """The node closed the connection before it answered. Returns True if it now refuses the demand."""
+        self.closed[demand] = self.closed.get(demand, 0) + 1
+        if self.closed[demand] < MAX_CLOSED:
+            return False
+        self.until[demand] = now + REFUSED_S
+        return True
+
+    def grant(self, demand: Demand) -> None:
+        """The node answered the demand."""
+        self.closed.pop(demand, None)
+        self.until.pop(demand, None)
