@@ -100,7 +100,9 @@ async def test_session_with_1000_unknown_transactions_and_scripts_stays_open(
     assert f"{7:064x}" not in caplog.text
 
 
-async def test_mistakes_of_a_session_end_no_other_one(nothing_is_left: None, regtest_node: RegtestNode) -> None:
+async def test_mistakes_of_a_session_end_no_other_one(
+    nothing_is_left: None, regtest_node: RegtestNode, caplog: pytest.LogCaptureFixture
+) -> None:
     limits = ElectrumLimits(request_size=20_000, batch=50)
     lines = [
         b"nonsense",
@@ -112,6 +114,11 @@ async def test_mistakes_of_a_session_end_no_other_one(nothing_is_left: None, reg
         b'{"id": 1, "method": "server.ping", "params": 7}',
         b'{"id": {}, "method": "server.ping"}',
         b'{"id": 1, "result": 5}',
+        b'{"id": [], "result": 5, "error": null}',
+        b'[{"id": 1, "result": 5}, {"id": "a", "result": 5}]',
+        b"[" + b"1," * 50 + b"1]",
+        b" [" + b"{}," * 50 + b"{}]",
+        b'{"id": 1, "method": "server.ping", "params": [' + b"1," * 5_000 + b"1]}",
         b'{"jsonrpc": "2.0", "method": "server.ping"}',
         b"[" * 15_000,
         b"9" * 10_000,
@@ -127,8 +134,31 @@ async def test_mistakes_of_a_session_end_no_other_one(nothing_is_left: None, reg
             writer.write_eof()
             answer = await asyncio.wait_for(reader.read(), 20)
             assert not answer or b"error" in answer or b'"id":77' in answer
+            assert len(answer) < 500
             writer.close()
             assert await client.ask("server.ping") is None
+    assert "a session has failed" not in caplog.text
+
+
+async def test_silent_session_is_closed(nothing_is_left: None, regtest_node: RegtestNode) -> None:
+    async with served(regtest_node, ElectrumLimits(idle_timeout_s=0.2)) as (_, server):
+        assert server.port is not None
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b'{"id": 1, "method": "server.ping')  # without an end
+        assert await asyncio.wait_for(reader.read(), 20) == b""
+        writer.close()
+
+
+async def test_sessions_end_with_the_client(nothing_is_left: None, regtest_node: RegtestNode) -> None:
+    watch = WatchList(REGTEST)
+    watch.add_script(SCRIPT)
+    client = LightClient(watch, peers=[regtest_node.address])
+    await client.__aenter__()
+    async with ElectrumServer(client, port=0) as server, connected(server) as wallet:
+        await client.__aexit__(None, None, None)
+        await asyncio.wait_for(wallet._reading, 20)
+        with pytest.raises(OSError, match="Connect call failed"):
+            await asyncio.open_connection("127.0.0.1", server.port or 0)
 
 
 async def test_request_of_a_web_browser_ends_the_session(nothing_is_left: None, regtest_node: RegtestNode) -> None:
@@ -269,6 +299,8 @@ async def test_wrong_use_of_the_server_is_refused(regtest_node: RegtestNode, tmp
                 await taken.__aenter__()
         async with server:
             pass
-        missing = ElectrumServer(client, port=None, tls_port=0, certificate=tmp_path / "missing.pem")
-        with pytest.raises(FileNotFoundError):
-            await missing.__aenter__()
+        locked = CERTIFICATE.with_name("locked.pem")
+        for certificate, key in ((tmp_path / "missing.pem", None), (Path(__file__), None), (CERTIFICATE, locked)):
+            wrong = ElectrumServer(client, port=None, tls_port=0, certificate=certificate, key=key)
+            with pytest.raises(ParameterError, match=rf"{(key or certificate).name}.* cannot be loaded: .*PEM"):
+                await wrong.__aenter__()
