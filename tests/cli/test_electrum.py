@@ -76,6 +76,8 @@ def test_other_address_and_mode_bip37_give_warnings(tmp_path: Path) -> None:
         (["--db", "w.db", "--connect", "127.0.0.1:1"], "nothing to watch for"),
         (["--db", "w.db", "--watch", "watch.txt"], "no node to connect to"),
         (["--mode", "auto"], "invalid choice"),
+        (["--db", "w.db", "--connect", "127.0.0.1:1", "--tls-port", "0"], "TLS needs a certificate"),
+        (["--db", "w.db", "--connect", "127.0.0.1:1", "--key", "key.pem"], "TLS needs a certificate"),
         (["stat"], "did you mean status?"),
         (["status", "--port", "1"], "no server answers on 127.0.0.1 port 1: start spvfilter electrum"),
     ],
@@ -94,4 +96,4 @@ def test_missing_certificate_is_named(run: Any, tmp_path: Path) -> None:
     more = ("--network", "regtest", "--port", "0", "--certificate", str(tmp_path / "none.pem"), "--tls-port", "0")
     ran = run("electrum", *files, *more, "--connect", "127.0.0.1:1")
     assert ran.code == 2
-    assert "No such file or directory" in ran.err
+    assert f"the certificate {tmp_path / 'none.pem'} and its key cannot be loaded: No such file" in ran.err
