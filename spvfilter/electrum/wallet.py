@@ -207,13 +207,11 @@ class WalletLink:
 
         Without a verdict in time there is no error, since the client stores the transaction and announces it further.
         """
-        sending = asyncio.ensure_future(self._client.broadcast(raw))
-        done, _ = await asyncio.wait([sending], timeout=self._limits.broadcast_timeout_s)
-        if not done:
-            sending.cancel()
-            return None
         try:
-            sending.result()
+            async with asyncio.timeout(self._limits.broadcast_timeout_s):
+                await self._client.broadcast(raw)
+        except TimeoutError:
+            return None
         except (TxRefusedError, TxConflictError, FormatError, ParameterError) as error:
             return str(error)
         except PeerError:

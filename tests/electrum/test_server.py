@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import ssl
@@ -23,7 +24,7 @@ from spvfilter.light.client import LightClient
 from spvfilter.network import REGTEST
 from spvfilter.node.build import build_tx
 from spvfilter.node.scripts import p2wpkh
-from spvfilter.primitives import TxOut
+from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.testing import RegtestNode, eventually
 from spvfilter.wallet import scanned
 from spvfilter.watch.watchlist import WatchList
@@ -256,6 +257,27 @@ async def test_broadcast_answers_with_the_txid_or_the_reason(regtest_node: Regte
         assert [(row["tx_hash"], row["fee"]) for row in rows] == [(txid, 600)]
         with pytest.raises(ElectrumError, match="the transaction was rejected"):
             await client.ask("blockchain.transaction.broadcast", build_tx([spent], [TxOut(60_000, SCRIPT)]).hex())
+
+
+async def test_broadcast_continues_after_the_end_of_its_session(
+    nothing_is_left: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = RegtestNode()
+    coin = OutPoint(bytes(31) + b"\x07", 0)
+    spent = p2wpkh(b"\x02" + b"\x01" * 32).spends(coin)
+    raws = [build_tx([spent], [TxOut(value, SCRIPT)]).hex() for value in (9_000, 8_000)]
+    async with served(node) as (light, server):
+        node.close()  # no peer gives a verdict
+        for raw in raws:
+            async with connected(server) as client:
+                await client.ask("blockchain.scripthash.subscribe", KNOWN)
+                asking = asyncio.create_task(client.ask("blockchain.transaction.broadcast", raw))
+                await client.until(lambda client=client: client.notices)
+                asking.cancel()
+        assert sorted(each.status for each in await light.history()) == ["pending", "replaced"]
+    gc.collect()
+    await asyncio.sleep(0)
+    assert "never retrieved" not in caplog.text
 
 
 async def test_tls_serves_the_same_answers(nothing_is_left: None, regtest_node: RegtestNode) -> None:
