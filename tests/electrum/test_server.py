@@ -7,7 +7,7 @@ import gc
 import json
 import logging
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("aiorpcx")
 
 from spvfilter.address import script_to_address
-from spvfilter.electrum import ElectrumLimits, ElectrumServer
+from spvfilter.electrum import ElectrumLimits, ElectrumServer, wallet
 from spvfilter.electrum.histories import script_hash_of
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.light.client import LightClient
@@ -82,6 +82,29 @@ async def test_payment_and_block_are_notified(nothing_is_left: None, regtest_nod
 
         await client.until(is_told)
         assert await client.ask("blockchain.scripthash.get_balance", KNOWN) == {"confirmed": 7_000, "unconfirmed": 0}
+
+
+async def test_unconfirmed_payments_are_read_only_after_an_event(
+    nothing_is_left: None, regtest_node: RegtestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wallet, "_LOOK_S", 0.01)
+    calls: list[str] = []
+
+    def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any) -> Any:
+            calls.append(name)
+            return function(*given)
+
+        return call
+
+    monkeypatch.setattr(wallet, "wallet_transactions", noted("read", wallet.wallet_transactions))
+    monkeypatch.setattr(wallet.WalletLink, "_look", noted("look", wallet.WalletLink._look))
+    async with served(regtest_node) as (_, server), connected(server) as client:
+        await client.ask("blockchain.scripthash.subscribe", KNOWN)
+        regtest_node.call(lambda regtest: regtest.pay(TxOut(7_000, SCRIPT)))
+        await client.until(lambda: client.notices)
+        await asyncio.to_thread(eventually, lambda: calls[-20:] == ["look"] * 20)
+        assert calls.count("read") < 10
 
 
 async def test_session_with_1000_unknown_transactions_and_scripts_stays_open(
