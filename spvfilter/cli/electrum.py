@@ -197,7 +197,11 @@ async def _ask_status(host: str, port: int) -> ElectrumStatus:
             finally:
                 writer.close()
         return ElectrumStatus(**{**answer, "unknown": tuple(answer["unknown"])})
-    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, UnicodeError):
+    except (asyncio.IncompleteReadError, ConnectionResetError):
+        raise ParameterError(
+            f"the server on {host} port {port} closed the connection: it may have its largest number of sessions"
+        ) from None
+    except (OSError, asyncio.LimitOverrunError, UnicodeError):
         raise ParameterError(f"no server answers on {host} port {port}: start spvfilter electrum") from None
     except (ValueError, TypeError, KeyError):
         raise ParameterError(f"the server on {host} port {port} is not spvfilter electrum") from None
