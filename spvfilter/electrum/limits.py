@@ -29,7 +29,7 @@ class ElectrumLimits:
     response_size: int = 10_000_000
     """Largest size of an answer in bytes."""
     idle_timeout_s: float = 600.0
-    """Seconds without a request after which a connection is closed. Wallets send `server.ping` more often."""
+    """Seconds without a request after which a connection is closed. Wallets send a ping more often."""
     send_timeout_s: float = 20.0
     """Seconds after which a connection is closed if the other side does not read."""
     block_timeout_s: float = 20.0
