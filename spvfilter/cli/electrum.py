@@ -68,8 +68,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--tls-port",
         metavar="N",
         type=whole(0, 65_535),
-        default=TLS_PORT,
-        help="port for TLS, which needs --certificate; default %(default)s",
+        help=f"port for TLS, which needs --certificate; default {TLS_PORT}",
     )
     parser.add_argument("--certificate", metavar="FILE", help="a certificate in PEM: listen with TLS, too")
     parser.add_argument("--key", metavar="FILE", help="private key of the certificate; default: the same file")
@@ -80,6 +79,9 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "status":
         _show_status(page, asyncio.run(_ask_status(args.listen, args.port)))
         return 0
+    if args.certificate is None and (args.tls_port is not None or args.key is not None):
+        raise ParameterError("TLS needs a certificate: give --certificate FILE")
+    tls_port = TLS_PORT if args.tls_port is None else args.tls_port
     is_since_known = args.from_height is not None or args.birthday is not None
     if args.db is None:
         raise ParameterError("the server needs --db FILE, which keeps the wallet's transactions and proofs")
@@ -109,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
         client,
         host=args.listen,
         port=args.port,
-        tls_port=None if args.certificate is None else args.tls_port,
+        tls_port=None if args.certificate is None else tls_port,
         certificate=args.certificate,
         key=args.key,
     )
@@ -138,8 +140,6 @@ async def _serve(client: LightClient, server: ElectrumServer, args: argparse.Nam
         except UnicodeError:
             raise ParameterError("--listen is not a host name or an address") from None
         except OSError as error:
-            if error.filename is not None:
-                raise
             why = error.strerror or str(error)
             raise ParameterError(f"cannot listen on {args.listen}: {why}") from error
         for port, name in ((server.port, "TCP"), (server.tls_port, "TLS")):
@@ -197,7 +197,11 @@ async def _ask_status(host: str, port: int) -> ElectrumStatus:
             finally:
                 writer.close()
         return ElectrumStatus(**{**answer, "unknown": tuple(answer["unknown"])})
-    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, UnicodeError):
+    except (asyncio.IncompleteReadError, ConnectionResetError):
+        raise ParameterError(
+            f"the server on {host} port {port} closed the connection: it may have its largest number of sessions"
+        ) from None
+    except (OSError, asyncio.LimitOverrunError, UnicodeError):
         raise ParameterError(f"no server answers on {host} port {port}: start spvfilter electrum") from None
     except (ValueError, TypeError, KeyError):
         raise ParameterError(f"the server on {host} port {port} is not spvfilter electrum") from None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import asdict
@@ -26,8 +28,10 @@ else:
 _LOG = logging.getLogger(__name__)
 _BUFFER_SIZE = 65_536
 """Bytes of answers that may wait for the other side before the next request is read (asyncio's own limit)."""
-_PER_TURN = 20
-"""Requests of a session in one turn of the event loop: about two milliseconds (our choice)."""
+_TURN_S = 0.002
+"""Seconds of requests of a session in one turn of the event loop (our choice)."""
+_VALUES = 25
+"""Values that a request has at most: a package has 25 transactions."""
 _CLOSE_S = 1.0
 """Seconds to wait at the end until the other side has read the last answer (our choice)."""
 
@@ -61,7 +65,7 @@ class Connection:
         self._is_ending = False
         self._changed: dict[str, None] = {}  # script hashes that may have changed since the last notification
         self._stirred = asyncio.Event()
-        self._requests = 0
+        self._turn_began = 0.0
 
     def close(self) -> asyncio.Task[None] | None:
         """End the connection. Returns the task that serves it, which ends soon."""
@@ -102,10 +106,14 @@ class Connection:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _line(self) -> bytes:
-        """Return the next line; nothing at the end of the stream, or if a line is too long."""
+        """Return the next line; nothing at the end of the stream, after a long silence, or if a line is too long."""
         try:
-            return await self._reader.readuntil(b"\n")
+            async with asyncio.timeout(self._limits.idle_timeout_s):
+                return await self._reader.readuntil(b"\n")
         except asyncio.IncompleteReadError:
+            return b""
+        except TimeoutError:
+            _LOG.debug("a connection was closed: no request for %d seconds", self._limits.idle_timeout_s)
             return b""
         except asyncio.LimitOverrunError:
             _LOG.info("a connection was closed: a request has more than %d bytes", self._limits.request_size)
@@ -113,6 +121,10 @@ class Connection:
 
     async def _take(self, line: bytes) -> bool:
         """Answer the requests of a line. Returns False if the session ends."""
+        if self._has_too_many(line):
+            most = f"a message has at most {self._limits.batch} requests, with {_VALUES} values each"
+            await self._send(aiorpcx.JSONRPCv2.response_message(aiorpcx.RPCError.invalid_request(most), None))
+            return False
         try:
             requests = self._rpc.receive_message(line)
         except aiorpcx.ProtocolError as error:
@@ -120,22 +132,30 @@ class Connection:
                 await self._send(error.error_message)
             # a web browser that a page directs to this port sends HTTP: nothing after it may be carried out
             return bool(error.code != aiorpcx.JSONRPC.PARSE_ERROR)
-        except (ValueError, RecursionError):  # brackets without end, or a number with thousands of digits
-            return False
-        if len(requests) > self._limits.batch:
-            refused = aiorpcx.RPCError.invalid_request(f"a batch has at most {self._limits.batch} requests")
-            await self._send(aiorpcx.JSONRPCv2.response_message(refused, None))
+        except (ValueError, TypeError, RecursionError):  # brackets without end, a long number, or a strange "id"
             return False
         for request in requests:
             if not await self._answer(request):
                 return False
         return True
 
+    def _has_too_many(self, line: bytes) -> bool:
+        """Return True if a line has more requests or more values than a batch may have. aiorpcX has no such bound."""
+        most = self._limits.batch
+        if line.count(b",") > _VALUES * (most + 1):
+            return True
+        if not line.lstrip().startswith(b"["):
+            return False
+        try:
+            return len(json.loads(line)) > most
+        except (ValueError, RecursionError):
+            return False  # aiorpcX refuses it
+
     async def _answer(self, request: aiorpcx.Request) -> bool:
         """Answer a request now, or let a task answer it. Returns False if the session ends."""
-        self._requests += 1
-        if self._requests % _PER_TURN == 0:
+        if time.monotonic() - self._turn_began > _TURN_S:
             await asyncio.sleep(0)
+            self._turn_began = time.monotonic()
         try:
             answer = asdict(self._status()) if request.method == METHOD else self._given(request)
         except RpcError as refusal:

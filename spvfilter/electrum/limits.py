@@ -21,13 +21,15 @@ class ElectrumLimits:
     subscriptions: int = 20_000
     """Largest number of script hashes that one session subscribes to."""
     batch: int = 2_000
-    """Largest number of requests in one batch."""
+    """Largest number of requests in one batch, which have up to 25 values each."""
     concurrent: int = 16
     """Largest number of requests of a session that wait for the database or for a peer at the same time."""
     request_size: int = 2_000_000
     """Largest size of a request or a batch in bytes."""
     response_size: int = 10_000_000
     """Largest size of an answer in bytes."""
+    idle_timeout_s: float = 600.0
+    """Seconds without a request after which a connection is closed. Wallets send a ping more often."""
     send_timeout_s: float = 20.0
     """Seconds after which a connection is closed if the other side does not read."""
     block_timeout_s: float = 20.0

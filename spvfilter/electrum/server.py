@@ -31,8 +31,8 @@ class ElectrumServer:
     """An Electrum server over a running light client, for wallets on the same machine.
 
         async with LightClient(watch, peers=["127.0.0.1:8333"], store="wallet.db") as client:
-            async with ElectrumServer(client):
-                await asyncio.Event().wait()
+            async with ElectrumServer(client) as server:
+                await server.wait_closed()
 
     The server knows the scripts of the client's watch list. It speaks versions 1.4 to 1.6 of the protocol. Every
     program that connects sees the wallet, so the server listens on 127.0.0.1. See "Run an Electrum server" in the
@@ -49,8 +49,9 @@ class ElectrumServer:
 
     Raises:
         ParameterError: There is no valid port, a TLS port has no certificate, or the extra `electrum` is not installed.
+            On entering, the certificate or its key cannot be loaded.
         NotRunningError: On entering, the client is not running.
-        OSError: On entering, the server cannot listen, or a file of the certificate cannot be read.
+        OSError: On entering, the server cannot listen.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class ElectrumServer:
             raise
         if self._host not in LOCAL:
             _LOG.warning("the Electrum server listens on %s: every program that connects sees the wallet", self._host)
-        self._following = asyncio.create_task(link.follow(self._tell, sequence))
+        self._following = asyncio.create_task(self._follow(link, sequence))
         return self
 
     async def __aexit__(
@@ -151,7 +152,14 @@ class ElectrumServer:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         certificate, key = self._certificate
         assert certificate is not None
-        context.load_cert_chain(certificate, key)
+        try:
+            context.load_cert_chain(certificate, key, password=str)  # no passphrase, and no question at the terminal
+        except OSError as error:
+            keyed = "its key" if key is None else f"the key {os.fspath(key)}"
+            raise ParameterError(
+                f"the certificate {os.fspath(certificate)} and {keyed} cannot be loaded: {error.strerror}: give files"
+                " in PEM that belong together, the key without a passphrase"
+            ) from error
         return context
 
     async def _listen(self, port: int, name: str, tls: ssl.SSLContext | None) -> None:
@@ -174,16 +182,27 @@ class ElectrumServer:
         finally:
             del self._connections[connection]
 
+    async def _follow(self, link: WalletLink, since: int) -> None:
+        """Follow the wallet. At the end of the client, close everything: later answers would be old."""
+        try:
+            await link.follow(self._tell, since)
+        finally:
+            self._stop()
+
     async def _tell(self, changed: Collection[str]) -> None:
         for connection in self._connections:
             connection.note(changed)
 
-    async def _close(self) -> None:
+    def _stop(self) -> list[asyncio.Task[None]]:
+        """Stop to listen, and end all connections. Returns the tasks of the connections, which end soon."""
         for server in self._servers:
             server.close()
+        return [task for connection in self._connections if (task := connection.close()) is not None]
+
+    async def _close(self) -> None:
+        tasks = self._stop()
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
-        tasks = [task for connection in self._connections if (task := connection.close()) is not None]
         await asyncio.gather(*tasks, return_exceptions=True)
         self._servers, self._link, self._following = [], None, None

@@ -9,14 +9,9 @@ from spvfilter.electrum.rpcerrors import RpcCode, RpcError
 Version = tuple[int, ...]
 """Numbers of a protocol version, without zeros at the end, such as (1, 4, 2)."""
 
-OLDEST: Version = (1, 4)
-"""Oldest version that this server speaks."""
-NEWEST: Version = (1, 6)
-"""Newest version that this server speaks."""
-_UNDEFINED: Version = (1, 5)
-"""No protocol of this version exists."""
-_LAST_BEFORE: Version = (1, 4, 3)
-"""Last version before the undefined one."""
+SPOKEN: tuple[Version, ...] = ((1, 4), (1, 4, 1), (1, 4, 2), (1, 4, 3), (1, 6))
+"""Versions that this server speaks. There is no version 1.5."""
+OLDEST, NEWEST = SPOKEN[0], SPOKEN[-1]
 _TEXT = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}")
 
 
@@ -51,10 +46,8 @@ def negotiated(requested: object, newest: Version = NEWEST) -> Version:
             RpcCode.BAD_REQUEST, "expected two protocol versions, the oldest and the newest", ends_session=True
         )
     first, last = map(parse_version, given)
-    found = min(last, newest)
-    if _UNDEFINED <= found < NEWEST:
-        found = _LAST_BEFORE
-    if found < max(first, OLDEST):
+    common = [version for version in SPOKEN if first <= version <= min(last, newest)]
+    if not common:
         spoken = f"{version_text(OLDEST)} to {version_text(newest)}"
         raise RpcError(RpcCode.BAD_REQUEST, f"unsupported protocol version: use {spoken}", ends_session=True)
-    return found
+    return common[-1]

@@ -122,8 +122,8 @@ class WalletLink:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_S):
                         await self._stirred.wait()
-                self._stirred.clear()
-                changed = await self._update()
+                await self._look()
+                changed = await self._update() if self._stirred.is_set() else set()
                 if changed or self.state.chain.tip_hash != tip:
                     tip = self.state.chain.tip_hash
                     await tell(changed)
@@ -150,7 +150,7 @@ class WalletLink:
 
     async def _update(self) -> set[str]:
         """Read the transactions that events have named, and return the script hashes that may have changed."""
-        await self._look()
+        self._stirred.clear()
         txids, self._txids = tuple(self._txids), {}
         if self._is_gap:
             self._is_gap = False
@@ -207,13 +207,11 @@ class WalletLink:
 
         Without a verdict in time there is no error, since the client stores the transaction and announces it further.
         """
-        sending = asyncio.ensure_future(self._client.broadcast(raw))
-        done, _ = await asyncio.wait([sending], timeout=self._limits.broadcast_timeout_s)
-        if not done:
-            sending.cancel()
-            return None
         try:
-            sending.result()
+            async with asyncio.timeout(self._limits.broadcast_timeout_s):
+                await self._client.broadcast(raw)
+        except TimeoutError:
+            return None
         except (TxRefusedError, TxConflictError, FormatError, ParameterError) as error:
             return str(error)
         except PeerError:

@@ -338,6 +338,12 @@ class Windows:
         if keychain.reveal(index):
             self._due.add(keychain.name)
 
+    def reach(self, keychain: Keychain, end: int) -> None:
+        """Let the window of a keychain grow at least to `end`. No index becomes revealed. Raises ParameterError."""
+        keychain.reach(end)
+        if keychain.end < keychain.required:
+            self._due.add(keychain.name)
+
     def note(self, hits: Iterable[Hit] | None = None) -> bool:
         """Mark the indexes of hits as used, and return True if a window must move. This call moves no window.
 

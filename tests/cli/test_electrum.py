@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+import socket
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 pytest.importorskip("aiorpcx")
 
 from spvfilter.address import address_to_script
+from spvfilter.electrum import ElectrumLimits
 from spvfilter.electrum.histories import script_hash_of
 from spvfilter.network import REGTEST
 from support.electrumclient import ElectrumClient
@@ -76,6 +79,8 @@ def test_other_address_and_mode_bip37_give_warnings(tmp_path: Path) -> None:
         (["--db", "w.db", "--connect", "127.0.0.1:1"], "nothing to watch for"),
         (["--db", "w.db", "--watch", "watch.txt"], "no node to connect to"),
         (["--mode", "auto"], "invalid choice"),
+        (["--db", "w.db", "--connect", "127.0.0.1:1", "--tls-port", "0"], "TLS needs a certificate"),
+        (["--db", "w.db", "--connect", "127.0.0.1:1", "--key", "key.pem"], "TLS needs a certificate"),
         (["stat"], "did you mean status?"),
         (["status", "--port", "1"], "no server answers on 127.0.0.1 port 1: start spvfilter electrum"),
     ],
@@ -88,10 +93,24 @@ def test_wrong_arguments_are_refused(run: Any, argv: list[str], said: str, tmp_p
     assert said in ran.err
 
 
+@pytest.mark.posix
+def test_status_names_a_server_that_accepts_no_session(tmp_path: Path) -> None:
+    (tmp_path / "watch.txt").write_text(f"{ADDRESS}\n")
+    arguments = ("--watch", tmp_path / "watch.txt", "--db", tmp_path / "w.db", "--network", "regtest", "--port", 0)
+    with ExitStack() as stack:
+        child = stack.enter_context(running("electrum", *arguments, "--connect", "127.0.0.1:1"))
+        port = line(child).split()[-2]
+        for _ in range(ElectrumLimits().sessions):
+            stack.enter_context(socket.create_connection(("127.0.0.1", int(port))))
+        shown = process("electrum", "status", "--port", port)
+        assert shown.returncode == 2
+        assert b"closed the connection: it may have its largest number of sessions" in shown.stderr
+
+
 def test_missing_certificate_is_named(run: Any, tmp_path: Path) -> None:
     (tmp_path / "watch.txt").write_text(f"{ADDRESS}\n")
     files = ("--watch", str(tmp_path / "watch.txt"), "--db", str(tmp_path / "w.db"))
     more = ("--network", "regtest", "--port", "0", "--certificate", str(tmp_path / "none.pem"), "--tls-port", "0")
     ran = run("electrum", *files, *more, "--connect", "127.0.0.1:1")
     assert ran.code == 2
-    assert "No such file or directory" in ran.err
+    assert f"the certificate {tmp_path / 'none.pem'} and its key cannot be loaded: No such file" in ran.err

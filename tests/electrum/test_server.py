@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,14 @@ import pytest
 pytest.importorskip("aiorpcx")
 
 from spvfilter.address import script_to_address
-from spvfilter.electrum import ElectrumLimits, ElectrumServer
+from spvfilter.electrum import ElectrumLimits, ElectrumServer, wallet
 from spvfilter.electrum.histories import script_hash_of
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.light.client import LightClient
 from spvfilter.network import REGTEST
 from spvfilter.node.build import build_tx
 from spvfilter.node.scripts import p2wpkh
-from spvfilter.primitives import TxOut
+from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.testing import RegtestNode, eventually
 from spvfilter.wallet import scanned
 from spvfilter.watch.watchlist import WatchList
@@ -83,6 +84,29 @@ async def test_payment_and_block_are_notified(nothing_is_left: None, regtest_nod
         assert await client.ask("blockchain.scripthash.get_balance", KNOWN) == {"confirmed": 7_000, "unconfirmed": 0}
 
 
+async def test_unconfirmed_payments_are_read_only_after_an_event(
+    nothing_is_left: None, regtest_node: RegtestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wallet, "_LOOK_S", 0.01)
+    calls: list[str] = []
+
+    def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any) -> Any:
+            calls.append(name)
+            return function(*given)
+
+        return call
+
+    monkeypatch.setattr(wallet, "wallet_transactions", noted("read", wallet.wallet_transactions))
+    monkeypatch.setattr(wallet.WalletLink, "_look", noted("look", wallet.WalletLink._look))
+    async with served(regtest_node) as (_, server), connected(server) as client:
+        await client.ask("blockchain.scripthash.subscribe", KNOWN)
+        regtest_node.call(lambda regtest: regtest.pay(TxOut(7_000, SCRIPT)))
+        await client.until(lambda: client.notices)
+        await asyncio.to_thread(eventually, lambda: calls[-20:] == ["look"] * 20)
+        assert calls.count("read") < 10
+
+
 async def test_session_with_1000_unknown_transactions_and_scripts_stays_open(
     regtest_node: RegtestNode, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -100,7 +124,9 @@ async def test_session_with_1000_unknown_transactions_and_scripts_stays_open(
     assert f"{7:064x}" not in caplog.text
 
 
-async def test_mistakes_of_a_session_end_no_other_one(nothing_is_left: None, regtest_node: RegtestNode) -> None:
+async def test_mistakes_of_a_session_end_no_other_one(
+    nothing_is_left: None, regtest_node: RegtestNode, caplog: pytest.LogCaptureFixture
+) -> None:
     limits = ElectrumLimits(request_size=20_000, batch=50)
     lines = [
         b"nonsense",
@@ -112,6 +138,11 @@ async def test_mistakes_of_a_session_end_no_other_one(nothing_is_left: None, reg
         b'{"id": 1, "method": "server.ping", "params": 7}',
         b'{"id": {}, "method": "server.ping"}',
         b'{"id": 1, "result": 5}',
+        b'{"id": [], "result": 5, "error": null}',
+        b'[{"id": 1, "result": 5}, {"id": "a", "result": 5}]',
+        b"[" + b"1," * 50 + b"1]",
+        b" [" + b"{}," * 50 + b"{}]",
+        b'{"id": 1, "method": "server.ping", "params": [' + b"1," * 5_000 + b"1]}",
         b'{"jsonrpc": "2.0", "method": "server.ping"}',
         b"[" * 15_000,
         b"9" * 10_000,
@@ -127,8 +158,31 @@ async def test_mistakes_of_a_session_end_no_other_one(nothing_is_left: None, reg
             writer.write_eof()
             answer = await asyncio.wait_for(reader.read(), 20)
             assert not answer or b"error" in answer or b'"id":77' in answer
+            assert len(answer) < 500
             writer.close()
             assert await client.ask("server.ping") is None
+    assert "a session has failed" not in caplog.text
+
+
+async def test_silent_session_is_closed(nothing_is_left: None, regtest_node: RegtestNode) -> None:
+    async with served(regtest_node, ElectrumLimits(idle_timeout_s=0.2)) as (_, server):
+        assert server.port is not None
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b'{"id": 1, "method": "server.ping')  # without an end
+        assert await asyncio.wait_for(reader.read(), 20) == b""
+        writer.close()
+
+
+async def test_sessions_end_with_the_client(nothing_is_left: None, regtest_node: RegtestNode) -> None:
+    watch = WatchList(REGTEST)
+    watch.add_script(SCRIPT)
+    client = LightClient(watch, peers=[regtest_node.address])
+    await client.__aenter__()
+    async with ElectrumServer(client, port=0) as server, connected(server) as wallet:
+        await client.__aexit__(None, None, None)
+        await asyncio.wait_for(wallet._reading, 20)
+        with pytest.raises(OSError, match="Connect call failed"):
+            await asyncio.open_connection("127.0.0.1", server.port or 0)
 
 
 async def test_request_of_a_web_browser_ends_the_session(nothing_is_left: None, regtest_node: RegtestNode) -> None:
@@ -183,7 +237,7 @@ async def test_script_after_the_window_moves_it_and_starts_a_search(regtest_node
         balance = await wallet.ask("blockchain.scripthash.get_balance", script_hash_of(numbered(700)))
         assert balance == {"confirmed": 9_000, "unconfirmed": 0}
         (after,) = await client.keychains("till")
-        assert (after.window >= 721, after.revealed) == (True, 701)
+        assert (after.window >= 721, after.revealed) == (True, 0)
         assert list(server.status.unknown) == []
         beyond = script_hash_of(numbered(after.window + 1_000))
         assert await wallet.ask("blockchain.scripthash.get_history", beyond) == []
@@ -228,6 +282,27 @@ async def test_broadcast_answers_with_the_txid_or_the_reason(regtest_node: Regte
             await client.ask("blockchain.transaction.broadcast", build_tx([spent], [TxOut(60_000, SCRIPT)]).hex())
 
 
+async def test_broadcast_continues_after_the_end_of_its_session(
+    nothing_is_left: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = RegtestNode()
+    coin = OutPoint(bytes(31) + b"\x07", 0)
+    spent = p2wpkh(b"\x02" + b"\x01" * 32).spends(coin)
+    raws = [build_tx([spent], [TxOut(value, SCRIPT)]).hex() for value in (9_000, 8_000)]
+    async with served(node) as (light, server):
+        node.close()  # no peer gives a verdict
+        for raw in raws:
+            async with connected(server) as client:
+                await client.ask("blockchain.scripthash.subscribe", KNOWN)
+                asking = asyncio.create_task(client.ask("blockchain.transaction.broadcast", raw))
+                await client.until(lambda client=client: client.notices)
+                asking.cancel()
+        assert sorted(each.status for each in await light.history()) == ["pending", "replaced"]
+    gc.collect()
+    await asyncio.sleep(0)
+    assert "never retrieved" not in caplog.text
+
+
 async def test_tls_serves_the_same_answers(nothing_is_left: None, regtest_node: RegtestNode) -> None:
     watch = WatchList(REGTEST)
     watch.add_script(SCRIPT)
@@ -269,6 +344,8 @@ async def test_wrong_use_of_the_server_is_refused(regtest_node: RegtestNode, tmp
                 await taken.__aenter__()
         async with server:
             pass
-        missing = ElectrumServer(client, port=None, tls_port=0, certificate=tmp_path / "missing.pem")
-        with pytest.raises(FileNotFoundError):
-            await missing.__aenter__()
+        locked = CERTIFICATE.with_name("locked.pem")
+        for certificate, key in ((tmp_path / "missing.pem", None), (Path(__file__), None), (CERTIFICATE, locked)):
+            wrong = ElectrumServer(client, port=None, tls_port=0, certificate=certificate, key=key)
+            with pytest.raises(ParameterError, match=rf"{(key or certificate).name}.* cannot be loaded: .*PEM"):
+                await wrong.__aenter__()

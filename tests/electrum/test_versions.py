@@ -19,6 +19,7 @@ from spvfilter.electrum.versions import negotiated, version_text
         (["1.4", "2.0"], "1.6"),
         (["1.4", "1.5"], "1.4.3"),
         (["1.4.1", "1.4.3"], "1.4.3"),
+        (["1.4", "1.4.7"], "1.4.3"),
         ("1.6", "1.6"),
         ("1.4.0", "1.4"),
     ],
@@ -29,7 +30,20 @@ def test_newest_common_version_is_chosen(requested: object, found: str) -> None:
 
 @pytest.mark.parametrize(
     "requested",
-    ["1.3", ["1.0", "1.3"], "1.7", ["1.7", "2.0"], "1.5", ["1.5", "1.5.9"], ["1.6", "1.4"], "", "1.", "x", "1.4.2.3.4"],
+    [
+        "1.3",
+        ["1.0", "1.3"],
+        "1.7",
+        ["1.7", "2.0"],
+        "1.5",
+        ["1.5", "1.5.9"],
+        "1.4.7",
+        ["1.6", "1.4"],
+        "",
+        "1.",
+        "x",
+        "1.4.2.3.4",
+    ],
 )
 def test_version_without_a_common_one_ends_the_session(requested: object) -> None:
     with pytest.raises(RpcError, match="protocol version") as caught:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spvfilter.address import script_to_address
 from spvfilter.errors import InexpressibleError, ParameterError
 from spvfilter.light.client import LightClient
 from spvfilter.light.engine.requests import ReachIndex
@@ -37,16 +39,27 @@ async def entered(**options: Any) -> AsyncIterator[tuple[Node, LightClient]]:
             yield node, client
 
 
-async def test_reached_index_is_watched_and_searched(nothing_is_left: None) -> None:
-    async with entered() as (_, client):
+async def test_reached_index_is_watched_and_searched(nothing_is_left: None, tmp_path: Path) -> None:
+    async with entered(store=tmp_path / "w.db") as (_, client):
         assert (await client.balance()).confirmed == 0
-        await running_of(client).ask(ReachIndex("till", 300))
+        await running_of(client).ask(ReachIndex("till", 290))
         await client.wait_synced()
         assert (await client.balance()).confirmed == 4_000
         (found,) = await client.keychains("till")
-        assert (found.window >= 321, found.revealed) == (True, 301)
+        assert (found.window >= 321, found.revealed) == (True, 0)
         await running_of(client).ask(ReachIndex("till", 7))  # it is watched already
         assert (await client.keychains("till"))[0].window == found.window
+        await running_of(client).ask(ReachIndex("till", 2_000))
+        (found,) = await client.keychains("till")
+    async with LightClient(WatchList(REGTEST), peers=["127.0.0.1:1"], store=tmp_path / "w.db") as later:
+        assert (await later.keychains("till"))[0].window == found.window >= 2_021
+
+
+async def test_index_that_a_wallet_watches_is_not_revealed(nothing_is_left: None) -> None:
+    async with entered() as (_, client):
+        assert await client.reveal_address() == script_to_address(script(0), REGTEST)
+        await running_of(client).ask(ReachIndex("till", 120))
+        assert await client.reveal_address() == script_to_address(script(1), REGTEST)
 
 
 async def test_index_that_cannot_be_reached_is_refused() -> None:

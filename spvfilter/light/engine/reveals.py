@@ -18,14 +18,14 @@ from spvfilter.watch.keychain import MAX_REVEALED, Keychain, identity_of
 
 
 class _Pending(NamedTuple):
-    """A revealed index that is not in the database yet, because its window must grow first."""
+    """A request whose window is not in the database yet."""
 
     token: int
     """Token of the request."""
     changed: list[Keychain]
-    """Keychains whose revealed indexes changed."""
+    """Keychains whose revealed indexes or windows changed."""
     answer: str | None
-    """Address of the index, or None if the request asks for none."""
+    """Revealed address, or None if the request reveals none."""
 
 
 class Reveals:
@@ -67,20 +67,31 @@ class Reveals:
         self._reach(token, keychain, index, address, is_exclusive=request.exclusive)
 
     def reach(self, token: int, request: ReachIndex) -> None:
-        """Reveal the indexes of a keychain up to an index that another program uses. No window is due.
+        """Watch a keychain up to an index that another program watches. No window is due.
 
-        Raises ParameterError, KeychainError or InexpressibleError: nothing is revealed.
+        No index becomes revealed: a wallet also watches the addresses that it has not given to anybody yet.
+
+        Raises ParameterError, KeychainError or InexpressibleError: the window stays.
         """
         keychain = self._context.books.watch.windows.get(request.keychain)
         if keychain is None:
             raise ParameterError(f"the watch list has no keychain {request.keychain[:80]!r}")
         if not 0 <= request.index < min(keychain.size, MAX_REVEALED):
-            raise ParameterError(f"keychain {keychain.name[:80]!r} has no index {request.index} that can be revealed")
-        self._reach(token, keychain, request.index, None, is_exclusive=False)
+            raise ParameterError(f"keychain {keychain.name[:80]!r} has no index {request.index} that can be watched")
+        self._check_room(keychain, request.index)
+        self._state(keychain, is_exclusive=False)
+        self._context.books.watch.windows.reach(keychain, request.index + 1 + keychain.lookahead)
+        self._wait(token, [keychain], None)
 
-    def _reach(self, token: int, keychain: Keychain, index: int, answer: str | None, *, is_exclusive: bool) -> None:
+    def _reach(self, token: int, keychain: Keychain, index: int, answer: str, *, is_exclusive: bool) -> None:
         """Reveal the indexes up to one, and answer once the window that follows from it is stored."""
-        context, windows = self._context, self._context.books.watch.windows
+        self._check_room(keychain, index)
+        self._state(keychain, is_exclusive=is_exclusive)
+        self._wait(token, self._context.books.watch.windows.reveal(keychain, index), answer)
+
+    def _check_room(self, keychain: Keychain, index: int) -> None:
+        """Raise InexpressibleError if the filters have no room for the window that an index needs."""
+        context = self._context
         missing = min(keychain.size, index + 1 + keychain.lookahead) - keychain.end
         if missing > 0 and not fits(context.books.watch, missing * len(keychain.scripts(index)), context.options):
             raise InexpressibleError(
@@ -88,9 +99,15 @@ class Reveals:
                 f" {keychain.name[:80]!r}: use mode compact, or reveal no more addresses",
                 (),
             )
+
+    def _state(self, keychain: Keychain, *, is_exclusive: bool) -> None:
+        """Note whether another program or database may have revealed addresses of a keychain."""
         self._stated[keychain.name] = is_exclusive
         keychain.is_exclusive = keychain.is_exclusive and is_exclusive
-        changed = windows.reveal(keychain, index)
+
+    def _wait(self, token: int, changed: list[Keychain], answer: str | None) -> None:
+        """Answer once the windows of changed keychains are stored."""
+        context = self._context
         self._pending = _Pending(token, changed, answer)
         if any(each.end < each.required for each in changed):
             context.books.is_window_due = True
