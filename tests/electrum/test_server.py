@@ -28,7 +28,7 @@ from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.testing import RegtestNode, eventually
 from spvfilter.wallet import scanned
 from spvfilter.watch.watchlist import WatchList
-from support.electrumclient import ElectrumClient, ElectrumError
+from support.electrumclient import ElectrumClient, ElectrumError, closed
 
 CERTIFICATE = Path(__file__).parent / "fixtures/localhost.pem"
 SCRIPT = bytes.fromhex("0014" + "33" * 20)
@@ -159,7 +159,7 @@ async def test_mistakes_of_a_session_end_no_other_one(
             answer = await asyncio.wait_for(reader.read(), 20)
             assert not answer or b"error" in answer or b'"id":77' in answer
             assert len(answer) < 500
-            writer.close()
+            await closed(writer)
             assert await client.ask("server.ping") is None
     assert "a session has failed" not in caplog.text
 
@@ -170,7 +170,7 @@ async def test_silent_session_is_closed(nothing_is_left: None, regtest_node: Reg
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b'{"id": 1, "method": "server.ping')  # without an end
         assert await asyncio.wait_for(reader.read(), 20) == b""
-        writer.close()
+        await closed(writer)
 
 
 async def test_sessions_end_with_the_client(nothing_is_left: None, regtest_node: RegtestNode) -> None:
@@ -194,7 +194,7 @@ async def test_request_of_a_web_browser_ends_the_session(nothing_is_left: None, 
         answer = await asyncio.wait_for(reader.read(), 20)
         assert b"invalid JSON" in answer
         assert b'"id":5' not in answer
-        writer.close()
+        await closed(writer)
 
 
 async def test_sessions_are_bounded(regtest_node: RegtestNode) -> None:
@@ -203,7 +203,7 @@ async def test_sessions_are_bounded(regtest_node: RegtestNode) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await asyncio.wait_for(reader.readexactly(1), 20)
-        writer.close()
+        await closed(writer)
         assert await client.ask("server.ping") is None
 
 

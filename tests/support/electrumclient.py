@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+from contextlib import suppress
 from typing import Any, Self
 
 
@@ -34,7 +35,7 @@ class ElectrumClient:
 
     async def __aexit__(self, *error: object) -> None:
         self._reading.cancel()
-        self.writer.close()
+        await closed(self.writer)
         await asyncio.gather(self._reading, return_exceptions=True)
 
     async def _read(self) -> None:
@@ -78,3 +79,10 @@ class ElectrumClient:
         async with asyncio.timeout(30):
             while not condition():
                 await self.changed.wait()
+
+
+async def closed(writer: asyncio.StreamWriter) -> None:
+    """Close a connection and wait until it is closed."""
+    writer.close()
+    with suppress(OSError):  # the server may have closed it first
+        await writer.wait_closed()

@@ -163,7 +163,7 @@ def test_peers_that_keep_only_recent_blocks_are_named_where_nobody_else_has_what
 
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 @pytest.mark.parametrize("depth", [250, 287, 288])
-def test_pruned_node_serves_a_start_within_288_blocks_of_the_tip(
+def test_pruned_node_serves_a_start_within_288_blocks(
     mode: Mode, depth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """BIP-159 promises the last 288 blocks: depths 0 to 287."""
