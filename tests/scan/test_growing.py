@@ -289,6 +289,33 @@ async def test_blocks_that_arrive_late_fill_a_gap(tmp_path: Path) -> None:
     assert results(out) == await from_scratch(chain, out)
 
 
+@pytest.mark.usefixtures("without_disk")
+@pytest.mark.parametrize("key", [b"", KEY])
+async def test_half_written_last_block_is_scanned_when_it_is_whole(tmp_path: Path, key: bytes) -> None:
+    """A node writes a block over allocated zeros, so the record has its full size from the beginning."""
+    chain, out = GrowingChain(tmp_path / "blocks", 1, has_undo=False), tmp_path / "out"
+    chain.mine(6)
+    path = chain.folder / "blk00000.dat"
+    whole = path.read_bytes()
+    start = len(whole) - len(chain.chain[-1].raw)
+    if key:
+        (chain.folder / "xor.dat").write_bytes(key)
+
+    def write(size: int) -> None:
+        path.write_bytes((xored(whole[:size], key) if key else whole[:size]) + bytes(len(whole) - size + 4_096))
+
+    for size in (*range(start - 4, start + 90, 13), *range(len(whole) - 40, len(whole) - 5, 3)):
+        write(size)
+        scan, _ = await growth(chain, out)
+        assert scan.plan.blocks == 5
+        assert any("half written?" in str(problem) for problem in scan.plan.report.problems) or size < start
+        write(len(whole))
+        scan, _ = await growth(chain, out)
+        assert (scan.plan.blocks, scan.plan.report.problems) == (6, [])
+        assert results(out) == await from_scratch(chain, out)
+        shutil.rmtree(out)
+
+
 async def test_late_undo_record_replaces_the_search_by_outpoint(tmp_path: Path) -> None:
     chain, out = GrowingChain(tmp_path / "blocks", 3), tmp_path / "out"
     chain.mine(20, late=2)
