@@ -36,7 +36,7 @@ class Manifest:
     firsts: list[str] = field(default_factory=list)
     """Hash of the first block of each part of the last finished run, in hex of its wire order."""
     rendered: dict[str, str] = field(default_factory=dict)
-    """The digest of the inputs of each output, and the sizes of its files, by the name of the output."""
+    """The digest of the inputs of each output, and the states of its files, by the name of the output."""
     parts_removed: bool = False
     """True if the files of parts were deleted after the last run, so that the scan cannot grow."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import random
@@ -398,6 +399,46 @@ async def test_all_formats_show_the_same_chain(tmp_path: Path) -> None:
     assert "matches.jsonl" not in results(out)
 
 
+@pytest.mark.parametrize("name", ["matches.csv", "matches.jsonl", "totals.csv"])
+async def test_output_changed_at_its_size_is_written_again(tmp_path: Path, name: str) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 7), tmp_path / "out"
+    chain.mine(15)
+    for form in (OutputFormat.CSV, OutputFormat.JSONL):
+        await growth(chain, out, form=form)
+    whole = results(out)
+    (out / name).write_bytes(whole[name].replace(b"1", b"2"))
+    await growth(chain, out)
+    assert results(out) == whole
+
+
+@pytest.mark.parametrize("fails_at", range(1, 6))
+async def test_full_disk_leaves_all_outputs_of_the_last_run(
+    tmp_path: Path, fails_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 7), tmp_path / "out"
+    chain.mine(15)
+    for form in (OutputFormat.CSV, OutputFormat.JSONL):
+        await growth(chain, out, form=form)
+    whole, left = results(out), fails_at
+    chain.mine(5)
+    await PartScan(out, Plan.of(BlockFiles(chain.folder), REGTEST, part_size=SMALL), chain.watch()).run()
+
+    def full(file: int) -> None:
+        nonlocal left
+        left -= stat.S_ISREG(os.fstat(file).st_mode)
+        if not left:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            await growth(chain, out)
+    assert results(out) == whole
+    assert not list(out.glob(".spvfilter-*"))
+    await growth(chain, out)
+    assert results(out) == await from_scratch(chain, out)
+
+
 async def test_removed_parts_are_an_error_of_the_next_run(tmp_path: Path) -> None:
     chain, out = GrowingChain(tmp_path / "blocks", 8), tmp_path / "out"
     chain.mine(15)
@@ -414,6 +455,20 @@ async def test_removed_parts_are_an_error_of_the_next_run(tmp_path: Path) -> Non
         await growth(chain, out)
     assert list((out / "parts").iterdir()) == []
     assert results(out) == left
+
+
+async def test_parts_on_another_disk_are_removed_with_their_link(tmp_path: Path) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 8), tmp_path / "out"
+    chain.mine(5)
+    await growth(chain, out)
+    (out / "parts").rename(tmp_path / "disk")
+    (out / "parts").symlink_to(tmp_path / "disk")
+    chain.mine(1)
+    scan, _ = await growth(chain, out)
+    assert results(out) == await from_scratch(chain, out)
+    scan.remove_parts()
+    assert not (out / "parts").is_symlink()
+    assert list((tmp_path / "disk").iterdir()) == []
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
