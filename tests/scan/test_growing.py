@@ -34,6 +34,7 @@ from spvfilter.scan import (
     Threads,
     scan_parts,
 )
+from spvfilter.scan.plan import PART_SIZE
 from support.build import block_hash
 from support.chains import record, xored
 from support.daskcluster import Cluster, client_of
@@ -257,24 +258,38 @@ async def test_rows_of_disconnected_blocks_are_removed(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("part_size", [SMALL, PART_SIZE])
 @pytest.mark.parametrize("number", [0, 1, 2])
-async def test_missing_files_remove_no_rows(tmp_path: Path, number: int) -> None:
+async def test_missing_files_remove_no_rows(tmp_path: Path, number: int, part_size: int) -> None:
     chain, out = GrowingChain(tmp_path / "blocks", 2), tmp_path / "out"
     for _ in range(3):
         chain.begin_file()
         chain.mine(12)
-    await growth(chain, out)
+    await growth(chain, out, part_size=part_size)
     whole = results(out)
     chain.begin_file()
     chain.hide(number)
-    chain.mine(1)
+    chain.mine(20)
     with pytest.raises(SourceError, match=r"block [0-9a-f]{64} was scanned before and is in no file now"):
-        await growth(chain, out)
+        await growth(chain, out, part_size=part_size)
     assert results(out) == whole
     chain.reveal()
-    scan, _ = await growth(chain, out)
-    assert scan.report.change == (1, 0)
+    scan, _ = await growth(chain, out, part_size=part_size)
+    assert scan.report.change == (20, 0)
     assert results(out) == await from_scratch(chain, out)
+
+
+async def test_truncated_file_removes_no_rows(tmp_path: Path) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 2), tmp_path / "out"
+    for _ in range(2):
+        chain.begin_file()
+        chain.mine(12)
+    await growth(chain, out, part_size=PART_SIZE)
+    whole, first = results(out), chain.folder / "blk00000.dat"
+    os.truncate(first, first.stat().st_size - len(chain.chain[11].raw) - 8)
+    with pytest.raises(SourceError, match=r"block [0-9a-f]{64} was scanned before and is in no file now"):
+        await growth(chain, out, part_size=PART_SIZE)
+    assert results(out) == whole
 
 
 async def test_blocks_that_arrive_late_fill_a_gap(tmp_path: Path) -> None:
