@@ -190,17 +190,22 @@ def framed(file: OpenFile, key: bytes, network: Network, prefix_size: int, of: F
             at, _ = _gap(file, key, at, network.magic)
 
 
+def _end(record: Record) -> int:
+    """Return the offset of the first byte after a record."""
+    return record.offset + record.size
+
+
 def _whole(file: OpenFile, key: bytes, found: Iterator[Record | str]) -> Iterator[Record | str]:
     """Yield what `framed` found in a file of blocks, with a sentence in place of a half-written record."""
-    for each, following in pairwise(chain(found, (None,))):
-        if isinstance(each, Record) and not isinstance(following, str):
-            end = each.offset + each.size
-            if end < (file.size if following is None else following.offset - 8):  # zeros follow
-                try:
-                    check_block(file.at(each.offset, each.size, key))
-                except FormatError as error:
-                    yield f"the record at byte {each.offset - 8} is not a whole block (half written?): {error}"
-                    continue
+    end: Record = Record(file.size + 8, 0, b"")  # as if a record followed the file
+    for each, following in pairwise(chain(found, (end,))):
+        is_padded = isinstance(following, Record) and isinstance(each, Record) and _end(each) < following.offset - 8
+        if isinstance(each, Record) and is_padded:
+            try:
+                check_block(file.at(each.offset, each.size, key))
+            except FormatError as error:
+                yield f"the record at byte {each.offset - 8} is not a whole block (half written?): {error}"
+                continue
         yield each
 
 
