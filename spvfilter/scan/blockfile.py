@@ -11,14 +11,19 @@ A blk*.dat (Core node/blockstorage.cpp) is a sequence of records:
 Records need not be in height order. Zeros may follow any record, because Core allocates space in advance. The last
 record may be half written. Since Core 28, records are XORed with the 8-byte key in xor.dat, which is repeated from the
 start of each file. The zeros after the records are not XORed.
+
+Core writes a block over zeros that it allocated before. A half-written block therefore has its full size, and zeros
+instead of its last bytes. A record before zeros counts only if its transactions fit its header.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, pairwise
 from typing import NamedTuple
 
-from spvfilter.errors import SourceError
+from spvfilter.errors import FormatError, SourceError
+from spvfilter.kernel import check_block
 from spvfilter.network import Network
 from spvfilter.protocol import MAX_BLOCK_SIZE
 from spvfilter.scan.remote import FilePath, OpenFile, opened
@@ -88,7 +93,7 @@ class BlockFile:
             if owner is None and (other := other_magic(head)):
                 raise SourceError(other)
             if owner is network or self._is_blk() or not any(head):
-                yield from framed(file, self.key, network, prefix_size, BLOCKS)
+                yield from _whole(file, self.key, framed(file, self.key, network, prefix_size, BLOCKS))
             else:
                 yield self._single(file, head, prefix_size, network)
 
@@ -183,6 +188,25 @@ def framed(file: OpenFile, key: bytes, network: Network, prefix_size: int, of: F
         else:
             yield f"the record at byte {at} is incomplete: {size - at - 8} of {whole} bytes (half written?)"
             at, _ = _gap(file, key, at, network.magic)
+
+
+def _end(record: Record) -> int:
+    """Return the offset of the first byte after a record."""
+    return record.offset + record.size
+
+
+def _whole(file: OpenFile, key: bytes, found: Iterator[Record | str]) -> Iterator[Record | str]:
+    """Yield what `framed` found in a file of blocks, with a sentence in place of a half-written record."""
+    end: Record = Record(file.size + 8, 0, b"")  # as if a record followed the file
+    for each, following in pairwise(chain(found, (end,))):
+        is_padded = isinstance(following, Record) and isinstance(each, Record) and _end(each) < following.offset - 8
+        if isinstance(each, Record) and is_padded:
+            try:
+                check_block(file.at(each.offset, each.size, key))
+            except FormatError as error:
+                yield f"the record at byte {each.offset - 8} is not a whole block (half written?): {error}"
+                continue
+        yield each
 
 
 def _gap(file: OpenFile, key: bytes, start: int, magic: bytes) -> tuple[int, bool]:

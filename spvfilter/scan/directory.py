@@ -191,7 +191,7 @@ class PartScan:
         """Scan the parts whose files are missing, and return the files of all parts."""
         manifest = await to_its_end(self._parts.opened, self._wanted)
         if manifest.tip:
-            known = map(bytes.fromhex, (*manifest.firsts, manifest.tip))
+            known = map(bytes.fromhex, (*manifest.lasts, manifest.tip))
             await to_its_end(refuse_lost_blocks, self.plan, known)
             self.report.change = chain_change(self.plan, manifest.blocks, bytes.fromhex(manifest.tip))
         self._begun = None
@@ -364,7 +364,7 @@ class PartScan:
         self.report.parts_kept = sum(task.part.number not in self._fresh for task in done.tasks)
         manifest.finished = [task.path.name for task in done.tasks]
         manifest.blocks, manifest.tip = self.plan.blocks, self.plan.tip.hex()
-        manifest.firsts = [part.hashes()[0].hex() for part in self.plan.parts]
+        manifest.lasts = [block.hex() for part in self.plan.parts for block in part.last_hashes()]
         manifest.write(self.directory)
         self._parts.remove_unused()
         return [PartFile(task.path) for task in done.tasks]

@@ -35,10 +35,10 @@ class Manifest:
     """Number of blocks on the best branches in the last finished run."""
     tip: str = ""
     """Hash of the last of these blocks, in hex of its wire order; empty if no run has finished."""
-    firsts: list[str] = field(default_factory=list)
-    """Hash of the first block of each part of the last finished run, in hex of its wire order."""
+    lasts: list[str] = field(default_factory=list)
+    """Hash of the last block in each file of each part of the last finished run, in hex of its wire order."""
     rendered: dict[str, str] = field(default_factory=dict)
-    """The digest of the inputs of each output, and the sizes of its files, by the name of the output."""
+    """The digest of the inputs of each output, and the states of its files, by the name of the output."""
     parts_removed: bool = False
     """True if the files of parts were deleted after the last run, so that the scan cannot grow."""
 
@@ -81,8 +81,8 @@ class Manifest:
             )
             and type(self.blocks) is int
             and self.blocks >= 0
-            and isinstance(self.firsts, list)
-            and all(isinstance(block, str) and _HASH.fullmatch(block) for block in (*self.firsts, self.tip))
+            and isinstance(self.lasts, list)
+            and all(isinstance(block, str) and _HASH.fullmatch(block) for block in (*self.lasts, self.tip))
             and isinstance(self.parts_removed, bool)
         )
 

@@ -67,9 +67,7 @@ async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV
     if chosen is OutputFormat.PARQUET or _path(scan, OutputFormat.PARQUET).exists():
         await asyncio.to_thread(check_parquet)
     async with scan.held(engine) as parts:
-        path = await to_its_end(_merged, scan, parts, chosen)
-        await to_its_end(_write_transactions, scan, chosen)
-        return path
+        return await to_its_end(_merged, scan, parts, chosen)
 
 
 @public
@@ -103,23 +101,30 @@ def publish(matches: Path, url: str) -> list[str]:
 def _merged(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> Path:
     """Write the output in a format, and in the formats of earlier runs, so that all outputs show the same chain.
 
-    Outputs that exist already stay as they are. Returns the path of the file of matches.
+    Outputs that exist already stay as they are. All outputs are complete before the first one is replaced. Returns the
+    path of the file of matches.
     """
     manifest = Manifest.read(scan.directory)
     assert manifest is not None  # the scan has written it
     before = labels_digest(scan.watch) + str(scan.parquet_form)
     inputs = sha256(before.encode() + b"".join(part.digest for part in parts)).hexdigest()
-    forms = [each for each in OutputFormat if each is form or _path(scan, each).exists()]
-    for each in forms:
-        if manifest.rendered.get(_path(scan, each).name) != _rendering(_path(scan, each), inputs):
+    paths = {each: _path(scan, each) for each in OutputFormat if each is form or _path(scan, each).exists()}
+    old = [each for each, path in paths.items() if manifest.rendered.get(path.name) != _rendering(path, inputs)]
+    written = [*(paths[each] for each in old), scan.directory / TOTALS] if old else []
+    try:
+        for each in old:
             _write(scan, parts, each)
-    rendered = {_path(scan, each).name: _rendering(_path(scan, each), inputs) for each in forms}
+        written += _write_transactions(scan, form)
+        for path in written:
+            _staged(path).replace(path)
+    finally:
+        for left in scan.directory.glob(".spvfilter-*"):  # also temporary files of processes that were killed
+            left.unlink(missing_ok=True)
+    rendered = {path.name: _rendering(path, inputs) for path in paths.values()}
     if manifest.rendered != rendered:
         manifest.rendered = rendered
         manifest.write(scan.directory)
-    for left in scan.directory.glob(".spvfilter-*"):  # temporary files of processes that were killed
-        left.unlink(missing_ok=True)
-    return _path(scan, form)
+    return paths[form]
 
 
 def _path(scan: PartScan, form: OutputFormat) -> Path:
@@ -127,31 +132,43 @@ def _path(scan: PartScan, form: OutputFormat) -> Path:
     return scan.directory / f"matches.{form}"
 
 
+def _staged(path: Path) -> Path:
+    """Return the path of a complete output that does not replace the output of an earlier run yet."""
+    return path.with_name(f".spvfilter-{path.name}")
+
+
 def _write(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> None:
-    """Write the file of matches in a format, and the file of totals."""
-    path, totals = _path(scan, form), EntryTotals(len(scan.watch))
+    """Write the file of matches in a format, and the file of totals, to their staged paths."""
+    path, totals = _staged(_path(scan, form)), EntryTotals(len(scan.watch))
     if form is OutputFormat.PARQUET:
         rows = lines(parts, scan.watch, CSV, totals)
         write_parquet(path, rows, scan.parquet_form, scan.report.summary.matches)
     else:
         totals = write_lines(path, parts, scan.watch, CSV if form is OutputFormat.CSV else JSON_LINES)
-    write_totals(scan.directory / TOTALS, totals, scan.watch)
+    write_totals(_staged(scan.directory / TOTALS), totals, scan.watch)
 
 
-def _write_transactions(scan: PartScan, form: OutputFormat) -> None:
-    """Write the files of transactions in a format, and in the formats of earlier runs; or remove them."""
-    for each in OutputFormat:
-        path = _path(scan, each).with_stem(_TRANSACTIONS)
-        if not scan.has_transactions:
+def _write_transactions(scan: PartScan, form: OutputFormat) -> list[Path]:
+    """Write the files of transactions to their staged paths, in a format and in the formats of earlier runs.
+
+    Returns the paths. A scan without transactions removes the files instead.
+    """
+    paths = {each: _path(scan, each).with_stem(_TRANSACTIONS) for each in OutputFormat}
+    if not scan.has_transactions:
+        for path in paths.values():
             path.unlink(missing_ok=True)
-        elif each is form or path.exists():
-            scan.write_transactions(path)
+        return []
+    chosen = [path for each, path in paths.items() if each is form or path.exists()]
+    for path in chosen:
+        scan.write_transactions(_staged(path))
+    return chosen
 
 
 def _rendering(path: Path, inputs: str) -> str:
-    """Return the digest of an output's inputs, and the sizes of both files.
+    """Return the digest of an output's inputs, and the sizes and times of change of both files.
 
-    The sizes reveal a file that was truncated later.
+    They reveal a file that was changed later, or that a killed process has replaced.
     """
-    sizes = [str(each.stat().st_size) if each.exists() else "none" for each in (path, path.with_name(TOTALS))]
-    return " ".join((inputs, *sizes))
+    files = [each.stat() if each.exists() else None for each in (path, path.with_name(TOTALS))]
+    states = ["none" if status is None else f"{status.st_size}@{status.st_mtime_ns}" for status in files]
+    return " ".join((inputs, *states))

@@ -105,5 +105,8 @@ class PartDirectory:
         manifest.write(self.path)
         self._used.clear()
         self.remove_unused()
-        if (self.path / _PARTS).exists():
-            (self.path / _PARTS).rmdir()
+        folder = self.path / _PARTS
+        if folder.is_symlink():
+            folder.unlink()
+        elif folder.exists():
+            folder.rmdir()

@@ -116,6 +116,13 @@ class Part:
         """Return the hash of each block of the part in order, 32 bytes in wire order."""
         return [row[6] for row in ROW.iter_unpack(self.rows)]
 
+    def last_hashes(self) -> list[bytes]:
+        """Return the hash of the last block in each file of the part, 32 bytes in wire order."""
+        last: dict[int, tuple[int, bytes]] = {}
+        for file, offset, _, _, _, _, own, *_ in ROW.iter_unpack(self.rows):
+            last[file] = max(last.get(file, (0, own)), (offset, own))
+        return [own for _, own in last.values()]
+
     def heights(self) -> Iterator[int | None]:
         """Yield the height of each block of the part in order; None for an unknown height."""
         for _, _, _, _, _, height, *_ in ROW.iter_unpack(self.rows):

@@ -15,7 +15,7 @@ from typing import IO, Any
 import pytest
 
 from spvfilter.cli.scan import following
-from spvfilter.errors import SourceError
+from spvfilter.errors import DirectoryInUseError, RemoteFileError, SourceError
 from support.growingchain import GrowingChain
 from support.processes import WITH_SIGINT, command, environment
 
@@ -214,17 +214,23 @@ async def test_files_are_scanned_only_when_they_change(
                 raise SourceError("half a block")
             case 4:
                 raise OSError(5, "Input/output error")
+            case 5:
+                raise DirectoryInUseError("process 7 scans into it")
             case 6:
+                raise RemoteFileError("the store is away")
+            case 8:
                 raise EndError
         return 0
 
     monkeypatch.setattr(following, "file_states", counted)
     with pytest.raises(EndError):
         await following.follow(scan, [str(tmp_path)], 0, [])
-    assert scans == [1, 2, 3, 4, 5, 10]
+    assert scans == [1, 2, 3, 4, 5, 6, 7, 10]
     assert capsys.readouterr().err.splitlines() == [
         "spvfilter: half a block; trying again every 0 s",
         "spvfilter: [Errno 5] Input/output error; trying again every 0 s",
+        "spvfilter: process 7 scans into it; trying again every 0 s",
+        "spvfilter: the store is away; trying again every 0 s",
     ]
 
 

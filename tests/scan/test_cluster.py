@@ -63,7 +63,9 @@ async def begun(scan: PartScan, parts: int, scanning: asyncio.Task[Path]) -> Non
 
 
 def everything(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    """All files but the manifest, which has the times of the outputs."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "manifest.json")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 async def in_one_thread(out: Path, plan: Plan, watch: WatchList) -> dict[str, bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import random
@@ -33,6 +34,7 @@ from spvfilter.scan import (
     Threads,
     scan_parts,
 )
+from spvfilter.scan.plan import PART_SIZE
 from support.build import block_hash
 from support.chains import record, xored
 from support.daskcluster import Cluster, client_of
@@ -256,24 +258,38 @@ async def test_rows_of_disconnected_blocks_are_removed(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("part_size", [SMALL, PART_SIZE])
 @pytest.mark.parametrize("number", [0, 1, 2])
-async def test_missing_files_remove_no_rows(tmp_path: Path, number: int) -> None:
+async def test_missing_files_remove_no_rows(tmp_path: Path, number: int, part_size: int) -> None:
     chain, out = GrowingChain(tmp_path / "blocks", 2), tmp_path / "out"
     for _ in range(3):
         chain.begin_file()
         chain.mine(12)
-    await growth(chain, out)
+    await growth(chain, out, part_size=part_size)
     whole = results(out)
     chain.begin_file()
     chain.hide(number)
-    chain.mine(1)
+    chain.mine(20)
     with pytest.raises(SourceError, match=r"block [0-9a-f]{64} was scanned before and is in no file now"):
-        await growth(chain, out)
+        await growth(chain, out, part_size=part_size)
     assert results(out) == whole
     chain.reveal()
-    scan, _ = await growth(chain, out)
-    assert scan.report.change == (1, 0)
+    scan, _ = await growth(chain, out, part_size=part_size)
+    assert scan.report.change == (20, 0)
     assert results(out) == await from_scratch(chain, out)
+
+
+async def test_truncated_file_removes_no_rows(tmp_path: Path) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 2), tmp_path / "out"
+    for _ in range(2):
+        chain.begin_file()
+        chain.mine(12)
+    await growth(chain, out, part_size=PART_SIZE)
+    whole, first = results(out), chain.folder / "blk00000.dat"
+    os.truncate(first, first.stat().st_size - len(chain.chain[11].raw) - 8)
+    with pytest.raises(SourceError, match=r"block [0-9a-f]{64} was scanned before and is in no file now"):
+        await growth(chain, out, part_size=PART_SIZE)
+    assert results(out) == whole
 
 
 async def test_blocks_that_arrive_late_fill_a_gap(tmp_path: Path) -> None:
@@ -287,6 +303,33 @@ async def test_blocks_that_arrive_late_fill_a_gap(tmp_path: Path) -> None:
     scan, _ = await growth(chain, out)
     assert scan.report.change == (5, 0)
     assert results(out) == await from_scratch(chain, out)
+
+
+@pytest.mark.usefixtures("without_disk")
+@pytest.mark.parametrize("key", [b"", KEY])
+async def test_half_written_last_block_is_scanned_when_it_is_whole(tmp_path: Path, key: bytes) -> None:
+    """A node writes a block over allocated zeros, so the record has its full size from the beginning."""
+    chain, out = GrowingChain(tmp_path / "blocks", 1, has_undo=False), tmp_path / "out"
+    chain.mine(6)
+    path = chain.folder / "blk00000.dat"
+    whole = path.read_bytes()
+    start = len(whole) - len(chain.chain[-1].raw)
+    if key:
+        (chain.folder / "xor.dat").write_bytes(key)
+
+    def write(size: int) -> None:
+        path.write_bytes((xored(whole[:size], key) if key else whole[:size]) + bytes(len(whole) - size + 4_096))
+
+    for size in (*range(start - 4, start + 90, 13), *range(len(whole) - 40, len(whole) - 5, 3)):
+        write(size)
+        scan, _ = await growth(chain, out)
+        assert scan.plan.blocks == 5
+        assert any("half written?" in str(problem) for problem in scan.plan.report.problems) or size < start
+        write(len(whole))
+        scan, _ = await growth(chain, out)
+        assert (scan.plan.blocks, scan.plan.report.problems) == (6, [])
+        assert results(out) == await from_scratch(chain, out)
+        shutil.rmtree(out)
 
 
 async def test_late_undo_record_replaces_the_search_by_outpoint(tmp_path: Path) -> None:
@@ -371,6 +414,46 @@ async def test_all_formats_show_the_same_chain(tmp_path: Path) -> None:
     assert "matches.jsonl" not in results(out)
 
 
+@pytest.mark.parametrize("name", ["matches.csv", "matches.jsonl", "totals.csv"])
+async def test_output_changed_at_its_size_is_written_again(tmp_path: Path, name: str) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 7), tmp_path / "out"
+    chain.mine(15)
+    for form in (OutputFormat.CSV, OutputFormat.JSONL):
+        await growth(chain, out, form=form)
+    whole = results(out)
+    (out / name).write_bytes(whole[name].replace(b"1", b"2"))
+    await growth(chain, out)
+    assert results(out) == whole
+
+
+@pytest.mark.parametrize("fails_at", range(1, 6))
+async def test_full_disk_leaves_all_outputs_of_the_last_run(
+    tmp_path: Path, fails_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 7), tmp_path / "out"
+    chain.mine(15)
+    for form in (OutputFormat.CSV, OutputFormat.JSONL):
+        await growth(chain, out, form=form)
+    whole, left = results(out), fails_at
+    chain.mine(5)
+    await PartScan(out, Plan.of(BlockFiles(chain.folder), REGTEST, part_size=SMALL), chain.watch()).run()
+
+    def full(file: int) -> None:
+        nonlocal left
+        left -= stat.S_ISREG(os.fstat(file).st_mode)
+        if not left:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            await growth(chain, out)
+    assert results(out) == whole
+    assert not list(out.glob(".spvfilter-*"))
+    await growth(chain, out)
+    assert results(out) == await from_scratch(chain, out)
+
+
 async def test_removed_parts_are_an_error_of_the_next_run(tmp_path: Path) -> None:
     chain, out = GrowingChain(tmp_path / "blocks", 8), tmp_path / "out"
     chain.mine(15)
@@ -387,6 +470,20 @@ async def test_removed_parts_are_an_error_of_the_next_run(tmp_path: Path) -> Non
         await growth(chain, out)
     assert list((out / "parts").iterdir()) == []
     assert results(out) == left
+
+
+async def test_parts_on_another_disk_are_removed_with_their_link(tmp_path: Path) -> None:
+    chain, out = GrowingChain(tmp_path / "blocks", 8), tmp_path / "out"
+    chain.mine(5)
+    await growth(chain, out)
+    (out / "parts").rename(tmp_path / "disk")
+    (out / "parts").symlink_to(tmp_path / "disk")
+    chain.mine(1)
+    scan, _ = await growth(chain, out)
+    assert results(out) == await from_scratch(chain, out)
+    scan.remove_parts()
+    assert not (out / "parts").is_symlink()
+    assert list((tmp_path / "disk").iterdir()) == []
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 from spvfilter.cli.term.page import complain
-from spvfilter.errors import SourceError
+from spvfilter.errors import DirectoryInUseError, RemoteFileError, SourceError
 from spvfilter.files import NO_ROOM
 from spvfilter.rpc.notices import TipNotices
 from spvfilter.scan.remote import is_url
@@ -23,8 +23,8 @@ FileState = tuple[str, int, int, int]
 async def follow(scan: Callable[[], Awaitable[int]], paths: Sequence[str], every_s: float, zmq: Sequence[str]) -> int:
     """Call `scan`, then call it again whenever a file at `paths` has changed. It does not return.
 
-    Errors of the first scan are raised. Later a file may be half written or vanish: its error is printed once, and the
-    scan is tried again.
+    Errors of the first scan are raised. Later a file may vanish, or another scan may use the directory: the error is
+    printed once, and the scan is tried again.
 
     Args:
         scan: Scans the blocks as they are now, and returns an exit code.
@@ -46,7 +46,7 @@ async def follow(scan: Callable[[], Awaitable[int]], paths: Sequence[str], every
             try:
                 await scan()
                 told = None
-            except (SourceError, OSError) as error:
+            except (DirectoryInUseError, RemoteFileError, SourceError, OSError) as error:
                 if isinstance(error, OSError) and error.errno in NO_ROOM:
                     raise
                 if str(error) != told:
