@@ -116,7 +116,7 @@ class TableExport:
     async def _run(self, engine: Engine) -> dict[str, list[Path]]:
         manifest = await to_its_end(self._opened)
         if manifest.tip:
-            known = map(bytes.fromhex, (*manifest.firsts, manifest.tip))
+            known = map(bytes.fromhex, (*manifest.lasts, manifest.tip))
             await to_its_end(refuse_lost_blocks, self.plan, known)
             self.report.change = chain_change(self.plan, manifest.blocks, bytes.fromhex(manifest.tip))
         tasks = [self._task(part) for part in self.plan.parts]
@@ -207,7 +207,7 @@ class TableExport:
         """Record the finished parts in the manifest, and remove the files of other parts."""
         manifest.finished = [task.path.name for task in tasks]
         manifest.blocks, manifest.tip = self.plan.blocks, self.plan.tip.hex()
-        manifest.firsts = [part.hashes()[0].hex() for part in self.plan.parts]
+        manifest.lasts = [block.hex() for part in self.plan.parts for block in part.last_hashes()]
         manifest.write(self.directory)
         files = {table: [task.table_path(table) for task in tasks] for table, _ in self.columns.tables}
         if self.coins:

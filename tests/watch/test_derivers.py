@@ -102,7 +102,7 @@ def test_failed_process_is_replaced_by_this_one(
     expected, watch = widened(monkeypatch), wallet()
     monkeypatch.setattr(derivers, "_PROGRAM", program)
     watch.widen()
-    assert 1 <= len(started) <= 3  # one that fails at once keeps the others from being started
+    assert 1 <= len(started) <= 3  # a process that fails at once ends the start of others
     assert all(each.returncode is not None for each in started)
     assert watch == expected
 
