@@ -80,7 +80,7 @@ class V1Stream(Decoder):
 
     def __init__(self, magic: bytes, limits: Mapping[str, int] | None = None) -> None:
         super().__init__(magic, limits)
-        self.outgoing = bytearray()
+        self.outgoing: bytearray = bytearray()
 
     def send(self, command: str, payload: bytes) -> None:
         self.outgoing += encode_message(self._magic, command, payload)
@@ -109,7 +109,7 @@ class UndecidedStream:
     def __init__(
         self, magic: bytes, draw_bytes: Callable[[int], bytes], limits: Mapping[str, int] | None = None
     ) -> None:
-        self.outgoing = bytearray()
+        self.outgoing: bytearray = bytearray()
         self.joins_filters = False
         self._magic = magic
         self._draw_bytes = draw_bytes

@@ -321,14 +321,15 @@ def check_waiting(world: World) -> None:
         raise Violation("true", f"unconfirmed matches of {len(unknown)} transactions that are not in the database")
 
 
-_ANYONE = b"\x00\x20" + sha256(b"\x51").digest()  # P2WSH of OP_TRUE
+# P2WSH of one opcode: of the miner and of the wallet
+_ANYONE = {b"\x00\x20" + sha256(script).digest() for script in (b"\x51", b"\x54")}
 
 
 def _is_shown(script: bytes) -> bool:
     """Whether the input that spends a coin shows the coin's script: P2PKH, P2SH, P2WPKH, and P2WSH of what asks for a
     signature.
     """
-    return script.startswith((b"\x76\xa9\x14", b"\xa9\x14", b"\x00\x14", b"\x00\x20")) and script != _ANYONE
+    return script.startswith((b"\x76\xa9\x14", b"\xa9\x14", b"\x00\x14", b"\x00\x20")) and script not in _ANYONE
 
 
 class Privacy:

@@ -208,9 +208,10 @@ class World:
             self.accounts.give(watch, self._path)
 
     def _answered(self, token: int, value: object) -> None:
-        request = self.wishes.waiting[token]
+        request = self.wishes.waiting.get(token)
         self.wishes.answered(token, value)
         if self.accounts is not None:
+            assert request is not None
             self.accounts.answered(token, request, value)
 
     def kill(self) -> None:

@@ -444,7 +444,7 @@ ENTRIES |= {
     ),
 }
 ATTRIBUTES = {"cells", "hash_funcs", "family", "key", "encoding", "partitioned", "body", "slices"}  # read-only
-ATTRIBUTES |= {"fingerprint_bits", "seed", "segment_length", "segments"}
+ATTRIBUTES |= {"fingerprint_bits", "seed", "segment_length", "segments", "counter_bits", "counter_limit"}
 OWN_FUNCTIONS = [zlib.crc32] * 5
 
 # entries again, now with user functions that run during the call
