@@ -25,6 +25,7 @@ from spvfilter.network import REGTEST
 from spvfilter.node.build import build_tx
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.store import scriptviews
 from spvfilter.testing import RegtestNode, eventually
 from spvfilter.wallet import scanned
 from spvfilter.watch.watchlist import WatchList
@@ -97,7 +98,7 @@ async def test_unconfirmed_payments_are_read_only_after_an_event(
 
         return call
 
-    monkeypatch.setattr(wallet, "wallet_transactions", noted("read", wallet.wallet_transactions))
+    monkeypatch.setattr(wallet, "wallet_transactions", noted("read", scriptviews.wallet_transactions))
     monkeypatch.setattr(wallet.WalletLink, "_look", noted("look", wallet.WalletLink._look))
     async with served(regtest_node) as (_, server), connected(server) as client:
         await client.ask("blockchain.scripthash.subscribe", KNOWN)
