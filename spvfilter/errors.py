@@ -502,7 +502,10 @@ class EnvelopeError(PeerError):
     """
 
     field: str
-    """The invalid field: "magic", "length", "command", "checksum", "garbage" or "tag"."""
+    """The invalid field: "magic", "length", "command", "checksum", "garbage" or "tag".
+
+    "transport" means that the peer answered without encryption.
+    """
 
     def __init__(self, message: str, *, field: str) -> None:
         super().__init__(message)

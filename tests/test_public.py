@@ -30,6 +30,7 @@ GIVEN = {"filters": {"GcsQuery"}, "wire.messages": {"Flaw", "ProvedTx"}}
 HIDDEN = {  # classes in signatures that users never create, and the code that does
     ("scan.BlockFiles", "BlockFile"): "handed to Plan",
     ("scan.BlockFiles", "UndoFile"): "handed to Plan",
+    ("scan.PartScan", "ParquetForm"): "handed to the writers of Parquet",
     ("bloom.redis.RedisBloomFilter", "Layout"): "made by create, create_from and open",
     ("bloom.redis.RedisScalableBloomFilter", "SeriesLayout"): "made by create, create_from and open",
     ("node.Node", "ServerConnection"): "one of its own sockets",

@@ -84,7 +84,10 @@ class Cause(StrEnum):
     Its slots for peers that want transactions may be full (Core `-inboundrelaypercent`).
     """
     NO_V2 = "no encrypted connection"
-    """The peer closed an encrypted connection before its first byte: it may be an older node, without BIP-324."""
+    """The peer may be an older node, without BIP-324.
+
+    It closed an encrypted connection before its first byte, or answered without encryption.
+    """
 
 
 @public

@@ -169,7 +169,10 @@ class Session:
             try:
                 item = self._stream.next_item()
             except EnvelopeError as error:
-                return self._end(error) if self._stream.broken else self._misbehaved(error)
+                if not self._stream.broken:
+                    return self._misbehaved(error)
+                is_plain = error.field == "transport"
+                return self._end(SessionError(str(error), cause=Cause.NO_V2) if is_plain else error)
             if item is None:
                 return self._end(self._lost()) if self._eof else None
             if isinstance(item, list):

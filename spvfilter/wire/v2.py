@@ -193,7 +193,12 @@ class V2Stream:
         self._private_key, public_key = _create_key(draw_bytes)
         self._public_key = public_key
         self._garbage = draw_bytes(int.from_bytes(draw_bytes(2), "little") % (MAX_GARBAGE + 1))
-        self.outgoing += public_key + self._garbage
+        self.outgoing += public_key
+        # Bytes of the garbage that were sent. The initiator sends it after the peer's key, because bcoin bans a peer
+        # that sends it ten headers that it cannot read.
+        self._garbage_sent = 0
+        if role is Role.INBOUND:
+            self._send_garbage()
         self._unsent: list[bytes] = []  # contents of packets that wait for the keys
         self._awaited = _Awaited.KEY
         self._encoder: PacketEncoder
@@ -227,8 +232,15 @@ class V2Stream:
         """Add a line end to the garbage, so that a server of another protocol answers."""
         line_end = b"\r\n\r\n"
         if self._awaited is _Awaited.KEY and len(self._garbage) + len(line_end) <= MAX_GARBAGE:
-            self._garbage += line_end
+            sent = self._garbage_sent
+            self._garbage = self._garbage[:sent] + line_end + self._garbage[sent:]
+            self._garbage_sent += len(line_end)
             self.outgoing += line_end
+
+    def _send_garbage(self) -> None:
+        """Send the rest of the garbage."""
+        self.outgoing += self._garbage[self._garbage_sent :]
+        self._garbage_sent = len(self._garbage)
 
     def send(self, command: str, payload: bytes) -> None:
         """Add a message to `outgoing`. Before the key exchange it waits.
@@ -288,7 +300,9 @@ class V2Stream:
 
     def _shake_hands(self) -> None:
         """Take the peer's key, its garbage and the terminator from the buffer, if they have arrived."""
-        if self._role is Role.OUTBOUND and is_signature(self._first[:4]):
+        if self._role is Role.OUTBOUND and self._first[:4] == self._magic:
+            self._break(str(self.other_protocol), "transport")
+        elif self._role is Role.OUTBOUND and is_signature(self._first[:4]):
             self._break(wrong_protocol(self._first[:4], self._magic), "magic")
         elif self._awaited is _Awaited.KEY and len(self._buffer) >= KEY_SIZE:
             self._exchange_keys(bytes(self._buffer[:KEY_SIZE]))
@@ -320,6 +334,7 @@ class V2Stream:
         self._encoder = PacketEncoder(keys, self._role)
         self._masks, self._ciphers = length_masks(keys.lengths[peer]), packet_ciphers(keys.packets[peer])
         self._awaited = _Awaited.GARBAGE
+        self._send_garbage()
         self.outgoing += keys.terminators[self._role] + self._encoder.encode(b"", self._garbage)
         for contents in self._unsent:
             self.outgoing += self._encoder.encode(contents)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from spvfilter.errors import EnvelopeError, ParameterError
+from spvfilter.errors import EnvelopeError, ParameterError, SessionError
 from spvfilter.light.checks import check_v2
 from spvfilter.network import MAINNET, SIGNET
 from spvfilter.protocol import MAX_PAYLOAD_SIZE
 from spvfilter.wire import v2
 from spvfilter.wire.codec import Frame, encode_message
-from spvfilter.wire.events import Disconnected, Ready, Role, SessionEvent, Settings
+from spvfilter.wire.events import Cause, Disconnected, Ready, Role, SessionEvent, Settings
 from spvfilter.wire.messages.filters import CFilter
 from spvfilter.wire.messages.table import LIMITS, Verack
 from spvfilter.wire.session import Session
@@ -306,3 +306,14 @@ def test_the_last_error_is_raised_again() -> None:
     for _ in range(2):
         with pytest.raises(EnvelopeError, match="wrong tag"):
             far.next_item()
+
+
+def test_answer_without_encryption_is_a_refusal_after_the_key_alone() -> None:
+    near = v2.V2Stream(MAINNET.magic, Role.OUTBOUND, drawn(1), LIMITS)
+    session = Session(Settings(MAINNET), Role.OUTBOUND, draw_nonce=lambda: 1, now=0.0, stream=near)
+    assert len(session.data_to_send()) == v2.KEY_SIZE  # bcoin would ban a peer that sent its garbage, too
+    session.receive_data(encode_message(MAINNET.magic, "reject", b"\x00\x01\x15error parsing message"))
+    (ended,) = session.events()
+    assert isinstance(ended, Disconnected)
+    assert isinstance(ended.error, SessionError)
+    assert ended.error.cause is Cause.NO_V2
