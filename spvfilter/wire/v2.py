@@ -157,7 +157,7 @@ class _Awaited(Enum):
 class V2Stream:
     """An encrypted stream of messages (BIP-324) in both directions. Pass it to `Session` for an encrypted connection.
 
-    It needs the extra `v2`. The stream ends with the first byte that was changed, lost or moved.
+    It needs the extra `bip324`. The stream ends with the first byte that was changed, lost or moved.
 
     Args:
         magic: The 4 magic bytes of the network.

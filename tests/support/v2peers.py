@@ -58,7 +58,7 @@ def items(side: MessageStream) -> list[Item]:
 
 
 def without_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behave as if the packages of the extra `v2` were not installed."""
+    """Behave as if the packages of the extra `bip324` were not installed."""
     monkeypatch.setitem(sys.modules, "btclib_secp256k1.ellswift", None)
 
 
