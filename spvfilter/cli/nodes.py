@@ -68,7 +68,8 @@ def add_connections(parser: argparse.ArgumentParser) -> None:
         default=V2Policy.PREFER,
         help=(
             "encrypt connections (BIP-324): prefer (default) tries it with nodes that offer it and with the nodes of"
-            " --connect; require uses only encrypted connections; off uses none. Without the extra bip324, prefer is off"
+            " --connect; require uses only encrypted connections; off uses none. Without the extra bip324,"
+            " prefer is off"
         ),
     )
 
