@@ -20,7 +20,21 @@ from support.publicnames import MODULES, ROOMS, public
 CODE = re.compile(r"`([A-Za-z_][\w.]*)(?:\(\))?`")
 CAMEL_CASE = re.compile(r"(?<![\w.`/])([A-Z][a-z0-9]+[A-Z]\w*)(\.[a-z]\w*)?")
 WORDS = {  # code in docstrings that is not a name of the package
-    *("auto", "bip37", "compact", "descriptors", "socks", "plot", "redis", "mark", "known", "bytes", "remote", "zmq"),
+    *(
+        "auto",
+        "bip37",
+        "compact",
+        "descriptors",
+        "socks",
+        "plot",
+        "redis",
+        "mark",
+        "known",
+        "bytes",
+        "remote",
+        "zmq",
+        "bip324",
+    ),
     *("main", "test", "testnet4", "signet", "https", "cfilter", "cfheaders", "wants_more", "rawtx"),
     *("bitcoinj", "dask.bag.read_text", "distributed.Client"),
 }
