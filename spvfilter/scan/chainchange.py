@@ -22,7 +22,7 @@ class ChainChange(NamedTuple):
 
 
 def chain_change(plan: Plan, blocks: int, tip: bytes) -> ChainChange:
-    """Compare the best chain of a plan with an earlier one, of which only the length and the last block are known.
+    """Compare the best chain of a plan with an earlier chain, by the length and the last block of the earlier one.
 
     Args:
         plan: The new plan.

@@ -86,7 +86,7 @@ class OtherProgram(Refuses):
 
 
 def refused_after(world: Stage, txid: bytes, within: float) -> float:
-    """Seconds until the call is told that all peers rejected the transaction."""
+    """Return the seconds until the call fails because all peers rejected the transaction."""
     begun = world.timeline.now
     while answer(world, txid) is None and world.timeline.now - begun < within:
         world.pass_time(0.25)
