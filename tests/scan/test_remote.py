@@ -99,6 +99,8 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         with pytest.MonkeyPatch.context() as patched:
             for name, value in given.items():
                 patched.setenv(name, value)
+            # A store from an earlier server of this process has that server's port.
+            fsspec.get_filesystem_class("s3").clear_instance_cache()
             fsspec.filesystem("s3", use_listings_cache=False).mkdir(BUCKET)
             yield f"s3://{BUCKET}"
         server.kill()
