@@ -24,6 +24,20 @@ def load() -> ModuleType:
 
 
 cut = load().cut
+KINDS = ("Added", "Changed", "Fixed", "Removed")
+THEMES = (
+    "Wallet and live client",
+    "Accounts, addresses and labels",
+    "Peers and privacy",
+    "Watch lists and descriptors",
+    "Scan and match",
+    "Export",
+    "Filters",
+    "Electrum",
+    "Command line",
+    "Node and wire protocol",
+    "Package",
+)
 TEXT = "# Changelog\n\n## Unreleased\n\n- New.\n  More of it.\n\n## 0.1.0 (2024-01-01)\n\n- Old.\n"
 
 
@@ -64,25 +78,41 @@ def test_a_bad_version_date_or_changelog_is_refused(text: str, version: str, dat
 def test_the_changelog_has_a_section_for_the_version() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     made = cut(text, __version__, "2030-01-01")
-    assert made.notes.startswith(("- ", "### "))
+    assert "\n### " in f"\n{made.notes}"
     if f"\n## {__version__} " in text:
         assert made.text == text
         assert text.count(f"## {__version__} ") == 1
 
 
+def parts(text: str, mark: str) -> tuple[str, dict[str, str]]:
+    """The text before the first heading, and the text of each section by its heading."""
+    before, *sections = f"\n{text}".split(f"\n{mark} ")
+    named = [section.partition("\n") for section in sections]
+    assert len({name for name, _, _ in named}) == len(named), named
+    return before.strip(), {name: body for name, _, body in named}
+
+
+def entries(text: str) -> list[str]:
+    """The bullets of a text that has nothing else."""
+    assert re.fullmatch(r"- \S.*(\n(- \S|  \S).*)*", text.strip()), text
+    return re.split(r"\n- ", f"\n{text.strip()}")[1:]
+
+
 def test_every_entry_is_one_short_bullet_under_a_known_heading() -> None:
-    """Each version has its headings in this order. An entry has at most 25 words."""
-    kinds = ["Added", "Changed", "Fixed", "Removed"]
-    _, *versions = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")
-    assert versions[0].startswith("Unreleased\n")
-    for version in versions:
-        _, *sections = version.split("\n### ")
-        found = [section.split("\n", 1)[0] for section in sections]
-        assert found == [kind for kind in kinds if kind in found]
-        for section in sections:
-            entries = section.split("\n", 1)[1].strip()
-            assert re.fullmatch(r"- \S.*(\n(- \S|  \S).*)*", entries), section
-            assert not [entry for entry in re.split(r"^- ", entries, flags=re.MULTILINE) if len(entry.split()) > 25]
+    """Kinds and themes have one order in each version. An entry has at most 25 words, and stands in a version once."""
+    _, versions = parts((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), "##")
+    assert next(iter(versions)) == "Unreleased"
+    for version in versions.values():
+        _, kinds = parts(version, "###")
+        assert list(kinds) == [kind for kind in KINDS if kind in kinds]
+        found = []
+        for kind in kinds.values():
+            flat, themes = parts(kind, "####")
+            assert list(themes) == [theme for theme in THEMES if theme in themes]
+            assert not (flat and themes), f"bullets outside the themes: {flat}"
+            found += [entry for body in (themes.values() if themes else [flat]) for entry in entries(body)]
+        assert not [entry for entry in found if len(entry.split()) > 25]
+        assert sorted(found) == sorted(set(found))
 
 
 def test_documents_name_the_version() -> None:
