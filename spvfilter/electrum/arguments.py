@@ -11,7 +11,7 @@ from spvfilter.protocol import MAX_BLOCK_WEIGHT
 _HASH = re.compile(r"[0-9a-fA-F]{64}")
 _MAX_HEIGHT = (1 << 31) - 1
 _MAX_PACKAGE = 25
-"""Most transactions of a package (Core MAX_PACKAGE_COUNT)."""
+"""Largest number of transactions in a package (Core MAX_PACKAGE_COUNT)."""
 
 
 def bound_arguments(

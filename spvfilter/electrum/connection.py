@@ -29,9 +29,9 @@ _LOG = logging.getLogger(__name__)
 _BUFFER_SIZE = 65_536
 """Bytes of answers that may wait for the other side before the next request is read (asyncio's own limit)."""
 _TURN_S = 0.002
-"""Seconds of requests of a session in one turn of the event loop (our choice)."""
+"""Seconds that a session answers requests before other tasks get a turn of the event loop (our choice)."""
 _VALUES = 25
-"""Values that a request has at most: a package has 25 transactions."""
+"""Largest number of values in a request: a package has up to 25 transactions."""
 _CLOSE_S = 1.0
 """Seconds to wait at the end until the other side has read the last answer (our choice)."""
 
@@ -39,8 +39,8 @@ _CLOSE_S = 1.0
 class Connection:
     """Reads the requests of one program in their order, and answers them.
 
-    A request that needs the database or a peer is answered by a task, and the next one is read meanwhile. Only a
-    bounded number of tasks is open: the socket is not read until one of them ends.
+    A task answers a request that needs the database or a peer, while the next requests are read. If the largest number
+    of tasks is open, the socket is not read until one of them ends.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Connection:
         self._serving: asyncio.Task[None] | None = None
         self._is_ending = False
         self._changed: dict[str, None] = {}  # script hashes that may have changed since the last notification
-        self._stirred = asyncio.Event()
+        self._wake = asyncio.Event()
         self._turn_began = 0.0
 
     def close(self) -> asyncio.Task[None] | None:
@@ -78,7 +78,7 @@ class Connection:
         """Note that the tip and these scripts may have changed. A task sends the notifications."""
         subscribed = self.session.subscriptions
         self._changed.update((each, None) for each in changed if each in subscribed)
-        self._stirred.set()
+        self._wake.set()
 
     async def serve(self) -> None:
         """Answer requests until the other side closes the connection, or breaks the rules of the transport."""
@@ -95,7 +95,7 @@ class Connection:
             self._is_ending = True
             self._fail(error)
         finally:
-            self._is_ending = True  # a second cancellation would cut the end short
+            self._is_ending = True  # from now on, `close` does not cancel this task
             for task in self._tasks:
                 task.cancel()
             self._writer.close()
@@ -130,7 +130,7 @@ class Connection:
         except aiorpcx.ProtocolError as error:
             if error.error_message is not None:
                 await self._send(error.error_message)
-            # a web browser that a page directs to this port sends HTTP: nothing after it may be carried out
+            # perhaps HTTP from a web browser: a web page could hide requests in the lines that follow
             return bool(error.code != aiorpcx.JSONRPC.PARSE_ERROR)
         except (ValueError, TypeError, RecursionError):  # brackets without end, a long number, or a strange "id"
             return False
@@ -157,7 +157,7 @@ class Connection:
             await asyncio.sleep(0)
             self._turn_began = time.monotonic()
         try:
-            answer = asdict(self._status()) if request.method == METHOD else self._given(request)
+            answer = asdict(self._status()) if request.method == METHOD else self._ask_session(request)
         except RpcError as refusal:
             await self._reply(request, aiorpcx.RPCError(int(refusal.code), refusal.message))
             return not refusal.ends_session
@@ -170,7 +170,7 @@ class Connection:
         task.add_done_callback(self._settled)
         return True
 
-    def _given(self, request: aiorpcx.Request) -> object:
+    def _ask_session(self, request: aiorpcx.Request) -> object:
         return self.session.answer(request.method, request.args)
 
     def _settled(self, task: asyncio.Task[None]) -> None:
@@ -214,8 +214,8 @@ class Connection:
         """Send notifications as long as the connection lasts."""
         try:
             while True:
-                await self._stirred.wait()
-                self._stirred.clear()
+                await self._wake.wait()
+                self._wake.clear()
                 changed, self._changed = self._changed, {}
                 notices = (*self.session.header_notice(), *self.session.script_notices(changed))
                 if notices:

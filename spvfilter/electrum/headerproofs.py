@@ -8,7 +8,8 @@ from typing import Protocol
 from spvfilter.wire.merkle import branch_root, merkle_branch, merkle_node
 
 _LEVELS = 11
-"""Levels of a segment: its node is computed once for 2,048 headers, which takes about a millisecond (our choice)."""
+"""Levels of a segment. Its 2,048 headers are hashed in about a millisecond, and only their common node is kept (our
+choice)."""
 _SIZE = 1 << _LEVELS
 
 
@@ -44,7 +45,7 @@ class HeaderProofs:
     def proof(self, height: int, checkpoint: int) -> tuple[list[bytes], bytes]:
         """Return the branch of a header, deepest hash first, and the root of all headers up to the checkpoint.
 
-        `prepare` was exhausted for the checkpoint in the same turn of the event loop.
+        Before the call, exhaust `prepare` for the checkpoint in the same turn of the event loop.
         """
         segment, count = height // _SIZE, checkpoint + 1
         leaves = self._chain.hashes(segment * _SIZE, min(segment * _SIZE + _SIZE - 1, checkpoint))

@@ -1,4 +1,7 @@
-"""Known scripts: script hashes of the watch list, hashes of further scripts of its keychains, and unknown hashes."""
+"""Known scripts: the script hashes that belong to the wallet, and the unknown hashes that sessions have sent.
+
+A further script is a script of a keychain after the end of its window. The watch list does not have it yet.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from spvfilter.watch.watchlist import WatchList
 from spvfilter.watch.windows import STEP
 
 FURTHER = 1_000
-"""Further indexes of a keychain whose scripts are derived for an unknown hash (our choice)."""
+"""Number of indexes after a keychain's window whose scripts are derived for an unknown hash (our choice)."""
 _MAX_FURTHER = 100_000
-"""Most scripts that are derived for one unknown hash, about five seconds of work in a thread (our choice)."""
+"""Largest number of scripts that are derived for one unknown hash: five seconds of work in a thread (our choice)."""
 MAX_UNKNOWN = 10_000
-"""Unknown script hashes that are remembered, the latest ones (our choice)."""
+"""Largest number of unknown script hashes that are kept in memory; the oldest are dropped (our choice)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class KnownScripts:
         self._hashes: dict[str, None] = {}
         self._entries = 0  # entries of the watch list that were hashed
         self._further: dict[str, tuple[int, dict[str, int]]] = {}
-        """End of the window and the indexes of the scripts after it by their hashes, by the name of the keychain."""
+        """For each keychain name: the end of its window, and the index of each further script by script hash."""
         self.unknown: dict[str, None] = {}
         """Script hashes that belong to no keychain and no entry, the latest last."""
         self.unknown_count: int = 0
@@ -71,7 +74,7 @@ class KnownScripts:
     def to_derive(self, keychains: Sequence[Keychain]) -> list[tuple[Keychain, int, int]]:
         """Return the keychains whose window has moved since their further scripts were derived.
 
-        Each has the first and the last index to derive. Only as many scripts are derived as the bound allows.
+        With each keychain come the first and the last index to derive. The total number of scripts is bounded.
         """
         found, left = list[tuple[Keychain, int, int]](), _MAX_FURTHER
         for keychain in keychains:
@@ -86,7 +89,7 @@ class KnownScripts:
         return found
 
     def take_derived(self, name: str, first: int, scripts: Sequence[tuple[bytes, ...]]) -> None:
-        """Take the scripts of the indexes of a keychain from `first` on, the end of its window."""
+        """Take the further scripts of a keychain: a tuple for each index from `first` on, the end of its window."""
         indexes = {script_hash_of(script): first + at for at, each in enumerate(scripts) for script in each}
         self._further[name] = first, indexes
 

@@ -21,7 +21,7 @@ class ElectrumLimits:
     subscriptions: int = 20_000
     """Largest number of script hashes that one session subscribes to."""
     batch: int = 2_000
-    """Largest number of requests in one batch, which have up to 25 values each."""
+    """Largest number of requests in one batch. Each may have up to 25 values."""
     concurrent: int = 16
     """Largest number of requests of a session that wait for the database or for a peer at the same time."""
     request_size: int = 2_000_000
@@ -33,9 +33,9 @@ class ElectrumLimits:
     send_timeout_s: float = 20.0
     """Seconds after which a connection is closed if the other side does not read."""
     block_timeout_s: float = 20.0
-    """Seconds after which a request for a block of a peer is given an error as its answer."""
+    """Seconds to wait for a block from a peer. Then the answer to the request is an error."""
     broadcast_timeout_s: float = 8.0
-    """Seconds to wait for a peer's verdict on a transaction. The client announces the transaction after that, too."""
+    """Seconds to wait for a peer's verdict on a transaction. Afterwards the client still announces the transaction."""
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -1,4 +1,7 @@
-"""Questions of a session: facts that a method needs before it can answer. The shell finds them out."""
+"""Questions of a session: facts that a method needs before it can answer.
+
+`WalletLink` finds the fact and calls `then` with it. The result is the answer, or a further question.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from spvfilter.store.scriptviews import ProvedTx
 
 @dataclass(frozen=True, slots=True)
 class ExploreScript:
-    """Whether further scripts of the keychains have a hash. `then` is called when the search has ended."""
+    """Search the scripts after the keychain windows for a script hash. `then` is called when the search has ended."""
 
     script_hash: str
     then: Callable[[], Answer]
@@ -18,7 +21,7 @@ class ExploreScript:
 
 @dataclass(frozen=True, slots=True)
 class FindTransaction:
-    """A transaction of the database, or None."""
+    """Read a transaction from the database; None if the database lacks it."""
 
     txid: bytes
     then: Callable[[ProvedTx | None], Answer]
@@ -26,17 +29,17 @@ class FindTransaction:
 
 @dataclass(frozen=True, slots=True)
 class FetchBlock:
-    """A whole block of the best chain, from a peer."""
+    """Fetch a whole block of the best chain from a peer."""
 
     height: int
     then: Callable[[bytes], Answer]
     own_txid: bytes | None = None
-    """Transaction of the wallet whose merkle branch the database lacks. The shell stores it."""
+    """Transaction of the wallet whose merkle branch the database lacks. `WalletLink` stores the branch."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrepareProof:
-    """The merkle tree of all headers up to a checkpoint. `then` is called when its nodes are known."""
+    """Compute the merkle tree of all headers up to a checkpoint. `then` is called when its nodes are known."""
 
     checkpoint: int
     then: Callable[[], Answer]
@@ -44,7 +47,7 @@ class PrepareProof:
 
 @dataclass(frozen=True, slots=True)
 class SendTransactions:
-    """The errors of transactions that are broadcast in this order, or None for each one without an error."""
+    """Broadcast transactions in this order. `then` gets an error for each, or None if it was not refused."""
 
     raws: tuple[bytes, ...]
     then: Callable[[list[str | None]], Answer]

@@ -109,7 +109,7 @@ class ElectrumServer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close all connections and stop to listen."""
+        """Close all connections and stop listening."""
         await self._close()
 
     async def wait_closed(self) -> None:
@@ -169,7 +169,7 @@ class ElectrumServer:
         self._hosts.setdefault(self._host, {})[name] = server.sockets[0].getsockname()[1]
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection until it ends. An error of it ends no other one."""
+        """Serve one connection until it ends. An error ends only this connection."""
         link = self._link
         if link is None or len(self._connections) >= self._limits.sessions:
             _LOG.info("a connection was refused: there are %d already", len(self._connections))
@@ -183,7 +183,7 @@ class ElectrumServer:
             del self._connections[connection]
 
     async def _follow(self, link: WalletLink, since: int) -> None:
-        """Follow the wallet. At the end of the client, close everything: later answers would be old."""
+        """Follow the wallet. When the client ends, close all connections, because later answers would be outdated."""
         try:
             await link.follow(self._tell, since)
         finally:
@@ -194,7 +194,7 @@ class ElectrumServer:
             connection.note(changed)
 
     def _stop(self) -> list[asyncio.Task[None]]:
-        """Stop to listen, and end all connections. Returns the tasks of the connections, which end soon."""
+        """Stop listening, and end all connections. Returns the tasks of the connections, which end soon."""
         for server in self._servers:
             server.close()
         return [task for connection in self._connections if (task := connection.close()) is not None]

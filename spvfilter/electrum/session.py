@@ -1,6 +1,6 @@
-"""Session: the answers to one program that is connected to the Electrum server, sans-IO.
+"""Session: the protocol of one connection to the Electrum server, without sockets.
 
-A method returns its answer, or a question whose answer it needs first. The shell finds the fact and calls `then`.
+A method returns its answer, or a question if it needs a fact first. `WalletLink` finds the fact and calls `then`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from spvfilter.transaction import Transaction
 from spvfilter.wire.merkle import branch_root, merkle_branch
 
 MAX_HEADERS = 2_016
-"""Most headers of one answer: a difficulty period, which clients expect."""
+"""Largest number of headers in one answer: a difficulty period, which clients expect."""
 SOFTWARE = f"spvfilter {__version__}"
 """Name of the server software."""
 BANNER = (
@@ -62,7 +62,7 @@ class WalletState:
     scripts: KnownScripts
     proofs: HeaderProofs
     may_fetch_blocks: bool
-    """True if blocks are fetched for transactions of other wallets: only by compact filters is that private."""
+    """True if blocks may be fetched for foreign transactions. That is private only in compact mode."""
     relay_fee: Callable[[], int]
     """Returns the lowest fee rate that peers relay, in satoshi per 1,000 virtual bytes."""
     hosts: dict[str, dict[str, int]]
@@ -233,7 +233,7 @@ class Session:
     # Scripts
 
     def _of_script(self, value: object, then: Callable[[str], Answer]) -> Answer:
-        """Call `then` with a script hash. For an unknown one, ask first whether it is a further script."""
+        """Call `then` with a script hash. If the hash is unknown, search the scripts after the windows first."""
         script_hash, state = arguments.script_hash(value), self._state
         if script_hash in state.scripts or script_hash in state.histories:
             return then(script_hash)

@@ -56,9 +56,9 @@ T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 1.0
-"""Seconds after which the tip is compared even if no event of the wallet has arrived (our choice)."""
+"""Seconds after which the link looks for a new tip although no event of the wallet has arrived (our choice)."""
 _MAX_BLOCKS = 4
-"""Blocks that are fetched for sessions at the same time (our choice)."""
+"""Largest number of blocks that are fetched for sessions at the same time (our choice)."""
 _DEFAULT_FEE = 1_000
 """Lowest fee rate if no peer states one, in satoshi per 1,000 virtual bytes (Core DEFAULT_MIN_RELAY_TX_FEE)."""
 _MatchEvent = (MatchFound, MatchConfirmed, MatchUnconfirmed, MatchWithdrawn)
@@ -78,7 +78,7 @@ class WalletLink:
         )
         self._exploring = asyncio.Lock()
         self._fetching = asyncio.Semaphore(_MAX_BLOCKS)
-        self._stirred = asyncio.Event()
+        self._wake = asyncio.Event()
         self._txids: dict[bytes, None] = {}  # transactions that events have named
         self._is_gap = False
 
@@ -100,7 +100,7 @@ class WalletLink:
         return sequence
 
     async def _look(self) -> None:
-        """Take new scripts of the watch list, and the mode of the search."""
+        """Update the known scripts from the watch list, and `may_fetch_blocks` from the mode of the search."""
         await in_steps(self.state.scripts.update(self._client.watch))
         is_private = self._client.mode is Mode.COMPACT or self._running.engine.search_mode is SearchMode.COMPACT
         self.state.may_fetch_blocks = is_private
@@ -108,8 +108,8 @@ class WalletLink:
     async def follow(self, tell: Callable[[Collection[str]], Awaitable[None]], since: int) -> None:
         """Follow the events of the client, and call `tell` with the script hashes that may have changed.
 
-        `tell` is also called without a script hash if the tip may have changed. This ends with the client: it then
-        raises the reason if the client ended by itself.
+        `tell` is also called without a script hash if the tip may have changed. The method returns when the client is
+        closed. If the client ended by itself, it raises the reason.
 
         Args:
             tell: Passes the changes to the sessions.
@@ -121,9 +121,9 @@ class WalletLink:
             while not reading.done():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_S):
-                        await self._stirred.wait()
+                        await self._wake.wait()
                 await self._look()
-                changed = await self._update() if self._stirred.is_set() else set()
+                changed = await self._update() if self._wake.is_set() else set()
                 if changed or self.state.chain.tip_hash != tip:
                     tip = self.state.chain.tip_hash
                     await tell(changed)
@@ -141,16 +141,16 @@ class WalletLink:
                     elif isinstance(event, TxReplaced):
                         self._txids[event.txid] = None
                     if isinstance(event, WalletEvent):
-                        self._stirred.set()
+                        self._wake.set()
                 return
             except EventGapError as gap:  # the stream lags: read everything again
                 since, self._is_gap = gap.sequence, True
             finally:
-                self._stirred.set()
+                self._wake.set()
 
     async def _update(self) -> set[str]:
         """Read the transactions that events have named, and return the script hashes that may have changed."""
-        self._stirred.clear()
+        self._wake.clear()
         txids, self._txids = tuple(self._txids), {}
         if self._is_gap:
             self._is_gap = False
@@ -175,7 +175,7 @@ class WalletLink:
                     answer = came(await self._fetch(height, own_txid))
                 case PrepareProof(checkpoint, then):
                     await in_steps(self.state.proofs.prepare(checkpoint))
-                    for _ in self.state.proofs.prepare(checkpoint):  # after a reorganization meanwhile
+                    for _ in self.state.proofs.prepare(checkpoint):  # there may have been a reorganization meanwhile
                         pass
                     answer = then()
                 case SendTransactions(raws, sent):
@@ -205,7 +205,7 @@ class WalletLink:
     async def _send(self, raw: bytes) -> str | None:
         """Broadcast a transaction, and return why it was refused; None if it was not.
 
-        Without a verdict in time there is no error, since the client stores the transaction and announces it further.
+        If no verdict arrives in time, that is no error: the client has stored the transaction and still announces it.
         """
         try:
             async with asyncio.timeout(self._limits.broadcast_timeout_s):
@@ -219,7 +219,7 @@ class WalletLink:
         return None
 
     async def _explore(self, script_hash: str) -> None:
-        """Derive further scripts of the keychains until one has a hash. Then let the window of its keychain move."""
+        """Search the scripts after the keychain windows for a script hash. If one has it, move its window there."""
         scripts = self.state.scripts
         async with self._exploring:
             await in_steps(scripts.update(self._client.watch))
