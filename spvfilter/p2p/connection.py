@@ -313,7 +313,7 @@ async def _connect(
         try:
             async with asyncio.timeout(limits.connect_s):
                 return await _connect_directly(address)
-        except TimeoutError as error:  # the system's has an errno; the one of asyncio.timeout has no message
+        except TimeoutError as error:  # an error of the system has an errno; that of asyncio.timeout has no message
             raise error if error.errno else TimeoutError(f"no connection within {limits.connect_s:g} s") from None
     socket = await proxy.connect(address.host, address.port, limits.proxy_s)
     try:

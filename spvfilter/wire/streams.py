@@ -1,4 +1,4 @@
-"""Streams of messages: the interface that a session needs, its form without encryption, and the detection of either."""
+"""Message streams of a session: their interface, the unencrypted stream, and the detection of an encrypted one."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class UndecidedStream:
     """The stream of an incoming connection until its first bytes show whether it is encrypted.
 
     A connection without encryption begins with the magic of the network and the command "version" (Core net.cpp
-    V2Transport). The other bytes begin a key.
+    V2Transport). Any other bytes are the start of a key.
     """
 
     transport = Transport.V1
@@ -124,7 +124,7 @@ class UndecidedStream:
         self._first += data
 
     def decided(self) -> V1Stream | V2Stream | None:
-        """Return the stream that the first bytes decide on, with these bytes; None until they decide."""
+        """Return a stream of the kind that the first bytes show, with these bytes; None if more bytes are needed."""
         start = self._magic + b"version".ljust(COMMAND_SIZE, b"\0")
         made: V1Stream | V2Stream
         if not start.startswith(self._first[: len(start)]):

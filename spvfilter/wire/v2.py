@@ -319,14 +319,14 @@ class V2Stream:
         else:
             self._searched = max(0, len(self._buffer) - TERMINATOR_SIZE + 1)
 
-    def _exchange_keys(self, theirs: bytes) -> None:
-        """Derive the keys from the peer's public key, and send our terminator and our version packet."""
+    def _exchange_keys(self, peer_key: bytes) -> None:
+        """Derive the keys from the peer's public key, and send the terminator and the version packet."""
         is_initiator = self._role is Role.OUTBOUND
         if not is_initiator and self._first[4:] == b"version".ljust(COMMAND_SIZE, b"\0"):
             self._break(wrong_protocol(self._first[:4], self._magic), "magic")
             return
         del self._buffer[:KEY_SIZE]
-        pair = (self._public_key, theirs) if is_initiator else (theirs, self._public_key)
+        pair = (self._public_key, peer_key) if is_initiator else (peer_key, self._public_key)
         secret = ellswift.xdh(*pair, self._private_key, 0 if is_initiator else 1)
         self._private_key = b""
         keys, peer = Keys(secret, self._magic), Role.INBOUND if is_initiator else Role.OUTBOUND
@@ -365,7 +365,7 @@ class V2Stream:
                 length = int.from_bytes(packets[at : at + LENGTH_SIZE], "little") ^ next(masks)
                 at += LENGTH_SIZE
                 size = 1 + length + TAG_SIZE
-                if not self._may_have(length):
+                if not self._accepts(length):
                     break
             if end - at < size:
                 break
@@ -386,8 +386,8 @@ class V2Stream:
         self._size = None if self.broken is not None else size
         return at
 
-    def _may_have(self, length: int) -> bool:
-        """Return True if the next packet may have contents of this length. Otherwise the stream ends."""
+    def _accepts(self, length: int) -> bool:
+        """Return True if the next packet may have contents of this length; otherwise end the stream."""
         if length > MAX_CONTENTS:
             self._break(f"packet with {length} bytes of contents, at most {MAX_CONTENTS}", "length")
         elif not self.is_established:  # else a peer could send decoys without end
@@ -446,5 +446,5 @@ def _filter_in(plain: bytes) -> tuple[bytes, bytes] | None:
     if size == 0xFD:
         size, width = int.from_bytes(plain[at + 1 : at + 3], "little"), 3
     if (width == 3 and size < 0xFD) or (size >= 0xFE and width == 1) or len(plain) != at + width + size:
-        return None  # parse_message takes it, or names the fault
+        return None  # parse_message parses it, or names the fault
     return plain[3:at], plain[at + width :]
