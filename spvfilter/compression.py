@@ -17,11 +17,11 @@ else:
     gzip = deferred("gzip")
 
 SUFFIXES = (".gz", ".zst")
-"""Ends of the names of compressed files."""
+"""Suffixes of compressed files."""
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _BUFFER = 1 << 20  # Bytes that are read or decompressed at once (our choice).
 _PIECE = 1 << 8  # Bytes of zstd that are decompressed at once (our choice): 4 bytes become at most 128 kB.
-_DEEPEST = 2  # Layers of compression that are removed (our choice).
+_DEEPEST = 2  # Largest number of layers of compression that are removed (our choice).
 _LARGEST_WINDOW = 1 << 27  # Bytes of earlier output that zstd may refer to: the limit of the program zstd.
 
 

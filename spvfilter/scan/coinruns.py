@@ -210,7 +210,7 @@ class _Cursor:
         return self._batch[0][row].as_py(), self._batch[1][row].as_py()
 
     def take(self, bound: tuple[bytes, int] | None) -> Any:
-        """Return the rows up to an outpoint, or all rows for None, and pass them."""
+        """Return the rows up to an outpoint, or all rows for None, and move past them."""
         batch, rows = self._batch, self._batch.num_rows
         count = rows if bound is None else bisect_right(range(rows), bound, key=self._key)
         self._batch = batch.slice(count)
@@ -222,7 +222,7 @@ def _merged(pa: Any, paths: Sequence[Path]) -> Iterator[Any]:
     with ExitStack() as stack:
         cursors = [_Cursor(pa, stack.enter_context(pa.OSFile(str(path)))) for path in paths]
         while cursors := [cursor for cursor in cursors if cursor.refill()]:
-            # later batches of a run are above its current one: up to the lowest of these ends, all rows are here
+            # Later batches of a run have higher outpoints: up to the lowest last outpoint, no row is missing here.
             bound = min((cursor.last_key() for cursor in cursors if cursor.has_more), default=None)
             pieces = [cursor.take(bound) for cursor in cursors]
             yield _last_events(pa, pa.Table.from_batches(pieces))

@@ -134,8 +134,7 @@ class Calls:
     async def _value(self, future: Any) -> object:
         """The result of a future. Nothing cancels the task that waits for it: it ends when the future is released.
 
-        A client answers several gathers with one. If that one were cancelled, later gathers of this client would end as
-        cancelled, too.
+        A client combines several gathers into one. A cancellation of that gather would cancel later gathers, too.
         """
         if not self.client.asynchronous:
             return await asyncio.to_thread(future.result)

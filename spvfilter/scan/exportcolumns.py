@@ -10,7 +10,7 @@ from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.kernel.blocktables import BLOCK_TABLES, HEX, Layout
 
-_HEX_TEXT = "_hex"  # the end of the name of a column that has another column's bytes as text
+_HEX_TEXT = "_hex"  # suffix of a column that has the bytes of another column as text in hex
 
 ALL = "all"  # in place of the names of columns: every column of the table
 DEFAULT_COLUMNS: dict[str, tuple[str, ...]] = {

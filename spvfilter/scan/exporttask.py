@@ -35,7 +35,7 @@ def heights_folder(part: Part) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ExportTask(PartTask):
-    """A part to export. Its file has no hits: it says that the files of the tables are complete."""
+    """A part to export. Its part file has no hits, and exists once the files of the tables are complete."""
 
     directory: Path
     """Directory of the export."""

@@ -51,7 +51,8 @@ class NodeBlocks:
         listing: The blocks to scan, instead of a span.
         allow_gaps: True to scan around blocks that the node does not have, such as pruned ones. The report of the scan
             lists them. By default they are an error.
-        offered: Function from a block hash to the block, if it arrived in another way, or None. The block is checked.
+        offered: Function that takes a block hash, and returns the block if it arrived in another way, else None. The
+            scan checks the block.
 
     Raises:
         ParameterError: `ahead` is below 1, the mode of `undo` is unknown, or both a listing and a span are given.

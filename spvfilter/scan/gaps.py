@@ -1,4 +1,4 @@
-"""Missing heights of a scan: the gaps between its blocks, and the blocks that it wanted beyond them."""
+"""Heights of a scan: the ranges that it has, the ranges that are missing, and the blocks without undo records."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The manifest of a directory of parts: the inputs of its scan, the chain that it has scanned, and the finished files.
 
-It keeps another scan from using the same directory.
+With it, a scan with other inputs is refused in the same directory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAME = "manifest.json"
 FORMAT = 2
 WATCH_LIST = "watch list"  # the input whose value is a digest
 PARQUET_HASHES = "form of hashes in Parquet"  # an input that manifests of older versions lack
-TEXT_HASHES = "text in hex"  # its value there
+TEXT_HASHES = "text in hex"  # value of this input if a manifest lacks it
 _HASH = re.compile("(?:[0-9a-f]{64})?")
 
 

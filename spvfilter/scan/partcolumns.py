@@ -61,7 +61,7 @@ class PartColumns:
         is_stopped: Callable[[], bool] = lambda: False,
         is_wanted: Callable[[PlannedBlock], bool] = lambda block: True,
     ) -> Iterator[tuple[list[BlockRef], Columns]]:
-        """Yield the blocks of each batch with their columns. Blocks that no copy gives are left out.
+        """Yield the blocks of each batch with their columns. Blocks without a valid copy are left out.
 
         Raises StoppedError once `is_stopped` returns True; SourceError if a required undo record cannot be used.
         """

@@ -201,7 +201,7 @@ class Plan:
         return self.parts[-1].hashes()[-1] if self.parts else b""
 
 
-# By (True if the part is stale, number of the part), then by machine: the part as that machine has it.
+# The parts of a plan by (is stale, number of the part), then by machine. Each has the paths of its machine.
 Places = dict[tuple[bool, int], dict[int, Part]]
 
 

@@ -41,7 +41,7 @@ class RepeatedCoins:
         return pack_hits(kept)
 
     def is_repeated(self, block: bytes, outpoint: bytes) -> bool:
-        """Note a coinbase output of a block. Return True if another block has created the coin, which was noted.
+        """Note a coinbase output of a block. Return True if it was noted before for another block.
 
         Args:
             block: Hash of the block, 32 bytes in wire order.

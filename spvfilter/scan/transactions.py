@@ -197,7 +197,7 @@ class TxStream:
                 self._arrived += 1
                 self._work += len(raw) + EACH
                 if self._work > AT_ONCE:
-                    await self._rest()
+                    await self._let_others_run()
                 try:
                     if len(raw) > AT_ONCE:
                         hits, tx = await asyncio.to_thread(self._scan_new, number, raw)
@@ -231,7 +231,7 @@ class TxStream:
                 known.found.add((match.kind is MatchKind.INPUT, match.index))
                 if match.kind is MatchKind.OUTPUT:
                     await self._add_spends(bytes(match.outpoint), pending)
-                await self._did(_EACH_MATCH)
+                await self._count_work(_EACH_MATCH)
             await self._search_again(pending)
 
     async def _add_spends(self, outpoint: bytes, pending: _Pending) -> None:
@@ -245,14 +245,14 @@ class TxStream:
             known = self._matched.setdefault(number, _Matched())
             if known.txid is None:
                 known.txid = Transaction.parse(raw).txid
-                await self._did(len(raw))
+                await self._count_work(len(raw))
             index = -1
             for _ in range(outpoints.count(outpoint)):  # an invalid transaction may spend an output twice
                 index = outpoints.index(outpoint, index + 1)
                 if (True, index) not in known.found:
                     hit = Hit(True, 0, known.txid, index, outpoint, coin.value, coin.script, coin.entry)
                     pending.setdefault(number, (tx, []))[1].append(hit)
-            await self._did(_EACH_MATCH + len(outpoints))
+            await self._count_work(_EACH_MATCH + len(outpoints))
 
     async def _search_again(self, pending: _Pending) -> None:
         """Add remembered transactions that pay entries which are new, such as the scripts of a moved window."""
@@ -260,7 +260,7 @@ class TxStream:
             has_new, self._entries = entries > self._entries, entries
             for tx in tuple(self._remembered) if has_new else ():
                 number, raw, _ = tx
-                await self._did(len(raw) + EACH)
+                await self._count_work(len(raw) + EACH)
                 scan = self._watch.table.scan_tx
                 hits = await asyncio.to_thread(scan, raw) if len(raw) > AT_ONCE else scan(raw)
                 if hits:
@@ -280,15 +280,15 @@ class TxStream:
         """Add the many outpoints of a large transaction to the index. Other tasks of the event loop run in between."""
         for start in range(0, len(tx[2]), _STEP):
             self._remembered.index(tx, tx[2][start : start + _STEP])
-            await self._rest()
+            await self._let_others_run()
 
-    async def _did(self, work: int) -> None:
+    async def _count_work(self, work: int) -> None:
         """Count work in bytes, and let other tasks run if there was enough of it."""
         self._work += work
         if self._work > AT_ONCE:
-            await self._rest()
+            await self._let_others_run()
 
-    async def _rest(self) -> None:
+    async def _let_others_run(self) -> None:
         """Let other tasks of the event loop run."""
         self._work = 0
         await asyncio.sleep(0)

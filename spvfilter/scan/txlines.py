@@ -22,13 +22,13 @@ else:
     json = deferred("json")
 
 MAX_TX_LINE = 2 * MAX_BLOCK_SIZE + 1_000_000
-"""Bytes of a line: the hex of the largest transaction, and 1 MB for other fields of JSON (our choice)."""
+"""Largest size of a line in bytes: the hex of the largest transaction, and 1 MB for other fields (our choice)."""
 _FIELDS = ("hex", "rawtx")
 """Fields of a JSON object that may have the transaction: `hex` is that of Bitcoin Core's RPC."""
 _BOM = b"\xef\xbb\xbf"
 """The mark with which some editors begin a text file."""
 _PSBT, _PSBT_BASE64 = b"psbt\xff", b"cHNidP"
-"""How a partially signed transaction begins: as bytes (BIP-174), and as base64."""
+"""First bytes of a partially signed transaction (BIP-174), and the first characters of its base64 form."""
 _OF_PSBT = "a partially signed transaction (PSBT): finalize it first, and take its hex"
 
 

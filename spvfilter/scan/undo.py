@@ -193,7 +193,7 @@ def pair(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pai
             return pair_exactly(file, blocks, network)
         aligned.places[spending[at].hash] = record
         at += 1
-    # records are missing: only their checksums tell of which blocks
+    # some blocks have no record: only checksums show to which blocks the others belong
     return aligned if len(aligned.places) == len(spending) else pair_exactly(file, blocks, network)
 
 

@@ -1,4 +1,4 @@
-"""A plan of files that lie on the workers of a cluster, on each machine its own. Copies of a block are scanned once."""
+"""A plan of files on the workers of a cluster, where each machine has its own files. Copies are scanned once."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def _unpacked(raw: bytes) -> WatchTable:
 
 
 class _Latest:
-    """The table of the latest pass that this worker has worked for."""
+    """The table of the latest pass in which this worker has scanned a part."""
 
     def __init__(self) -> None:
         self._key: tuple[bytes, int] | None = None
@@ -111,7 +111,7 @@ def part_bytes(task: PartTask, shared: Shared) -> bytes:
 class SeenFile(NamedTuple):
     """A file as a worker sees it.
 
-    Two workers that see the same values see the same file, or copies that one machine made of another's disk.
+    Two workers that see the same values see the same file, or the same file of a disk that was copied.
     """
 
     path: str
