@@ -473,7 +473,7 @@ class Views:
         limit: int | None = None,
         before: str | None = None,
     ) -> Snapshot[Coin]:
-        """Return all outputs that no transaction of the best chain spends: pending ones first, the latest first.
+        """Return all outputs that no transaction of the best chain spends, the latest first. Pending ones come first.
 
         A pending transaction may spend some of them, and some may be immature or frozen. `unspent` returns the coins
         that may be spent now.
@@ -501,7 +501,7 @@ class Views:
     def unspent(
         self, *, label: str | None = None, keychain: str | None = None, account: str | None = None
     ) -> Snapshot[Coin]:
-        """Return the coins that may be spent now, the latest first: those of `coins` whose `is_spendable` is True.
+        """Return the coins that may be spent now, the latest first. `Coin.is_spendable` is True for them.
 
         A coin that only a foreign pending transaction spends is among them, because nobody checked the signatures of
         that transaction. `Balance.spendable` is the sum of these coins.

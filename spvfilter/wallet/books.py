@@ -1,4 +1,6 @@
-"""The wallet's books, sans-IO: searched blocks, unconfirmed transactions and calls in; events and batches out.
+"""The wallet's books, without I/O. Inputs are searched blocks, unconfirmed transactions and calls of the user.
+
+The results of an input are events, and batches of changes for the database.
 
 The books record facts about transactions. `canonical` computes from the facts which transactions count. After each
 input the books compare the verdicts with the verdicts before it: the difference gives events and rows of the database.
@@ -142,7 +144,7 @@ class Books(Settlement):
         positions = {hit.position: hit.txid for hit in hits}
         for position, branch in block.branches_at(positions).items():
             self.batch.branches[positions[position]] = block.hash, branch
-        # others are known from an earlier search, or of a coinbase that two blocks contain (BIP-30)
+        # the other hits are known from an earlier search, or belong to a coinbase that two blocks contain (BIP-30)
         new = {mark: hit for hit in hits if (mark := identity(hit)) not in self._confirmed}
         made = self.watch.matches(
             new.values(),
@@ -433,7 +435,7 @@ class Books(Settlement):
             now: Seconds since 1970.
             began: When this run began. An earlier transaction expires only if `proven` is late enough, too.
             proven: Median time of the latest blocks.
-            most: Most transactions to drop.
+            most: Largest number of transactions to drop.
         """
         due = [
             record.txid
@@ -463,7 +465,7 @@ class Books(Settlement):
         accounts: Mapping[bytes, str | None] | None = None,
         like: int | None = None,
     ) -> range:
-        """Store new entries of the watch list, which gets them when they are stored; the ids of their rows.
+        """Store new entries and return the ids of their rows. The watch list gets the entries once they are stored.
 
         Args:
             entries: The entries, each with its label.
@@ -607,7 +609,7 @@ class Books(Settlement):
         return bool(self._unmatched)
 
     def match_some(self, most: int = 20) -> list[WalletEvent]:
-        """Match a few unconfirmed transactions against new entries; at last the orphans that no block can contain."""
+        """Match a few unconfirmed transactions against new entries, and after the last of them the recent orphans."""
         txids = list(self._unmatched)[:most]
         before = {txid: self._hits.get(txid) for txid in txids}
         for txid in txids:

@@ -58,10 +58,10 @@ class Verdict(NamedTuple):
     status: Status
     """Whether it counts, and why not."""
     conflicts_with: bytes | None = None
-    """Txid of the confirmed or canonical transaction that spends an input of it or of one of its ancestors.
+    """Txid of the confirmed or canonical transaction that conflicts with it or with one of its ancestors.
 
-    Or of a confirmed parent that does not have an output that one of them spends.
-    Among several canonical ones it is the first that rule 5 chose. None if the transaction is confirmed, canonical or
+    If one of them spends an output that its confirmed parent does not have, it is the txid of that parent. Among
+    several canonical transactions it is the first that rule 5 chose. None if the transaction is confirmed, canonical or
     inactive, or if it is conflicted by rule 2."""
 
     @property

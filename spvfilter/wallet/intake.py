@@ -1,4 +1,4 @@
-"""Intake of foreign unconfirmed transactions: which ones the mempool layer keeps, and which ones it evicts."""
+"""Intake of foreign unconfirmed transactions: decides which transactions the wallet keeps, and which it evicts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Intake(JudgedFacts):
         """
         touched, waiting = list[bytes](), [orphan]
         for orphan in waiting:  # grows while it is walked
-            # an orphan is in sight from now on: its scripts are not wanted in blocks that were searched before
+            # the wallet knows the orphan only from now on, so earlier blocks are not searched for its scripts
             record = orphan.record._replace(first_height=max(self.searched, 0))
             touched += self._admit_one(orphan._replace(record=record))
             if orphan.record.txid in self._unconfirmed:
@@ -67,7 +67,7 @@ class Intake(JudgedFacts):
         return touched + self._make_room(record, groups)
 
     def _adopt(self, record: TxRecord) -> list[bytes]:
-        """Admit the orphans that touch a kept transaction; the txids whose verdicts may change."""
+        """Admit the orphans that touch a kept transaction, and return the txids whose verdicts may change."""
         orphans = self.orphans.take_relatives(record)
         return [txid for orphan in orphans for txid in self._admit(orphan)]
 
@@ -124,13 +124,13 @@ class Intake(JudgedFacts):
     # Eviction
 
     def _make_room(self, record: TxRecord, groups: Groups) -> list[bytes]:
-        """Evict foreign transactions until all bounds hold; the txids whose verdicts may change."""
+        """Evict foreign transactions until all bounds hold, and return the txids whose verdicts may change."""
         if any(self._is_own(each) for each in self._graph.descendants(record.txid)):
             return self._bound_ancestors(record)
         return [*self._bound_spenders(record), *self._bound_component(record), *self._bound_layer(record, groups)]
 
     def _bound_ancestors(self, record: TxRecord) -> list[bytes]:
-        """Turn away an ancestor of an own transaction if its component is full. The descendants do without it."""
+        """Remove an ancestor of an own transaction if its component is full. The descendants are judged without it."""
         pooled = self._pooled(self._graph.component(record.txid, self._best).records)
         if not self._is_too_large(pooled):
             return []
@@ -155,7 +155,7 @@ class Intake(JudgedFacts):
             near = self._evictable(self._graph.component(record.txid, self._best).records)
             if not self._is_too_large(near):
                 break
-            if not self._hits.get(record.txid):  # its children do without it
+            if not self._hits.get(record.txid):  # its children are judged without it
                 touched += (record.txid, *self._graph.neighbours(record))
                 self._turn_away(record)
                 break
@@ -203,7 +203,7 @@ class Intake(JudgedFacts):
         ]
 
     def _evict(self, txid: bytes, *, for_room: bool = True) -> list[bytes]:
-        """Remove a foreign transaction and its descendants; the txids whose verdicts may change."""
+        """Remove a foreign transaction and its descendants, and return the txids whose verdicts may change."""
         touched = list[bytes]()
         for each in reversed(self._graph.descendants(txid)):
             record = self._graph.get(each)
@@ -225,14 +225,14 @@ class Intake(JudgedFacts):
     # Matching
 
     def _rematch_children(self, txid: bytes) -> list[bytes]:
-        """Match the unconfirmed children of a transaction again; their txids."""
+        """Match the unconfirmed children of a transaction again, and return their txids."""
         return self._rematch(self._graph.children(txid))
 
     def _rematch_spenders(self, outpoints: Iterable[bytes]) -> list[bytes]:
         return self._rematch(dict.fromkeys(txid for outpoint in outpoints for txid in self._graph.spenders(outpoint)))
 
     def _rematch(self, txids: Iterable[bytes]) -> list[bytes]:
-        """Match unconfirmed transactions again; the txids whose verdicts may change.
+        """Match unconfirmed transactions again, and return the txids whose verdicts may change.
 
         A foreign transaction that pays more than its inputs have, as far as they are known now, is evicted.
         """

@@ -38,7 +38,7 @@ else:
     json = deferred("json")
 
 _LATEST_START = END_OF_NUMBERS - (1 << 40)
-"""Highest number that a clock, even a wrong one, can begin a run with. Far above it there is room for events."""
+"""Highest number with which a run can begin, whatever the clock says. There is room for many events above it."""
 KINDS: dict[str, type[WalletEvent]] = {
     "found": MatchFound,
     "confirmed": MatchConfirmed,
@@ -91,7 +91,7 @@ class Journal:
         return self._number(RunStarted(run_id), batch)
 
     def put(self, event: WalletEvent, batch: Batch) -> Iterator[WalletEvent]:
-        """Yield the numbered event, after the block that waited for it if there is one."""
+        """Number an event and yield it. If a block waits for the next event, yield the block's event first."""
         if not isinstance(event, BlockConnected):
             yield from self.flush(batch)
         self.connected = None

@@ -10,14 +10,14 @@ class PendingLimits:
     """Bounds of the mempool layer. Own transactions count toward none of them."""
 
     matches: int = 10_000
-    """Most matches of foreign unconfirmed transactions."""
+    """Largest number of matches of foreign unconfirmed transactions."""
     size: int = 5_000_000
-    """Most bytes of these transactions."""
+    """Largest total size of these transactions in bytes."""
     number: int = 10_000
-    """Most of these transactions."""
+    """Largest number of these transactions."""
     component: int = 64
-    """Most foreign transactions that are connected by spending, as a cluster of Core's mempool."""
+    """Largest number of foreign transactions in a component, as in a cluster of Core's mempool."""
     component_size: int = 404_000
-    """Most bytes of foreign transactions in a component: four of Core's largest standard transactions."""
+    """Largest total size of these in bytes: four of Core's largest standard transactions."""
     spenders: int = 10
-    """Most foreign transactions that spend one outpoint."""
+    """Largest number of foreign transactions that spend one outpoint."""

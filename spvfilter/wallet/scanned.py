@@ -1,4 +1,4 @@
-"""Results of a block search, input of the books: searched blocks and the transactions that peers returned for them."""
+"""Results of a block search, as input of the books: searched blocks, and the transactions that peers sent for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ class FoundTx(NamedTuple):
     """A transaction that a peer's filter matched, with its position in the block."""
 
     position: int
+    """Position in the block, from 0."""
     raw: bytes
+    """Bytes of the transaction."""
 
 
 @dataclass(slots=True)
@@ -25,17 +27,19 @@ class ScannedBlock:
     """One searched block of the best chain: the transactions that may concern the wallet, or the whole block."""
 
     height: int
+    """Height of the block."""
     hash: bytes
-    """Wire order."""
+    """Hash of the block, 32 bytes in wire order."""
     txs: Sequence[FoundTx] = ()
+    """Transactions that a peer's filter matched; unused if the whole block is known."""
     raw: bytes | None = None
     """The whole block, if it was fetched."""
     completeness: Completeness = Completeness.UNPROVEN
+    """How certain it is that no match in the block is missing."""
     total: int = 0
     """Number of transactions in the block, if a peer searched it by filter."""
     time: int | None = None
     """Time in its header, in seconds since 1970. A block with matches needs it."""
-
     branches: Mapping[int, bytes] | None = None
     """Merkle branches of transactions by position, if the search of the block has computed them."""
 
@@ -46,7 +50,7 @@ class ScannedBlock:
         return {} if self.raw is None else branches_of(self.raw, positions)
 
     def by_position(self) -> dict[int, bytes]:
-        """The transactions that are there, by position."""
+        """The known transactions of the block, by position."""
         if self.raw is None:
             return {tx.position: tx.raw for tx in self.txs}
         return {position: self.raw[span.start : span.end] for position, span in enumerate(walk_block(self.raw))}
@@ -66,7 +70,7 @@ class ScannedBlock:
         return hits
 
     def inputs(self) -> Iterator[tuple[FoundTx, list[bytes]]]:
-        """Each transaction that is there with the outpoints it spends."""
+        """Each known transaction of the block, with the outpoints that it spends."""
         if self.raw is None:
             yield from ((tx, list(Transaction.parse(tx.raw).inputs)) for tx in self.txs)
             return

@@ -1,4 +1,4 @@
-"""Settlement of an input: verdicts before and after it are compared, and give events and rows of the database."""
+"""Settlement of an input: compares the verdicts before and after it, and makes events and database rows from that."""
 
 from __future__ import annotations
 

@@ -32,9 +32,9 @@ else:
     subprocess = deferred("subprocess")
 
 MIN_KEYS = 20_000
-"""Least number of keys for which derivers start (our choice): one core derives them in about a second."""
+"""Smallest number of keys for which derivers start (our choice): one core derives them in about a second."""
 MAX_DERIVERS = 8
-"""Most derivers at once (our choice)."""
+"""Largest number of derivers at once (our choice)."""
 _PROGRAM = "from spvfilter.watch.derivers import serve; serve()"
 
 Window = list[tuple[bytes, ...]]
@@ -59,8 +59,8 @@ class _Span(NamedTuple):
 def derive(wanted: Iterable[tuple[Keychain, range]]) -> dict[str, Window]:
     """Return the scripts of indexes of keychains, by the name of the keychain, derived in several processes.
 
-    The result is empty if that does not pay, if there is one core only, or if a process fails. Keychains without a
-    descriptor are left out.
+    The result is empty if there are fewer than MIN_KEYS keys to derive or only one core, or if a process fails.
+    Keychains without a descriptor are left out.
 
     Args:
         wanted: Keychains, each with the indexes to derive.

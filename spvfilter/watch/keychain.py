@@ -103,7 +103,7 @@ class Keychain:
         self._revealed = 0
         """First index that no call has revealed or skipped."""
         self._next = 0  # all lower indexes are used or seen
-        self._floor = 0  # least end, from an earlier run
+        self._floor = 0  # end of the window in an earlier run
         self._known: tuple[bytes, ...] = ()  # scripts of the window's last index, to notice if the function changes
 
     def __repr__(self) -> str:
@@ -137,7 +137,7 @@ class Keychain:
 
     @property
     def floor(self) -> int:
-        """The least end of the window, from an earlier run."""
+        """The end that the window had in an earlier run. It never ends before this index."""
         return self._floor
 
     @property
