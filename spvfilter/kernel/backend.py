@@ -127,7 +127,7 @@ def _warn(complaint: str) -> None:
 
 
 def _is_worker() -> bool:
-    """Whether this process was started by `multiprocessing`, by a program that has warned already."""
+    """True if `multiprocessing` started this process. Its parent process has warned already."""
     process = sys.modules.get("multiprocessing.process")
     return process is not None and process.current_process().name != "MainProcess"
 

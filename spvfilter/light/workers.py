@@ -24,7 +24,7 @@ else:
 T = TypeVar("T")
 
 MAX_THREADS = 8
-"""Most threads of a process (our choice). While one thread waits for the disk, others commit."""
+"""Largest number of threads of a process (our choice). While one thread waits for the disk, others commit."""
 THREAD_NAME = "spvfilter-worker"
 """Prefix of the threads' names."""
 

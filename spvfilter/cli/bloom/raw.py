@@ -25,7 +25,7 @@ from spvfilter.files import replacing
 from spvfilter.kernel import Encoding, Family
 from spvfilter.primitives import chunks
 
-_CHUNK = 1 << 20  # most bytes of one read
+_CHUNK = 1 << 20  # largest number of bytes of one read
 
 
 def write_raw(store: FilterStorage, args: argparse.Namespace) -> None:

@@ -24,7 +24,7 @@ _GENESIS = {network.genesis_hash: network.name for network in NETWORKS}
 _FIRST = {bytes(32), *_GENESIS}
 """Hashes that identify the network of a filter, if its block or the previous block has one of them."""
 _START = 4_096
-"""Most bytes of one read while a file has only white space so far."""
+"""Largest number of bytes of one read, while a file has only white space so far."""
 _BUFFER = 1 << 20
 """Size of a file's buffer in bytes: several lines with large filters."""
 _HASH = rb'"([0-9a-fA-F]{64})"'

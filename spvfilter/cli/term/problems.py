@@ -28,7 +28,7 @@ class Problems:
         return bool(self._groups)
 
     def add(self, text: str, file: str | None = None) -> None:
-        """Add a problem. `file` is the file at the start of the text; by default it ends where a place begins."""
+        """Add a problem. `file` is the file name at the start of the text; by default it ends before the place."""
         if file is None:
             found = _PLACE.search(text)
             file = text[: found.start()] if found else ""

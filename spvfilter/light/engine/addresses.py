@@ -1,4 +1,4 @@
-"""Discovery: the choice of addresses to connect beside the user's, and the search for new addresses.
+"""Discovery: chooses addresses to connect in addition to those of the user, and searches for new addresses.
 
 It follows Core, with a wallet's needs:
 
@@ -7,7 +7,7 @@ It follows Core, with a wallet's needs:
 - Two addresses of the last run (anchors) come first, so that an attacker cannot get all connections by a restart.
 - A feeler connects a new address now and then, and disconnects again.
 - If no block comes for long, one more peer is connected.
-- Each peer is asked for addresses once, and gets none.
+- The client asks each peer for addresses once, and sends it none.
 """
 
 from __future__ import annotations

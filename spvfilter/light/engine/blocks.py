@@ -1,4 +1,4 @@
-"""Whole blocks: each is requested from a random peer, from another one if that stalls, and checked by its header."""
+"""Whole blocks: request each one from a random peer, or from another peer after a stall, and check it by its header."""
 
 from __future__ import annotations
 

@@ -50,9 +50,9 @@ class _Open:
     block: ScannedBlock
     proof: Proof
     due: set[bytes]
-    """Txids."""
+    """Txids of the transactions that have not come."""
     raws: dict[bytes, bytes] = field(default_factory=dict)
-    """Without witness."""
+    """Received transactions without their witness, by txid."""
     size: int = 0
     """Bytes of the received transactions, with witness."""
 

@@ -12,7 +12,7 @@ from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
 
 MAX_OVERLAY = 5_000
-"""Most scripts of foreign unconfirmed transactions (our choice). A million scripts would match every block."""
+"""Largest number of scripts of foreign unconfirmed transactions (our choice). A million would match every block."""
 
 
 class Position(NamedTuple):

@@ -1,9 +1,10 @@
-"""Search by compact filters: fetch filters in parallel from peers that support their headers, match them, and fetch
-matching blocks whole.
+"""Search by compact filters: fetch filters in parallel, match them, and fetch matching blocks whole.
 
-Filters come in parts of successive blocks, several under way. Each part is matched against all scripts that are wanted;
-scripts that become wanted later are matched in addition. A block is recorded when it is next, its filter was matched
-against all of them, and it has come whole if it is a candidate.
+The filters come from peers that support their headers, in parts of successive blocks. Several parts are under way. Each
+part is matched against all watched scripts, and later against scripts that became watched since.
+
+The engine records blocks in order, once their filters were matched against all scripts. A block whose filter matches is
+a candidate: it must also have come whole.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Inputs of the light client's engine, reported by its shell.
 
-Values only; `peer` is the number that the engine gave in Connect.
+All inputs are plain values. `peer` is the number that the engine gave the connection in Connect.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Connected:
     wtxid_relay: bool
     """True if transactions are announced by wtxid (BIP-339)."""
     user_agent: str
-    """Escaped."""
+    """User agent that the peer stated, with control characters escaped."""
     time: int
     """The peer's clock, in seconds since 1970."""
     transport: Transport = Transport.V1
@@ -53,7 +53,7 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A connection could not be made, or has ended. After Drop, Lost may follow or not."""
+    """A connection could not be made, or has ended. After Drop, the shell may report Lost or not."""
 
     peer: int
     error: Exception

@@ -1,4 +1,4 @@
-"""Outbound slots: the choice of user-given addresses to connect if there are more of them than connections.
+"""Outbound slots: choose which of the user's addresses are connected if there are more addresses than connections.
 
 One party may have several addresses, so connections go to as many network groups as possible, then to as many hosts.
 Peers that contradicted our filter headers come first. They get at most a quarter of the slots, so that an attacker

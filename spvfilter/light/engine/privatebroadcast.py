@@ -1,7 +1,7 @@
 """Private broadcast: hand a transaction to one new peer, over a connection that shows nothing else of the wallet.
 
 The connection is opened for one transaction. It announces the transaction, serves it and ends, as Core's private
-broadcast does. It is a file of its own because these peers are not in the pool, and nothing else is sent to them.
+broadcast does. The pool does not have these peers, and nothing else is sent to them.
 
 If two network groups announce the transaction without having received it, the network relays it. Connected peers are
 then never told of it: they would learn that it is an own transaction. If no block contains it after about a day,
@@ -274,7 +274,7 @@ class PrivateBroadcast:
     # Time
 
     def advance(self) -> None:
-        """Try other peers for slow ones, hand over what is due, and announce to all what the network does not relay."""
+        """Replace slow peers, hand over due transactions, and announce unrelayed transactions to all peers."""
         now = self._context.now.monotonic
         for handover in list(self._handovers.values()):
             own = handover.own

@@ -1,4 +1,4 @@
-"""Requests of a running client's user that change the watched entries or the searched blocks. Values only."""
+"""Requests of a running client's user, as plain values: changes of entries and accounts, rescans, and blocks."""
 
 from __future__ import annotations
 

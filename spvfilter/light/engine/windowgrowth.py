@@ -59,9 +59,7 @@ class WindowGrowth:
         self._context.out.work(ahead, partial(self._derived, margin))
 
     def _derived(self, margin: int | None, ahead: object) -> None:
-        """The scripts are known, or cannot be derived: then the client ends, as it could not be entered again
-        either.
-        """
+        """Take the derived scripts. If they cannot be derived, the client ends: the next run would fail as well."""
         context, books = self._context, self._context.books
         if isinstance(ahead, Exception):
             context.out.end(ahead)
