@@ -116,7 +116,7 @@ class TransactionRow:
 
 @dataclass(frozen=True, slots=True)
 class TransactionsTask(PartTask):
-    """The matched transactions of a part that has been scanned. Its file has no hits: the rows are in another file."""
+    """A task that writes the matched transactions of a scanned part. Its part file has no hits: `rows` has the rows."""
 
     hits: Path
     """Path of the part's file with the hits."""
@@ -182,24 +182,24 @@ class _Reader:
 
 def _rows(columns: dict[str, Column], wanted: _Wanted) -> Iterator[dict[str, Any]]:
     """Yield the rows of the wanted transactions in the order of the blocks, inputs before outputs."""
-    of = {name: _Reader(name, column) for name, column in columns.items()}
+    read = {name: _Reader(name, column) for name, column in columns.items()}
     txids = set().union(*wanted.txids.values())
-    beside = {table: _by_txid(columns[f"{table}.transaction_hash"].data, txids) for table in ("inputs", "outputs")}
+    by_txid = {table: _by_txid(columns[f"{table}.transaction_hash"].data, txids) for table in ("inputs", "outputs")}
     for number in range(columns["transactions.hash"].length):
-        txid = of["transactions.hash"][number]
-        block = of["transactions.block_hash"][number]
+        txid = read["transactions.hash"][number]
+        block = read["transactions.block_hash"][number]
         if txid not in wanted.txids[block]:
             continue
-        of_tx = {
+        tx = {
             "block_hash": block.hex(),
-            "height": of["transactions.block_number"][number],
-            "time": of["transactions.block_timestamp"][number] // 1000,
+            "height": read["transactions.block_number"][number],
+            "time": read["transactions.block_timestamp"][number] // 1000,
             "txid": txid.hex(),
-            "coinbase": of["transactions.is_coinbase"][number],
-        } | {name: of[f"transactions.{name}"][number] for name in ("fee", "size", "virtual_size", "weight")}
+            "coinbase": read["transactions.is_coinbase"][number],
+        } | {name: read[f"transactions.{name}"][number] for name in ("fee", "size", "virtual_size", "weight")}
         for table, is_spend in (("inputs", True), ("outputs", False)):
-            for row in beside[table].get(txid, ()):
-                found = of_tx | _item(of, table, row, txid)
+            for row in by_txid[table].get(txid, ()):
+                found = tx | _item(read, table, row, txid)
                 found["is_match"] = (txid, is_spend, found["index"]) in wanted.matches
                 yield {name: found[name] for name in ROW_COLUMNS}
 
@@ -214,19 +214,19 @@ def _by_txid(hashes: bytes, txids: set[bytes]) -> dict[bytes, list[int]]:
     return found
 
 
-def _item(of: dict[str, _Reader], table: str, row: int, txid: bytes) -> dict[str, Any]:
+def _item(read: dict[str, _Reader], table: str, row: int, txid: bytes) -> dict[str, Any]:
     """Return the facts of an input or output."""
-    index, kind = of[f"{table}.index"][row], of[f"{table}.type"][row]
+    index, kind = read[f"{table}.index"][row], read[f"{table}.type"][row]
     is_input = table == "inputs"
-    script = of["inputs.spent_script" if is_input else "outputs.script"][row]
+    script = read["inputs.spent_script" if is_input else "outputs.script"][row]
     return {
         "kind": "input" if is_input else "output",
         "index": index,
-        "outpoint_txid": (of["inputs.spent_transaction_hash"][row] if is_input else txid).hex(),
-        "outpoint_index": of["inputs.spent_output_index"][row] if is_input else index,
-        "value": of[f"{table}.value"][row],
+        "outpoint_txid": (read["inputs.spent_transaction_hash"][row] if is_input else txid).hex(),
+        "outpoint_index": read["inputs.spent_output_index"][row] if is_input else index,
+        "value": read[f"{table}.value"][row],
         "script_pubkey": None if script is None else script.hex(),
-        "address": of[f"{table}.address"][row],
+        "address": read[f"{table}.address"][row],
         "type": None if kind is None else SCRIPT_TYPES[kind],
     }
 
@@ -272,11 +272,11 @@ def _write_parquet(path: Path, rows: Iterator[dict[str, Any]], form: ParquetForm
     kinds |= dict.fromkeys(("index", "outpoint_index", "value", "fee", "size", "virtual_size", "weight"), pa.int64())
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in ROW_COLUMNS])
     stored = schema.set(ROW_COLUMNS.index("time"), pa.field("time", pa.timestamp("ms", tz="UTC")))
-    several = list(islice(rows, ROWS))
-    with replacing(path, SHARED) as file, parquet_writer(pa, file, stored, form, len(several)) as write:
-        while several:
-            write(pa.Table.from_pylist(several, schema=schema).cast(stored))
-            several = list(islice(rows, ROWS))
+    batch = list(islice(rows, ROWS))
+    with replacing(path, SHARED) as file, parquet_writer(pa, file, stored, form, len(batch)) as write:
+        while batch:
+            write(pa.Table.from_pylist(batch, schema=schema).cast(stored))
+            batch = list(islice(rows, ROWS))
 
 
 def _cell(value: object) -> str:

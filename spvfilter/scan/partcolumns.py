@@ -49,7 +49,7 @@ class PartColumns:
 
     def __init__(self, part: Part, names: Sequence[str], undo: str, check: bool, summary: PartSummary) -> None:
         network = Network.named(part.network)
-        self._of_network = network.p2pkh_version, network.p2sh_version, network.hrp
+        self._address_forms = network.p2pkh_version, network.p2sh_version, network.hrp
         self._part = part
         self._names = names
         self._check = check
@@ -68,14 +68,14 @@ class PartColumns:
         for batch in self._cut(is_wanted):
             if is_stopped():
                 raise StoppedError
-            together = self._together(batch)
-            if together is not None:
-                yield [row.block.ref for row in batch], together
+            columns = self._decode_together(batch)
+            if columns is not None:
+                yield [row.block.ref for row in batch], columns
                 continue
             for row in batch:
-                alone = self._alone(row)
-                if alone is not None:
-                    yield [row.block.ref], alone
+                columns = self._decode_alone(row)
+                if columns is not None:
+                    yield [row.block.ref], columns
 
     def _cut(self, is_wanted: Callable[[PlannedBlock], bool]) -> Iterator[list[_Row]]:
         """Yield the wanted blocks in batches that one call of the kernel decodes."""
@@ -95,7 +95,7 @@ class PartColumns:
         if batch:
             yield batch
 
-    def _together(self, batch: Sequence[_Row]) -> Columns | None:
+    def _decode_together(self, batch: Sequence[_Row]) -> Columns | None:
         """Decode a batch in one call of the kernel; None if a block or a record fails."""
         refs = [row.block.ref for row in batch]
         try:
@@ -130,16 +130,16 @@ class PartColumns:
     def _columns(self, refs: Sequence[BlockRef], raws: list[bytes], records: list[bytes | None]) -> Columns:
         """Return the columns of blocks. Raises FormatError; UndoError for a record of another block."""
         heights = [NO_HEIGHT if ref.height is None else ref.height for ref in refs]
-        return [Column(*each) for each in block_columns(raws, records, heights, self._names, *self._of_network)]
+        return [Column(*each) for each in block_columns(raws, records, heights, self._names, *self._address_forms)]
 
-    def _alone(self, row: _Row) -> Columns | None:
-        """Decode one block: the first valid copy of it. None if no copy is valid."""
+    def _decode_alone(self, row: _Row) -> Columns | None:
+        """Decode one block from its first valid copy; None if no copy is valid."""
         for ref in self._part.copies(row.number, row.block.ref):
             try:
                 raw = self._source.read(ref)
                 if self._check:
                     _verify(ref, raw)
-                columns, by_undo = self._decoded(ref, raw)
+                columns, by_undo = self._decode(ref, raw)
             except _UNREADABLE as error:
                 self._summary.problems.append(str(Problem.of(self._source.name(ref), error)))
                 continue
@@ -147,7 +147,7 @@ class PartColumns:
             return columns
         return None
 
-    def _decoded(self, ref: BlockRef, raw: bytes) -> tuple[Columns, bool]:
+    def _decode(self, ref: BlockRef, raw: bytes) -> tuple[Columns, bool]:
         """Return the columns of a block, and True if its undo record was used. Raises FormatError, LackingError."""
         place, first = self._source.find_undo(ref), None
         tried: list[UndoPlace] = []
@@ -166,7 +166,7 @@ class PartColumns:
         return self._columns([ref], [raw], [None]), False
 
     def _count(self, block: PlannedBlock, by_undo: bool) -> None:
-        """Count a block in the summary. Without its undo record, values are missing."""
+        """Count a block in the summary. If it spends coins and has no undo record, values of inputs are missing."""
         self._summary.blocks += 1
         self._summary.bytes_scanned += block.ref.size
         self._summary.by_undo += by_undo

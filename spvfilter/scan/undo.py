@@ -173,9 +173,8 @@ def transactions_of(record: Record) -> int | None:
 def pair(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pairing:
     """Return the undo record of each block of one file that spends coins.
 
-    If every block has a record, these are aligned but not verified: call `pair_exactly` if a record turns out to belong
-    to another block.
-    Raises OSError and SourceError as `UndoFile.records` does.
+    If every block has a record, the records are only aligned and not verified: call `pair_exactly` if a record turns
+    out to belong to another block. Raises OSError and SourceError as `UndoFile.records` does.
     """
     spending = _in_chain_order([block for block in blocks if block.transactions > 1])
     if len({block.previous for block in spending}) < len(spending):

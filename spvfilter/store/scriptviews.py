@@ -71,10 +71,11 @@ def wallet_transactions(views: Views, txids: Iterable[bytes] | None = None) -> l
     """
     found: dict[bytes, list[tuple[Any, ...]]] = {}
     with views._moment():
-        for row in views._checked("matches", "FROM matches", ()) if txids is None else _of_some(views._checked, txids):
-            if row[9] != 0:
+        checked = views._checked
+        for row in checked("matches", "FROM matches", ()) if txids is None else _matches_of(checked, txids):
+            if row[9] != 0:  # the height
                 found.setdefault(row[1], []).append(row)
-        return [_made(views._checked, txid, rows) for txid, rows in found.items()]
+        return [_wallet_tx(checked, txid, rows) for txid, rows in found.items()]
 
 
 def proved_transaction(views: Views, txid: bytes) -> ProvedTx | None:
@@ -95,14 +96,15 @@ def proved_transaction(views: Views, txid: bytes) -> ProvedTx | None:
         return ProvedTx(tx.raw, tx.height, tx.block_hash, tx.position, branch)
 
 
-def _of_some(checked: Checked, txids: Iterable[bytes]) -> Iterator[tuple[Any, ...]]:
-    """Yield the matches of some transactions and of all unconfirmed ones."""
+def _matches_of(checked: Checked, txids: Iterable[bytes]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of the matches of some transactions, and of all unconfirmed transactions."""
     yield from checked("matches", "FROM matches WHERE height IS NULL", ())
     for txid in dict.fromkeys(txids):
         yield from checked("matches", "FROM matches WHERE txid = ? AND height IS NOT NULL", (txid,))
 
 
-def _made(checked: Checked, txid: bytes, rows: list[tuple[Any, ...]]) -> WalletTx:
+def _wallet_tx(checked: Checked, txid: bytes, rows: list[tuple[Any, ...]]) -> WalletTx:
+    """Return a transaction, from the rows of its matches."""
     effects, known = list[Effect](), dict[bytes, int]()
     place: tuple[int | None, int] = (None, 0)
     for is_spend, _, _, position, outpoint, value, script, _, _, height, _ in rows:
@@ -113,10 +115,10 @@ def _made(checked: Checked, txid: bytes, rows: list[tuple[Any, ...]]) -> WalletT
             effects.append(Effect(script, outpoint, max(value, 0), bool(is_spend)))
     if place[0] is not None:
         return WalletTx(txid, *place, tuple(effects))
-    return WalletTx(txid, *place, tuple(effects), *_facts(checked, txid, known))
+    return WalletTx(txid, *place, tuple(effects), *_fee_and_parents(checked, txid, known))
 
 
-def _facts(checked: Checked, txid: bytes, known: dict[bytes, int]) -> tuple[int, bool]:
+def _fee_and_parents(checked: Checked, txid: bytes, known: dict[bytes, int]) -> tuple[int, bool]:
     """Return the fee of an unconfirmed transaction, and True if a known parent is unconfirmed.
 
     `known` has the values of the inputs that match, by outpoint. Values of other inputs come from known parents.

@@ -215,7 +215,9 @@ class Store:
                     raise StoreCorruptError(f"{self.path}: entry {entry} of the watch list is missing")
             for txid, raw in self._db.execute("SELECT txid, raw FROM transactions"):
                 if Transaction.parse(raw).txid != txid:
-                    raise StoreCorruptError(f"{self.path}: transaction {hash_to_hex(txid)} has the bytes of another one")
+                    raise StoreCorruptError(
+                        f"{self.path}: transaction {hash_to_hex(txid)} has the bytes of another one"
+                    )
             self._headers.verify()
             self._accounts.verify()
             self._ledger.verify()
