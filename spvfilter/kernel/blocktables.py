@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 NO_HEIGHT = -1  # In place of the height of a block: it is not known.
-HEX = ":hex"  # The end of a column's name: its bytes are text in hex digits.
+HEX = ":hex"  # Suffix of a column's name: the column has its bytes as text in hex.
 
 # The types of scripts in Bitcoin Core's words (script/solver.cpp GetTxnOutputType), by their number in a column.
 SCRIPT_TYPES = (

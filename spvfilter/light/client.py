@@ -101,8 +101,8 @@ class LightClient:
         v2: When to encrypt connections (BIP-324, extra `bip324`); see `V2Policy`. Without the extra, "prefer" is "off".
         discover: True to find further peers by DNS seeds and by asking peers. Otherwise only `peers` are used.
         max_peers: Number of peers to stay connected to, from 1 to 125.
-        max_pending_matches: Most matches of foreign unconfirmed transactions that are kept, from 1 to 1,000,000.
-        max_pending_bytes: Most bytes of these transactions, from 1 to 1,000,000,000.
+        max_pending_matches: Largest number of matches of foreign unconfirmed transactions, from 1 to 1,000,000.
+        max_pending_bytes: Largest total size of these transactions in bytes, from 1 to 1,000,000,000.
         rebuild: True to replace a damaged database, or one of an older version, by a new one with its watch list. The
             chain is then searched again.
         limits: Timeouts for peers, and sizes of requests.
@@ -610,7 +610,7 @@ class LightClient:
         return fee_floor(self._checked().engine.pool.connected())
 
     def fee_rates(self) -> FeeRates:
-        """Return the average fee rates of recent blocks that the client fetched whole, and the largest peer's limit.
+        """Return the average fee rates of recent blocks that the client fetched whole, and the highest limit of a peer.
 
         In compact mode these are blocks with a match of the wallet, and a few blocks by false positives. In bip37 mode
         there are hardly any. Raises NotRunningError if the client is not running.

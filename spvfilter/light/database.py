@@ -31,7 +31,7 @@ _MAX_TOGETHER = 200
 _INTERVAL_S = 0.02
 """Time between the starts of two transactions if nothing waits for the second, in seconds."""
 _MAX_GATHERED = 8
-"""Commits that may wait for that: half as many as stop the engine's requests for headers."""
+"""Largest number of commits that wait for this interval. At twice the number the engine requests no headers."""
 
 
 class _Mark(NamedTuple):

@@ -186,8 +186,7 @@ class TxMempool:
         """Refill the mempool after a reorganization.
 
         The transactions of the disconnected blocks are added first, oldest first, then the earlier transactions of the
-        mempool. Transactions
-        that are no longer valid are dropped.
+        mempool. Transactions that are no longer valid are dropped.
         """
         candidates = [*disconnected, *self._txs.values()]
         self._txs, self._txid_of, self._spender, self.fees, self.size = {}, {}, {}, {}, 0

@@ -540,8 +540,8 @@ class FilterHeaders:
     def refute(self, height: int, lie: LieError) -> None:
         """Ban the supporters of our filter at a height, since the block proves it false.
 
-        Our filter headers are taken back, from the first block of any dispute on, since the
-        supporters may have lied there too.
+        Our filter headers are discarded from the first block of any dispute on, since the supporters may have lied
+        there, too.
         """
         for supporter in self.supporters(height):
             self._context.pool.drop(supporter, lie, self._context.now)
