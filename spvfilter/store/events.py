@@ -22,11 +22,11 @@ else:
     sqlite3 = deferred("sqlite3")
 
 MAX_EVENTS = 250_000
-"""The database keeps at most this many events (our choice)."""
+"""Largest number of events in the database (our choice)."""
 MAX_AGE_S = 30 * 86_400
-"""Older events are dropped, in seconds (our choice)."""
+"""Age in seconds above which events are dropped (our choice)."""
 LEAST = 10_000
-"""The latest events stay whatever their age, as a wrong clock must not drop unread events (our choice)."""
+"""Number of latest events that stay whatever their age, as a wrong clock must not drop unread events (our choice)."""
 SHARED_KINDS = ("connected", "disconnected", "started")
 """Kinds of events that belong to every account."""
 RUN_STARTED = "started"

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 else:
     json = deferred("json")
 
-MAX_GROUPS = 256  # beyond, neighbours are joined, and only blocks that were searched for both count (our choice)
+# Largest number of groups (our choice). Beyond it, neighbours are joined, with the blocks searched for both.
+MAX_GROUPS = 256
 _MAX_ID = 1 << 62  # row ids
 _MAX_HEIGHT = (1 << 31) - 1
-MAX_RANGES = 64  # ranges of a group; beyond, the shortest ranges count as not searched (our choice)
+MAX_RANGES = 64  # largest number of ranges of a group; beyond it, the shortest count as not searched (our choice)
 
 
 @public
