@@ -329,7 +329,7 @@ class PartScan:
     async def _pass(self, engine: Engine, tasks: Sequence[PartTask]) -> list[PartSummary]:
         """Return the summaries of the tasks' files, and run the tasks that have no file.
 
-        One task more than the engine's width runs at once, so that the engine is never idle.
+        It runs one task more at once than the engine's width.
         """
         kept = await to_its_end(lambda: [finished(task.path, task.key) for task in tasks])
         missing = [number for number, summary in enumerate(kept) if summary is None]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 else:
     asyncio = deferred("asyncio")
 
-_FORM = "form of hashes"  # name of an input in the manifest; a scan has no such input
+_FORM = "form of hashes"  # an input that only an export has
 _COINS = "coins"
 _RUN = ".coins"  # suffix of a run of coins
 _TABLE_FILE = re.compile(r"([0-9a-f]{32}|coins)\.parquet|\.spvfilter-.*")

@@ -19,7 +19,7 @@ NAME = "manifest.json"
 FORMAT = 2
 WATCH_LIST = "watch list"  # the input whose value is a digest
 PARQUET_HASHES = "form of hashes in Parquet"  # an input that manifests of older versions lack
-TEXT_HASHES = "text in hex"  # value of this input if a manifest lacks it
+TEXT_HASHES = "text in hex"  # its value there
 _HASH = re.compile("(?:[0-9a-f]{64})?")
 
 

@@ -50,7 +50,7 @@ class ScannedBlock:
         return {} if self.raw is None else branches_of(self.raw, positions)
 
     def by_position(self) -> dict[int, bytes]:
-        """The known transactions of the block, by position."""
+        """The transactions that are there, by position."""
         if self.raw is None:
             return {tx.position: tx.raw for tx in self.txs}
         return {position: self.raw[span.start : span.end] for position, span in enumerate(walk_block(self.raw))}

@@ -200,7 +200,7 @@ class _Scans:
 
 
 class _Messages:
-    """Prints messages on standard error. A message that the previous scan printed is not repeated."""
+    """Prints messages on standard error. A message that the scan before has printed is not repeated."""
 
     def __init__(self) -> None:
         self._before: set[str] = set()
