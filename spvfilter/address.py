@@ -39,6 +39,7 @@ _DESCRIPTORS = tuple(
     f"{name}("
     for name in ["addr", "combo", "multi", "pk", "pkh", "raw", "rawtr", "sh", "sortedmulti", "tr", "wpkh", "wsh"]
 )  # First characters of an output descriptor, BIP-380 to BIP-386.
+_PUBLIC_KEYS_ADVICE = "give one address, or call add_descriptor, which watches all its addresses"
 _WIF_LETTERS = {51: "59", 52: "KLc"}  # First characters of a private key in WIF, by its length.
 
 
@@ -91,11 +92,10 @@ def _check_text(text: str) -> None:
         raise AddressError("empty address")
     if text[1:4] in ("pub", "prv") and text[0] in _EXTENDED_KEY_LETTERS:
         kind = "private" if text[1:4] == "prv" else "public"
-        raise AddressError(
-            f"an extended {kind} key ({text[:4]}…) where an address is expected: give the addresses derived from it"
-        )
+        advice = "give the addresses derived from it" if kind == "private" else _PUBLIC_KEYS_ADVICE
+        raise AddressError(f"an extended {kind} key ({text[:4]}…) where an address is expected: {advice}")
     if text.startswith(_DESCRIPTORS):
-        raise AddressError("an output descriptor where an address is expected: give the addresses derived from it")
+        raise AddressError(f"an output descriptor where an address is expected: {_PUBLIC_KEYS_ADVICE}")
     # The checksum is not verified: a mistyped private key is a secret too.
     if text[0] in _WIF_LETTERS.get(len(text), "") and text.isalnum():
         raise AddressError("this looks like a private key (WIF), where an address is expected")
@@ -119,7 +119,8 @@ def _refuse_network(text: str, network: Network, belongs: Callable[[Network], bo
     if not names:
         return _bad(f"{what} belongs to no known network", text)
     owners = " or ".join((*filter(None, [", ".join(names[:-1])]), names[-1]))
-    return WrongNetworkError(f"an address of {owners}, not of {network}: {_shown(text)}", names)
+    advice = "choose its network, or give another address"
+    return WrongNetworkError(f"an address of {owners}, not of {network}: {_shown(text)}; {advice}", names)
 
 
 # A base58check address encodes a version byte, a 20-byte hash and the first 4 bytes of their double SHA-256 in base58.

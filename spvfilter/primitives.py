@@ -54,7 +54,8 @@ def to_bytes(raw: bytes | bytearray | memoryview | Serializable) -> bytes:
         return bytes(serialize())
     if isinstance(raw, SupportsBytes):
         return bytes(raw)
-    raise TypeError(f"expected bytes or an object with serialize() or __bytes__(), not {type(raw).__name__}")
+    advice = ": bytes.fromhex decodes hex digits" if isinstance(raw, str) else ""
+    raise TypeError(f"expected bytes or an object with serialize() or __bytes__(), not {type(raw).__name__}{advice}")
 
 
 def hash_to_hex(hash_: bytes) -> str:

@@ -77,7 +77,7 @@ class TestWrongNetwork:
     def test_message_names_the_networks_it_belongs_to(self, address: str, network: Network, message: str) -> None:
         error = refusal(address, network)
         assert isinstance(error, WrongNetworkError)
-        assert str(error) == message
+        assert str(error) == f"{message}; choose its network, or give another address"
 
     def test_regtest_bech32_address_is_of_regtest_alone(self) -> None:
         address = script_to_address(b"\x00\x14" + bytes(20), REGTEST)
@@ -163,7 +163,8 @@ CAUSES = {
     "padding not zero": (segwit(1, bytes(51) + b"\x01", Bech32Encoding.BECH32M), "padding bits that are not zero"),
     "extended public key": (
         XPUB,
-        "an extended public key (xpub…) where an address is expected: give the addresses derived from it",
+        "an extended public key (xpub…) where an address is expected: give one address, or call add_descriptor,"
+        " which watches all its addresses",
     ),
     "extended private key": (
         XPRV,
@@ -171,11 +172,13 @@ CAUSES = {
     ),
     "descriptor": (
         f"wpkh({XPUB}/0/*)",
-        "an output descriptor where an address is expected: give the addresses derived from it",
+        "an output descriptor where an address is expected: give one address, or call add_descriptor,"
+        " which watches all its addresses",
     ),
     "descriptor of an address": (
         f"addr({P2PKH})",
-        "an output descriptor where an address is expected: give the addresses derived from it",
+        "an output descriptor where an address is expected: give one address, or call add_descriptor,"
+        " which watches all its addresses",
     ),
     "private key": (WIF, "this looks like a private key (WIF), where an address is expected"),
 }

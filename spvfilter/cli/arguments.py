@@ -315,7 +315,8 @@ def watch_list(
         birthday_option: Option for the birthday that a wallet file states. The user gets a message that names it.
 
     Raises:
-        ParameterError: `path` and one of `others` are standard input, or an entry is invalid.
+        ParameterError: `path` and one of `others` are standard input, an entry is invalid, or there is no entry in
+            the file.
         WatchFileError: The file has invalid lines.
         OSError: The file cannot be read.
     """
@@ -329,7 +330,14 @@ def watch_list(
     elif path is not None:
         wallet = textfile.load(watch, path, max_derivations, allows_patterns=allows_patterns)
     for address in addresses:
-        entry.add_entry(watch, address)
+        try:
+            entry.add_entry(watch, address)
+        except ParameterError:
+            if _is_file(address):
+                raise ParameterError(f"{address} is a file: give it as --watch {address}") from None
+            raise
+    if path is not None and not len(watch):
+        raise ParameterError(f"{'standard input' if path == '-' else path} has no entries: write one on each line")
     if birthday_option is not None and wallet is not None:
         _name_birthday(wallet, birthday_option)
     return watch
@@ -371,16 +379,23 @@ def read_hex_or_bytes(what: str, limit: int, kind: str) -> bytes:
     """
     if what == "-":
         return _decoded(_bounded(standard_input(), limit, kind), limit, kind)
-    try:
-        is_file = what != "" and pathlib.Path(what).exists()
-    except (OSError, ValueError):  # too long for a name, or not a possible name
-        is_file = False
-    if is_file:
+    if _is_file(what):
         with pathlib.Path(what).open("rb") as file:
-            return _decoded(_bounded(file, limit, kind), limit, kind)
+            try:
+                return _decoded(_bounded(file, limit, kind), limit, kind)
+            except ParameterError as error:
+                raise ParameterError(f"{what}: {error}") from None
     if not what.isascii() or not _HEX_TEXT.issuperset(what.encode("ascii")):
         raise ParameterError(f"the argument, {len(what)} characters, is neither an existing file nor hex digits")
     return _decoded(what.encode("ascii"), limit, kind)
+
+
+def _is_file(what: str) -> bool:
+    """Return True if an argument is the path of an existing file or folder."""
+    try:
+        return what != "" and pathlib.Path(what).exists()
+    except (OSError, ValueError):  # too long for a name, or not a possible name
+        return False
 
 
 def _bounded(file: BinaryIO, limit: int, kind: str) -> bytes:

@@ -8,7 +8,7 @@ import sys
 from spvfilter.cli.arguments import Parser, standard_input
 from spvfilter.cli.nodes import in_use
 from spvfilter.cli.term.page import complain
-from spvfilter.errors import StoreLockedError
+from spvfilter.errors import FormatError, ParameterError, StoreLockedError
 from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
 from spvfilter.wallet.reader import WalletStore
@@ -43,7 +43,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _import(args: argparse.Namespace) -> None:
-    labels = read_labels(standard_input() if args.file == "-" else args.file)
+    try:
+        labels = read_labels(standard_input() if args.file == "-" else args.file)
+    except FormatError as error:
+        name = "standard input" if args.file == "-" else args.file
+        raise ParameterError(f"{name}: {error.message}") from None
     with WalletStore.open(args.db) as wallet:
         network = wallet.network
     try:

@@ -998,6 +998,8 @@ class LightClient:
             labels = await asyncio.to_thread(read_labels, source)
         else:
             labels = list(source)
+            if wrong := [each for each in labels if not isinstance(each, Label)]:
+                raise TypeError(f"source: expected Label objects, not {type(wrong[0]).__name__}")
         await running.import_labels(labels)
 
     async def export_labels(self, path: str | os.PathLike[str]) -> None:

@@ -278,7 +278,7 @@ def test_a_rate_that_the_protocol_cannot_keep_is_a_warning(run: Any, tmp_path: P
         (["--outpoint", OUTPOINT + "99999999999"], "argument --outpoint: expected TXID:N"),
         (["--watch", "/nonexistent"], "/nonexistent: No such file or directory"),
         (["--watch", "/"], "/: Is a directory"),
-        (["--watch", "/dev/null"], "nothing to watch for: the watch list is empty"),
+        (["--watch", "/dev/null"], "/dev/null has no entries: write one on each line"),
     ],
 )
 def test_a_bad_argument_is_one_line_and_exit_code_2(run: Any, argv: list[str], said: str) -> None:

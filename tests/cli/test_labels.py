@@ -62,7 +62,7 @@ def test_malformed_file_changes_nothing(run: Any, db: Path, tmp_path: Path) -> N
     path.write_bytes(bytes(Label("tx", "ab" * 32, "other")) + b"\n{}\n\nno\n")
     ran = run("labels", "import", path, "--db", db)
     assert (ran.code, ran.out) == (2, "")
-    assert "line 2: the field 'type' is missing; line 4: the line is not JSON" in ran.err
+    assert f"spvfilter: {path}: line 2: the field 'type' is missing; line 4: the line is not JSON" in ran.err
     with WalletStore.open(db) as wallet:
         assert {each.label for each in wallet.labels()} == {"daily", "savings", "rent"}
 

@@ -394,7 +394,7 @@ async def test_relayed_transactions_are_matched() -> None:
             ["http://a:1", "http://b:1", "--cookie", "x", *WATCHED],
             "--cookie and --user are for one node: give one http://",
         ),
-        (["TX", "--watch", "empty"], "nothing to watch for: the watch list is empty"),
+        (["TX", "--watch", "empty"], "empty has no entries: write one on each line"),
         (["blk", *WATCHED], "blk: these are blocks of regtest, not transactions"),
         (["TX", "--address", WIF], "private key"),
     ],

@@ -15,6 +15,7 @@ from support.processes import command, environment, process
 
 ADDRESS = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"
 MAINNET_ADDRESS = "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4"
+ADVICE = "; choose its network, or give another address"
 DEFAULT_SIGNALS = (  # a test run in the background has SIGINT ignored, and its children inherit that
     "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from spvfilter.cli import main;"
     " sys.exit(main())"
@@ -103,7 +104,7 @@ def test_commands_are_taken_on_standard_input() -> None:
         ("mine many", "expected a whole number from 1 to 100000"),
         ("reorg 2", "depth must be 1 to 1, the height of the tip, not 2"),
         (f"pay {ADDRESS} 5", "1005 satoshi needed, 0 can be spent: mine more blocks, coinbases mature after 100"),
-        (f"pay {MAINNET_ADDRESS} 5", f"an address of mainnet, not of regtest: '{MAINNET_ADDRESS}'"),
+        (f"pay {MAINNET_ADDRESS} 5", f"an address of mainnet, not of regtest: '{MAINNET_ADDRESS}'{ADVICE}"),
         ("dance", "unknown command or wrong arguments (try 'help')"),
         ("mine 1 2", "unknown command or wrong arguments (try 'help')"),
         ("\x1b[31m", "unknown command or wrong arguments (try 'help')"),
@@ -156,7 +157,7 @@ def test_addresses_are_paid_at_start_and_in_each_block() -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["--pay", MAINNET_ADDRESS], f"an address of mainnet, not of regtest: '{MAINNET_ADDRESS}'"),
+        (["--pay", MAINNET_ADDRESS], f"an address of mainnet, not of regtest: '{MAINNET_ADDRESS}'{ADVICE}"),
         (["--pay", ADDRESS, "--blocks", 99], "101000 satoshi needed, 0 can be spent"),
         (["--interval", 0], "argument --interval: expected seconds from 0.01 to 86400, not 0"),
         (["--port", 65536], "argument --port: expected a whole number from 0 to 65535"),

@@ -202,7 +202,7 @@ def test_unreadable_files_are_named_and_exit_code_is_1(run: Any, block_file: Pat
     assert problems == [
         f"spvfilter: {tmp_path / 'empty.raw'}: the file is empty",
         f"spvfilter: {missing}: No such file or directory",
-        f"spvfilter: {tmp_path / 'foreign.dat'}: these are blocks of mainnet, not of regtest",
+        f"spvfilter: {tmp_path / 'foreign.dat'}: these are blocks of mainnet, not of regtest: choose their network",
     ]
 
 
@@ -235,7 +235,7 @@ def test_nothing_readable_at_all_is_exit_code_2(run: Any, tmp_path: Path) -> Non
             "no PATH of blocks given: --address takes everything up to the next option",
         ),
         (["scan", "x"], "nothing to watch for: give --watch FILE or --address ADDRESS"),
-        (["scan", "x", "--watch", "/dev/null"], "nothing to watch for: the watch list is empty"),
+        (["scan", "x", "--watch", "/dev/null"], "/dev/null has no entries: write one on each line"),
         (["scan", "x", "--watch", "/nonexistent"], "/nonexistent: No such file or directory"),
         (["scan", "x", "--address", P2PKH], "an address of testnet3, testnet4, signet or regtest, not of mainnet"),
         (["scan", "x", "--address", "1BoatSLRHtKNngkdXEeobR76b53LETtpyu"], "bad base58 checksum"),

@@ -38,6 +38,8 @@ async def test_imported_label_is_on_the_next_match(tmp_path: Path) -> None:
         await run.client.export_labels(path)
         assert await asyncio.to_thread(read_labels, path) == await run.client.labels()
         await run.client.add_address(FOREIGN)
+        with pytest.raises(TypeError, match="source: expected Label objects, not str"):
+            await run.client.import_labels(["rent"])  # type: ignore[list-item]
         path.write_bytes(b"no")
         with pytest.raises(FormatError, match="line 1: "):
             await run.client.import_labels(path)

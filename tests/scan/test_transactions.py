@@ -144,6 +144,8 @@ async def test_wrong_sources_are_refused() -> None:
     for item in (5, "00", None):
         with pytest.raises(TypeError, match="expected bytes or an object with serialize"):
             await found(Matcher(mine()), [item])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match=r"not str: bytes\.fromhex decodes hex digits$"):
+        await found(Matcher(mine()), [pays(1).hex()])  # type: ignore[list-item]
     with pytest.raises(ParameterError, match="remember is a number of bytes from 0 on, not -1"):
         await found(Matcher(mine()), [], remember=-1)
 

@@ -224,10 +224,8 @@ def test_what_is_nothing_is_one_line_and_exit_code_2(run: Any, what: str, said: 
 
 def test_text_that_is_not_hex_is_told_by_the_place_of_its_first_wrong_character(run: Any, tmp_path: Path) -> None:
     (tmp_path / "tx").write_text("0011\n22 33 4g")
-    assert (
-        run("inspect", tmp_path / "tx", *TABLE).err
-        == "spvfilter: text that is not hex: character 13 is not a hex digit\n"
-    )
+    err = run("inspect", tmp_path / "tx", *TABLE).err
+    assert err == f"spvfilter: {tmp_path / 'tx'}: text that is not hex: character 13 is not a hex digit\n"
 
 
 def test_a_block_cut_short_is_judged_as_a_block_first(run: Any, chain: Sequence[bytes]) -> None:
@@ -241,11 +239,11 @@ def test_more_than_a_block_can_have_is_refused_before_it_is_parsed(run: Any, tmp
     assert run("inspect", tmp_path / "large", *TABLE) == (
         2,
         "",
-        "spvfilter: 4000025 bytes: a message with a block has at most 4000024\n",
+        f"spvfilter: {tmp_path / 'large'}: 4000025 bytes: a message with a block has at most 4000024\n",
     )
     (tmp_path / "larger").write_bytes(b"0" * 8_200_000)
     said = "more than 8100048 bytes: a message with a block has at most 4000024, or twice as many hex digits"
-    assert run("inspect", tmp_path / "larger", *TABLE).err == f"spvfilter: {said}\n"
+    assert run("inspect", tmp_path / "larger", *TABLE).err == f"spvfilter: {tmp_path / 'larger'}: {said}\n"
 
 
 def test_bytes_that_are_two_things_are_said_to_be(run: Any) -> None:

@@ -39,6 +39,8 @@ def test_default_mode_is_that_of_the_light_client() -> None:
     ("argv", "said"),
     [
         (HERE, "nothing to watch for: give addresses, --watch FILE or a --db of an earlier run"),
+        ([__file__, *HERE], f"{__file__} is a file: give it as --watch {__file__}"),
+        (["--watch", "/dev/null", *HERE], "/dev/null has no entries: write one on each line"),
         ([ADDRESS], "no node to connect to: give --connect HOST:PORT, or --discover"),
         (
             [ADDRESS, "--connect", ""],
