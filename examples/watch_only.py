@@ -26,7 +26,7 @@ async def synced(client: LightClient) -> Synced:
     async for event in client.events():
         match event:
             case Progress(phase, done, total):
-                print(f"{phase}: {done} of {total}", end="\r", flush=True)
+                print(f"{phase}: {done} of {total}".ljust(40), end="\r", flush=True)
             case Synced():
                 return event
     raise AssertionError("the stream of events ended before the client")
