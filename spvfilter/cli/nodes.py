@@ -129,6 +129,8 @@ class PeerMessages:
         if self._last.get(event.address) == kind:
             return None
         self._last[event.address] = kind
+        if ":" not in event.address:  # only a peer's address has a port
+            return f"DNS seed {event.address}: {event.cause}"
         if isinstance(event.error, PrivacyError):  # the connection goes on
             return f"{event.address}: {event.cause}"
         end = "banned for a day" if event.banned else "it will be retried"

@@ -17,6 +17,7 @@ from spvfilter.network import REGTEST
 from spvfilter.primitives import hash_to_hex
 from support.build import block, block_hash, coinbase, txid
 from support.chains import best_chain, random_tree, write_records
+from support.processes import on_terminal
 
 
 def places(blocks: Sequence[bytes]) -> list[dict[str, Any]]:
@@ -65,6 +66,14 @@ def test_some_transactions_in_csv_and_in_a_table(scan: Any, chain: Sequence[byte
     assert [line.split() for line in table.out.splitlines()[1:]] == [
         [str(each["height"]), each["txid"], each["block_hash"], str(each["position"])] for each in (first, last)
     ]
+
+
+def test_table_fits_the_terminal(block_file: Path, tmp_path: Path, chain: Sequence[bytes]) -> None:
+    digest = places(chain)[0]["txid"]
+    (tmp_path / "txids").write_text(digest)
+    code, screen = on_terminal("scan", block_file, "--txid", tmp_path / "txids", "--network", "regtest", "--quiet")
+    assert (code, digest in screen) == (0, False)
+    assert f"1  {digest[:14]}…{digest[-13:]}  " in screen
 
 
 def test_a_range_limits_the_search(scan: Any, chain: Sequence[bytes]) -> None:

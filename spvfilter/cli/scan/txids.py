@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from spvfilter.cli.arguments import format_of, standard_input
 from spvfilter.cli.scan.gaps import report_heights
-from spvfilter.cli.term.page import Page, complain
+from spvfilter.cli.term.page import Page, complain, shorten
 from spvfilter.cli.term.problems import Problems
 from spvfilter.cli.term.progress import megabytes, progress
 from spvfilter.compression import unpacked
@@ -27,6 +27,8 @@ _POLL_S = 0.1  # between two updates of the progress display
 _COLUMNS = ("txid", "block_hash", "height", "time", "position")
 _LONGEST = 1_000  # bytes of a line (our choice)
 _MOST_SHOWN = 20  # transactions that were not found
+_SHORTEST = 17  # characters of a hash on a narrow terminal: eight at each end still identify it
+_OTHER_COLUMNS = 24  # width of the table without its two hashes
 
 
 def check(args: argparse.Namespace, *, is_files: bool) -> None:
@@ -117,11 +119,15 @@ def _printer(page: Page, chosen: str) -> Callable[[PlacedTx], None]:
     if chosen == "csv":
         page.line(",".join(_COLUMNS))
         return lambda found: page.line(",".join("" if cell is None else str(cell) for cell in _row(found).values()))
-    page.line(f"  {'height':>7}  {'txid'.ljust(64)}  {'block'.ljust(64)}  position", "cyan")
-    return lambda found: page.line(
-        f"  {'?' if found.height is None else found.height:>7}  {hash_to_hex(found.txid)}  {hash_to_hex(found.block)}"
-        f"  {found.position}"
-    )
+    room = 64 if page.width is None else max(_SHORTEST, min(64, (page.width - _OTHER_COLUMNS) // 2))
+    page.line(f"  {'height':>7}  {'txid'.ljust(room)}  {'block'.ljust(room)}  position", "cyan")
+
+    def show(found: PlacedTx) -> None:
+        height = "?" if found.height is None else found.height
+        txid, block = (shorten(hash_to_hex(each), room) for each in (found.txid, found.block))
+        page.line(f"  {height:>7}  {txid}  {block}  {found.position}")
+
+    return show
 
 
 def _row(found: PlacedTx) -> dict[str, str | int | None]:
