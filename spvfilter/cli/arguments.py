@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import re
 import sys
@@ -425,6 +426,14 @@ def _decoded(data: bytes, limit: int, kind: str) -> bytes:
     if len(data) > limit:
         raise ParameterError(f"{len(data)} bytes: {kind} has at most {limit}")
     return data
+
+
+def cannot_listen(host: str, port: int, error: OSError) -> ParameterError:
+    """Return the error for a server that cannot listen on an address, from the error of asyncio."""
+    why = (error.strerror or str(error)).rpartition(": ")[2]
+    why = why.removeprefix(f"[errno {error.errno}] ")  # asyncio adds it from Python 3.13 on
+    advice = ": choose another with --port" if error.errno == errno.EADDRINUSE else ""
+    return ParameterError(f"cannot listen on {host} port {port}: {why}{advice}")
 
 
 def network(text: str) -> Network:

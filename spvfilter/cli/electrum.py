@@ -10,7 +10,7 @@ import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from spvfilter.cli.arguments import add_network, add_watch_file, network_of, watch_list, whole
+from spvfilter.cli.arguments import add_network, add_watch_file, cannot_listen, network_of, watch_list, whole
 from spvfilter.cli.interrupts import on_signal
 from spvfilter.cli.nodes import PeerMessages, add_connections, check_nodes, in_use
 from spvfilter.cli.term.balances import Balances
@@ -140,8 +140,7 @@ async def _serve(client: LightClient, server: ElectrumServer, args: argparse.Nam
         except UnicodeError:
             raise ParameterError("--listen is not a host name or an address") from None
         except OSError as error:
-            why = error.strerror or str(error)
-            raise ParameterError(f"cannot listen on {args.listen}: {why}") from error
+            raise cannot_listen(args.listen, args.port, error) from error
         for port, name in ((server.port, "TCP"), (server.tls_port, "TLS")):
             if port is not None:
                 page.line(f"Electrum server on {args.listen} port {port} ({name})")

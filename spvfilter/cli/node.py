@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
 
 from spvfilter.address import address_to_script, script_to_address
-from spvfilter.cli.arguments import seconds, standard_input, whole
+from spvfilter.cli.arguments import cannot_listen, seconds, standard_input, whole
 from spvfilter.cli.interrupts import on_signal
 from spvfilter.cli.term.matches import bitcoin
 from spvfilter.cli.term.page import Page, complain
@@ -108,9 +108,7 @@ async def _serve(args: argparse.Namespace, payments: Sequence[TxOut], page: Page
         except UnicodeError:
             raise ParameterError("--host is not a host name or an address") from None
         except OSError as error:
-            why = (error.strerror or str(error)).rpartition(": ")[2]
-            why = why.removeprefix(f"[errno {error.errno}] ")  # asyncio adds it from Python 3.13 on
-            raise ParameterError(f"cannot listen on {args.host} port {args.port}: {why}") from error
+            raise cannot_listen(args.host, args.port, error) from error
         page.line(
             f"regtest node on {node.host} port {node.port}, height {regtest.height}; scripts and signatures are not"
             " checked"

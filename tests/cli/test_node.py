@@ -177,7 +177,8 @@ def test_a_taken_port_is_named() -> None:
         port = taken.getsockname()[1]
         ran = process("node", "--blocks", 0, "--port", port)
     assert ran.returncode == 2
-    assert ran.stderr.decode() == f"spvfilter: cannot listen on 127.0.0.1 port {port}: address already in use\n"
+    said = f"cannot listen on 127.0.0.1 port {port}: address already in use: choose another with --port"
+    assert ran.stderr.decode() == f"spvfilter: {said}\n"
 
 
 def test_a_pipe_that_breaks_ends_it_quietly() -> None:
