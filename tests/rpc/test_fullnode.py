@@ -155,7 +155,9 @@ async def test_a_refused_connection_is_told_at_once(core: CoreNode) -> None:
     async with gone.serving():
         pass
     pauses = Pauses()
-    with pytest.raises(NodeUnreachableError, match=rf"http://127.0.0.1:{gone.port}: no connection"):
+    with pytest.raises(
+        NodeUnreachableError, match=rf"http://127.0.0.1:{gone.port}: no connection: .*: does the node run"
+    ):
         async with opened(gone, "rest", pauses):
             pass
     assert pauses.slept == []
