@@ -518,8 +518,8 @@ class LightClient:
         """Return a new address for an invoice: the first one above all revealed and all used addresses.
 
         The address is marked as revealed in the database before the method returns, so it is never given twice. The
-        window of the keychain grows with the revealed addresses, so all of them are watched. See "Watch a shop's
-        addresses" in the documentation.
+        window of the keychain grows with the revealed addresses, so all of them are watched. See "Run a shop"
+        in the documentation.
 
         Args:
             account: Name of the account, whose first keychain reveals the address. Or the name or label of a keychain.
