@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import ctypes
 import importlib.util
 import os
 import shutil
@@ -22,6 +24,15 @@ from support.vectors import EFFORT, vectors_root
 # A shell starts background jobs with SIGINT ignored, but tests press Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def keep_swig() -> None:
+    """Keep the data of wallycore's SWIG for ever. Freed at the end of the interpreter, it prints a warning."""
+    if data := sys.modules.get("swig_runtime_data4"):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(data.type_pointer_capsule))
+
+
+atexit.register(keep_swig)
 
 HINTS = {
     "vectors": "set SPVFILTER_VECTORS to the folder of published vectors and real blocks (the one with MANIFEST.md)",

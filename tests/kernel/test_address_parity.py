@@ -207,14 +207,15 @@ def almost(rng: random.Random) -> bytes:
     return bytes(script)
 
 
-@pytest.mark.parametrize("seed", range(effort(200, 1_000, 20_000)))
+@pytest.mark.parametrize("seed", range(effort(10, 50, 1_000)))
 def test_any_script_is_encoded_the_same_by_both_kernels(seed: int) -> None:
     rng = random.Random(seed)
-    hrp = rng.choice(
-        ["", "x", "bc", "tb", "a1b", "2~", "BC", "b c", "é", "q" * 18, "q" * 19, "q" * 43, "Q" * 90, "q" * 200]
-    )
-    network = custom(rng.randrange(256), rng.randrange(256), hrp)
-    for _ in range(20):
+    for number in range(400):
+        if number % 20 == 0:
+            hrp = rng.choice(
+                ["", "x", "bc", "tb", "a1b", "2~", "BC", "b c", "é", "q" * 18, "q" * 19, "q" * 43, "Q" * 90, "q" * 200]
+            )
+            network = custom(rng.randrange(256), rng.randrange(256), hrp)
         script = almost(rng)
         native_text, text = (told(encode_address, script, network) for encode_address in ENCODERS)
         assert native_text == text, script.hex()

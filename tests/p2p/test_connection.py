@@ -102,7 +102,7 @@ def test_a_resolver_that_hangs_takes_no_thread_that_others_need_and_keeps_no_pro
 
     def getaddrinfo(*args: Any, **named: Any) -> Any:
         threads.append(threading.current_thread().name)
-        answers.wait(5.0)
+        answers.wait(30.0)
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
     async def connect() -> None:
@@ -112,7 +112,7 @@ def test_a_resolver_that_hangs_takes_no_thread_that_others_need_and_keeps_no_pro
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     begun = time.monotonic()
     asyncio.run(connect())
-    assert time.monotonic() - begun < 4.0
+    assert time.monotonic() - begun < 20.0
     answers.set()
     assert threads == ["spvfilter-dns"]
 

@@ -1,4 +1,7 @@
-"""Lives of the light client's engine in the simulated world: a few of each mode, and every one that ever failed."""
+"""Lives of the light client's engine in the simulated world: one of each kind and mode, and every one that ever failed.
+
+`scripts/simulate` lives hundreds more.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +35,9 @@ def check(plan: Plan) -> None:
     assert outcome.violation is None, f"{outcome.violation}\n{replay(plan)}"
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("mode", list(Mode))
-def test_no_invariant_is_violated(mode: Mode, seed: int) -> None:
-    check(Plan(seed, mode))
+def test_no_invariant_is_violated(mode: Mode) -> None:
+    check(Plan(0, mode))
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -68,28 +70,24 @@ def test_no_invariant_is_violated_by_a_client_that_finds_its_peers_itself(mode: 
     check(Plan(1, mode, discovery=True))
 
 
-@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("mode", list(Mode))
-def test_no_invariant_is_violated_where_limits_are_small_and_modes_change(mode: Mode, seed: int) -> None:
-    check(Plan(seed, mode, small=True))
+def test_no_invariant_is_violated_where_limits_are_small_and_modes_change(mode: Mode) -> None:
+    check(Plan(0, mode, small=True))
 
 
-@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("mode", list(Mode))
-def test_no_invariant_is_violated_by_a_user_who_does_more(mode: Mode, seed: int) -> None:
-    check(Plan(seed, mode, user=True))
+def test_no_invariant_is_violated_by_a_user_who_does_more(mode: Mode) -> None:
+    check(Plan(0, mode, user=True))
 
 
-@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("mode", list(Mode))
-def test_no_invariant_is_violated_by_restored_databases(mode: Mode, seed: int) -> None:
-    check(Plan(seed, mode, restores=True))
+def test_no_invariant_is_violated_by_restored_databases(mode: Mode) -> None:
+    check(Plan(0, mode, restores=True))
 
 
-@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("mode", list(Mode))
-def test_each_account_has_books_of_its_own(mode: Mode, seed: int) -> None:
-    check(Plan(seed, mode, accounts=True))
+def test_each_account_has_books_of_its_own(mode: Mode) -> None:
+    check(Plan(0, mode, accounts=True))
 
 
 @pytest.mark.parametrize("mode", list(Mode))

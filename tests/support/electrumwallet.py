@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import socket
 import subprocess
 import urllib.error
 import urllib.request
+from ast import literal_eval
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Self
@@ -24,13 +24,11 @@ class ElectrumDaemon:
     def __init__(self, home: Path, server_port: int) -> None:
         self.home = home
         self._server = f"127.0.0.1:{server_port}:t"
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            self._port = listening.getsockname()[1]
 
     async def __aenter__(self) -> Self:
         folder = self.home / ".electrum/regtest"
         folder.mkdir(parents=True, exist_ok=True)
-        settings = {"rpcuser": "u", "rpcpassword": "p", "rpchost": "127.0.0.1", "rpcport": self._port}
+        settings = {"rpcuser": "u", "rpcpassword": "p", "rpcsock": "tcp", "rpchost": "127.0.0.1"}
         (folder / "config").write_text(json.dumps({**settings, "check_updates": False}), encoding="utf-8")
         self._child = self._start()
 
@@ -65,7 +63,7 @@ class ElectrumDaemon:
         body = json.dumps({"id": 1, "method": method, "params": arguments}).encode()
         login = base64.b64encode(b"u:p").decode()
         headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
-        request = urllib.request.Request(f"http://127.0.0.1:{self._port}/", body, headers)
+        request = urllib.request.Request(f"http://127.0.0.1:{self._port()}/", body, headers)
         try:
             with urllib.request.urlopen(request, timeout=60) as opened:
                 answer = json.load(opened)
@@ -73,6 +71,14 @@ class ElectrumDaemon:
             answer = json.load(refused)
         assert not answer.get("error"), f"{method}: {answer['error']}"
         return answer["result"]
+
+    def _port(self) -> int:
+        """The port that Electrum has chosen. Raises OSError if it has not chosen one yet."""
+        written = (self.home / ".electrum/regtest/daemon").read_text(encoding="utf-8")
+        if not written:
+            raise ConnectionRefusedError("Electrum has no port yet")
+        port: int = literal_eval(written)[1][1]
+        return port
 
     async def until(self, condition: Callable[[], Awaitable[Any]], seconds: float = _WAIT_S) -> Any:
         """Ask again and again until the answer is true, and return it."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_STARTING_S = 10
+_STARTING_S = 30
 
 
 @dataclass(frozen=True)
@@ -30,39 +30,43 @@ class RedisServer:
 @contextmanager
 def running_redis(folder: Path, *options: str, tcp: bool = False) -> Iterator[RedisServer]:
     """Start a server on a unix socket, or on a free loopback port."""
-    port = _free_port() if tcp else 0
+    started = None
+    while started is None:
+        started = _started(folder, options, _free_port() if tcp else 0)
+    try:
+        yield started
+    finally:
+        _end(started.process)
+
+
+def _started(folder: Path, options: tuple[str, ...], port: int) -> RedisServer | None:
+    """A server that answers; None if another process took the port first."""
     path = folder / "redis.sock"
-    place = ["--bind", "127.0.0.1"] if tcp else ["--unixsocket", str(path)]
-    words = [
-        "redis-server",
-        "--port",
-        str(port),
-        *place,
-        "--dir",
-        str(folder),
-        "--save",
-        "",
-        "--appendonly",
-        "no",
-        *options,
-    ]
-    with (
-        (folder / "redis.log").open("ab") as log,
-        subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as process,
-    ):
-        try:
-            _wait(process, ("127.0.0.1", port) if tcp else str(path), folder / "redis.log")
-            yield RedisServer(process, f"redis://127.0.0.1:{port}" if tcp else f"unix://{path}", port)
-        finally:
-            process.terminate()
-            try:
-                process.wait(_STARTING_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
+    place = ["--bind", "127.0.0.1"] if port else ["--unixsocket", str(path)]
+    kept = ["--dir", str(folder), "--save", "", "--appendonly", "no"]
+    words = ["redis-server", "--port", str(port), *place, *kept, *options]
+    with (folder / "redis.log").open("wb") as log:
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    if _answers(process, ("127.0.0.1", port) if port else str(path)):
+        return RedisServer(process, f"redis://127.0.0.1:{port}" if port else f"unix://{path}", port)
+    _end(process)
+    said = (folder / "redis.log").read_text(errors="replace")[-2000:]
+    if port and "Address already in use" in said:
+        return None
+    raise RuntimeError(f"redis-server does not answer: {said}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(_STARTING_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _free_port() -> int:
-    """A free port whose cluster bus port, 10,000 above, is free too."""
+    """A port that was free a moment ago, and whose cluster bus port, 10,000 above, was free too."""
     while True:
         with socket.socket() as bound, socket.socket() as bus, suppress(OSError, OverflowError):
             bound.bind(("127.0.0.1", 0))
@@ -71,14 +75,15 @@ def _free_port() -> int:
             return port
 
 
-def _wait(process: subprocess.Popen[bytes], address: tuple[str, int] | str, log: Path) -> None:
+def _answers(process: subprocess.Popen[bytes], address: tuple[str, int] | str) -> bool:
+    """Wait until this process answers. False if it ends, or does not answer in time."""
     deadline = time.monotonic() + _STARTING_S
     while time.monotonic() < deadline and process.poll() is None:
         with socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET) as asking, suppress(OSError):
             asking.settimeout(1)
             asking.connect(address)
-            asking.sendall(b"PING\r\n")
-            if asking.recv(16).startswith(b"+PONG"):
-                return
+            asking.sendall(b"INFO server\r\n")
+            if b"\r\nprocess_id:%d\r\n" % process.pid in asking.recv(65_536):
+                return True
         time.sleep(0.01)
-    raise RuntimeError(f"redis-server does not answer: {log.read_text(errors='replace')[-2000:]}")
+    return False

@@ -8,14 +8,14 @@ bool spv_rest(spv_pace *pace) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     const uint64_t at = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-    if (at >= pace->next) {
-        if (pace->next) {
-            PyThreadState *thread = PyEval_SaveThread();
-            PyEval_RestoreThread(thread);
-        }
-        pace->next = at + PAUSE_NS;
-    }
-    return !PyErr_CheckSignals();
+    if (at < pace->next)
+        return true;
+    /* A Python function hands the GIL over if a thread has asked for it, which a thread does after it has waited for 5 ms.
+       A mere release wakes that thread, may take the GIL again before it runs, and makes it wait from the start. */
+    PyObject *done = pace->next ? PyObject_CallNoArgs(pace->state->pause) : Py_NewRef(Py_None);
+    pace->next = at + PAUSE_NS;
+    Py_XDECREF(done);
+    return done != NULL;
 }
 
 bool spv_refuse_type(const char *message, PyObject *object) {
@@ -48,9 +48,9 @@ PyObject *spv_snapshot(PyObject *object) {
 }
 
 /* Returns a list of the results of `of` for each item. `of` returns a new reference, or fails. */
-static PyObject *collect(PyObject *iterable, PyObject *of(PyObject *)) {
+static PyObject *collect(const spv_state *state, PyObject *iterable, PyObject *of(PyObject *)) {
     PyObject *iterator = PyObject_GetIter(iterable), *list = iterator ? PyList_New(0) : NULL, *item;
-    spv_pace pace = {0};
+    spv_pace pace = {.state = state};
     while (list && (item = PyIter_Next(iterator))) {
         PyObject *taken = of(item);
         Py_DECREF(item);
@@ -68,16 +68,16 @@ static PyObject *itself(PyObject *object) {
     return Py_NewRef(object);
 }
 
-PyObject *spv_list(PyObject *iterable) {
+PyObject *spv_list(const spv_state *state, PyObject *iterable) {
     if (PyList_CheckExact(iterable))
         return PyList_GetSlice(iterable, 0, PY_SSIZE_T_MAX);
-    return collect(iterable, itself);
+    return collect(state, iterable, itself);
 }
 
 /* Replaces the items of a list that are not bytes objects by their snapshots. The list must not be the caller's. */
-static bool snapshot_each(PyObject *list) {
+static bool snapshot_each(const spv_state *state, PyObject *list) {
     const Py_ssize_t count = PyList_Size(list);
-    spv_pace pace = {0};
+    spv_pace pace = {.state = state};
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *item = PyList_GetItem(list, i);
         if (SPV_LIKELY(PyBytes_CheckExact(item)))
@@ -89,16 +89,16 @@ static bool snapshot_each(PyObject *list) {
     return true;
 }
 
-PyObject *spv_snapshots(PyObject *iterable) {
+PyObject *spv_snapshots(const spv_state *state, PyObject *iterable) {
     /* iterating over these yields ints or strings */
     if (PyBytes_Check(iterable) || PyByteArray_Check(iterable) || PyUnicode_Check(iterable)) {
         PyErr_SetString(PyExc_TypeError, "an iterable of bytes expected, not a single object");
         return NULL;
     }
     if (!PyList_CheckExact(iterable))
-        return collect(iterable, spv_snapshot);
-    PyObject *list = spv_list(iterable);
-    if (list && !snapshot_each(list))
+        return collect(state, iterable, spv_snapshot);
+    PyObject *list = spv_list(state, iterable);
+    if (list && !snapshot_each(state, list))
         Py_CLEAR(list);
     return list;
 }
@@ -131,10 +131,10 @@ static bool is_tuple_of_bytes(PyObject *object) {
     return at == count;
 }
 
-PyObject *spv_tuple_of_bytes(PyObject *iterable) {
+PyObject *spv_tuple_of_bytes(const spv_state *state, PyObject *iterable) {
     if (is_tuple_of_bytes(iterable))
         return Py_NewRef(iterable);
-    PyObject *list = spv_snapshots(iterable), *tuple = list ? PyList_AsTuple(list) : NULL;
+    PyObject *list = spv_snapshots(state, iterable), *tuple = list ? PyList_AsTuple(list) : NULL;
     Py_XDECREF(list);
     return tuple;
 }

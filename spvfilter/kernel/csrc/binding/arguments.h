@@ -19,9 +19,10 @@ SPV_INLINE size_t spv_size(PyObject *snapshot) {
     return (size_t)PyBytes_Size(snapshot);
 }
 
-/* The pace of a loop over an iterator, all zero before the first step. Every 16th step handles signals. Other threads may
-   run after every 2 ms: an iterator made in C does not let them run by itself. False with an exception set. */
+/* The pace of a loop over an iterator, with only the state before the first step. After every 2 ms, Python handles
+   signals and lets other threads run: an iterator made in C does neither by itself. False with an exception set. */
 typedef struct {
+    const spv_state *state;
     uint64_t next; /* nanoseconds: when other threads may run again */
     unsigned steps;
 } spv_pace;
@@ -33,13 +34,13 @@ SPV_INLINE bool spv_step(spv_pace *pace) {
     return ++pace->steps % STEPS || spv_rest(pace);
 }
 
-/* A new list of an iterable's items, or of their snapshots. Signals are handled while it iterates. NULL with an
-   exception set. */
-PyObject *spv_list(PyObject *iterable);
-PyObject *spv_snapshots(PyObject *iterable);
+/* A new list of an iterable's items, or of their snapshots. Meanwhile signals are handled and other threads run. NULL
+   with an exception set. */
+PyObject *spv_list(const spv_state *state, PyObject *iterable);
+PyObject *spv_snapshots(const spv_state *state, PyObject *iterable);
 
 /* A tuple of the snapshots of an iterable's items; a tuple of bytes is returned as it is. NULL with an exception set. */
-PyObject *spv_tuple_of_bytes(PyObject *iterable);
+PyObject *spv_tuple_of_bytes(const spv_state *state, PyObject *iterable);
 
 /* The bytes of such a tuple, 32 each, in an array that the caller frees with PyMem_Free. Together with the function
    above it is pure.arguments.hashes_of. NULL with an exception set. */

@@ -87,7 +87,7 @@ static PyObject *gcs_build(PyObject *self, PyObject *arguments, PyObject *names)
     if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOO:gcs_build", keywords, &iterable, &given_key, &given_p, &given_m))
         return NULL;
     PyObject *key = parameters(state, given_p, given_m, &p, &m) ? key_of(state, given_key) : NULL;
-    PyObject *list = key ? spv_snapshots(iterable) : NULL;
+    PyObject *list = key ? spv_snapshots(state, iterable) : NULL;
     if (list)
         result = build(state, list, key, p, m);
     Py_XDECREF(list);
@@ -130,7 +130,8 @@ static PyObject *query_new(PyTypeObject *type, PyObject *arguments, PyObject *na
     PyObject *iterable;
     if (!PyArg_ParseTupleAndKeywords(arguments, names, "O:GcsQuery", keywords, &iterable))
         return NULL;
-    PyObject *list = spv_snapshots(iterable), *self = NULL;
+    const spv_state *state = PyType_GetModuleState(type);
+    PyObject *list = state ? spv_snapshots(state, iterable) : NULL, *self = NULL;
     size_t count;
     spv_bytes *items = list ? bytes_of(list, &count, no_room) : NULL;
     if (items)
@@ -274,7 +275,7 @@ static PyObject *match_many(PyObject *self, PyObject *arguments, PyObject *names
     if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOO:match_many", keywords, &given, &given_p, &given_m)
         || !parameters(state, given_p, given_m, &p, &m))
         return NULL;
-    PyObject *list = spv_list(given);
+    PyObject *list = spv_list(state, given);
     set_arguments read = {0};
     if (list && read_sets(state, list, &read))
         mask = match_sets(state, ((query_object *)self)->query, &read, p, m);

@@ -81,6 +81,14 @@ PyObject *spv_allocate(PyObject *type) {
     return ((allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc))((PyTypeObject *)type, 0);
 }
 
+static PyObject *new_pause(void) {
+    PyObject *code = Py_CompileString("lambda: None", "spvfilter.kernel.native", Py_eval_input), *names = code ? PyDict_New() : NULL;
+    PyObject *function = names ? PyEval_EvalCode(code, names, names) : NULL;
+    Py_XDECREF(names);
+    Py_XDECREF(code);
+    return function;
+}
+
 /* Imports everything at once: a child that was forked while another thread imports a module would wait for that
    thread. */
 static bool import(spv_state *state) {
@@ -108,7 +116,7 @@ static bool import(spv_state *state) {
     for (int i = 0; i < (int)(sizeof state->entry_kinds / sizeof state->entry_kinds[0]); i++)
         if (!(state->entry_kinds[i] = PyObject_CallFunction(state->EntryKind, "i", i)))
             return false;
-    return true;
+    return (state->pause = new_pause()) != NULL;
 }
 
 static int execute(PyObject *module) {

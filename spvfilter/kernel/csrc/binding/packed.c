@@ -31,6 +31,7 @@ static void finish_work(PyThreadState *thread) {
 static PyObject *unpacked(const spv_state *state, spv_bytes packed) {
     PyObject *list = PyList_New(0), *txid = NULL;
     const uint8_t *same = NULL;
+    spv_pace pace = {.state = state};
     for (size_t at = 0, until = slice_end(0, packed.size); list && at < packed.size;) {
         spv_packed_hit hit;
         spv_error error;
@@ -51,7 +52,7 @@ static PyObject *unpacked(const spv_state *state, spv_bytes packed) {
         Py_XDECREF(value);
         if (list && at >= until) {
             until = slice_end(at, packed.size);
-            if (PyErr_CheckSignals())
+            if (!spv_rest(&pace))
                 Py_CLEAR(list);
         }
     }
@@ -155,15 +156,16 @@ static bool append(spv_text *to, const spv_packed_hit *hit) {
 
 static PyObject *pack_hits(PyObject *self, PyObject *hits) {
     const spv_state *state = spv_module_state(self);
-    PyObject *list = spv_list(hits), *made = NULL;
+    PyObject *list = spv_list(state, hits), *made = NULL;
     if (!list)
         return NULL;
     spv_text packed = {0};
     const Py_ssize_t count = PyList_Size(list);
+    spv_pace pace = {.state = state};
     bool done = true;
     for (Py_ssize_t i = 0; i < count && done; i++) {
         held_hit held;
-        done = take_hit(state, PyList_GetItem(list, i), &held) && append(&packed, &held.hit) && !PyErr_CheckSignals();
+        done = take_hit(state, PyList_GetItem(list, i), &held) && append(&packed, &held.hit) && spv_step(&pace);
         let_hit_go(&held);
     }
     if (done)

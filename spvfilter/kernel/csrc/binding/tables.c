@@ -28,7 +28,7 @@ static void end(call *of) {
 }
 
 static bool take_blocks(const spv_state *state, PyObject *blocks, PyObject *records, call *of) {
-    if (!(of->held = spv_snapshots(blocks)))
+    if (!(of->held = spv_snapshots(state, blocks)))
         return false;
     of->count = (size_t)PyList_Size(of->held);
     if (!(of->blocks = PyMem_Malloc((of->count + 1) * sizeof *of->blocks)))
@@ -41,7 +41,7 @@ static bool take_blocks(const spv_state *state, PyObject *blocks, PyObject *reco
 }
 
 static bool take_heights(const spv_state *state, PyObject *given, call *of) {
-    PyObject *list = spv_list(given);
+    PyObject *list = spv_list(state, given);
     if (!list)
         return false;
     const size_t count = (size_t)PyList_Size(list);
@@ -78,7 +78,7 @@ static bool take_column(const spv_state *state, PyObject *name, spv_column *colu
 }
 
 static bool take_columns(const spv_state *state, PyObject *given, call *of) {
-    PyObject *list = spv_list(given);
+    PyObject *list = spv_list(state, given);
     if (!list)
         return false;
     const size_t count = (size_t)PyList_Size(list);

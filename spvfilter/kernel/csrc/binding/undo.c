@@ -56,9 +56,10 @@ static PyObject *spent_coins(PyObject *self, PyObject *given) {
     spv_error error;
     spv_status status = spv_undo_count(undo.data, undo.size, &at, 1, &total, "undo transaction count", &error);
     PyObject *list = status ? spv_raise(state, status, &error) : PyList_New((Py_ssize_t)total);
+    spv_pace pace = {.state = state};
     for (uint64_t i = 0; list && i < total; i++) {
         PyObject *coins = coins_of_tx(state, undo, &at);
-        if (!coins || PyList_SetItem(list, (Py_ssize_t)i, coins) || PyErr_CheckSignals())
+        if (!coins || PyList_SetItem(list, (Py_ssize_t)i, coins) || !spv_step(&pace))
             Py_CLEAR(list);
     }
     if (list && (status = spv_undo_end(undo.size, at, &error))) {

@@ -195,8 +195,7 @@ static PyObject *batch_of(const spv_run *run, PyObject *keys) {
     }
     if (PyList_CheckExact(keys) || PyTuple_CheckExact(keys) || PyMemoryView_Check(keys) || PyAnySet_CheckExact(keys) || PyDict_CheckExact(keys))
         return Py_NewRef(Py_None);
-    const spv_state *state = spv_core_state((PyObject *)run->core);
-    return state ? PyObject_CallFunction(state->batch_of, "OO", keys, run->skip ? Py_True : Py_False) : NULL;
+    return PyObject_CallFunction(run->pace.state->batch_of, "OO", keys, run->skip ? Py_True : Py_False);
 }
 
 /* The answers, as a mask in the type of the batch's library. */
@@ -230,7 +229,8 @@ static const char *const METHODS[] = {"update", "contains_many", "hash_many"};
 
 static PyObject *run_all(spv_core *core, spv_series *series, PyObject *const *batches, Py_ssize_t count, operation asked, bool skip) {
     const bool asks = asked != ADDS;
-    if (!spv_check_made(core))
+    const spv_state *state = spv_core_state((PyObject *)core);
+    if (!state || !spv_check_made(core))
         return NULL;
     spv_run run;
     run.core = core;
@@ -240,7 +240,7 @@ static PyObject *run_all(spv_core *core, spv_series *series, PyObject *const *ba
     run.skip = skip;
     run.fresh = run.answers = run.room = run.rows = 0;
     run.mask = NULL;
-    run.pace = (spv_pace){0};
+    run.pace = (spv_pace){.state = state};
     run.batch = (spv_batch){.shape = &core->shape, .width = core->width, .gate = &core->gate, .far = is_far(core), .room = &core->room};
     run.batch.positions = core->shape.functions <= SPV_AHEAD_CELLS ? run.near : PyMem_Malloc(core->shape.functions * sizeof(uint64_t));
     if (!run.batch.positions)

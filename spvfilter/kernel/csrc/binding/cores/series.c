@@ -272,7 +272,7 @@ static bool check(const spv_state *state, PyObject *first, PyObject *slice) {
 }
 
 static PyObject *checked(const spv_state *state, PyObject *iterable) {
-    PyObject *list = spv_list(iterable), *slices = list ? PyList_AsTuple(list) : NULL;
+    PyObject *list = spv_list(state, iterable), *slices = list ? PyList_AsTuple(list) : NULL;
     Py_XDECREF(list);
     const Py_ssize_t count = slices ? PyTuple_Size(slices) : 0;
     bool fits = slices && count >= 1 && count <= SPV_MAX_SLICES;

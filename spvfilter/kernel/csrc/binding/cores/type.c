@@ -114,7 +114,7 @@ static bool read_memory(const spv_state *state, const core_arguments *given, spv
 static bool read_functions(const spv_state *state, const core_arguments *given, spv_core *fresh) {
     if (fresh->shape.family != SPV_FAMILY_CUSTOM || !fresh->shape.functions)
         return true;
-    PyObject *list = spv_list(given->custom);
+    PyObject *list = spv_list(state, given->custom);
     fresh->custom = list ? PyList_AsTuple(list) : NULL;
     Py_XDECREF(list);
     if (!fresh->custom)

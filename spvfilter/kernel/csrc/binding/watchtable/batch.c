@@ -69,7 +69,7 @@ static bool take_beside(const spv_state *state, PyObject *undo, size_t count, co
     *of = (spv_beside){0};
     if (undo == Py_None)
         return true;
-    of->given = spv_list(undo);
+    of->given = spv_list(state, undo);
     if (!of->given)
         return false;
     if ((size_t)PyList_Size(of->given) != count) {
@@ -151,7 +151,7 @@ PyObject *spv_wt_scan_blocks(PyObject *self, PyObject *arguments, PyObject *name
     if (!PyArg_ParseTupleAndKeywords(arguments, names, "O|OpOp:scan_blocks", keywords, &given, &found, &check, &undo, &packed)
         || !spv_take_found(state, found, &earlier))
         return NULL;
-    PyObject *held = spv_snapshots(given);
+    PyObject *held = spv_snapshots(state, given);
     if (!held)
         return NULL;
     const size_t count = (size_t)PyList_Size(held);
@@ -209,7 +209,7 @@ PyObject *spv_wt_scan_files(PyObject *self, PyObject *arguments, PyObject *names
         return NULL;
     }
     spv_read_buffer *buffer = (spv_read_buffer *)object;
-    PyObject *list = spv_list(given);
+    PyObject *list = spv_list(state, given);
     const size_t count = list ? (size_t)PyList_Size(list) : 0;
     size_t largest, total;
     spv_beside of = {0};

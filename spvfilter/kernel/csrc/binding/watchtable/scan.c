@@ -165,7 +165,7 @@ static bool take_hits(const spv_state *state, PyObject *list, learned *to) {
 PyObject *spv_wt_learn(PyObject *self, PyObject *hits) {
     const spv_state *state = spv_object_state(self);
     spv_table *table = spv_table_of(self);
-    PyObject *list = spv_list(hits); /* all Python code of the iterable and of the hits runs before the lock is taken */
+    PyObject *list = spv_list(state, hits); /* all Python code of the iterable and of the hits runs before the lock is taken */
     learned taken = {0};
     bool done = list && take_hits(state, list, &taken);
     if (done && taken.count) {
