@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import count, islice, repeat
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -34,16 +35,23 @@ def main() -> int:
     arguments = _arguments()
     if arguments.planted:
         return _hunt(arguments.seed, arguments.lives, arguments.jobs)
+    if arguments.past:
+        return _live(iter(failed_before()), None, arguments)
     seed = arguments.seed if arguments.seed is not None else time.time_ns() // 1_000_000 % 10**9
     if arguments.trace:
         return _trace(_plan(arguments, seed, Mode(arguments.mode or "compact")))
     print(f"seed {seed}", flush=True)
     modes = [Mode(arguments.mode)] if arguments.mode else list(Mode)
     plans = (_plan(arguments, number, modes[number % len(modes)]) for number in count(seed))
+    return _live(plans, None if arguments.minutes else arguments.lives, arguments)
+
+
+def _live(plans: Iterator[Plan], lives: int | None, arguments: argparse.Namespace) -> int:
+    """Live so many of the plans, or all, and print the table; 1 if an invariant was violated."""
     deadline = time.monotonic() + 60 * arguments.minutes if arguments.minutes else None
     begun = time.monotonic()
     outcomes = []
-    for outcome in _run(plans, arguments.lives, deadline, arguments.jobs):
+    for outcome in _run(islice(plans, lives), deadline, arguments.jobs):
         outcomes.append(outcome)
         if outcome.violation is not None and sum(each.violation is not None for each in outcomes) <= _MOST_SHOWN:
             print(f"VIOLATION {str(outcome.violation).strip()}\n    {replay(outcome.plan)}", flush=True)
@@ -102,6 +110,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--twins", action="store_true", help="pairs of lives that differ only in foreign unconfirmed transactions"
     )
+    parser.add_argument("--past", action="store_true", help="live again every life of seeds.txt: each failed once")
     parser.add_argument("--planted", action="store_true", help="live with each planted bug until a life notices it")
     parser.add_argument("--trace", action="store_true", help="show everything that happens in the life of --seed")
     return parser.parse_args()
@@ -110,6 +119,19 @@ def _arguments() -> argparse.Namespace:
 def _plan(of: argparse.Namespace, seed: int, mode: Mode) -> Plan:
     kinds = {kind: getattr(of, kind) for kind in KINDS}
     return Plan(seed, mode, of.faults, of.peers, of.plant, **kinds)
+
+
+def failed_before() -> list[Plan]:
+    """The lives of seeds.txt."""
+    lines = (Path(__file__).parent / "seeds.txt").read_text(encoding="ascii").splitlines()
+    plans = []
+    for line in lines:
+        if line and not line.startswith("#"):
+            seed, mode, *rest = line.split()
+            peers = tuple(name for name in rest if not name.startswith("+"))
+            kinds: dict[str, Any] = {kind: f"+{kind}" in rest for kind in KINDS}
+            plans.append(Plan(int(seed), Mode(mode), peers=peers or None, **kinds))
+    return plans
 
 
 def _faults(text: str) -> tuple[str, ...]:
@@ -169,10 +191,8 @@ def _trace(plan: Plan) -> int:
     return int(outcome.violation is not None)
 
 
-def _run(plans: Iterator[Plan], lives: int, deadline: float | None, jobs: int) -> Iterator[Outcome]:
+def _run(plans: Iterator[Plan], deadline: float | None, jobs: int) -> Iterator[Outcome]:
     """The outcomes as they come."""
-    if deadline is None:
-        plans = islice(plans, lives)
     with ProcessPoolExecutor(jobs) as pool:
         running: set[Future[Outcome]] = set()
         while True:
