@@ -676,9 +676,7 @@ class Windows:
         twin._chains = self._chains.copy()
         if account is not None:
             twin._drop(account)
-        for number in reversed(gone):
-            if number < len(twin._owners):
-                del twin._owners[number], twin._indexes[number]
+        twin._owners, twin._indexes = _left(twin._owners, gone), _left(twin._indexes, gone)
         removed = frozenset(gone)
         twin._shared = {
             entry - bisect_left(gone, entry): places for entry, places in twin._shared.items() if entry not in removed
@@ -696,7 +694,7 @@ class Windows:
             kept = [(numbers[number], index) for number, index in all_places if numbers[number] != _NOBODY]
             if kept:
                 shared[entry] = kept
-        self._owners = array("H", (numbers[number] for number in self._owners))
+        self._owners = array("H", map(numbers.__getitem__, self._owners))
         for entry, kept in shared.items():
             self._owners[entry], self._indexes[entry] = kept[0]
         self._shared = {entry: kept[1:] for entry, kept in shared.items() if len(kept) > 1}
@@ -800,6 +798,15 @@ class Windows:
         twin._owners, twin._indexes = self._owners[:], self._indexes[:]
         twin._shared = {entry: places.copy() for entry, places in self._shared.items()}
         return twin
+
+
+def _left(values: array[int], gone: Sequence[int]) -> array[int]:
+    """Return the values without those at some places, which are in ascending order."""
+    left, first = array(values.typecode), 0
+    for place in gone:
+        left += values[first:place]
+        first = place + 1
+    return left + values[first:]
 
 
 def _margin(keychain: Keychain, margin: int | None) -> int:
