@@ -85,14 +85,14 @@ def apply_changes(watch: WatchList, done: Iterable[Request], source: WatchList) 
         watch.table.add(*key)  # another client may work with a copy of the table
         if at % STEP == 0:
             yield
+    if numbers := {watch.table.find(*key) for key in gone} - {NO_ENTRY}:
+        watch.replace_with(watch.without_entries(numbers))
+    yield from watch.take_uses(source)
     for at, (key, label) in enumerate(labels.items(), 1):
         if (number := watch.table.find(*key)) != NO_ENTRY:
             watch.relabel(number, label)
         if at % STEP == 0:
             yield
-    if numbers := {watch.table.find(*key) for key in gone} - {NO_ENTRY}:
-        watch.replace_with(watch.without_entries(numbers))
-    yield from watch.take_uses(source)
 
 
 def _as_new(watch: WatchList, keys: Iterable[_Key]) -> None:

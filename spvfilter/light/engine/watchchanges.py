@@ -33,9 +33,11 @@ from spvfilter.light.engine.reveals import Reveals
 from spvfilter.light.engine.start import StartHeight
 from spvfilter.light.engine.windowgrowth import WindowGrowth
 from spvfilter.light.events import Mode
+from spvfilter.store.labels import script_of
 from spvfilter.store.searched import gaps
 from spvfilter.wallet.entries import Renumbering
 from spvfilter.watch.accounts import AccountPlan
+from spvfilter.watch.labels import Label
 from spvfilter.watch.watchlist import WatchList
 
 MAX_QUESTIONED = 1_000
@@ -106,10 +108,27 @@ class WatchChanges:
         """Note that the blocks above a height were disconnected."""
         self._reveals.disconnect_to(fork)
 
-    def _grown(self) -> None:
+    def _grown(self, scripts: Sequence[bytes]) -> None:
+        """Windows have gained these scripts."""
         self._changed(None)
+        self._context.out.read(lambda store: store.waiting_labels(scripts), self._take_labels)
         self._reveals.advance()
         self._next()
+
+    def _take_labels(self, waiting: object) -> None:
+        """Give new scripts of windows the labels that were imported before, unless they have labels."""
+        assert isinstance(waiting, list)
+        books, labels = self._context.books, dict[bytes, Label]()
+        for label in waiting:
+            script = script_of(label, books.watch.network)
+            entry = NO_ENTRY if script is None else books.watch.table.find(EntryKind.SCRIPT, script)
+            if script is not None and entry != NO_ENTRY and books.watch.own_label(entry) is None:
+                labels[script] = label
+        if labels:
+            books.batch.bip329 = [*books.batch.bip329, *labels.values()]
+            request = RelabelEntries(tuple((EntryKind.SCRIPT, script, each.label) for script, each in labels.items()))
+            self._relabel(request)
+            self._context.out.after_commit(partial(self.done.append, request))
 
     def _search_again(self, first: int) -> None:
         """Search blocks from a height on for the scripts that windows gained."""
@@ -140,12 +159,8 @@ class WatchChanges:
             case RemoveEntries(entries):
                 numbers = self._removable(entries)
                 self._remove(token, request, partial(Renumbering, self._context.books.watch, numbers))
-            case RelabelEntries(entries):
-                watch = self._context.books.watch
-                numbers = self._numbers((kind, value) for kind, value, _ in entries)
-                for number, (_, _, label) in zip(numbers, entries, strict=True):
-                    watch.relabel(number, label)
-                self._context.books.relabel({number: watch.label(number) for number in numbers})
+            case RelabelEntries():
+                self._relabel(request)
                 self._after_commit(token, request, None)
             case Rescan(start):
                 self._question_pending()
@@ -156,6 +171,14 @@ class WatchChanges:
                 self._reveals.reveal(token, request)
             case ReachIndex():
                 self._reveals.reach(token, request)
+
+    def _relabel(self, request: RelabelEntries) -> None:
+        """Give entries other labels. Raises ParameterError if one is not watched."""
+        watch = self._context.books.watch
+        numbers = self._numbers((kind, value) for kind, value, _ in request.entries)
+        for number, (_, _, label) in zip(numbers, request.entries, strict=True):
+            watch.relabel(number, label)
+        self._context.books.relabel({number: watch.label(number) for number in numbers})
 
     def _after_commit(self, token: int, request: Request, answer: object) -> None:
         """Answer the request once it is stored."""
