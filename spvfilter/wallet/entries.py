@@ -77,8 +77,12 @@ class Renumbering:
 
     def ids(self, ids: Sequence[int]) -> list[int]:
         """The ids, by number, of the remaining entries."""
-        starts = [0, *(number + 1 for number in self.removed)]
-        return [row for first, end in zip(starts, [*self.removed, len(ids)], strict=True) for row in ids[first:end]]
+        left, first = list[int](), 0
+        for number in self.removed:
+            left += ids[first:number]
+            first = number + 1
+        left += ids[first:]
+        return left
 
     def confirmed(self, matches: ConfirmedMatches) -> tuple[list[StoredMatch], list[StoredMatch]]:
         """Renumber the confirmed matches.

@@ -777,18 +777,18 @@ class Windows:
             ends: For the name of each keychain, the lowest index to return.
         """
         least = [MAX_INDEXES, *(ends.get(each.name, MAX_INDEXES) for each in self._chains)]
-        found = [_Places(array("I"), array("I")) for _ in least]
+        found: dict[int, _Places] = {}  # by the number of the keychain; most windows have not grown
         for start in range(0, len(self._owners), STEP):
             part = zip(self._owners[start : start + STEP], self._indexes[start : start + STEP], strict=True)
             for entry, (number, index) in enumerate(part, start):
                 if index >= least[number]:
-                    found[number].add(index, entry)
+                    _places_in(found, number).add(index, entry)
             yield
         for entry, places in self._shared.items():
             for number, index in places:
                 if index >= least[number]:
-                    found[number].add(index, entry)
-        return {chain.name: places for chain, places in zip(self._chains, found[1:], strict=True)}
+                    _places_in(found, number).add(index, entry)
+        return {self._chains[number - 1].name: places for number, places in found.items()}
 
     def _scripts_of(self, places: Sequence[tuple[int, int]], first: int, end: int) -> list[tuple[bytes, ...]]:
         """Return the scripts of each index from `first` to before `end`.
@@ -822,6 +822,12 @@ def _left(values: array[int], gone: Sequence[int]) -> array[int]:
         left += values[first:place]
         first = place + 1
     return left + values[first:]
+
+
+def _places_in(found: dict[int, _Places], number: int) -> _Places:
+    if number not in found:
+        found[number] = _Places(array("I"), array("I"))
+    return found[number]
 
 
 def _margin(keychain: Keychain, margin: int | None) -> int:
