@@ -713,7 +713,7 @@ class Store:
             self._accounts.rename(change.name, change.renamed)
             return
         account = self._accounts.add(change.name)
-        if change.is_removed:
+        if change.is_removed and account is not None:
             self.keychains.keep_revealed_of(account)
         for new in change.keychains:
             self.keychains.put(new, account)

@@ -91,7 +91,7 @@ def test_removed_entries_are_unknown_again() -> None:
     assert script_hash_of(script(0, 2)) in scripts
 
 
-def test_entry_that_takes_the_place_of_a_removed_one_is_known() -> None:
+def test_entry_in_place_of_a_removed_one_is_known() -> None:
     """The list has as many entries as before."""
     watch, scripts = watch_list(0), KnownScripts()
     watch.add_script(script(0, 0))
