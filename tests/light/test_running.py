@@ -62,6 +62,28 @@ async def test_another_thread_builds_the_engine(monkeypatch: pytest.MonkeyPatch)
         assert [place.startswith(THREAD_NAME) for place in places] == [True]
 
 
+async def test_removal_looks_at_every_entry_only_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event loop would stand still for a tenth of a second if a wallet has 4,000 keychains."""
+    places: list[str] = []
+    without, elements = WatchList.without_coins, WatchList.gcs_elements
+
+    def noted(self: WatchList, *arguments: Any) -> WatchList:
+        places.append(threading.current_thread().name)
+        return without(self, *arguments)
+
+    def counted(self: WatchList, first: int = 0) -> list[bytes]:
+        places.append("" if first < 29 and threading.current_thread() is threading.main_thread() else THREAD_NAME)
+        return elements(self, first)
+
+    async with Node() as node, client_of(wallet_of(*map(script_at, range(30))), node) as client:
+        await client.wait_synced()
+        monkeypatch.setattr(WatchList, "without_coins", noted)
+        monkeypatch.setattr(WatchList, "gcs_elements", counted)
+        await client.remove(script_at(3))
+        assert len(places) >= 2
+        assert all(place.startswith(THREAD_NAME) for place in places)
+
+
 @MODES
 async def test_leaving_derives_no_script(mode: str) -> None:
     calls: list[int] = []
