@@ -555,7 +555,7 @@ class Books(Settlement):
         for found in moved:
             self._changes.put_match(found)
         withdrawn = [MatchWithdrawn(self.match_of(found.hit, found), Reason.REMOVED) for found in lost]
-        rows = dict[bytes, None]()
+        rows, gone = dict[bytes, None](), list[Hit]()
         for txid, hits in self._hits.items():
             counted = self._counted.get(txid, NO_HITS)
             left = {mark: new for mark, hit in hits.items() if (new := change.hit(hit)) is not None}
@@ -563,11 +563,12 @@ class Books(Settlement):
                 if mark in left:
                     self._changes.put_match(StoredMatch(change.under_old(left[mark]), None, None, UNPROVEN))
                 else:
-                    withdrawn.append(MatchWithdrawn(self.match_of(hit), Reason.REMOVED))
+                    gone.append(hit)
                     self._changes.withdraw(mark)
             self._counted[txid] = {mark: left[mark] for mark in counted if mark in left}
             rows[txid] = None
             self._hits[txid] = left
+        withdrawn += (MatchWithdrawn(match, Reason.REMOVED) for match in self.watch.matches(gone))
         self.batch.removed = change.removed
         for found in lost:
             self._changes.withdraw(identity(found.hit))
