@@ -84,8 +84,7 @@ class Settlement(Intake):
                     self.orphans.put(Orphan(record, arrived=-1))
                 else:
                     expired.add(record.txid)
-            if component.records:
-                verdicts |= canonical(self._with_border(component), self._best)
+            verdicts |= canonical(self._with_border(component), self._best)
         gone, found, replaced = list[WalletEvent](), list[WalletEvent](), list[WalletEvent]()
         for txid in [each for each in rows if each not in self._graph]:
             removed = Reason.EXPIRED if txid in expired else Reason.SIZELIMIT
