@@ -15,7 +15,7 @@ from spvfilter._public import deferred
 from spvfilter.electrum.limits import ElectrumLimits
 from spvfilter.electrum.questions import Question
 from spvfilter.electrum.rpcerrors import RpcError
-from spvfilter.electrum.session import Session
+from spvfilter.electrum.session import Notice, Session
 from spvfilter.electrum.status import METHOD, ElectrumStatus
 from spvfilter.electrum.wallet import WalletLink
 from spvfilter.errors import SpvFilterError
@@ -217,9 +217,18 @@ class Connection:
                 await self._wake.wait()
                 self._wake.clear()
                 changed, self._changed = self._changed, {}
-                notices = (*self.session.header_notice(), *self.session.script_notices(changed))
-                if notices:
-                    made = (self._rpc.send_notification(aiorpcx.Notification(*notice)) for notice in notices)
+                made = [self._encoded(notice) for notice in self.session.header_notice()]
+                variant = self._encoded(("", ()))  # of JSON-RPC, as the other side speaks it
+                for notice in self.session.script_notices(changed):
+                    key = variant, notice
+                    if key not in self._link.encoded:
+                        self._link.encoded[key] = self._encoded(notice)
+                    made.append(self._link.encoded[key])
+                if made:
                     await self._send(b"\n".join(made))
         except Exception as error:
             self._fail(error)
+
+    def _encoded(self, notice: Notice) -> bytes:
+        message: bytes = self._rpc.send_notification(aiorpcx.Notification(*notice))
+        return message

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from spvfilter.electrum.histories import script_hash_of
-from spvfilter.kernel import EntryKind
+from spvfilter.kernel import EntryKind, WatchTable
 from spvfilter.watch.keychain import Keychain
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.watch.windows import STEP
@@ -37,7 +37,8 @@ class KnownScripts:
 
     def __init__(self) -> None:
         self._hashes: dict[str, None] = {}
-        self._entries = 0  # entries of the watch list that were hashed
+        self._table: WatchTable | None = None  # of the watch list; another one after a removal
+        self._entries = 0  # entries of the table that were hashed
         self._further: dict[str, tuple[int, dict[str, int]]] = {}
         """For each keychain name: the end of its window, and the index of each further script by script hash."""
         self.unknown: dict[str, None] = {}
@@ -50,8 +51,8 @@ class KnownScripts:
 
     def update(self, watch: WatchList) -> Iterator[None]:
         """Take the scripts of the watch list that are new since the last call, in steps of two milliseconds."""
-        if len(watch) < self._entries:
-            self._hashes, self._entries = {}, 0
+        if watch.table is not self._table:  # entries were removed, and perhaps as many were added
+            self._table, self._hashes, self._entries = watch.table, {}, 0
         if len(watch) == self._entries:
             return
         while self._entries < len(watch):

@@ -49,7 +49,7 @@ _HEADERS, _SCRIPT = "blockchain.headers.subscribe", "blockchain.scripthash.subsc
 _BEFORE_16: Version = (1, 4, 3)
 _ONE_BITCOIN = 100_000_000  # satoshi
 
-Notice = tuple[str, list[object]]
+Notice = tuple[str, tuple[object, ...]]
 """Method and arguments of a notification."""
 
 
@@ -116,7 +116,7 @@ class Session:
         """Return the notification of a new tip, if the session has subscribed to headers and lacks the tip."""
         if self._tip is None or self._tip == self._state.chain.tip_hash:
             return []
-        return [(_HEADERS, [self._tip_header()])]
+        return [(_HEADERS, (self._tip_header(),))]
 
     def script_notices(self, script_hashes: Collection[str]) -> list[Notice]:
         """Return the notifications of scripts whose status has changed since the session was told."""
@@ -125,7 +125,7 @@ class Session:
             status = self._state.histories.status(script_hash)
             if script_hash in self._statuses and status != self._statuses[script_hash]:
                 self._statuses[script_hash] = status
-                notices.append((_SCRIPT, [script_hash, status]))
+                notices.append((_SCRIPT, (script_hash, status)))
         return notices
 
     # server.*

@@ -21,7 +21,7 @@ from spvfilter.electrum.questions import (
     SendTransactions,
 )
 from spvfilter.electrum.rpcerrors import RpcCode, RpcError
-from spvfilter.electrum.session import WalletState
+from spvfilter.electrum.session import Notice, WalletState
 from spvfilter.errors import (
     EventGapError,
     FormatError,
@@ -76,6 +76,8 @@ class WalletLink:
         self.state: WalletState = WalletState(
             chain, Histories(), KnownScripts(), HeaderProofs(chain), True, self._relay_fee, hosts
         )
+        self.encoded: dict[tuple[bytes, Notice], bytes] = {}
+        """Latest notifications of scripts by the variant of JSON-RPC: each is encoded once for all sessions."""
         self._exploring = asyncio.Lock()
         self._fetching = asyncio.Semaphore(_MAX_BLOCKS)
         self._wake = asyncio.Event()
@@ -126,6 +128,7 @@ class WalletLink:
                 changed = await self._update() if self._wake.is_set() else set()
                 if changed or self.state.chain.tip_hash != tip:
                     tip = self.state.chain.tip_hash
+                    self.encoded.clear()
                     await tell(changed)
             await reading
         finally:

@@ -981,8 +981,8 @@ class LightClient:
         """Store labels of transactions, addresses, outputs and other things (BIP-329).
 
         The label of a watched address becomes the label of its entry. The label of another address waits until the
-        address is added, or until the client next starts with an entry for it. A label of an output with `spendable`
-        false freezes the output. Records of unknown types are kept, and `export_labels` writes them again.
+        address is added or a keychain's window reaches it. A label of an output with `spendable` false freezes the
+        output. Records of unknown types are kept, and `export_labels` writes them again.
 
         Args:
             source: Path of a file in JSON Lines, or labels.

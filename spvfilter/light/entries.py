@@ -74,7 +74,9 @@ def apply_changes(watch: WatchList, done: Iterable[Request], source: WatchList) 
                     labels.pop(key, None)
             case RelabelEntries(labelled):
                 labels.update(((kind, value), label) for kind, value, label in labelled if (kind, value) not in gone)
-            case AddAccount() | RemoveAccount() | RenameAccount():
+            case RemoveAccount(name):
+                yield from _remove_account(watch, name)
+            case AddAccount() | RenameAccount():
                 for key in _apply_account(watch, request, gone):
                     added.pop(key, None)
                     gone.discard(key)
@@ -85,14 +87,14 @@ def apply_changes(watch: WatchList, done: Iterable[Request], source: WatchList) 
         watch.table.add(*key)  # another client may work with a copy of the table
         if at % STEP == 0:
             yield
+    if numbers := {watch.table.find(*key) for key in gone} - {NO_ENTRY}:
+        watch.replace_with(watch.without_entries(numbers))
+    yield from watch.take_uses(source)
     for at, (key, label) in enumerate(labels.items(), 1):
         if (number := watch.table.find(*key)) != NO_ENTRY:
             watch.relabel(number, label)
         if at % STEP == 0:
             yield
-    if numbers := {watch.table.find(*key) for key in gone} - {NO_ENTRY}:
-        watch.replace_with(watch.without_entries(numbers))
-    yield from watch.take_uses(source)
 
 
 def _as_new(watch: WatchList, keys: Iterable[_Key]) -> None:
@@ -101,9 +103,20 @@ def _as_new(watch: WatchList, keys: Iterable[_Key]) -> None:
         watch.disown(number)
 
 
-def _apply_account(
-    watch: WatchList, request: AddAccount | RemoveAccount | RenameAccount, gone: Collection[_Key]
-) -> Iterable[_Key]:
+def _remove_account(watch: WatchList, name: str) -> Iterator[None]:
+    """Remove an account in steps. Without an account of that name, nothing changes."""
+    with suppress(ParameterError):
+        table, entries = watch.table, len(watch)
+        numbers, _ = watch.entries_of_account(name)
+        left = yield from watch.without_coins_in_steps(numbers, name)
+        if watch.table is not table or len(watch) != entries:  # another client has left meanwhile
+            numbers, _ = watch.entries_of_account(name)
+            left = watch.without_coins(numbers, name)
+        left.take_coins(watch, numbers)
+        watch.replace_with(left)
+
+
+def _apply_account(watch: WatchList, request: AddAccount | RenameAccount, gone: Collection[_Key]) -> Iterable[_Key]:
     """Apply the change of an account, and return the entries that it adds. `gone` has entries that were removed before.
 
     The list may have lost or gained entries through another client. A change that does not fit is left out.
@@ -115,8 +128,6 @@ def _apply_account(
                 _as_new(watch, (key for key in keys if key in gone))
                 watch.take_account(watch.plan_account(account))
                 return keys
-            case RemoveAccount(name):
-                watch.replace_with(watch.without_account(name))
             case RenameAccount(old, new):
                 watch.renamed_account(old, new)
     return ()

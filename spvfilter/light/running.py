@@ -561,6 +561,7 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
     Raises StoreError, ParameterError, InexpressibleError.
     """
     network = watch.network
+    watch.check_followable()  # here and not in the event loop, as this looks at every entry
     store = Store.open(path, network, rebuild=rebuild)
     try:
         if store.tip < 0:

@@ -242,6 +242,29 @@ class KeychainRows:
         row = self._stored(name)
         self._replace(row, (*row[:7], account))
 
+    def keep_revealed_of(self, account: int) -> None:
+        """Keep the scripts that the keychains of an account have revealed, before its entries are removed."""
+        query = (
+            "SELECT DISTINCT watch.value FROM keychains JOIN runs ON runs.keychain = keychains.id AND runs.first < ?"
+            " JOIN watch ON watch.id >= runs.entry AND watch.id < runs.entry + (? - runs.first) * runs.scripts"
+            " AND watch.id < runs.entry + runs.indexes * runs.scripts WHERE keychains.id = ?"
+        )
+        mine = {row for (row,) in self._db.execute("SELECT id FROM keychains WHERE account = ?", (account,))}
+        for owner, (revealed, _) in self._revealed().items() if mine else ():
+            if owner in mine:
+                self.keep_revealed_scripts(script for (script,) in self._db.execute(query, (revealed, revealed, owner)))
+
+    def keep_revealed_scripts(self, scripts: Iterable[bytes]) -> None:
+        """Write scripts that removed keychains have revealed."""
+        known = self.revealed_scripts()
+        for script in scripts:
+            if script not in known:
+                self._rows.insert("revealed_scripts", (script,))
+
+    def revealed_scripts(self) -> set[bytes]:
+        """Return the scripts that removed keychains have revealed."""
+        return {script for (script,) in self._db.execute("SELECT script FROM revealed_scripts")}
+
     def remove_of(self, account: int) -> None:
         """Remove the keychains of an account, with their windows and used indexes."""
         for (owner,) in self._db.execute("SELECT id FROM keychains WHERE account = ?", (account,)).fetchall():

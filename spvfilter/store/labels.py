@@ -1,7 +1,7 @@
 """Labels of the wallet's database (BIP-329), and the outputs that are frozen.
 
 The label of a watched address is on its entry of the watch list, and nowhere else. All other labels are rows of the
-table `labels`. A label for an address that is not watched waits there until a client starts that watches the address.
+table `labels`. A label for an address that is not watched waits there until the address is watched.
 """
 
 from __future__ import annotations

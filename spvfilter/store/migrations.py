@@ -47,7 +47,7 @@ NEW_IN_8: Mapping[str, tuple[str, ...]] = {  # columns of version 8 that version
     "events": ("account",),
 }
 ADDED_IN_8 = ("accounts", "account_txs", "labels", "revealed", "frozen")
-ADDED_IN_9 = ("branches",)
+ADDED_IN_9 = ("branches", "revealed_scripts")
 _INDEXES_7 = tuple(each for each in INDEXES if "account" not in each)
 
 
@@ -170,11 +170,11 @@ def _to_8(db: sqlite3.Connection, path: pathlib.Path) -> None:
     rows.write_sums()
 
 
-# Version 8 to 9: merkle branches
+# Version 8 to 9: merkle branches, and scripts that removed keychains have revealed
 
 
 def _to_9(db: sqlite3.Connection, path: pathlib.Path) -> None:
-    """Add the table of merkle branches. It is empty: the branch of an older transaction is fetched on demand."""
+    """Add the new tables. They are empty: the branch of an older transaction is fetched on demand."""
     MarkedRows(db, path, _MARKED_8).verify()
     for table in ADDED_IN_9:
         db.execute(TABLES[table].sql(table))

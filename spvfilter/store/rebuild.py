@@ -62,6 +62,8 @@ class Salvage(NamedTuple):
     """Rows of frozen outputs."""
     revealed: list[tuple[bytes, int]]
     """Identities of keychains, and the end of their revealed indexes."""
+    revealed_scripts: list[bytes]
+    """Scripts that removed keychains have revealed."""
 
 
 def salvage(file: Path, network: Network) -> Salvage:
@@ -94,7 +96,8 @@ def salvage(file: Path, network: Network) -> Salvage:
         last = _UNKNOWN_LAST
     bip329 = [row for row in _rows(file, "labels") if is_sound(row)]
     revealed = [(identity, number) for identity, number, _ in _rows(file, "revealed")]
-    return Salvage(meta, watch, last, _own_transactions(file), bip329, _rows(file, "frozen"), revealed)
+    scripts = [script for (script,) in _rows(file, "revealed_scripts")]
+    return Salvage(meta, watch, last, _own_transactions(file), bip329, _rows(file, "frozen"), revealed, scripts)
 
 
 def _own_transactions(file: Path) -> dict[bytes, StoredTx]:

@@ -164,6 +164,8 @@ TABLES: Mapping[str, Table] = {
         {"keychain": _HASH._replace(constraint=_KEY), "next": Column(int, 1, MAX_REVEALED), "exclusive": _BOOL},
         has_rowid=False,
     ),
+    # scripts that removed keychains have revealed: no other keychain reveals them
+    "revealed_scripts": Table({"script": _BYTES._replace(constraint=_KEY)}, has_rowid=False),
     "coins": Table(
         {"outpoint": _OUTPOINT._replace(constraint=_KEY), "entry": _ROW, "value": _VALUE, "script": _BYTES_OR_NULL},
         has_rowid=False,

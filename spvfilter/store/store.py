@@ -245,12 +245,13 @@ class Store:
 
     @classmethod
     def _replace(cls, file: Path, network: Network) -> None:
-        meta, watch, last_event, own, labels, frozen, revealed = salvage(file, network)
+        meta, watch, last_event, own, labels, frozen, revealed, scripts = salvage(file, network)
         made = beside(file)
         with cls._open(made, network) as store:
             with translated(made), store._rows.transaction():
                 store.events.begin_behind(last_event)
                 store.keychains.keep_revealed(revealed)
+                store.keychains.keep_revealed_scripts(scripts)
                 for key in meta:
                     if key in ("secret", "filter") or key.startswith(_BOOKMARK):
                         store._rows.set_meta(key, meta[key])
@@ -477,6 +478,7 @@ class Store:
                 keep_keychains(self.keychains, watch, keychains, self._ids, ids)
                 is_grown = len(watch.keychains) > len(keychains)
                 take_revealed(self.keychains.load() if is_grown else keychains, watch)
+                watch.windows.revealed_scripts |= self.keychains.revealed_scripts()
                 self._ledger.settle()  # transactions of entries with a new label
                 if len(watch) > len(known):
                     start = searched.start or 0
@@ -711,6 +713,8 @@ class Store:
             self._accounts.rename(change.name, change.renamed)
             return
         account = self._accounts.add(change.name)
+        if change.is_removed and account is not None:
+            self.keychains.keep_revealed_of(account)
         for new in change.keychains:
             self.keychains.put(new, account)
         for name in change.adopted:

@@ -795,7 +795,7 @@ class Views:
         row = next(
             self._checked("matches", "FROM matches WHERE txid = ? AND spend = 0 AND n = ? AND height = ?", values), None
         )
-        if row is None:
+        if row is None or row[8] is None:
             raise StoreCorruptError(f"{self._path}: the match of output {OutPoint.parse(outpoint)} is missing")
         return self.block_time(height, row[8]), stored_completeness(row[10], self._path)
 

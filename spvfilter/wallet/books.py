@@ -532,28 +532,22 @@ class Books(Settlement):
         self.batch.accounts.append(AccountChange(old, new))
         self._seal()
 
-    def remove_account(self, name: str, tell: Callable[..., None]) -> None:
-        """Remove an account with its entries and keychains; see `remove_entries`. Raises UnknownAccountError."""
-        removed, stay = self.watch.entries_of_account(name)
-        self.remove_entries(removed, tell, name, stay)
-
-    def remove_entries(
-        self, removed: Sequence[int], tell: Callable[..., None], account: str | None = None, stay: Sequence[int] = ()
-    ) -> None:
+    def remove_entries(self, change: Renumbering, tell: Callable[..., None]) -> list[bytes]:
         """Remove entries from the watch list, and the matches that no other entry matches.
 
         Args:
-            removed: Numbers of the entries.
+            change: The present watch list without the entries, or without an account.
             tell: Called with the events, which belong into the commit of that change.
-            account: Account that is removed with these entries.
-            stay: Numbers of entries of the account that stay in the watch list.
+
+        Returns:
+            The scripts of the entries, and of outpoints that only they matched.
         """
         self._seal()
-        change = Renumbering(self.watch, removed, account)
-        if account is not None:
-            owners = [(number, change.account(number)) for number in stay]
-            self.batch.accounts.append(AccountChange(account, is_removed=True, left=owners))
-            labels = {number: change.label(number) for number in stay}
+        scripts = change.take_coins(self.watch)
+        if change.name is not None:
+            owners = [(number, change.account(number)) for number in change.stay]
+            self.batch.accounts.append(AccountChange(change.name, is_removed=True, left=owners))
+            labels = {number: change.label(number) for number in change.stay}
             self.batch.labels |= {
                 number: label for number, label in labels.items() if label != self.watch.label(number)
             }
@@ -561,7 +555,7 @@ class Books(Settlement):
         for found in moved:
             self._changes.put_match(found)
         withdrawn = [MatchWithdrawn(self.match_of(found.hit, found), Reason.REMOVED) for found in lost]
-        rows = dict[bytes, None]()
+        rows, gone = dict[bytes, None](), list[Hit]()
         for txid, hits in self._hits.items():
             counted = self._counted.get(txid, NO_HITS)
             left = {mark: new for mark, hit in hits.items() if (new := change.hit(hit)) is not None}
@@ -569,20 +563,20 @@ class Books(Settlement):
                 if mark in left:
                     self._changes.put_match(StoredMatch(change.under_old(left[mark]), None, None, UNPROVEN))
                 else:
-                    withdrawn.append(MatchWithdrawn(self.match_of(hit), Reason.REMOVED))
+                    gone.append(hit)
                     self._changes.withdraw(mark)
             self._counted[txid] = {mark: left[mark] for mark in counted if mark in left}
             rows[txid] = None
             self._hits[txid] = left
-        self.batch.removed = sorted(removed)
+        withdrawn += (MatchWithdrawn(match, Reason.REMOVED) for match in self.watch.matches(gone))
+        self.batch.removed = change.removed
         for found in lost:
             self._changes.withdraw(identity(found.hit))
         self.watch.replace_with(change.left)
         self.ids = change.ids(self.ids)
         self.blocks.keep_entries(self.ids)
         self._are_blocks_changed = True
-        left_txids = {found.hit.txid for found in self._confirmed}
-        for txid in dict.fromkeys(found.hit.txid for found in lost if found.hit.txid not in left_txids):
+        for txid in dict.fromkeys(found.hit.txid for found in lost if not self._confirmed.has_tx(found.hit.txid)):
             record = self._graph.get(txid)
             if record is not None and (record.is_own or self._graph.neighbours(record) & self._unconfirmed.keys()):
                 self._write(txid)
@@ -598,6 +592,7 @@ class Books(Settlement):
             if txid in self.pool:
                 self.pool.put(record, len(self._hits[txid]))
         tell(*self._settle(list(rows)))
+        return scripts
 
     def entries_added(self) -> None:
         """Let `match_some` match unconfirmed transactions against new entries, a few at a time."""

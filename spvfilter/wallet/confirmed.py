@@ -95,14 +95,18 @@ class ConfirmedMatches:
 
     def change(self, hit_of: Callable[[Hit], Hit | None]) -> list[StoredMatch]:
         """Change the hit of every match. Remove and return the matches without a new hit, in ascending height."""
-        before = list(self)
-        self._found, self._at, self._one_peer, self._doubted = {}, {}, {}, []
-        self._numbers, self._spenders = {}, {}
-        lost: list[StoredMatch] = []
-        for found in before:
-            hit = hit_of(found.hit)
-            if hit is None:
-                lost.append(found)
-            else:
-                self.add(found._replace(hit=hit))
-        return lost
+        lost = set[Identity]()
+        for mark, found in self._found.items():
+            if (hit := hit_of(found.hit)) is None:
+                lost.add(mark)
+            elif hit is not found.hit:
+                self._found[mark] = StoredMatch(hit, *found[1:])
+        heights = {height for mark in lost if (height := self._found[mark].height) is not None}
+        removed = list[StoredMatch]()
+        for height in sorted(heights):
+            taken = self.take(height)
+            removed += (found for found in taken if identity(found.hit) in lost)
+            for found in taken:
+                if identity(found.hit) not in lost:
+                    self.add(found)
+        return removed

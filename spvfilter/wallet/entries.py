@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
+from typing import Self
 
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
 from spvfilter.store.ledger import StoredMatch
@@ -14,18 +15,48 @@ from spvfilter.watch.watchlist import WatchList
 class Renumbering:
     """A watch list without some of its entries. The remaining entries get new numbers."""
 
-    def __init__(self, watch: WatchList, removed: Collection[int], account: str | None = None) -> None:
-        """With `account`, the watch list loses this account with its keychains, and `removed` has its entries."""
+    def __init__(
+        self, watch: WatchList, removed: Collection[int], name: str | None = None, stay: Sequence[int] = ()
+    ) -> None:
+        """Compute the remaining watch list. Another thread may do this while the entries of the list stay the same.
+
+        Args:
+            watch: The watch list before the change.
+            removed: Numbers of the entries.
+            name: Account that is removed with these entries; None for no account.
+            stay: Numbers of entries of the account that stay in the watch list.
+        """
         self._removed = frozenset(removed)
-        self._ordered = sorted(self._removed)
-        self._shifts = [number - below for below, number in enumerate(self._ordered)]  # first new number behind each
-        self.left: WatchList = watch.without_entries(self._removed, account)
-        """The watch list without these entries."""
+        self.removed: list[int] = sorted(self._removed)
+        """Numbers of the removed entries, in ascending order."""
+        self.name: str | None = name
+        """Account that is removed; None for no account."""
+        self.stay: Sequence[int] = stay
+        """Numbers of entries of the account that stay."""
+        self._shifts = [number - below for below, number in enumerate(self.removed)]  # first new number behind each
+        self.left: WatchList = watch.without_coins(self._removed, name)
+        """The watch list without these entries. It has outpoints after `take_coins`."""
+        entries = map(watch.table.entry, self.removed)
+        self._scripts = [value for kind, value in entries if kind == EntryKind.SCRIPT]
+
+    @classmethod
+    def of_account(cls, watch: WatchList, name: str) -> Self:
+        """Compute the watch list without an account. Raises UnknownAccountError."""
+        removed, stay = watch.entries_of_account(name)
+        return cls(watch, removed, name, stay)
+
+    def take_coins(self, watch: WatchList) -> list[bytes]:
+        """Add the outpoints of the watch list, which still has the removed entries, to the remaining one.
+
+        Returns the scripts of removed entries and of removed outpoints.
+        """
+        return self._scripts + self.left.take_coins(watch, self._removed)
 
     def hit(self, hit: Hit) -> Hit | None:
         """The hit under the new number of an entry that it matches; None if it matches no remaining entry."""
         if hit.entry not in self._removed:
-            return hit._replace(entry=hit.entry - bisect_left(self._ordered, hit.entry))
+            below = bisect_left(self.removed, hit.entry)
+            return Hit(*hit[:7], hit.entry - below, hit.fee) if below else hit  # three times as fast as _replace
         table = self.left.table
         number = table.find(EntryKind.OUTPOINT, hit.outpoint) if hit.spend else NO_ENTRY
         if number == NO_ENTRY and hit.script is not None:
@@ -34,11 +65,11 @@ class Renumbering:
 
     def account(self, number: int) -> str | None:
         """The account of a remaining entry after the change, by its old number."""
-        return self.left.account(number - bisect_left(self._ordered, number))
+        return self.left.account(number - bisect_left(self.removed, number))
 
     def label(self, number: int) -> str | None:
         """The label of a remaining entry after the change, by its old number."""
-        return self.left.label(number - bisect_left(self._ordered, number))
+        return self.left.label(number - bisect_left(self.removed, number))
 
     def under_old(self, hit: Hit) -> Hit:
         """A hit that `hit` returned, under the old number of its entry."""
@@ -46,8 +77,12 @@ class Renumbering:
 
     def ids(self, ids: Sequence[int]) -> list[int]:
         """The ids, by number, of the remaining entries."""
-        starts = [0, *(number + 1 for number in self._ordered)]
-        return [row for first, end in zip(starts, [*self._ordered, len(ids)], strict=True) for row in ids[first:end]]
+        left, first = list[int](), 0
+        for number in self.removed:
+            left += ids[first:number]
+            first = number + 1
+        left += ids[first:]
+        return left
 
     def confirmed(self, matches: ConfirmedMatches) -> tuple[list[StoredMatch], list[StoredMatch]]:
         """Renumber the confirmed matches.

@@ -121,18 +121,12 @@ class Journal:
 
 def encode(event: WalletEvent) -> bytes:
     """Return the bytes of an event, without its number."""
-    return _encoder().encode(_plain(event)).encode("ascii")
+    return _encoder().encode(_values(event)).encode("ascii")
 
 
 @cache
 def _encoder() -> json.JSONEncoder:
-    return json.JSONEncoder(separators=(",", ":"))
-
-
-def _plain(value: Any) -> list[object]:
-    """Return the stored fields of an event or a match, as JSON has them."""
-    conversion_of = _CONVERSIONS.get
-    return [each if (convert := conversion_of(type(each))) is None else convert(each) for each in _values(value)]
+    return json.JSONEncoder(separators=(",", ":"), default=lambda value: _CONVERSIONS[type(value)](value))
 
 
 def _values(value: Any) -> tuple[Any, ...]:
@@ -153,7 +147,7 @@ def _getter(cls: Any) -> Callable[[Any], tuple[Any, ...]]:
 _CONVERSIONS: dict[type, Callable[[Any], object]] = {
     bytes: bytes.hex,
     OutPoint: lambda point: bytes(point).hex(),
-    Match: _plain,
+    Match: _values,
 }
 
 

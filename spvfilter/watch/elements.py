@@ -9,11 +9,11 @@ from spvfilter.primitives import OutPoint, script_pushes
 _OP_RETURN = 0x6A
 
 
-def _refuse_patterns(table: WatchTable) -> None:
-    """Raise InexpressibleError if an entry is a data prefix or a script type."""
-    found = tuple(value.hex() for kind, value in table.entries() if kind >= EntryKind.DATA_PREFIX)
-    if found:
-        raise InexpressibleError("no filter finds data prefixes and script types: scan blocks for them", found)
+def _refuse(patterns: list[str]) -> None:
+    """Raise InexpressibleError if there are data prefixes or script types, in hex."""
+    if patterns:
+        message = "no filter finds data prefixes and script types: scan blocks for them"
+        raise InexpressibleError(message, tuple(patterns))
 
 
 def bloom_elements(table: WatchTable) -> list[bytes]:
@@ -22,16 +22,18 @@ def bloom_elements(table: WatchTable) -> list[bytes]:
     Raises InexpressibleError if scripts push no data.
     """
     elements: dict[bytes, None] = {}
-    silent = []
-    _refuse_patterns(table)
+    silent, patterns = list[str](), list[str]()
     for kind, value in table.entries():
-        if kind == EntryKind.SCRIPT:
+        if kind >= EntryKind.DATA_PREFIX:
+            patterns.append(value.hex())
+        elif kind == EntryKind.SCRIPT:
             push = max(script_pushes(value), key=len, default=b"")
             if not push:
                 silent.append(value.hex())
             elements[push] = None
         elif kind != EntryKind.OUTPOINT:
             elements[value] = None
+    _refuse(patterns)
     if silent:
         shown = ", ".join(silent[:5]) + (f" and {len(silent) - 5} more" if len(silent) > 5 else "")
         raise InexpressibleError(f"BIP-37 filters cannot find scripts that push no data: {shown}", tuple(silent))
@@ -50,14 +52,16 @@ def gcs_elements(table: WatchTable, first: int = 0) -> list[bytes]:
         InexpressibleError: Compact filters cannot find one of these entries.
     """
     scripts: dict[bytes, None] = {}
-    hidden: list[str] = []
-    _refuse_patterns(table)
-    script_kind = int(EntryKind.SCRIPT)
+    hidden, patterns = list[str](), list[str]()
+    script_kind, first_pattern = int(EntryKind.SCRIPT), int(EntryKind.DATA_PREFIX)
     for kind, value in table.entries() if first == 0 else map(table.entry, range(first, len(table))):
         if kind == script_kind and value[0] != _OP_RETURN:
             scripts[value] = None
         elif kind in (EntryKind.SCRIPT, EntryKind.DATA):
             hidden.append(value.hex())
+        elif kind >= first_pattern:
+            patterns.append(value.hex())
+    _refuse(patterns)
     for point, coin in table.coins():
         if coin.script:
             scripts[coin.script] = None

@@ -313,6 +313,7 @@ class Keychain:
             lookahead=self.lookahead,
             size=self.size,
             descriptor=self.descriptor,
+            keys=self.keys,
         )
         made.account = self.account
         made._revealed = self._revealed

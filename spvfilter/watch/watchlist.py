@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import compress, starmap
+from itertools import compress, islice, starmap
 from typing import TYPE_CHECKING, ClassVar
 
 from spvfilter._public import deferred, public
@@ -35,7 +35,7 @@ from spvfilter.watch.elements import bloom_elements, gcs_elements
 from spvfilter.watch.keychain import LOOKAHEAD, MAX_DERIVATIONS, Budget, Keychain
 from spvfilter.watch.match import Completeness, Match, MatchKind
 from spvfilter.watch.pickling import State, restored, state_of
-from spvfilter.watch.windows import Windows
+from spvfilter.watch.windows import STEP, Windows
 
 if TYPE_CHECKING:
     from spvfilter.watch import patterns
@@ -950,25 +950,59 @@ class WatchList:
             numbers: Numbers in the table of the entries to leave out.
             account: Account to leave out with its keychains; `numbers` has its entries then.
         """
+        left = self.without_coins(numbers, account)
+        left.take_coins(self, numbers)
+        return left
+
+    def without_coins(self, numbers: Collection[int], account: str | None = None) -> WatchList:
+        """Return what `without_entries` returns, but without outpoints; `take_coins` adds them.
+
+        Another thread may call this while no entry, label or window changes.
+        """
+        steps = self.without_coins_in_steps(numbers, account)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                left: WatchList = end.value
+                return left
+
+    def without_coins_in_steps(
+        self, numbers: Collection[int], account: str | None = None
+    ) -> Generator[None, None, WatchList]:
+        """Do what `without_coins` does in steps of about two milliseconds. Meanwhile no entry may be added or leave."""
         left, gone, removed = WatchList(self.network), sorted(numbers), frozenset(numbers)
         kept = bytearray(b"\1") * len(self._table)
         for number in gone:
             kept[number] = 0
-        deque(starmap(left._table.add, compress(self._table.entries(), kept)), maxlen=0)
+        entries = compress(self._table.entries(), kept)
+        while batch := tuple(islice(entries, STEP)):  # other threads run between the steps
+            deque(starmap(left._table.add, batch), maxlen=0)
+            yield
         left._labels = {
             number - bisect_left(gone, number): label for number, label in self._labels.items() if number not in removed
         }
-        for outpoint, coin in self._table.coins():
+        left._windows = self._windows.without(left._table, gone, account)
+        left._accounts = self._accounts.without(gone, account)
+        return left
+
+    def take_coins(self, before: WatchList, numbers: Collection[int]) -> list[bytes]:
+        """Take the outpoints of the list from which `without_coins` made this list without the entries `numbers`.
+
+        Returns the scripts of outpoints that only these entries matched.
+        """
+        gone, removed, lost = sorted(numbers), frozenset(numbers), list[bytes]()
+        for outpoint, coin in before._table.coins():
             entry = NO_ENTRY
             if coin.entry not in removed:
                 entry = coin.entry - bisect_left(gone, coin.entry)
             elif coin.script is not None:
-                entry = left._table.match_script(coin.script)
+                entry = self._table.match_script(coin.script)
             if entry != NO_ENTRY:
-                left._table.set_coin(outpoint, entry, coin.value, coin.script)
-        left._windows = self._windows.without(left._table, gone, account)
-        left._accounts = self._accounts.without(gone, account)
-        return left
+                self._table.set_coin(outpoint, entry, coin.value, coin.script)
+            elif coin.script is not None:
+                lost.append(coin.script)
+        return lost
 
     def replace_with(self, other: WatchList) -> None:
         """Replace the entries, labels and outpoints of this list by those of `other`.
@@ -992,14 +1026,16 @@ class WatchList:
             if account in self._accounts.names and account not in (None, self.account(entry)):
                 self._accounts.entries[entry] = account
 
+    def check_followable(self) -> None:
+        """Raise ParameterError if the list has data prefixes or script types, which a client cannot follow."""
+        if self.has_patterns:
+            raise ParameterError(f"a client cannot follow {patterns.KINDS}: scan blocks for them with a Matcher")
+
     def hold(self) -> None:
         """Mark the list as used by a running client.
 
-        Until the client calls `release`, the `add_…` methods raise WatchListInUseError. Raises ParameterError for a
-        list with data prefixes or script types.
+        Until the client calls `release`, the `add_…` methods raise WatchListInUseError.
         """
-        if self.has_patterns:
-            raise ParameterError(f"a client cannot follow {patterns.KINDS}: scan blocks for them with a Matcher")
         self._holders += 1
 
     def release(self) -> None:

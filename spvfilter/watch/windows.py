@@ -59,6 +59,7 @@ class Windows:
 
     __slots__ = (
         *("_budget", "_chains", "_due", "_firsts", "_fresh", "_indexes", "_names", "_owners", "_shared", "_table"),
+        "revealed_scripts",
     )
 
     def __init__(self, table: WatchTable) -> None:
@@ -74,6 +75,8 @@ class Windows:
         self._indexes = array("I")  # entry → index in this keychain
         self._shared: dict[int, list[tuple[int, int]]] = {}  # entry → further keychains and indexes
         self._fresh: dict[tuple[int, int], None] = {}  # keychains and indexes that were used since `take_fresh`
+        self.revealed_scripts: set[bytes] = set()
+        """Scripts that removed keychains have revealed: no other keychain reveals them."""
 
     @classmethod
     def with_places(cls, table: WatchTable, chains: list[Keychain], places: Places) -> Windows:
@@ -284,7 +287,7 @@ class Windows:
     def to_reveal(self, keychain: Keychain, network: Network) -> tuple[int, str]:
         """Return the index that a keychain reveals next, and its address. This call reveals nothing.
 
-        An index is skipped if another keychain has revealed one of its scripts.
+        An index is skipped if another keychain, perhaps a removed one, has revealed one of its scripts.
 
         Raises:
             ParameterError: All indexes are revealed or used, or the scripts have no address.
@@ -314,7 +317,9 @@ class Windows:
 
     def _is_revealed(self, script: bytes) -> bool:
         """Return True if a keychain has revealed the index of a script. Keychains may overlap."""
-        return any(index < self._chains[number - 1].revealed for number, index in self._places_of(script))
+        return script in self.revealed_scripts or any(
+            index < self._chains[number - 1].revealed for number, index in self._places_of(script)
+        )
 
     def _places_of(self, script: bytes) -> list[tuple[int, int]]:
         """Return the number and the index of each keychain that watches a script."""
@@ -675,15 +680,21 @@ class Windows:
         twin = self._twin(table)
         twin._chains = self._chains.copy()
         if account is not None:
+            twin.revealed_scripts |= self._revealed_by(account)
             twin._drop(account)
-        for number in reversed(gone):
-            if number < len(twin._owners):
-                del twin._owners[number], twin._indexes[number]
+        twin._owners, twin._indexes = _left(twin._owners, gone), _left(twin._indexes, gone)
         removed = frozenset(gone)
         twin._shared = {
             entry - bisect_left(gone, entry): places for entry, places in twin._shared.items() if entry not in removed
         }
         return twin
+
+    def _revealed_by(self, account: str) -> set[bytes]:
+        """Return the scripts that the keychains of an account have revealed."""
+        ends = {each.name: each.revealed for each in self._chains if each.account == account and each.revealed}
+        found = self.entries_beyond(dict.fromkeys(ends, 0)) if ends else {}
+        places = ((ends[name], *place) for name, chain in found.items() for place in chain)
+        return {self._table.entry(entry)[1] for end, index, entry in places if index < end}
 
     def _drop(self, account: str) -> None:
         """Drop the keychains of an account. Their entries go to other keychains that have them, or to none."""
@@ -696,7 +707,7 @@ class Windows:
             kept = [(numbers[number], index) for number, index in all_places if numbers[number] != _NOBODY]
             if kept:
                 shared[entry] = kept
-        self._owners = array("H", (numbers[number] for number in self._owners))
+        self._owners = array("H", map(numbers.__getitem__, self._owners))
         for entry, kept in shared.items():
             self._owners[entry], self._indexes[entry] = kept[0]
         self._shared = {entry: kept[1:] for entry, kept in shared.items() if len(kept) > 1}
@@ -714,6 +725,7 @@ class Windows:
         if len(self._names) != len(other._names):
             self._fresh = other._fresh
         self._names, self._firsts, self._due = other._names.copy(), other._firsts, other._due
+        self.revealed_scripts |= other.revealed_scripts
         self._table, self._owners, self._indexes, self._shared = (
             other._table,
             other._owners,
@@ -765,18 +777,18 @@ class Windows:
             ends: For the name of each keychain, the lowest index to return.
         """
         least = [MAX_INDEXES, *(ends.get(each.name, MAX_INDEXES) for each in self._chains)]
-        found = [_Places(array("I"), array("I")) for _ in least]
+        found: dict[int, _Places] = {}  # by the number of the keychain; most windows have not grown
         for start in range(0, len(self._owners), STEP):
             part = zip(self._owners[start : start + STEP], self._indexes[start : start + STEP], strict=True)
             for entry, (number, index) in enumerate(part, start):
                 if index >= least[number]:
-                    found[number].add(index, entry)
+                    _places_in(found, number).add(index, entry)
             yield
         for entry, places in self._shared.items():
             for number, index in places:
                 if index >= least[number]:
-                    found[number].add(index, entry)
-        return {chain.name: places for chain, places in zip(self._chains, found[1:], strict=True)}
+                    _places_in(found, number).add(index, entry)
+        return {self._chains[number - 1].name: places for number, places in found.items()}
 
     def _scripts_of(self, places: Sequence[tuple[int, int]], first: int, end: int) -> list[tuple[bytes, ...]]:
         """Return the scripts of each index from `first` to before `end`.
@@ -799,7 +811,23 @@ class Windows:
         twin._names, twin._firsts, twin._due = self._names.copy(), self._firsts.copy(), self._due.copy()
         twin._owners, twin._indexes = self._owners[:], self._indexes[:]
         twin._shared = {entry: places.copy() for entry, places in self._shared.items()}
+        twin.revealed_scripts = self.revealed_scripts.copy()
         return twin
+
+
+def _left(values: array[int], gone: Sequence[int]) -> array[int]:
+    """Return the values without those at some places, which are in ascending order."""
+    left, first = array(values.typecode), 0
+    for place in gone:
+        left += values[first:place]
+        first = place + 1
+    return left + values[first:]
+
+
+def _places_in(found: dict[int, _Places], number: int) -> _Places:
+    if number not in found:
+        found[number] = _Places(array("I"), array("I"))
+    return found[number]
 
 
 def _margin(keychain: Keychain, margin: int | None) -> int:

@@ -89,3 +89,15 @@ def test_removed_entries_are_unknown_again() -> None:
     list(scripts.update(watch))
     assert script_hash_of(script(0, 0)) not in scripts
     assert script_hash_of(script(0, 2)) in scripts
+
+
+def test_entry_in_place_of_a_removed_one_is_known() -> None:
+    """The list has as many entries as before."""
+    watch, scripts = watch_list(0), KnownScripts()
+    watch.add_script(script(0, 0))
+    watch.add_script(script(0, 1))
+    list(scripts.update(watch))
+    watch.replace_with(watch.without_entries([0]))
+    watch.add_script(script(0, 2))
+    list(scripts.update(watch))
+    assert [script_hash_of(script(0, index)) in scripts for index in range(3)] == [False, True, True]

@@ -146,7 +146,7 @@ def test_subscriber_is_told_of_a_changed_status_once() -> None:
     assert made.script_notices({KNOWN}) == []
     assert histories.replace([wallet_tx(1)], [bytes([1]) * 32]) == {KNOWN}
     status = histories.status(KNOWN)
-    assert made.script_notices({KNOWN, UNKNOWN}) == [("blockchain.scripthash.subscribe", [KNOWN, status])]
+    assert made.script_notices({KNOWN, UNKNOWN}) == [("blockchain.scripthash.subscribe", (KNOWN, status))]
     assert made.script_notices({KNOWN}) == []
     assert made.answer("blockchain.scripthash.unsubscribe", [KNOWN]) is True
     assert made.answer("blockchain.scripthash.unsubscribe", [KNOWN]) is False
@@ -179,7 +179,7 @@ def test_header_subscriber_is_told_only_of_a_new_tip() -> None:
     assert made.answer("blockchain.headers.subscribe", []) == tip
     assert made.header_notice() == []
     made._tip = bytes(32)
-    assert made.header_notice() == [("blockchain.headers.subscribe", [tip])]
+    assert made.header_notice() == [("blockchain.headers.subscribe", (tip,))]
 
 
 def test_unknown_script_is_looked_for_and_then_answered_as_empty() -> None:

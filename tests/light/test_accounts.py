@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -414,6 +416,33 @@ async def test_account_that_comes_back_at_once_gives_no_address_twice(tmp_path: 
                 )
                 given.append(made)
             assert given == [address(1, index) for index in range(2 * GAP_LIMIT)]
+
+
+@pytest.mark.parametrize("is_rebuilt", [False, True])
+async def test_shifted_keychain_gives_no_address_of_a_removed_one(is_rebuilt: bool, tmp_path: Path) -> None:
+    """Its first address is another one, so it is another keychain, but later addresses are the same."""
+    path = tmp_path / "w.db"
+
+    def shifted(by: int) -> Keychain:
+        return Keychain(f"shifted by {by}", lambda index: (script(1, index + by),), lookahead=GAP_LIMIT)
+
+    async with Node() as node:
+        node.regtest.mine(101)
+        async with client_of(base(), node, "compact", path) as client:
+            await client.add_account("alice", chain(1))
+            given = [await client.reveal_address("alice") for _ in range(8)]
+            await client.remove_account("alice")
+            await client.add_account("bob", shifted(5))
+            given += [await client.reveal_address("bob") for _ in range(3)]
+            await client.remove_account("bob")
+        if is_rebuilt:
+            with closing(sqlite3.connect(path)) as db:
+                db.execute("UPDATE watch SET label = 'damaged'")
+                db.commit()
+        async with client_of(base(), node, "compact", path, rebuild=is_rebuilt) as client:
+            await client.add_account("carol", shifted(2))
+            given += [await client.reveal_address("carol") for _ in range(3)]
+            assert given == [address(1, index) for index in range(14)]
 
 
 @pytest.mark.parametrize("new", [None, "b"])

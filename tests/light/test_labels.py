@@ -10,10 +10,13 @@ import pytest
 from spvfilter.address import address_to_script, script_to_address
 from spvfilter.errors import FormatError
 from spvfilter.kernel import EntryKind
+from spvfilter.light.client import LightClient
 from spvfilter.network import REGTEST
 from spvfilter.node.server import Node
+from spvfilter.primitives import TxOut
 from spvfilter.wallet.events import MatchFound
 from spvfilter.watch.labels import Label, read_labels
+from spvfilter.watch.watchlist import WatchList
 from support.lightworld import LOCKS, STRANGER, World, running
 
 ADDRESS = script_to_address(LOCKS[0].script_pubkey, REGTEST) or ""
@@ -67,6 +70,35 @@ async def test_waiting_label_is_used_when_its_address_is_added(tmp_path: Path) -
         async with running(world, node, store=path) as run:
             labels = {each.ref: each.label for each in await run.client.labels()}
             assert (labels.get(FOREIGN), labels[other]) == (None, "mine")
+
+
+async def test_waiting_label_is_used_when_a_window_reaches_its_address(tmp_path: Path) -> None:
+    path, scripts = tmp_path / "w.db", [bytes((0, 20)) + index.to_bytes(20, "big") for index in range(200)]
+    addresses = [script_to_address(script, REGTEST) or "" for script in scripts]
+    watch = WatchList(REGTEST)
+    watch.add_keychain("chain", lambda index: scripts[index], "shop", lookahead=20)
+    async with Node() as node:
+        node.regtest.mine(101)
+        peers = [f"{node.host}:{node.port}"]
+        async with LightClient(watch, peers=peers, store=path, mode="compact") as client:
+            await client.import_labels([Label("addr", addresses[50], "later"), Label("addr", addresses[120], "never")])
+            while await client.reveal_address() != addresses[40]:
+                pass
+            entry = client.watch.table.find(EntryKind.SCRIPT, scripts[50])
+            await client.status()  # the database has the labels once it has answered
+            assert client.watch.label(entry) == "later"
+            assert client.watch.label(entry + 1) == "shop"
+            node.regtest.pay(TxOut(5_000, scripts[50]))
+            node.regtest.mine()
+            async with asyncio.timeout(60):
+                async for event in client.events(since=0):
+                    if isinstance(event, MatchFound):
+                        break
+            assert event.match.label == "later"
+        assert watch.label(watch.table.find(EntryKind.SCRIPT, scripts[50])) == "later"
+        async with LightClient(WatchList(REGTEST), peers=peers, store=path, mode="compact") as client:
+            assert client.watch.label(client.watch.table.find(EntryKind.SCRIPT, scripts[50])) == "later"
+            assert {each.ref: each.label for each in await client.labels()}[addresses[120]] == "never"
 
 
 async def test_removed_label_does_not_come_back_from_an_import(tmp_path: Path) -> None:

@@ -15,14 +15,14 @@ from spvfilter.kernel import EntryKind
 from spvfilter.light import LightClient, running as runs
 from spvfilter.light.engine import engine as engines
 from spvfilter.light.engine.engine import Engine
-from spvfilter.light.engine.requests import AddEntries, RelabelEntries, RemoveEntries, Request, Start
+from spvfilter.light.engine.requests import AddEntries, RelabelEntries, RemoveAccount, RemoveEntries, Request, Start
 from spvfilter.light.entries import apply_changes
 from spvfilter.light.workers import THREAD_NAME
 from spvfilter.network import REGTEST
 from spvfilter.node import Node
 from spvfilter.primitives import TxOut
 from spvfilter.wallet.books import Books
-from spvfilter.watch.keychain import GAP_LIMIT
+from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.watch.windows import STEP
 from support.keychains import script_at
@@ -60,6 +60,28 @@ async def test_another_thread_builds_the_engine(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Engine, "__init__", noted)
     async with Node() as node, client_of(wallet_of(script_at(0)), node):
         assert [place.startswith(THREAD_NAME) for place in places] == [True]
+
+
+async def test_removal_looks_at_every_entry_only_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event loop would stand still for a tenth of a second if a wallet has 4,000 keychains."""
+    places: list[str] = []
+    without, elements = WatchList.without_coins, WatchList.gcs_elements
+
+    def noted(self: WatchList, *arguments: Any) -> WatchList:
+        places.append(threading.current_thread().name)
+        return without(self, *arguments)
+
+    def counted(self: WatchList, first: int = 0) -> list[bytes]:
+        places.append("" if first < 29 and threading.current_thread() is threading.main_thread() else THREAD_NAME)
+        return elements(self, first)
+
+    async with Node() as node, client_of(wallet_of(*map(script_at, range(30))), node) as client:
+        await client.wait_synced()
+        monkeypatch.setattr(WatchList, "without_coins", noted)
+        monkeypatch.setattr(WatchList, "gcs_elements", counted)
+        await client.remove(script_at(3))
+        assert len(places) >= 2
+        assert all(place.startswith(THREAD_NAME) for place in places)
 
 
 @MODES
@@ -230,6 +252,25 @@ def test_many_removals_make_one_copy_of_the_list(monkeypatch: pytest.MonkeyPatch
     applied(watch, *(RemoveEntries(entries([index])) for index in range(20)))
     assert copies == [20]
     assert list(watch.script_pubkeys()) == [script_at(index) for index in range(20, 30)]
+
+
+def test_removed_account_is_applied_in_steps() -> None:
+    watch = wallet_of(*map(script_at, range(3 * STEP)))
+    watch.add_account("shop", Keychain("shop", lambda index: (b"\x51" + index.to_bytes(4, "big"),)))
+    assert applied(watch, RemoveAccount("shop")) >= 3
+    assert watch == wallet_of(*map(script_at, range(3 * STEP)))
+
+
+def test_entry_that_comes_while_an_account_leaves_stays() -> None:
+    """Another client that uses the same list ends at the same time."""
+    watch = wallet_of(*map(script_at, range(STEP)))
+    watch.add_account("shop", Keychain("shop", lambda index: (b"\x51" + index.to_bytes(4, "big"),)))
+    steps = apply_changes(watch, [RemoveAccount("shop")], watch.copy())
+    next(steps)
+    watch.add_script(script_at(STEP))
+    for _ in steps:
+        pass
+    assert watch == wallet_of(*map(script_at, range(STEP + 1)))
 
 
 def test_many_new_entries_are_applied_in_steps() -> None:

@@ -51,6 +51,7 @@ from spvfilter.wallet import canonical, journal, settlement
 from spvfilter.wallet.admission import MempoolLayer
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.canonical import Status as TxVerdict, Verdict, _Judgement
+from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.events import MatchWithdrawn, WalletEvent
 from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.rows import row_of
@@ -754,8 +755,8 @@ def a_renamed_account_loses_its_keychains() -> list[Change]:
 def removal_of_an_account_is_not_reported() -> list[Change]:
     true = Books.remove_entries
 
-    def remove_entries(self: Books, removed: Any, tell: Any, account: Any = None, stay: Any = ()) -> None:
-        true(self, removed, _nothing if account else tell, account, stay)
+    def remove_entries(self: Books, change: Renumbering, tell: Any) -> list[bytes]:
+        return true(self, change, _nothing if change.name else tell)
 
     return [(Books, "remove_entries", remove_entries)]
 

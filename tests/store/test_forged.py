@@ -52,6 +52,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         store.commit(
             Batch(keychains=revealed, frozen={bytes(store.views.coins()[0].outpoint): True}, branches=branches)
         )
+        with store._rows.transaction():
+            store.keychains.keep_revealed_scripts([bytes(22)])
     with Store.open(path, REGTEST) as store:
         owned = WatchList(REGTEST)
         with owned.within_account("shop"):

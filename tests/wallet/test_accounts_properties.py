@@ -11,6 +11,7 @@ from spvfilter.errors import ParameterError
 from spvfilter.kernel import NO_VALUE
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
+from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.events import MatchFound, MatchWithdrawn, WalletEvent
 from spvfilter.wallet.journal import Journal, decode
 from spvfilter.wallet.refusals import check_broadcast
@@ -129,7 +130,7 @@ class Life(Wallet):
                 if chain.account == name:
                     del self.chains[chain.name]
             before = set(self.told.matches)
-            self.books.remove_account(name, self.emit)
+            self.books.remove_entries(Renumbering.of_account(self.books.watch, name), self.emit)
             self.tell(())
             del self.since[name]
             assert before >= set(self.told.matches)

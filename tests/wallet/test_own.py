@@ -14,6 +14,7 @@ from spvfilter.store.store import Store
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import KEPT_DEPTH, Books
 from spvfilter.wallet.canonical import Status, Verdict
+from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.events import MatchFound, MatchUnconfirmed, MatchWithdrawn, Reason, TxReplaced, WalletEvent
 from spvfilter.wallet.filterdata import stored_elements
 from spvfilter.wallet.refusals import check_abandon, check_broadcast
@@ -296,7 +297,7 @@ def test_removed_entry_leaves_the_conflict_of_an_own_transaction() -> None:
     wallet.broadcast(own := pay(10, coin(9), to=mine))
     wallet.mine(pay(11, coin(9), to=other))
     told: list[WalletEvent] = []
-    wallet.books.remove_entries([1], lambda *events: told.extend(events))
+    wallet.books.remove_entries(Renumbering(wallet.books.watch, [1]), lambda *events: told.extend(events))
     del wallet.scripts[other]
     wallet.tell(told)
     for _ in range(2):

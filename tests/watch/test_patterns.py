@@ -84,7 +84,7 @@ def test_filters_and_clients_refuse_the_list(tmp_path: Path) -> None:
     with pytest.raises(InexpressibleError):
         Bip37Filter.for_watchlist(watch, 0.001)
     with pytest.raises(ParameterError, match="a client cannot follow data-prefix: and script-type: entries"):
-        watch.hold()
+        watch.check_followable()
 
 
 def test_each_type_has_a_name() -> None:

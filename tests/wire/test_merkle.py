@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, strategies as st
 
 from spvfilter.hashes import sha256d
 from spvfilter.primitives import Header
-from spvfilter.wire.merkle import branch_root, merkle_branch, merkle_node, partial_branches
+from spvfilter.wire import merkle
+from spvfilter.wire.merkle import branch_root, merkle_branch, merkle_branches, merkle_node, partial_branches
 from spvfilter.wire.messages.merkleblock import MerkleBlock
 
 
@@ -41,6 +43,21 @@ def test_branch_of_a_deeper_tree_pairs_nodes_with_themselves(count: int, more: i
     branch = merkle_branch(leaves, position, depth)
     assert len(branch) == 32 * depth
     assert branch_root(leaves[position], position, branch) == merkle_node(leaves, depth, 0)
+
+
+@given(st.integers(1, 200), st.data())
+def test_branches_of_several_leaves_equal_single_branches(count: int, data: st.DataObject) -> None:
+    leaves = leaves_of(count)
+    positions = data.draw(st.sets(st.integers(0, count - 1)))
+    assert merkle_branches(leaves, positions) == {each: merkle_branch(leaves, each) for each in positions}
+
+
+def test_branches_of_all_leaves_hash_each_node_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    leaves, hashed = leaves_of(1_000), list[bytes]()
+    monkeypatch.setattr(merkle, "sha256d", lambda data: hashed.append(data) or sha256d(data))
+    monkeypatch.setattr(merkle, "merkle_root", None)
+    assert len(merkle_branches(leaves, range(1_000))) == 1_000
+    assert len(hashed) <= 1_010
 
 
 @given(st.integers(1, 200), st.data())

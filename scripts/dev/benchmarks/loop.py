@@ -20,12 +20,13 @@ from measure import Row, record_lag
 
 from spvfilter import LightClient, WatchList
 from spvfilter.light import Mode
-from spvfilter.node import Regtest
+from spvfilter.node import Node, Regtest
 from spvfilter.primitives import TxOut
 
 _KEYCHAINS = 4_000
 _PAYMENTS = 10_000
 _PER_BLOCK = 100
+_IN_BLOCK = 3_000
 _ADDRESSES = 1_000
 _ADDRESS = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"
 _LAG = "longest lag of the loop on the clock, in both runs, ms"
@@ -46,15 +47,23 @@ def _script(keychain: int, index: int) -> bytes:
 
 def _serve(payments: int, pipe: Connection) -> None:
     """Run a node whose blocks pay the first keychain, in a process of its own."""
-    from sync import answer
-
     regtest = Regtest()
     regtest.mine(101)
     for number in range(payments):
         regtest.pay(TxOut(1_000 + number, _script(0, number % _ADDRESSES)))
         if number % _PER_BLOCK == _PER_BLOCK - 1:
             regtest.mine()
-    answer(regtest, pipe)
+
+    async def serve() -> None:
+        async with Node(regtest) as node:
+            pipe.send((node.port, regtest.height))
+            while scripts := await asyncio.to_thread(pipe.recv):
+                for each in scripts:
+                    regtest.pay(*(TxOut(1_000, script) for script in each))
+                regtest.mine()
+                pipe.send(regtest.height)
+
+    asyncio.run(serve())
 
 
 def loop(_: Path, rounds: int) -> list[Row]:
@@ -70,7 +79,7 @@ def _rows(rounds: int, title: str, keychains: int, lookahead: int, payments: int
     server.start()
     port, _ = ours.recv()
     try:
-        runs = [asyncio.run(_measured(port, keychains, lookahead)) for _ in range(min(rounds, 3))]
+        runs = [asyncio.run(_measured(port, ours, keychains, lookahead)) for _ in range(min(rounds, 3))]
     finally:
         ours.send(None)
         server.join()
@@ -91,11 +100,12 @@ def _rows(rounds: int, title: str, keychains: int, lookahead: int, payments: int
     return rows
 
 
-async def _measured(port: int, keychains: int, lookahead: int) -> dict[str, float]:
-    """Measure two runs of a client on a new database."""
+async def _measured(port: int, node: Connection, keychains: int, lookahead: int) -> dict[str, float]:
+    """Measure two runs of a client on a new database. `node` takes the scripts that each payment of a block pays."""
     watch, found, delays = WatchList("regtest"), dict[str, float](), list[float]()
     for number in range(keychains):
-        watch.add_keychain(f"chain {number}", partial(_script, number), f"label {number}", lookahead=lookahead)
+        with watch.within_account("shop" if number == 1 else None):
+            watch.add_keychain(f"chain {number}", partial(_script, number), f"label {number}", lookahead=lookahead)
     sleeper = asyncio.ensure_future(record_lag(delays))
     with tempfile.TemporaryDirectory() as folder:
         for run in ("first run", "restart"):
@@ -108,6 +118,9 @@ async def _measured(port: int, keychains: int, lookahead: int) -> dict[str, floa
             if run == "restart":
                 found["start again until synced, processor ms"] = (time.process_time() - begun) * 1e3
                 found |= await _views(client, keychains)
+                found |= await _blocks(client, node, keychains)
+                if keychains > 1:
+                    found["longest turn, remove_account(), ms"] = await _longest(client.remove_account("shop"))
             begun = time.process_time()
             found[f"longest turn, leave, {run}, ms"] = await _longest(client.__aexit__(None, None, None))
             if run == "first run":
@@ -137,6 +150,24 @@ async def _views(client: LightClient, keychains: int) -> dict[str, float]:
         await client.reveal_address(f"label {keychains - 1}")
     revealed = (time.process_time() - begun) * 1e3 / _CALLS
     return found | {"next_address(), ms": min(times), "reveal_address(), processor ms": revealed}
+
+
+async def _blocks(client: LightClient, node: Connection, keychains: int) -> dict[str, float]:
+    """Measure blocks with many payments to the wallet."""
+    scripts = [_script(number % keychains, number // keychains) for number in range(_IN_BLOCK)]
+    blocks = {"one payment of 3,000 outputs": [scripts], "3,000 payments": [[script] for script in scripts]}
+    found = dict[str, float]()
+    for name, paid in blocks.items():
+        node.send(paid)
+        height = await asyncio.to_thread(node.recv)
+
+        async def come(height: int = height) -> None:
+            while client.tip_height < height:  # noqa: ASYNC110  no event of the client tells it
+                await asyncio.sleep(0.01)
+            await client.wait_synced()
+
+        found[f"longest turn, a block with {name}, ms"] = await _longest(come())
+    return found
 
 
 async def _longest(phase: Awaitable[object]) -> float:

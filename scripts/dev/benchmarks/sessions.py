@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -16,8 +17,10 @@ from measure import Row
 
 from spvfilter import LightClient, Node, TxOut, WatchList
 from spvfilter.electrum import ElectrumServer
+from spvfilter.electrum.histories import Histories
+from spvfilter.store.scriptviews import Effect, WalletTx
 
-_SESSIONS, _SCRIPTS, _PAID = 100, 1_000, 50
+_SESSIONS, _SCRIPTS, _PAID, _LONG = 100, 1_000, 50, 10_000
 _METHODS = ("subscribe", "get_history", "get_balance", "listunspent")
 
 
@@ -106,7 +109,24 @@ async def _measured(child: subprocess.Popen[bytes], rounds: int) -> list[Row]:
         Row("an answer with 100 sessions, median ms", statistics.median(alone), 5, "5 ms", 1),
         Row("an answer while 100 sessions ask, median ms", statistics.median(together), 5, "5 ms"),
         Row("a block's notifications to 100 sessions, s", statistics.median(blocks), 0.2, "0.2 s", 1),
+        Row("a payment to a script of 10,000 transactions, processor ms", min(_payments(rounds)), 1, "1 ms", 1),
     ]
+
+
+def _payments(rounds: int) -> Iterator[float]:
+    """Measure how long a script's status takes after a payment, in processor time of this process."""
+    histories = Histories()
+
+    def paid(number: int) -> WalletTx:
+        txid = hashlib.sha256(b"%d" % number).digest()
+        return WalletTx(txid, number, 0, (Effect(_script(0), txid + bytes(4), 5_000, is_spend=False),))
+
+    histories.replace(map(paid, range(_LONG)))
+    for number in range(_LONG, _LONG + rounds):
+        begun = time.process_time()
+        histories.replace([paid(number)], [])
+        histories.status(_HASHES[0])
+        yield (time.process_time() - begun) * 1e3
 
 
 async def _serve() -> None:

@@ -32,7 +32,7 @@ class Context:
     unix_now: float
     """Seconds since 1970 at the first step, plus the seconds of the monotonic clock since then."""
     is_storing: bool = False
-    """True if entries of the watch list are being stored."""
+    """True if entries of the watch list are being stored, or are about to be removed."""
     matches_left: int = 0
     """Matches that this step may still record. If none is left, the next step records the next block."""
     is_due: bool = True

@@ -456,12 +456,16 @@ class Engine:
         self._compact.scripts.refresh()
         self._bloom.teach()
 
-    def _search_changed(self, are_removed: bool) -> None:
-        """The watch list has changed, or blocks are to be searched again."""
+    def _search_changed(self, removed: Sequence[bytes] | None) -> None:
+        """The watch list has changed, or blocks are to be searched again.
+
+        Args:
+            removed: Scripts of removed entries; None if no entry was removed.
+        """
         context = self._context
         self._bloom.entries_changed()
-        if are_removed:
-            self._compact.entries_removed()
+        if removed is not None:
+            self._compact.entries_removed(removed)
         context.books.entries_added()
         if self._search_mode is SearchMode.COMPACT:
             self._load_scripts()  # and the scripts of unconfirmed transactions, including new matches

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from spvfilter.errors import InexpressibleError
@@ -59,10 +59,21 @@ class FilterScripts:
         self._entries = -1  # Number of entries of the watch list with wanted scripts.
         self._inexpressible: InexpressibleError | None = None  # Error for entries that compact filters cannot find.
 
-    def reset(self) -> None:
-        """Start over after entries of the watch list were removed."""
-        self._scripts, self._list, self._queries, self._own = {}, [], {}, set()
-        self._entries, self._inexpressible = -1, None
+    def entries_removed(self, scripts: Iterable[bytes]) -> None:
+        """Drop the scripts of removed entries, unless an outpoint or an own transaction has them.
+
+        A watch list of many keychains has a million scripts, so they are not collected again.
+        """
+        self._queries, self._own = {}, set()
+        if self._entries < 0 or self._inexpressible is not None:
+            self._scripts, self._list = {}, []
+            self._entries, self._inexpressible = -1, None
+            return
+        for script in scripts:
+            self._scripts.pop(script, None)
+        self._entries = len(self._books.watch)
+        self._scripts |= dict.fromkeys(self._books.watch.gcs_elements(self._entries))
+        self._list = list(self._scripts)
 
     @property
     def position(self) -> Position:
@@ -83,9 +94,8 @@ class FilterScripts:
             except InexpressibleError as error:
                 self._inexpressible = error
                 raise
-            fresh = dict.fromkeys(script for script in scripts if script not in self._scripts)
-            self._scripts |= fresh
-            self._list += fresh
+            for script in scripts:
+                self.add(script)
         self.refresh()
 
     def add(self, script: bytes | None) -> None:

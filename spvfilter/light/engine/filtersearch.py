@@ -10,7 +10,7 @@ a candidate: it must also have come whole.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -103,9 +103,9 @@ class FilterSearch:
         self._next = self._parts[-1].last + 1 if self._parts else 0
         self._blocks.disconnect_to(height)
 
-    def entries_removed(self) -> None:
-        """Match all wanted scripts again, after the watch list has lost entries."""
-        self.scripts.reset()
+    def entries_removed(self, scripts: Iterable[bytes]) -> None:
+        """Match all wanted scripts again, after the watch list has lost entries with these scripts."""
+        self.scripts.entries_removed(scripts)
         self.pause()
 
     def pause(self) -> None:

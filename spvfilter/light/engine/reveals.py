@@ -126,10 +126,9 @@ class Reveals:
 
     def removing(self, keychains: Iterable[Keychain]) -> None:
         """Note the revealed indexes of keychains that are removed with their account."""
-        windows = self._context.books.watch.windows
         for each in keychains:
-            if each.revealed:
-                self._removed[identity_of(windows.scripts_by_index(each.name)[0])] = each.revealed
+            if each.revealed and not each.is_dormant:  # without a function, nothing was revealed in this run
+                self._removed[identity_of(each.scripts(0))] = each.revealed
 
     def added(self, keychains: Iterable[Keychain]) -> None:
         """Give new keychains the indexes that this run revealed before it removed them.

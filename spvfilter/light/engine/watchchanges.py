@@ -33,8 +33,11 @@ from spvfilter.light.engine.reveals import Reveals
 from spvfilter.light.engine.start import StartHeight
 from spvfilter.light.engine.windowgrowth import WindowGrowth
 from spvfilter.light.events import Mode
+from spvfilter.store.labels import script_of
 from spvfilter.store.searched import gaps
+from spvfilter.wallet.entries import Renumbering
 from spvfilter.watch.accounts import AccountPlan
+from spvfilter.watch.labels import Label
 from spvfilter.watch.watchlist import WatchList
 
 MAX_QUESTIONED = 1_000
@@ -50,11 +53,15 @@ class WatchChanges:
     """
 
     def __init__(
-        self, context: Context, coverage: Coverage, start: StartHeight, changed: Callable[[bool], None]
+        self,
+        context: Context,
+        coverage: Coverage,
+        start: StartHeight,
+        changed: Callable[[Sequence[bytes] | None], None],
     ) -> None:
         """`changed` is called when the watch list has changed or blocks are to be searched again.
 
-        Its argument is True if entries were removed.
+        Its argument has the scripts of removed entries; it is None if no entry was removed.
         """
         self._context = context
         self._coverage = coverage
@@ -101,10 +108,27 @@ class WatchChanges:
         """Note that the blocks above a height were disconnected."""
         self._reveals.disconnect_to(fork)
 
-    def _grown(self) -> None:
-        self._changed(False)
+    def _grown(self, scripts: Sequence[bytes]) -> None:
+        """Windows have gained these scripts."""
+        self._changed(None)
+        self._context.out.read(lambda store: store.waiting_labels(scripts), self._take_labels)
         self._reveals.advance()
         self._next()
+
+    def _take_labels(self, waiting: object) -> None:
+        """Give new scripts of windows the labels that were imported before, unless they have labels."""
+        assert isinstance(waiting, list)
+        books, labels = self._context.books, dict[bytes, Label]()
+        for label in waiting:
+            script = script_of(label, books.watch.network)
+            entry = NO_ENTRY if script is None else books.watch.table.find(EntryKind.SCRIPT, script)
+            if script is not None and entry != NO_ENTRY and books.watch.own_label(entry) is None:
+                labels[script] = label
+        if labels:
+            books.batch.bip329 = [*books.batch.bip329, *labels.values()]
+            request = RelabelEntries(tuple((EntryKind.SCRIPT, script, each.label) for script, each in labels.items()))
+            self._relabel(request)
+            self._context.out.after_commit(partial(self.done.append, request))
 
     def _search_again(self, first: int) -> None:
         """Search blocks from a height on for the scripts that windows gained."""
@@ -126,32 +150,35 @@ class WatchChanges:
             case AddAccount(account, start):
                 self._add_account(token, request, account, start)
             case RemoveAccount(name):
-                self._remove_account(name)
-                self._after_commit(token, request, None)
+                self._remove(token, request, partial(Renumbering.of_account, self._context.books.watch, name))
             case RenameAccount(old, new):
                 self._context.books.rename_account(old, new)
                 self._after_commit(token, request, None)
             case AddEntries(entries, start):
                 self._add(token, request, entries, start)
             case RemoveEntries(entries):
-                self._remove(entries)
-                self._after_commit(token, request, None)
-            case RelabelEntries(entries):
-                watch = self._context.books.watch
-                numbers = self._numbers((kind, value) for kind, value, _ in entries)
-                for number, (_, _, label) in zip(numbers, entries, strict=True):
-                    watch.relabel(number, label)
-                self._context.books.relabel({number: watch.label(number) for number in numbers})
+                numbers = self._removable(entries)
+                self._remove(token, request, partial(Renumbering, self._context.books.watch, numbers))
+            case RelabelEntries():
+                self._relabel(request)
                 self._after_commit(token, request, None)
             case Rescan(start):
                 self._question_pending()
                 first = self._search_from(start.height)
-                self._changed(False)
+                self._changed(None)
                 self._after_commit(token, request, first)
             case RevealAddress():
                 self._reveals.reveal(token, request)
             case ReachIndex():
                 self._reveals.reach(token, request)
+
+    def _relabel(self, request: RelabelEntries) -> None:
+        """Give entries other labels. Raises ParameterError if one is not watched."""
+        watch = self._context.books.watch
+        numbers = self._numbers((kind, value) for kind, value, _ in request.entries)
+        for number, (_, _, label) in zip(numbers, request.entries, strict=True):
+            watch.relabel(number, label)
+        self._context.books.relabel({number: watch.label(number) for number in numbers})
 
     def _after_commit(self, token: int, request: Request, answer: object) -> None:
         """Answer the request once it is stored."""
@@ -193,7 +220,8 @@ class WatchChanges:
             raise ParameterError("an entry is not watched, so it cannot be changed")
         return found
 
-    def _remove(self, entries: Iterable[tuple[EntryKind, bytes]]) -> None:
+    def _removable(self, entries: Iterable[tuple[EntryKind, bytes]]) -> list[int]:
+        """Return the numbers of entries. Raises ParameterError if one is not watched or belongs to a keychain."""
         numbers, books = self._numbers(entries), self._context.books
         for place in map(books.watch.keychain_of, numbers):
             if place is not None:
@@ -201,10 +229,31 @@ class WatchChanges:
                     f"the script of index {place[1]} of keychain {place[0].name[:80]!r} cannot be removed alone: the"
                     " keychain is watched as a whole"
                 )
-        if len(set(numbers)) == len(books.watch):
-            raise ParameterError("no entry would be left to watch: add another one first, or leave the client")
-        books.remove_entries(numbers, self._context.out.emit)
-        self._changed(True)
+        return numbers
+
+    def _remove(self, token: int, request: Request, make: Callable[[], Renumbering]) -> None:
+        """Remove entries, once a thread has computed the watch list without them. Meanwhile no block is recorded."""
+        self._context.is_storing = True
+        self._context.out.work(make, partial(self._removed, token, request))
+
+    def _removed(self, token: int, request: Request, change: object) -> None:
+        """The watch list without the entries is computed."""
+        context, self._context.is_storing = self._context, False
+        if isinstance(change, Renumbering) and len(change.left):
+            if change.name is not None:
+                self._reveals.removing(each for each in context.books.watch.keychains if each.account == change.name)
+            self._changed(context.books.remove_entries(change, context.out.emit))
+            self._after_commit(token, request, None)
+        elif isinstance(change, Renumbering):
+            none_left = "no entry would be left to watch: add another one first, or leave the client"
+            context.out.finish(token, ParameterError(none_left))
+        elif isinstance(change, ParameterError):
+            context.out.finish(token, change)
+        else:
+            assert isinstance(change, Exception)
+            raise change
+        context.changed()
+        self._next()
 
     def _add(self, token: int, request: AddEntries, entries: NewEntries, start: Start) -> None:
         """Store entries and the request to search blocks for them, then watch the entries."""
@@ -269,17 +318,9 @@ class WatchChanges:
         books.is_window_due = books.watch.take_account(plan) or books.is_window_due
         self._context.is_storing = False
         self.done.append(request)
-        self._changed(False)
+        self._changed(None)
         self._context.out.finish(token, first)
         self._next()
-
-    def _remove_account(self, name: str) -> None:
-        books = self._context.books
-        if len(books.watch.entries_of_account(name)[0]) == len(books.watch):
-            raise ParameterError("no entry would be left to watch: add another account first, or leave the client")
-        self._reveals.removing(each for each in books.watch.keychains if each.account == name)
-        books.remove_account(name, self._context.out.emit)
-        self._changed(True)
 
     def _is_watched(self, entry: tuple[EntryKind, bytes, str | None]) -> bool:
         kind, value, label = entry
@@ -305,6 +346,6 @@ class WatchChanges:
             watch.relabel(number, label)
         self._context.is_storing = False
         self.done.append(request)
-        self._changed(False)
+        self._changed(None)
         self._context.out.finish(token, first)
         self._next()

@@ -32,7 +32,7 @@ class WindowGrowth:
         context: Context,
         first_to_search: Callable[[Keychain], int | None],
         search_from: Callable[[int], None],
-        grown: Callable[[], None],
+        grown: Callable[[Sequence[bytes]], None],
     ) -> None:
         """Make it without a growth under way.
 
@@ -40,7 +40,7 @@ class WindowGrowth:
             context: The shared objects of the engine.
             first_to_search: Returns the lowest block to search for the new scripts of a keychain; None for none.
             search_from: Called with the lowest height to search, in the commit that has the new entries.
-            grown: Called when the new entries are watched.
+            grown: Called with the new scripts of the windows when they are watched.
         """
         self._context = context
         self._first_to_search = first_to_search
@@ -152,7 +152,7 @@ class WindowGrowth:
         context.books.is_window_due = context.books.watch.windows.move(ahead)
         context.is_storing = self._is_under_way = False
         context.changed()
-        self._grown()
+        self._grown([script for new in ahead.values() for scripts in new for script in scripts])
 
 
 def _numbered(first: int, new: Sequence[tuple[bytes, ...]]) -> Iterator[tuple[int, bytes]]:

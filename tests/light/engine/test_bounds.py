@@ -49,6 +49,7 @@ from spvfilter.network import REGTEST
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
+from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.events import MatchFound, MatchWithdrawn, WalletEvent
 from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.saved import SavedBooks
@@ -147,7 +148,7 @@ def test_a_query_of_before_entries_were_removed_is_no_query_of_as_many_others() 
     wanted.add(p2wpkh(b"\x01" * 20))
     make = wanted.queries(Position(), 1)
     assert make is not None
-    wanted.reset()
+    wanted.entries_removed([])
     wanted.add(other := p2wpkh(b"\x02" * 20))
     make()
     again = wanted.queries(Position(), 1)
@@ -156,6 +157,29 @@ def test_a_query_of_before_entries_were_removed_is_no_query_of_as_many_others() 
     assert above == -1
     block_hash = RNG.randbytes(32)
     assert list(match_filters([(block_hash, basic_data(block_hash, [other]))], query)) == [block_hash]
+
+
+def test_removed_entries_leave_the_wanted_scripts() -> None:
+    """The scripts of an outpoint and of an own transaction stay wanted, although the entry of the script leaves."""
+    scripts = [p2wpkh(bytes((number,)) * 20) for number in range(4)]
+    watch = WatchList(REGTEST)
+    for script in scripts:
+        watch.add_script(script)
+    watch.add_outpoint(f"{'07' * 32}:1", "coin", value=5, script_pubkey=scripts[1])
+    made = Books(watch, SavedBooks(ids=range(1, 6)))
+    made.broadcast(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, scripts[2])]), 1)
+    wanted = FilterScripts(made)
+    wanted.load()
+    scripts_left = made.remove_entries(Renumbering(watch, [0, 1, 2]), lambda *events: None)
+    wanted.entries_removed(scripts_left)
+    wanted.load()
+    make = wanted.queries(Position(), 1)
+    assert make is not None
+    ((_, query),) = make()
+    block_hash = RNG.randbytes(32)
+    found = [bool(list(match_filters([(block_hash, basic_data(block_hash, [each]))], query))) for each in scripts]
+    assert found == [False, True, True, True]
+    assert wanted.position.base == 3
 
 
 class _Shared(dict[int, tuple[int, GcsQuery]]):

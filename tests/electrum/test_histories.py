@@ -1,0 +1,70 @@
+"""Histories: statuses, balances and rows after random changes, against a naive computation, and their cost."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+
+import pytest
+
+from spvfilter.electrum import histories
+from spvfilter.electrum.histories import Histories, script_hash_of
+from spvfilter.primitives import hash_to_hex
+from spvfilter.store.scriptviews import Effect, WalletTx
+
+SCRIPTS = [bytes((0, 20)) + bytes((number,)) * 20 for number in range(3)]
+
+
+def wallet_tx(number: int, height: int | None, position: int, *scripts: bytes) -> WalletTx:
+    txid = hashlib.sha256(b"%d" % number).digest()
+    effects = tuple(Effect(script, txid + bytes((at, 0, 0, 0)), 5, False) for at, script in enumerate(scripts))
+    return WalletTx(txid, height, position, effects, has_unconfirmed_parent=height is None and number % 2 == 0)
+
+
+def naive_status(txs: list[WalletTx], script: bytes) -> str | None:
+    """Return the status hash by the words of the protocol."""
+    mine = [tx for tx in txs if any(effect.script == script for effect in tx.effects)]
+    confirmed = sorted((tx.height, tx.position, hash_to_hex(tx.txid)) for tx in mine if tx.height is not None)
+    pending = sorted((tx.has_unconfirmed_parent, hash_to_hex(tx.txid)) for tx in mine if tx.height is None)
+    rows = [f"{txid}:{height}:" for height, _, txid in confirmed]
+    rows += [f"{txid}:{-int(is_child)}:" for is_child, txid in pending]
+    return hashlib.sha256("".join(rows).encode()).hexdigest() if rows else None
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_status_follows_every_change(seed: int) -> None:
+    """Transactions come in any order, are confirmed, move to other blocks, and leave."""
+    rng, made, present = random.Random(seed), Histories(), dict[bytes, WalletTx]()
+    for _ in range(150):
+        number = rng.randrange(40)
+        height = rng.choice([None, *range(1, 12)])
+        changed = wallet_tx(number, height, number, *rng.sample(SCRIPTS, rng.randint(1, 3)))
+        if changed.txid in present and rng.random() < 0.5:
+            del present[changed.txid]
+        else:
+            present[changed.txid] = changed
+        pending = [tx for tx in present.values() if tx.height is None]
+        found = {tx.txid: tx for tx in (*pending, *filter(None, [present.get(changed.txid)]))}
+        made.replace(found.values(), [changed.txid])
+        for script in SCRIPTS:
+            script_hash, expected = script_hash_of(script), naive_status([*present.values()], script)
+            assert made.status(script_hash) == expected
+            assert (script_hash in made) == (expected is not None)
+            rows = made.history(script_hash)
+            text = "".join(f"{row['tx_hash']}:{row['height']}:" for row in rows)
+            assert (hashlib.sha256(text.encode()).hexdigest() if rows else None) == expected
+            mine = [tx for tx in present.values() if any(effect.script == script for effect in tx.effects)]
+            confirmed = 5 * sum(tx.height is not None for tx in mine)
+            assert made.balance(script_hash) == {"confirmed": confirmed, "unconfirmed": 5 * len(mine) - confirmed}
+            assert len(made.unspent(script_hash)) == len(mine)
+
+
+def test_new_payment_hashes_only_its_own_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script of 10,000 transactions would otherwise hold the event loop at each payment."""
+    made, shown = Histories(), list[bytes]()
+    made.replace([wallet_tx(number, number, 0, SCRIPTS[0]) for number in range(1_000)])
+    monkeypatch.setattr(histories, "hash_to_hex", lambda txid: shown.append(txid) or hash_to_hex(txid))
+    for number in range(1_000, 1_010):
+        made.replace([wallet_tx(number, number, 0, SCRIPTS[0])], [])
+        assert made.status(script_hash_of(SCRIPTS[0])) is not None
+    assert len(shown) == 10
