@@ -178,7 +178,7 @@ class Books(Settlement):
         """Note the block in the records of its transactions that match or that touch an unconfirmed transaction."""
         positions = {hit.position: hit.txid for hit in hits}
         if not self._unconfirmed:
-            raws = block.by_position() if positions else {}
+            raws = block.txs_at(positions)
             return [self._anchor(FoundTx(at, raws[at]), txid, block) for at, txid in positions.items()]
         touched = []
         for found, inputs in block.inputs():
