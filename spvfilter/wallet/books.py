@@ -218,7 +218,7 @@ class Books(Settlement):
             record = self._graph.get(txid)
             if record is None or txid in self._unconfirmed or record.is_own:
                 continue
-            family = [record, *self._graph.ancestors(record)]
+            family = [record, *self._graph.ancestors(record)] if self._unconfirmed else []
             if any(self._graph.neighbours(each) & self._unconfirmed.keys() for each in family):
                 heappush(self._deep, (limit + KEPT_DEPTH, txid))  # looked at again later
                 continue

@@ -261,7 +261,7 @@ def check_amounts(raw: bytes, /) -> None:
     Neither a txid nor a header proves this rule (Core CheckTransaction): on a chain with little work, a peer can mine a
     block with any amounts.
 
-    Raises FormatError as `walk_block` does, and for such a transaction, with the `field` "output values".
+    Raises FormatError as `walk_block` does. For wrong amounts its `field` is "output values".
     """
     raw = snapshot(raw)
     for tx in walk_block(raw):

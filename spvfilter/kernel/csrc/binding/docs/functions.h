@@ -52,7 +52,7 @@
     "Neither a txid nor a header proves this rule (Core CheckTransaction): on a chain with little work, a peer can mine a\n" \
     "block with any amounts.\n" \
     "\n" \
-    "Raises FormatError as `walk_block` does, and for such a transaction, with the `field` \"output values\"."
+    "Raises FormatError as `walk_block` does. For wrong amounts its `field` is \"output values\"."
 #define SPV_DOC_check_block \
     "check_block($module, raw, /)\n" \
     "--\n" \
