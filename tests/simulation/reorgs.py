@@ -33,8 +33,8 @@ _PAUSE_S = 40.0  # longest time between two rounds
 _BOUND_S = 25.0
 """Longest time to the tip, from the start of the client and from the time at which the nodes have everything.
 
-A node lacks filters for at most 8 s. The client probes an ignored question 2, 6 and 14 s after it, by a tick that may
-be 8 s late, and needs up to 3 s for the answers. Lives took at most 12.5 s.
+A node lacks filters for at most 8 s. The client probes an ignored question 2, 6 and 14 s after it. A tick may be 8 s
+late, and the answers take up to 3 s. Lives took at most 12.5 s.
 """
 
 
