@@ -219,19 +219,21 @@ class FilterQuestions:
     def _take_hashes(self, peer: Peer, message: CFHeaders) -> None:
         owed, stop = self._of(peer), message.stop_hash
         question, where = owed.ranges.get(stop), f"up to block {hash_to_hex(stop)}"
-        if question is None and owed.repeated.get(stop, 0):  # it was slow, and answers each time
+        is_fitting = question is not None and len(message.filter_hashes) == question.due
+        if not is_fitting and owed.repeated.get(stop, 0):  # it was slow, and answers an earlier question each time
             owed.repeated[stop] -= 1
             return
         if question is None:
             raise LieError(f"filter headers {where}", cause=Lie.UNASKED_FILTER)
-        if len(message.filter_hashes) != question.due:
+        if not is_fitting:
             raise LieError(
                 f"{len(message.filter_hashes)} filter headers {where} instead of {question.due}",
                 cause=Lie.UNASKED_FILTER,
             )
         del owed.ranges[stop]
         if question.repeats:
-            owed.repeated = dict([*owed.repeated.items(), (stop, question.repeats)][-MAX_REPEATED:])
+            repeats = owed.repeated.pop(stop, 0) + question.repeats
+            owed.repeated = dict([*owed.repeated.items(), (stop, repeats)][-MAX_REPEATED:])
         self._context.pool.answered(peer, ("cfheaders", stop), self._context.now)
         self._context.changed()
         question.then(message.previous, message.filter_hashes)

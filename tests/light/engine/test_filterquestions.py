@@ -363,3 +363,16 @@ def test_answer_to_each_repetition_is_no_lie() -> None:
     with pytest.raises(LieError) as caught:
         asked.take(answer)
     assert caught.value.cause is Lie.UNASKED_FILTER
+
+
+def test_late_answer_to_repetition_fits_no_other_question() -> None:
+    asked = Asked()
+    assert asked.ask_hashes()
+    ignored(asked, 2)
+    asked.take(CFHeaders(0, BLOCKS[4], bytes(32), tuple(HASHES)))
+    then = asked.hashes
+    assert asked.questions.hashes(asked.peer, 4, 4, BLOCKS[4], lambda *answer: then.append(answer))
+    asked.take(CFHeaders(0, BLOCKS[4], bytes(32), tuple(HASHES)))  # to the repetition
+    assert len(asked.hashes) == 1
+    asked.take(CFHeaders(0, BLOCKS[4], HEADERS[4], (HASHES[4],)))
+    assert asked.hashes[1:] == [(HEADERS[4], (HASHES[4],))]
