@@ -118,12 +118,16 @@ spv_status spv_check_amounts(const uint8_t *raw, size_t size, spv_error *error) 
     size_t at;
     uint32_t count;
     spv_status status = spv_block_start(raw, size, &at, &count, error);
-    for (uint32_t i = 0; !status && i < count; i++) {
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < count; i++) {
         spv_tx tx;
         status = spv_walk_tx(raw, size, at, &tx, error);
-        if (!status && !are_amounts(raw, &tx))
+        if (status)
+            return status;
+        if (!are_amounts(raw, &tx))
             return spv_refuse(error, at, "output values", "not from 0 to %" PRIu64 " satoshi", SPV_MAX_MONEY);
         at = tx.end;
     }
-    return status ? status : spv_block_end(size, at, error);
+    return spv_block_end(size, at, error);
 }
