@@ -296,9 +296,9 @@ class Header:
             raise ParameterError(f"hashes have 32 bytes, not {len(self.previous)} and {len(self.merkle_root)}")
         if not -(1 << 31) <= self.version < 1 << 31:
             raise ParameterError(f"version is not an i32: {self.version}")
-        for name in ("time", "bits", "nonce"):
-            if not 0 <= getattr(self, name) <= _U32_MAX:
-                raise ParameterError(f"{name} is not a u32: {getattr(self, name)}")
+        for name, value in (("time", self.time), ("bits", self.bits), ("nonce", self.nonce)):
+            if not 0 <= value <= _U32_MAX:
+                raise ParameterError(f"{name} is not a u32: {value}")
 
     @classmethod
     def parse(cls, raw: bytes) -> Header:

@@ -168,13 +168,13 @@ async def _follow(client: LightClient, shown: Status, page: Page) -> None:
             case Progress(phase, done, total):
                 shown.progress(phase.value, done, total)
             case Synced(height):
-                shown.synced(height)
+                shown.synced(height, sees_unconfirmed=event.sees_unconfirmed)
                 if not is_synced:
                     is_synced = True
                     shown.clear()
                     page.line(f"up to date, height {height:,}")
-            case PeerChanged(address, agent):
-                shown.peer(address, agent)
+            case PeerChanged(address, agent, transport):
+                shown.peer(address, agent, transport)
                 if address is not None:
                     peers.connected(address)
             case PeerWarning():

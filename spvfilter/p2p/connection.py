@@ -111,15 +111,18 @@ class Connection:
         """
         limits, clock = limits or Limits(), clock or Clock()
         draw = draw_nonce or (lambda: secrets.randbits(64))
+        begun: float | None = None  # the handshake, with the time of an attempt with encryption before it
 
         async def connected(stream: V2Stream | None) -> Connection:
+            nonlocal begun
             reader, writer = await _connect(address, proxy, limits)
+            begun = clock.monotonic() if begun is None else begun
             try:
                 session = Session(
                     settings,
                     Role.OUTBOUND,
                     draw_nonce=draw,
-                    now=clock.monotonic(),
+                    now=begun,
                     timestamp=int(clock.wall()),
                     own_nonces=own_nonces,
                     stream=stream,

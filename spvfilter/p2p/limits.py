@@ -25,7 +25,10 @@ class Limits:
     proxy_s: float = 20.0
     """Timeout in seconds to establish a connection through a proxy (Core netbase.cpp SOCKS5_RECV_TIMEOUT)."""
     first_byte_s: float = 20.0
-    """Timeout in seconds for a new peer's first byte (our choice); `Settings.handshake_s` limits the handshake."""
+    """Timeout in seconds for a new peer's first byte (our choice).
+
+    `Settings.handshake_s` limits the whole handshake, with an attempt with encryption before it.
+    """
     reply_s: float = 120.0
     """Seconds that a peer may be silent while it owes an answer, before it is disconnected."""
     stall_s: float = 2.0

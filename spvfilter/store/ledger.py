@@ -291,9 +291,9 @@ class Ledger:
         """Write a match and replace its earlier state. `entry` is the row id of its entry in the watch list."""
         hit, block, height, completeness, _ = found
         self._touch(hit.txid, hit.outpoint)
-        self._rows.remove("matches", "spend = ? AND txid = ? AND n = ?", (hit.spend, hit.txid, hit.n))
         place = (int(hit.spend), hit.txid, hit.n, hit.position, hit.outpoint)
-        self._rows.insert("matches", (*place, hit.value, hit.script, entry, block, height, completeness.value))
+        same = "spend = ? AND txid = ? AND n = ?", place[:3]
+        self._rows.put("matches", (*place, hit.value, hit.script, entry, block, height, completeness.value), *same)
 
     def keep(self, txid: bytes, tx: StoredTx | None) -> None:
         """Write a transaction, or delete it if `tx` is None."""
@@ -301,8 +301,7 @@ class Ledger:
 
     def keep_branch(self, txid: bytes, block: bytes, branch: bytes) -> None:
         """Write the merkle branch of a transaction in a block."""
-        self._rows.remove("branches", "txid = ?", (txid,))
-        self._rows.insert("branches", (txid, block, branch))
+        self._rows.put("branches", (txid, block, branch), "txid = ?", (txid,))
 
     def moved(self, entries: Collection[int]) -> None:
         """Update the coins and the transactions of entries whose account has changed."""
@@ -415,26 +414,25 @@ class Ledger:
         whole = effect_of(found, parsed)
         row = (txid, raw, tx.status.value, *tx[2:13], tx.place, whole.net, whole.fee)
         if stored != row:
-            self._rows.remove("transactions", "txid = ?", (txid,))
-            self._rows.insert("transactions", row)
+            self._rows.put("transactions", row, "txid = ?", (txid,))
             self._coins.update((outpoint, None) for spend, _, _, outpoint in rows if not spend)  # trust may change
-        self._rows.remove("tx_labels", "txid = ?", (txid,))
+        if stored is not None:
+            self._rows.remove("tx_labels", "txid = ?", (txid,))
+            self._rows.remove("account_txs", "txid = ?", (txid,))
         for label in whole.labels:
             self._rows.insert("tx_labels", (txid, label, tx.place))
-        self._rows.remove("account_txs", "txid = ?", (txid,))
         for account, effect in effects_by_account(found, parsed).items() if tx.place != NOT_LISTED else ():
             labels = "\n".join(effect.labels)
             self._rows.insert("account_txs", (account, txid, tx.place, effect.net, effect.fee, labels))
 
     def _effect_of(self, spend: int, value: int, entry: int, outpoint: bytes) -> MatchEffect:
         """Return the contribution of a match to its transaction. A spend belongs to the account of its output."""
-        owner = entry
+        label, account = self._db.execute("SELECT label, account FROM watch WHERE id = ?", (entry,)).fetchone()
         if spend:
             query = "SELECT entry FROM matches WHERE outpoint = ? AND spend = 0"
             (owner,) = self._db.execute(query, (outpoint,)).fetchone() or (entry,)
-        query = "SELECT label FROM watch WHERE id = ?"
-        (label,) = self._db.execute(query, (entry,)).fetchone()
-        return MatchEffect(bool(spend), value, label, self._accounts.of_entry(owner))
+            account = self._accounts.of_entry(owner)
+        return MatchEffect(bool(spend), value, label, account)
 
 
 def stored_tx(row: Sequence[Any]) -> StoredTx:

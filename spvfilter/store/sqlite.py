@@ -217,10 +217,22 @@ class MarkedRows:
 
     def insert(self, table: str, row: Sequence[object]) -> None:
         """Write a new row. In "meta", which no sum covers, it replaces the row with the same key."""
-        stated, over = mark(table, row), "OR REPLACE " if table == "meta" else ""
-        self._db.execute(f"INSERT {over}INTO {table} VALUES ({'?, ' * len(row)}?)", (*row, stated))
+        self._insert(table, row, "OR REPLACE " if table == "meta" else "")
+
+    def put(self, table: str, row: Sequence[object], where: str, values: Sequence[object]) -> None:
+        """Write a row in place of the row that fulfils an SQL condition, if there is one: that with the same key."""
+        if not self._insert(table, row, "OR IGNORE "):
+            self.remove(table, where, values)
+            self._insert(table, row, "")
+
+    def _insert(self, table: str, row: Sequence[object], conflict: str) -> bool:
+        """Return True if the row was written."""
+        stated = mark(table, row)
+        if not self._db.execute(f"INSERT {conflict}INTO {table} VALUES ({'?, ' * len(row)}?)", (*row, stated)).rowcount:
+            return False
         if table in self._sums:
             self._sums[table] = self._sums[table] + stated & _M63
+        return True
 
     def remove(self, table: str, where: str, values: Sequence[object]) -> None:
         """Delete the rows that fulfil an SQL condition."""

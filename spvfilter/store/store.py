@@ -765,8 +765,7 @@ class Store:
             entry = known[0]
             value, script = known[1] if known[1] != NO_VALUE else value, known[2] if known[2] is not None else script
         if known != (entry, value, script):
-            self._rows.remove("coins", "outpoint = ?", (outpoint,))
-            self._rows.insert("coins", (outpoint, entry, value, script))
+            self._rows.put("coins", (outpoint, entry, value, script), "outpoint = ?", (outpoint,))
 
 
 def _begin_account(watch: WatchList, name: str, path: Path) -> None:

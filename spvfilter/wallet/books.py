@@ -178,7 +178,7 @@ class Books(Settlement):
         """Note the block in the records of its transactions that match or that touch an unconfirmed transaction."""
         positions = {hit.position: hit.txid for hit in hits}
         if not self._unconfirmed:
-            raws = block.by_position() if positions else {}
+            raws = block.txs_at(positions)
             return [self._anchor(FoundTx(at, raws[at]), txid, block) for at, txid in positions.items()]
         touched = []
         for found, inputs in block.inputs():
@@ -218,7 +218,7 @@ class Books(Settlement):
             record = self._graph.get(txid)
             if record is None or txid in self._unconfirmed or record.is_own:
                 continue
-            family = [record, *self._graph.ancestors(record)]
+            family = [record, *self._graph.ancestors(record)] if self._unconfirmed else []
             if any(self._graph.neighbours(each) & self._unconfirmed.keys() for each in family):
                 heappush(self._deep, (limit + KEPT_DEPTH, txid))  # looked at again later
                 continue

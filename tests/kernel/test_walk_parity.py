@@ -29,6 +29,7 @@ def judged(kernel: Kernel, raw: bytes) -> list[object]:
         kernel.walk_tx,
         lambda raw: list(kernel.walk_block(raw)),
         kernel.block_txids,
+        kernel.check_amounts,
         kernel.check_block,
     )
     return [outcome(read, raw) for read in readers]

@@ -180,6 +180,24 @@ async def test_a_slow_node_takes_the_line_end_as_garbage(monkeypatch: pytest.Mon
         connection.close()
 
 
+async def test_both_attempts_share_the_time_of_one_handshake() -> None:
+    now_s = 1_000.0
+    clock = Clock(lambda: now_s)
+
+    def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal now_s
+        now_s += 40
+        if len(server.connections) == 1:
+            writer.close()  # the client connects again without encryption
+        else:
+            writer.write(b"\0")  # a drop of a version message
+
+    async with serving(serve) as server:
+        with pytest.raises(PeerError, match="no version message within 80 s"):
+            await opened(server.address, V2Policy.PREFER, clock=clock)
+        assert [is_plain(each) for each in server.connections] == [False, True]
+
+
 async def test_the_injected_random_bytes_decide_what_is_sent() -> None:
     starts = []
     for _ in range(2):

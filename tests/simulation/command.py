@@ -106,6 +106,11 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--cancels", action="store_true", help="calls of the real client that the user cancels")
     parser.add_argument("--floods", action="store_true", help="floods of unconfirmed payments at the real bounds")
+    parser.add_argument(
+        "--reorgs",
+        action="store_true",
+        help="restarts of the client while its nodes are in a reorganization",
+    )
     parser.add_argument("--restores", action="store_true", help="earlier copies of the database take its place")
     parser.add_argument(
         "--twins", action="store_true", help="pairs of lives that differ only in foreign unconfirmed transactions"

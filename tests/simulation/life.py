@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from simulation import cancels, floods, invariants, twins
+from simulation import cancels, floods, invariants, reorgs, twins
 from simulation.accounts import Accounts
 from simulation.balance import check_verdicts, check_views
 from simulation.behaviours import ERRATIC, FAULTY, HONEST, LATE, LIARS, RELAYS, SCHEMES, Behaviour, named
@@ -66,6 +66,8 @@ def _live(plan: Plan, make: Make, *, is_full: bool, show: Callable[[str], None] 
                     cancels.happen(plan, folder)
                 elif plan.floods:
                     floods.happen(plan, make, folder, record, worlds.append)
+                elif plan.reorgs:
+                    reorgs.happen(plan, make, folder, record, worlds.append)
                 else:
                     _happen(plan, make, folder, record, worlds.append, limits)
             except Exception as error:

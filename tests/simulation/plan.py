@@ -8,7 +8,19 @@ from simulation.violation import Violation
 from spvfilter.light.events import Mode
 
 FAULTS = ("peers", "lies", "lines", "disk", "kill", "clock", "reorg", "entries", "mempool")
-KINDS = ("schemes", "keychain", "discovery", "small", "user", "twins", "restores", "floods", "cancels", "accounts")
+KINDS = (
+    "schemes",
+    "keychain",
+    "discovery",
+    "small",
+    "user",
+    "twins",
+    "restores",
+    "floods",
+    "cancels",
+    "accounts",
+    "reorgs",
+)
 """Fields of a plan that make another life from the same seed."""
 
 
@@ -45,6 +57,8 @@ class Plan:
     accounts: bool = False
     """True if the wallet has 1 to 50 accounts, which come and go while the client runs. Not together with `keychain`.
     """
+    reorgs: bool = False
+    """True if the client restarts again and again while its nodes are in the middle of a reorganization."""
     twins: bool = False
     """True for two lives that differ only in foreign unconfirmed transactions."""
 

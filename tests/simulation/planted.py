@@ -28,6 +28,7 @@ from spvfilter.light.engine.broadcaster import Broadcaster
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.filterheaders import FilterHeaders
+from spvfilter.light.engine.filterquestions import FilterQuestions
 from spvfilter.light.engine.filterscripts import FilterScripts
 from spvfilter.light.engine.filtersearch import FilterSearch
 from spvfilter.light.engine.headers import Headers
@@ -878,6 +879,14 @@ def commits_of_one_transaction_keep_the_first_searched_blocks() -> list[Change]:
         commit(self, *batches)
 
     return [(Store, "_write", write_batch), (Store, "commit", commit_all)]
+
+
+# Questions about filters
+
+
+@bug(Mode.COMPACT, kinds=("reorgs",))
+def ignored_questions_wait_for_the_end_of_the_connection() -> list[Change]:
+    return [(FilterQuestions, "advance", _nothing)]
 
 
 # The broadcaster

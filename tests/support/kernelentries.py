@@ -246,6 +246,7 @@ ENTRIES: dict[str, Entry] = {
     "multisig_keys": Entry(function("multisig_keys"), (build.multisig(2, KEYS),), ((0,),)),
     "merkle_root": Entry(function("merkle_root"), (LEAVES,), ((0, 0), (0, 98)), (0,)),
     "block_txids": Entry(function("block_txids"), (BLOCK,), ((0,),)),
+    "check_amounts": Entry(function("check_amounts"), (BLOCK,), ((0,),)),
     "check_block": Entry(function("check_block"), (BLOCK,), ((0,),)),
     "bip37_scan_block": Entry(
         function("bip37_scan_block"),

@@ -12,7 +12,7 @@ from spvfilter.errors import EnvelopeError, SessionError
 from spvfilter.light.lies import is_lie
 from spvfilter.network import REGTEST
 from spvfilter.wire import v2
-from spvfilter.wire.codec import Frame
+from spvfilter.wire.codec import Frame, encode_message
 from spvfilter.wire.events import Cause, Disconnected, Misbehaved, Ready, Received, Role, SessionEvent, Settings
 from spvfilter.wire.messages.table import LIMITS, Verack, command_of
 from spvfilter.wire.session import Session
@@ -215,3 +215,25 @@ def test_damaged_streams_never_yield_other_messages() -> None:
     print("seed", first)
     for number in range(effort(200, 1_000, 100_000)):
         v2fuzz.check(first + number)
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True])
+@pytest.mark.parametrize("pause_s", [0.9, 3.0])
+def test_whole_handshake_drop_by_drop_has_a_minute(pause_s: float, is_encrypted: bool) -> None:
+    peer = session() if is_encrypted else Session(Settings(REGTEST), Role.OUTBOUND, draw_nonce=lambda: 7, now=0.0)
+    data = answered(peer)[0] if is_encrypted else encode_message(MAGIC, "version", bytes(THEIRS))
+    now, events = 0.0, list[SessionEvent]()
+    for byte in data:
+        peer.receive_data(bytes([byte]))
+        events += peer.events()
+        now += pause_s
+        if peer.deadline is not None and now >= peer.deadline:
+            assert now < 60.0 + pause_s
+            peer.tick(now)
+            events += peer.events()
+            break
+    (end,) = events
+    assert isinstance(end, Disconnected)
+    assert isinstance(end.error, SessionError)
+    assert end.error.cause is Cause.HANDSHAKE_TIMEOUT
+    assert not is_lie(end.error)

@@ -378,12 +378,12 @@ class _Watch:
             case Synced():
                 if self._once and not self._json:
                     await self._print_all(shown)
-                self._synced(event, shown, sequence)
+                await self._synced(event, shown, sequence)
                 return self._once
             case BlockDisconnected(height, block_hash):
                 self._disconnected(height, block_hash, shown, sequence)
-            case PeerChanged(address, agent):
-                self._peer_changed(address, agent, shown)
+            case PeerChanged():
+                self._peer_changed(event, shown)
             case PeerWarning():
                 if (message := self._peers.of(event)) is not None:
                     shown.complain(message)
@@ -432,9 +432,9 @@ class _Watch:
             shown.clear()
             self._page.line(f"{hash_to_hex(event.txid)} was replaced by {hash_to_hex(event.by)}", "yellow")
 
-    def _synced(self, event: Synced, shown: Status, sequence: int) -> None:
+    async def _synced(self, event: Synced, shown: Status, sequence: int) -> None:
         height = event.height
-        shown.synced(height)
+        shown.synced(height, sees_unconfirmed=event.sees_unconfirmed)
         if event.skipped != self._skipped:
             self._skipped = event.skipped
             if event.skipped:
@@ -442,9 +442,10 @@ class _Watch:
         if self._json:
             ranges = {"disputed": event.disputed, "skipped": event.skipped}
             named = {name: each for name, each in ranges.items() if each}
-            self._line(
-                {"event": "synced", "sequence": sequence, "height": height, "block": hash_to_hex(event.hash), **named}
-            )
+            place = {"height": height, "block": hash_to_hex(event.hash), **named}
+            peers = {peer.address: peer.transport.value for peer in (await self._client.status()).peers}
+            seen = {"sees_unconfirmed": event.sees_unconfirmed, "peers": peers}
+            self._line({"event": "synced", "sequence": sequence, **place, **seen})
         elif self._once:
             count = len(self._balances)
             found = f"{count:,} match{'es' if count != 1 else ''}" if count else "nothing found"
@@ -471,12 +472,12 @@ class _Watch:
         )
         shown.complain(f"own transaction {hash_to_hex(event.txid)} {said.rstrip()}")
 
-    def _peer_changed(self, address: str | None, agent: str, shown: Status) -> None:
-        shown.peer(address, agent)
-        if address is not None:
-            self._peers.connected(address)
+    def _peer_changed(self, event: PeerChanged, shown: Status) -> None:
+        shown.peer(event.address, event.user_agent, event.transport)
+        if event.address is not None:
+            self._peers.connected(event.address)
         if self._patience is not None:
-            self._patience.has_node = address is not None
+            self._patience.has_node = event.address is not None
 
     def _line(self, fields: dict[str, object]) -> None:
         self._page.line(json.dumps(fields, separators=(",", ":")))

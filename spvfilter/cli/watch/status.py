@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from spvfilter.cli.term.balances import Balances
 from spvfilter.cli.term.page import complain, printable, rich_console, said, shorten
 from spvfilter.cli.term.progress import clock
+from spvfilter.wire.transport import Transport
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -48,14 +49,16 @@ class Status:
             f", {clock((total - done) * passed / (done - before))} left" if passed >= _SURE_S and done > before else ""
         )
 
-    def synced(self, height: int) -> None:
-        self._phase, self._doing = f"up to date, height {height:,}", ""
+    def synced(self, height: int, *, sees_unconfirmed: bool) -> None:
+        late = "" if sees_unconfirmed else " · payments appear once a block has them"
+        self._phase, self._doing = f"up to date, height {height:,}{late}", ""
         self.changed()
 
-    def peer(self, address: str | None, agent: str) -> None:
-        self._peer = (
-            f"peer {address} {shorten(printable(agent), 40) if agent else ''}".rstrip() if address else "no peer"
-        )
+    def peer(self, address: str | None, agent: str, transport: Transport | None) -> None:
+        """Show the peer that blocks are downloaded from, and whether its connection is encrypted."""
+        name = f"{address} {shorten(printable(agent), 40)}".rstrip()
+        secrecy = "encrypted" if transport is Transport.V2 else "not encrypted"
+        self._peer = f"peer {name}, {secrecy}" if address else "no peer"
         self.changed()
 
     def changed(self) -> None:

@@ -14,7 +14,7 @@ from spvfilter.kernel.pure.arguments import hashes_of, offset, snapshot, whole
 from spvfilter.kernel.pure.bits import BitCore
 from spvfilter.kernel.values import UPDATE_ALL, UPDATE_P2PUBKEY_ONLY, Family, TxMatch, TxSpan
 from spvfilter.primitives import read_compact_size, script_pushes
-from spvfilter.protocol import COMMITMENT_PREFIX, HEADER_SIZE, OUTPOINT_SIZE
+from spvfilter.protocol import COMMITMENT_PREFIX, HEADER_SIZE, MAX_MONEY, OUTPOINT_SIZE
 
 MIN_INPUT_SIZE = 41  # Bytes of the smallest input: outpoint 36, script length 1, sequence 4.
 MIN_OUTPUT_SIZE = 9  # Bytes of the smallest output: value 8, script length 1.
@@ -253,6 +253,21 @@ def check_block(raw: bytes, /) -> None:
         raise FormatError("does not match the transactions", offset=36, field="merkle root")
     if any(tx.witness for tx in txs):
         _check_witness_commitment(raw, txs)
+
+
+def check_amounts(raw: bytes, /) -> None:
+    """Check the amounts of a block: each output and the sum of each transaction are from 0 to 21 million coins.
+
+    Neither a txid nor a header proves this rule (Core CheckTransaction): on a chain with little work, a peer can mine a
+    block with any amounts.
+
+    Raises FormatError as `walk_block` does. For wrong amounts its `field` is "output values".
+    """
+    raw = snapshot(raw)
+    for tx in walk_block(raw):
+        values = [int.from_bytes(raw[at : at + 8], "little") for at, _, _ in tx.outputs]  # above 2^63 if negative
+        if any(value > MAX_MONEY for value in values) or sum(values) > MAX_MONEY:
+            raise FormatError(f"not from 0 to {MAX_MONEY} satoshi", offset=tx.start, field="output values")
 
 
 def _check_witness_commitment(raw: bytes, txs: list[TxSpan]) -> None:

@@ -180,6 +180,7 @@ class FilterHeaders:
 
     def advance(self) -> None:
         """Extend our filter headers, and compare them with the headers of each peer."""
+        self._questions.advance()
         self._extend()
         for peer in self.members:
             self._hear(peer)

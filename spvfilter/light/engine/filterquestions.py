@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count, repeat
 
 from spvfilter.errors import LieError
@@ -14,6 +15,9 @@ from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import BASIC_FILTER_TYPE, CHECKPOINT_INTERVAL, HASH_SIZE
 from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
+
+MAX_REPEATED = 100
+"""Number of answered questions of one peer for which further answers are ignored (our choice)."""
 
 Checkpoints = Callable[[Sequence[bytes]], None]
 Hashes = Callable[[bytes, Sequence[bytes]], None]  # the filter header before the first block, and the filter hashes
@@ -32,14 +36,32 @@ class FilterFlight:
     missing: int = 0
 
 
+@dataclass(slots=True, eq=False)
+class _Range:
+    """A question for the filter hashes of successive blocks."""
+
+    message: GetCFHeaders
+    due: int
+    """The number of filter hashes."""
+    then: Hashes
+    probe_at: float
+    """When to find out whether the peer ignores the question (monotonic seconds)."""
+    wait_s: float
+    """Time between the last two of these times."""
+    repeats: int = 0
+    """How often the question was asked again."""
+
+
 @dataclass(slots=True)
 class _Open:
     """Open questions of one peer."""
 
     checkpoints: dict[bytes, tuple[int, Checkpoints]] = field(default_factory=dict)
     """The number of filter headers due, by stop hash."""
-    ranges: dict[bytes, tuple[int, Hashes]] = field(default_factory=dict)
-    """The number of filter hashes due, by stop hash."""
+    ranges: dict[bytes, _Range] = field(default_factory=dict)
+    """Questions for filter hashes, by stop hash."""
+    repeated: dict[bytes, int] = field(default_factory=dict)
+    """How often questions that the peer has answered were asked again, by stop hash, the latest last."""
     filters: dict[bytes, tuple[FilterFlight, int]] = field(default_factory=dict)
     """The flight of a filter and its place there, by block hash."""
     flights: int = 0
@@ -113,11 +135,29 @@ class FilterQuestions:
         owed = self._of(peer)
         if stop in owed.ranges:
             return False
-        owed.ranges[stop] = last - first + 1, then
-        self._context.pool.ask(
-            peer, ("cfheaders", stop), self._context.now, GetCFHeaders(BASIC_FILTER_TYPE, first, stop)
-        )
+        now, stall_s = self._context.now, self._context.options.timeouts.stall_s
+        message = GetCFHeaders(BASIC_FILTER_TYPE, first, stop)
+        owed.ranges[stop] = _Range(message, last - first + 1, then, now.monotonic + stall_s, stall_s)
+        self._context.pool.ask(peer, ("cfheaders", stop), now, message)
         return True
+
+    def advance(self) -> None:
+        """Ask again for filter hashes if a peer ignores the question, as Core does while its index lags.
+
+        A ping finds it out: a pong without an answer before it means that the peer does not have the filters yet.
+        """
+        now = self._context.now.monotonic
+        for peer, owed in self._open.items():
+            for question in owed.ranges.values():
+                if now >= question.probe_at:
+                    question.wait_s *= 2
+                    question.probe_at = now + question.wait_s
+                    self._context.out.fence(peer.number, partial(self._ask_again, peer, owed, question))
+
+    def _ask_again(self, peer: Peer, owed: _Open, question: _Range) -> None:
+        if owed.ranges.get(question.message.stop_hash) is question:
+            question.repeats += 1
+            self._context.out.send(peer.number, question.message)
 
     def filters(self, peer: Peer, flight: FilterFlight) -> bool:
         """Ask for filters. Returns False if one of them is owed already."""
@@ -177,18 +217,26 @@ class FilterQuestions:
         flight.then(flight.data)
 
     def _take_hashes(self, peer: Peer, message: CFHeaders) -> None:
-        due, then = self._of(peer).ranges.get(message.stop_hash, (0, None))
-        where = f"up to block {hash_to_hex(message.stop_hash)}"
-        if then is None:
+        owed, stop = self._of(peer), message.stop_hash
+        question, where = owed.ranges.get(stop), f"up to block {hash_to_hex(stop)}"
+        is_fitting = question is not None and len(message.filter_hashes) == question.due
+        if not is_fitting and owed.repeated.get(stop, 0):  # it was slow, and answers an earlier question each time
+            owed.repeated[stop] -= 1
+            return
+        if question is None:
             raise LieError(f"filter headers {where}", cause=Lie.UNASKED_FILTER)
-        if len(message.filter_hashes) != due:
+        if not is_fitting:
             raise LieError(
-                f"{len(message.filter_hashes)} filter headers {where} instead of {due}", cause=Lie.UNASKED_FILTER
+                f"{len(message.filter_hashes)} filter headers {where} instead of {question.due}",
+                cause=Lie.UNASKED_FILTER,
             )
-        del self._of(peer).ranges[message.stop_hash]
-        self._context.pool.answered(peer, ("cfheaders", message.stop_hash), self._context.now)
+        del owed.ranges[stop]
+        if question.repeats:
+            repeats = owed.repeated.pop(stop, 0) + question.repeats
+            owed.repeated = dict([*owed.repeated.items(), (stop, repeats)][-MAX_REPEATED:])
+        self._context.pool.answered(peer, ("cfheaders", stop), self._context.now)
         self._context.changed()
-        then(message.previous, message.filter_hashes)
+        question.then(message.previous, message.filter_hashes)
 
     def _take_checkpoints(self, peer: Peer, message: CFCheckpt) -> None:
         due, then = self._of(peer).checkpoints.get(message.stop_hash, (0, None))

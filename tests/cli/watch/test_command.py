@@ -389,7 +389,9 @@ def test_height_above_the_tip_starts_at_the_next_block() -> None:
             ADDRESS,
         )
         with running(*argv) as child:
-            assert [event["event"] for event in events_until(child, "synced")] == ["synced"]
+            (synced,) = events_until(child, "synced")
+            assert (synced["event"], synced["sees_unconfirmed"]) == ("synced", False)
+            assert synced["peers"][node.place] in ("v1", "v2")
             node.do(f"pay {ADDRESS} 5000", "mine")
             assert [event["event"] for event in events_until(child, "synced")] == ["found", "synced"]
 

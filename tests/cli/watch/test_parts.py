@@ -22,6 +22,7 @@ from spvfilter.p2p import connection
 from spvfilter.primitives import OutPoint
 from spvfilter.store import TxStatus
 from spvfilter.watch.match import Match, MatchKind
+from spvfilter.wire.transport import Transport
 from support.nodeprocess import ADDRESS, OTHER
 
 WIF = "KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn"  # of the private key 1
@@ -264,9 +265,19 @@ def test_progress_is_rounded_down_with_remaining_time() -> None:
     assert status.line == "blocks: 99,999 of 100,000 (99 %, 0:00 left)"
     status.progress("blocks", 100_000, 100_000)
     assert status.line == "blocks: 100,000 of 100,000"
-    status.peer("127.0.0.1:1", "/a\x1b[2J/")
-    status.synced(100_000)
-    assert status.line == "up to date, height 100,000 · peer 127.0.0.1:1 /a\\x1b[2J/"
+    status.peer("127.0.0.1:1", "/a\x1b[2J/", Transport.V1)
+    status.synced(100_000, sees_unconfirmed=True)
+    assert status.line == "up to date, height 100,000 · peer 127.0.0.1:1 /a\\x1b[2J/, not encrypted"
+
+
+def test_status_names_encryption_and_missing_unconfirmed_payments() -> None:
+    status = Status()
+    status.peer("127.0.0.1:1", "", Transport.V2)
+    status.synced(7, sees_unconfirmed=False)
+    told = "up to date, height 7 · payments appear once a block has them · peer 127.0.0.1:1, encrypted"
+    assert status.line == told
+    status.peer(None, "", None)
+    assert status.line.endswith(" · no peer")
 
 
 def test_each_phase_is_timed_on_its_own() -> None:

@@ -13,7 +13,7 @@ from spvfilter.filters.bip158 import filter_hash, filter_headers
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import Coverage
-from spvfilter.light.engine.effects import Send
+from spvfilter.light.engine.effects import Fence, Send
 from spvfilter.light.engine.filterheaders import FilterHeaders, _Divergence
 from spvfilter.light.engine.filterquestions import FilterFlight, FilterQuestions
 from spvfilter.light.engine.filterrows import FilterRows
@@ -313,3 +313,66 @@ def test_an_answer_about_the_last_block_of_another_question_does_not_answer_that
     asked.questions.take_filters(asked.peer, zip(BLOCKS[:4], DATA[:4], strict=True))
     assert asked.filters == [DATA]
     assert not asked.peer.questions
+
+
+def ignored(asked: Asked, seconds: float) -> list[Message]:
+    """Let time pass and the pongs of all pings come. Returns the messages that were sent meanwhile."""
+    sent = asked.sent()
+    start = asked.context.now.monotonic
+    for step in range(1, int(seconds) + 1):
+        asked.context.now = Instant(start + step, NOW.wall + start + step)
+        asked.questions.advance()
+        effects = asked.context.out.take()
+        sent += [effect.message for effect in effects if isinstance(effect, Send)]
+        for token in [effect.token for effect in effects if isinstance(effect, Fence)]:
+            asked.context.out.done(token, None)
+            sent += asked.sent()
+    return sent
+
+
+def test_ignored_question_is_asked_again_ever_more_rarely() -> None:
+    asked = Asked()
+    assert asked.ask_hashes()
+    assert ignored(asked, 1) == [GetCFHeaders(0, 0, BLOCKS[4])]
+    assert ignored(asked, 118) == [GetCFHeaders(0, 0, BLOCKS[4])] * 5  # after 2, 6, 14, 30 and 62 seconds
+    asked.take(CFHeaders(0, BLOCKS[4], bytes(32), tuple(HASHES)))
+    assert asked.hashes == [(bytes(32), tuple(HASHES))]
+    assert not asked.peer.questions
+    assert ignored(asked, 200) == []
+
+
+def test_slow_peer_is_not_asked_again_before_its_pong() -> None:
+    asked = Asked()
+    assert asked.ask_hashes()
+    asked.context.now = Instant(10.0, NOW.wall + 10)
+    asked.questions.advance()
+    (token,) = [effect.token for effect in asked.context.out.take() if isinstance(effect, Fence)]
+    asked.take(CFHeaders(0, BLOCKS[4], bytes(32), tuple(HASHES)))
+    asked.context.out.done(token, None)
+    assert asked.sent() == []
+
+
+def test_answer_to_each_repetition_is_no_lie() -> None:
+    asked = Asked()
+    assert asked.ask_hashes()
+    ignored(asked, 6)
+    answer = CFHeaders(0, BLOCKS[4], bytes(32), tuple(HASHES))
+    for _ in range(3):  # the question was asked three times
+        asked.take(answer)
+    assert len(asked.hashes) == 1
+    with pytest.raises(LieError) as caught:
+        asked.take(answer)
+    assert caught.value.cause is Lie.UNASKED_FILTER
+
+
+def test_late_answer_to_repetition_fits_no_other_question() -> None:
+    asked = Asked()
+    assert asked.ask_hashes()
+    ignored(asked, 2)
+    asked.take(CFHeaders(0, BLOCKS[4], bytes(32), tuple(HASHES)))
+    then = asked.hashes
+    assert asked.questions.hashes(asked.peer, 4, 4, BLOCKS[4], lambda *answer: then.append(answer))
+    asked.take(CFHeaders(0, BLOCKS[4], bytes(32), tuple(HASHES)))  # to the repetition
+    assert len(asked.hashes) == 1
+    asked.take(CFHeaders(0, BLOCKS[4], HEADERS[4], (HASHES[4],)))
+    assert asked.hashes[1:] == [(HEADERS[4], (HASHES[4],))]

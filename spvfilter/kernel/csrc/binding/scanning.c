@@ -5,6 +5,7 @@
 #include "binding/arguments.h"
 
 #include "block/merkle.h"
+#include "block/walk.h"
 #include "bloom/bip37/scan.h"
 
 static PyObject *merkle_root(PyObject *self, PyObject *given) {
@@ -46,7 +47,8 @@ static PyObject *block_txids(PyObject *self, PyObject *given) {
     return status ? spv_raise(spv_module_state(self), status, &error) : made;
 }
 
-static PyObject *check_block(PyObject *self, PyObject *given) {
+/* Calls a check of a block, without the GIL. */
+static PyObject *checked(PyObject *self, PyObject *given, spv_status (*check)(const uint8_t *, size_t, spv_error *)) {
     PyObject *raw = spv_snapshot(given);
     if (!raw)
         return NULL;
@@ -55,10 +57,18 @@ static PyObject *check_block(PyObject *self, PyObject *given) {
     spv_error error;
     spv_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = spv_check_block(data, size, &error);
+    status = check(data, size, &error);
     Py_END_ALLOW_THREADS
     Py_DECREF(raw);
     return status ? spv_raise(spv_module_state(self), status, &error) : Py_NewRef(Py_None);
+}
+
+static PyObject *check_block(PyObject *self, PyObject *given) {
+    return checked(self, given, spv_check_block);
+}
+
+static PyObject *check_amounts(PyObject *self, PyObject *given) {
+    return checked(self, given, spv_check_amounts);
 }
 
 /* The arguments of both scans.
@@ -166,6 +176,7 @@ int spv_add_scan(PyObject *module, spv_state *Py_UNUSED(state)) {
     static PyMethodDef functions[] = {
         SPV_FUNCTION(merkle_root, METH_O),
         SPV_FUNCTION(block_txids, METH_O),
+        SPV_FUNCTION(check_amounts, METH_O),
         SPV_FUNCTION(check_block, METH_O),
         SPV_FUNCTION(bip37_scan_block, METH_VARARGS | METH_KEYWORDS),
         SPV_FUNCTION(bip37_scan_tx, METH_VARARGS | METH_KEYWORDS),

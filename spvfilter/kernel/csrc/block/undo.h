@@ -12,7 +12,6 @@ enum {
     SPV_MAX_SCRIPT_SIZE = 10000,   /* bytes, protocol.MAX_SCRIPT_SIZE */
     SPV_SHORT_SCRIPT = 67          /* bytes of the longest script that is compressed: P2PK with the uncompressed key */
 };
-#define SPV_MAX_MONEY UINT64_C(2100000000000000)
 
 /* pure.undo.PackedCoin. */
 enum { SPV_PACKED_P2PKH, SPV_PACKED_P2SH, SPV_PACKED_KEY, SPV_PACKED_FULL_KEY = 4, SPV_PACKED_NONE = 6 };

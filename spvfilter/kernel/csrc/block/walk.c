@@ -100,3 +100,34 @@ spv_status spv_block_end(size_t size, size_t at, spv_error *error) {
         return spv_refuse(error, at, "block", "%zu trailing bytes", size - at);
     return SPV_OK;
 }
+
+/* True if each output of a walked transaction and their sum are from 0 to SPV_MAX_MONEY. */
+static bool are_amounts(const uint8_t *raw, const spv_tx *tx) {
+    uint64_t total = 0;
+    size_t at = tx->outputs_at;
+    for (uint32_t i = 0; i < tx->outputs; i++) {
+        const uint64_t value = spv_le64(raw + spv_next_output(raw, &at).at); /* a negative value is above 2^63 */
+        if (value > SPV_MAX_MONEY || total + value > SPV_MAX_MONEY)
+            return false;
+        total += value;
+    }
+    return true;
+}
+
+spv_status spv_check_amounts(const uint8_t *raw, size_t size, spv_error *error) {
+    size_t at;
+    uint32_t count;
+    spv_status status = spv_block_start(raw, size, &at, &count, error);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < count; i++) {
+        spv_tx tx;
+        status = spv_walk_tx(raw, size, at, &tx, error);
+        if (status)
+            return status;
+        if (!are_amounts(raw, &tx))
+            return spv_refuse(error, at, "output values", "not from 0 to %" PRIu64 " satoshi", SPV_MAX_MONEY);
+        at = tx.end;
+    }
+    return spv_block_end(size, at, error);
+}

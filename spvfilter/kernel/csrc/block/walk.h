@@ -1,5 +1,5 @@
-/* Walking serialized transactions and blocks within their bounds. The twin is pure/blocks.py: walk_tx, parse_tx and
-   walk_block. */
+/* Walking serialized transactions and blocks within their bounds. The twin is pure/blocks.py: walk_tx, parse_tx,
+   walk_block and check_amounts. */
 #ifndef SPV_BLOCK_WALK_H
 #define SPV_BLOCK_WALK_H
 
@@ -21,6 +21,8 @@ typedef struct {
     size_t witness;    /* offset of the witness stacks; 0 in a transaction without witness */
     uint32_t inputs, outputs;
 } spv_tx;
+
+#define SPV_MAX_MONEY UINT64_C(2100000000000000) /* satoshi, protocol.MAX_MONEY */
 
 typedef void spv_on_input(void *context, const uint8_t *raw, size_t outpoint_at, size_t script, size_t script_end);
 typedef void spv_on_output(void *context, const uint8_t *raw, size_t value_at, size_t script, size_t script_end);
@@ -164,6 +166,8 @@ spv_status spv_parse_tx(const uint8_t *raw, size_t size, spv_tx *tx, spv_error *
 spv_status spv_block_start(const uint8_t *raw, size_t size, size_t *at, uint32_t *transactions, spv_error *error);
 /* The end of pure.blocks.walk_block: fails if bytes follow the last transaction. */
 spv_status spv_block_end(size_t size, size_t at, spv_error *error);
+/* pure.blocks.check_amounts. */
+spv_status spv_check_amounts(const uint8_t *raw, size_t size, spv_error *error);
 /* The end of pure.blocks.parse_tx, for callers of spv_walk_tx_with. */
 spv_status spv_tx_end(size_t size, const spv_tx *tx, spv_error *error);
 

@@ -43,6 +43,16 @@
     "Return the ids of a block's transactions, 32 bytes each in wire order, one after the other.\n" \
     "\n" \
     "Raises FormatError as `walk_block` does."
+#define SPV_DOC_check_amounts \
+    "check_amounts($module, raw, /)\n" \
+    "--\n" \
+    "\n" \
+    "Check the amounts of a block: each output and the sum of each transaction are from 0 to 21 million coins.\n" \
+    "\n" \
+    "Neither a txid nor a header proves this rule (Core CheckTransaction): on a chain with little work, a peer can mine a\n" \
+    "block with any amounts.\n" \
+    "\n" \
+    "Raises FormatError as `walk_block` does. For wrong amounts its `field` is \"output values\"."
 #define SPV_DOC_check_block \
     "check_block($module, raw, /)\n" \
     "--\n" \
