@@ -164,7 +164,10 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--totals",
         metavar="FILE.csv",
-        help="write the totals of all entries to FILE.csv; a terminal shows the largest 50. --out writes them anyway",
+        help=(
+            "write the totals of all entries to FILE.csv at the end; a terminal shows the largest 50. --out writes them"
+            " anyway"
+        ),
     )
     parser.add_argument(
         "--plot",
@@ -183,12 +186,10 @@ def run(args: argparse.Namespace) -> int:
     _check_outputs(args, is_node=is_node)
     check_follow(args, is_node=is_node)
     if args.txid is not None:
-        txids.check(args, is_files=not is_node and not streams.is_stream(args.paths))
-        if args.output is not None:
-            _refuse_to_overwrite_input(pathlib.Path(args.output), [*args.paths, args.txid], None)
-            _check_any_exists(args.paths)
+        txids.check(args, is_stream=not is_node and streams.is_stream(args.paths))
+        _check_inputs(args, is_node=is_node)
         with _page(args.output) as page:
-            return txids.run(args, span_of(args), page)
+            return txids.run(args, span_of(args), page, is_node=is_node)
     watch = watch_list(
         args.network,
         args.watch,
@@ -209,10 +210,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out is not None:
         return directory.run(args, watch, span)
     matcher = matchers.Matcher(watch, jobs=args.jobs, check=args.check)
-    for output in filter(None, (args.output, args.totals)):
-        if not is_node:
-            _refuse_to_overwrite_input(pathlib.Path(output), args.paths, args.watch)
-            _check_any_exists(args.paths)
+    _check_inputs(args, is_node=is_node)
     with _page(args.output) as page:
         if is_node:
             return node.run(args, matcher, span, page)
@@ -266,9 +264,8 @@ def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
             "--processes, --dask, --publish, --remove-parts, --with-transactions, --binary and --format parquet need"
             " --out DIR"
         )
-    if args.totals is not None and (is_node or args.out is not None):
-        where = "DIR/totals.csv has them" if args.out is not None else "a node's blocks have no file of totals"
-        raise ParameterError(f"--totals is for a scan of files or of standard input without --out: {where}")
+    if args.totals is not None and args.out is not None:
+        raise ParameterError("--totals is for a scan without --out: DIR/totals.csv has them")
     if args.plot is not None:
         if is_stream:
             raise ParameterError("--plot is for blocks in files, not on standard input or in compressed files")
@@ -277,19 +274,20 @@ def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
         picture.check_picture(args.plot)
 
 
-def _refuse_to_overwrite_input(output: pathlib.Path, paths: list[str], watch: str | None) -> None:
-    if not output.exists():
-        return
-    for source in [pathlib.Path(name) for name in (*paths, watch) if name not in (None, _STDIN)]:
-        inside = source.is_dir() and output.resolve().parent == source.resolve() and output.suffix in _BLOCK_SUFFIXES
-        if inside or (source.exists() and output.samefile(source)):
-            raise ParameterError(f"{output}: this would overwrite an input")
+def _check_inputs(args: argparse.Namespace, *, is_node: bool) -> None:
+    """Check that outputs overwrite no input, and are not emptied for nothing.
 
-
-def _check_any_exists(paths: list[str]) -> None:
-    """Raise SourceError if no input exists, so that an existing output is not emptied for nothing."""
-    if paths != [_STDIN] and not any(remote.is_url(name) or pathlib.Path(name).exists() for name in paths):
-        raise SourceError(f"nothing to scan: {', '.join(paths)}: no such file or directory")
+    Raises ParameterError if an output is an input, and SourceError if no PATH exists.
+    """
+    paths = [] if is_node or args.paths == [_STDIN] else args.paths
+    inputs = [pathlib.Path(name) for name in (*paths, args.watch, args.txid) if name not in (None, _STDIN)]
+    for output in map(pathlib.Path, filter(None, (args.output, args.totals))):
+        for source in inputs if output.exists() else ():
+            inside = source.is_dir() and output.resolve().parent == source.resolve()
+            if (inside and output.suffix in _BLOCK_SUFFIXES) or (source.exists() and output.samefile(source)):
+                raise ParameterError(f"{output}: this would overwrite an input")
+        if paths and not any(remote.is_url(name) or pathlib.Path(name).exists() for name in paths):
+            raise SourceError(f"nothing to scan: {', '.join(paths)}: no such file or directory")
 
 
 @contextmanager
