@@ -23,6 +23,7 @@ from spvfilter.scan import (
     Processes,
     TableExport,
     Threads,
+    export as exports,
     partcolumns,
 )
 from spvfilter.scan.exportcolumns import DEFAULT_COLUMNS, column_names
@@ -197,13 +198,44 @@ async def test_a_growing_chain_gives_the_export_from_scratch(tmp_path: Path, see
                 chain.reorganize(rng.randrange(1, 5))
             case _:
                 chain.mine(20)
+                before = contents(tmp_path / "tables")
                 engine = _Stops(rng.randrange(3))
                 with pytest.raises(OSError, match="stopped"):
                     await TableExport(tmp_path / "tables", plan_of(tmp_path / "data")).run(engine)
                 await engine.aclose()
+                assert contents(tmp_path / "tables") == before
         await TableExport(tmp_path / "tables", plan_of(tmp_path / "data")).run()
         await TableExport(tmp_path / f"scratch{number}", plan_of(tmp_path / "data")).run()
         assert contents(tmp_path / "tables") == contents(tmp_path / f"scratch{number}")
+
+
+@pytest.mark.parametrize("moves", [0, 1, 5])
+async def test_an_export_killed_while_files_move_is_completed_later(
+    tmp_path: Path, moves: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = GrowingChain(tmp_path / "data", 1)
+    chain.mine(20)
+    await TableExport(tmp_path / "tables", plan_of(tmp_path / "data")).run()
+    chain.reorganize(8, 9)
+    left, place = moves, exports._placed
+
+    def killed(staged: Path, path: Path) -> Path:
+        nonlocal left
+        left -= staged.exists()
+        if left < 0:
+            raise KeyError("killed")
+        return place(staged, path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(exports, "_placed", killed)
+        with pytest.raises(KeyError, match="killed"):
+            await TableExport(tmp_path / "tables", plan_of(tmp_path / "data")).run()
+    again = TableExport(tmp_path / "tables", plan_of(tmp_path / "data"))
+    await again.run()
+    assert again.report.parts_done == 0
+    await TableExport(tmp_path / "scratch", plan_of(tmp_path / "data")).run()
+    assert contents(tmp_path / "tables") == contents(tmp_path / "scratch")
+    assert not list((tmp_path / "tables" / "parts").glob("*.parquet"))
 
 
 async def test_a_later_export_writes_only_what_is_new(tmp_path: Path) -> None:
@@ -378,7 +410,7 @@ async def test_a_worker_that_writes_elsewhere_is_an_error(tmp_path: Path) -> Non
     class Elsewhere(Threads):
         async def run(self, task: PartTask) -> PartSummary:
             summary = await super().run(task)
-            for path in (tmp_path / "tables" / "inputs").glob("*/*"):
+            for path in (tmp_path / "tables" / "parts").glob("*.inputs.parquet"):
                 path.unlink()
             return summary
 

@@ -27,10 +27,11 @@ from spvfilter.files import NO_ROOM
 from spvfilter.scan.balance import BalanceHistory
 from spvfilter.scan.cluster import DaskWorkers
 from spvfilter.scan.daskcalls import connected
-from spvfilter.scan.directory import PartScan, PartsReport
+from spvfilter.scan.directory import PartScan
 from spvfilter.scan.engines import Engine, Processes, Threads
 from spvfilter.scan.gaps import ScannedHeights
 from spvfilter.scan.outputs import TOTALS, OutputFormat, publish, scan_parts
+from spvfilter.scan.partrun import PartsReport
 from spvfilter.scan.plan import Plan
 from spvfilter.scan.remote import is_url, seen_anywhere
 from spvfilter.scan.sources import BlockFiles, BlockSpan
