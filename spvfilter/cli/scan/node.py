@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
 from spvfilter.cli.arguments import format_of
+from spvfilter.cli.blockoptions import EVERY_S
 from spvfilter.cli.credentials import credentials_of
 from spvfilter.cli.scan.gaps import report_heights
-from spvfilter.cli.scan.nodeoptions import EVERY_S
 from spvfilter.cli.scan.totals import ScanTotals
 from spvfilter.cli.scan.types import warn_of_types
 from spvfilter.cli.term.matches import batch_printer, printer_of_disconnected
