@@ -13,6 +13,7 @@ from spvfilter.kernel import WatchTable
 from spvfilter.scan.coinruns import CREATED, SPENT, RunWriter, is_whole_run
 from spvfilter.scan.exportcolumns import ExportColumns
 from spvfilter.scan.exporttables import TableWriter, is_complete
+from spvfilter.scan.parquetrows import is_in_height_order
 from spvfilter.scan.partcolumns import LackingError, PartColumns
 from spvfilter.scan.partfile import BlockHits, PartSummary
 from spvfilter.scan.parts import PartTask
@@ -75,10 +76,11 @@ class ExportTask(PartTask):
 
     def _write(self, summary: PartSummary, is_stopped: Callable[[], bool]) -> None:
         writers: list[tuple[TableWriter, int]] = []
+        is_sorted = is_in_height_order(self.part.heights())
         with ExitStack() as stack:
             for table, names in self.columns.tables:
                 kernel_names = [self.columns.kernel_name(table, name) for name in names]
-                writer = TableWriter(self.staged_path(table), names, kernel_names)
+                writer = TableWriter(self.staged_path(table), names, kernel_names, is_sorted=is_sorted)
                 stack.enter_context(writer.opened())
                 writers.append((writer, len(names)))
             names_wanted = list(self.columns.kernel_names())

@@ -112,14 +112,14 @@ class PartRun:
             for number in numbers:
                 task = tasks[number]
                 kept[number] = await engine.run(task)
+                self.report.parts_done += 1
+                self.report.bytes_done += task.part.size
                 if not await to_its_end(task.has_files):
                     await to_its_end(task.path.unlink)
                     raise SourceError(
                         f"part {task.part.number}: its files are not in {self.parts.path}: all workers must see that"
                         " directory by the same path"
                     )
-                self.report.parts_done += 1
-                self.report.bytes_done += task.part.size
 
         workers = [asyncio.create_task(work()) for _ in range(min(engine.width + 1, len(missing)))]
         try:

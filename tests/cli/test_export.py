@@ -14,6 +14,7 @@ from spvfilter.cli.export import _chosen
 from spvfilter.scan.exportcolumns import DEFAULT_COLUMNS
 from support.chains import record as block_record
 from support.growingchain import GrowingChain
+from support.parquetfiles import facts, without_bloom_filters
 from support.processes import line_with, started
 from support.undo import framed, ledger_chain
 
@@ -102,6 +103,18 @@ def test_without_undo_data_the_message_names_the_nulls(run: Run, data: Path, tmp
     ran = run("export", data, "--network", "regtest", "--out", tmp_path / "out", "--undo", "off")
     assert ran.code == 0
     assert "without a usable undo record: values and types of their inputs, and their fees, are null" in ran.err
+
+
+@pytest.mark.columns
+@pytest.mark.parametrize("is_quiet", [True, False])
+def test_older_pyarrow_writes_no_bloom_filters_and_says_so(
+    run: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_quiet: bool
+) -> None:
+    without_bloom_filters(monkeypatch)
+    quiet = ("--quiet",) if is_quiet else ()
+    ran = run("export", data, "--network", "regtest", "--out", tmp_path / "out", *quiet)
+    assert (ran.code, ran.err.count("no Bloom filters in Parquet: pyarrow ")) == (0, not is_quiet)
+    assert facts(next((tmp_path / "out").glob("outputs/*/*"))) == (set(), {"block_number"})
 
 
 @pytest.mark.columns

@@ -17,6 +17,7 @@ from spvfilter.scan.coinset import check_whole, coins_path
 from support import build
 from support.build import TxIn, TxOut, block_hash
 from support.chains import record as block_record
+from support.parquetfiles import facts
 from support.realdata import runs
 from support.undo import Ledger, Spent
 from support.vectors import effort
@@ -105,6 +106,7 @@ async def test_the_table_of_coins_grows_with_the_chain(tmp_path: Path) -> None:
     assert grown.report.parts_kept > 3
     assert files["coins"] == list((tmp_path / "out" / "coins").glob("*/*"))
     assert coins_in(files["coins"][0]) == coins_of(blocks, 1)
+    assert facts(files["coins"][0]) == (set(), {"transaction_hash", "index"})
     files["coins"][0].unlink()
     await TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run()
     assert coins_in(files["coins"][0]) == coins_of(blocks, 1)

@@ -24,6 +24,7 @@ from spvfilter.scan import (
     TableExport,
     Threads,
     export as exports,
+    exporttables,
     partcolumns,
 )
 from spvfilter.scan.exportcolumns import DEFAULT_COLUMNS, column_names
@@ -32,6 +33,7 @@ from spvfilter.watch.watchlist import WatchList
 from support.blocktables import rows_of_block
 from support.chains import record as block_record, xored
 from support.growingchain import GrowingChain
+from support.parquetfiles import can_filter, facts, groups_read
 from support.realdata import single_blocks
 from support.undo import Spent, coins_of_block, framed, ledger_chain, record_of, spent_of, undo_of
 from support.vectors import effort
@@ -146,6 +148,49 @@ async def test_duckdb_and_polars_read_a_table_as_one_data_set(tmp_path: Path) ->
         frame = pl.scan_parquet(source).select("value", "type", "transaction_hash").collect()
         assert (frame.height, frame["value"].sum()) == (len(rows), total)
         assert frame["type"].to_list() == [row["type"] for row in rows]
+
+
+@pytest.mark.parametrize("is_hex", [True, False])
+async def test_duckdb_reads_fewer_row_groups_for_a_hash(
+    tmp_path: Path, is_hex: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporttables, "_ROWS", 20)
+    monkeypatch.setattr(partcolumns, "BATCH_BLOCKS", 2)
+    chain_in(tmp_path / "data")
+    plan = Plan.of(BlockFiles(tmp_path / "data"), REGTEST)
+    files = await TableExport(
+        tmp_path / "tables", plan, ExportColumns.of({table: ["all"] for table in BLOCK_TABLES}, is_hex=is_hex)
+    ).run()
+    expected = {
+        "blocks": {"hash", "previous_hash", "merkle_root"},
+        "transactions": {"hash", "witness_hash", "block_hash"},
+        "inputs": {
+            *("transaction_hash", "block_hash", "spent_transaction_hash", "address", "spent_script"),
+            "spent_script_hex",
+        },
+        "outputs": {"transaction_hash", "block_hash", "address", "script", "script_hex"},
+    }
+    for table, columns in expected.items():
+        (path,) = files[table]
+        order = "number" if table == "blocks" else "block_number"
+        assert facts(path) == (columns if can_filter() else set(), {order})
+        rows = rows_in(tmp_path / "tables", table)
+        assert [row[order] for row in rows] == sorted(row[order] for row in rows)
+    last = rows_in(tmp_path / "tables", "outputs")[-1]
+    digest = last["transaction_hash"] if is_hex else last["transaction_hash"].hex()
+    value = f"'{digest}'" if is_hex else f"from_hex('{digest}')"
+    read, groups = groups_read(files["outputs"], f"transaction_hash = {value} AND index = {last['index']}")
+    assert groups > 3
+    assert (read < groups / 2) == can_filter()
+
+
+async def test_unknown_heights_are_not_called_sorted(tmp_path: Path) -> None:
+    chain = GrowingChain(tmp_path / "data", 3, states_heights=False)
+    chain.mine(5)
+    files = await TableExport(tmp_path / "tables", plan_of(tmp_path / "data")).run()
+    for path in (path for paths in files.values() for path in paths):
+        assert path.parent.name == "heights=unknown"
+        assert facts(path)[1] == set()
 
 
 async def test_hashes_are_text_in_hex_by_option(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from spvfilter.scan.export import TableExport
 from spvfilter.scan.exportcolumns import ExportColumns
 from spvfilter.scan.partrun import PartsReport
 from spvfilter.scan.sources import BlockSpan
+from spvfilter.scan.tables import missing_bloom_filters
 
 
 class Exports(Rounds):
@@ -37,3 +38,5 @@ class Exports(Rounds):
                 f"{report.summary.by_outpoint:,} block(s) without a usable undo record: values and types of their"
                 " inputs, and their fees, are null"
             )
+        if missing := missing_bloom_filters():
+            self.tell(missing)
