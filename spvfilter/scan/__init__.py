@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from spvfilter.scan.batches import MatchBatch as MatchBatch
     from spvfilter.scan.chainchange import ChainChange as ChainChange
     from spvfilter.scan.cluster import DaskWorkers as DaskWorkers, scan_cluster as scan_cluster
-    from spvfilter.scan.directory import PartScan as PartScan, PartsReport as PartsReport
+    from spvfilter.scan.directory import PartScan as PartScan
     from spvfilter.scan.engines import Engine as Engine, Processes as Processes, Threads as Threads
     from spvfilter.scan.export import TableExport as TableExport
     from spvfilter.scan.exportcolumns import ExportColumns as ExportColumns
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from spvfilter.scan.order import AnyBlock as AnyBlock, RawBlocks as RawBlocks, ScanReport as ScanReport
     from spvfilter.scan.outputs import OutputFormat as OutputFormat, publish as publish, scan_parts as scan_parts
     from spvfilter.scan.partfile import BlockHits as BlockHits, PartFile as PartFile, PartSummary as PartSummary
+    from spvfilter.scan.partrun import PartsReport as PartsReport
     from spvfilter.scan.parts import PartTask as PartTask
     from spvfilter.scan.plan import Part as Part, Plan as Plan, PlannedBlock as PlannedBlock, PlannedFile as PlannedFile
     from spvfilter.scan.relevance import RelevantTx as RelevantTx, relevant_txs as relevant_txs
@@ -58,7 +59,7 @@ else:
         gaps="ScannedHeights",
         order="AnyBlock RawBlocks ScanReport",
         cluster="DaskWorkers scan_cluster",
-        directory="PartScan PartsReport",
+        directory="PartScan",
         engines="Engine Processes Threads",
         export="TableExport",
         exportcolumns="ExportColumns",
@@ -70,6 +71,7 @@ else:
         workertask="SeenFile",
         outputs="OutputFormat publish scan_parts",
         partfile="BlockHits PartFile PartSummary",
+        partrun="PartsReport",
         parts="PartTask",
         plan="Part Plan PlannedBlock PlannedFile",
         relevance="RelevantTx relevant_txs",

@@ -175,6 +175,7 @@ async def scan_cluster(
     *,
     form: OutputFormat | str = OutputFormat.CSV,
     check: bool = False,
+    binary_hashes: bool = False,
 ) -> Path:
     """Scan a plan's parts on the workers of a Dask cluster into a directory, as `scan_parts` does.
 
@@ -188,6 +189,7 @@ async def scan_cluster(
         out: The directory.
         form: The format of the file of matches.
         check: True to verify proof of work, merkle root and witness commitment of each block.
+        binary_hashes: True to write the hashes in Parquet files as 32 bytes in display order, not as text in hex.
 
     Returns:
         The path of the file of matches.
@@ -202,8 +204,8 @@ async def scan_cluster(
     """
     engine = DaskWorkers(client, plan if isinstance(plan, WorkerPlan) else None)
     try:
-        return await scan_parts(
-            PartScan(out, plan.plan if isinstance(plan, WorkerPlan) else plan, watch, check=check), form, engine
-        )
+        of_blocks = plan.plan if isinstance(plan, WorkerPlan) else plan
+        scan = PartScan(out, of_blocks, watch, check=check, binary_hashes=binary_hashes)
+        return await scan_parts(scan, form, engine)
     finally:
         await engine.aclose()

@@ -76,6 +76,7 @@ def write_coins_table(path: Path, runs: Sequence[Path], temporary: Callable[[], 
             compression="zstd",
             compression_level=LEVEL,
             use_dictionary=["index", "block_number", "is_coinbase", "type"],
+            sorting_columns=[pa.parquet.SortingColumn(0), pa.parquet.SortingColumn(1)],
         ) as writer,
     ):
         for table in unspent(runs, temporary):

@@ -9,17 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import ParameterError
-from spvfilter.kernel import WatchTable, unpack_hits
-from spvfilter.scan.chainchange import ChainChange, chain_change, refuse_lost_blocks
+from spvfilter.kernel import unpack_hits
 from spvfilter.scan.coinfile import MOST_COINS, write_coins
-from spvfilter.scan.engines import Engine, Threads, finished
-from spvfilter.scan.manifest import PARQUET_HASHES, TEXT_HASHES, WATCH_LIST, Manifest, table_digest
+from spvfilter.scan.engines import Engine
+from spvfilter.scan.manifest import PARQUET_HASHES, TEXT_HASHES, WATCH_LIST, table_digest
 from spvfilter.scan.matchedtxs import (
     TransactionRow,
     TransactionsTask,
@@ -29,42 +27,14 @@ from spvfilter.scan.matchedtxs import (
     write_transactions,
 )
 from spvfilter.scan.parquetrows import ParquetForm
-from spvfilter.scan.partdirectory import PartDirectory
 from spvfilter.scan.partfile import PartFile, PartSummary
+from spvfilter.scan.partrun import PartRun, PartsReport
 from spvfilter.scan.parts import PartTask, task_key
 from spvfilter.scan.plan import Part, Plan
 from spvfilter.scan.threadwork import to_its_end
 from spvfilter.watch.watchlist import WatchList
 
-if TYPE_CHECKING:
-    import asyncio
-else:
-    asyncio = deferred("asyncio")
-
 _NO_COINS = b""  # the key of a first pass, which knows no outpoints
-
-
-@public
-@dataclass(slots=True)
-class PartsReport:
-    """The progress of a scan in parts. It is updated while the scan runs."""
-
-    parts_total: int = 0
-    """Number of parts to scan. A part counts once in each pass that scans it."""
-    parts_done: int = 0
-    """Number of parts scanned so far. A part counts once in each pass that scans it."""
-    parts_kept: int = 0
-    """Number of parts that earlier runs have scanned, so that this run did not; known when the scan is done."""
-    bytes_total: int = 0
-    """Total size of the blocks to scan in all passes, in bytes."""
-    bytes_done: int = 0
-    """Total size of the blocks scanned so far in all passes, in bytes."""
-    passes: int = 1
-    """Number of passes: two if spends must be found by outpoint, more if windows of keychains have moved."""
-    change: ChainChange | None = None
-    """Difference between the chain of the last finished run and this plan; None if no run has finished before."""
-    summary: PartSummary = field(default_factory=PartSummary)
-    """Summary of all parts; complete when the scan is done."""
 
 
 class _Done(NamedTuple):
@@ -122,30 +92,20 @@ class PartScan:
         """The plan of the blocks to scan."""
         self.check = check
         """True if the scan verifies proof of work, merkle root and witness commitment of each block."""
-        self.report: PartsReport = PartsReport()
-        """The progress of the scan."""
         self.has_transactions = transactions
         """True if the scan keeps the inputs and outputs of matched transactions."""
         self.has_binary_hashes = binary_hashes
         """True if hashes in Parquet files are 32 bytes; False if they are text in hex."""
         self._rows: list[Path] = []  # files with the inputs and outputs of matched transactions, in chain order
-        self._parts = PartDirectory(self.directory)
         self._given = watch.copy()
         self._watch = self._given
         self._most_coins = most_coins
-        self._begun: WatchTable | None = None  # the table for which the engine scans
-        self._fresh: set[int] = set()  # numbers of parts that this run scans
         self._digest = table_digest(watch.table)
-        self._wanted = Manifest(
-            {
-                "network": plan.network.name,
-                WATCH_LIST: self._digest.hex(),
-                "undo mode": str(plan.undo),
-                "check of blocks": "on" if check else "off",
-                "range": plan.span,
-                PARQUET_HASHES: "binary" if binary_hashes else TEXT_HASHES,
-            }
-        )
+        form = "binary" if binary_hashes else TEXT_HASHES
+        self._run = PartRun(self.directory, plan, check, {WATCH_LIST: self._digest.hex(), PARQUET_HASHES: form})
+        self._parts = self._run.parts
+        self.report: PartsReport = self._run.report
+        """The progress of the scan."""
 
     @property
     def watch(self) -> WatchList:
@@ -178,31 +138,16 @@ class PartScan:
 
         No other scan can use the directory until the context is left. Raises the errors of `run`.
         """
-        with self._parts.locked():
-            chosen = engine or Threads()
-            try:
-                parts = await self._scanned(chosen)
-            finally:
-                if engine is None:
-                    await chosen.aclose()
-            yield parts
-
-    async def _scanned(self, engine: Engine) -> list[PartFile]:
-        """Scan the parts whose files are missing, and return the files of all parts."""
-        manifest = await to_its_end(self._parts.opened, self._wanted)
-        if manifest.tip:
-            known = map(bytes.fromhex, (*manifest.lasts, manifest.tip))
-            await to_its_end(refuse_lost_blocks, self.plan, known)
-            self.report.change = chain_change(self.plan, manifest.blocks, bytes.fromhex(manifest.tip))
-        self._begun = None
-        self._fresh.clear()
-        await to_its_end(self._widen)
-        done = await self._passes(engine)
-        if self.has_transactions:
-            rows = [self._transactions_task(task) for task in done.tasks]
-            await self._pass(engine, rows)
-            self._rows = [task.rows for task in rows]
-        return await to_its_end(self._finish, manifest, done)
+        async with self._run.opened(engine) as (chosen, manifest):
+            await to_its_end(self._widen)
+            done = await self._passes(chosen)
+            if self.has_transactions:
+                rows = [self._transactions_task(task) for task in done.tasks]
+                await self._run.summaries(chosen, rows, self._watch.table)
+                self._rows = [task.rows for task in rows]
+            self._run.count(done.tasks, done.summaries)
+            await to_its_end(self._run.finish, manifest, done.tasks)
+            yield await to_its_end(lambda: [PartFile(task.path) for task in done.tasks])
 
     def finished(self) -> list[PartFile]:
         """Return the files of the parts of the last finished run in chain order; empty if there are none.
@@ -278,7 +223,7 @@ class PartScan:
             is_given = self._watch is self._given
             digest = self._digest if is_given else await to_its_end(table_digest, self._watch.table)
             tasks = [self._task(part, digest) for part in parts]
-            summaries = await self._pass(engine, tasks)
+            summaries = await self._run.summaries(engine, tasks, self._watch.table)
             if not await to_its_end(self._windows_moved, [PartFile(task.path) for task in tasks]):
                 break
             self.report.passes += 1
@@ -286,14 +231,15 @@ class PartScan:
         if not blind:
             return _Done(tasks, summaries)
         stale = [self._task(part, digest) for part in self.plan.stale]
-        for summary in await self._pass(engine, stale):
+        for summary in await self._run.summaries(engine, stale, self._watch.table):
             summaries[0].problems += summary.problems
         coins = await to_its_end(self._learned, [task.path for task in (*stale, *tasks)])
         if not coins:
             return _Done(tasks, summaries)
         self.report.passes += 1
         again = [self._task(parts[number], digest, coins) for number in blind]
-        for number, task, summary in zip(blind, again, await self._pass(engine, again), strict=True):
+        found = await self._run.summaries(engine, again, self._watch.table)
+        for number, task, summary in zip(blind, again, found, strict=True):
             tasks[number], summaries[number] = task, summary
         return _Done(tasks, summaries)
 
@@ -322,49 +268,4 @@ class PartScan:
         """Return the task that writes the matched transactions of a scanned part."""
         key = transactions_key(task)
         path, rows = self._parts.file(key), self._parts.file(key, ".rows").absolute()
-        if not rows.exists():
-            path.unlink(missing_ok=True)
         return TransactionsTask(task.part, path, key, task.undo, task.check, None, task.path.absolute(), rows)
-
-    async def _pass(self, engine: Engine, tasks: Sequence[PartTask]) -> list[PartSummary]:
-        """Return the summaries of the tasks' files, and run the tasks that have no file.
-
-        It runs one task more at once than the engine's width.
-        """
-        kept = await to_its_end(lambda: [finished(task.path, task.key) for task in tasks])
-        missing = [number for number, summary in enumerate(kept) if summary is None]
-        self._fresh.update(tasks[number].part.number for number in missing if not tasks[number].part.is_stale)
-        self.report.parts_total += len(missing)
-        self.report.bytes_total += sum(tasks[number].part.size for number in missing)
-        if missing and self._begun is not self._watch.table:
-            self._begun = self._watch.table
-            await engine.begin(self._begun)
-        numbers = iter(missing)
-
-        async def work() -> None:
-            for number in numbers:
-                kept[number] = await engine.run(tasks[number])
-                self.report.parts_done += 1
-                self.report.bytes_done += tasks[number].part.size
-
-        workers = [asyncio.create_task(work()) for _ in range(min(engine.width + 1, len(missing)))]
-        try:
-            await asyncio.gather(*workers)
-        finally:
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
-        return [summary for summary in kept if summary is not None]
-
-    def _finish(self, manifest: Manifest, done: _Done) -> list[PartFile]:
-        """Record the result of all passes in the manifest, and remove files that are not part of it."""
-        self.report.summary = PartSummary()
-        for summary in done.summaries:
-            self.report.summary.add(summary)
-        self.report.parts_kept = sum(task.part.number not in self._fresh for task in done.tasks)
-        manifest.finished = [task.path.name for task in done.tasks]
-        manifest.blocks, manifest.tip = self.plan.blocks, self.plan.tip.hex()
-        manifest.lasts = [block.hex() for part in self.plan.parts for block in part.last_hashes()]
-        manifest.write(self.directory)
-        self._parts.remove_unused()
-        return [PartFile(task.path) for task in done.tasks]

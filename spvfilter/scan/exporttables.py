@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from spvfilter.errors import ParameterError
 from spvfilter.files import SHARED, replacing
-from spvfilter.kernel.blocktables import SCRIPT_TYPES, Column, Layout
+from spvfilter.kernel.blocktables import BLOCK_TABLES, HEX, SCRIPT_TYPES, Column, Layout
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.exportcolumns import layout_of
+from spvfilter.scan.parquetrows import bloom_filters, has_bloom_filters
 
 _ROWS = 131_072  # Rows of a row group (our choice): DuckDB reads row groups of this size in parallel.
 _BYTES = 1 << 26  # Bytes in memory after which a row group of long rows ends earlier (our choice).
 LEVEL = 1  # Level of zstd (our choice): higher levels are slower, and hashes do not shrink.
 _MAGIC = b"PAR1"  # The first and the last bytes of a Parquet file.
+_HEIGHTS = ("blocks.number", "transactions.block_number", "inputs.block_number", "outputs.block_number")
+_FILTERED = frozenset(  # The columns with Bloom filters, if they are written.
+    f"{table}.{name}"
+    for table, columns in BLOCK_TABLES.items()
+    for name, layout in columns.items()
+    if layout is Layout.HASH or name in ("address", "script", "spent_script")
+) - {"inputs.script"}  # Nobody looks for a scriptSig.
 _PLAIN = (Layout.HASH, Layout.BINARY, Layout.TEXT)  # Layouts for which Parquet's dictionaries take long.
 
 
@@ -66,10 +74,12 @@ class TableWriter:
         path: Path of the file.
         names: The names of the columns in the file.
         kernel_names: The kernel's names of these columns.
+        is_sorted: True if the rows are added in the order of their heights.
     """
 
-    def __init__(self, path: Path, names: Sequence[str], kernel_names: Sequence[str]) -> None:
+    def __init__(self, path: Path, names: Sequence[str], kernel_names: Sequence[str], *, is_sorted: bool) -> None:
         self._path = path
+        self._is_sorted = is_sorted
         self._pa = pyarrow()
         self._kernel_names = kernel_names
         self._schema = self._pa.schema(
@@ -77,24 +87,43 @@ class TableWriter:
         )
         self._waiting: list[Any] = []
         self._rows = self._bytes = 0
+        self._file: IO[bytes] | None = None
         self._writer: Any = None
 
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Return a context manager that completes the file at its end. Raises OSError."""
-        named = zip(self._schema.names, self._kernel_names, strict=True)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(self._path, SHARED) as file:
-            self._writer = self._pa.parquet.ParquetWriter(
-                file,
+            self._file = file
+            try:
+                yield
+                self._flush(is_last=True)
+            finally:
+                if self._writer is not None:
+                    self._writer.close()
+
+    def _opened(self) -> Any:
+        """Return the Parquet writer, which is made when the number of rows in the first row group is known."""
+        if self._writer is None:
+            pa, names = self._pa, self._schema.names
+            kernels = dict(zip(names, self._kernel_names, strict=True))
+            options: dict[str, Any] = {}
+            heights = [at for at, kernel in enumerate(self._kernel_names) if kernel in _HEIGHTS]
+            if self._is_sorted and heights:
+                options["sorting_columns"] = [pa.parquet.SortingColumn(heights[0])]
+            if has_bloom_filters(pa):
+                filtered = [name for name, kernel in kernels.items() if kernel.removesuffix(HEX) in _FILTERED]
+                options |= bloom_filters(filtered, max(self._rows, 1))
+            self._writer = pa.parquet.ParquetWriter(
+                self._file,
                 self._schema,
                 compression="zstd",
                 compression_level=LEVEL,
-                use_dictionary=[name for name, kernel in named if layout_of(kernel) not in _PLAIN],
+                use_dictionary=[name for name, kernel in kernels.items() if layout_of(kernel) not in _PLAIN],
+                **options,
             )
-            with self._writer:
-                yield
-                self._flush()
+        return self._writer
 
     def add(self, columns: Sequence[Column]) -> None:
         """Append rows. Raises OSError."""
@@ -105,11 +134,11 @@ class TableWriter:
         if self._rows >= _ROWS or self._bytes >= _BYTES:
             self._flush()
 
-    def _flush(self) -> None:
-        """Write the waiting rows as one row group."""
-        if self._rows:
-            table = self._pa.Table.from_batches(self._waiting, self._schema)
-            self._writer.write_table(table, row_group_size=self._rows)
+    def _flush(self, *, is_last: bool = False) -> None:
+        """Write the waiting rows as one row group. A file without rows has a schema, too."""
+        if self._rows or is_last:
+            writer, rows = self._opened(), max(self._rows, 1)
+            writer.write_table(self._pa.Table.from_batches(self._waiting, self._schema), row_group_size=rows)
         self._waiting, self._rows, self._bytes = [], 0, 0
 
 

@@ -13,6 +13,7 @@ from spvfilter.kernel import WatchTable
 from spvfilter.scan.coinruns import CREATED, SPENT, RunWriter, is_whole_run
 from spvfilter.scan.exportcolumns import ExportColumns
 from spvfilter.scan.exporttables import TableWriter, is_complete
+from spvfilter.scan.parquetrows import is_in_height_order
 from spvfilter.scan.partcolumns import LackingError, PartColumns
 from spvfilter.scan.partfile import BlockHits, PartSummary
 from spvfilter.scan.parts import PartTask
@@ -48,10 +49,16 @@ class ExportTask(PartTask):
         """Return the path of the file with the part's rows of a table."""
         return self.directory / table / heights_folder(self.part) / f"{self.key[:_KEY_BYTES].hex()}.parquet"
 
-    def has_tables(self) -> bool:
+    def staged_path(self, table: str) -> Path:
+        """Return the path to which the task writes that file. It moves to `table_path` when all parts are done."""
+        return self.path.with_suffix(f".{table}.parquet")
+
+    def has_files(self) -> bool:
         """Return True if the files of all tables, and the run of coins, exist and are complete. Raises OSError."""
-        has_run = self.run_path is None or is_whole_run(self.run_path)
-        return has_run and all(is_complete(self.table_path(table)) for table, _ in self.columns.tables)
+        return (self.run_path is None or is_whole_run(self.run_path)) and all(
+            is_complete(self.staged_path(table)) or is_complete(self.table_path(table))
+            for table, _ in self.columns.tables
+        )
 
     def scan(
         self, table: WatchTable, summary: PartSummary, is_stopped: Callable[[], bool] = lambda: False
@@ -69,10 +76,11 @@ class ExportTask(PartTask):
 
     def _write(self, summary: PartSummary, is_stopped: Callable[[], bool]) -> None:
         writers: list[tuple[TableWriter, int]] = []
+        is_sorted = is_in_height_order(self.part.heights())
         with ExitStack() as stack:
             for table, names in self.columns.tables:
                 kernel_names = [self.columns.kernel_name(table, name) for name in names]
-                writer = TableWriter(self.table_path(table), names, kernel_names)
+                writer = TableWriter(self.staged_path(table), names, kernel_names, is_sorted=is_sorted)
                 stack.enter_context(writer.opened())
                 writers.append((writer, len(names)))
             names_wanted = list(self.columns.kernel_names())

@@ -12,6 +12,7 @@ from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.rpc.fullnode import FullNode, Listing
 from spvfilter.rpc.notices import TipNotices
+from spvfilter.scan.batches import MatchBatch
 from spvfilter.scan.fetching import NodeBlocks
 from spvfilter.scan.matcher import Matcher
 from spvfilter.watch.match import Match
@@ -137,6 +138,22 @@ async def follow(
         NodeChainError: A reorganization disconnected more than 100,000 blocks.
         ParameterError: The span has an end, or `poll_s` is not above 0.
     """
+    async with aclosing(follow_batches(matcher, blocks, notices=notices, poll_s=poll_s)) as events:
+        async for event in events:
+            if isinstance(event, MatchBatch):
+                for match in event.matches():
+                    yield match
+            else:
+                yield event
+
+
+async def follow_batches(
+    matcher: Matcher, blocks: NodeBlocks, *, notices: TipNotices | None = None, poll_s: float = _POLL_S
+) -> AsyncGenerator[MatchBatch | Connected | Disconnected]:
+    """Follow a chain as `follow` does, but yield the matches of a block as one MatchBatch.
+
+    Raises NodeError, NodeChainError and ParameterError as `follow` does.
+    """
     node = blocks.node
     if blocks.span.to_height is not None or blocks.span.to_time is not None:
         raise ParameterError("a chain that is followed has no end: give a span without to_height and to_time")
@@ -185,7 +202,7 @@ async def _new_blocks(node: FullNode, kept: _Kept, fork: int, tip: int) -> Listi
 
 async def _round(
     matcher: Matcher, blocks: NodeBlocks, listing: Listing, kept: _Kept, told_from: int, notices: TipNotices | None
-) -> AsyncGenerator[Match | Connected]:
+) -> AsyncGenerator[MatchBatch | Connected]:
     """Scan the blocks of a listing and keep their hashes."""
     source = NodeBlocks(
         blocks.node,
@@ -203,12 +220,12 @@ async def _round(
         return [Connected(each, listing.hash_at(each)) for each in new if each >= told_from]
 
     try:
-        async with aclosing(matcher.scan(source)) as matches:
-            async for match in matches:
-                assert match.height is not None
-                for event in connect(match.height):
+        async with aclosing(matcher.scan_batches(source)) as batches:
+            async for batch in batches:
+                assert batch.block.height is not None
+                for event in connect(batch.block.height):
                     yield event
-                yield match
+                yield batch
     except NodePrunedError:
         if await blocks.node.hash_at(listing.last) == listing.hash_at(listing.last):
             raise

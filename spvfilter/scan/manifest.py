@@ -20,6 +20,7 @@ FORMAT = 2
 WATCH_LIST = "watch list"  # the input whose value is a digest
 PARQUET_HASHES = "form of hashes in Parquet"  # an input that manifests of older versions lack
 TEXT_HASHES = "text in hex"  # its value there
+TABLE_HASHES = "form of hashes"  # an input that only an export has
 _HASH = re.compile("(?:[0-9a-f]{64})?")
 
 
@@ -94,6 +95,9 @@ class Manifest:
 
     def refuse_other(self, wanted: Manifest, directory: Path) -> None:
         """Raise ParameterError unless the directory holds a scan with the inputs of `wanted`."""
+        held, other = ("an export" if TABLE_HASHES in each.inputs else "a scan" for each in (self, wanted))
+        if held != other:
+            raise ParameterError(f"{directory} holds {held}, not {other}: choose another directory")
         for name in {**self.inputs, **wanted.inputs}:
             lacking = TEXT_HASHES if name == PARQUET_HASHES else "nothing"
             old, new = self.inputs.get(name, lacking), wanted.inputs.get(name, lacking)

@@ -123,6 +123,10 @@ class TransactionsTask(PartTask):
     rows: Path
     """Path of the file of rows to write, as JSON lines."""
 
+    def has_files(self) -> bool:
+        """Return True if the file of rows exists."""
+        return self.rows.exists()
+
     def scan(
         self, table: WatchTable, summary: PartSummary, is_stopped: Callable[[], bool] = lambda: False
     ) -> Iterator[BlockHits]:

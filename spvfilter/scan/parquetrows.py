@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from inspect import signature
 from itertools import chain
@@ -32,17 +32,28 @@ class ParquetForm(NamedTuple):
     @classmethod
     def of(cls, plan: Plan, *, is_binary: bool) -> ParquetForm:
         """Return the form of the files of a scan of this plan."""
-        last = 0
-        for height in chain.from_iterable(part.heights() for part in plan.parts):
-            if height is None or height < last:
-                return cls(is_binary, is_sorted=False)
-            last = height
-        return cls(is_binary, is_sorted=True)
+        heights = chain.from_iterable(part.heights() for part in plan.parts)
+        return cls(is_binary, is_sorted=is_in_height_order(heights))
+
+
+def is_in_height_order(heights: Iterable[int | None]) -> bool:
+    """Return True if all heights of blocks are known, and none is below the height before it."""
+    last = 0
+    for height in heights:
+        if height is None or height < last:
+            return False
+        last = height
+    return True
 
 
 def has_bloom_filters(pa: Any) -> bool:  # Any: pyarrow has no types
     """Return True if this version of pyarrow can write Bloom filters."""
     return _BLOOM in signature(pa.parquet.ParquetWriter).parameters
+
+
+def bloom_filters(columns: Iterable[str], rows: int) -> dict[str, Any]:
+    """Return the options of a ParquetWriter for Bloom filters with a capacity of `rows` in these columns."""
+    return {_BLOOM: {column: {"ndv": rows, "fpp": _FALSE_POSITIVES} for column in columns}}
 
 
 @contextmanager
@@ -66,8 +77,7 @@ def parquet_writer(
     if form.is_sorted:
         options["sorting_columns"] = [pa.parquet.SortingColumn(schema.get_field_index("height"))]
     if has_bloom_filters(pa):
-        capacity = {"ndv": min(max(rows, 1), ROWS), "fpp": _FALSE_POSITIVES}
-        options[_BLOOM] = dict.fromkeys(_FILTERED, capacity)
+        options |= bloom_filters(_FILTERED, min(max(rows, 1), ROWS))
 
     def write(table: Any) -> None:
         if form.is_binary:

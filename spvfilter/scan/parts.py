@@ -47,6 +47,10 @@ class PartTask:
         """Return the same task for another machine's copy of the part. The key stays the same."""
         return replace(self, part=part)
 
+    def has_files(self) -> bool:
+        """Return True if the files that the task writes beside the part's file are complete. Raises OSError."""
+        return True
+
     def scan(
         self, table: WatchTable, summary: PartSummary, is_stopped: Callable[[], bool] = lambda: False
     ) -> Iterator[BlockHits]:

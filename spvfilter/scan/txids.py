@@ -1,18 +1,28 @@
-"""Search of block files for transactions by their ids."""
+"""Search of blocks for transactions by their ids."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, NamedTuple
 
+from spvfilter._public import deferred
 from spvfilter.errors import FormatError, SourceError
 from spvfilter.kernel import block_txids, check_block
 from spvfilter.network import Network
 from spvfilter.protocol import HASH_SIZE
-from spvfilter.scan.order import PendingBlock, ScanReport, in_chain_order
+from spvfilter.scan.fetching import NodeBlocks, NodeFeed
+from spvfilter.scan.order import Feed, PendingBlock, PlannedFeed, ScanReport
 from spvfilter.scan.sources import BlockSource, Problem
+from spvfilter.scan.threadwork import to_its_end
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent import futures
+else:
+    asyncio = deferred("asyncio")
+    futures = deferred("concurrent.futures")
 
 _AHEAD = 4  # blocks in memory for each thread (our choice)
 
@@ -43,19 +53,19 @@ class _Searched(NamedTuple):
     """Copies of the block that are not readable."""
 
 
-def find_txs(
-    source: BlockSource,
+async def find_txs(
+    blocks: BlockSource | NodeBlocks,
     wanted: frozenset[bytes],
     network: Network,
     report: ScanReport,
     *,
     jobs: int = 1,
     check: bool = False,
-) -> Iterator[list[PlacedTx]]:
+) -> AsyncGenerator[list[PlacedTx]]:
     """Yield the transactions with these ids, as a list for each block, in chain order. Stale blocks are not searched.
 
     Args:
-        source: The blocks.
+        blocks: The blocks, in files or of a node.
         wanted: The ids, 32 bytes each in wire order.
         network: The network of the blocks.
         report: The counts and problems of the search are added to it.
@@ -63,25 +73,36 @@ def find_txs(
         check: True to verify merkle root and witness commitment of each block.
 
     Raises:
-        SourceError: The range has no block, or the heights of its blocks are unknown.
+        ParameterError: The node is of another network.
+        SourceError: A node fails (NodeError), the range has no block, or the heights of its blocks are unknown.
     """
-    _, placed = in_chain_order(source, network, report)
-    with ThreadPoolExecutor(jobs, "spvfilter-txids") as pool:
-        waiting: deque[Future[_Searched]] = deque()
-        try:
-            for block in placed:
-                waiting.append(pool.submit(_searched, source, block, wanted, check))
-                if len(waiting) > _AHEAD * jobs:
-                    yield _taken(waiting.popleft(), report)
-            while waiting:
-                yield _taken(waiting.popleft(), report)
-        finally:
-            pool.shutdown(cancel_futures=True)
+    feed: Feed
+    if isinstance(blocks, NodeBlocks):
+        feed = await NodeFeed.of(blocks, network, report)
+    else:
+        feed = PlannedFeed(blocks, network, report, strict=False)
+    pool = futures.ThreadPoolExecutor(jobs, "spvfilter-txids")
+    search = asyncio.get_running_loop().run_in_executor
+    waiting: deque[asyncio.Future[_Searched]] = deque()
+    try:
+        async with aclosing(feed.batches()) as batches:
+            async for batch in batches:
+                for block in batch:
+                    if not block.silent:
+                        waiting.append(search(pool, _searched, feed, block, wanted, check))
+                    if len(waiting) > _AHEAD * jobs:
+                        yield _taken(await waiting.popleft(), report)
+        while waiting:
+            yield _taken(await waiting.popleft(), report)
+    finally:
+        feed.leave()
+        await to_its_end(pool.shutdown, cancel_futures=True)
+        await to_its_end(feed.close)
 
 
-def _taken(searched: Future[_Searched], report: ScanReport) -> list[PlacedTx]:
+def _taken(searched: _Searched, report: ScanReport) -> list[PlacedTx]:
     """Add a searched block to the report, and return its transactions."""
-    size, found, problems = searched.result()
+    size, found, problems = searched
     report.problems += problems
     if size is not None:
         report.blocks += 1
@@ -90,17 +111,17 @@ def _taken(searched: Future[_Searched], report: ScanReport) -> list[PlacedTx]:
     return found
 
 
-def _searched(source: BlockSource, block: PendingBlock, wanted: frozenset[bytes], check: bool) -> _Searched:
+def _searched(feed: Feed, block: PendingBlock, wanted: frozenset[bytes], check: bool) -> _Searched:
     """Search one block: the first copy of it that is valid."""
     problems: list[Problem] = []
     for ref in block.copies():
         try:
-            raw = source.read(ref)
+            raw = feed.read(block)
             if check:
                 check_block(raw)
             txids = block_txids(raw)
         except (FormatError, SourceError, OSError) as error:
-            problems.append(Problem.of(source.name(ref), error))
+            problems.append(Problem.of(feed.source.name(ref), error))
             continue
         ids = [txids[at : at + HASH_SIZE] for at in range(0, len(txids), HASH_SIZE)]
         found = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import pytest
 from spvfilter.cli.export import _chosen
 from spvfilter.scan.exportcolumns import DEFAULT_COLUMNS
 from support.chains import record as block_record
+from support.growingchain import GrowingChain
+from support.parquetfiles import facts, without_bloom_filters
+from support.processes import line_with, started
 from support.undo import framed, ledger_chain
 
 Run = Callable[..., Any]
@@ -39,13 +43,48 @@ def columns_in(directory: Path, table: str) -> list[str]:
 def test_an_export_writes_four_tables_and_says_so(run: Run, data: Path, tmp_path: Path) -> None:
     ran = run("export", data, "--network", "regtest", "--out", tmp_path / "out")
     assert (ran.code, ran.out) == (0, "")
-    assert "30 block(s), 21.5 kB in" in ran.err
-    assert ": 1 part(s) written in" in ran.err
+    assert "30 block(s), 21.5 kB, 1 part(s) written in" in ran.err
     for table, names in DEFAULT_COLUMNS.items():
         assert columns_in(tmp_path / "out", table) == list(names)
     again = run("export", data, "--network", "regtest", "--out", tmp_path / "out", "--jobs", "2")
-    assert ": 0 part(s) written in" in again.err
-    assert ", 1 kept" in again.err
+    assert "30 block(s), 21.5 kB, no part(s) written in" in again.err
+    assert "since the last run: no new block; 1 part(s) kept\n" in again.err
+
+
+def rows_in(directory: Path) -> dict[str, list[str]]:
+    """The rows of each table, sorted."""
+    import pyarrow.parquet as pq
+
+    found: dict[str, list[str]] = {}
+    for path in directory.glob("*/*/*.parquet"):
+        found.setdefault(path.parent.parent.name, []).extend(
+            map(str, pq.read_table(path, partitioning=None).to_pylist())
+        )
+    return {table: sorted(rows) for table, rows in found.items()}
+
+
+@pytest.mark.columns
+def test_follow_exports_new_blocks_until_interrupt(run: Run, tmp_path: Path) -> None:
+    chain = GrowingChain(tmp_path / "blocks", 3, has_undo=False)
+    chain.mine(20)
+    words = ("export", tmp_path / "blocks", "--network", "regtest")
+    with started(*words, "--out", tmp_path / "out", "--follow", "--every", 1) as (child, lines):
+        assert "20 block(s)" in line_with("part(s) written", lines)
+        for number, change in enumerate((lambda: chain.mine(3), lambda: chain.reorganize(2, 4))):
+            change()
+            line_with("since the last run", lines)
+            # a look may have come between the writes of a chain's files
+            while rows_in(tmp_path / "out") != scratch(run, words, tmp_path / f"scratch{number}"):
+                line_with("since the last run", lines)
+        child.send_signal(signal.SIGINT)
+        assert "spvfilter: interrupted\n" in lines.read()
+        assert child.wait(timeout=60) == 130
+    assert rows_in(tmp_path / "out") == scratch(run, words, tmp_path / "scratch")
+
+
+def scratch(run: Run, words: tuple[object, ...], folder: Path) -> dict[str, list[str]]:
+    assert run(*words, "--out", folder, "--quiet").code == 0
+    return rows_in(folder)
 
 
 @pytest.mark.columns
@@ -64,6 +103,18 @@ def test_without_undo_data_the_message_names_the_nulls(run: Run, data: Path, tmp
     ran = run("export", data, "--network", "regtest", "--out", tmp_path / "out", "--undo", "off")
     assert ran.code == 0
     assert "without a usable undo record: values and types of their inputs, and their fees, are null" in ran.err
+
+
+@pytest.mark.columns
+@pytest.mark.parametrize("is_quiet", [True, False])
+def test_older_pyarrow_writes_no_bloom_filters_and_says_so(
+    run: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_quiet: bool
+) -> None:
+    without_bloom_filters(monkeypatch)
+    quiet = ("--quiet",) if is_quiet else ()
+    ran = run("export", data, "--network", "regtest", "--out", tmp_path / "out", *quiet)
+    assert (ran.code, ran.err.count("no Bloom filters in Parquet: pyarrow ")) == (0, not is_quiet)
+    assert facts(next((tmp_path / "out").glob("outputs/*/*"))) == (set(), {"block_number"})
 
 
 @pytest.mark.columns
@@ -105,6 +156,10 @@ def test_coins_of_a_part_of_the_chain_are_refused(run: Run, data: Path, tmp_path
         (("--columns", "inputs", "inputs:value"), "--columns names the table inputs twice"),
         (("--dask", "tcp://127.0.0.1:1", "--processes", "2"), "--dask and --processes exclude each other"),
         (("--out", "s3://bucket/x"), "--out takes a local path, not a URL"),
+        (("--on-workers", "blocks"), "--on-workers PATH replaces all other PATHs"),
+        (("--every", "5"), "--every is the time between two looks for new blocks: it needs --follow"),
+        (("--zmq", "tcp://127.0.0.1:1"), "--zmq announces new blocks: it needs --follow"),
+        (("--follow", "--to-height", "150"), "--follow runs until it is interrupted: leave --to-height"),
         (("--from-height", "9", "--to-height", "8"), "a range from height 9 to 8 has no block"),
     ],
 )
@@ -116,6 +171,8 @@ def test_wrong_options_are_errors(run: Run, data: Path, tmp_path: Path, argv: tu
 
 
 def test_nothing_to_export_is_an_error(run: Run, tmp_path: Path) -> None:
+    ran = run("export", "--out", tmp_path / "out")
+    assert (ran.code, "no PATH of blocks given (see 'spvfilter export --help')" in ran.err) == (2, True)
     ran = run("export", tmp_path / "none", "--out", tmp_path / "out")
     assert ran.code == 2
     assert "no block in" in ran.err

@@ -6,18 +6,16 @@ import asyncio
 import os
 import signal
 import stat
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
-from spvfilter.cli.scan import following
+from spvfilter.cli.parts import following
 from spvfilter.errors import DirectoryInUseError, RemoteFileError, SourceError
 from support.growingchain import GrowingChain
-from support.processes import WITH_SIGINT, command, environment
+from support.processes import line_with, started
 
 
 class Growing:
@@ -125,34 +123,6 @@ def test_option_that_does_not_fit_is_one_line(
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert said in ran.err
     assert not growing.out.exists()
-
-
-@contextmanager
-def started(*words: object) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
-    """A process of the command line that Ctrl-C ends, and its standard error."""
-    child = subprocess.Popen(
-        command(*words, code=WITH_SIGINT),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
-    try:
-        assert child.stderr is not None
-        yield child, child.stderr
-    finally:
-        child.kill()
-        child.communicate()
-
-
-def line_with(text: str, lines: IO[str]) -> str:
-    """Read lines up to one with a text."""
-    read = []
-    for line in lines:
-        read.append(line)
-        if text in line:
-            return line
-    raise AssertionError(read)
 
 
 def test_follow_scans_new_blocks_until_interrupt(run: Callable[..., Any], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import signal
@@ -71,6 +72,33 @@ def test_output_goes_to_a_file_and_quiet_says_nothing(core: CoreNode, run: Calla
     ran = run("scan", core.url, *WATCHED, "--format", "jsonl", "--output", tmp_path / "out.jsonl", "--quiet")
     assert (ran.code, ran.out, ran.err) == (0, "", "")
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 12
+
+
+def test_the_totals_are_those_of_the_same_files(core: CoreNode, run: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "blocks").mkdir()
+    for path, name in ((paid_chain().files(tmp_path / "blocks"), "files.csv"), (core.url, "node.csv")):
+        ran = run("scan", path, *WATCHED, "--format", "table", "--totals", tmp_path / name)
+        assert ran.code == 0
+        (total,) = csv.DictReader((tmp_path / name).read_text().splitlines())
+        sums = [f"{int(total[each]) / 100_000_000:.8f}" for each in ("received", "spent")]
+        assert ran.out.partition("Totals, BTC\n")[2].split()[-4:] == [ADDRESS, *sums, "12"]
+    assert (tmp_path / "node.csv").read_bytes() == (tmp_path / "files.csv").read_bytes()
+
+
+def test_a_failed_scan_leaves_the_totals_of_an_earlier_one(
+    core: CoreNode, run: Callable[..., Any], tmp_path: Path
+) -> None:
+    core.known[core.hashes[106]] = core.blocks[105]
+    (tmp_path / "totals.csv").write_text("earlier")
+    assert run("scan", core.url, *WATCHED, "--totals", tmp_path / "totals.csv").code == 2
+    assert (tmp_path / "totals.csv").read_text() == "earlier"
+
+
+def test_totals_of_a_node_overwrite_no_watch_list(core: CoreNode, run: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "list").write_text(ADDRESS)
+    options = ("--watch", tmp_path / "list", "--network", "regtest", "--totals", tmp_path / "list")
+    ran = run("scan", core.url, *options)
+    assert (ran.code, "this would overwrite an input" in ran.err) == (2, True)
 
 
 def test_failed_scan_says_how_far_it_came(core: CoreNode, run: Callable[..., Any]) -> None:
@@ -208,6 +236,7 @@ def test_following_prints_new_and_disconnected_blocks(tmp_path: Path) -> None:
     core = CoreNode(chain_of(regtest))
     address = f"ipc://{tmp_path}/zmq"
     options = ("--follow", "--zmq", address, "--from-height", "100", "--format", "jsonl")
+    options += ("--totals", str(tmp_path / "totals.csv"))
     with core.in_thread(), zmq.Context() as context, context.socket(zmq.XPUB) as publisher:
         publisher.setsockopt(zmq.XPUB_VERBOSE, 1)
         publisher.bind(address)
@@ -240,6 +269,10 @@ def test_following_prints_new_and_disconnected_blocks(tmp_path: Path) -> None:
             following.send_signal(signal.SIGINT)
             _, err = following.communicate(timeout=60)
     assert following.returncode == 130
+    (total,) = csv.DictReader((tmp_path / "totals.csv").read_text().splitlines())
+    kept = [*(line for line in lines if line["block_hash"] != stale[::-1].hex()), *more]
+    received = sum(line["value"] for line in kept if line["kind"] == "output")
+    assert (int(total["received"]), int(total["matches"])) == (received, len(kept))
     assert "1 block(s) left the best chain by reorganizations" in err
     # whether it was interrupted before it was told that 115 is whole
     assert re.search("up to height 11[45]: 15 matches", err)

@@ -17,6 +17,8 @@ from spvfilter.network import REGTEST
 from spvfilter.primitives import hash_to_hex
 from support.build import block, block_hash, coinbase, txid
 from support.chains import best_chain, random_tree, write_records
+from support.corenode import PASSWORD, USER
+from support.nodechains import paid_chain
 from support.processes import on_terminal
 
 
@@ -142,6 +144,7 @@ def test_a_bad_file_is_one_line(scan: Any, tmp_path: Path, text: bytes, message:
         (["--watch", "list"], "leave --watch out"),
         (["--out", "found"], "leave --out out"),
         (["--totals", "totals.csv"], "leave --totals out"),
+        (["--follow", "--out", "found"], "leave --out out"),
     ],
 )
 def test_other_questions_are_refused(scan: Any, more: list[str], message: str) -> None:
@@ -149,10 +152,49 @@ def test_other_questions_are_refused(scan: Any, more: list[str], message: str) -
     assert (ran.code, message in ran.err) == (2, True)
 
 
-@pytest.mark.parametrize("path", ["-", "blocks.gz", "http://127.0.0.1:8332"])
-def test_streams_and_nodes_are_refused(run: Any, path: str) -> None:
+@pytest.mark.parametrize("path", ["-", "blocks.gz"])
+def test_streams_are_refused(run: Any, path: str) -> None:
     ran = run("scan", path, "--txid", "txids")
-    assert (ran.code, "--txid is for blocks in files" in ran.err) == (2, True)
+    assert (ran.code, "--txid is for blocks in files or of a node" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "table"])
+@pytest.mark.parametrize("is_rest", [True, False])
+@pytest.mark.parametrize("span", [(), ("--from-height", 104, "--to-height", 106)])
+def test_a_node_gives_the_rows_of_the_same_files(
+    run: Any, tmp_path: Path, form: str, is_rest: bool, span: tuple[object, ...]
+) -> None:
+    blocks = paid_chain().blocks
+    (tmp_path / "blocks").mkdir()
+    some = [hash_to_hex(txid(tx.serialize())) for raw in blocks[::7] for tx in CBlock.deserialize(raw).vtx]
+    (tmp_path / "txids").write_text("\n".join([*some, "00" * 32]))
+    options = ("--txid", tmp_path / "txids", "--network", "regtest", "--format", form, "--jobs", 3, *span)
+    files = run("scan", paid_chain().files(tmp_path / "blocks"), *options)
+    core = paid_chain().node()
+    core.rest = is_rest
+    with core.in_thread():
+        ran = run("scan", core.url, "--user", f"{USER}:{PASSWORD}", *options)
+    assert (ran.code, ran.out) == (files.code, files.out) == (0, ran.out)
+    assert len(ran.out.splitlines()) > (1 if span else len(some) - 1)
+    assert ran.err.partition("s): ")[2] == files.err.partition("s): ")[2]
+
+
+def test_blocks_that_a_node_lacks_are_named(run: Any, tmp_path: Path) -> None:
+    core = paid_chain().node()
+    core.lacking = {20, 21}
+    (tmp_path / "txids").write_text("00" * 32)
+    with core.in_thread():
+        ran = run("scan", core.url, "--txid", tmp_path / "txids", "--network", "regtest")
+        assert (ran.code, "missing: heights 20 to 21\n" in ran.err) == (1, True)
+        assert run("scan", core.url, "--txid", tmp_path / "txids", "--network", "mainnet").code == 2
+        core.known[core.hashes[50]] = core.blocks[49]
+        ran = run("scan", core.url, "--txid", tmp_path / "txids", "--network", "regtest")
+        assert (ran.code, "another block than" in ran.err) == (2, True)
+
+
+def test_a_node_that_is_followed_is_refused(run: Any) -> None:
+    ran = run("scan", "http://127.0.0.1:1", "--txid", "txids", "--follow")
+    assert (ran.code, "leave --follow out" in ran.err) == (2, True)
 
 
 def test_the_output_overwrites_no_list_of_txids(scan: Any, tmp_path: Path) -> None:

@@ -94,6 +94,15 @@ async def test_a_client_that_is_not_asynchronous_does_too(two_workers: Cluster, 
     assert everything(tmp_path / "cluster") == expected
 
 
+@pytest.mark.columns
+async def test_a_cluster_writes_binary_hashes_by_option(two_workers: Cluster, tmp_path: Path) -> None:
+    plan, watch = chain(tmp_path / "blocks", undo=True, seed=4)
+    await scan_parts(PartScan(tmp_path / "thread", plan, watch, binary_hashes=True), "parquet")
+    async with client_of(two_workers) as client:
+        await scan_cluster(client, plan, watch, tmp_path / "cluster", form="parquet", binary_hashes=True)
+    assert everything(tmp_path / "cluster") == everything(tmp_path / "thread")
+
+
 async def test_workers_may_die_at_any_moment(own_cluster: Cluster, tmp_path: Path) -> None:
     """Among the dying workers is the only one, with the watch list that it was sent."""
     seed = random.randrange(1 << 32)

@@ -12,11 +12,12 @@ from bitcoin.core import CBlock
 
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.network import REGTEST
-from spvfilter.scan import BlockFiles, BlockSpan, ExportColumns, Plan, TableExport, coinruns
+from spvfilter.scan import BlockFiles, BlockSpan, ExportColumns, Plan, TableExport, coinruns, export
 from spvfilter.scan.coinset import check_whole, coins_path
 from support import build
 from support.build import TxIn, TxOut, block_hash
 from support.chains import record as block_record
+from support.parquetfiles import facts
 from support.realdata import runs
 from support.undo import Ledger, Spent
 from support.vectors import effort
@@ -100,17 +101,37 @@ async def test_the_table_of_coins_grows_with_the_chain(tmp_path: Path) -> None:
     blocks = rooted_chain(1)
     await TableExport(tmp_path / "out", plan_in(tmp_path / "data", blocks[:30]), ONE_TABLE, coins=True).run()
     plan = plan_in(tmp_path / "data", blocks)
-    export = TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True)
-    files = await export.run()
-    assert export.report.parts_kept > 3
+    grown = TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True)
+    files = await grown.run()
+    assert grown.report.parts_kept > 3
     assert files["coins"] == list((tmp_path / "out" / "coins").glob("*/*"))
     assert coins_in(files["coins"][0]) == coins_of(blocks, 1)
+    assert facts(files["coins"][0]) == (set(), {"transaction_hash", "index"})
     files["coins"][0].unlink()
     await TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run()
     assert coins_in(files["coins"][0]) == coins_of(blocks, 1)
     await TableExport(tmp_path / "hex", plan, ExportColumns.of(is_hex=True), coins=True).run()
     in_hex = coins_in(coins_path(tmp_path / "hex", 40))
     assert in_hex == [(coin[0].hex(), *coin[1:]) for coin in coins_of(blocks, 1)]
+
+
+async def test_coins_that_were_written_before_a_crash_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = rooted_chain(2)
+    await TableExport(tmp_path / "out", plan_in(tmp_path / "data", blocks[:30]), ONE_TABLE, coins=True).run()
+    plan = plan_in(tmp_path / "data", blocks)
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(export, "_placed", killed)
+        with pytest.raises(KeyError, match="killed"):
+            await TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run()
+    assert coins_in(coins_path(tmp_path / "out", 30)) == coins_of(blocks[:30], 1)
+    monkeypatch.setattr(export, "write_coins_table", killed)
+    (path,) = (await TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run())["coins"]
+    assert coins_in(path) == coins_of(blocks, 1)
+    assert list((tmp_path / "out" / "coins").glob("*/*")) == [path]
 
 
 async def test_a_coinbase_that_was_created_twice_is_one_coin(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from spvfilter.scan import (
     Processes,
     TableExport,
     Threads,
+    export as exports,
+    exporttables,
     partcolumns,
 )
 from spvfilter.scan.exportcolumns import DEFAULT_COLUMNS, column_names
@@ -31,6 +33,7 @@ from spvfilter.watch.watchlist import WatchList
 from support.blocktables import rows_of_block
 from support.chains import record as block_record, xored
 from support.growingchain import GrowingChain
+from support.parquetfiles import can_filter, facts, groups_read
 from support.realdata import single_blocks
 from support.undo import Spent, coins_of_block, framed, ledger_chain, record_of, spent_of, undo_of
 from support.vectors import effort
@@ -147,6 +150,49 @@ async def test_duckdb_and_polars_read_a_table_as_one_data_set(tmp_path: Path) ->
         assert frame["type"].to_list() == [row["type"] for row in rows]
 
 
+@pytest.mark.parametrize("is_hex", [True, False])
+async def test_duckdb_reads_fewer_row_groups_for_a_hash(
+    tmp_path: Path, is_hex: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporttables, "_ROWS", 20)
+    monkeypatch.setattr(partcolumns, "BATCH_BLOCKS", 2)
+    chain_in(tmp_path / "data")
+    plan = Plan.of(BlockFiles(tmp_path / "data"), REGTEST)
+    files = await TableExport(
+        tmp_path / "tables", plan, ExportColumns.of({table: ["all"] for table in BLOCK_TABLES}, is_hex=is_hex)
+    ).run()
+    expected = {
+        "blocks": {"hash", "previous_hash", "merkle_root"},
+        "transactions": {"hash", "witness_hash", "block_hash"},
+        "inputs": {
+            *("transaction_hash", "block_hash", "spent_transaction_hash", "address", "spent_script"),
+            "spent_script_hex",
+        },
+        "outputs": {"transaction_hash", "block_hash", "address", "script", "script_hex"},
+    }
+    for table, columns in expected.items():
+        (path,) = files[table]
+        order = "number" if table == "blocks" else "block_number"
+        assert facts(path) == (columns if can_filter() else set(), {order})
+        rows = rows_in(tmp_path / "tables", table)
+        assert [row[order] for row in rows] == sorted(row[order] for row in rows)
+    last = rows_in(tmp_path / "tables", "outputs")[-1]
+    digest = last["transaction_hash"] if is_hex else last["transaction_hash"].hex()
+    value = f"'{digest}'" if is_hex else f"from_hex('{digest}')"
+    read, groups = groups_read(files["outputs"], f"transaction_hash = {value} AND index = {last['index']}")
+    assert groups > 3
+    assert (read < groups / 2) == can_filter()
+
+
+async def test_unknown_heights_are_not_called_sorted(tmp_path: Path) -> None:
+    chain = GrowingChain(tmp_path / "data", 3, states_heights=False)
+    chain.mine(5)
+    files = await TableExport(tmp_path / "tables", plan_of(tmp_path / "data")).run()
+    for path in (path for paths in files.values() for path in paths):
+        assert path.parent.name == "heights=unknown"
+        assert facts(path)[1] == set()
+
+
 async def test_hashes_are_text_in_hex_by_option(tmp_path: Path) -> None:
     chain_in(tmp_path / "data")
     plan = plan_of(tmp_path / "data")
@@ -197,13 +243,44 @@ async def test_a_growing_chain_gives_the_export_from_scratch(tmp_path: Path, see
                 chain.reorganize(rng.randrange(1, 5))
             case _:
                 chain.mine(20)
+                before = contents(tmp_path / "tables")
                 engine = _Stops(rng.randrange(3))
                 with pytest.raises(OSError, match="stopped"):
                     await TableExport(tmp_path / "tables", plan_of(tmp_path / "data")).run(engine)
                 await engine.aclose()
+                assert contents(tmp_path / "tables") == before
         await TableExport(tmp_path / "tables", plan_of(tmp_path / "data")).run()
         await TableExport(tmp_path / f"scratch{number}", plan_of(tmp_path / "data")).run()
         assert contents(tmp_path / "tables") == contents(tmp_path / f"scratch{number}")
+
+
+@pytest.mark.parametrize("moves", [0, 1, 5])
+async def test_an_export_killed_while_files_move_is_completed_later(
+    tmp_path: Path, moves: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = GrowingChain(tmp_path / "data", 1)
+    chain.mine(20)
+    await TableExport(tmp_path / "tables", plan_of(tmp_path / "data")).run()
+    chain.reorganize(8, 9)
+    left, place = moves, exports._placed
+
+    def killed(staged: Path, path: Path) -> Path:
+        nonlocal left
+        left -= staged.exists()
+        if left < 0:
+            raise KeyError("killed")
+        return place(staged, path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(exports, "_placed", killed)
+        with pytest.raises(KeyError, match="killed"):
+            await TableExport(tmp_path / "tables", plan_of(tmp_path / "data")).run()
+    again = TableExport(tmp_path / "tables", plan_of(tmp_path / "data"))
+    await again.run()
+    assert again.report.parts_done == 0
+    await TableExport(tmp_path / "scratch", plan_of(tmp_path / "data")).run()
+    assert contents(tmp_path / "tables") == contents(tmp_path / "scratch")
+    assert not list((tmp_path / "tables" / "parts").glob("*.parquet"))
 
 
 async def test_a_later_export_writes_only_what_is_new(tmp_path: Path) -> None:
@@ -378,7 +455,7 @@ async def test_a_worker_that_writes_elsewhere_is_an_error(tmp_path: Path) -> Non
     class Elsewhere(Threads):
         async def run(self, task: PartTask) -> PartSummary:
             summary = await super().run(task)
-            for path in (tmp_path / "tables" / "inputs").glob("*/*"):
+            for path in (tmp_path / "tables" / "parts").glob("*.inputs.parquet"):
                 path.unlink()
             return summary
 

@@ -426,6 +426,36 @@ async def test_output_changed_at_its_size_is_written_again(tmp_path: Path, name:
     assert results(out) == whole
 
 
+@pytest.mark.parametrize("grows", [True, False])
+async def test_kill_between_matches_and_totals_is_repaired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grows: bool
+) -> None:
+    chain, out, copy = GrowingChain(tmp_path / "blocks", 7), tmp_path / "out", tmp_path / "copy"
+    chain.mine(15)
+    await growth(chain, out)
+    before, replace = results(out), Path.replace
+    chain.mine(5)
+    whole = await from_scratch(chain, out)
+
+    def killed(path: Path, target: Path) -> Path:
+        if target == out / "totals.csv":
+            shutil.copytree(out, copy)
+            raise DeathError
+        return replace(path, target)
+
+    with monkeypatch.context() as patched, pytest.raises(DeathError):
+        patched.setattr(Path, "replace", killed)
+        await growth(chain, out)
+    shutil.rmtree(out)
+    copy.rename(out)
+    assert results(out) == {"matches.csv": whole["matches.csv"], "totals.csv": before["totals.csv"]} != whole
+    if grows:
+        chain.mine(2)
+    await growth(chain, out)
+    assert results(out) == await from_scratch(chain, out)
+    assert not list(out.glob(".spvfilter-*"))
+
+
 @pytest.mark.parametrize("fails_at", range(1, 6))
 async def test_full_disk_leaves_all_outputs_of_the_last_run(
     tmp_path: Path, fails_at: int, monkeypatch: pytest.MonkeyPatch

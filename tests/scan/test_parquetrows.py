@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,6 +20,7 @@ from spvfilter.scan.parquetrows import ROWS, ParquetForm
 from spvfilter.scan.tables import write_parquet
 from support.chains import record as block_record
 from support.growingchain import GrowingChain
+from support.parquetfiles import can_filter, facts, groups_read, without_bloom_filters
 
 pytestmark = pytest.mark.columns
 _PAGE = Path(__file__).parent.parent.parent / "docs/howto/scan.md"
@@ -29,35 +29,10 @@ FILTERED = {"txid", "script_pubkey", "address"}
 GROUPS = 3
 
 
-def can_filter() -> bool:
-    """True if this version of pyarrow writes Bloom filters."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        pq.write_table(pa.table({"x": ["y"]}), pa.BufferOutputStream(), bloom_filter_options={"x": True})
-    except TypeError:
-        return False
-    return True
-
-
 async def scanned(chain: GrowingChain, out: Path, *, binary: bool = True) -> Path:
     plan = Plan.of(BlockFiles(chain.folder), REGTEST, part_size=1_500)
     scan = PartScan(out, plan, chain.watch(), transactions=True, binary_hashes=binary)
     return await scan_parts(scan, "parquet")
-
-
-def facts(path: Path) -> tuple[set[str], set[str]]:
-    """The columns with a Bloom filter, and the columns by which the row groups are sorted."""
-    import duckdb
-    import pyarrow.parquet as pq
-
-    query = "SELECT path_in_schema FROM parquet_metadata(?) WHERE bloom_filter_length > 0"
-    filtered = {name for (name,) in duckdb.execute(query, [str(path)]).fetchall()}
-    with pq.ParquetFile(path) as file:
-        groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-        names = file.schema_arrow.names
-    return filtered, {names[each.column_index] for group in groups for each in group.sorting_columns}
 
 
 async def test_binary_hashes_are_the_bytes_of_the_text(tmp_path: Path) -> None:
@@ -148,19 +123,6 @@ def many_lines() -> Iterator[bytes]:
         yield f"output,{'00' * 32},{row},0,{txid},0,{txid},0,1,0014{address},{address},,false,\n".encode()
 
 
-def groups_read(path: Path, condition: str) -> int:
-    """The number of row groups that DuckDB reads for a condition. One row fulfils the condition."""
-    import duckdb
-
-    with duckdb.connect() as db:
-        (plan,) = (text for _, text in db.execute(f"EXPLAIN ANALYZE FROM '{path}' WHERE {condition}").fetchall())
-    assert "1 row " in plan
-    found = re.search(r"Row Groups Scanned: (\d+) / (\d+)", plan)
-    assert found is not None, plan
-    assert int(found[2]) == GROUPS
-    return int(found[1])
-
-
 @pytest.mark.parametrize("binary", [True, False])
 def test_duckdb_reads_fewer_row_groups_for_an_address(tmp_path: Path, binary: bool) -> None:
     path, row = tmp_path / "matches.parquet", ROWS + 5
@@ -171,29 +133,17 @@ def test_duckdb_reads_fewer_row_groups_for_an_address(tmp_path: Path, binary: bo
         f"script_pubkey = '0014{address_of(row)}'",
         f"txid = from_hex('{txid}')" if binary else f"txid = '{txid}'",
     ):
-        assert (groups_read(path, condition) < GROUPS) == can_filter()
-    assert groups_read(path, f"height = {row}") == 1
+        read, groups = groups_read([path], condition)
+        assert groups == GROUPS
+        assert (read < GROUPS) == can_filter()
+    assert groups_read([path], f"height = {row}") == (1, GROUPS)
 
 
 @pytest.mark.parametrize("is_quiet", [True, False])
 def test_older_pyarrow_leaves_bloom_filters_out_and_says_so_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, is_quiet: bool
 ) -> None:
-    import pyarrow.parquet as pq
-
-    class OlderWriter(pq.ParquetWriter):  # type: ignore[misc]
-        def __init__(
-            self, where: Any, schema: Any, *, compression: str, compression_level: int, sorting_columns: Any = None
-        ) -> None:
-            super().__init__(
-                where,
-                schema,
-                compression=compression,
-                compression_level=compression_level,
-                sorting_columns=sorting_columns,
-            )
-
-    monkeypatch.setattr(pq, "ParquetWriter", OlderWriter)
+    without_bloom_filters(monkeypatch)
     chain = GrowingChain(tmp_path / "blocks", 3)
     chain.mine(9)
     chain.watch().save(tmp_path / "list")

@@ -255,6 +255,36 @@ def test_heights_that_no_worker_has_are_known_and_named(
     assert cli.main(again) == 0
 
 
+@pytest.mark.columns
+def test_an_export_reads_the_files_of_each_machine(
+    machines: Machines, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, blocks, records = ledger_chain(4)
+    argv = ["export", "--network", "regtest", "--columns", "inputs:all", "outputs:value,index", "--allow-gaps", "--out"]
+    on_workers = [str(tmp_path / "out"), "--on-workers", HERE, "--dask", machines.cluster.address]
+    for end in (12, 30):
+        put(machines.blocks(0), blocks[: end - 4], records[: end - 4])
+        put(machines.blocks(1), blocks[6:end], records[6:end])
+        put(tmp_path / "all", blocks[:end], records[:end])
+        assert cli.main([*argv, *on_workers]) == 0
+        assert f"{end} block(s)" in capsys.readouterr().err
+        assert cli.main([*argv, str(tmp_path / f"one{end}"), str(tmp_path / "all")]) == 0
+        capsys.readouterr()
+        for table in ("inputs", "outputs"):
+            assert rows_in(tmp_path / "out" / table) == rows_in(tmp_path / f"one{end}" / table)
+    put(machines.blocks(1), blocks[10:12], records[10:12])
+    assert cli.main([*argv, *on_workers]) == 2
+    assert "is in no file now" in capsys.readouterr().err
+
+
+def rows_in(table: Path) -> list[str]:
+    """The rows of a table in the order of the heights."""
+    import pyarrow.parquet as pq
+
+    paths = sorted(table.glob("*/*.parquet"))
+    return [str(row) for path in paths for row in pq.read_table(path, partitioning=None).to_pylist()]
+
+
 async def test_no_worker_with_a_file_is_an_error_and_one_without_is_none(machines: Machines, tmp_path: Path) -> None:
     async with client_of(machines.cluster) as client:
         with pytest.raises(

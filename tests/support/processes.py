@@ -6,6 +6,9 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
 
 WITHOUT_RICH = "import sys; sys.modules['rich'] = None; from spvfilter.cli import main; sys.exit(main())"
 WITH_SIGINT = (  # a test run in the background ignores SIGINT, and its children inherit that
@@ -59,3 +62,31 @@ def on_terminal(*argv: object, code: str = "", stdin: bytes = b"", **more: str) 
     finally:
         os.close(ours)
     return child.wait(timeout=60), received.decode("utf-8").replace("\r\n", "\n")
+
+
+@contextmanager
+def started(*words: object) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    """A process of the command line that Ctrl-C ends, and its standard error."""
+    child = subprocess.Popen(
+        command(*words, code=WITH_SIGINT),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    try:
+        assert child.stderr is not None
+        yield child, child.stderr
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def line_with(text: str, lines: IO[str]) -> str:
+    """Read lines up to one with a text."""
+    read = []
+    for line in lines:
+        read.append(line)
+        if text in line:
+            return line
+    raise AssertionError(read)

@@ -21,7 +21,7 @@ WORD = 64  # Bits of a word.
 _TEXT: dict[Encode, Encoding] = {None: Encoding.BYTES, "utf-8": Encoding.UTF8}
 _MAKES = {  # First bytes of files that are often mistaken for each other, and the advice for each.
     b"SPVBLOOM": "a filter file of spvfilter: open it with BloomFilter.open",
-    b"MBITARRAY": "a file of pybloomfiltermmap3: read it with read_pybloomfiltermmap3",
+    b"MBITARRAY": "a file of pybloomfiltermmap3: read it with read_pybloomfiltermmap3 or `spvfilter bloom check`",
     b"PAR1": "a Parquet file: read its filters with column_filters",
     b"\xac\xed\x00\x05": "a serialized Java object: write the filter with writeTo instead",
     b"\x80\x02": "a Python pickle: write the filter in its own format instead",

@@ -28,7 +28,8 @@ from spvfilter.errors import FormatError
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-_MAGIC = b"MBITARRAY"
+MAGIC = b"MBITARRAY"
+"""Start of a file of pybloomfiltermmap3."""
 _HEADER = struct.Struct("<9sQIQdI1024s12xB")
 _STRUCTURE = 1200  # Size of the structure on 64-bit machines.
 _START = 1280  # Offset of the bits.
@@ -53,11 +54,11 @@ def read_pybloomfiltermmap3(raw: Buffer, *, encode: Encode = None) -> BloomFilte
         TooLargeError: The filter does not fit into memory.
     """
     encoding = text_encoding(encode)
-    view = viewed(raw, _MAGIC)
+    view = viewed(raw, MAGIC)
     if len(view) < _START:
         raise FormatError(f"truncated: {_START} bytes wanted, {len(view)} present", offset=len(view), field="header")
     magic, bits, size, capacity, rate, functions, seeds, version = _HEADER.unpack_from(view)
-    if magic != _MAGIC:
+    if magic != MAGIC:
         raise FormatError(f"not a file of pybloomfiltermmap3: it starts with {magic!r}", offset=0, field="magic")
     if size != _STRUCTURE:
         raise FormatError(f"a structure of {size} bytes, expected {_STRUCTURE}", offset=17, field="structure")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from spvfilter.cli.arguments import standard_input
-from spvfilter.cli.bloom.storage import MAGICS
+from spvfilter.cli.bloom.storage import READABLE
 from spvfilter.errors import SourceError
 
 CHUNK = 1 << 16
@@ -54,7 +54,7 @@ class Keys:
         rest: list[bytes] = []  # pieces of a key whose end was not read yet
         size, start = 0, True
         while chunk := stream.read1(CHUNK):  # type: ignore[attr-defined]  # both are buffered readers
-            if start and chunk.startswith(MAGICS):
+            if start and chunk.startswith(READABLE):
                 raise SourceError(f"{path}: this is a filter, expected lines")
             start = False
             self.done += len(chunk)

@@ -7,11 +7,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from spvfilter.bloom.base import OnFull
 from spvfilter.bloom.counting import CountingBloomFilter
+from spvfilter.bloom.exchange.foreignhashes import Pybloomfiltermmap3Hash
+from spvfilter.bloom.exchange.pybloomfiltermmap3 import MAGIC as MMAP3_MAGIC, read_pybloomfiltermmap3
 from spvfilter.bloom.fileformat import COUNTER_KINDS, HEADER_SIZE, KIND_SERIES, MAGIC, STATIC_MAGIC, FileHeader
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.fuse import StaticFilter
@@ -31,6 +34,7 @@ Growing = BloomFilter | CountingBloomFilter | ScalableBloomFilter  # Filters to 
 FingerprintBits = Literal[8, 16, 32]
 FINGERPRINTS: tuple[FingerprintBits, ...] = (8, 16, 32)  # Bits of a static filter's fingerprints.
 MAGICS = (MAGIC, STATIC_MAGIC)  # Starts of the files of filters, of equal size.
+READABLE = (*MAGICS, MMAP3_MAGIC)  # Starts of all files that `read` takes.
 
 
 class Kind(Enum):
@@ -179,6 +183,7 @@ class FilterStorage(ABC):
     def merge(self, names: Sequence[str], output: str, *, replace: bool) -> None:
         """Write the union of the filters to `output`. All filters are read first, so `output` may be one of them."""
         merged = self.read(names[0])
+        _refuse_seeds(merged, names[0])
         for name in names[1:]:
             part = self.read(name)
             try:
@@ -214,11 +219,24 @@ class FilterStorage(ABC):
 
 
 def is_filter(path: Path) -> bool:
-    """Return True if `path` is a regular file that starts like a filter. Other files are not read."""
+    """Return True if `path` is a regular file that starts like a filter or a file of pybloomfiltermmap3."""
+    return _starts(path, READABLE)
+
+
+def _starts(path: Path, magics: tuple[bytes, ...]) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        return file.read(len(MAGIC)) in MAGICS
+        return file.read(HEADER_SIZE).startswith(magics)
+
+
+def _refuse_seeds(made: Local, name: str) -> None:
+    """Raise ParameterError for a filter of pybloomfiltermmap3, whose seeds have no place in a filter file."""
+    if isinstance(made.hashing, Pybloomfiltermmap3Hash):
+        raise ParameterError(
+            f"{name} is a file of pybloomfiltermmap3, which `bloom check` and `bloom info` read, but no action changes"
+            " or merges: make a filter of its lines with `bloom create`"
+        )
 
 
 class FileStorage(FilterStorage):
@@ -263,7 +281,7 @@ class FileStorage(FilterStorage):
     def _claim(self, name: str, replace: bool) -> None:
         """Check that `finish` may write the file `name`, and store the name. Only a filter may be replaced."""
         path = Path(os.path.realpath(name))
-        if path.exists() and not is_filter(path):
+        if path.exists() and not _starts(path, MAGICS):
             raise SourceError(f"{name} exists and is not a filter")
         if path.exists() and not replace:
             raise SourceError(f"{name} exists: --force replaces it")
@@ -277,6 +295,7 @@ class FileStorage(FilterStorage):
             self._filter.on_full = on_full
         self.name: str = name
         if change:
+            _refuse_seeds(self._filter, name)
             self.update([])  # raises unless the filter holds lines and can change
             self._claim(name, replace=True)
 
@@ -344,6 +363,9 @@ class FileStorage(FilterStorage):
                 start = file.read(HEADER_SIZE)
             if start.startswith(STATIC_MAGIC):
                 return StaticFilter.open(name)
+            if start.startswith(MMAP3_MAGIC):
+                with Path(name).open("rb") as file:
+                    return read_pybloomfiltermmap3(mmap(file.fileno(), 0, access=ACCESS_READ))
             if not start or not start.startswith(MAGIC[: len(start)]):
                 advice = "`spvfilter bloom create` makes one of lines" if start else "it is empty"
                 raise SourceError(f"this is no filter file: {advice}")

@@ -9,12 +9,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
-from spvfilter.cli.arguments import add_format, add_network, add_watch_file, watch_list, whole
-from spvfilter.cli.blockrange import add_range, span_of
-from spvfilter.cli.scan.nodeoptions import check_follow, check_without_node, configure as configure_node, is_node_url
+from spvfilter.cli.arguments import add_format, add_network, add_watch_file, watch_list
+from spvfilter.cli.blockoptions import add_blocks, add_engine, add_follow, check_engine, check_follow, span_of
+from spvfilter.cli.scan.nodeoptions import check_without_node, configure as configure_node, is_node_url
 from spvfilter.cli.term.page import Page
 from spvfilter.errors import ParameterError, SourceError
-from spvfilter.scan.undomode import UndoMode
 
 if TYPE_CHECKING:
     import pathlib
@@ -72,39 +71,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="instead of a watch list: print the blocks that have the transactions in FILE, one txid in each line",
     )
     add_network(parser)
-    parser.add_argument(
-        "--jobs",
-        metavar="J",
-        type=whole(1, 256),
-        default=1,
-        help="number of threads that scan; more than one needs the compiled kernel; default %(default)s",
-    )
-    parser.add_argument(
-        "--undo",
-        choices=list(UndoMode),
-        default=UndoMode.AUTO,
-        help=(
-            "whether to read the rev*.dat beside each blk*.dat. It lists the outputs that each block spends, so that"
-            " spends of older coins are found too. auto (default): read it if it exists; require: fail without it; off"
-        ),
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="verify each block's merkle root and witness commitment before using it"
-    )
-    add_range(parser, "scan")
-    parser.add_argument(
-        "--allow-gaps",
-        action="store_true",
-        help="exit with 0 although blocks or undo records of the range are missing; they are still listed",
-    )
-    parser.add_argument(
-        "--report",
-        metavar="FILE.json",
-        help="write the scanned and the missing ranges of heights to FILE.json",
-    )
+    add_blocks(parser, "scan")
     add_format(parser, "csv", _PARQUET)
     _add_output(parser)
     configure_node(parser)
+    add_follow(
+        parser,
+        "These options need --out DIR for files, or http://HOST:PORT as the only PATH.",
+        "With --out the files in DIR are written again. For a node, a block that a reorganization removes is a row of"
+        " kind disconnected",
+    )
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
@@ -119,27 +95,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
             " that was stopped, and later scans the blocks that are new"
         ),
     )
-    parser.add_argument(
-        "--processes", metavar="N", type=whole(1, 256), help="with --out: scan in N processes instead of threads"
-    )
-    parser.add_argument(
-        "--dask",
-        metavar="tcp://HOST:PORT",
-        help=(
-            "with --out: scan on the workers of the Dask cluster with this scheduler. Each worker must see the files"
-            " under the same paths"
-        ),
-    )
-    parser.add_argument(
-        "--on-workers",
-        metavar="PATH",
-        action="append",
-        default=[],
-        help=(
-            "with --dask, instead of PATHs: each worker scans its own files at PATH; repeatable. Blocks on several"
-            " workers are scanned once. Missing heights are listed"
-        ),
-    )
+    add_engine(parser, "the files", "with --out: ")
     parser.add_argument(
         "--with-transactions",
         action="store_true",
@@ -164,7 +120,10 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--totals",
         metavar="FILE.csv",
-        help="write the totals of all entries to FILE.csv; a terminal shows the largest 50. --out writes them anyway",
+        help=(
+            "write the totals of all entries to FILE.csv at the end; a terminal shows the largest 50. --out writes them"
+            " anyway"
+        ),
     )
     parser.add_argument(
         "--plot",
@@ -181,14 +140,16 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     is_node = _check_paths(args)
     _check_outputs(args, is_node=is_node)
-    check_follow(args, is_node=is_node)
+    check_follow(args)
+    if args.follow and not is_node and args.out is None:
+        raise ParameterError("--follow needs --out DIR, or the URL of a node as the only PATH")
+    if args.follow and args.remove_parts:
+        raise ParameterError("--follow needs the parts that --remove-parts deletes: leave one of them out")
     if args.txid is not None:
-        txids.check(args, is_files=not is_node and not streams.is_stream(args.paths))
-        if args.output is not None:
-            _refuse_to_overwrite_input(pathlib.Path(args.output), [*args.paths, args.txid], None)
-            _check_any_exists(args.paths)
+        txids.check(args, is_stream=not is_node and streams.is_stream(args.paths))
+        _check_inputs(args, is_node=is_node)
         with _page(args.output) as page:
-            return txids.run(args, span_of(args), page)
+            return txids.run(args, span_of(args), page, is_node=is_node)
     watch = watch_list(
         args.network,
         args.watch,
@@ -209,10 +170,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out is not None:
         return directory.run(args, watch, span)
     matcher = matchers.Matcher(watch, jobs=args.jobs, check=args.check)
-    for output in filter(None, (args.output, args.totals)):
-        if not is_node:
-            _refuse_to_overwrite_input(pathlib.Path(output), args.paths, args.watch)
-            _check_any_exists(args.paths)
+    _check_inputs(args, is_node=is_node)
     with _page(args.output) as page:
         if is_node:
             return node.run(args, matcher, span, page)
@@ -224,14 +182,8 @@ def _check_paths(args: argparse.Namespace) -> bool:
 
     Raises ParameterError for PATHs that cannot be scanned together.
     """
-    if args.on_workers:
-        if args.paths or args.dask is None or args.out is None:
-            raise ParameterError(
-                "--on-workers PATH replaces all other PATHs, and needs --dask tcp://HOST:PORT and --out DIR"
-            )
-    elif not args.paths:
-        cause = ": --address takes everything up to the next option: put PATH before it" if args.address else ""
-        raise ParameterError(f"no PATH of blocks given{cause} (see 'spvfilter scan --help')")
+    cause = ": --address takes everything up to the next option: put PATH before it" if args.address else ""
+    check_engine(args, f"no PATH of blocks given{cause} (see 'spvfilter scan --help')")
     if _STDIN in args.paths and len(args.paths) > 1:
         raise ParameterError("'-' is standard input and cannot be combined with another PATH")
     if is_node_url(args.paths):
@@ -266,9 +218,8 @@ def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
             "--processes, --dask, --publish, --remove-parts, --with-transactions, --binary and --format parquet need"
             " --out DIR"
         )
-    if args.totals is not None and (is_node or args.out is not None):
-        where = "DIR/totals.csv has them" if args.out is not None else "a node's blocks have no file of totals"
-        raise ParameterError(f"--totals is for a scan of files or of standard input without --out: {where}")
+    if args.totals is not None and args.out is not None:
+        raise ParameterError("--totals is for a scan without --out: DIR/totals.csv has them")
     if args.plot is not None:
         if is_stream:
             raise ParameterError("--plot is for blocks in files, not on standard input or in compressed files")
@@ -277,19 +228,20 @@ def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
         picture.check_picture(args.plot)
 
 
-def _refuse_to_overwrite_input(output: pathlib.Path, paths: list[str], watch: str | None) -> None:
-    if not output.exists():
-        return
-    for source in [pathlib.Path(name) for name in (*paths, watch) if name not in (None, _STDIN)]:
-        inside = source.is_dir() and output.resolve().parent == source.resolve() and output.suffix in _BLOCK_SUFFIXES
-        if inside or (source.exists() and output.samefile(source)):
-            raise ParameterError(f"{output}: this would overwrite an input")
+def _check_inputs(args: argparse.Namespace, *, is_node: bool) -> None:
+    """Check that outputs overwrite no input, and are not emptied for nothing.
 
-
-def _check_any_exists(paths: list[str]) -> None:
-    """Raise SourceError if no input exists, so that an existing output is not emptied for nothing."""
-    if paths != [_STDIN] and not any(remote.is_url(name) or pathlib.Path(name).exists() for name in paths):
-        raise SourceError(f"nothing to scan: {', '.join(paths)}: no such file or directory")
+    Raises ParameterError if an output is an input, and SourceError if no PATH exists.
+    """
+    paths = [] if is_node or args.paths == [_STDIN] else args.paths
+    inputs = [pathlib.Path(name) for name in (*paths, args.watch, args.txid) if name not in (None, _STDIN)]
+    for output in map(pathlib.Path, filter(None, (args.output, args.totals))):
+        for source in inputs if output.exists() else ():
+            inside = source.is_dir() and output.resolve().parent == source.resolve()
+            if (inside and output.suffix in _BLOCK_SUFFIXES) or (source.exists() and output.samefile(source)):
+                raise ParameterError(f"{output}: this would overwrite an input")
+        if paths and not any(remote.is_url(name) or pathlib.Path(name).exists() for name in paths):
+            raise SourceError(f"nothing to scan: {', '.join(paths)}: no such file or directory")
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from spvfilter.cli.scan.gaps import report_heights
 from spvfilter.cli.scan.streams import blocks_in, is_stream, named
 from spvfilter.cli.scan.totals import ScanTotals
 from spvfilter.cli.scan.types import warn_of_types
-from spvfilter.cli.term.matches import batch_printer, table_printer
+from spvfilter.cli.term.matches import batch_printer
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.problems import Problems
 from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
@@ -51,7 +51,7 @@ class _Scan:
         self._quiet = args.quiet
         self._page = page
         self._is_stream = is_stream(args.paths)
-        self._totals = ScanTotals(matcher.watch, is_stream=self._is_stream)
+        self._totals = ScanTotals(matcher.watch, may_discard=self._is_stream)
         self._totals_path: str | None = args.totals
         self._plot: str | None = args.plot
         self._history = BalanceHistory()
@@ -79,7 +79,8 @@ class _Scan:
         problems.complain()
         if not report.blocks:
             raise SourceError("nothing could be read" if problems else f"no block in {named(self._paths)}")
-        discarded = self._totals.settle(report.stale)
+        discarded = sum(map(self._totals.discard, report.stale))
+        self._totals.settle()
         if self._totals_path is not None:
             self._totals.write(Path(self._totals_path))
         if self._plot is not None:
@@ -115,7 +116,7 @@ class _Scan:
 
     def _shower(self) -> Callable[[MatchBatch], None]:
         """Return a function that prints the matches of a block and counts them for the totals."""
-        lines = _rows(self._page) if self._format == "table" else batch_printer(self._page, self._format)
+        lines = batch_printer(self._page, self._format)
         # totals are also counted for a stream, whose stale blocks are subtracted at the end
         shows_totals = not self._quiet and (self._format == "table" or sys.stderr.isatty() or self._is_stream)
         if not shows_totals and self._totals_path is None:
@@ -158,12 +159,6 @@ class _Scan:
             complain(unseen_spends(report.unseen))
         reads_undo = not self._is_stream and self._undo != UndoMode.OFF
         warn_of_types(self._matcher.watch, len(report.without_undo) if reads_undo else report.blocks)
-
-
-def _rows(page: Page) -> Callable[[MatchBatch], None]:
-    """Return a function that prints the matches of a block as rows of a table."""
-    rows = table_printer(page)
-    return lambda batch: rows(batch.matches())
 
 
 def _list(blocks: Sequence[bytes]) -> None:

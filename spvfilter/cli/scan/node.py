@@ -8,30 +8,32 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
 from spvfilter.cli.arguments import format_of
+from spvfilter.cli.blockoptions import EVERY_S
 from spvfilter.cli.credentials import credentials_of
 from spvfilter.cli.scan.gaps import report_heights
-from spvfilter.cli.scan.nodeoptions import EVERY_S
+from spvfilter.cli.scan.totals import ScanTotals
 from spvfilter.cli.scan.types import warn_of_types
-from spvfilter.cli.term.matches import printer, printer_of_disconnected
+from spvfilter.cli.term.matches import batch_printer, printer_of_disconnected
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.problems import Problems
 from spvfilter.cli.term.progress import megabytes
-from spvfilter.cli.term.totals import MatchTotals, show_totals
+from spvfilter.network import Network
 from spvfilter.rpc.credentials import Credentials
 from spvfilter.rpc.fullnode import FullNode
 from spvfilter.rpc.notices import TipNotices
 from spvfilter.rpc.patience import Patience
+from spvfilter.scan.batches import MatchBatch
 from spvfilter.scan.fetching import NodeBlocks
-from spvfilter.scan.following import Connected, Disconnected, follow
+from spvfilter.scan.following import Connected, Disconnected, follow_batches
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.order import ScanReport
 from spvfilter.scan.sources import BlockSpan
 from spvfilter.scan.undomode import UndoMode
-from spvfilter.watch.match import Match
 
 if TYPE_CHECKING:
     import asyncio
@@ -46,7 +48,7 @@ class _Progress:
     """Counts of scanned blocks and matches so far."""
 
     page: Page
-    totals: MatchTotals
+    totals: ScanTotals
     blocks: int = 0
     matches: int = 0
     bytes_scanned: int = 0
@@ -74,10 +76,15 @@ class _Progress:
 def run(args: argparse.Namespace, matcher: Matcher, span: BlockSpan, page: Page) -> int:
     """Scan, print the results, and return the exit code. Raises NodeError, OSError."""
     credentials = credentials_of(args)
-    progress, begun = _Progress(page, MatchTotals()), time.monotonic()
+    progress, begun = _Progress(page, ScanTotals(matcher.watch, may_discard=args.follow)), time.monotonic()
+    is_whole = args.follow  # Ctrl-C is the way to end it
     try:
         asyncio.run(_scan(args, matcher, span, credentials, progress))
+        is_whole = True
     finally:
+        progress.totals.settle()
+        if args.totals is not None and is_whole:
+            progress.totals.write(Path(args.totals))
         if not args.quiet:
             _summarise(progress, matcher.report, time.monotonic() - begun, format_of(args, page))
             report = matcher.report
@@ -87,45 +94,49 @@ def run(args: argparse.Namespace, matcher: Matcher, span: BlockSpan, page: Page)
 
 
 @asynccontextmanager
-async def _opened(
-    args: argparse.Namespace, matcher: Matcher, credentials: Credentials | None
-) -> AsyncIterator[tuple[FullNode, TipNotices | None]]:
-    async with AsyncExitStack() as stack:
-        patience = Patience(None if args.follow else Patience().seconds, complain)
-        node = await stack.enter_async_context(
-            FullNode.open(args.paths[0], matcher.watch.network, credentials=credentials, patience=patience)
-        )
-        yield node, await stack.enter_async_context(TipNotices.subscribed(args.zmq)) if args.zmq else None
+async def opened(
+    args: argparse.Namespace, network: Network, credentials: Credentials | None
+) -> AsyncIterator[FullNode]:
+    """Return a context manager that connects to the node, and tells about an initial block download.
 
-
-async def _scan(
-    args: argparse.Namespace, matcher: Matcher, span: BlockSpan, credentials: Credentials | None, progress: _Progress
-) -> None:
-    chosen = format_of(args, progress.page)
-    show = printer(progress.page, chosen)
-    async with _opened(args, matcher, credentials) as (node, notices):
+    Raises ParameterError, NodeError, OSError.
+    """
+    patience = Patience(None if args.follow else Patience().seconds, complain)
+    async with FullNode.open(args.paths[0], network, credentials=credentials, patience=patience) as node:
         info = await node.info()
         if info.is_initial_download and not args.follow:
             complain(
                 f"the node is in initial block download: it has blocks up to height {info.height:,}, and headers up to"
                 f" {info.headers:,}"
             )
+        yield node
+
+
+async def _scan(
+    args: argparse.Namespace, matcher: Matcher, span: BlockSpan, credentials: Credentials | None, progress: _Progress
+) -> None:
+    chosen = format_of(args, progress.page)
+    show = batch_printer(progress.page, chosen)
+    async with AsyncExitStack() as stack:
+        node = await stack.enter_async_context(opened(args, matcher.watch.network, credentials))
+        notices = await stack.enter_async_context(TipNotices.subscribed(args.zmq)) if args.zmq else None
         skips = not args.follow
         listing = await NodeBlocks(node, span=span, allow_gaps=skips).listing()
         progress.first = listing.first
         blocks = NodeBlocks(node, undo=args.undo, listing=listing, allow_gaps=skips)
         if not args.follow:
             try:
-                async with aclosing(matcher.scan(blocks)) as matches:
-                    async for match in matches:
-                        _take(match, show, progress)
+                async with aclosing(matcher.scan_batches(blocks)) as batches:
+                    async for batch in batches:
+                        _take(batch, show, progress)
             finally:
                 progress.add(matcher.report)
             return
         gone = printer_of_disconnected(progress.page, chosen)
-        report = matcher.report  # follow() replaces it by a new one for later blocks
+        report = matcher.report  # follow_batches() replaces it by a new one for later blocks
+        following = follow_batches(matcher, blocks, notices=notices, poll_s=args.every or EVERY_S)
         try:
-            async with aclosing(follow(matcher, blocks, notices=notices, poll_s=args.every or EVERY_S)) as events:
+            async with aclosing(following) as events:
                 async for event in events:
                     if matcher.report is not report:
                         progress.add(report)
@@ -138,22 +149,22 @@ async def _scan(
                             progress.reached = event.height - 1
                             progress.totals.discard(event.hash)
                             gone(event.height, event.hash)
-                        case Match():
+                        case MatchBatch():
                             _take(event, show, progress)
         finally:
             progress.add(matcher.report)
 
 
-def _take(match: Match, show: Callable[[Match], None], progress: _Progress) -> None:
-    show(match)
-    progress.totals.add(match)
-    progress.matches += 1
+def _take(batch: MatchBatch, show: Callable[[MatchBatch], None], progress: _Progress) -> None:
+    show(batch)
+    progress.totals.add(batch)
+    progress.matches += len(batch)
 
 
 def _summarise(progress: _Progress, report: ScanReport, seconds: float, chosen: str) -> None:
     if chosen == "table" or sys.stderr.isatty():
         page = progress.page if chosen == "table" else Page(sys.stderr)
-        show_totals(page, lambda: progress.totals, "--output FILE --format table writes all")
+        progress.totals.show(page)
     if progress.reached is None:
         complain("no block was scanned")
         return

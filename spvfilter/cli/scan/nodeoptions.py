@@ -1,18 +1,14 @@
-"""The options of `spvfilter scan` for the blocks of a node, and for following a chain that grows."""
+"""The options of `spvfilter scan` for the blocks of a node."""
 
 from __future__ import annotations
 
 import argparse
 
-from spvfilter.cli.arguments import whole
 from spvfilter.cli.credentials import add_credentials
 from spvfilter.errors import ParameterError
 from spvfilter.rpc.endpoint import Endpoint, is_url
 
-EVERY_S = 10  # seconds between two looks for new blocks, unless --every says otherwise
-
 _OPTIONS = ("cookie", "user")
-_MOST_SECONDS = 86_400
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -21,49 +17,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "blocks of a node", "These options need http://HOST:PORT or https://… as the only PATH."
     )
     add_credentials(of_node)
-    following = parser.add_argument_group(
-        "new blocks", "These options need --out DIR for files, or http://HOST:PORT as the only PATH."
-    )
-    following.add_argument(
-        "--follow",
-        action="store_true",
-        help=(
-            "continue with new blocks until Ctrl-C. With --out the files in DIR are written again. For a node, a block"
-            " that a reorganization removes is a row of kind disconnected"
-        ),
-    )
-    following.add_argument(
-        "--every",
-        metavar="S",
-        type=whole(1, _MOST_SECONDS),
-        help=f"with --follow: seconds between two looks for new blocks; default {EVERY_S}",
-    )
-    following.add_argument(
-        "--zmq",
-        metavar="ADDRESS",
-        action="append",
-        default=[],
-        help=(
-            "with --follow: look at once when the node announces a block at this address, rawblock or sequence, as in"
-            " -zmqpubsequence=tcp://127.0.0.1:28332; repeatable"
-        ),
-    )
-
-
-def check_follow(args: argparse.Namespace, *, is_node: bool) -> None:
-    """Raise ParameterError if the options for new blocks do not fit the others."""
-    if not args.follow:
-        if args.zmq:
-            raise ParameterError("--zmq announces new blocks: it needs --follow")
-        if args.every is not None:
-            raise ParameterError("--every is the time between two looks for new blocks: it needs --follow")
-        return
-    if not is_node and args.out is None:
-        raise ParameterError("--follow needs --out DIR, or the URL of a node as the only PATH")
-    if args.to_height is not None or args.to_date is not None:
-        raise ParameterError("--follow runs until it is interrupted: leave --to-height and --to-date out")
-    if args.remove_parts:
-        raise ParameterError("--follow needs the parts that --remove-parts deletes: leave one of them out")
 
 
 def is_node_url(paths: list[str]) -> bool:

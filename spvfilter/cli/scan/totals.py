@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -22,31 +22,33 @@ class ScanTotals:
 
     Args:
         watch: The watch list of the scan.
-        is_stream: True if blocks may turn out to be stale after they were counted.
+        may_discard: True if blocks may be discarded after they were counted.
     """
 
-    def __init__(self, watch: WatchList, *, is_stream: bool) -> None:
+    def __init__(self, watch: WatchList, *, may_discard: bool) -> None:
         self._watch = watch
         self._totals = EntryTotals(len(watch))
-        self._is_stream = is_stream
-        self._by_block: dict[bytes, array[int]] = {}  # of a stream: the sums of each block
+        self._may_discard = may_discard
+        self._by_block: dict[bytes, array[int]] = {}  # the sums of each block that may be discarded
 
     def add(self, batch: MatchBatch) -> None:
         """Count the matches of a block."""
         self._totals.widen(len(self._watch))
-        if self._is_stream:
+        if self._may_discard:
             sums = self._by_block.setdefault(batch.block.hash, array("Q"))
             sums.extend(chain.from_iterable(self._totals.sums_of(batch.block)))
         else:
             self._totals.add(batch.block)
 
-    def settle(self, stale: Iterable[bytes]) -> int:
-        """Leave out stale blocks at the end of the scan, and return how many of their matches were counted."""
-        gone = [self._by_block.pop(block, array("Q")) for block in stale]
+    def discard(self, block: bytes) -> int:
+        """Subtract the matches of a block that is not on the best chain, and return their number."""
+        return sum(self._by_block.pop(block, array("Q"))[1::_SUMS])
+
+    def settle(self) -> None:
+        """End the counting: from now on, no block can be discarded."""
         for sums in self._by_block.values():
             self._totals.add_sums(zip(*(sums[at::_SUMS] for at in range(_SUMS)), strict=True))
         self._by_block.clear()
-        return sum(sum(sums[1::_SUMS]) for sums in gone)
 
     def show(self, page: Page) -> None:
         """Print the totals as a table, if there are any."""

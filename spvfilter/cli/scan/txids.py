@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
+from spvfilter._public import deferred
 from spvfilter.cli.arguments import format_of, standard_input
+from spvfilter.cli.credentials import credentials_of
 from spvfilter.cli.scan.gaps import report_heights
 from spvfilter.cli.term.page import Page, complain, shorten
 from spvfilter.cli.term.problems import Problems
@@ -17,10 +21,19 @@ from spvfilter.cli.term.progress import megabytes, progress
 from spvfilter.compression import unpacked
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.primitives import hash_from_hex, hash_to_hex
+from spvfilter.scan.fetching import NodeBlocks
 from spvfilter.scan.order import ScanReport
-from spvfilter.scan.sources import BlockFiles, BlockSpan
+from spvfilter.scan.sources import BlockFiles, BlockSource, BlockSpan
 from spvfilter.scan.txids import PlacedTx, find_txs
 from spvfilter.scan.undomode import UndoMode
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from spvfilter.cli.scan import node
+else:
+    asyncio = deferred("asyncio")
+    node = deferred("spvfilter.cli.scan.node")  # it needs the extra `rpc`
 
 _INCOMPLETE = 1  # exit code
 _POLL_S = 0.1  # between two updates of the progress display
@@ -31,20 +44,24 @@ _SHORTEST = 17  # characters of a hash on a narrow terminal: eight at each end s
 _OTHER_COLUMNS = 24  # width of the table without its two hashes
 
 
-def check(args: argparse.Namespace, *, is_files: bool) -> None:
-    """Raise ParameterError for options that --txid does not take. `is_files` is True for blocks in files."""
+def check(args: argparse.Namespace, *, is_stream: bool) -> None:
+    """Raise ParameterError for options that --txid does not take, and if the blocks are a stream."""
     given = {
         "--watch": args.watch,
         "--address": args.address,
         "--out": args.out,
         "--plot": args.plot,
         "--totals": args.totals,
+        "--follow": args.follow,
     }
     for option, value in given.items():
         if value:
             raise ParameterError(f"--txid asks for the blocks of transactions alone: leave {option} out")
-    if not is_files:
-        raise ParameterError("--txid is for blocks in files, not for standard input, compressed files or a node")
+    if is_stream:
+        raise ParameterError(
+            "--txid is for blocks in files or of a node, because a stream may end with another best chain: save the"
+            " blocks in a file, or decompress the files"
+        )
 
 
 def read_txids(path: str) -> frozenset[bytes]:
@@ -75,22 +92,40 @@ def _ids(file: BinaryIO, name: str) -> Iterator[bytes]:
                 raise ParameterError(f"{name}: line {number}: expected a txid, 64 hex digits") from None
 
 
-def run(args: argparse.Namespace, span: BlockSpan, page: Page) -> int:
+def run(args: argparse.Namespace, span: BlockSpan, page: Page, *, is_node: bool) -> int:
     """Search the blocks, print the results, and return the exit code. Raises ParameterError, SourceError, OSError."""
+    return asyncio.run(_search(args, span, page, is_node=is_node))
+
+
+@asynccontextmanager
+async def _blocks(
+    args: argparse.Namespace, span: BlockSpan, *, is_node: bool
+) -> AsyncIterator[BlockSource | NodeBlocks]:
+    if is_node:
+        async with node.opened(args, args.network, credentials_of(args)) as opened:
+            yield NodeBlocks(opened, undo=UndoMode.OFF, span=span, allow_gaps=True)
+    else:
+        yield await asyncio.to_thread(partial(BlockFiles, args.paths, undo=UndoMode.OFF, span=span))
+
+
+async def _search(args: argparse.Namespace, span: BlockSpan, page: Page, *, is_node: bool) -> int:
     wanted = read_txids(args.txid)
-    files, report, begun = BlockFiles(args.paths, undo=UndoMode.OFF, span=span), ScanReport(), time.monotonic()
+    report, begun = ScanReport(), time.monotonic()
     updated = begun
     show, missing = _printer(page, format_of(args, page)), set(wanted)
     with progress(page.console) as shown:
-        for of_block in find_txs(files, wanted, args.network, report, jobs=args.jobs, check=args.check):
-            if of_block:
-                shown.clear()
-            for found in of_block:
-                show(found)
-                missing.discard(found.txid)
-            if time.monotonic() > updated + _POLL_S:
-                updated = time.monotonic()
-                shown.update(report.bytes_scanned, report.bytes_total)
+        async with _blocks(args, span, is_node=is_node) as blocks:
+            searching = find_txs(blocks, wanted, args.network, report, jobs=args.jobs, check=args.check)
+            async with aclosing(searching) as several:
+                async for of_block in several:
+                    if of_block:
+                        shown.clear()
+                    for found in of_block:
+                        show(found)
+                        missing.discard(found.txid)
+                    if time.monotonic() > updated + _POLL_S:
+                        updated = time.monotonic()
+                        shown.update(report.bytes_scanned, report.bytes_total)
     problems = Problems()
     for problem in report.problems:
         problems.add(str(problem))

@@ -108,10 +108,13 @@ def table_printer(page: Page, unconfirmed: str = "mempool") -> Callable[[Iterabl
 
 
 def batch_printer(page: Page, chosen: str) -> Callable[[MatchBatch], None]:
-    """Return a function that prints the matches of a block as jsonl or csv.
+    """Return a function that prints the matches of a block in a format: table, jsonl or csv.
 
-    It prints the same as `printer`, but faster: it makes no object for each match.
+    It prints the same as `printer`, but faster: jsonl and csv need no object for each match.
     """
+    if chosen == "table":
+        rows = table_printer(page)
+        return lambda batch: rows(batch.matches())
     if chosen == "jsonl":
         return lambda batch: page.lines(batch.lines("jsonl").decode())
     page.line(_csv_line(_COLUMNS))

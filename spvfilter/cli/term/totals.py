@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import nlargest
 from typing import NamedTuple, TypeVar
 
-from spvfilter.cli.term.matches import NAME_SIZE, bitcoin, name_of, owner_of
+from spvfilter.cli.term.matches import NAME_SIZE, bitcoin
 from spvfilter.cli.term.page import Align, Page, printable, shorten
-from spvfilter.scan.repeatedcoins import RepeatedCoins
-from spvfilter.watch.match import Match, MatchKind
 
 T = TypeVar("T")
 _MOST = 50  # rows on a terminal (our choice)
@@ -39,57 +37,11 @@ class Total(NamedTuple):
     matches: int = 0
     """Number of the entry's matches."""
 
-    def __add__(self, other: object) -> Total:
-        """Return the sums of both, with the name and the label of the first."""
-        assert isinstance(other, Total)
-        sums = (mine + more for mine, more in zip(self[2:], other[2:], strict=True))
-        return Total(self.name, self.label, *sums)
-
     def cells(self) -> list[str]:
         """Return the cells of the total's row."""
         unknown = f" + {self.unknown} unknown" if self.unknown else ""
         sums = [bitcoin(self.received), bitcoin(self.spent) + unknown, str(self.matches)]
         return [shorten(self.name, NAME_SIZE), printable(self.label), *sums]
-
-
-class MatchTotals:
-    """The totals of matches by address and label.
-
-    The matches of a block can be subtracted later: a reorganization may disconnect the block. A coin that two blocks
-    created counts once (BIP-30).
-    """
-
-    def __init__(self) -> None:
-        self._by_block: dict[bytes | None, dict[tuple[str, str], Total]] = {}
-        self._coins = RepeatedCoins()
-
-    def add(self, match: Match) -> None:
-        """Count a match."""
-        received = spent = unknown = 0
-        if match.kind is MatchKind.OUTPUT:
-            if match.is_coinbase and self._coins.is_repeated(match.block_hash or b"", bytes(match.outpoint)):
-                return
-            received = match.value or 0
-        elif match.value is None:
-            unknown = 1
-        else:
-            spent = match.value
-        more = Total(name_of(match), owner_of(match.account, match.label), received, spent, unknown, 1)
-        of_block = self._by_block.setdefault(match.block_hash, {})
-        before = of_block.get(more[:2])
-        of_block[more[:2]] = more if before is None else before + more
-
-    def discard(self, block: bytes) -> None:
-        """Subtract the matches of a block."""
-        self._by_block.pop(block, None)
-
-    def __iter__(self) -> Iterator[Total]:
-        """Yield the totals."""
-        totals: dict[tuple[str, str], Total] = {}
-        for of_block in self._by_block.values():
-            for key, total in of_block.items():
-                totals[key] = totals[key] + total if key in totals else total
-        yield from totals.values()
 
 
 def show_totals(page: Page, totals: Callable[[], Iterable[Total]], elsewhere: str) -> None:

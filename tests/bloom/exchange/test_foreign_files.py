@@ -229,6 +229,20 @@ def test_pybloomfiltermmap3_files_contain_their_keys() -> None:
     assert BloomFilter.from_bytes(bytes(made), hashing=made.hashing) == made
 
 
+@pytest.mark.parametrize("size", [1, 100, 5_000])
+def test_pybloomfiltermmap3_itself_finds_the_same_keys(size: int, tmp_path: Path) -> None:
+    judge = pytest.importorskip("pybloomfilter")
+    other = judge.BloomFilter(size, 0.05, str(tmp_path / "filter"))
+    other.update([b"key %d" % number for number in range(size)])
+    other.sync()
+    made = read_pybloomfiltermmap3((tmp_path / "filter").read_bytes())
+    asked = [b"key %d" % number for number in range(2 * size + 1_000)]
+    assert [key in made for key in asked] == [key in other for key in asked]
+    assert (made.bits, made.hash_funcs) == (other.num_bits, other.num_hashes)
+    assert isinstance(made.hashing, Pybloomfiltermmap3Hash)
+    assert list(made.hashing.seeds) == list(other.hash_seeds)
+
+
 def go_file(keys: Sequence[bytes], bits: int, functions: int) -> bytes:
     """Return a filter as bits-and-blooms writes it, made by an implementation of its own."""
     words = [0] * -(-bits // 64)

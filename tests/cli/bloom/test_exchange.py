@@ -28,6 +28,13 @@ PYBLOOM = bytes.fromhex(  # made by pybloom-live 3.1 for 10 keys at 0.1: a, b, g
     "9a9999999999b93f04000000000000000c000000000000000a0000000000000004000000000000000c8429a8b008"
 )
 
+MMAP3 = (  # made by pybloomfiltermmap3 0.6.3 for 10 keys at 0.05: a, b, grün
+    bytes.fromhex("4d42495441525241598000000000000000b00400000a000000000000009a9999999999a93f04000000")
+    + bytes.fromhex("01000000ffffffff4d00000009000000").ljust(1036, b"\0")
+    + b"\x01\x01".ljust(203, b"\0")
+    + bytes.fromhex("00900000100080000002100110004090")
+)
+
 
 def test_guava_file_is_imported_checked_extended_and_exported(run: Any, tmp_path: Path) -> None:
     foreign, made = tmp_path / "guava", tmp_path / "made"
@@ -68,6 +75,31 @@ def test_pybloom_live_file_is_imported_with_its_version(run: Any, tmp_path: Path
     assert run(*words, "--release", 3).code == 0
     (tmp_path / "lines").write_text("grün\nother\n", encoding="utf-8")
     assert run("bloom", "check", tmp_path / "made", tmp_path / "lines").out == "grün\n"
+
+
+def test_pybloomfiltermmap3_file_is_read_as_it_is(run: Any, tmp_path: Path) -> None:
+    file, lines = tmp_path / "seen.mmap", tmp_path / "lines"
+    file.write_bytes(MMAP3)
+    lines.write_text("a\nother\ngrün\n", encoding="utf-8")
+    assert run("bloom", "check", file, lines).out == "a\ngrün\n"
+    assert "128" in run("bloom", "info", file).out
+    BloomFilter(10, 0.1).save(tmp_path / "made")
+    assert run("bloom", "add", tmp_path / "made", lines).code == 0
+    assert run("bloom", "check", tmp_path / "made", lines, "--allow", file).out == "other\n"
+    for words in (["add", file, lines], ["dedupe", file, lines], ["merge", file, file, "--output", tmp_path / "no"]):
+        ran = run("bloom", *words)
+        assert (ran.code, "is a file of pybloomfiltermmap3, which `bloom check`" in ran.err) == (2, True)
+    ran = run("bloom", "create", file, lines, "--capacity", 10, "--fp-rate", 0.1, "--force")
+    assert (ran.code, "exists and is not a filter" in ran.err) == (2, True)
+    assert "this is a filter, expected lines" in run("bloom", "add", tmp_path / "made", file).err
+    ran = run("bloom", "import", tmp_path / "no", file, "--from", "spark")
+    assert (ran.code, "read it with read_pybloomfiltermmap3 or `spvfilter bloom check`" in ran.err) == (2, True)
+    assert file.read_bytes() == MMAP3
+    for damaged in (MMAP3[:-1], MMAP3 + b"x", MMAP3[:9]):
+        file.write_bytes(damaged)
+        ran = run("bloom", "check", file, lines)
+        assert (ran.code, ran.err.startswith(f"spvfilter: {file}: ")) == (2, True)
+    assert not (tmp_path / "no").exists()
 
 
 @pytest.mark.parametrize("library", ["spark", "redisbloom"])

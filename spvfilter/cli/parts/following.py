@@ -1,4 +1,4 @@
-"""`spvfilter scan --out DIR --follow`: scan again whenever the files of blocks have changed, until Ctrl-C."""
+"""Following a chain in files: work again whenever the files of blocks have changed, until Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,0 +1,202 @@
+"""The rounds of a command that works in parts: one, or with `--follow` one for each state of the chain."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
+
+from spvfilter.cli.blockoptions import EVERY_S
+from spvfilter.cli.parts.following import follow
+from spvfilter.cli.scan.files import assumed_network
+from spvfilter.cli.scan.gaps import report_heights
+from spvfilter.cli.term.page import complain
+from spvfilter.cli.term.problems import Problems
+from spvfilter.cli.term.progress import megabytes, progress
+from spvfilter.errors import SourceError
+from spvfilter.files import NO_ROOM
+from spvfilter.network import Network
+from spvfilter.scan.cluster import DaskWorkers
+from spvfilter.scan.daskcalls import connected
+from spvfilter.scan.engines import Engine, Processes, Threads
+from spvfilter.scan.gaps import ScannedHeights
+from spvfilter.scan.partrun import PartsReport
+from spvfilter.scan.plan import Plan
+from spvfilter.scan.remote import seen_anywhere
+from spvfilter.scan.sources import BlockFiles, BlockSpan
+from spvfilter.scan.workerplan import plan_on_workers
+
+T = TypeVar("T")
+_INCOMPLETE = 1  # exit code
+_POLL_S = 0.1  # between two updates of the progress display
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The plan of a round, and the engine that executes the plan."""
+
+    plan: Plan
+    """The plan of the blocks."""
+    engine: Engine
+    """The engine."""
+    assumed: int
+    """Number of files that do not name their network, because each contains one block without a magic."""
+    heights: ScannedHeights
+    """The heights that the blocks have, and the missing ones."""
+
+
+@asynccontextmanager
+async def _planned(args: argparse.Namespace, network: Network, span: BlockSpan) -> AsyncIterator[Planned]:
+    async with AsyncExitStack() as stack:
+        client = None if args.dask is None else await stack.enter_async_context(connected(args.dask))
+        engine: Engine
+        if args.on_workers:
+            found = await plan_on_workers(client, args.on_workers, network, undo=args.undo, span=span)
+            engine = DaskWorkers(client, found)
+            # without a machine, the blocks before the first one are missing as well
+            heights = replace(found.plan.report.heights, gaps=found.missing)
+            planned = Planned(found.plan, engine, found.assumed, heights)
+        else:
+            paths = args.paths if client is None else [seen_anywhere(path) for path in args.paths]
+            files = await asyncio.to_thread(partial(BlockFiles, paths, undo=args.undo, span=span))
+            plan = await asyncio.to_thread(Plan.of, files, network)
+            if client is not None:
+                engine = DaskWorkers(client)
+            else:
+                engine = Threads(args.jobs) if args.processes is None else Processes(args.processes)
+            planned = Planned(plan, engine, files.assumed, plan.report.heights)
+        try:
+            yield planned
+        finally:
+            await engine.aclose()
+
+
+class Rounds(ABC):
+    """The rounds of one command into one directory.
+
+    Args:
+        args: The options: those of cli.blockoptions, `paths`, `out` and `quiet`.
+        network: The network of the blocks.
+        span: The range of blocks.
+        verb: The verb of the command in the past tense, such as "scanned".
+    """
+
+    def __init__(self, args: argparse.Namespace, network: Network, span: BlockSpan, verb: str) -> None:
+        self.args = args
+        self.tell = Messages()
+        """Prints a message, unless the round before has printed it."""
+        self.is_first = True
+        """True in the first round."""
+        self._network = network
+        self._span = span
+        self._verb = verb
+        self._seconds = 0.0
+
+    @abstractmethod
+    async def work(self, planned: Planned) -> PartsReport:
+        """Execute a plan and write all outputs. Returns the report of the run."""
+
+    @abstractmethod
+    def describe(self, report: PartsReport) -> None:
+        """Print the summary of a round, by `counts` and with more messages."""
+
+    async def run(self) -> int:
+        """Run one round, or follow the chain, and return the exit code. Raises SourceError, OSError."""
+        if self.args.follow:
+            return await follow(self._round, self.args.paths, self.args.every or EVERY_S, self.args.zmq)
+        return await self._round()
+
+    async def _round(self) -> int:
+        """Process the blocks as they are now, print the result, and return the exit code."""
+        args = self.args
+        async with _planned(args, self._network, self._span) as planned:
+            plan = planned.plan
+            if not plan.parts:
+                problems = "".join(f"; {problem}" for problem in plan.report.problems[:3])
+                raise SourceError(f"no block in {', '.join(args.paths or args.on_workers)}{problems}")
+            report = await self.work(planned)
+        self.tell.begin()
+        if planned.assumed and not args.quiet:
+            self.tell(assumed_network(planned.assumed, self._network))
+        problems_found, summary = Problems(), report.summary
+        for problem in (*plan.report.problems, *summary.problems, *plan.report.undo_problems, *summary.undo_problems):
+            problems_found.add(str(problem))
+        for line in problems_found.lines():
+            self.tell(line)
+        if not args.quiet:
+            self.describe(report)
+            if plan.report.duplicates:
+                self.tell(f"{len(plan.report.duplicates):,} duplicate block(s), not counted")
+            if plan.report.stale:
+                stale = len(plan.report.stale)
+                self.tell(f"{stale:,} stale block(s), not on the branch with the most work, not counted")
+        self.is_first = False
+        lacks = report_heights(args, planned.heights, self.tell)
+        return _INCOMPLETE if lacks or problems_found else 0
+
+    async def shown(self, work: Coroutine[None, None, T], report: PartsReport) -> T:
+        """Await the work on all parts, show its progress, and return its result."""
+        begun = time.monotonic()
+        with progress(None) as shown:
+            working = asyncio.ensure_future(work)
+            try:
+                while not working.done():
+                    shown.update(report.bytes_done, report.bytes_total or None)
+                    await asyncio.wait([working], timeout=_POLL_S)
+                return await working
+            except OSError as error:
+                if error.errno in NO_ROOM:
+                    complain(
+                        f"no room in {self.args.out}: the finished parts are kept there; free some space and run the"
+                        " same command again to continue"
+                    )
+                raise
+            finally:
+                working.cancel()
+                with suppress(asyncio.CancelledError, Exception):  # `await working` above raises it
+                    await working
+                self._seconds = time.monotonic() - begun
+
+    def counts(self, report: PartsReport, result: str) -> None:
+        """Print the numbers of blocks and parts with a result, and the change since the last run."""
+        if self.is_first or report.parts_done or report.change != (0, 0):
+            summary = report.summary
+            self.tell(
+                f"{summary.blocks:,} block(s), {megabytes(summary.bytes_scanned)}, {report.parts_done or 'no'} part(s)"
+                f" {self._verb} in {self._seconds:.1f} s: {result}"
+            )
+            if continued := _continued(report):
+                self.tell(continued)
+
+
+class Messages:
+    """Prints messages on standard error. A message that the round before has printed is not repeated."""
+
+    def __init__(self) -> None:
+        self._before: set[str] = set()
+        self._now: set[str] = set()
+
+    def begin(self) -> None:
+        """Begin the messages of the next round."""
+        self._before, self._now = self._now, set()
+
+    def __call__(self, message: str) -> None:
+        if message not in self._before:
+            complain(message)
+        self._now.add(message)
+
+
+def _continued(report: PartsReport) -> str:
+    """Return how a run continued an earlier one, in words; empty for a new directory."""
+    kept = f"{report.parts_kept:,} part(s) kept"
+    if report.change is None:
+        return kept if report.parts_kept else ""
+    changes = [f"{report.change.new:,} new block(s)"] if report.change.new else []
+    changes += [f"{report.change.gone:,} block(s) left the best chain"] if report.change.gone else []
+    return f"since the last run: {', '.join(changes) or 'no new block'}; {kept}"

@@ -1,0 +1,155 @@
+"""One run over the parts of a plan into a directory. Scans and exports differ in their tasks and their outputs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spvfilter._public import deferred, public
+from spvfilter.errors import SourceError
+from spvfilter.kernel import WatchTable
+from spvfilter.scan.chainchange import ChainChange, chain_change, refuse_lost_blocks
+from spvfilter.scan.engines import Engine, Threads, finished
+from spvfilter.scan.manifest import Manifest
+from spvfilter.scan.partdirectory import PartDirectory
+from spvfilter.scan.partfile import PartSummary
+from spvfilter.scan.parts import PartTask
+from spvfilter.scan.plan import Plan
+from spvfilter.scan.threadwork import to_its_end
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
+
+
+@public
+@dataclass(slots=True)
+class PartsReport:
+    """The progress of a scan in parts. It is updated while the scan runs."""
+
+    parts_total: int = 0
+    """Number of parts to scan. A part counts once in each pass that scans it."""
+    parts_done: int = 0
+    """Number of parts scanned so far. A part counts once in each pass that scans it."""
+    parts_kept: int = 0
+    """Number of parts that earlier runs have scanned, so that this run did not; known when the scan is done."""
+    bytes_total: int = 0
+    """Total size of the blocks to scan in all passes, in bytes."""
+    bytes_done: int = 0
+    """Total size of the blocks scanned so far in all passes, in bytes."""
+    passes: int = 1
+    """Number of passes: two if spends must be found by outpoint, more if windows of keychains have moved."""
+    change: ChainChange | None = None
+    """Difference between the chain of the last finished run and this plan; None if no run has finished before."""
+    summary: PartSummary = field(default_factory=PartSummary)
+    """Summary of all parts; complete when the scan is done."""
+
+
+class PartRun:
+    """A run over the parts of a plan. Every run asks for all files of its result, and makes the missing ones.
+
+    Args:
+        directory: The directory; it is created if it does not exist.
+        plan: The plan of the blocks.
+        check: True to verify proof of work, merkle root and witness commitment of each block.
+        inputs: Further inputs of the result by their names in English.
+    """
+
+    def __init__(self, directory: Path, plan: Plan, check: bool, inputs: dict[str, str]) -> None:
+        self.parts = PartDirectory(directory)
+        """The directory and the files of its parts."""
+        self.report = PartsReport()
+        """The progress of the run."""
+        self._plan = plan
+        own = {"undo mode": str(plan.undo), "check of blocks": "on" if check else "off", "range": plan.span}
+        self._wanted = Manifest({"network": plan.network.name} | inputs | own)
+        self._begun: WatchTable | None = None  # the table for which the engine works
+        self._fresh: set[int] = set()  # numbers of parts that this run makes
+
+    @asynccontextmanager
+    async def opened(self, engine: Engine | None) -> AsyncIterator[tuple[Engine, Manifest]]:
+        """Return a context manager that locks the directory. Its value is the engine, and the directory's manifest.
+
+        Raises ParameterError if the directory holds another scan or other files, or if its parts were removed. Raises
+        DirectoryInUseError, SourceError if a block of the last run is in no file now, and OSError.
+        """
+        with self.parts.locked():
+            chosen = engine or Threads()
+            try:
+                manifest = await to_its_end(self.parts.opened, self._wanted)
+                if manifest.tip:
+                    known = map(bytes.fromhex, (*manifest.lasts, manifest.tip))
+                    await to_its_end(refuse_lost_blocks, self._plan, known)
+                    self.report.change = chain_change(self._plan, manifest.blocks, bytes.fromhex(manifest.tip))
+                self._begun = None
+                self._fresh.clear()
+                yield chosen, manifest
+            finally:
+                if engine is None:
+                    await chosen.aclose()
+
+    async def summaries(self, engine: Engine, tasks: Sequence[PartTask], table: WatchTable) -> list[PartSummary]:
+        """Return the summaries of the tasks' files, and run the tasks whose files are missing.
+
+        It runs one task more at once than the engine's width. Raises OSError; SourceError if a part cannot be scanned,
+        or if another machine wrote files that are not visible here.
+        """
+        kept = await to_its_end(lambda: list(map(_kept, tasks)))
+        missing = [number for number, summary in enumerate(kept) if summary is None]
+        self._fresh.update(tasks[number].part.number for number in missing if not tasks[number].part.is_stale)
+        self.report.parts_total += len(missing)
+        self.report.bytes_total += sum(tasks[number].part.size for number in missing)
+        if missing and self._begun is not table:
+            self._begun = table
+            await engine.begin(table)
+        numbers = iter(missing)
+
+        async def work() -> None:
+            for number in numbers:
+                task = tasks[number]
+                kept[number] = await engine.run(task)
+                self.report.parts_done += 1
+                self.report.bytes_done += task.part.size
+                if not await to_its_end(task.has_files):
+                    await to_its_end(task.path.unlink)
+                    raise SourceError(
+                        f"part {task.part.number}: its files are not in {self.parts.path}: all workers must see that"
+                        " directory by the same path"
+                    )
+
+        workers = [asyncio.create_task(work()) for _ in range(min(engine.width + 1, len(missing)))]
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+        return [summary for summary in kept if summary is not None]
+
+    def count(self, tasks: Sequence[PartTask], summaries: Sequence[PartSummary]) -> None:
+        """Set the summary of the report, and the number of its kept parts, from the tasks of the result."""
+        self.report.summary = PartSummary()
+        for summary in summaries:
+            self.report.summary.add(summary)
+        self.report.parts_kept = sum(task.part.number not in self._fresh for task in tasks)
+
+    def finish(self, manifest: Manifest, tasks: Sequence[PartTask]) -> None:
+        """Record the result in the manifest, and remove files that are not part of it. Raises OSError."""
+        manifest.finished = [task.path.name for task in tasks]
+        manifest.blocks, manifest.tip = self._plan.blocks, self._plan.tip.hex()
+        manifest.lasts = [block.hex() for part in self._plan.parts for block in part.last_hashes()]
+        manifest.write(self.parts.path)
+        self.parts.remove_unused()
+
+
+def _kept(task: PartTask) -> PartSummary | None:
+    """Return the summary of a task whose files are complete; None if it must run. Raises OSError."""
+    summary = finished(task.path, task.key)
+    if summary is not None and not task.has_files():
+        task.path.unlink(missing_ok=True)
+        return None
+    return summary
