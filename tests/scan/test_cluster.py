@@ -215,8 +215,8 @@ async def test_a_scan_that_is_given_up_leaves_nothing_to_do_and_goes_on(two_work
         return len(dask_scheduler.tasks)
 
     async with client_of(two_workers) as client:
-        for _ in range(3):
-            scan = PartScan(tmp_path / "cluster", plan, watch)
+        for number in range(3):
+            scan = PartScan(tmp_path / f"cluster{number}", plan, watch)
             engine = DaskWorkers(client)
             scanning = asyncio.create_task(scan_parts(scan, "csv", engine))
             await begun(scan, 1, scanning)
@@ -227,8 +227,8 @@ async def test_a_scan_that_is_given_up_leaves_nothing_to_do_and_goes_on(two_work
             async with asyncio.timeout(PATIENCE_S):
                 while await client.run_on_scheduler(tasks):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
-        await scan_cluster(client, plan, watch, tmp_path / "cluster")
-    assert everything(tmp_path / "cluster") == expected
+        await scan_cluster(client, plan, watch, scan.directory)
+    assert everything(scan.directory) == expected
 
 
 async def test_calls_that_are_given_up_leave_the_client_to_others(two_workers: Cluster) -> None:
