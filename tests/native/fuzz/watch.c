@@ -3,7 +3,9 @@
    u8   kind: bit 0 collect coins in a second table, bit 1 in the table itself, bit 2 learn after each block, bit 3 a lone transaction
    u8   entries, each u8 kind of entry, u24 offset and u8 length of bytes of what follows
    u8   coins, each u24 offset of an outpoint in what follows, u8 entry, u8 bit 0 with a value, bit 1 with that entry as script
-   blocks, each u24 length and bytes: the last one takes what is there */
+   blocks, each u24 length and bytes: the last one takes what is there
+
+   Data prefixes and script types are not drawn: tests/kernel compares them with the reference in Python. */
 #include "oracle_watch.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -161,7 +163,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     for (const uint8_t *entry = entries; entry < coins; entry += 5)
         if (le24(entry + 1) <= body_size && entry[4] <= body_size - le24(entry + 1))
-            add_entry(&lists, entry[0] % SPV_KINDS, (spv_bytes){body + le24(entry + 1), entry[4]});
+            add_entry(&lists, entry[0] % SPV_DATA_PREFIX, (spv_bytes){body + le24(entry + 1), entry[4]});
     for (const uint8_t *coin = coins + 1; coin < body; coin += 5)
         if (le24(coin) <= body_size && body_size - le24(coin) >= 36)
             set_coin(&lists, body + le24(coin), coin[3], coin[4]);
