@@ -190,5 +190,5 @@ def _read_at(place: Place) -> bytes:
 def _verify(ref: BlockRef, raw: bytes) -> None:
     """Verify proof of work, merkle root and witness commitment of a block. Raises FormatError."""
     if not is_proven(ref):
-        raise FormatError("the block's hash is above their target", offset=72, field="bits")
+        raise FormatError("the block's hash is above its target", offset=72, field="bits")
     check_block(raw)

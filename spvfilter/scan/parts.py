@@ -206,7 +206,7 @@ class _PartScan:
                 raw = self._source.read(ref)
                 if self._task.check:
                     if not is_proven(ref):
-                        raise FormatError("the block's hash is above their target", offset=72, field="bits")
+                        raise FormatError("the block's hash is above its target", offset=72, field="bits")
                     check_block(raw)
                 return self._hits(ref, raw)
             except _UNREADABLE as error:

@@ -232,7 +232,7 @@ class Scan(Generic[T]):
                     raw = self._feed.read(result.block)
                 if self._check:
                     if not is_proven(ref):
-                        raise FormatError("the block's hash is above their target", offset=72, field="bits")
+                        raise FormatError("the block's hash is above its target", offset=72, field="bits")
                     check_block(raw)
                 result.hits = self._hits_of(result, raw, found)
                 result.raw = raw

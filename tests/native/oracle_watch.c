@@ -1,5 +1,6 @@
 #include "oracle_watch.h"
 
+#include "block/scripttype.h"
 #include "oracle.h"
 #include "oracle_script.h"
 
@@ -91,13 +92,41 @@ static uint32_t match_pushes(const plain_table *table, spv_bytes script) {
     return SPV_NONE;
 }
 
+/* The longest data prefix of the first push after OP_RETURN. OP_1 to OP_16 push one byte. */
+static uint32_t match_prefix(const plain_table *table, spv_bytes script) {
+    plain_operation operation;
+    uint8_t value;
+    spv_bytes data = {NULL, 0};
+    uint32_t number = SPV_NONE;
+    if (script.size < 2 || script.data[0] != 0x6A)
+        return SPV_NONE;
+    if (script.data[1] >= 0x51 && script.data[1] <= 0x60) {
+        value = (uint8_t)(script.data[1] - 0x50);
+        data = (spv_bytes){&value, 1};
+    } else if (script.data[1] <= 0x4E && plain_next(script, 1, &operation)) {
+        data = operation.data;
+    }
+    for (size_t size = data.size; size && number == SPV_NONE; size--)
+        number = plain_find(table, SPV_DATA_PREFIX, (spv_bytes){data.data, size});
+    return number;
+}
+
+bool plain_is_pattern(const plain_table *table, uint32_t entry) {
+    return table->entries[entry].kind >= SPV_DATA_PREFIX;
+}
+
 uint32_t plain_match_script(const plain_table *table, spv_bytes script) {
+    const uint8_t type = (uint8_t)spv_solve(script); /* tests/kernel compares it with the reference in Python */
     spv_bytes keys[SPV_MAX_MULTISIG_KEYS];
     uint32_t number = plain_find(table, SPV_SCRIPT, script);
     size_t count = plain_multisig_keys(script, keys);
     for (size_t i = 0; i < count && number == SPV_NONE; i++)
         number = plain_find(table, SPV_MULTISIG_KEY, (spv_bytes){keys[i].data, keys[i].size});
-    return number == SPV_NONE ? match_pushes(table, script) : number;
+    if (number == SPV_NONE)
+        number = match_pushes(table, script);
+    if (number == SPV_NONE)
+        number = match_prefix(table, script);
+    return number == SPV_NONE ? plain_find(table, SPV_SCRIPT_TYPE, (spv_bytes){&type, 1}) : number;
 }
 
 /* pure_table.WatchTable._scan: the coin of the outpoint that an input spends, if it concerns the table. */
@@ -146,7 +175,8 @@ static void scan_tx(
         memcpy(hit.coin.outpoint, hit.txid, 32);
         spv_put_le32(hit.coin.outpoint + 32, hit.n);
         append(hits, &hit);
-        plain_set_coin(fresh, &hit.coin, true);
+        if (!plain_is_pattern(table, hit.coin.entry))
+            plain_set_coin(fresh, &hit.coin, true);
     }
 }
 

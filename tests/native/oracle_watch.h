@@ -38,6 +38,7 @@ typedef struct {
 void plain_free(plain_table *table); /* what it holds */
 uint32_t plain_find(const plain_table *table, unsigned kind, spv_bytes value);
 uint32_t plain_add(plain_table *table, unsigned kind, spv_bytes value);
+bool plain_is_pattern(const plain_table *table, uint32_t entry); /* a data prefix or a script type: no coin is learned */
 uint32_t plain_match_script(const plain_table *table, spv_bytes script);
 plain_coin *plain_find_coin(const plain_table *table, const uint8_t *outpoint);
 void plain_set_coin(plain_table *table, const plain_coin *coin, bool replace);

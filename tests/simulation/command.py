@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def _live(plans: Iterator[Plan], lives: int | None, arguments: argparse.Namespace) -> int:
-    """Live so many of the plans, or all, and print the table; 1 if an invariant was violated."""
+    """Live this number of plans, or all, and print the table; return 1 if one violated an invariant."""
     deadline = time.monotonic() + 60 * arguments.minutes if arguments.minutes else None
     begun = time.monotonic()
     outcomes = []
@@ -163,7 +163,7 @@ def replay(plan: Plan) -> str:
 
 
 def _hunt(seed: int | None, lives: int, jobs: int) -> int:
-    """Each planted bug is lived with until it is noticed; 1 if one is not noticed in so many lives."""
+    """Live with each planted bug until it is noticed; return 1 if one is not noticed in `lives` lives."""
     unnoticed = 0
     with ProcessPoolExecutor(jobs) as pool:
         for name, found in zip(BUGS, pool.map(hunt_one, BUGS, repeat(seed), repeat(lives)), strict=True):

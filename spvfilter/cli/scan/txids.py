@@ -40,7 +40,7 @@ _POLL_S = 0.1  # between two updates of the progress display
 _COLUMNS = ("txid", "block_hash", "height", "time", "position")
 _LONGEST = 1_000  # bytes of a line (our choice)
 _MOST_SHOWN = 20  # transactions that were not found
-_SHORTEST = 17  # characters of a hash on a narrow terminal: eight at each end still identify it
+_SHORTEST = 17  # characters of a shortened hash: eight at each end
 _OTHER_COLUMNS = 24  # width of the table without its two hashes
 
 

@@ -3,9 +3,8 @@
    u8   kind: bit 0 collect coins in a second table, bit 1 in the table itself, bit 2 learn after each block, bit 3 a lone transaction
    u8   entries, each u8 kind of entry, u24 offset and u8 length of bytes of what follows
    u8   coins, each u24 offset of an outpoint in what follows, u8 entry, u8 bit 0 with a value, bit 1 with that entry as script
-   blocks, each u24 length and bytes: the last one takes what is there
-
-   Data prefixes and script types are not drawn: tests/kernel compares them with the reference in Python. */
+   blocks, each u24 length and bytes: the last one takes what is there */
+#include "block/scripttype.h"
 #include "oracle_watch.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -27,6 +26,10 @@ static void add_entry(lists *lists, unsigned kind, spv_bytes value) {
     uint32_t number;
     if (kind == SPV_OUTPOINT && value.size != 36)
         return;
+    if (kind == SPV_DATA_PREFIX && (value.size < 1 || value.size > SPV_MAX_PREFIX))
+        return;
+    if (kind == SPV_SCRIPT_TYPE && (value.size != 1 || *value.data >= SPV_SCRIPT_TYPES))
+        return;
     CHECK(!spv_table_add(lists->table, kind, value, &number));
     CHECK(number == plain_add(&lists->plain, kind, value));
 }
@@ -45,7 +48,7 @@ static void set_coin(lists *lists, const uint8_t *outpoint, uint8_t entry, uint8
 static void learn(lists *lists, const plain_hits *hits) {
     for (size_t i = 0; i < hits->count; i++) {
         const plain_coin *coin = &hits->hits[i].coin;
-        if (hits->hits[i].spend)
+        if (hits->hits[i].spend || plain_is_pattern(&lists->plain, coin->entry))
             continue;
         CHECK(!spv_table_set_coin(lists->table, &(spv_coin){coin->outpoint, coin->script, coin->value, coin->entry}, false));
         plain_set_coin(&lists->plain, coin, false);
@@ -163,7 +166,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     for (const uint8_t *entry = entries; entry < coins; entry += 5)
         if (le24(entry + 1) <= body_size && entry[4] <= body_size - le24(entry + 1))
-            add_entry(&lists, entry[0] % SPV_DATA_PREFIX, (spv_bytes){body + le24(entry + 1), entry[4]});
+            add_entry(&lists, entry[0] % SPV_KINDS, (spv_bytes){body + le24(entry + 1), entry[4]});
     for (const uint8_t *coin = coins + 1; coin < body; coin += 5)
         if (le24(coin) <= body_size && body_size - le24(coin) >= 36)
             set_coin(&lists, body + le24(coin), coin[3], coin[4]);
