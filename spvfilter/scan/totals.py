@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred
 from spvfilter.address import script_to_address
 from spvfilter.files import SHARED, replacing
-from spvfilter.kernel import EntryKind, hit_sums
+from spvfilter.kernel import EntryKind, add_hit_sums
 from spvfilter.primitives import OutPoint
 from spvfilter.scan.partfile import BlockHits
 from spvfilter.scan.repeatedcoins import RepeatedCoins
@@ -24,7 +24,6 @@ else:
     csv = deferred("csv")
 
 COLUMNS = ("entry", "address", "label", "received", "spent", "unknown", "matches")
-_MOST = 0xFFFFFFFFFFFFFFFF  # Largest number of 64 bits.
 _NUMBERS = 4  # Numbers kept for each entry.
 _ROWS = 512  # Rows that are written at once (our choice).
 
@@ -42,10 +41,6 @@ class EntryTotal(NamedTuple):
     """Number of the entry's matches whose value is unknown."""
 
 
-Sums = Iterable[Sequence[int]]
-"""Sums of a block's hits, as the kernel returns them: number of an entry, and the four numbers of its EntryTotal."""
-
-
 class EntryTotals:
     """The totals of all entries of a watch list. A coin that two blocks created counts once (BIP-30)."""
 
@@ -61,23 +56,12 @@ class EntryTotals:
             self._sums.extend(array("Q", [0]) * more)
 
     def add(self, block: BlockHits) -> None:
-        """Add the hits of a block. Raises FormatError for malformed hits, IndexError for hits of another list."""
-        self.add_sums(self.sums_of(block))
+        """Add the hits of a block. Coins of earlier blocks are left out (BIP-30).
 
-    def sums_of(self, block: BlockHits) -> Sums:
-        """Return the sums of a block's hits, for `add_sums`. Coins of earlier calls are left out (BIP-30)."""
-        return hit_sums(self._coins.counted(block))
-
-    def add_sums(self, found: Sums) -> None:
-        """Add the sums of a block's hits. Raises IndexError for hits of another list."""
-        sums = self._sums
-        for entry, *more in found:
-            for at, number in enumerate(more, _NUMBERS * entry):
-                total = sums[at] + number
-                if total > _MOST:
-                    total -= _MOST + 1
-                    self._beyond[at] = self._beyond.get(at, 0) + 1
-                sums[at] = total
+        Raises FormatError for malformed hits, and IndexError for hits of another list.
+        """
+        for at in add_hit_sums(self._coins.counted(block), self._sums):
+            self._beyond[at] = self._beyond.get(at, 0) + 1
 
     def __iter__(self) -> Iterator[tuple[int, EntryTotal]]:
         """Yield the entries that have matches, in the order of the list."""

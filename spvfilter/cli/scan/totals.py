@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from spvfilter.cli.term.matches import owner_of
 from spvfilter.cli.term.page import Page
 from spvfilter.cli.term.totals import Total, show_totals
+from spvfilter.kernel import count_hits
 from spvfilter.scan.batches import MatchBatch
+from spvfilter.scan.partfile import BlockHits
 from spvfilter.scan.totals import EntryTotals, entry_name, write_totals
 from spvfilter.watch.watchlist import WatchList
-
-_SUMS = 5  # numbers in a sum: an entry and its four sums
 
 
 class ScanTotals:
@@ -29,24 +27,25 @@ class ScanTotals:
         self._watch = watch
         self._totals = EntryTotals(len(watch))
         self._is_stream = is_stream
-        self._by_block: dict[bytes, array[int]] = {}  # of a stream: the sums of each block
+        self._waiting: list[BlockHits] = []  # hits in a stream, which are counted at its end
 
     def add(self, batch: MatchBatch) -> None:
         """Count the matches of a block."""
-        self._totals.widen(len(self._watch))
         if self._is_stream:
-            sums = self._by_block.setdefault(batch.block.hash, array("Q"))
-            sums.extend(chain.from_iterable(self._totals.sums_of(batch.block)))
+            self._waiting.append(batch.block)
         else:
-            self._totals.add(batch.block)
+            self._count(batch.block)
 
-    def settle(self, stale: Iterable[bytes]) -> int:
-        """Leave out stale blocks at the end of the scan, and return how many of their matches were counted."""
-        gone = [self._by_block.pop(block, array("Q")) for block in stale]
-        for sums in self._by_block.values():
-            self._totals.add_sums(zip(*(sums[at::_SUMS] for at in range(_SUMS)), strict=True))
-        self._by_block.clear()
-        return sum(sum(sums[1::_SUMS]) for sums in gone)
+    def settle(self, stale: Collection[bytes]) -> int:
+        """Leave out stale blocks at the end of the scan, and return how many of their matches were not counted."""
+        for block in self._waiting:
+            if block.hash not in stale:
+                self._count(block)
+        return sum(count_hits(block.packed) for block in self._waiting if block.hash in stale)
+
+    def _count(self, block: BlockHits) -> None:
+        self._totals.widen(len(self._watch))
+        self._totals.add(block)
 
     def show(self, page: Page) -> None:
         """Print the totals as a table, if there are any."""

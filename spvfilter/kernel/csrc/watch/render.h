@@ -3,6 +3,7 @@
 #define SPV_WATCH_RENDER_H
 
 #include "watch/address.h"
+#include "watch/labels.h"
 #include "watch/packed.h"
 
 typedef enum { SPV_CSV, SPV_JSON_LINES, SPV_FORMS } spv_form;
@@ -10,13 +11,9 @@ typedef enum { SPV_CSV, SPV_JSON_LINES, SPV_FORMS } spv_form;
 /* The parts that all lines of a block have in common. */
 typedef struct {
     spv_form form;
-    uint8_t block_hash[32];    /* wire order */
-    bool has_height;
-    uint32_t height, time;
+    spv_hit_block block;
     spv_address_form network;
-    const spv_entries *entries; /* the entries of the hits */
-    /* a label for each of the entries, as the lines show it; empty if it has none; NULL if no entry has a label */
-    const spv_bytes *labels;
+    spv_labels labels; /* as the lines show them */
 } spv_block_lines;
 
 /* Bytes that grow. An empty text is all zero. The caller frees `data`. */
