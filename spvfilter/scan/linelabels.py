@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Callable
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
-from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
     import json
+
+    from spvfilter.watch.watchlist import WatchList
 else:
     json = deferred("json")
 
@@ -28,12 +30,23 @@ def json_text(text: str) -> bytes:
     return json.dumps(text).encode()
 
 
+def plain_cell(text: str) -> bytes:
+    """Return a text without control characters as a cell of CSV, with quotes only if it needs them."""
+    return csv_cell(text) if "," in text or '"' in text else text.encode()
+
+
+def labels_digest(watch: WatchList) -> str:
+    """Return the SHA-256 of the labels of all entries, in hex. No label has control characters."""
+    labels = watch.labels_by_entry()
+    return sha256("\0".join(label or "" for label in labels).encode() if any(labels) else b"").hexdigest()
+
+
 class LineLabels:
     """The rendered labels of all entries: the arguments `label_places` and `label_texts` of the kernel.
 
     Args:
         watch: The watch list. It may get entries later.
-        render: Renders a label; each text is rendered once.
+        render: Renders a label.
     """
 
     def __init__(self, watch: WatchList, render: Render) -> None:
@@ -42,7 +55,7 @@ class LineLabels:
         self._entries = 0  # number of entries whose labels are known
         self._places = array("I")
         self._texts = bytearray(self._places.itemsize)  # place 0 means no label
-        self._known: dict[str, int] = {}
+        self._last, self._last_place = "", 0  # the last label, and its place
         self._packed = b"", b""
 
     def packed(self) -> tuple[bytes, bytes]:
@@ -58,18 +71,13 @@ class LineLabels:
             self._packed = self._places.tobytes(), bytes(self._texts)
         return self._packed
 
-    def digest(self) -> str:
-        """Return the SHA-256 of the labels, in hex."""
-        places, texts = self.packed()
-        return sha256(len(places).to_bytes(8, "little") + places + texts).hexdigest()
-
     def _place(self, label: str | None) -> int:
-        """Return the place of a label; 0 for no label."""
+        """Return the place of a label; 0 for no label. Successive entries with the same label share a place."""
         if not label:
             return 0
-        place = self._known.get(label)
-        if place is None:
-            place = self._known[label] = len(self._texts)
+        if label != self._last:
+            self._last, self._last_place = label, len(self._texts)
             text = self._render(label)
-            self._texts += array("I", (len(text),)).tobytes() + text
-        return place
+            self._texts += len(text).to_bytes(self._places.itemsize, sys.byteorder)
+            self._texts += text
+        return self._last_place

@@ -1,6 +1,6 @@
 """Merge the files of a scan's parts, in chain order, into one output: CSV or JSON lines.
 
-Threads render pieces of the hits, and one thread writes them in order.
+Threads count and render pieces of the hits, and one thread writes them in order.
 """
 
 from __future__ import annotations
@@ -71,12 +71,10 @@ def in_threads(call: Callable[[T], R], items: Iterable[T], jobs: int) -> Iterato
                 each.cancel()
 
 
-def counted(parts: Parts, totals: EntryTotals) -> Iterator[BlockHits]:
-    """Yield the blocks of all parts, and add their hits to `totals`. Raises OSError; SourceError for a damaged part."""
+def blocks_in(parts: Parts) -> Iterator[BlockHits]:
+    """Yield the blocks of all parts. Raises OSError; SourceError for a damaged part."""
     for part in parts:
-        for block in part.blocks():
-            totals.add(block)
-            yield block
+        yield from part.blocks()
 
 
 def lines_of(block: BlockHits, network: Network, form: int, labels: tuple[bytes, bytes]) -> bytes:
@@ -107,11 +105,12 @@ def write_lines(path: Path, parts: Parts, watch: WatchList, form: int, jobs: int
     labels = LineLabels(watch, csv_cell if form == CSV else json_text).packed()
 
     def render(blocks: list[BlockHits]) -> bytes:
+        totals.add_all(blocks)
         return b"".join(lines_of(block, watch.network, form, labels) for block in blocks)
 
     with replacing(path, SHARED) as file:
         if form == CSV:
             file.write(CSV_HEADER)
-        for several in in_threads(render, _pieces(counted(parts, totals)), jobs):
+        for several in in_threads(render, _pieces(blocks_in(parts)), jobs):
             file.write(several)
     return totals

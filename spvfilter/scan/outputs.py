@@ -13,7 +13,7 @@ from spvfilter.errors import ParameterError
 from spvfilter.kernel import BACKEND
 from spvfilter.scan.directory import PartScan
 from spvfilter.scan.engines import Engine
-from spvfilter.scan.linelabels import LineLabels, csv_cell
+from spvfilter.scan.linelabels import labels_digest
 from spvfilter.scan.manifest import Manifest
 from spvfilter.scan.merge import CSV, JSON_LINES, write_lines
 from spvfilter.scan.partfile import PartFile
@@ -110,7 +110,7 @@ def _merged(scan: PartScan, parts: list[PartFile], form: OutputFormat, jobs: int
     """
     manifest = Manifest.read(scan.directory)
     assert manifest is not None  # the scan has written it
-    before = LineLabels(scan.watch, csv_cell).digest() + str(scan.parquet_form)
+    before = labels_digest(scan.watch) + str(scan.parquet_form)
     inputs = sha256(before.encode() + b"".join(part.digest for part in parts)).hexdigest()
     paths = {each: _path(scan, each) for each in OutputFormat if each is form or _path(scan, each).exists()}
     old = [each for each, path in paths.items() if manifest.rendered.get(path.name) != _rendering(path, inputs)]

@@ -14,7 +14,7 @@ from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import count_hits, hit_columns
 from spvfilter.network import Network
 from spvfilter.scan.linelabels import LineLabels
-from spvfilter.scan.merge import CSV_HEADER, counted, in_threads
+from spvfilter.scan.merge import CSV_HEADER, blocks_in, in_threads
 from spvfilter.scan.parquetrows import ROWS, ParquetForm, binary_schema, has_bloom_filters, parquet_writer
 from spvfilter.scan.partfile import BlockHits, PartFile
 from spvfilter.scan.totals import EntryTotals
@@ -149,10 +149,11 @@ def write_parquet(
     labels = LineLabels(watch, str.encode).packed()
 
     def table(group: RowGroup) -> Any:
+        totals.add_all(group.blocks[1:] if group.start else group.blocks)
         return _table(pa, group, watch.network, labels, is_binary=form.is_binary)
 
     with replacing(path, SHARED) as file, parquet_writer(pa, file, _schema(pa), form, rows) as write:
-        for made in in_threads(table, row_groups(counted(parts, totals)), jobs):
+        for made in in_threads(table, row_groups(blocks_in(parts)), jobs):
             write(made)
     return totals
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
+import threading
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +13,7 @@ from spvfilter.address import script_to_address
 from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import EntryKind, add_hit_sums
 from spvfilter.primitives import OutPoint
+from spvfilter.scan.linelabels import LineLabels, plain_cell
 from spvfilter.scan.partfile import BlockHits
 from spvfilter.scan.repeatedcoins import RepeatedCoins
 from spvfilter.watch import patterns
@@ -25,7 +26,7 @@ else:
 
 COLUMNS = ("entry", "address", "label", "received", "spent", "unknown", "matches")
 _NUMBERS = 4  # Numbers kept for each entry.
-_ROWS = 512  # Rows that are written at once (our choice).
+_ROWS = 1 << 12  # Entries that are rendered at once (our choice).
 
 
 class EntryTotal(NamedTuple):
@@ -45,6 +46,7 @@ class EntryTotals:
     """The totals of all entries of a watch list. A coin that two blocks created counts once (BIP-30)."""
 
     def __init__(self, entries: int) -> None:
+        self._lock = threading.Lock()
         self._coins = RepeatedCoins()
         self._sums = array("Q", [0]) * (_NUMBERS * entries)
         # by index in `_sums`: how often the sum exceeded 64 bits, which coins that are spent again and again can cause
@@ -54,6 +56,12 @@ class EntryTotals:
         """Add entries up to this number: the window of a keychain may have moved."""
         if (more := _NUMBERS * entries - len(self._sums)) > 0:
             self._sums.extend(array("Q", [0]) * more)
+
+    def add_all(self, blocks: Iterable[BlockHits]) -> None:
+        """Add the hits of some blocks, in any order and from any thread. Raises the errors of `add`."""
+        with self._lock:
+            for block in blocks:
+                self.add(block)
 
     def add(self, block: BlockHits) -> None:
         """Add the hits of a block. Coins of earlier blocks are left out (BIP-30).
@@ -67,26 +75,43 @@ class EntryTotals:
         """Yield the entries that have matches, in the order of the list."""
         for entry in range(len(self._sums) // _NUMBERS):
             if self._sums[_NUMBERS * entry]:
-                places = range(_NUMBERS * entry, _NUMBERS * (entry + 1))
-                yield entry, EntryTotal(*(self._sums[at] + (self._beyond.get(at, 0) << 64) for at in places))
+                yield entry, self._total(entry)
+
+    def _total(self, entry: int) -> EntryTotal:
+        places = range(_NUMBERS * entry, _NUMBERS * (entry + 1))
+        return EntryTotal(*(self._sums[at] + (self._beyond.get(at, 0) << 64) for at in places))
+
+    def lines(self, watch: WatchList) -> Iterator[bytes]:
+        """Yield the totals as lines of CSV, in the order of the watch list. The kernel renders those of scripts."""
+        labels, network = LineLabels(watch, plain_cell).packed(), watch.network
+        of_network = network.p2pkh_version, network.p2sh_version, network.hrp
+        beyond = {at // _NUMBERS for at in self._beyond}
+        ends = sorted({*beyond, *range(_ROWS, len(self._sums) // _NUMBERS, _ROWS), len(self._sums) // _NUMBERS})
+        entry = 0
+        for end in ends:
+            while entry < end:
+                sums = self._sums[_NUMBERS * entry : _NUMBERS * end]
+                text, entry = watch.table.script_totals(sums, entry, *labels, *of_network)
+                yield text
+                if entry < end:
+                    yield self._line(watch, entry)
+                    entry += 1
+            if end in beyond:
+                yield self._line(watch, entry)
+                entry += 1
+
+    def _line(self, watch: WatchList, entry: int) -> bytes:
+        name, address = entry_name(watch, entry)
+        matches, received, spent, unknown = self._total(entry)
+        label = plain_cell(watch.label(entry) or "").decode()
+        return f"{name},{address},{label},{received},{spent},{unknown},{matches}\n".encode()
 
 
 def write_totals(path: Path, totals: EntryTotals, watch: WatchList) -> None:
     """Write the totals as CSV, in the order of the watch list. Raises OSError."""
     with replacing(path, SHARED) as file:
-        text = io.StringIO()
-        rows = csv.writer(text, lineterminator="\n")
-        rows.writerow(COLUMNS)
-        for number, (entry, total) in enumerate(totals, 1):
-            name, address = entry_name(watch, entry)
-            rows.writerow(
-                [name, address, watch.label(entry) or "", total.received, total.spent, total.unknown, total.matches]
-            )
-            if not number % _ROWS:
-                file.write(text.getvalue().encode())
-                text.seek(0)
-                text.truncate()
-        file.write(text.getvalue().encode())
+        file.write(",".join(COLUMNS).encode() + b"\n")
+        file.writelines(totals.lines(watch))
 
 
 def read_totals(path: Path) -> Iterator[dict[str, str]]:

@@ -341,6 +341,9 @@ ENTRIES: dict[str, Entry] = {
     "GcsQuery.__len__": Entry(query("__len__")),
     "WatchTable.__new__": Entry(lambda kernel: lambda: len(kernel.WatchTable())),
     "WatchTable.__len__": Entry(of_table("__len__")),
+    "WatchTable.script_totals": Entry(
+        of_table("script_totals"), (bytes(31) + b"\1" + bytes(31) + b"\1", 0, *LABELS, 0, 5, "bc"), ((0,), (2,), (3,))
+    ),
     "WatchTable.__sizeof__": Entry(lambda kernel: lambda: kernel.WatchTable().__sizeof__() > 0),
     "WatchTable.add": Entry(of_table("add"), (EntryKind.DATA, b"data"), ((1,),)),
     "WatchTable.find": Entry(of_table("find"), (EntryKind.SCRIPT, SCRIPTS[3]), ((1,),)),

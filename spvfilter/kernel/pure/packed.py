@@ -38,7 +38,7 @@ _MAX_U64 = 0xFFFFFFFFFFFFFFFF
 _NO_SCRIPT = 0xFFFFFFFF
 _HEAD = struct.Struct("<IIIIqqB32s")
 _U32 = struct.Struct("=I")
-_SUMS = struct.Struct("=4Q")  # The numbers of an entry: matches, received, spent, unknown.
+SUMS = struct.Struct("=4Q")  # The numbers of an entry: matches, received, spent, unknown.
 _ENTRY_AT, _VALUE_AT, _FEE_AT, _SPEND_AT = 8, 16, 24, 32  # Offsets of these fields in a packed hit.
 
 
@@ -199,21 +199,26 @@ def add_hit_sums(packed: bytes, sums: Buffer, /) -> list[int]:
     """
     hits = list(hits_in(snapshot(packed)))
     view = _writable(sums)
-    if view.nbytes % _SUMS.size:
-        raise ParameterError(f"the sums of an entry have {_SUMS.size} bytes: {view.nbytes} bytes in all")
-    most, entries = max((hit.entry for hit in hits), default=-1), view.nbytes // _SUMS.size
+    check_sums(view.nbytes)
+    most, entries = max((hit.entry for hit in hits), default=-1), view.nbytes // SUMS.size
     if most >= entries:
         raise IndexError(f"entry {most} of {entries}")
     wrapped: list[int] = []
     for hit in hits:
-        numbers = list(_SUMS.unpack_from(view, _SUMS.size * hit.entry))
+        numbers = list(SUMS.unpack_from(view, SUMS.size * hit.entry))
         field, more = (3, 1) if hit.value == NO_VALUE else (1 + hit.spend, hit.value)
         numbers[0] += 1
         numbers[field] += more
         if field < 3 and numbers[field] > _MAX_U64:
             wrapped.append(len(numbers) * hit.entry + field)
-        _SUMS.pack_into(view, _SUMS.size * hit.entry, *(number & _MAX_U64 for number in numbers))
+        SUMS.pack_into(view, SUMS.size * hit.entry, *(number & _MAX_U64 for number in numbers))
     return wrapped
+
+
+def check_sums(size: int) -> None:
+    """Raise ParameterError unless the size, in bytes, is that of the sums of some entries."""
+    if size % SUMS.size:
+        raise ParameterError(f"the sums of an entry have {SUMS.size} bytes: {size} bytes in all")
 
 
 def _writable(sums: Buffer) -> memoryview:

@@ -243,8 +243,6 @@ static PyObject *count_hits(PyObject *self, PyObject *given) {
 
 /* add_hit_sums. */
 
-enum { NUMBERS_SIZE = 4 * sizeof(uint64_t) /* bytes of an entry's numbers */ };
-
 /* Adds all hits, without releasing the GIL. A list of the numbers that wrapped around; NULL with an exception set. */
 static PyObject *added(uint8_t *numbers, spv_bytes packed) {
     PyObject *list = PyList_New(0);
@@ -264,8 +262,8 @@ static PyObject *add_hit_sums(PyObject *self, PyObject *const *arguments, Py_ssi
     spv_hits_read read = {0};
     Py_buffer view;
     if (taken && read_all(state, &read, spv_bytes_of(taken)) && !PyObject_GetBuffer(arguments[1], &view, PyBUF_WRITABLE)) {
-        const size_t entries = (size_t)view.len / NUMBERS_SIZE;
-        if ((size_t)view.len % NUMBERS_SIZE)
+        const size_t entries = (size_t)view.len / SPV_SUMS_SIZE;
+        if ((size_t)view.len % SPV_SUMS_SIZE)
             PyErr_Format(state->ParameterError, "the sums of an entry have 32 bytes: %zd bytes in all", view.len);
         else if (read.count && read.most >= entries)
             PyErr_Format(PyExc_IndexError, "entry %lu of %zu", (unsigned long)read.most, entries);

@@ -188,3 +188,48 @@ spv_status spv_render_hits(const spv_block_lines *of, spv_bytes packed, size_t *
     }
     return status;
 }
+
+static uint64_t number_at(const uint8_t *sums, size_t field) {
+    uint64_t number;
+    memcpy(&number, sums + field * sizeof number, sizeof number);
+    return number;
+}
+
+spv_status spv_render_totals(const spv_totals *of, spv_text *text, size_t *next, size_t *unfit, spv_error *error) {
+    const size_t end = of->first + of->sums.size / SPV_SUMS_SIZE;
+    *unfit = 0;
+    for (*next = of->first; *next < end; ++*next) {
+        const uint8_t *sums = of->sums.data + SPV_SUMS_SIZE * (*next - of->first);
+        spv_bytes label;
+        if (!number_at(sums, 0))
+            continue;
+        if (*next >= of->table->entries.count || spv_table_kind(of->table, (uint32_t)*next) != SPV_SCRIPT)
+            break;
+        const spv_bytes script = spv_table_entry(of->table, (uint32_t)*next);
+        const spv_status status = spv_label_of(&of->labels, (uint32_t)*next, &label, error);
+        if (status)
+            return status;
+        uint8_t *to = reserve(text, script.size, label.size);
+        if (!to)
+            return SPV_NOMEM;
+        to = PUT(to, "script:");
+        to = spv_put_hex(to, script);
+        *to++ = ',';
+        const size_t address = spv_encode_address(&of->network, script, NULL, to);
+        if (SPV_UNLIKELY(address > SPV_MAX_ADDRESS)) {
+            *unfit = address;
+            return SPV_OK;
+        }
+        to += address;
+        *to++ = ',';
+        to = put_text(to, label);
+        static const uint8_t fields[] = {1, 2, 3, 0}; /* received, spent, unknown, matches */
+        for (size_t i = 0; i < sizeof fields; i++) {
+            *to++ = ',';
+            to = put_number(to, number_at(sums, fields[i]));
+        }
+        *to++ = '\n';
+        text->size = (size_t)(to - text->data);
+    }
+    return SPV_OK;
+}

@@ -1,10 +1,12 @@
-/* Packed hits as lines of CSV or JSON. The twin of pure.packed.hit_lines, whose docstring has the columns. */
+/* Packed hits as lines of CSV or JSON, and sums of entries as lines of CSV. The twins are pure.packed.hit_lines and
+   pure.table.WatchTable.script_totals, whose docstrings have the columns. */
 #ifndef SPV_WATCH_RENDER_H
 #define SPV_WATCH_RENDER_H
 
 #include "watch/address.h"
 #include "watch/labels.h"
 #include "watch/packed.h"
+#include "watch/table.h"
 
 typedef enum { SPV_CSV, SPV_JSON_LINES, SPV_FORMS } spv_form;
 
@@ -31,5 +33,20 @@ bool spv_text_reserve(spv_text *text, spv_bytes packed, size_t hits);
    Otherwise *unfit is 0. */
 spv_status spv_render_hits(const spv_block_lines *of, spv_bytes packed, size_t *at, size_t until, spv_text *text, size_t *unfit,
                            spv_error *error);
+
+enum { SPV_SUMS_SIZE = 4 * sizeof(uint64_t) /* bytes of the numbers of an entry, in native order */ };
+
+/* Sums of the entries from number `first` on, and what their lines need. */
+typedef struct {
+    const spv_table *table;
+    spv_bytes sums; /* SPV_SUMS_SIZE bytes for each entry */
+    uint32_t first;
+    spv_labels labels;
+    spv_address_form network;
+} spv_totals;
+
+/* Renders the entries that have matches. *next is the number of the next entry: the first with matches that is not a
+   script, or the end. *unfit is as in spv_render_hits, without lines. */
+spv_status spv_render_totals(const spv_totals *of, spv_text *text, size_t *next, size_t *unfit, spv_error *error);
 
 #endif
