@@ -80,7 +80,8 @@ def blocks_in(parts: Parts) -> Iterator[BlockHits]:
 def lines_of(block: BlockHits, network: Network, form: int, labels: tuple[bytes, bytes]) -> bytes:
     """Return the matches of a block as lines, with the labels that LineLabels has packed."""
     of_network = network.p2pkh_version, network.p2sh_version, network.hrp
-    return hit_lines(block.packed, form, *labels, block.hash, block.height, block.time, *of_network)
+    places, texts = labels
+    return hit_lines(block.packed, form, places, texts, block.hash, block.height, block.time, *of_network)
 
 
 def _pieces(blocks: Iterable[BlockHits]) -> Iterator[list[BlockHits]]:

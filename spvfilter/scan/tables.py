@@ -161,7 +161,8 @@ def write_parquet(
 def _table(pa: Any, group: RowGroup, network: Network, labels: tuple[bytes, bytes], *, is_binary: bool) -> Any:
     """The table of a row group. It uses the memory of the kernel's columns."""
     of_network = network.p2pkh_version, network.p2sh_version, network.hrp
-    columns = hit_columns(*group, is_binary, *labels, *of_network)
+    places, texts = labels
+    columns = hit_columns(group.blocks, group.start, group.rows, is_binary, places, texts, *of_network)
     schema = binary_schema(pa, _schema(pa)) if is_binary else _schema(pa)
     return pa.Table.from_arrays(
         [_array(pa, kind, *each) for kind, each in zip(schema.types, columns, strict=True)], schema=schema

@@ -83,7 +83,8 @@ class EntryTotals:
 
     def lines(self, watch: WatchList) -> Iterator[bytes]:
         """Yield the totals as lines of CSV, in the order of the watch list. The kernel renders those of scripts."""
-        labels, network = LineLabels(watch, plain_cell).packed(), watch.network
+        network = watch.network
+        places, texts = LineLabels(watch, plain_cell).packed()
         of_network = network.p2pkh_version, network.p2sh_version, network.hrp
         beyond = {at // _NUMBERS for at in self._beyond}
         ends = sorted({*beyond, *range(_ROWS, len(self._sums) // _NUMBERS, _ROWS), len(self._sums) // _NUMBERS})
@@ -91,7 +92,7 @@ class EntryTotals:
         for end in ends:
             while entry < end:
                 sums = self._sums[_NUMBERS * entry : _NUMBERS * end]
-                text, entry = watch.table.script_totals(sums, entry, *labels, *of_network)
+                text, entry = watch.table.script_totals(sums, entry, places, texts, *of_network)
                 yield text
                 if entry < end:
                     yield self._line(watch, entry)

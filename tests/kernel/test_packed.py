@@ -211,10 +211,14 @@ def test_sums_of_unsuitable_memory_or_entries_stay_unchanged(kernel: Callable[[]
         ParameterError,
         "the sums of an entry have 32 bytes: 33 bytes in all",
     )
-    assert outcome(kernel().add_hit_sums, packed + b"behind", sums)[0] is FormatError
+    for error, raw, memory in (
+        (FormatError, packed + b"behind", sums),
+        (BufferError, packed, bytes(32 * 5)),
+        (TypeError, packed, []),
+    ):
+        with pytest.raises(error):
+            kernel().add_hit_sums(raw, memory)
     assert sums == bytes(32 * 4)
-    assert outcome(kernel().add_hit_sums, packed, bytes(32 * 5))[0] is BufferError
-    assert outcome(kernel().add_hit_sums, packed, [])[0] is TypeError
     assert kernel().add_hit_sums(b"", bytearray()) == []
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator
-from typing import Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
 from spvfilter import _system
 from spvfilter.errors import FormatError, ParameterError, UndoError
@@ -30,6 +30,9 @@ from spvfilter.kernel.pure.undo import PackedCoin, coins_of_block, compressed_ke
 from spvfilter.kernel.values import MAX_PREFIX, NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, Place, ScriptType, TxSpan
 from spvfilter.primitives import script_pushes
 from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_BLOCK_SIZE, MAX_UNDO_SIZE, OUTPOINT_SIZE
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 T = TypeVar("T")
 _PATTERNS = EntryKind.DATA_PREFIX  # Entries of this kind and later kinds are patterns.
@@ -251,7 +254,7 @@ class WatchTable:
 
     def script_totals(
         self,
-        sums: bytes,
+        sums: Buffer,
         first: int,
         label_places: bytes,
         label_texts: bytes,

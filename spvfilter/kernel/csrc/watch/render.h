@@ -36,7 +36,7 @@ spv_status spv_render_hits(const spv_block_lines *of, spv_bytes packed, size_t *
 
 enum { SPV_SUMS_SIZE = 4 * sizeof(uint64_t) /* bytes of the numbers of an entry, in native order */ };
 
-/* Sums of the entries from number `first` on, and what their lines need. */
+/* The sums of the entries from number `first` on, and the facts that their lines need. */
 typedef struct {
     const spv_table *table;
     spv_bytes sums; /* SPV_SUMS_SIZE bytes for each entry */
@@ -46,7 +46,7 @@ typedef struct {
 } spv_totals;
 
 /* Renders the entries that have matches. *next is the number of the next entry: the first with matches that is not a
-   script, or the end. *unfit is as in spv_render_hits, without lines. */
+   script, or the end. *unfit is as in spv_render_hits. */
 spv_status spv_render_totals(const spv_totals *of, spv_text *text, size_t *next, size_t *unfit, spv_error *error);
 
 #endif
