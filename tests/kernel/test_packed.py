@@ -294,7 +294,7 @@ def results_of(kernel: Kernel, raw: bytes) -> list[object]:
 
 
 def added(kernel: Kernel, raw: bytes, sums: bytearray) -> tuple[object, bytearray]:
-    """What add_hit_sums returns, and the sums afterwards."""
+    """Return the result of add_hit_sums, and the sums afterwards."""
     return outcome(kernel.add_hit_sums, raw, sums), sums
 
 
