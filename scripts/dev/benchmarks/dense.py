@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import shutil
 import subprocess
@@ -117,12 +116,19 @@ def _in_parts(loop: asyncio.Runner, path: Path, watch: WatchList, out: Path, for
 
 
 def _peak(folder: Path, path: Path, *options: str) -> float:
-    """The most memory of a dense scan, in MB."""
+    """The most memory of a dense scan, in MB.
+
+    A small process starts the scan: the peak of a process includes the memory of the process that forked it.
+    """
     command, work = _command(folder, path, "dense.txt", *options)
-    process = subprocess.Popen(command, cwd=work, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, _, usage = os.wait4(process.pid, 0)
-    process.returncode = 0
-    return usage.ru_maxrss / 1_000
+    measure = (
+        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stderr=subprocess.DEVNULL);"
+        " print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
+    measured = subprocess.run(
+        [sys.executable, "-c", measure, *command], cwd=work, check=True, capture_output=True, text=True
+    )
+    return int(measured.stdout) / 1_000
 
 
 def dense(folder: Path, rounds: int) -> list[Row]:
