@@ -73,8 +73,9 @@ if TYPE_CHECKING:  # both backends have the reference's signatures
         judge_headers,
         linked_headers,
     )
+    from spvfilter.kernel.pure.hitcolumns import hit_columns
     from spvfilter.kernel.pure.merkleblock import extract_matches, parse_merkleblock
-    from spvfilter.kernel.pure.packed import hit_lines, hit_sums, pack_hits, unpack_hits
+    from spvfilter.kernel.pure.packed import add_hit_sums, count_hits, hit_lines, hit_sums, pack_hits, unpack_hits
     from spvfilter.kernel.pure.series import SeriesCore
     from spvfilter.kernel.pure.table import WatchTable
     from spvfilter.kernel.pure.tables import block_columns
@@ -111,6 +112,7 @@ __all__ = [
     "TxMatch",
     "TxSpan",
     "WatchTable",
+    "add_hit_sums",
     "bip37_scan_block",
     "bip37_scan_tx",
     "block_columns",
@@ -118,6 +120,7 @@ __all__ = [
     "chain_filter_headers",
     "check_amounts",
     "check_block",
+    "count_hits",
     "decode_address",
     "encode_address",
     "extract_matches",
@@ -129,6 +132,7 @@ __all__ = [
     "gcs_check",
     "header_bits",
     "header_hashes",
+    "hit_columns",
     "hit_lines",
     "hit_sums",
     "index_headers",

@@ -39,8 +39,11 @@ from spvfilter.kernel.pure.headers import (
     judge_headers as judge_headers,
     linked_headers as linked_headers,
 )
+from spvfilter.kernel.pure.hitcolumns import hit_columns as hit_columns
 from spvfilter.kernel.pure.merkleblock import extract_matches as extract_matches, parse_merkleblock as parse_merkleblock
 from spvfilter.kernel.pure.packed import (
+    add_hit_sums as add_hit_sums,
+    count_hits as count_hits,
     hit_lines as hit_lines,
     hit_sums as hit_sums,
     pack_hits as pack_hits,

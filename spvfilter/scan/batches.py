@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from spvfilter._public import public
 from spvfilter.errors import ParameterError
-from spvfilter.kernel import hit_lines, hit_sums, unpack_hits
-from spvfilter.scan.merge import CSV, JSON_LINES, csv_cell, json_text
+from spvfilter.kernel import count_hits, hit_sums, unpack_hits
+from spvfilter.scan.linelabels import LineLabels, Render, csv_cell, json_text
+from spvfilter.scan.merge import CSV, JSON_LINES, lines_of
 from spvfilter.scan.partfile import BlockHits
 from spvfilter.scan.tables import table_of
 from spvfilter.watch.match import Match
@@ -17,18 +17,8 @@ from spvfilter.watch.watchlist import WatchList
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Render = Callable[[str], bytes]
-Labels = dict[Render, dict[int, bytes]]  # by render function and entry: the rendered label
-
-
-def _labels(watch: WatchList, known: Labels, entries: list[int], render: Render) -> dict[int, bytes]:
-    """The rendered labels of these entries; the result may contain other entries, too."""
-    of_way = known.setdefault(render, {})
-    for entry in entries:
-        if entry not in of_way:
-            label = watch.label(entry)
-            of_way[entry] = render(label) if label else b""
-    return of_way
+Labels = dict[Render, LineLabels]
+"""The rendered labels that the batches of a scan share, by render function."""
 
 
 @public
@@ -47,17 +37,17 @@ class MatchBatch:
     | objects | `matches()` |
     """
 
-    __slots__ = ("_labels", "_sums", "_watch", "block")
+    __slots__ = ("_count", "_labels", "_watch", "block")
 
     def __init__(self, block: BlockHits, watch: WatchList, labels: Labels | None = None) -> None:
         self.block: BlockHits = block
         """The packed matches, and the block's hash, height and time."""
         self._watch = watch
-        self._labels = Labels() if labels is None else labels  # the batches of a scan share it
-        self._sums = hit_sums(block.packed)
+        self._labels = Labels() if labels is None else labels
+        self._count = count_hits(block.packed)
 
     def __len__(self) -> int:
-        return sum(matches for _, matches, *_ in self._sums)
+        return self._count
 
     def __repr__(self) -> str:
         return f"<MatchBatch {len(self)} matches, block {self.block.hash[::-1].hex()}>"
@@ -69,7 +59,7 @@ class MatchBatch:
             One tuple for each entry that has matches: number of the entry, matches, satoshi received, satoshi spent,
                 and matches of unknown value.
         """
-        return list(self._sums)
+        return hit_sums(self.block.packed)
 
     def lines(self, form: str, label: Render | None = None) -> bytes:
         r"""Render the matches as lines of CSV without a header, or as JSON objects. Each line ends with \n.
@@ -84,18 +74,20 @@ class MatchBatch:
         if form not in ("csv", "jsonl"):
             raise ParameterError(f"lines are csv or jsonl, not {form!r}")
         number = CSV if form == "csv" else JSON_LINES
-        render = label or (csv_cell if number == CSV else json_text)
-        labels = _labels(self._watch, self._labels, [entry for entry, *_ in self._sums], render)
-        block, network = self.block, self._watch.network
-        versions = network.p2pkh_version, network.p2sh_version, network.hrp
-        return hit_lines(block.packed, number, labels, block.hash, block.height, block.time, *versions)
+        labels = self._packed_labels(label or (csv_cell if number == CSV else json_text))
+        return lines_of(self.block, self._watch.network, number, labels)
+
+    def _packed_labels(self, render: Render) -> tuple[bytes, bytes]:
+        if render not in self._labels:
+            self._labels[render] = LineLabels(self._watch, render)
+        return self._labels[render].packed()
 
     def to_arrow(self) -> pa.Table:
         """The matches as an Arrow table with the columns of `spvfilter.scan.to_arrow`.
 
         Raises ParameterError if pyarrow is not installed.
         """
-        return table_of([self.lines("csv")])
+        return table_of([self.block], self._watch.network, self._packed_labels(str.encode))
 
     def matches(self) -> list[Match]:
         """The matches as objects, as `Matcher.scan` yields them."""

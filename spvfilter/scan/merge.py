@@ -1,23 +1,28 @@
-"""Merge the files of a scan's parts, in chain order, into one output: CSV, JSON lines or Parquet."""
+"""Merge the files of a scan's parts, in chain order, into one output: CSV or JSON lines.
+
+Threads count and render pieces of the hits, and one thread writes them in order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from hashlib import sha256
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from spvfilter._public import deferred
 from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import hit_lines
-from spvfilter.scan.partfile import PartFile
+from spvfilter.network import Network
+from spvfilter.scan.linelabels import LineLabels, csv_cell, json_text
+from spvfilter.scan.partfile import BlockHits, PartFile
 from spvfilter.scan.totals import EntryTotals
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
-    import json
+    from concurrent import futures
 else:
-    json = deferred("json")
+    futures = deferred("concurrent.futures")
 
 CSV, JSON_LINES = 0, 1  # formats of lines, as the kernel numbers them
 COLUMNS = (
@@ -37,71 +42,76 @@ COLUMNS = (
     "fee",
 )
 CSV_HEADER = ",".join(COLUMNS).encode() + b"\n"
+_PIECE = 1 << 20  # Bytes of packed hits that a thread renders at once, plus one block (our choice).
 
 Parts = Iterable[PartFile]
+T = TypeVar("T")
+R = TypeVar("R")
 
 
-def csv_cell(text: str) -> bytes:
-    """Return a text as a quoted cell of CSV."""
-    return b'"' + text.replace('"', '""').encode() + b'"'
+def in_threads(call: Callable[[T], R], items: Iterable[T], jobs: int) -> Iterator[R]:
+    """Yield the result of a call for each item, in their order. With several jobs, threads make the calls.
 
-
-def json_text(text: str) -> bytes:
-    """Return a text as a JSON string."""
-    return json.dumps(text).encode()
-
-
-def rendered_labels(watch: WatchList, form: int) -> dict[int, bytes]:
-    """Return the labels of all entries as they appear in an output line, in the order of the entries' numbers."""
-    render = csv_cell if form == CSV else json_text
-    known: dict[str, bytes] = {}
-    labels: dict[int, bytes] = {}
-    for entry in range(len(watch)):
-        if label := watch.label(entry):
-            labels[entry] = known[label] if label in known else known.setdefault(label, render(label))
-    return labels
-
-
-def labels_digest(watch: WatchList) -> str:
-    """Return the SHA-256 of the labels of all entries, in hex."""
-    digest = sha256()
-    for entry, label in rendered_labels(watch, CSV).items():
-        digest.update(entry.to_bytes(4, "little") + len(label).to_bytes(4, "little") + label)
-    return digest.hexdigest()
-
-
-def lines(parts: Parts, watch: WatchList, form: int, totals: EntryTotals | None = None) -> Iterator[bytes]:
-    """Yield the matches as lines, all lines of a block at once, and add them to `totals`.
-
-    Raises OSError; SourceError for a damaged part.
+    At most `jobs` results wait. Raises the errors of the call and of the items.
     """
-    labels, network = rendered_labels(watch, form), watch.network
+    if jobs == 1:
+        yield from map(call, items)
+        return
+    with futures.ThreadPoolExecutor(jobs, "spvfilter-merge") as threads:
+        running: deque[futures.Future[R]] = deque()
+        try:
+            for item in items:
+                running.append(threads.submit(call, item))
+                if len(running) > jobs:
+                    yield running.popleft().result()
+            while running:
+                yield running.popleft().result()
+        finally:
+            for each in running:
+                each.cancel()
+
+
+def blocks_in(parts: Parts) -> Iterator[BlockHits]:
+    """Yield the blocks of all parts. Raises OSError; SourceError for a damaged part."""
     for part in parts:
-        for block in part.blocks():
-            if totals is not None:
-                totals.add(block)
-            yield hit_lines(
-                block.packed,
-                form,
-                labels,
-                block.hash,
-                block.height,
-                block.time,
-                network.p2pkh_version,
-                network.p2sh_version,
-                network.hrp,
-            )
+        yield from part.blocks()
 
 
-def write_lines(path: Path, parts: Parts, watch: WatchList, form: int) -> EntryTotals:
-    """Write an output of lines, and return the totals by entry.
+def lines_of(block: BlockHits, network: Network, form: int, labels: tuple[bytes, bytes]) -> bytes:
+    """Return the matches of a block as lines, with the labels that LineLabels has packed."""
+    of_network = network.p2pkh_version, network.p2sh_version, network.hrp
+    places, texts = labels
+    return hit_lines(block.packed, form, places, texts, block.hash, block.height, block.time, *of_network)
+
+
+def _pieces(blocks: Iterable[BlockHits]) -> Iterator[list[BlockHits]]:
+    """Yield the blocks in pieces of about 1 MB of hits."""
+    piece: list[BlockHits] = []
+    size = 0
+    for block in blocks:
+        piece.append(block)
+        size += len(block.packed)
+        if size >= _PIECE:
+            yield piece
+            piece, size = [], 0
+    yield piece
+
+
+def write_lines(path: Path, parts: Parts, watch: WatchList, form: int, jobs: int = 1) -> EntryTotals:
+    """Write an output of lines with some threads, and return the totals by entry.
 
     Raises OSError if a file cannot be read or written, and SourceError for a damaged part.
     """
     totals = EntryTotals(len(watch))
+    labels = LineLabels(watch, csv_cell if form == CSV else json_text).packed()
+
+    def render(blocks: list[BlockHits]) -> bytes:
+        totals.add_all(blocks)
+        return b"".join(lines_of(block, watch.network, form, labels) for block in blocks)
+
     with replacing(path, SHARED) as file:
         if form == CSV:
             file.write(CSV_HEADER)
-        for several in lines(parts, watch, form, totals):
+        for several in in_threads(render, _pieces(blocks_in(parts)), jobs):
             file.write(several)
     return totals

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
@@ -9,15 +10,17 @@ from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError
+from spvfilter.kernel import BACKEND
 from spvfilter.scan.directory import PartScan
 from spvfilter.scan.engines import Engine
+from spvfilter.scan.linelabels import labels_digest
 from spvfilter.scan.manifest import Manifest
-from spvfilter.scan.merge import CSV, JSON_LINES, labels_digest, lines, write_lines
+from spvfilter.scan.merge import CSV, JSON_LINES, write_lines
 from spvfilter.scan.partfile import PartFile
 from spvfilter.scan.remote import RemoteFile, is_url
 from spvfilter.scan.tables import check_parquet, write_parquet
 from spvfilter.scan.threadwork import to_its_end
-from spvfilter.scan.totals import EntryTotals, write_totals
+from spvfilter.scan.totals import write_totals
 
 if TYPE_CHECKING:
     import asyncio
@@ -67,7 +70,8 @@ async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV
     if chosen is OutputFormat.PARQUET or _path(scan, OutputFormat.PARQUET).exists():
         await asyncio.to_thread(check_parquet)
     async with scan.held(engine) as parts:
-        return await to_its_end(_merged, scan, parts, chosen)
+        jobs = 1 if BACKEND == "pure" or engine is None else min(engine.width, os.cpu_count() or 1)
+        return await to_its_end(_merged, scan, parts, chosen, jobs)
 
 
 @public
@@ -98,7 +102,7 @@ def publish(matches: Path, url: str) -> list[str]:
     return list(map(str, files))
 
 
-def _merged(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> Path:
+def _merged(scan: PartScan, parts: list[PartFile], form: OutputFormat, jobs: int) -> Path:
     """Write the output in a format, and in the formats of earlier runs, so that all outputs show the same chain.
 
     Outputs that exist already stay as they are. All outputs are complete before the first one is replaced. Returns the
@@ -113,7 +117,7 @@ def _merged(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> Path:
     written = [*(paths[each] for each in old), scan.directory / TOTALS] if old else []
     try:
         for each in old:
-            _write(scan, parts, each)
+            _write(scan, parts, each, jobs)
         written += _write_transactions(scan, form)
         for path in written:
             _staged(path).replace(path)
@@ -137,15 +141,14 @@ def _staged(path: Path) -> Path:
     return path.with_name(f".spvfilter-{path.name}")
 
 
-def _write(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> None:
+def _write(scan: PartScan, parts: list[PartFile], form: OutputFormat, jobs: int) -> None:
     """Write the file of matches in a format, and the file of totals, to their staged paths."""
-    path, totals = _staged(_path(scan, form)), EntryTotals(len(scan.watch))
+    path, watch = _staged(_path(scan, form)), scan.watch
     if form is OutputFormat.PARQUET:
-        rows = lines(parts, scan.watch, CSV, totals)
-        write_parquet(path, rows, scan.parquet_form, scan.report.summary.matches)
+        totals = write_parquet(path, parts, watch, scan.parquet_form, scan.report.summary.matches, jobs)
     else:
-        totals = write_lines(path, parts, scan.watch, CSV if form is OutputFormat.CSV else JSON_LINES)
-    write_totals(_staged(scan.directory / TOTALS), totals, scan.watch)
+        totals = write_lines(path, parts, watch, CSV if form is OutputFormat.CSV else JSON_LINES, jobs)
+    write_totals(_staged(scan.directory / TOTALS), totals, watch)
 
 
 def _write_transactions(scan: PartScan, form: OutputFormat) -> list[Path]:

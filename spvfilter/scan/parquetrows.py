@@ -56,11 +56,18 @@ def bloom_filters(columns: Iterable[str], rows: int) -> dict[str, Any]:
     return {_BLOOM: {column: {"ndv": rows, "fpp": _FALSE_POSITIVES} for column in columns}}
 
 
+def binary_schema(pa: Any, schema: Any) -> Any:
+    """Return a schema whose hashes are 32 bytes instead of text."""
+    for name in _HASHES:
+        schema = schema.set(schema.get_field_index(name), pa.field(name, pa.binary(HASH_SIZE)))
+    return schema
+
+
 @contextmanager
 def parquet_writer(
     pa: Any, file: IO[bytes], schema: Any, form: ParquetForm, rows: int
 ) -> Iterator[Callable[[Any], None]]:
-    """Return a context manager whose value writes a table with hashes in hex.
+    """Return a context manager whose value writes a table. Its hashes may be in hex.
 
     Args:
         pa: The module pyarrow.
@@ -70,9 +77,7 @@ def parquet_writer(
         rows: The number of rows of the first row group, or of all rows: the Bloom filters have this capacity.
     """
     if form.is_binary:
-        for name in _HASHES:
-            at = schema.get_field_index(name)
-            schema = schema.set(at, pa.field(name, pa.binary(HASH_SIZE)))
+        schema = binary_schema(pa, schema)
     options: dict[str, Any] = {}
     if form.is_sorted:
         options["sorting_columns"] = [pa.parquet.SortingColumn(schema.get_field_index("height"))]
@@ -80,7 +85,7 @@ def parquet_writer(
         options |= bloom_filters(_FILTERED, min(max(rows, 1), ROWS))
 
     def write(table: Any) -> None:
-        if form.is_binary:
+        if table.schema != schema:
             for name in _HASHES:
                 chunks = [_bytes_of(pa, chunk) for chunk in table.column(name).chunks]
                 column = pa.chunked_array(chunks, pa.binary(HASH_SIZE))

@@ -11,7 +11,7 @@ from typing import Self
 from spvfilter._public import public
 from spvfilter.chain import is_proven
 from spvfilter.errors import FormatError, SourceError, UndoError
-from spvfilter.kernel import ReadBuffer, WatchTable, check_block, hit_sums
+from spvfilter.kernel import ReadBuffer, WatchTable, check_block, count_hits
 from spvfilter.network import Network
 from spvfilter.scan.blockfile import BlockFile
 from spvfilter.scan.order import BATCH_BLOCKS, BATCH_SIZE
@@ -162,7 +162,7 @@ class _PartScan:
                 self._count(row.block, by_undo)
                 if packed:
                     ref = row.block.ref
-                    self._summary.matches += sum(matches for _, matches, *_ in hit_sums(packed))
+                    self._summary.matches += count_hits(packed)
                     yield BlockHits(ref.hash, ref.height, ref.time, packed)
 
     def _batches(self) -> Iterator[list[_Row]]:

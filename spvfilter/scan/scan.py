@@ -178,7 +178,9 @@ class Scan(Generic[T]):
             return False
         refs = [result.block.ref for result in batch.results]
         with self._feed.source.opened_undo(refs) as undo:
-            together = self._hits(batch.results, self._watch.table, buffer, WatchTable(), self._check, undo)
+            # undo records have all spends, so that outputs of this batch are not looked up
+            found = None if undo is not None and all(undo) else WatchTable()
+            together = self._hits(batch.results, self._watch.table, buffer, found, self._check, undo)
         if together is None:
             return False
         for number, (result, hits) in enumerate(zip(batch.results, together, strict=True)):

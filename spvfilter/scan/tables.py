@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spvfilter._public import public
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.files import SHARED, replacing
-from spvfilter.scan.merge import CSV_HEADER
-from spvfilter.scan.parquetrows import ROWS, ParquetForm, has_bloom_filters, parquet_writer
+from spvfilter.kernel import count_hits, hit_columns
+from spvfilter.network import Network
+from spvfilter.scan.linelabels import LineLabels
+from spvfilter.scan.merge import CSV_HEADER, blocks_in, in_threads
+from spvfilter.scan.parquetrows import ROWS, ParquetForm, binary_schema, has_bloom_filters, parquet_writer
+from spvfilter.scan.partfile import BlockHits, PartFile
+from spvfilter.scan.totals import EntryTotals
+from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-_PIECE = 1 << 23  # Bytes of CSV that are parsed at once, plus the lines of one block (our choice).
+_PIECE = 1 << 23  # Bytes of CSV that are parsed at once, plus one line (our choice).
+_MOST = 1 << 26  # Bytes of packed hits of a row group, unless it has only one block (our choice).
 _LONGEST = 1 << 25  # Bytes of a line: no line is longer, even with a script of 4 MB in hex.
 OUTPUTS = ("matches.parquet", "matches.csv", "matches.jsonl")  # Names of files of matches, best format first.
 
@@ -80,19 +88,6 @@ def _parsed(pa: Any, csv: bytes) -> Any:
     return _timed(pa, pa.csv.read_csv(pa.BufferReader(csv), read_options=read, convert_options=options))
 
 
-def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines in pieces of about 8 MB, each with a header."""
-    waiting, size = [CSV_HEADER], 0
-    for several in lines:
-        waiting.append(several)
-        size += len(several)
-        if size >= _PIECE:
-            yield b"".join(waiting)
-            waiting, size = [CSV_HEADER], 0
-    if size:
-        yield b"".join(waiting)
-
-
 def _schema(pa: Any) -> Any:
     """Columns and types of Parquet: times in milliseconds, as Parquet has no seconds."""
     types = _types(pa) | {"time": pa.timestamp("ms", tz="UTC")}
@@ -105,26 +100,81 @@ def _timed(pa: Any, table: Any) -> Any:
     return table.cast(seconds).cast(_schema(pa))
 
 
-def write_parquet(path: Path, lines: Iterable[bytes], form: ParquetForm, rows: int) -> None:
-    """Write matches, given as lines of CSV, as Parquet. The number of rows sets the size of Bloom filters.
+class RowGroup(NamedTuple):
+    """The hits whose rows make one row group."""
 
-    The lines are parsed piece by piece: pyarrow's reader of streams would read far ahead and keep everything in memory.
-    Raises ParameterError without pyarrow, and the errors of `lines`.
+    blocks: list[BlockHits]
+    """The blocks of the hits."""
+    start: int
+    """Number of hits of the first block that belong to earlier row groups."""
+    rows: int
+    """Number of rows. Further hits of the last block belong to later row groups."""
+
+
+def row_groups(blocks: Iterable[BlockHits]) -> Iterator[RowGroup]:
+    """Yield the hits of blocks in row groups, which depend on nothing else.
+
+    A row group has `ROWS` rows. It ends earlier if the next block would make it too large for memory.
+    """
+    waiting: list[BlockHits] = []
+    start = rows = size = 0
+    for block in blocks:
+        if waiting and size + len(block.packed) > _MOST:
+            yield RowGroup(waiting, start, rows)
+            waiting, start, rows, size = [], 0, 0, 0
+        found = count_hits(block.packed)
+        waiting.append(block)
+        rows += found
+        size += len(block.packed)
+        while rows >= ROWS:
+            yield RowGroup(waiting, start, ROWS)
+            rows -= ROWS
+            waiting, start, size = [block], found - rows, len(block.packed)
+            if not rows:
+                waiting, start, size = [], 0, 0
+    if rows:
+        yield RowGroup(waiting, start, rows)
+
+
+def write_parquet(
+    path: Path, parts: Iterable[PartFile], watch: WatchList, form: ParquetForm, rows: int, jobs: int = 1
+) -> EntryTotals:
+    """Write matches as Parquet, and return the totals by entry. The number of rows sets the size of Bloom filters.
+
+    Some threads make the columns, and one thread writes them. Raises ParameterError without pyarrow, OSError if a file
+    cannot be read or written, and SourceError for a damaged part.
     """
     pa = _pyarrow()
+    totals = EntryTotals(len(watch))
+    labels = LineLabels(watch, str.encode).packed()
+
+    def table(group: RowGroup) -> Any:
+        totals.add_all(group.blocks[1:] if group.start else group.blocks)
+        return _table(pa, group, watch.network, labels, is_binary=form.is_binary)
+
     with replacing(path, SHARED) as file, parquet_writer(pa, file, _schema(pa), form, rows) as write:
-        waiting: list[Any] = []
-        count = 0
-        for piece in _pieces(lines):
-            waiting.append(_parsed(pa, piece))
-            count += waiting[-1].num_rows
-            if count >= ROWS:
-                table = pa.concat_tables(waiting).combine_chunks()
-                whole = count - count % ROWS
-                write(table.slice(0, whole))
-                waiting, count = [table.slice(whole).combine_chunks()], count - whole
-        if count:
-            write(pa.concat_tables(waiting).combine_chunks())
+        for made in in_threads(table, row_groups(blocks_in(parts)), jobs):
+            write(made)
+    return totals
+
+
+def _table(pa: Any, group: RowGroup, network: Network, labels: tuple[bytes, bytes], *, is_binary: bool) -> Any:
+    """The table of a row group. It uses the memory of the kernel's columns."""
+    of_network = network.p2pkh_version, network.p2sh_version, network.hrp
+    places, texts = labels
+    columns = hit_columns(group.blocks, group.start, group.rows, is_binary, places, texts, *of_network)
+    schema = binary_schema(pa, _schema(pa)) if is_binary else _schema(pa)
+    return pa.Table.from_arrays(
+        [_array(pa, kind, *each) for kind, each in zip(schema.types, columns, strict=True)], schema=schema
+    )
+
+
+def _array(pa: Any, kind: Any, rows: int, validity: bytes | None, offsets: bytes | None, data: bytes) -> Any:
+    """A column of the kernel as an Arrow array."""
+    buffers = [None if validity is None else pa.py_buffer(validity), pa.py_buffer(data)]
+    if offsets is not None:
+        buffers.insert(1, pa.py_buffer(offsets))
+    return pa.Array.from_buffers(kind, rows, buffers)
 
 
 def _output(directory: str | os.PathLike[str]) -> Path:
@@ -164,17 +214,20 @@ def to_arrow(directory: str | os.PathLike[str]) -> pa.Table:
 
 def _read_csv(path: Path) -> Any:
     """The table of a file of CSV. Raises SourceError."""
+    pa = _pyarrow()
     with path.open("rb") as file:
         if file.readline() != CSV_HEADER:
             raise SourceError(f"{path}: not the matches of a scan by this version of spvfilter")
-        return table_of(iter(lambda: b"".join(file.readlines(_PIECE)), b""))
+        pieces = iter(lambda: b"".join(file.readlines(_PIECE)), b"")
+        return pa.concat_tables([_schema(pa).empty_table(), *(_parsed(pa, CSV_HEADER + piece) for piece in pieces)])
 
 
-def table_of(lines: Iterable[bytes]) -> Any:
-    """Return matches, given as lines of CSV, as an Arrow table. Raises ParameterError without pyarrow."""
-    pa = _pyarrow()
-    tables = [_parsed(pa, piece) for piece in _pieces(lines)]
-    return pa.concat_tables(tables) if tables else _schema(pa).empty_table()
+def table_of(blocks: list[BlockHits], network: Network, labels: tuple[bytes, bytes]) -> Any:
+    """Return the matches of blocks as an Arrow table, with the labels that LineLabels has packed in UTF-8.
+
+    Raises ParameterError without pyarrow.
+    """
+    return _table(_pyarrow(), RowGroup(blocks, 0, sys.maxsize), network, labels, is_binary=False)
 
 
 def _read_lines(path: Path) -> Any:

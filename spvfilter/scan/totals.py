@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import io
+import threading
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred
 from spvfilter.address import script_to_address
 from spvfilter.files import SHARED, replacing
-from spvfilter.kernel import EntryKind, hit_sums
+from spvfilter.kernel import EntryKind, add_hit_sums
 from spvfilter.primitives import OutPoint
+from spvfilter.scan.linelabels import LineLabels, plain_cell
 from spvfilter.scan.partfile import BlockHits
 from spvfilter.scan.repeatedcoins import RepeatedCoins
 from spvfilter.watch import patterns
@@ -24,9 +25,8 @@ else:
     csv = deferred("csv")
 
 COLUMNS = ("entry", "address", "label", "received", "spent", "unknown", "matches")
-_MOST = 0xFFFFFFFFFFFFFFFF  # Largest number of 64 bits.
 _NUMBERS = 4  # Numbers kept for each entry.
-_ROWS = 512  # Rows that are written at once (our choice).
+_ROWS = 1 << 12  # Entries that are rendered at once (our choice).
 
 
 class EntryTotal(NamedTuple):
@@ -42,14 +42,11 @@ class EntryTotal(NamedTuple):
     """Number of the entry's matches whose value is unknown."""
 
 
-Sums = Iterable[Sequence[int]]
-"""Sums of a block's hits, as the kernel returns them: number of an entry, and the four numbers of its EntryTotal."""
-
-
 class EntryTotals:
     """The totals of all entries of a watch list. A coin that two blocks created counts once (BIP-30)."""
 
     def __init__(self, entries: int) -> None:
+        self._lock = threading.Lock()
         self._coins = RepeatedCoins()
         self._sums = array("Q", [0]) * (_NUMBERS * entries)
         # by index in `_sums`: how often the sum exceeded 64 bits, which coins that are spent again and again can cause
@@ -60,49 +57,62 @@ class EntryTotals:
         if (more := _NUMBERS * entries - len(self._sums)) > 0:
             self._sums.extend(array("Q", [0]) * more)
 
+    def add_all(self, blocks: Iterable[BlockHits]) -> None:
+        """Add the hits of some blocks, in any order and from any thread. Raises the errors of `add`."""
+        with self._lock:
+            for block in blocks:
+                self.add(block)
+
     def add(self, block: BlockHits) -> None:
-        """Add the hits of a block. Raises FormatError for malformed hits, IndexError for hits of another list."""
-        self.add_sums(self.sums_of(block))
+        """Add the hits of a block. Coins of earlier blocks are left out (BIP-30).
 
-    def sums_of(self, block: BlockHits) -> Sums:
-        """Return the sums of a block's hits, for `add_sums`. Coins of earlier calls are left out (BIP-30)."""
-        return hit_sums(self._coins.counted(block))
-
-    def add_sums(self, found: Sums) -> None:
-        """Add the sums of a block's hits. Raises IndexError for hits of another list."""
-        sums = self._sums
-        for entry, *more in found:
-            for at, number in enumerate(more, _NUMBERS * entry):
-                total = sums[at] + number
-                if total > _MOST:
-                    total -= _MOST + 1
-                    self._beyond[at] = self._beyond.get(at, 0) + 1
-                sums[at] = total
+        Raises FormatError for malformed hits, and IndexError for hits of another list.
+        """
+        for at in add_hit_sums(self._coins.counted(block), self._sums):
+            self._beyond[at] = self._beyond.get(at, 0) + 1
 
     def __iter__(self) -> Iterator[tuple[int, EntryTotal]]:
         """Yield the entries that have matches, in the order of the list."""
         for entry in range(len(self._sums) // _NUMBERS):
             if self._sums[_NUMBERS * entry]:
-                places = range(_NUMBERS * entry, _NUMBERS * (entry + 1))
-                yield entry, EntryTotal(*(self._sums[at] + (self._beyond.get(at, 0) << 64) for at in places))
+                yield entry, self._total(entry)
+
+    def _total(self, entry: int) -> EntryTotal:
+        places = range(_NUMBERS * entry, _NUMBERS * (entry + 1))
+        return EntryTotal(*(self._sums[at] + (self._beyond.get(at, 0) << 64) for at in places))
+
+    def lines(self, watch: WatchList) -> Iterator[bytes]:
+        """Yield the totals as lines of CSV, in the order of the watch list. The kernel renders those of scripts."""
+        network = watch.network
+        places, texts = LineLabels(watch, plain_cell).packed()
+        of_network = network.p2pkh_version, network.p2sh_version, network.hrp
+        beyond = {at // _NUMBERS for at in self._beyond}
+        ends = sorted({*beyond, *range(_ROWS, len(self._sums) // _NUMBERS, _ROWS), len(self._sums) // _NUMBERS})
+        entry = 0
+        for end in ends:
+            while entry < end:
+                sums = self._sums[_NUMBERS * entry : _NUMBERS * end]
+                text, entry = watch.table.script_totals(sums, entry, places, texts, *of_network)
+                yield text
+                if entry < end:
+                    yield self._line(watch, entry)
+                    entry += 1
+            if end in beyond:
+                yield self._line(watch, entry)
+                entry += 1
+
+    def _line(self, watch: WatchList, entry: int) -> bytes:
+        name, address = entry_name(watch, entry)
+        matches, received, spent, unknown = self._total(entry)
+        label = plain_cell(watch.label(entry) or "").decode()
+        return f"{name},{address},{label},{received},{spent},{unknown},{matches}\n".encode()
 
 
 def write_totals(path: Path, totals: EntryTotals, watch: WatchList) -> None:
     """Write the totals as CSV, in the order of the watch list. Raises OSError."""
     with replacing(path, SHARED) as file:
-        text = io.StringIO()
-        rows = csv.writer(text, lineterminator="\n")
-        rows.writerow(COLUMNS)
-        for number, (entry, total) in enumerate(totals, 1):
-            name, address = entry_name(watch, entry)
-            rows.writerow(
-                [name, address, watch.label(entry) or "", total.received, total.spent, total.unknown, total.matches]
-            )
-            if not number % _ROWS:
-                file.write(text.getvalue().encode())
-                text.seek(0)
-                text.truncate()
-        file.write(text.getvalue().encode())
+        file.write(",".join(COLUMNS).encode() + b"\n")
+        file.writelines(totals.lines(watch))
 
 
 def read_totals(path: Path) -> Iterator[dict[str, str]]:

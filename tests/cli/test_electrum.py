@@ -54,8 +54,8 @@ def test_server_shows_the_wallet_until_an_interrupt(tmp_path: Path) -> None:
         assert said[4].startswith("A wallet asked for these scripts")
         elsewhere = ("--db", tmp_path / "2.db", "--port", found[1], "--connect", "127.0.0.1:1")
         second = process("electrum", *arguments, *elsewhere)  # the last of two equal options counts
-        said = f"cannot listen on 127.0.0.1 port {found[1]}: address already in use: choose another with --port"
-        assert (second.returncode, second.stderr.decode().splitlines()[-1]) == (2, f"spvfilter: {said}")
+        error = f"cannot listen on 127.0.0.1 port {found[1]}: address already in use: choose another with --port"
+        assert (second.returncode, second.stderr.decode().splitlines()[-1]) == (2, f"spvfilter: {error}")
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=30)
         assert (child.returncode, out, err) == (0, b"stopped\n", b"")

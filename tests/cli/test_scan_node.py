@@ -235,8 +235,8 @@ def test_following_prints_new_and_disconnected_blocks(tmp_path: Path) -> None:
     regtest = paid_regtest()
     core = CoreNode(chain_of(regtest))
     address = f"ipc://{tmp_path}/zmq"
-    options = ("--follow", "--zmq", address, "--from-height", "100", "--format", "jsonl")
-    options += ("--totals", str(tmp_path / "totals.csv"))
+    options = ["--follow", "--zmq", address, "--from-height", "100", "--format", "jsonl"]
+    options += ["--totals", str(tmp_path / "totals.csv")]
     with core.in_thread(), zmq.Context() as context, context.socket(zmq.XPUB) as publisher:
         publisher.setsockopt(zmq.XPUB_VERBOSE, 1)
         publisher.bind(address)

@@ -62,8 +62,13 @@ def test_status_follows_every_change(seed: int) -> None:
 def test_new_payment_hashes_only_its_own_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """A script of 10,000 transactions would otherwise hold the event loop at each payment."""
     made, shown = Histories(), list[bytes]()
+
+    def show(txid: bytes) -> str:
+        shown.append(txid)
+        return hash_to_hex(txid)
+
     made.replace([wallet_tx(number, number, 0, SCRIPTS[0]) for number in range(1_000)])
-    monkeypatch.setattr(histories, "hash_to_hex", lambda txid: shown.append(txid) or hash_to_hex(txid))
+    monkeypatch.setattr(histories, "hash_to_hex", show)
     for number in range(1_000, 1_010):
         made.replace([wallet_tx(number, number, 0, SCRIPTS[0])], [])
         assert made.status(script_hash_of(SCRIPTS[0])) is not None

@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import random
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from spvfilter.address import script_to_address
-from spvfilter.errors import ParameterError
+from spvfilter.errors import FormatError, ParameterError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import NO_VALUE, EntryKind, Hit
 from spvfilter.kernel.pure.blocks import walk_block
@@ -26,6 +27,7 @@ from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 from support import build
 from support.kernelentries import Kernel, native, outcome, reference
+from support.linelabels import packed_labels
 from support.undo import node_records
 from support.vectors import effort, vector_file
 
@@ -62,6 +64,7 @@ SCRIPTS = [
     *(build.p2sh(bytes(20))[:-1] + b"\x88", RNG.randbytes(25), RNG.randbytes(10_001), bytes(65_000)),
 ]
 HASH = bytes(range(100, 132))
+MINE = packed_labels({1: b'"mine"'})
 
 
 def hit_of(rng: random.Random, script: bytes | None, entries: int) -> Hit:
@@ -111,9 +114,9 @@ def in_csv(value: object) -> str:
     return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def labels_of(watch: WatchList, entries: int, shown: Callable[[str], str]) -> dict[int, bytes]:
+def labels_of(watch: WatchList, entries: int, shown: Callable[[str], str]) -> tuple[bytes, bytes]:
     labels = {entry: watch.label(entry) for entry in range(entries)}
-    return {entry: shown(label).encode() for entry, label in labels.items() if label is not None}
+    return packed_labels({entry: shown(label).encode() for entry, label in labels.items() if label is not None})
 
 
 def cell(label: str) -> str:
@@ -139,8 +142,8 @@ def test_lines_are_what_json_and_csv_write_of_the_matches(kernel: Callable[[], K
         rows = [row(match) for match in watch.matches(hits, block_hash=HASH, height=height, time=time)]
         assert {each["address"] is None for each in rows} == {each["label"] is None for each in rows} == {True, False}
         of = (HASH, height, time, *of_network(network))
-        assert kernel().hit_lines(packed, 1, labels_of(watch, entries, quoted), *of) == json_lines(rows)
-        written = kernel().hit_lines(packed, 0, labels_of(watch, entries, cell), *of).decode()
+        assert kernel().hit_lines(packed, 1, *labels_of(watch, entries, quoted), *of) == json_lines(rows)
+        written = kernel().hit_lines(packed, 0, *labels_of(watch, entries, cell), *of).decode()
         shown = [in_csv(value) for each in rows for value in each.values()]
         read = list(csv.reader(io.StringIO(written, newline="")))
         assert [value for line in read for value in line] == shown
@@ -157,11 +160,11 @@ def test_a_line_is_these_characters(kernel: Callable[[], Kernel]) -> None:
     packed = kernel().pack_hits([paid, spent])
     block, text, source = HASH[::-1].hex(), "01" + "00" * 31, "00" * 31 + "0a"
     address = script_to_address(paid.script or b"", MAINNET)
-    assert kernel().hit_lines(packed, 0, {1: b'"mine"'}, HASH, 1, 2, *of_network(MAINNET)).decode() == (
+    assert kernel().hit_lines(packed, 0, *MINE, HASH, 1, 2, *of_network(MAINNET)).decode() == (
         f'output,{block},1,2,{text},2,{text},2,5000,0014{"00" * 20},{address},"mine",true,\n'
         f"input,{block},1,2,{text},0,{source},7,,,,,false,99\n"
     )
-    assert kernel().hit_lines(packed, 1, {1: b'"mine"'}, HASH, None, 2, *of_network(MAINNET)).decode() == (
+    assert kernel().hit_lines(packed, 1, *MINE, HASH, None, 2, *of_network(MAINNET)).decode() == (
         f'{{"kind":"output","block_hash":"{block}","height":null,"time":2,"txid":"{text}","index":2,"outpoint_txid":"{text}",'
         f'"outpoint_index":2,"value":5000,"script_pubkey":"0014{"00" * 20}","address":"{address}","label":"mine",'
         f'"coinbase":true,"fee":null}}\n'
@@ -173,14 +176,14 @@ def test_a_line_is_these_characters(kernel: Callable[[], Kernel]) -> None:
 @both
 def test_no_hits_are_no_lines(kernel: Callable[[], Kernel]) -> None:
     for form in (0, 1):
-        assert kernel().hit_lines(b"", form, {}, HASH, 1, 2, *of_network(MAINNET)) == b""
+        assert kernel().hit_lines(b"", form, b"", b"", HASH, 1, 2, *of_network(MAINNET)) == b""
 
 
 @pytest.mark.native
 @pytest.mark.parametrize("seed", range(effort(20, 100, 2_000)))
 def test_lines_of_random_hits_are_the_same_from_both_kernels(seed: int) -> None:
     rng = random.Random(seed)
-    entries = rng.choice((1, 10, 2**31 - 1))
+    entries = rng.choice((1, 10, 2_000))
     hits = [
         hit_of(rng, rng.choice((None, rng.randbytes(rng.randrange(60)), *SCRIPTS[:-1])), entries)
         for _ in range(rng.choice((1, 9, 99)))
@@ -191,7 +194,14 @@ def test_lines_of_random_hits_are_the_same_from_both_kernels(seed: int) -> None:
     packed = native().pack_hits(hits)
     hrp = rng.choice(("bc", "tb", "bcrt", "", "q" * 18, "q" * 19, "BC"))
     for form in (0, 1):
-        arguments = (packed, form, labels, rng.randbytes(32), rng.choice((None, 0, 900_000)), rng.randrange(2**32))
+        arguments = (
+            packed,
+            form,
+            *packed_labels(labels),
+            rng.randbytes(32),
+            rng.choice((None, 0, 900_000)),
+            rng.randrange(2**32),
+        )
         of = (rng.randrange(256), rng.randrange(256), hrp)
         assert outcome(native().hit_lines, *arguments, *of) == outcome(reference().hit_lines, *arguments, *of)
 
@@ -202,7 +212,8 @@ PACKED = reference().pack_hits(
 ARGUMENTS: dict[str, Any] = {
     "packed": PACKED,
     "form": 1,
-    "labels": {},
+    "label_places": b"",
+    "label_texts": b"",
     "block_hash": HASH,
     "height": 5,
     "time": 6,
@@ -214,8 +225,8 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "text for hits": ({"packed": "hits"}, TypeError, "a bytes-like object expected, not str"),
     "no such form": ({"form": 2}, ParameterError, "a form is 0 or 1: 2"),
     "a form by name": ({"form": "csv"}, TypeError, "'str' object cannot be interpreted as an integer"),
-    "a list of labels": ({"labels": [b"label"]}, TypeError, "labels is a dict, not list"),
-    "a label that is text": ({"labels": {2: "label"}}, TypeError, "a bytes-like object expected, not str"),
+    "a list of places": ({"label_places": [0]}, TypeError, "a bytes-like object expected, not list"),
+    "labels that are text": ({"label_texts": "label"}, TypeError, "a bytes-like object expected, not str"),
     "a short hash": ({"block_hash": bytes(31)}, ParameterError, "a block hash has 32 bytes, not 31"),
     "a hash that is text": ({"block_hash": "00" * 32}, TypeError, "a bytes-like object expected, not str"),
     "a height below nothing": ({"height": -1}, ParameterError, "not a height: -1"),
@@ -236,24 +247,27 @@ def test_what_lines_cannot_be_made_of_is_refused(kernel: Callable[[], Kernel], n
 
 
 @both
-def test_labels_are_looked_up_by_entry_alone(kernel: Callable[[], Kernel]) -> None:
-    class Refusing(dict[int, bytes]):
-        def get(self, *arguments: Any) -> Any:
-            raise AssertionError("the dict's own method is to be called")
+def test_an_entry_without_a_place_has_no_label(kernel: Callable[[], Kernel]) -> None:
+    def lines(labels: dict[int, bytes]) -> list[Any]:
+        places, texts = packed_labels(labels)
+        named = {"label_places": bytearray(places), "label_texts": memoryview(texts)}
+        return [json.loads(line)["label"] for line in kernel().hit_lines(**(ARGUMENTS | named)).splitlines()]
 
-        __getitem__ = __missing__ = get
+    assert lines({2: b'"two"', 9: b"unused"}) == [None, None, "two", None]
+    assert lines({1: b"", 2: b'"two"'}) == [None, None, "two", None]
+    assert lines({}) == [None] * 4
 
-    def lines(labels: dict[int, Any]) -> list[Any]:
-        written = kernel().hit_lines(**(ARGUMENTS | {"labels": labels}))
-        return [json.loads(line)["label"] for line in written.splitlines()]
 
-    assert lines(Refusing({2: b'"two"', 9: b"unused"})) == [None, None, "two", None]
-    assert lines({0: None, 1: b"", 2: bytearray(b'"two"'), 3: memoryview(b'"three"'), 4: "unused"}) == [
-        None,
-        None,
-        "two",
-        "three",
-    ]
+@both
+@pytest.mark.parametrize("place", [2, 5, 2**32 - 1])
+def test_labels_outside_of_the_texts_are_refused(kernel: Callable[[], Kernel], place: int) -> None:
+    """A size that is cut off, a label that is cut off, and a place after the texts."""
+    places, texts = struct.pack("=2I", 0, place), bytes(4) + struct.pack("<BIB", 0, 2, 0)[:6]
+    if place == 2:
+        texts = texts[:5]
+    with pytest.raises(FormatError, match="the label of entry 1 is outside of the texts") as raised:
+        kernel().hit_lines(**(ARGUMENTS | {"label_places": places, "label_texts": texts}))
+    assert (raised.value.offset, raised.value.field) == (4, "labels")
 
 
 @both
@@ -298,7 +312,9 @@ def test_lines_of_a_real_nodes_blocks_tell_every_coin_that_its_undo_files_hold(k
         record = next((record for record in fitting if coins_in(record) == spent), None)
         assert record or not facts["height"]
         [packed] = table.scan_blocks([raw], undo=[record], packed=True)
-        lines = functions.hit_lines(packed, 1, {}, block_hash, facts["height"], 7, *of_network(REGTEST)).splitlines()
+        lines = functions.hit_lines(
+            packed, 1, b"", b"", block_hash, facts["height"], 7, *of_network(REGTEST)
+        ).splitlines()
         rows = [json.loads(line) for line in lines]
         assert [(row["value"], row["script_pubkey"]) for row in rows if row["kind"] == "input"] == spent
         assert [row["script_pubkey"] for row in rows if row["kind"] == "output"] == paid

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import os
 import random
+from array import array
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -186,6 +188,41 @@ def test_sums_are_those_of_a_dict(kernel: Callable[[], Kernel], seed: int) -> No
 
 
 @both
+@pytest.mark.parametrize("seed", range(effort(3, 20, 200)))
+def test_added_sums_are_the_sums_of_all_calls(kernel: Callable[[], Kernel], seed: int) -> None:
+    rng = random.Random(seed)
+    sums, pieces = array("Q", bytes(32 * 7)), [[hit_of(rng, 7) for _ in range(rng.randrange(40))] for _ in range(4)]
+    wrapped = [kernel().add_hit_sums(kernel().pack_hits(piece), sums) for piece in pieces]
+    assert kernel().count_hits(kernel().pack_hits(pieces[0])) == len(pieces[0])
+    true = [0] * 28
+    for hit in (hit for piece in pieces for hit in piece):
+        true[4 * hit.entry] += 1
+        field, more = (3, 1) if hit.value == NO_VALUE else (1 + hit.spend, hit.value)
+        true[4 * hit.entry + field] += more
+    beyond = Counter(at for several in wrapped for at in several)
+    assert [number + (beyond[at] << 64) for at, number in enumerate(sums)] == true
+
+
+@both
+def test_sums_of_unsuitable_memory_or_entries_stay_unchanged(kernel: Callable[[], Kernel]) -> None:
+    packed, sums = kernel().pack_hits([OUTPUT, INPUT]), bytearray(32 * 4)
+    assert outcome(kernel().add_hit_sums, packed, sums) == (IndexError, "entry 4 of 4")
+    assert outcome(kernel().add_hit_sums, packed, bytearray(33)) == (
+        ParameterError,
+        "the sums of an entry have 32 bytes: 33 bytes in all",
+    )
+    for error, raw, memory in (
+        (FormatError, packed + b"behind", sums),
+        (BufferError, packed, bytes(32 * 5)),
+        (TypeError, packed, []),
+    ):
+        with pytest.raises(error):
+            kernel().add_hit_sums(raw, memory)
+    assert sums == bytes(32 * 4)
+    assert kernel().add_hit_sums(b"", bytearray()) == []
+
+
+@both
 @pytest.mark.parametrize("hit", [OUTPUT, INPUT], ids=["received", "spent"])
 def test_a_sum_beyond_64_bits_is_refused_and_none_wraps(kernel: Callable[[], Kernel], hit: Hit) -> None:
     most, other = hit._replace(value=2**63 - 1), hit._replace(entry=9)
@@ -223,7 +260,8 @@ DAMAGES: dict[str, tuple[bytes, int, str, str]] = {
     ),
     "neither output nor spend": (packed_by_hand(OUTPUT)[:32] + b"\x02" + bytes(34), 32, "spend", "neither 0 nor 1: 2"),
 }
-LINE_ARGUMENTS: tuple[Any, ...] = (1, {}, bytes(32), None, 0, 0, 5, "bc")
+COLUMN_ARGUMENTS: tuple[Any, ...] = (0, 2**40, True, b"", b"", 0, 5, "bc")
+LINE_ARGUMENTS: tuple[Any, ...] = (1, b"", b"", bytes(32), None, 0, 0, 5, "bc")
 
 
 @both
@@ -232,8 +270,10 @@ def test_damage_is_named_by_every_function(kernel: Callable[[], Kernel], name: s
     damaged, offset, field, message = DAMAGES[name]
     ahead = packed_by_hand(INPUT)
     functions = kernel()
-    readers: list[Callable[[bytes], object]] = [functions.unpack_hits, functions.hit_sums]
+    readers: list[Callable[[bytes], object]] = [functions.unpack_hits, functions.hit_sums, functions.count_hits]
     readers.append(lambda raw: functions.hit_lines(raw, *LINE_ARGUMENTS))
+    readers.append(lambda raw: functions.add_hit_sums(raw, bytearray(32 * 9)))
+    readers.append(lambda raw: functions.hit_columns([(bytes(32), None, 0, raw)], *COLUMN_ARGUMENTS))
     for read in readers:
         for before in (b"", ahead):
             with pytest.raises(FormatError, match=message) as raised:
@@ -247,7 +287,15 @@ def results_of(kernel: Kernel, raw: bytes) -> list[object]:
         outcome(kernel.unpack_hits, raw),
         outcome(kernel.hit_sums, raw),
         outcome(kernel.hit_lines, raw, *LINE_ARGUMENTS),
+        outcome(kernel.hit_columns, [(bytes(32), 9, 0, raw)], *COLUMN_ARGUMENTS),
+        outcome(kernel.count_hits, raw),
+        added(kernel, raw, bytearray(32 * 9)),
     ]
+
+
+def added(kernel: Kernel, raw: bytes, sums: bytearray) -> tuple[object, bytearray]:
+    """Return the result of add_hit_sums, and the sums afterwards."""
+    return outcome(kernel.add_hit_sums, raw, sums), sums
 
 
 @pytest.mark.native
@@ -306,7 +354,7 @@ def test_what_no_scan_gives_is_not_packed(kernel: Callable[[], Kernel], name: st
 @both
 def test_only_hits_are_packed_and_only_bytes_unpacked(kernel: Callable[[], Kernel]) -> None:
     assert outcome(kernel().pack_hits, [tuple(OUTPUT)]) == (TypeError, "a Hit expected, not tuple")
-    for read in (kernel().unpack_hits, kernel().hit_sums):
+    for read in (kernel().unpack_hits, kernel().hit_sums, kernel().count_hits):
         assert outcome(read, "text") == (TypeError, "a bytes-like object expected, not str")
 
 

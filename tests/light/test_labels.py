@@ -91,10 +91,8 @@ async def test_waiting_label_is_used_when_a_window_reaches_its_address(tmp_path:
             node.regtest.pay(TxOut(5_000, scripts[50]))
             node.regtest.mine()
             async with asyncio.timeout(60):
-                async for event in client.events(since=0):
-                    if isinstance(event, MatchFound):
-                        break
-            assert event.match.label == "later"
+                found = await anext(event async for event in client.events(since=0) if isinstance(event, MatchFound))
+            assert found.match.label == "later"
         assert watch.label(watch.table.find(EntryKind.SCRIPT, scripts[50])) == "later"
         async with LightClient(WatchList(REGTEST), peers=peers, store=path, mode="compact") as client:
             assert client.watch.label(client.watch.table.find(EntryKind.SCRIPT, scripts[50])) == "later"

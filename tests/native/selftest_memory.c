@@ -15,6 +15,7 @@
 #include "gcs/match.h"
 #include "oracle_gcs.h"
 #include "oracle_watch.h"
+#include "watch/hitcolumns.h"
 #include "watch/lines.h"
 #include "watch/render.h"
 
@@ -239,6 +240,19 @@ static void address_lines(void) {
     release(chunk);
 }
 
+static spv_status add_rows(spv_hit_table *table, spv_bytes packed, size_t *at) {
+    static const spv_hit_block block = {.height = 5, .has_height = true};
+    spv_error error;
+    return spv_add_hit_rows(table, &block, packed, at, SIZE_MAX, &error);
+}
+
+static void free_columns(spv_hit_table *table) {
+    for (unsigned i = 0; i < SPV_HIT_COLUMNS; i++)
+        spv_column_free(&table->columns[i]);
+    memset(table->columns, 0, sizeof table->columns);
+    table->left = SIZE_MAX;
+}
+
 /* Hits of many entries, half of them labelled: packed, summed and rendered. */
 static void packed_hits(const uint8_t *random) {
     enum { HITS = 600, ENTRIES = 200 };
@@ -255,25 +269,23 @@ static void packed_hits(const uint8_t *random) {
     EVENTUALLY(spv_pack_hits(&hits, &bytes, &packed.size), CHECK(!bytes));
     packed.data = bytes;
     spv_sums sums;
-    spv_entries entries;
     spv_error error;
-    size_t at, count;
+    size_t at;
     EVENTUALLY((at = 0, spv_sums_init(&sums), spv_add_hits(&sums, packed, &at, SIZE_MAX, &error)), spv_sums_free(&sums));
     spv_sort_sums(&sums);
     CHECK(at == packed.size && sums.entries.count == ENTRIES);
     for (uint32_t i = 0; i < ENTRIES; i++)
         CHECK(sums.sums[i].entry == 7 * i && sums.sums[i].matches == HITS / ENTRIES && *(i % 2 ? &sums.sums[i].spent : &sums.sums[i].received) == 3 * i + 600);
     spv_sums_free(&sums);
-    EVENTUALLY(
-        (at = count = 0, spv_entries_init(&entries), spv_read_hits(&entries, packed, &at, SIZE_MAX, &count, &error)), spv_entries_free(&entries)
-    );
-    CHECK(count == HITS && entries.count == ENTRIES && spv_entries_find(&entries, 1) == SPV_NONE);
-    spv_bytes labels[ENTRIES];
-    for (uint32_t i = 0; i < ENTRIES; i++) {
-        CHECK(spv_entries_find(&entries, entries.entries[i]) == i);
-        labels[i] = (spv_bytes){random, i % 2 ? 70 : 0};
-    }
-    spv_block_lines lines = {.entries = &entries, .labels = labels};
+    spv_hits_read read = {0};
+    CHECK(!(at = 0) && !spv_read_hits(&read, packed, &at, SIZE_MAX, &error) && read.count == HITS && read.most == 7 * (ENTRIES - 1));
+    uint8_t places[4 * 7 * ENTRIES] = {0}, texts[4 + 4 + 70] = {0};
+    const uint32_t place = 4, length = 70;
+    memcpy(texts + 4, &length, sizeof length);
+    memcpy(texts + 8, random, length);
+    for (uint32_t i = 1; i < ENTRIES; i += 2)
+        memcpy(places + 4 * 7 * i, &place, sizeof place);
+    spv_block_lines lines = {.labels = {{places, sizeof places}, {texts, sizeof texts}}};
     spv_address_form_init(&lines.network, 0, 5, (spv_bytes){(const uint8_t *)"bc", 2});
     spv_text text = {0}, reserved = {0};
     size_t unfit;
@@ -283,8 +295,13 @@ static void packed_hits(const uint8_t *random) {
     CHECK(text.size == reserved.size && same(text.data, reserved.data, text.size));
     free(text.data);
     free(reserved.data);
+    spv_hit_table table = {.labels = lines.labels, .form = lines.network, .left = SIZE_MAX};
+    spv_hit_table_init(&table, false);
+    EVENTUALLY((at = 0, add_rows(&table, packed, &at)), (free_columns(&table), spv_hit_table_init(&table, false)));
+    for (unsigned i = 0; i < SPV_HIT_COLUMNS; i++)
+        CHECK(table.columns[i].rows == HITS);
+    free_columns(&table);
     free(bytes);
-    spv_entries_free(&entries);
     release(hits.hits);
     release(hits.txids);
 }

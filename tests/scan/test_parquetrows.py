@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,13 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from spvfilter.address import script_to_address
 from spvfilter.cli import main
 from spvfilter.errors import ParameterError
+from spvfilter.kernel import Hit, pack_hits
 from spvfilter.network import REGTEST
 from spvfilter.node import Node
 from spvfilter.scan import BlockFiles, PartScan, Plan, scan_parts, to_arrow
 from spvfilter.scan.parquetrows import ROWS, ParquetForm
-from spvfilter.scan.tables import write_parquet
+from spvfilter.scan.partfile import BlockHits, PartFile, PartSummary, write_part
+from spvfilter.scan.tables import row_groups, write_parquet
+from spvfilter.watch.watchlist import WatchList
 from support.chains import record as block_record
 from support.growingchain import GrowingChain
 from support.parquetfiles import can_filter, facts, groups_read, without_bloom_filters
@@ -111,26 +116,57 @@ async def test_another_form_of_hashes_is_another_scan(tmp_path: Path) -> None:
         await scanned(chain, tmp_path / "binary", binary=False)
 
 
-def address_of(row: int) -> str:
-    return sha256(b"%d" % row).hexdigest()[:40]
+def script_of(row: int) -> bytes:
+    return b"\x00\x14" + sha256(b"%d" % row).digest()[:20]
 
 
-def many_lines() -> Iterator[bytes]:
-    """Lines of CSV for several row groups. Each row has its own address and transaction."""
-    for row in range(GROUPS * ROWS):
-        txid = sha256(b"tx%d" % row).hexdigest()
-        address = address_of(row)
-        yield f"output,{'00' * 32},{row},0,{txid},0,{txid},0,1,0014{address},{address},,false,\n".encode()
+def address_of(row: int) -> str | None:
+    return script_to_address(script_of(row), REGTEST)
+
+
+def many_rows(path: Path) -> PartFile:
+    """A part with the hits of several row groups. Each row has its own address, block and transaction."""
+
+    def blocks() -> Iterator[BlockHits]:
+        for row in range(GROUPS * ROWS):
+            txid = sha256(b"tx%d" % row).digest()[::-1]
+            hit = Hit(False, 1, txid, 0, txid + bytes(4), 1, script_of(row), 0)
+            yield BlockHits(bytes(32), row, 0, pack_hits([hit]))
+
+    write_part(path, bytes(32), blocks(), PartSummary())
+    return PartFile(path)
+
+
+@pytest.mark.parametrize("most", [1 << 26, 1])
+def test_row_groups_have_every_hit_once(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Each row group has ROWS rows, or a block fills the memory that it may take."""
+    monkeypatch.setattr("spvfilter.scan.tables._MOST", most)
+    rng = random.Random(most)
+    counts = [rng.choice((1, 9_000, ROWS - 1, ROWS, ROWS + 1, 3 * ROWS)) for _ in range(30)]
+    one = pack_hits([Hit(False, 1, bytes(32), 0, bytes(36), 1, None, 0)])
+    blocks = [BlockHits(bytes(32), number, 0, count * one) for number, count in enumerate(counts)]
+    expected = [(number, hit) for number, count in enumerate(counts) for hit in range(count)]
+    found = []
+    groups = list(row_groups(iter(blocks)))
+    for group in groups:
+        hits = [(block.height, hit) for block in group.blocks for hit in range(len(block.packed) // len(one))]
+        found += hits[group.start :][: group.rows]
+    assert found == expected
+    full = [group.rows == ROWS for group in groups[:-1]]
+    assert all(full) == (most > 1)
+    assert all(group.rows <= ROWS for group in groups)
 
 
 @pytest.mark.parametrize("binary", [True, False])
 def test_duckdb_reads_fewer_row_groups_for_an_address(tmp_path: Path, binary: bool) -> None:
     path, row = tmp_path / "matches.parquet", ROWS + 5
-    write_parquet(path, many_lines(), ParquetForm(binary, is_sorted=True), GROUPS * ROWS)
+    watch = WatchList(REGTEST)
+    watch.add_script(b"\x51")
+    write_parquet(path, [many_rows(tmp_path / "part")], watch, ParquetForm(binary, is_sorted=True), GROUPS * ROWS)
     txid = sha256(b"tx%d" % row).hexdigest()
     for condition in (
         f"address = '{address_of(row)}'",
-        f"script_pubkey = '0014{address_of(row)}'",
+        f"script_pubkey = '{script_of(row).hex()}'",
         f"txid = from_hex('{txid}')" if binary else f"txid = '{txid}'",
     ):
         read, groups = groups_read([path], condition)

@@ -58,6 +58,39 @@ def test_a_million_entries_take_some_bytes_each(tmp_path: Path) -> None:
     assert (rows[4]["label"], rows[3]["label"], rows[0]["address"][:5]) == ("label 4", "", "bcrt1")
 
 
+def written(path: Path, totals: EntryTotals, watch: WatchList) -> list[list[str]]:
+    write_totals(path, totals, watch)
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))[1:]
+
+
+def test_every_kind_of_entry_has_its_line_in_order(tmp_path: Path) -> None:
+    """Also sums beyond 64 bits, at the first, a middle and the last entry of scripts."""
+    watch = WatchList("regtest")
+    labels = ["plain", 'with "quotes"', "a, comma", "Ünï ☃", "", "same", "same"]
+    for number in range(3 * len(labels)):
+        watch.add_script(b"\x00\x14" + bytes((number,)) * 20, labels[number % len(labels)] or None)
+        if number % 3 == 0:
+            watch.add_outpoint(OutPoint(bytes((number,)) * 32, number), labels[number % len(labels)] or None)
+            watch.add_data(b"data%d" % number)
+    watch.add_script(b"\x51")
+    for number in range(4):
+        watch.add_script(b"\x52" + bytes((number,)), "last")
+    count = len(watch)
+    totals = EntryTotals(count)
+    large = [output(entry, 2**63 - 1) for entry in (0, 7, count - 1) for _ in range(5)]
+    totals.add_all([in_block([output(entry, entry) for entry in range(count) if entry % 5]), in_block(large)])
+    rows = written(tmp_path / "totals.csv", totals, watch)
+    expected = [
+        [*entry_name(watch, entry), watch.label(entry) or "", *map(str, (total[1], total[2], total[3], total[0]))]
+        for entry, total in totals
+    ]
+    assert rows == expected
+    assert {row[0].partition(":")[0] for row in rows} == {"script", "outpoint", "data"}
+    assert sum(int(row[3]) > 2**64 for row in rows) == 3
+    assert {row[2] for row in rows} == {*labels, "last"}
+
+
 def test_totals_widen_with_the_list() -> None:
     totals = EntryTotals(1)
     totals.add(in_block([output(0, 5)]))

@@ -24,6 +24,7 @@ from spvfilter.kernel.pure.packed import pack_hits
 from support import build
 from support.blocktables import EVERY, HEXES
 from support.build import TxIn, TxOut, merkle_root
+from support.linelabels import packed_labels
 from support.merkletree import partial_tree
 from support.undo import Spent, record_of, undo_of
 
@@ -227,6 +228,7 @@ def query(method: str) -> Callable[[Kernel], Callable[..., object]]:
 
 
 HEADERS = BLOCK[:80] * 50
+LABELS = packed_labels({0: b'"label"'})
 INDEX = index_headers(HEADERS, BLOCK[4:36])
 SPAN: TxSpan = next(iter(walk_block(BLOCK)))
 _NUMBERS = ("hash_funcs", "tweak", "flags")
@@ -288,10 +290,21 @@ ENTRIES: dict[str, Entry] = {
     "encode_address": Entry(function("encode_address"), (SCRIPTS[0], 0, 5, "bc"), ((0,),)),
     "hit_lines": Entry(
         function("hit_lines"),
-        (PACKED, 1, {0: b'"label"'}, bytes(32), 5, 7, 0, 5, "bc"),
-        ((0,), (3,)),
-        keywords=("packed", "form", "labels", "block_hash", "height", "time", "p2pkh_version", "p2sh_version", "hrp"),
+        (PACKED, 1, *LABELS, bytes(32), 5, 7, 0, 5, "bc"),
+        ((0,), (2,), (3,), (4,)),
+        keywords=(
+            *("packed", "form", "label_places", "label_texts", "block_hash", "height", "time"),
+            *("p2pkh_version", "p2sh_version", "hrp"),
+        ),
     ),
+    "hit_columns": Entry(
+        function("hit_columns"),
+        ([(bytes(32), 5, 7, PACKED)] * 3, 1, 5, False, *LABELS, 0, 5, "bc"),
+        ((0, 0, 0), (0, 2, 3), (4,), (5,)),
+        (0,),
+    ),
+    "count_hits": Entry(function("count_hits"), (PACKED,), ((0,),)),
+    "add_hit_sums": Entry(function("add_hit_sums"), (PACKED, bytearray(32 * 4)), ((0,),)),
     "hit_sums": Entry(function("hit_sums"), (PACKED,), ((0,),)),
     "pack_hits": Entry(function("pack_hits"), ([SPEND, SPEND],), ((0, 0, 2), (0, 0, 4), (0, 1, 4), (0, 1, 6)), (0,)),
     "unpack_hits": Entry(function("unpack_hits"), (PACKED,), ((0,),)),
@@ -329,6 +342,9 @@ ENTRIES: dict[str, Entry] = {
     "GcsQuery.__len__": Entry(query("__len__")),
     "WatchTable.__new__": Entry(lambda kernel: lambda: len(kernel.WatchTable())),
     "WatchTable.__len__": Entry(of_table("__len__")),
+    "WatchTable.script_totals": Entry(
+        of_table("script_totals"), (bytes(31) + b"\1" + bytes(31) + b"\1", 0, *LABELS, 0, 5, "bc"), ((0,), (2,), (3,))
+    ),
     "WatchTable.__sizeof__": Entry(lambda kernel: lambda: kernel.WatchTable().__sizeof__() > 0),
     "WatchTable.add": Entry(of_table("add"), (EntryKind.DATA, b"data"), ((1,),)),
     "WatchTable.find": Entry(of_table("find"), (EntryKind.SCRIPT, SCRIPTS[3]), ((1,),)),

@@ -54,7 +54,12 @@ def test_branches_of_several_leaves_equal_single_branches(count: int, data: st.D
 
 def test_branches_of_all_leaves_hash_each_node_once(monkeypatch: pytest.MonkeyPatch) -> None:
     leaves, hashed = leaves_of(1_000), list[bytes]()
-    monkeypatch.setattr(merkle, "sha256d", lambda data: hashed.append(data) or sha256d(data))
+
+    def digest(data: bytes) -> bytes:
+        hashed.append(data)
+        return sha256d(data)
+
+    monkeypatch.setattr(merkle, "sha256d", digest)
     monkeypatch.setattr(merkle, "merkle_root", None)
     assert len(merkle_branches(leaves, range(1_000))) == 1_000
     assert len(hashed) <= 1_010

@@ -19,6 +19,7 @@ import accounts
 import blocks
 import clients
 import compact
+import dense
 import exports
 import fuse
 import generic
@@ -51,6 +52,7 @@ SUITES = {
     "files": pipeline.files,
     "pipeline": pipeline.pipeline,
     "parts": parts.parts,
+    "dense": dense.dense,
     "workers": parts.workers,
     "export": exports.exports,
     "addresses": pipeline.addresses,
@@ -74,7 +76,20 @@ SUITES = {
     "bcoin": bcoin.bcoin,
     "growth": growth.growth,
 }
-ON_BLOCKS = {"scan", "bip37", "lag", "txs", "threads", "files", "pipeline", "parts", "workers", "export", "growth"}
+ON_BLOCKS = {
+    "scan",
+    "bip37",
+    "lag",
+    "txs",
+    "threads",
+    "files",
+    "pipeline",
+    "parts",
+    "dense",
+    "workers",
+    "export",
+    "growth",
+}
 BOTH = ("scan", "bip37", "txs", "generic", "headers", "proofs", "gcs")  # measured with the pure kernel as well
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
 from spvfilter.cli.term.matches import owner_of
 from spvfilter.cli.term.page import Page
 from spvfilter.cli.term.totals import Total, show_totals
+from spvfilter.kernel import count_hits
 from spvfilter.scan.batches import MatchBatch
+from spvfilter.scan.partfile import BlockHits
 from spvfilter.scan.totals import EntryTotals, entry_name, write_totals
 from spvfilter.watch.watchlist import WatchList
-
-_SUMS = 5  # numbers in a sum: an entry and its four sums
 
 
 class ScanTotals:
@@ -29,26 +27,29 @@ class ScanTotals:
         self._watch = watch
         self._totals = EntryTotals(len(watch))
         self._may_discard = may_discard
-        self._by_block: dict[bytes, array[int]] = {}  # the sums of each block that may be discarded
+        self._waiting: dict[bytes, list[BlockHits]] = {}  # the hits of each block that may be discarded
 
     def add(self, batch: MatchBatch) -> None:
         """Count the matches of a block."""
-        self._totals.widen(len(self._watch))
         if self._may_discard:
-            sums = self._by_block.setdefault(batch.block.hash, array("Q"))
-            sums.extend(chain.from_iterable(self._totals.sums_of(batch.block)))
+            self._waiting.setdefault(batch.block.hash, []).append(batch.block)
         else:
-            self._totals.add(batch.block)
+            self._count(batch.block)
 
     def discard(self, block: bytes) -> int:
-        """Subtract the matches of a block that is not on the best chain, and return their number."""
-        return sum(self._by_block.pop(block, array("Q"))[1::_SUMS])
+        """Leave out the matches of a block that is not on the best chain, and return their number."""
+        return sum(count_hits(hits.packed) for hits in self._waiting.pop(block, ()))
 
     def settle(self) -> None:
         """End the counting: from now on, no block can be discarded."""
-        for sums in self._by_block.values():
-            self._totals.add_sums(zip(*(sums[at::_SUMS] for at in range(_SUMS)), strict=True))
-        self._by_block.clear()
+        for blocks in self._waiting.values():
+            for block in blocks:
+                self._count(block)
+        self._waiting.clear()
+
+    def _count(self, block: BlockHits) -> None:
+        self._totals.widen(len(self._watch))
+        self._totals.add(block)
 
     def show(self, page: Page) -> None:
         """Print the totals as a table, if there are any."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from spvfilter._public import deferred
 from spvfilter.cli.term.page import Page, printable, shorten
 from spvfilter.primitives import hash_to_hex
+from spvfilter.scan.linelabels import plain_cell
 from spvfilter.watch.match import Match, MatchKind
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def batch_printer(page: Page, chosen: str) -> Callable[[MatchBatch], None]:
 
 
 def _csv_label(label: str) -> bytes:
-    return printable(_csv_line([label])).encode()
+    return printable(plain_cell(label).decode()).encode()
 
 
 def printer_of_disconnected(page: Page, chosen: str) -> Callable[[int, bytes], None]:

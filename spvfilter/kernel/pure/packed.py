@@ -19,8 +19,8 @@ Integers are little endian. The hits follow each other without gaps:
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel.pure.address import address_of, check_network
@@ -28,12 +28,17 @@ from spvfilter.kernel.pure.arguments import snapshot, whole
 from spvfilter.kernel.values import NO_VALUE, Hit
 from spvfilter.protocol import HASH_SIZE, OUTPOINT_SIZE
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 MAX_ENTRY = 0x7FFFFFFE  # Largest number of an entry.
 MAX_VALUE = 0x7FFFFFFFFFFFFFFF  # Largest value in satoshi, an i64.
-_MAX_U32 = 0xFFFFFFFF
+MAX_U32 = 0xFFFFFFFF
 _MAX_U64 = 0xFFFFFFFFFFFFFFFF
 _NO_SCRIPT = 0xFFFFFFFF
 _HEAD = struct.Struct("<IIIIqqB32s")
+_U32 = struct.Struct("=I")
+SUMS = struct.Struct("=4Q")  # The numbers of an entry: matches, received, spent, unknown.
 _ENTRY_AT, _VALUE_AT, _FEE_AT, _SPEND_AT = 8, 16, 24, 32  # Offsets of these fields in a packed hit.
 
 
@@ -63,8 +68,8 @@ def packed_hit(hit: Hit) -> bytes:
 
 
 def _checked(hit: Hit) -> Hit:
-    position = whole(hit.position, 0, _MAX_U32, "not a position in a block")
-    n = whole(hit.n, 0, _MAX_U32, "not the number of an output or input")
+    position = whole(hit.position, 0, MAX_U32, "not a position in a block")
+    n = whole(hit.n, 0, MAX_U32, "not the number of an output or input")
     txid, outpoint = snapshot(hit.txid), snapshot(hit.outpoint)
     if len(txid) != HASH_SIZE:
         raise ParameterError(f"a txid has {HASH_SIZE} bytes, not {len(txid)}")
@@ -118,6 +123,19 @@ def _walk(packed: bytes) -> Iterator[tuple[int, Hit]]:
         yield start, Hit(bool(spend), position, txid, n, outpoint, value, script, entry, fee)
 
 
+def hits_in(packed: bytes) -> Iterator[Hit]:
+    """Yield packed hits. Raises FormatError."""
+    return (hit for _, hit in _walk(packed))
+
+
+def block_hash_of(given: object) -> bytes:
+    """Return the snapshot of a block hash. Raises ParameterError unless it has 32 bytes."""
+    block_hash = snapshot(given)
+    if len(block_hash) != HASH_SIZE:
+        raise ParameterError(f"a block hash has {HASH_SIZE} bytes, not {len(block_hash)}")
+    return block_hash
+
+
 def _check_left(at: int, wanted: int, end: int, field: str) -> None:
     if wanted > end - at:
         raise FormatError(f"truncated: {wanted} bytes wanted, {end - at} left", offset=at, field=field)
@@ -125,7 +143,7 @@ def _check_left(at: int, wanted: int, end: int, field: str) -> None:
 
 def unpack_hits(packed: bytes, /) -> list[Hit]:
     """Return packed hits as hits. Raises FormatError for bytes that are not packed hits."""
-    return [hit for _, hit in _walk(snapshot(packed))]
+    return list(hits_in(snapshot(packed)))
 
 
 def hit_sums(packed: bytes, /) -> list[tuple[int, int, int, int, int]]:
@@ -154,6 +172,63 @@ def hit_sums(packed: bytes, /) -> list[tuple[int, int, int, int, int]]:
     ]
 
 
+def count_hits(packed: bytes, /) -> int:
+    """Return the number of packed hits. Raises FormatError for bytes that are not packed hits."""
+    return sum(1 for _ in _walk(snapshot(packed)))
+
+
+def add_hit_sums(packed: bytes, sums: Buffer, /) -> list[int]:
+    """Add packed hits to the sums of their entries.
+
+    Each entry has four unsigned 64-bit numbers, in the byte order of the machine: the fields matches, received, spent
+    and unknown of `hit_sums`. No other thread may change the sums during the call.
+
+    Args:
+        packed: The packed hits.
+        sums: A writable buffer with the numbers of all entries.
+
+    Returns:
+        The index of each sum of satoshi that reached 2**64 and wrapped around, once for each time.
+
+    Raises:
+        FormatError: The bytes are not packed hits. The sums are unchanged.
+        IndexError: A hit belongs to an entry that has no sums. The sums are unchanged.
+        ParameterError: The size of the buffer is no multiple of 32 bytes.
+        TypeError: An argument has another type.
+        BufferError: The buffer is not writable.
+    """
+    hits = list(hits_in(snapshot(packed)))
+    view = _writable(sums)
+    check_sums(view.nbytes)
+    most, entries = max((hit.entry for hit in hits), default=-1), view.nbytes // SUMS.size
+    if most >= entries:
+        raise IndexError(f"entry {most} of {entries}")
+    wrapped: list[int] = []
+    for hit in hits:
+        numbers = list(SUMS.unpack_from(view, SUMS.size * hit.entry))
+        field, more = (3, 1) if hit.value == NO_VALUE else (1 + hit.spend, hit.value)
+        numbers[0] += 1
+        numbers[field] += more
+        if field < 3 and numbers[field] > _MAX_U64:
+            wrapped.append(len(numbers) * hit.entry + field)
+        SUMS.pack_into(view, SUMS.size * hit.entry, *(number & _MAX_U64 for number in numbers))
+    return wrapped
+
+
+def check_sums(size: int) -> None:
+    """Raise ParameterError unless the size, in bytes, is that of the sums of some entries."""
+    if size % SUMS.size:
+        raise ParameterError(f"the sums of an entry have {SUMS.size} bytes: {size} bytes in all")
+
+
+def _writable(sums: Buffer) -> memoryview:
+    """Return the bytes of a writable buffer. Raises TypeError, BufferError."""
+    view = memoryview(sums)
+    if view.readonly or not view.c_contiguous:
+        raise BufferError("Object is not writable.")
+    return view.cast("B")
+
+
 class _Block(NamedTuple):
     """The parts that all lines of a block have in common, as text."""
 
@@ -168,7 +243,8 @@ class _Block(NamedTuple):
 def hit_lines(
     packed: bytes,
     form: int,
-    labels: dict[int, bytes],
+    label_places: bytes,
+    label_texts: bytes,
     block_hash: bytes,
     height: int | None,
     time: int,
@@ -185,8 +261,10 @@ def hit_lines(
     Args:
         packed: The packed hits.
         form: 0 for CSV, 1 for JSON objects.
-        labels: Labels of entries as the lines show them: a CSV cell with its quotes, or a JSON string with its quotes;
-            None for no label.
+        label_places: For each entry, the offset of its label in `label_texts`, as u32 in the byte order of the machine;
+            0 if the entry has no label. Entries after the last offset have none.
+        label_texts: Labels as the lines show them: a CSV cell with its quotes, or a JSON string with its quotes. The
+            size of each label, as a u32 like the offsets, precedes it.
         block_hash: Hash of the block, 32 bytes in wire order.
         height: Height of the block; None if it is not known.
         time: Time of the block, in seconds since 1970.
@@ -195,39 +273,42 @@ def hit_lines(
         hrp: Human-readable part of the network's bech32 addresses.
 
     Raises:
-        FormatError: The bytes are not packed hits.
+        FormatError: The bytes are not packed hits, or the label of a hit is outside of the texts.
         ParameterError: An argument is out of range, or an address cannot be encoded.
         TypeError: An argument has another type.
     """
     packed = snapshot(packed)
     write = _csv_line if whole(form, 0, 1, "a form is 0 or 1") == 0 else _json_line
-    if not isinstance(labels, dict):
-        raise TypeError(f"labels is a dict, not {type(labels).__name__}")
-    block_hash = snapshot(block_hash)
-    if len(block_hash) != HASH_SIZE:
-        raise ParameterError(f"a block hash has {HASH_SIZE} bytes, not {len(block_hash)}")
-    high = None if height is None else whole(height, 0, _MAX_U32, "not a height")
+    places, texts = snapshot(label_places), snapshot(label_texts)
+    shown_hash = block_hash_of(block_hash)[::-1].hex()
+    high = None if height is None else whole(height, 0, MAX_U32, "not a height")
     block = _Block(
-        block_hash[::-1].hex(),
+        shown_hash,
         "" if high is None else str(high),
-        str(whole(time, 0, _MAX_U32, "not a time of a block")),
+        str(whole(time, 0, MAX_U32, "not a time of a block")),
     )
     check_network(p2pkh_version, p2sh_version, hrp)
-    hits = [hit for _, hit in _walk(packed)]
-    shown: dict[int, bytes] = {}
-    for entry in dict.fromkeys(hit.entry for hit in hits):
-        label = dict.get(labels, entry)
-        shown[entry] = b"" if label is None else snapshot(label)
-    return _lines(hits, block, shown, write, lambda script: address_of(script, p2pkh_version, p2sh_version, hrp))
+    hits = list(hits_in(packed))
+    return b"".join(
+        write(
+            hit,
+            block,
+            label=label_of(places, texts, hit.entry),
+            address=address_of(hit.script or b"", p2pkh_version, p2sh_version, hrp) or "",
+        )
+        for hit in hits
+    )
 
 
-_Line = Callable[[Hit, _Block, str, bytes], bytes]
-
-
-def _lines(
-    hits: list[Hit], block: _Block, labels: dict[int, bytes], line: _Line, address: Callable[[bytes], str | None]
-) -> bytes:
-    return b"".join(line(hit, block, address(hit.script or b"") or "", labels[hit.entry]) for hit in hits)
+def label_of(places: bytes, texts: bytes, entry: int) -> bytes:
+    """Return the label of an entry; empty if it has none. Raises FormatError if it is outside of the texts."""
+    at = _U32.unpack_from(places, 4 * entry)[0] if entry < len(places) // 4 else 0
+    if not at:
+        return b""
+    size = _U32.unpack_from(texts, at)[0] if at + 4 <= len(texts) else len(texts)
+    if at + 4 + size > len(texts):
+        raise FormatError(f"the label of entry {entry} is outside of the texts", offset=4 * entry, field="labels")
+    return texts[at + 4 : at + 4 + size]
 
 
 def _known(satoshi: int, unknown: str) -> str:

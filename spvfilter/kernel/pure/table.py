@@ -7,20 +7,32 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator
-from typing import Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
 from spvfilter import _system
 from spvfilter.errors import FormatError, ParameterError, UndoError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel.pure import blocks, scripts
-from spvfilter.kernel.pure.address import check_network
+from spvfilter.kernel.pure.address import address_of, check_network
 from spvfilter.kernel.pure.arguments import offset, snapshot, snapshots, whole
 from spvfilter.kernel.pure.files import ReadBuffer, checked, read_at, xored
-from spvfilter.kernel.pure.packed import MAX_ENTRY, MAX_VALUE, hit_of, packed_hit, unpack_hits
+from spvfilter.kernel.pure.packed import (
+    MAX_ENTRY,
+    MAX_VALUE,
+    SUMS,
+    check_sums,
+    hit_of,
+    label_of,
+    packed_hit,
+    unpack_hits,
+)
 from spvfilter.kernel.pure.undo import PackedCoin, coins_of_block, compressed_key, paid_by, script_of
 from spvfilter.kernel.values import MAX_PREFIX, NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, Place, ScriptType, TxSpan
 from spvfilter.primitives import script_pushes
 from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_BLOCK_SIZE, MAX_UNDO_SIZE, OUTPOINT_SIZE
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 T = TypeVar("T")
 _PATTERNS = EntryKind.DATA_PREFIX  # Entries of this kind and later kinds are patterns.
@@ -239,6 +251,53 @@ class WatchTable:
         if at > len(chunk):
             raise IndexError(f"byte {at} of {len(chunk)}")
         return 0, 0, []
+
+    def script_totals(
+        self,
+        sums: Buffer,
+        first: int,
+        label_places: bytes,
+        label_texts: bytes,
+        p2pkh_version: int,
+        p2sh_version: int,
+        hrp: str,
+        /,
+    ) -> tuple[bytes, int]:
+        """Return the sums of scripts as lines of CSV, and the number of the next entry.
+
+        The columns are the entry as script:HEX, address, label, received, spent, unknown and matches. Entries without
+        matches have no line. The next entry is the first one with matches that is not a script, or the end.
+
+        Args:
+            sums: The sums of entries in the format of `add_hit_sums`, from the entry `first` on.
+            first: Number of the first entry.
+            label_places: Offsets of the labels, as for `hit_lines`.
+            label_texts: The labels as cells of CSV, as for `hit_lines`.
+            p2pkh_version: Version byte of the network's P2PKH addresses.
+            p2sh_version: Version byte of the network's P2SH addresses.
+            hrp: Human-readable part of the network's bech32 addresses.
+
+        Raises:
+            FormatError: The label of an entry is outside of the texts.
+            ParameterError: An argument is out of range, or an address cannot be encoded.
+            TypeError: An argument has another type.
+        """
+        numbers, number = snapshot(sums), whole(first, 0, MAX_ENTRY, "not the number of an entry")
+        places, texts = snapshot(label_places), snapshot(label_texts)
+        check_network(p2pkh_version, p2sh_version, hrp)
+        check_sums(len(numbers))
+        lines: list[bytes] = []
+        for matches, received, spent, unknown in SUMS.iter_unpack(numbers):
+            if matches:
+                kind, script = self.entry(number) if number < len(self) else (None, b"")
+                if kind is not EntryKind.SCRIPT:
+                    break
+                label = label_of(places, texts, number)
+                address = address_of(script, p2pkh_version, p2sh_version, hrp) or ""
+                lines.append(f"script:{script.hex()},{address},".encode() + label)
+                lines.append(f",{received},{spent},{unknown},{matches}\n".encode())
+            number += 1
+        return b"".join(lines), number
 
     def match_script(self, script: bytes, /) -> int:
         """Return the entry that an output with this scriptPubKey matches, or NO_ENTRY.

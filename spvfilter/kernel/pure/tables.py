@@ -242,17 +242,17 @@ def block_columns(
     at = [whole(height, NO_HEIGHT, 0x7FFFFFFF, "not a height") for height in heights]
     if len(at) != len(raws):
         raise ParameterError(f"{len(at)} heights for {len(raws)} blocks")
-    wanted = [_Wanted.named(name) for name in columns]
+    wanted = [ColumnRows.named(name) for name in columns]
     check_network(p2pkh_version, p2sh_version, hrp)
     for raw, record, height in zip(raws, beside, at, strict=True):
         _add_block(raw, record, height, wanted, (p2pkh_version, p2sh_version, hrp))
-    return [(made.length, made.validity, made.offsets, made.data) for made in map(_Wanted.packed, wanted)]
+    return [(made.length, made.validity, made.offsets, made.data) for made in map(ColumnRows.packed, wanted)]
 
 
-class _Wanted:
+class ColumnRows:
     """A column while it gets rows."""
 
-    def __init__(self, table: str, name: str, layout: Layout, *, is_hex: bool) -> None:
+    def __init__(self, table: str, name: str, layout: Layout, *, is_hex: bool = False) -> None:
         self.table, self.name = table, name
         self._layout = Layout.TEXT if is_hex else layout
         self._is_hex = is_hex
@@ -260,7 +260,7 @@ class _Wanted:
         self._size = 0
 
     @classmethod
-    def named(cls, name: str) -> _Wanted:
+    def named(cls, name: str) -> ColumnRows:
         """Return an empty column. Raises ParameterError if no column has this name."""
         if not isinstance(name, str):
             raise TypeError(f"the name of a column is a str, not {type(name).__name__}")
@@ -314,7 +314,7 @@ def _offsets(pieces: Sequence[bytes]) -> bytes:
     return struct.pack(f"<{len(offsets)}i", *offsets)
 
 
-def _add_block(raw: bytes, record: bytes | None, height: int, wanted: Sequence[_Wanted], network: Network) -> None:
+def _add_block(raw: bytes, record: bytes | None, height: int, wanted: Sequence[ColumnRows], network: Network) -> None:
     """Add the rows of a block to the columns that are wanted."""
     if len(raw) > MAX_BLOCK_SIZE:
         raise FormatError(

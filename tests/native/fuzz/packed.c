@@ -178,8 +178,10 @@ static void print_satoshi(page *to, int64_t value, const char *unknown) {
 }
 
 /* The label of every third entry, of as many letters. */
+enum { LABELLED = 256, MOST_LABEL = 50 };
+
 static size_t label_size(uint64_t entry) {
-    return entry % 3 ? 0 : entry % 50;
+    return entry % 3 || entry >= LABELLED ? 0 : entry % MOST_LABEL;
 }
 
 static void print_line(page *to, const spv_block_lines *of, const plain_hit *hit, const char *hrp) {
@@ -188,10 +190,10 @@ static void print_line(page *to, const spv_block_lines *of, const plain_hit *hit
     char address[LONGEST_TEXT];
     const size_t length = hit->script ? plain_address(111, 196, hrp, hit->script, hit->script_size, address) : 0;
     print(to, json ? "{\"kind\":\"%s\",\"block_hash\":\"" : "%s,", hit->spend ? "input" : "output");
-    print_hash(to, of->block_hash);
+    print_hash(to, of->block.hash);
     print(to, json ? "\",\"height\":" : ",");
-    print_satoshi(to, of->has_height ? (int64_t)of->height : -1, unknown);
-    print(to, json ? ",\"time\":%" PRIu32 ",\"txid\":\"" : ",%" PRIu32 ",", of->time);
+    print_satoshi(to, of->block.has_height ? (int64_t)of->block.height : -1, unknown);
+    print(to, json ? ",\"time\":%" PRIu32 ",\"txid\":\"" : ",%" PRIu32 ",", of->block.time);
     print_hash(to, hit->txid);
     print(to, json ? "\",\"index\":%" PRIu64 ",\"outpoint_txid\":\"" : ",%" PRIu64 ",", hit->n);
     print_hash(to, hit->outpoint);
@@ -203,7 +205,7 @@ static void print_line(page *to, const spv_block_lines *of, const plain_hit *hit
     print(to, json ? "%s,\"address\":" : "%s,", hit->script ? quote : "");
     print(to, length ? "%s%.*s%s" : "%s", length ? quote : unknown, (int)length, address, quote);
     print(to, json ? ",\"label\":" : ",");
-    const size_t label = of->labels ? label_size(hit->entry) : 0;
+    const size_t label = of->labels.places.size ? label_size(hit->entry) : 0;
     for (size_t i = 0; i < label; i++)
         print(to, "%c", (char)('a' + hit->entry % 26));
     print(to, "%s", label ? "" : unknown);
@@ -215,25 +217,30 @@ static void print_line(page *to, const spv_block_lines *of, const plain_hit *hit
 static void check_lines(unsigned how, spv_bytes packed, const plain_hit *hits, size_t count, const char *field, size_t step) {
     spv_error error;
     spv_status status = SPV_OK;
-    spv_entries entries;
-    size_t read = 0, unfit = 0;
-    spv_entries_init(&entries);
+    spv_hits_read read = {0};
+    size_t unfit = 0;
     for (size_t at = 0; at < packed.size && !status;)
-        status = spv_read_hits(how & 2 ? &entries : NULL, packed, &at, at + step, &read, &error);
+        status = spv_read_hits(&read, packed, &at, at + step, &error);
     CHECK(!status == !field);
     const char *hrp = how & 4 ? "" : "tb";
-    spv_block_lines lines = {.form = how & 1 ? SPV_JSON_LINES : SPV_CSV, .has_height = !(how & 8), .height = 800000 + how, .time = UINT32_MAX - how};
-    for (size_t i = 0; i < sizeof lines.block_hash; i++)
-        lines.block_hash[i] = (uint8_t)(i * how);
+    spv_block_lines lines = {.form = how & 1 ? SPV_JSON_LINES : SPV_CSV};
+    lines.block = (spv_hit_block){.has_height = !(how & 8), .height = 800000 + how, .time = UINT32_MAX - how};
+    for (size_t i = 0; i < sizeof lines.block.hash; i++)
+        lines.block.hash[i] = (uint8_t)(i * how);
     spv_address_form_init(&lines.network, 111, 196, (spv_bytes){(const uint8_t *)hrp, strlen(hrp)});
-    spv_bytes *labels = zeroed(entries.count, sizeof *labels);
-    for (uint32_t i = 0; i < entries.count; i++) {
-        uint8_t letters[50];
-        memset(letters, 'a' + (int)(entries.entries[i] % 26), sizeof letters);
-        labels[i] = (spv_bytes){exact_copy(letters, label_size(entries.entries[i])), label_size(entries.entries[i])};
+    /* one text of each letter; the first LABELLED entries have labels */
+    uint8_t *places = zeroed(LABELLED, 4), *texts = zeroed(1 + LABELLED, 4 + MOST_LABEL);
+    size_t end = 4;
+    for (uint32_t entry = 0; entry < LABELLED; entry++) {
+        const uint32_t place = (uint32_t)end, size = (uint32_t)label_size(entry);
+        memcpy(places + 4 * entry, &place, sizeof place);
+        memcpy(texts + end, &size, sizeof size);
+        memset(texts + end + 4, 'a' + (int)(entry % 26), size);
+        end += 4 + size;
     }
-    lines.entries = &entries;
-    lines.labels = how & 2 ? labels : NULL;
+    uint8_t *exact = exact_copy(texts, end);
+    if (how & 2)
+        lines.labels = (spv_labels){{places, 4 * LABELLED}, {exact, end}};
     spv_text text = {0};
     status = SPV_OK;
     if (how & 16)
@@ -242,7 +249,7 @@ static void check_lines(unsigned how, spv_bytes packed, const plain_hit *hits, s
         status = spv_render_hits(&lines, packed, &at, at + step, &text, &unfit, &error);
     CHECK(!status && !unfit && text.size <= text.room);
     if (!field) {
-        CHECK(read == count);
+        CHECK(read.count == count);
         page page = {.room = 1 + count * 1000 + 2 * packed.size};
         page.text = zeroed(page.room, 1);
         for (size_t i = 0; i < count; i++)
@@ -250,11 +257,10 @@ static void check_lines(unsigned how, spv_bytes packed, const plain_hit *hits, s
         CHECK(page.size == text.size && same(page.text, text.data, text.size));
         release(page.text);
     }
-    for (uint32_t i = 0; i < entries.count; i++)
-        release((void *)(uintptr_t)labels[i].data);
-    release(labels);
+    release(places);
+    release(texts);
+    release(exact);
     free(text.data);
-    spv_entries_free(&entries);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

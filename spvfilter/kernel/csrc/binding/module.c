@@ -6,6 +6,7 @@
 #include "binding/frames.h"
 #include "binding/gcs.h"
 #include "binding/headers.h"
+#include "binding/hitcolumns.h"
 #include "binding/merkleblock.h"
 #include "binding/packed.h"
 #include "binding/scanning.h"
@@ -121,7 +122,7 @@ static bool import(spv_state *state) {
 
 static int execute(PyObject *module) {
     static int (*const parts[])(PyObject *, spv_state *) = {
-        spv_add_walk, spv_add_scan, spv_add_headers, spv_add_merkleblock, spv_add_addresses, spv_add_files, spv_add_frames, spv_add_undo, spv_add_packed, spv_add_tables, spv_add_gcs, spv_add_watch_table, spv_add_cores,
+        spv_add_walk, spv_add_scan, spv_add_headers, spv_add_merkleblock, spv_add_addresses, spv_add_files, spv_add_frames, spv_add_undo, spv_add_packed, spv_add_hit_columns, spv_add_tables, spv_add_gcs, spv_add_watch_table, spv_add_cores,
     };
     spv_state *state = PyModule_GetState(module);
     if (!spv_watch_forks()) {

@@ -3,10 +3,7 @@
 #include "binding/addresses.h"
 #include "binding/watchtable/scan.h"
 
-#include "array.h"
 #include "watch/render.h"
-
-#include <stddef.h>
 
 enum {
     SLICE = 1 << 20, /* bytes of packed hits between two checks for signals: some milliseconds */
@@ -220,72 +217,15 @@ static PyObject *hit_sums(PyObject *self, PyObject *given) {
     return list;
 }
 
-/* hit_lines. */
+/* count_hits. */
 
-/* The arguments of a call: snapshots, and the values in them. */
-typedef struct {
-    PyObject *packed, *labels, *hrp; /* `hrp` is borrowed */
-    PyObject **label_of;             /* snapshots or NULL, one for each entry */
-    spv_bytes *label_bytes;
-    size_t hits;
-    spv_block_lines lines;
-    spv_entries entries;             /* the last member: it begins with memory that need not be zeroed */
-} rendering;
-
-static void let_rendering_go(rendering *of) {
-    for (uint32_t i = 0; of->label_of && i < of->entries.count; i++)
-        Py_XDECREF(of->label_of[i]);
-    PyMem_Free(of->label_of);
-    PyMem_Free(of->label_bytes);
-    spv_entries_free(&of->entries);
-    Py_XDECREF(of->packed);
-}
-
-static bool take_block(const spv_state *state, PyObject *hash, PyObject *height, PyObject *time, spv_block_lines *lines) {
-    long long number = 0;
-    PyObject *bytes = spv_snapshot(hash);
-    if (!bytes)
-        return false;
-    const size_t size = spv_size(bytes);
-    if (size == sizeof lines->block_hash)
-        memcpy(lines->block_hash, spv_data(bytes), size);
-    else
-        PyErr_Format(state->ParameterError, "a block hash has 32 bytes, not %zu", size);
-    Py_DECREF(bytes);
-    if (size != sizeof lines->block_hash)
-        return false;
-    lines->has_height = height != Py_None;
-    if (lines->has_height && !spv_whole(state, height, 0, UINT32_MAX, "not a height", &number))
-        return false;
-    lines->height = (uint32_t)number;
-    if (!spv_whole(state, time, 0, UINT32_MAX, "not a time of a block", &number))
-        return false;
-    lines->time = (uint32_t)number;
-    return true;
-}
-
-/* Takes the arguments except the labels, which are looked up later. False with an exception set. */
-static bool take_arguments(const spv_state *state, PyObject *const *given, rendering *of) {
-    long long form;
-    if (!(of->packed = spv_snapshot(given[0])) || !spv_whole(state, given[1], 0, SPV_FORMS - 1, "a form is 0 or 1", &form))
-        return false;
-    of->lines.form = (spv_form)form;
-    if (!PyDict_Check(given[2]))
-        return spv_refuse_type("labels is a dict, not %U", given[2]);
-    of->labels = given[2];
-    of->hrp = given[8];
-    return take_block(state, given[3], given[4], given[5], &of->lines) && spv_take_form(state, given + 6, &of->lines.network);
-}
-
-/* Reads all hits, and collects their entries if there are labels. False with an exception set. */
-static bool take_entries(const spv_state *state, rendering *of) {
-    const spv_bytes packed = spv_bytes_of(of->packed);
+/* Reads all hits. False with an exception set. */
+static bool read_all(const spv_state *state, spv_hits_read *read, spv_bytes packed) {
     spv_status status = SPV_OK;
     spv_error error;
-    spv_entries *entries = PyDict_Size(of->labels) ? &of->entries : NULL; /* without labels there is nothing to look up */
     for (size_t at = 0; at < packed.size && !status;) {
         PyThreadState *thread = begin_work(packed);
-        status = spv_read_hits(entries, packed, &at, slice_end(at, packed.size), &of->hits, &error);
+        status = spv_read_hits(read, packed, &at, slice_end(at, packed.size), &error);
         finish_work(thread);
         if (!status && PyErr_CheckSignals())
             return false;
@@ -293,55 +233,114 @@ static bool take_entries(const spv_state *state, rendering *of) {
     return !status || spv_raise(state, status, &error);
 }
 
-/* Looks up a key: *value is a new reference, or NULL if there is none. False with an exception set. */
-static bool look_up(PyObject *dict, PyObject *key, PyObject **value) {
-#ifdef Py_GIL_DISABLED
-    return PyDict_GetItemRef(dict, key, value) >= 0;
-#else
-    *value = PyDict_GetItemWithError(dict, key);
-    Py_XINCREF(*value);
-    return *value || !PyErr_Occurred();
-#endif
+static PyObject *count_hits(PyObject *self, PyObject *given) {
+    PyObject *taken = spv_snapshot(given);
+    if (!taken)
+        return NULL;
+    spv_hits_read read = {0};
+    const bool done = read_all(spv_module_state(self), &read, spv_bytes_of(taken));
+    Py_DECREF(taken);
+    return done ? PyLong_FromSize_t(read.count) : NULL;
 }
 
-/* Looks up the label of an entry: *label is a snapshot, or NULL if it has none. False with an exception set. */
-static bool take_label(PyObject *labels, uint32_t entry, PyObject **label) {
-    PyObject *key = PyLong_FromUnsignedLong(entry), *found = NULL;
-    const bool looked = key && look_up(labels, key, &found);
-    const bool has_one = found && found != Py_None;
-    *label = has_one ? spv_snapshot(found) : NULL;
-    Py_XDECREF(found);
-    Py_XDECREF(key);
-    return looked && (!has_one || *label);
-}
+/* add_hit_sums. */
 
-static bool take_labels(rendering *of) {
-    const uint32_t count = of->entries.count;
-    of->lines.entries = &of->entries;
-    if (!count)
-        return true;
-    of->label_of = PyMem_Calloc((size_t)count + 1, sizeof *of->label_of);
-    of->label_bytes = PyMem_Calloc((size_t)count + 1, sizeof *of->label_bytes);
-    if (!of->label_of || !of->label_bytes)
-        return PyErr_NoMemory() != NULL;
-    for (uint32_t i = 0; i < count; i++) {
-        if (!take_label(of->labels, of->entries.entries[i], &of->label_of[i]))
-            return false;
-        if (of->label_of[i])
-            of->label_bytes[i] = spv_bytes_of(of->label_of[i]);
+/* Adds all hits, without releasing the GIL. A list of the numbers that wrapped around; NULL with an exception set. */
+static PyObject *added(uint8_t *numbers, spv_bytes packed) {
+    PyObject *list = PyList_New(0);
+    size_t wrapped;
+    for (size_t at = 0; list && spv_add_numbers(numbers, packed, &at, &wrapped);) {
+        PyObject *number = PyLong_FromSize_t(wrapped);
+        if (!number || PyList_Append(list, number))
+            Py_CLEAR(list);
+        Py_XDECREF(number);
     }
-    of->lines.labels = of->label_bytes;
+    return list;
+}
+
+static PyObject *add_hit_sums(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+    const spv_state *state = spv_module_state(self);
+    PyObject *taken = spv_count_arguments("add_hit_sums", count, 2) ? spv_snapshot(arguments[0]) : NULL, *list = NULL;
+    spv_hits_read read = {0};
+    Py_buffer view;
+    if (taken && read_all(state, &read, spv_bytes_of(taken)) && !PyObject_GetBuffer(arguments[1], &view, PyBUF_WRITABLE)) {
+        const size_t entries = (size_t)view.len / SPV_SUMS_SIZE;
+        if ((size_t)view.len % SPV_SUMS_SIZE)
+            PyErr_Format(state->ParameterError, "the sums of an entry have 32 bytes: %zd bytes in all", view.len);
+        else if (read.count && read.most >= entries)
+            PyErr_Format(PyExc_IndexError, "entry %lu of %zu", (unsigned long)read.most, entries);
+        else
+            list = added(view.buf, spv_bytes_of(taken));
+        PyBuffer_Release(&view);
+    }
+    Py_XDECREF(taken);
+    return list;
+}
+
+/* hit_lines. */
+
+/* The arguments of a call: snapshots, and the values in them. */
+typedef struct {
+    PyObject *packed, *places, *texts, *hrp; /* `hrp` is borrowed */
+    spv_block_lines lines;
+} rendering;
+
+static void let_rendering_go(rendering *of) {
+    Py_XDECREF(of->packed);
+    Py_XDECREF(of->places);
+    Py_XDECREF(of->texts);
+}
+
+static bool take_block_hash(const spv_state *state, PyObject *given, uint8_t hash[32]) {
+    PyObject *bytes = spv_snapshot(given);
+    if (!bytes)
+        return false;
+    const size_t size = spv_size(bytes);
+    if (size == sizeof(spv_hash))
+        memcpy(hash, spv_data(bytes), size);
+    else
+        PyErr_Format(state->ParameterError, "a block hash has 32 bytes, not %zu", size);
+    Py_DECREF(bytes);
+    return size == sizeof(spv_hash);
+}
+
+bool spv_take_hit_block(const spv_state *state, PyObject *hash, PyObject *height, PyObject *time, long long most, spv_hit_block *block) {
+    long long number = 0;
+    if (!take_block_hash(state, hash, block->hash))
+        return false;
+    block->has_height = height != Py_None;
+    if (block->has_height && !spv_whole(state, height, 0, most, "not a height", &number))
+        return false;
+    block->height = (uint32_t)number;
+    if (!spv_whole(state, time, 0, UINT32_MAX, "not a time of a block", &number))
+        return false;
+    block->time = (uint32_t)number;
     return true;
+}
+
+/* Takes the arguments. False with an exception set. */
+static bool take_arguments(const spv_state *state, PyObject *const *given, rendering *of) {
+    long long form;
+    if (!(of->packed = spv_snapshot(given[0])) || !spv_whole(state, given[1], 0, SPV_FORMS - 1, "a form is 0 or 1", &form)
+        || !(of->places = spv_snapshot(given[2])) || !(of->texts = spv_snapshot(given[3])))
+        return false;
+    of->lines.form = (spv_form)form;
+    of->lines.labels = (spv_labels){spv_bytes_of(of->places), spv_bytes_of(of->texts)};
+    of->hrp = given[9];
+    return spv_take_hit_block(state, given[4], given[5], given[6], UINT32_MAX, &of->lines.block) && spv_take_form(state, given + 7, &of->lines.network);
 }
 
 static PyObject *render(const spv_state *state, const rendering *of) {
     const spv_bytes packed = spv_bytes_of(of->packed);
+    spv_hits_read read = {0};
     spv_text text = {0};
     spv_status status = SPV_OK;
     spv_error error;
     size_t unfit = 0;
     bool broken = false;
-    if (!spv_text_reserve(&text, packed, of->hits))
+    if (!read_all(state, &read, packed))
+        return NULL;
+    if (!spv_text_reserve(&text, packed, read.count))
         return PyErr_NoMemory();
     for (size_t at = 0; at < packed.size && !status && !unfit && !broken;) {
         PyThreadState *thread = begin_work(packed);
@@ -362,17 +361,15 @@ static PyObject *render(const spv_state *state, const rendering *of) {
 
 static PyObject *hit_lines(PyObject *self, PyObject *arguments, PyObject *names) {
     static char *keywords[] = {
-        "packed", "form", "labels", "block_hash", "height", "time", "p2pkh_version", "p2sh_version", "hrp", NULL,
+        "packed", "form", "label_places", "label_texts", "block_hash", "height", "time", "p2pkh_version", "p2sh_version", "hrp", NULL,
     };
     const spv_state *state = spv_module_state(self);
-    PyObject *given[9], *made = NULL;
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOOOOOOO:hit_lines", keywords, &given[0], &given[1], &given[2], &given[3], &given[4],
-                                     &given[5], &given[6], &given[7], &given[8]))
+    PyObject *given[10], *made = NULL;
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOOOOOOOO:hit_lines", keywords, &given[0], &given[1], &given[2], &given[3], &given[4],
+                                     &given[5], &given[6], &given[7], &given[8], &given[9]))
         return NULL;
-    rendering of;
-    memset(&of, 0, offsetof(rendering, entries));
-    spv_entries_init(&of.entries);
-    if (take_arguments(state, given, &of) && take_entries(state, &of) && take_labels(&of))
+    rendering of = {0};
+    if (take_arguments(state, given, &of))
         made = render(state, &of);
     let_rendering_go(&of);
     return made;
@@ -380,6 +377,8 @@ static PyObject *hit_lines(PyObject *self, PyObject *arguments, PyObject *names)
 
 int spv_add_packed(PyObject *module, spv_state *Py_UNUSED(state)) {
     static PyMethodDef functions[] = {
+        SPV_FUNCTION(add_hit_sums, METH_FASTCALL),
+        SPV_FUNCTION(count_hits, METH_O),
         SPV_FUNCTION(hit_lines, METH_VARARGS | METH_KEYWORDS),
         SPV_FUNCTION(hit_sums, METH_O),
         SPV_FUNCTION(pack_hits, METH_O),

@@ -2,7 +2,12 @@
 #ifndef SPV_BINDING_PACKED_H
 #define SPV_BINDING_PACKED_H
 
-#include "binding/binding.h"
+#include "binding/arguments.h"
+
+#include "watch/packed.h"
+
+/* The facts of a block; its height is None or at most `most`. False with an exception set. */
+bool spv_take_hit_block(const spv_state *state, PyObject *hash, PyObject *height, PyObject *time, long long most, spv_hit_block *block);
 
 int spv_add_packed(PyObject *module, spv_state *state);
 

@@ -1,6 +1,7 @@
 #include "binding/tables.h"
 
 #include "binding/addresses.h"
+#include "binding/columnvalue.h"
 #include "binding/watchtable/batch.h"
 
 #include "watch/tables.h"
@@ -59,7 +60,7 @@ static bool take_heights(const spv_state *state, PyObject *given, call *of) {
     return taken;
 }
 
-/* pure.tables._Wanted.named. */
+/* pure.tables.ColumnRows.named. */
 static bool take_column(const spv_state *state, PyObject *name, spv_column *column) {
     if (!PyUnicode_Check(name))
         return spv_refuse_type("the name of a column is a str, not %U", name);
@@ -115,34 +116,10 @@ static bool add_all(const spv_state *state, call *of, PyObject *hrp) {
     return true;
 }
 
-static PyObject *bytes_of(const uint8_t *data, size_t size) {
-    return PyBytes_FromStringAndSize((const char *)data, (Py_ssize_t)size);
-}
-
-static PyObject *offsets_of(const spv_column *column) {
-    static const uint8_t first[4] = {0}; /* of a column without rows */
-    if (column->layout != SPV_BINARY && column->layout != SPV_TEXT)
-        return Py_NewRef(Py_None);
-    return column->rows ? bytes_of(column->offsets, 4 * (column->rows + 1)) : bytes_of(first, sizeof first);
-}
-
-static PyObject *value_of(const spv_column *column) {
-    PyObject *items[] = {
-        PyLong_FromSize_t(column->rows),
-        column->nulls ? bytes_of(column->validity, (column->rows + 7) / 8) : Py_NewRef(Py_None),
-        offsets_of(column),
-        bytes_of(column->data, spv_column_size(column)),
-    };
-    PyObject *made = items[0] && items[1] && items[2] && items[3] ? PyTuple_Pack(4, items[0], items[1], items[2], items[3]) : NULL;
-    for (size_t i = 0; i < sizeof items / sizeof items[0]; i++)
-        Py_XDECREF(items[i]);
-    return made;
-}
-
 static PyObject *values_of(const spv_tables *tables) {
     PyObject *list = PyList_New((Py_ssize_t)tables->count);
     for (size_t i = 0; list && i < tables->count; i++) {
-        PyObject *value = value_of(&tables->columns[i]);
+        PyObject *value = spv_column_value(&tables->columns[i]);
         if (!value || PyList_SetItem(list, (Py_ssize_t)i, value))
             Py_CLEAR(list);
     }

@@ -106,6 +106,46 @@ spv_status spv_next_hit(spv_bytes packed, size_t *at, spv_packed_hit *hit, spv_e
     return SPV_OK;
 }
 
+spv_status spv_read_hits(spv_hits_read *read, spv_bytes packed, size_t *at, size_t until, spv_error *error) {
+    while (*at < packed.size && *at < until) {
+        spv_packed_hit hit;
+        const spv_status status = spv_next_hit(packed, at, &hit, error);
+        if (status)
+            return status;
+        read->count++;
+        if (hit.entry > read->most)
+            read->most = hit.entry;
+    }
+    return SPV_OK;
+}
+
+/* Adds to a number in native order, of any alignment. Returns true if it wraps around. */
+static bool add_to(uint8_t *number, uint64_t more) {
+    uint64_t sum;
+    memcpy(&sum, number, sizeof sum);
+    sum += more;
+    memcpy(number, &sum, sizeof sum);
+    return sum < more;
+}
+
+bool spv_add_numbers(uint8_t *numbers, spv_bytes packed, size_t *at, size_t *wrapped) {
+    enum { MATCHES, RECEIVED, SPENT, UNKNOWN, NUMBERS };
+    while (*at < packed.size) {
+        spv_packed_hit hit;
+        spv_error error;
+        if (spv_next_hit(packed, at, &hit, &error))
+            return false;
+        uint8_t *of = numbers + NUMBERS * sizeof(uint64_t) * hit.entry;
+        const unsigned field = hit.value == SPV_NO_VALUE ? UNKNOWN : hit.spend ? SPENT : RECEIVED;
+        add_to(of + MATCHES * sizeof(uint64_t), 1);
+        if (add_to(of + field * sizeof(uint64_t), field == UNKNOWN ? 1 : (uint64_t)hit.value) && field != UNKNOWN) {
+            *wrapped = (size_t)NUMBERS * hit.entry + field;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Entries. */
 
 void spv_entries_init(spv_entries *of) {
@@ -132,10 +172,6 @@ static uint32_t *slot_of(const spv_entries *of, uint32_t entry) {
     while (of->slots[at] && of->entries[of->slots[at] - 1] != entry)
         at = (at + 1) & mask;
     return &of->slots[at];
-}
-
-uint32_t spv_entries_find(const spv_entries *of, uint32_t entry) {
-    return *slot_of(of, entry) - 1;
 }
 
 /* Doubles the memory. */
@@ -178,18 +214,6 @@ spv_status spv_entries_take(spv_entries *of, uint32_t entry, uint32_t *number) {
     }
     *number = *slot - 1;
     return SPV_OK;
-}
-
-spv_status spv_read_hits(spv_entries *of, spv_bytes packed, size_t *at, size_t until, size_t *count, spv_error *error) {
-    spv_status status = SPV_OK;
-    for (; !status && *at < packed.size && *at < until; ++*count) {
-        spv_packed_hit hit;
-        uint32_t number;
-        status = spv_next_hit(packed, at, &hit, error);
-        if (!status && of)
-            status = spv_entries_take(of, hit.entry, &number);
-    }
-    return status;
 }
 
 /* Sums. */

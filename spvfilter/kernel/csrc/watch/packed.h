@@ -17,6 +17,13 @@ typedef struct {
     bool spend;
 } spv_packed_hit;
 
+/* The block of some hits. */
+typedef struct {
+    uint8_t hash[32]; /* wire order */
+    bool has_height;
+    uint32_t height, time;
+} spv_hit_block;
+
 /* The number of bytes of a hit. */
 SPV_INLINE size_t spv_packed_size(const spv_packed_hit *hit) {
     return SPV_PACKED_HEAD + (hit->spend ? (size_t)SPV_OUTPOINT_SIZE : 0) + hit->script.size;
@@ -34,6 +41,20 @@ spv_status spv_pack_hits(const spv_hits *hits, uint8_t **packed, size_t *size);
 /* Reads the hit at *at and moves *at past it. *at must not be the end. */
 spv_status spv_next_hit(spv_bytes packed, size_t *at, spv_packed_hit *hit, spv_error *error);
 
+/* The hits that were read. Zero before the first hit. */
+typedef struct {
+    size_t count;
+    uint32_t most; /* the largest number of an entry */
+} spv_hits_read;
+
+/* Reads the hits from *at on, up to the first hit that starts at `until` or later. */
+spv_status spv_read_hits(spv_hits_read *read, spv_bytes packed, size_t *at, size_t until, spv_error *error);
+
+/* Adds hits to the numbers of their entries: four u64 in native order for each entry, of which there are enough. They
+   are the fields of spv_sum. Begins at *at, and stops after a hit that makes a sum of satoshi wrap around. True for
+   such a hit: *wrapped is then the index of the number. The hits have been read before. */
+bool spv_add_numbers(uint8_t *numbers, spv_bytes packed, size_t *at, size_t *wrapped);
+
 enum { SPV_FEW_ENTRIES = 64 /* number of entries without an allocation */ };
 
 /* The entries that occur in packed hits, each once, in the order of their first hits. Do not move this struct: it
@@ -49,15 +70,9 @@ typedef struct {
 
 void spv_entries_init(spv_entries *of);
 void spv_entries_free(spv_entries *of);
-/* The number of an entry in this set, or SPV_NONE. */
-uint32_t spv_entries_find(const spv_entries *of, uint32_t entry);
-/* The same, but an entry that is not in the set is added at the end. Fails with SPV_NOMEM, also if the system
-   provides no randomness. */
+/* The number of an entry in this set. An entry that is not in the set is added at the end. Fails with SPV_NOMEM, also if
+   the system provides no randomness. */
 spv_status spv_entries_take(spv_entries *of, uint32_t entry, uint32_t *number);
-
-/* Reads the hits from *at on, up to the first hit that starts at `until` or later. Adds their number to *count, and
-   adds their entries to `of` unless it is NULL. */
-spv_status spv_read_hits(spv_entries *of, spv_bytes packed, size_t *at, size_t until, size_t *count, spv_error *error);
 
 typedef struct {
     uint64_t matches, received, spent, unknown;

@@ -1,9 +1,10 @@
 #include "watch/render.h"
 
+#include "watch/hex.h"
+#include "watch/hitgroup.h"
+
 #include <stdlib.h>
 
-enum { HASH_DIGITS = 64 };
-enum { AT_ONCE = 64 /* hits whose checksums are computed together, which is faster */ };
 enum { LINE_ROOM = 1024 /* bytes for a line without its script and label, which has less than 700 bytes */ };
 
 /* These functions write text and return its end. */
@@ -19,39 +20,6 @@ static uint8_t *put_number(uint8_t *to, uint64_t number) {
     while (number /= 10);
     memcpy(to, first, MOST); /* copies more than necessary: a constant number of bytes is copied without a call */
     return to + (digits + MOST - first);
-}
-
-/* Writes the eight hexadecimal digits of a number, the most significant digit first. */
-SPV_INLINE uint8_t *put_hex(uint8_t *to, uint32_t number) {
-    /* spreads the number to bytes of four bits, the first digit in the lowest byte */
-    uint64_t digits = (uint64_t)(number & 0xFFFF) << 32 | number >> 16;
-    digits = (digits & 0x0000FF000000FF00) >> 8 | (digits & 0x000000FF000000FF) << 16;
-    digits = (digits & 0x00F000F000F000F0) >> 4 | (digits & 0x000F000F000F000F) << 8;
-    const uint64_t letters = (digits + 0x0606060606060606) >> 4 & 0x0101010101010101;
-    digits += 0x3030303030303030 + letters * ('a' - '9' - 1);
-    spv_put_le32(to, (uint32_t)digits);
-    spv_put_le32(to + 4, (uint32_t)(digits >> 32));
-    return to + 8;
-}
-
-/* Writes a hash as block explorers show it. */
-static uint8_t *put_hash(uint8_t *to, const uint8_t hash[32]) {
-    for (int at = 28; at >= 0; at -= 4)
-        to = put_hex(to, spv_le32(hash + at));
-    return to;
-}
-
-static uint8_t *put_bytes(uint8_t *to, spv_bytes bytes) {
-    static const char DIGITS[] = "0123456789abcdef";
-    size_t at = 0;
-    for (; bytes.size - at >= 4; at += 4)
-        to = put_hex(to, (uint32_t)bytes.data[at] << 24 | (uint32_t)bytes.data[at + 1] << 16 | (uint32_t)bytes.data[at + 2] << 8
-                             | bytes.data[at + 3]);
-    for (; at < bytes.size; at++) {
-        *to++ = (uint8_t)DIGITS[bytes.data[at] >> 4];
-        *to++ = (uint8_t)DIGITS[bytes.data[at] & 15];
-    }
-    return to;
 }
 
 static uint8_t *put_text(uint8_t *to, spv_bytes text) {
@@ -76,29 +44,29 @@ typedef uint8_t *put_line(uint8_t *to, const spv_block_lines *of, const row *row
 static uint8_t *put_csv(uint8_t *to, const spv_block_lines *of, const row *row, size_t *unfit) {
     const spv_packed_hit *hit = row->hit;
     to = hit->spend ? PUT(to, "input,") : PUT(to, "output,");
-    to = (uint8_t *)memcpy(to, row->block_hash, HASH_DIGITS) + HASH_DIGITS;
+    to = (uint8_t *)memcpy(to, row->block_hash, SPV_HASH_DIGITS) + SPV_HASH_DIGITS;
     *to++ = ',';
-    if (of->has_height)
-        to = put_number(to, of->height);
+    if (of->block.has_height)
+        to = put_number(to, of->block.height);
     *to++ = ',';
-    to = put_number(to, of->time);
+    to = put_number(to, of->block.time);
     *to++ = ',';
     const uint8_t *txid = to;
-    to = put_hash(to, hit->txid);
+    to = spv_put_shown_hash(to, hit->txid);
     *to++ = ',';
     to = put_number(to, hit->n);
     *to++ = ',';
     if (hit->spend)
-        to = put_hash(to, hit->outpoint);
+        to = spv_put_shown_hash(to, hit->outpoint);
     else
-        to = (uint8_t *)memcpy(to, txid, HASH_DIGITS) + HASH_DIGITS;
+        to = (uint8_t *)memcpy(to, txid, SPV_HASH_DIGITS) + SPV_HASH_DIGITS;
     *to++ = ',';
     to = put_number(to, row->outpoint_index);
     *to++ = ',';
     if (hit->value != SPV_NO_VALUE)
         to = put_number(to, (uint64_t)hit->value);
     *to++ = ',';
-    to = put_bytes(to, hit->script);
+    to = spv_put_hex(to, hit->script);
     *to++ = ',';
     const size_t address = spv_encode_address(&of->network, hit->script, row->digest, to);
     if (SPV_UNLIKELY(address > SPV_MAX_ADDRESS)) {
@@ -118,28 +86,28 @@ static uint8_t *put_csv(uint8_t *to, const spv_block_lines *of, const row *row, 
 static uint8_t *put_json(uint8_t *to, const spv_block_lines *of, const row *row, size_t *unfit) {
     const spv_packed_hit *hit = row->hit;
     to = hit->spend ? PUT(to, "{\"kind\":\"input\",\"block_hash\":\"") : PUT(to, "{\"kind\":\"output\",\"block_hash\":\"");
-    to = (uint8_t *)memcpy(to, row->block_hash, HASH_DIGITS) + HASH_DIGITS;
+    to = (uint8_t *)memcpy(to, row->block_hash, SPV_HASH_DIGITS) + SPV_HASH_DIGITS;
     to = PUT(to, "\",\"height\":");
-    to = of->has_height ? put_number(to, of->height) : PUT(to, "null");
+    to = of->block.has_height ? put_number(to, of->block.height) : PUT(to, "null");
     to = PUT(to, ",\"time\":");
-    to = put_number(to, of->time);
+    to = put_number(to, of->block.time);
     to = PUT(to, ",\"txid\":\"");
     const uint8_t *txid = to;
-    to = put_hash(to, hit->txid);
+    to = spv_put_shown_hash(to, hit->txid);
     to = PUT(to, "\",\"index\":");
     to = put_number(to, hit->n);
     to = PUT(to, ",\"outpoint_txid\":\"");
     if (hit->spend)
-        to = put_hash(to, hit->outpoint);
+        to = spv_put_shown_hash(to, hit->outpoint);
     else
-        to = (uint8_t *)memcpy(to, txid, HASH_DIGITS) + HASH_DIGITS;
+        to = (uint8_t *)memcpy(to, txid, SPV_HASH_DIGITS) + SPV_HASH_DIGITS;
     to = PUT(to, "\",\"outpoint_index\":");
     to = put_number(to, row->outpoint_index);
     to = PUT(to, ",\"value\":");
     to = hit->value == SPV_NO_VALUE ? PUT(to, "null") : put_number(to, (uint64_t)hit->value);
     if (hit->script.data) {
         to = PUT(to, ",\"script_pubkey\":\"");
-        to = put_bytes(to, hit->script);
+        to = spv_put_hex(to, hit->script);
         *to++ = '"';
     } else {
         to = PUT(to, ",\"script_pubkey\":null");
@@ -182,45 +150,19 @@ bool spv_text_reserve(spv_text *text, spv_bytes packed, size_t hits) {
     return text->data;
 }
 
-/* Some successive hits, and the checksums of the hits with a base58 address. */
-typedef struct {
-    spv_packed_hit hits[AT_ONCE];
-    uint8_t payloads[AT_ONCE][SPV_BASE58_PAYLOAD];
-    spv_hash digests[AT_ONCE];
-    uint32_t digest_of[AT_ONCE]; /* number of a hit's digest, or SPV_NONE */
-    size_t count;
-} group;
-
-static spv_message payload_at(const void *context, size_t number) {
-    const group *of = context;
-    return (spv_message){{of->payloads[number], SPV_BASE58_PAYLOAD}, NULL, NULL};
-}
-
-static spv_status take_group(const spv_block_lines *of, spv_bytes packed, size_t *at, size_t until, group *taken, spv_error *error) {
-    uint32_t payloads = 0;
-    for (taken->count = 0; taken->count < AT_ONCE && *at < packed.size && *at < until; taken->count++) {
-        spv_packed_hit *hit = &taken->hits[taken->count];
-        const spv_status status = spv_next_hit(packed, at, hit, error);
-        if (status)
-            return status;
-        const bool in_base58 = spv_base58_payload(&of->network, hit->script, taken->payloads[payloads]);
-        taken->digest_of[taken->count] = in_base58 ? payloads++ : SPV_NONE;
-    }
-    spv_sha256d_many(payload_at, taken, payloads, taken->digests);
-    return SPV_OK;
-}
-
-static spv_status render_group(const spv_block_lines *of, const group *taken, const uint8_t *block_hash, spv_text *text, size_t *unfit) {
+static spv_status render_group(const spv_block_lines *of, const spv_hit_group *taken, const uint8_t *block_hash, spv_text *text, size_t *unfit,
+                               spv_error *error) {
     put_line *const put = of->form == SPV_CSV ? put_csv : put_json;
     for (size_t i = 0; i < taken->count; i++) {
         const spv_packed_hit *hit = &taken->hits[i];
         row row = {
             .hit = hit, .block_hash = block_hash, .label = {NULL, 0},
-            .digest = taken->digest_of[i] == SPV_NONE ? NULL : taken->digests[taken->digest_of[i]],
+            .digest = spv_digest_at(taken, i),
             .outpoint_index = hit->spend ? spv_le32(hit->outpoint + 32) : hit->n,
         };
-        if (of->labels)
-            row.label = of->labels[spv_entries_find(of->entries, hit->entry)];
+        const spv_status status = spv_label_of(&of->labels, hit->entry, &row.label, error);
+        if (status)
+            return status;
         uint8_t *to = reserve(text, hit->script.size, row.label.size);
         if (!to)
             return SPV_NOMEM;
@@ -234,15 +176,60 @@ static spv_status render_group(const spv_block_lines *of, const group *taken, co
 
 spv_status spv_render_hits(const spv_block_lines *of, spv_bytes packed, size_t *at, size_t until, spv_text *text, size_t *unfit,
                            spv_error *error) {
-    uint8_t block_hash[HASH_DIGITS];
-    group taken;
+    uint8_t block_hash[SPV_HASH_DIGITS];
+    spv_hit_group taken;
     spv_status status = SPV_OK;
-    put_hash(block_hash, of->block_hash);
+    spv_put_shown_hash(block_hash, of->block.hash);
     *unfit = 0;
     while (!status && !*unfit && *at < packed.size && *at < until) {
-        status = take_group(of, packed, at, until, &taken, error);
+        status = spv_take_group(&of->network, packed, at, until, &taken, error);
         if (!status)
-            status = render_group(of, &taken, block_hash, text, unfit);
+            status = render_group(of, &taken, block_hash, text, unfit, error);
     }
     return status;
+}
+
+static uint64_t number_at(const uint8_t *sums, size_t field) {
+    uint64_t number;
+    memcpy(&number, sums + field * sizeof number, sizeof number);
+    return number;
+}
+
+spv_status spv_render_totals(const spv_totals *of, spv_text *text, size_t *next, size_t *unfit, spv_error *error) {
+    const size_t end = of->first + of->sums.size / SPV_SUMS_SIZE;
+    *unfit = 0;
+    for (*next = of->first; *next < end; ++*next) {
+        const uint8_t *sums = of->sums.data + SPV_SUMS_SIZE * (*next - of->first);
+        spv_bytes label;
+        if (!number_at(sums, 0))
+            continue;
+        if (*next >= of->table->entries.count || spv_table_kind(of->table, (uint32_t)*next) != SPV_SCRIPT)
+            break;
+        const spv_bytes script = spv_table_entry(of->table, (uint32_t)*next);
+        const spv_status status = spv_label_of(&of->labels, (uint32_t)*next, &label, error);
+        if (status)
+            return status;
+        uint8_t *to = reserve(text, script.size, label.size);
+        if (!to)
+            return SPV_NOMEM;
+        to = PUT(to, "script:");
+        to = spv_put_hex(to, script);
+        *to++ = ',';
+        const size_t address = spv_encode_address(&of->network, script, NULL, to);
+        if (SPV_UNLIKELY(address > SPV_MAX_ADDRESS)) {
+            *unfit = address;
+            return SPV_OK;
+        }
+        to += address;
+        *to++ = ',';
+        to = put_text(to, label);
+        static const uint8_t fields[] = {1, 2, 3, 0}; /* received, spent, unknown, matches */
+        for (size_t i = 0; i < sizeof fields; i++) {
+            *to++ = ',';
+            to = put_number(to, number_at(sums, fields[i]));
+        }
+        *to++ = '\n';
+        text->size = (size_t)(to - text->data);
+    }
+    return SPV_OK;
 }

@@ -1,22 +1,21 @@
-/* Packed hits as lines of CSV or JSON. The twin of pure.packed.hit_lines, whose docstring has the columns. */
+/* Packed hits as lines of CSV or JSON, and sums of entries as lines of CSV. The twins are pure.packed.hit_lines and
+   pure.table.WatchTable.script_totals, whose docstrings have the columns. */
 #ifndef SPV_WATCH_RENDER_H
 #define SPV_WATCH_RENDER_H
 
 #include "watch/address.h"
+#include "watch/labels.h"
 #include "watch/packed.h"
+#include "watch/table.h"
 
 typedef enum { SPV_CSV, SPV_JSON_LINES, SPV_FORMS } spv_form;
 
 /* The parts that all lines of a block have in common. */
 typedef struct {
     spv_form form;
-    uint8_t block_hash[32];    /* wire order */
-    bool has_height;
-    uint32_t height, time;
+    spv_hit_block block;
     spv_address_form network;
-    const spv_entries *entries; /* the entries of the hits */
-    /* a label for each of the entries, as the lines show it; empty if it has none; NULL if no entry has a label */
-    const spv_bytes *labels;
+    spv_labels labels; /* as the lines show them */
 } spv_block_lines;
 
 /* Bytes that grow. An empty text is all zero. The caller frees `data`. */
@@ -34,5 +33,20 @@ bool spv_text_reserve(spv_text *text, spv_bytes packed, size_t hits);
    Otherwise *unfit is 0. */
 spv_status spv_render_hits(const spv_block_lines *of, spv_bytes packed, size_t *at, size_t until, spv_text *text, size_t *unfit,
                            spv_error *error);
+
+enum { SPV_SUMS_SIZE = 4 * sizeof(uint64_t) /* bytes of the numbers of an entry, in native order */ };
+
+/* The sums of the entries from number `first` on, and the facts that their lines need. */
+typedef struct {
+    const spv_table *table;
+    spv_bytes sums; /* SPV_SUMS_SIZE bytes for each entry */
+    uint32_t first;
+    spv_labels labels;
+    spv_address_form network;
+} spv_totals;
+
+/* Renders the entries that have matches, up to the first one that is not a script: *next is its number, or that of the
+   end. The value of *unfit is as in spv_render_hits. */
+spv_status spv_render_totals(const spv_totals *of, spv_text *text, size_t *next, size_t *unfit, spv_error *error);
 
 #endif

@@ -248,10 +248,16 @@ spv_coin spv_coin_joined(spv_coin old, spv_coin new) {
     return old;
 }
 
-/* The number by which a coin refers to a script: an entry, if the script is one; otherwise a copy. */
-static spv_status refer(spv_table *table, spv_bytes script, uint32_t *number) {
+/* The number by which a coin refers to a script: an entry, if the script is one; otherwise a copy. Mostly it is the
+   coin's `entry`. */
+static spv_status refer(spv_table *table, spv_bytes script, uint32_t entry, uint32_t *number) {
     *number = SPV_NONE;
-    if (!script.data || (*number = spv_table_find(table, SPV_SCRIPT, script)) != SPV_NONE)
+    if (!script.data)
+        return SPV_OK;
+    *number = entry;
+    if (entry < table->entries.count && spv_is_entry(&(spv_wanted){table, script, SPV_SCRIPT}, entry))
+        return SPV_OK;
+    if ((*number = spv_table_find(table, SPV_SCRIPT, script)) != SPV_NONE)
         return SPV_OK;
     if (script.size > UINT32_MAX || table->scripts.count > SPV_MAX_ENTRY)
         return SPV_RANGE;
@@ -280,7 +286,7 @@ spv_status spv_table_set_coin(spv_table *table, const spv_coin *coin, bool repla
     }
     spv_status status = SPV_OK;
     if (record.script == SPV_NONE)
-        status = refer(table, next.script, &record.script);
+        status = refer(table, next.script, next.entry, &record.script);
     if (!status && number == SPV_NONE) {
         status = spv_pile_reserve(&table->coins);
         if (!status)

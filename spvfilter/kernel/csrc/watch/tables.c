@@ -132,162 +132,6 @@ bool spv_column_named(spv_bytes name, spv_column *column) {
     return false;
 }
 
-static bool has_offsets(const spv_column *column) {
-    return column->layout == SPV_BINARY || column->layout == SPV_TEXT;
-}
-
-/* Bytes of the values of some rows, of a layout without offsets. */
-static size_t width_of(spv_layout layout, size_t rows) {
-    static const uint8_t widths[] = {[SPV_INT8] = 1, [SPV_INT32] = 4, [SPV_INT64] = 8, [SPV_FLOAT64] = 8, [SPV_HASH] = 32};
-    return layout == SPV_BITS ? (rows + 7) / 8 : rows * widths[layout];
-}
-
-size_t spv_column_size(const spv_column *column) {
-    return has_offsets(column) ? column->size : width_of(column->layout, column->rows);
-}
-
-void spv_column_free(spv_column *column) {
-    free(column->validity);
-    free(column->offsets);
-    free(column->data);
-}
-
-/* Memory of `size` bytes, the first `old` as before and the others zero. */
-static bool grow(uint8_t **memory, size_t old, size_t size) {
-    uint8_t *grown = realloc(*memory, size + 1);
-    if (!grown)
-        return false;
-    memset(grown + old, 0, size + 1 - old);
-    *memory = grown;
-    return true;
-}
-
-/* Allocates memory for `more` rows. */
-static spv_status reserve(spv_column *c, size_t more) {
-    enum { STEP = 64 };
-    const size_t needed = c->rows + more, old = c->room;
-    if (needed <= old && c->validity)
-        return SPV_OK;
-    const size_t room = ((needed > 2 * old ? needed : 2 * old) + STEP) / STEP * STEP;
-    if (!grow(&c->validity, old / 8, room / 8))
-        return SPV_NOMEM;
-    if (has_offsets(c)) {
-        if (!grow(&c->offsets, old ? 4 * (old + 1) : 0, 4 * (room + 1)))
-            return SPV_NOMEM;
-    } else if (!grow(&c->data, width_of(c->layout, old), width_of(c->layout, room))) {
-        return SPV_NOMEM;
-    }
-    c->room = room;
-    return SPV_OK;
-}
-
-SPV_INLINE void put_null(spv_column *c) {
-    c->nulls++;
-    c->rows++;
-    if (has_offsets(c))
-        spv_put_le32(c->offsets + 4 * c->rows, (uint32_t)c->size);
-}
-
-SPV_INLINE size_t put_valid(spv_column *c) {
-    const size_t row = c->rows++;
-    c->validity[row >> 3] |= (uint8_t)(1u << (row & 7));
-    return row;
-}
-
-SPV_INLINE void put_32(spv_column *c, uint32_t value) {
-    const size_t row = put_valid(c);
-    spv_put_le32(c->data + 4 * row, value);
-}
-
-SPV_INLINE void put_64(spv_column *c, uint64_t value) {
-    const size_t row = put_valid(c);
-    spv_put_le32(c->data + 8 * row, (uint32_t)value);
-    spv_put_le32(c->data + 8 * row + 4, (uint32_t)(value >> 32));
-}
-
-static void put_float(spv_column *c, double value) {
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    put_64(c, bits);
-}
-
-SPV_INLINE void put_8(spv_column *c, uint8_t value) {
-    const size_t row = put_valid(c);
-    c->data[row] = value;
-}
-
-static void put_bit(spv_column *c, bool value) {
-    const size_t row = put_valid(c);
-    c->data[row >> 3] |= (uint8_t)(value << (row & 7));
-}
-
-static void put_hex(uint8_t *to, const uint8_t *data, size_t size) {
-    static const char digits[] = "0123456789abcdef";
-    for (size_t i = 0; i < size; i++) {
-        to[2 * i] = (uint8_t)digits[data[i] >> 4];
-        to[2 * i + 1] = (uint8_t)digits[data[i] & 15];
-    }
-}
-
-/* Appends bytes to the last value of a column with offsets. */
-static spv_status append(spv_column *c, const uint8_t *data, size_t size) {
-    const size_t more = c->is_hex ? 2 * size : size;
-    if (more > INT32_MAX - c->size)
-        return SPV_RANGE;
-    if (SPV_UNLIKELY(c->size + more > c->data_room)) {
-        const size_t room = 2 * c->data_room > c->size + more ? 2 * c->data_room : c->size + more;
-        uint8_t *grown = realloc(c->data, room + 1);
-        if (!grown)
-            return SPV_NOMEM;
-        c->data = grown;
-        c->data_room = room;
-    }
-    if (!more)
-        return SPV_OK;
-    if (c->is_hex)
-        put_hex(c->data + c->size, data, size);
-    else
-        memcpy(c->data + c->size, data, size);
-    c->size += more;
-    return SPV_OK;
-}
-
-SPV_INLINE void put_appended(spv_column *c) {
-    put_valid(c);
-    spv_put_le32(c->offsets + 4 * c->rows, (uint32_t)c->size);
-}
-
-SPV_INLINE spv_status put_bytes(spv_column *c, spv_bytes value) {
-    const spv_status status = append(c, value.data, value.size);
-    if (!status)
-        put_appended(c);
-    return status;
-}
-
-/* A hash, given in display order. */
-SPV_INLINE spv_status put_hash(spv_column *c, const uint8_t hash[32]) {
-    if (SPV_UNLIKELY(c->is_hex))
-        return put_bytes(c, (spv_bytes){hash, 32});
-    const size_t row = put_valid(c);
-    memcpy(c->data + 32 * row, hash, 32);
-    return SPV_OK;
-}
-
-SPV_INLINE void reverse(const uint8_t *hash, uint8_t out[32]) {
-    for (size_t i = 0; i < 4; i++) {
-        uint64_t word;
-        memcpy(&word, hash + 8 * i, 8);
-        word = __builtin_bswap64(word);
-        memcpy(out + 24 - 8 * i, &word, 8);
-    }
-}
-
-SPV_INLINE spv_status put_wire_hash(spv_column *c, const uint8_t *hash) {
-    uint8_t shown[32];
-    reverse(hash, shown);
-    return put_hash(c, shown);
-}
-
 /* Rows. */
 
 /* A coin that an input spends. */
@@ -327,9 +171,9 @@ static size_t stripped_size(const spv_tx *tx) {
 
 static spv_status put_height(spv_column *c, int32_t height) {
     if (height < 0)
-        put_null(c);
+        spv_put_null(c);
     else
-        put_32(c, (uint32_t)height);
+        spv_put_32(c, (uint32_t)height);
     return SPV_OK;
 }
 
@@ -337,10 +181,10 @@ static spv_status put_height(spv_column *c, int32_t height) {
 static spv_status put_place(const rows *r, spv_column *c) {
     enum { TIME = 68 }; /* offset in the header */
     if (c->id == BLOCK_HASH)
-        return put_hash(c, r->hash);
+        return spv_put_hash(c, r->hash);
     if (c->id == BLOCK_NUMBER)
         return put_height(c, r->height);
-    put_64(c, 1000 * (uint64_t)spv_le32(r->raw.data + TIME));
+    spv_put_64(c, 1000 * (uint64_t)spv_le32(r->raw.data + TIME));
     return SPV_OK;
 }
 
@@ -348,37 +192,37 @@ static spv_status put_block(const rows *r, spv_column *c) {
     const uint8_t *raw = r->raw.data;
     switch (c->id) {
     case PREVIOUS_HASH:
-        return put_wire_hash(c, raw + 4);
+        return spv_put_wire_hash(c, raw + 4);
     case MERKLE_ROOT:
-        return put_wire_hash(c, raw + 36);
+        return spv_put_wire_hash(c, raw + 36);
     case VERSION:
-        put_32(c, spv_le32(raw));
+        spv_put_32(c, spv_le32(raw));
         break;
     case BITS:
-        put_64(c, spv_le32(raw + 72));
+        spv_put_64(c, spv_le32(raw + 72));
         break;
     case NONCE:
-        put_64(c, spv_le32(raw + 76));
+        spv_put_64(c, spv_le32(raw + 76));
         break;
     case SIZE:
-        put_32(c, (uint32_t)r->raw.size);
+        spv_put_32(c, (uint32_t)r->raw.size);
         break;
     case STRIPPED_SIZE:
-        put_32(c, (uint32_t)r->stripped);
+        spv_put_32(c, (uint32_t)r->stripped);
         break;
     case WEIGHT:
-        put_32(c, (uint32_t)(3 * r->stripped + r->raw.size));
+        spv_put_32(c, (uint32_t)(3 * r->stripped + r->raw.size));
         break;
     case TRANSACTION_COUNT:
-        put_32(c, r->transactions);
+        spv_put_32(c, r->transactions);
         break;
     case COINBASE_PARAM:
         if (r->txs[0].inputs) {
             size_t at = r->txs[0].inputs_at;
             const spv_item input = spv_next_input(raw, &at);
-            return put_bytes(c, (spv_bytes){raw + input.script, input.script_end - input.script});
+            return spv_put_bytes(c, (spv_bytes){raw + input.script, input.script_end - input.script});
         }
-        put_null(c);
+        spv_put_null(c);
         break;
     default:
         return put_place(r, c);
@@ -396,14 +240,14 @@ static uint64_t value_spent(const rows *r, const spv_tx *tx) {
 
 static void put_amount(const rows *r, spv_column *c, const spv_tx *tx, size_t weight) {
     if (!r->coins || !r->index) {
-        put_null(c);
+        spv_put_null(c);
         return;
     }
     const uint64_t value = value_spent(r, tx), fee = value - r->paid[r->index];
     if (c->id == FEE_RATE)
-        put_float(c, (double)fee / (double)((weight + 3) / 4));
+        spv_put_float(c, (double)fee / (double)((weight + 3) / 4));
     else
-        put_64(c, c->id == FEE ? fee : value);
+        spv_put_64(c, c->id == FEE ? fee : value);
 }
 
 static spv_status put_tx(const rows *r, spv_column *c) {
@@ -411,38 +255,38 @@ static spv_status put_tx(const rows *r, spv_column *c) {
     const size_t size = tx->end - tx->start, weight = 3 * stripped_size(tx) + size;
     switch (c->id) {
     case TX_HASH:
-        return put_hash(c, r->txid);
+        return spv_put_hash(c, r->txid);
     case WITNESS_HASH:
-        return put_wire_hash(c, r->wtxids[r->index]);
+        return spv_put_wire_hash(c, r->wtxids[r->index]);
     case TX_INDEX:
-        put_32(c, r->index);
+        spv_put_32(c, r->index);
         break;
     case VERSION:
-        put_32(c, spv_le32(r->raw.data + tx->start));
+        spv_put_32(c, spv_le32(r->raw.data + tx->start));
         break;
     case LOCK_TIME:
-        put_64(c, spv_le32(r->raw.data + tx->end - 4));
+        spv_put_64(c, spv_le32(r->raw.data + tx->end - 4));
         break;
     case SIZE:
-        put_32(c, (uint32_t)size);
+        spv_put_32(c, (uint32_t)size);
         break;
     case VIRTUAL_SIZE:
-        put_32(c, (uint32_t)((weight + 3) / 4));
+        spv_put_32(c, (uint32_t)((weight + 3) / 4));
         break;
     case WEIGHT:
-        put_32(c, (uint32_t)weight);
+        spv_put_32(c, (uint32_t)weight);
         break;
     case IS_COINBASE:
-        put_bit(c, !r->index);
+        spv_put_bit(c, !r->index);
         break;
     case INPUT_COUNT:
-        put_32(c, r->index ? tx->inputs : 0);
+        spv_put_32(c, r->index ? tx->inputs : 0);
         break;
     case OUTPUT_COUNT:
-        put_32(c, tx->outputs);
+        spv_put_32(c, tx->outputs);
         break;
     case OUTPUT_VALUE:
-        put_64(c, r->paid[r->index]);
+        spv_put_64(c, r->paid[r->index]);
         break;
     case INPUT_VALUE:
     case FEE:
@@ -459,14 +303,14 @@ static spv_status put_address(const rows *r, spv_column *c, spv_bytes script) {
     uint8_t text[SPV_MAX_ADDRESS];
     const size_t size = spv_encode_address(&r->tables->form, script, NULL, text);
     if (!size) {
-        put_null(c);
+        spv_put_null(c);
         return SPV_OK;
     }
     if (size > SPV_MAX_ADDRESS) {
         r->tables->unfit = size;
         return SPV_RANGE;
     }
-    return put_bytes(c, (spv_bytes){text, size});
+    return spv_put_bytes(c, (spv_bytes){text, size});
 }
 
 static spv_solved type_of(const spv_packed_coin *coin) {
@@ -488,27 +332,27 @@ static spv_status put_coin(const rows *r, spv_column *c, const spent *of) {
     spv_bytes script;
     spv_status status;
     if (!of) {
-        put_null(c);
+        spv_put_null(c);
         return SPV_OK;
     }
     switch (c->id) {
     case TYPE:
-        put_8(c, (uint8_t)type_of(&of->coin));
+        spv_put_8(c, (uint8_t)type_of(&of->coin));
         return SPV_OK;
     case VALUE:
-        put_64(c, of->coin.value);
+        spv_put_64(c, of->coin.value);
         return SPV_OK;
     case SPENT_HEIGHT:
         return put_height(c, of->coin.code >> 1 ? (int32_t)(of->coin.code >> 1) : -1);
     case ADDRESS:
         if (of->coin.kind >= SPV_PACKED_KEY && of->coin.kind < SPV_PACKED_NONE) {
-            put_null(c);
+            spv_put_null(c);
             return SPV_OK;
         }
         return put_address(r, c, spv_plain_script(&of->coin, room));
     default:
         status = spv_script_of_coin(&of->coin, of->at, room, &script, r->error);
-        return status ? status : put_bytes(c, script);
+        return status ? status : spv_put_bytes(c, script);
     }
 }
 
@@ -516,25 +360,25 @@ static spv_status put_input(const rows *r, spv_column *c, uint32_t number, const
     const uint8_t *raw = r->raw.data;
     switch (c->id) {
     case TX_HASH:
-        return put_hash(c, r->txid);
+        return spv_put_hash(c, r->txid);
     case TX_INDEX:
-        put_32(c, r->index);
+        spv_put_32(c, r->index);
         break;
     case INDEX:
-        put_32(c, number);
+        spv_put_32(c, number);
         break;
     case SPENT_HASH:
-        return put_wire_hash(c, raw + input->at);
+        return spv_put_wire_hash(c, raw + input->at);
     case SPENT_INDEX:
-        put_64(c, spv_le32(raw + input->at + 32));
+        spv_put_64(c, spv_le32(raw + input->at + 32));
         break;
     case SCRIPT:
-        return put_bytes(c, (spv_bytes){raw + input->script, input->script_end - input->script});
+        return spv_put_bytes(c, (spv_bytes){raw + input->script, input->script_end - input->script});
     case SEQUENCE:
-        put_64(c, spv_le32(raw + input->script_end));
+        spv_put_64(c, spv_le32(raw + input->script_end));
         break;
     case WITNESS_SIZE:
-        put_32(c, (uint32_t)witness);
+        spv_put_32(c, (uint32_t)witness);
         break;
     case BLOCK_HASH:
     case BLOCK_NUMBER:
@@ -551,13 +395,13 @@ static spv_status put_op_return(spv_column *c, spv_bytes script) {
     spv_bytes push;
     spv_status status = SPV_OK;
     if (!script.size || script.data[0] != 0x6A || spv_solve(script) != SPV_TYPE_NULLDATA) {
-        put_null(c);
+        spv_put_null(c);
         return SPV_OK;
     }
     while (!status && spv_next_push(script.data, script.size, &at, &push))
-        status = append(c, push.data, push.size);
+        status = spv_column_append(c, push.data, push.size);
     if (!status)
-        put_appended(c);
+        spv_put_appended(c);
     return status;
 }
 
@@ -565,21 +409,21 @@ static spv_status put_output(const rows *r, spv_column *c, uint32_t number, cons
     const spv_bytes script = {r->raw.data + output->script, output->script_end - output->script};
     switch (c->id) {
     case TX_HASH:
-        return put_hash(c, r->txid);
+        return spv_put_hash(c, r->txid);
     case TX_INDEX:
-        put_32(c, r->index);
+        spv_put_32(c, r->index);
         break;
     case INDEX:
-        put_32(c, number);
+        spv_put_32(c, number);
         break;
     case TYPE:
-        put_8(c, (uint8_t)spv_solve(script));
+        spv_put_8(c, (uint8_t)spv_solve(script));
         break;
     case VALUE:
-        put_64(c, spv_le64(r->raw.data + output->at));
+        spv_put_64(c, spv_le64(r->raw.data + output->at));
         break;
     case SCRIPT:
-        return put_bytes(c, script);
+        return spv_put_bytes(c, script);
     case ADDRESS:
         return put_address(r, c, script);
     case OP_RETURN_DATA:
@@ -723,7 +567,7 @@ static spv_status prepare(rows *r) {
     size_t counts[OUTPUTS + 1] = {1, r->transactions};
     uint8_t hash[32];
     spv_sha256d(r->raw.data, SPV_HEADER_SIZE, hash);
-    reverse(hash, r->hash);
+    spv_reverse(hash, r->hash);
     if (wants(r->tables, ANY_TABLE, TX_HASH) && !(r->txids = malloc(r->transactions * sizeof *r->txids)))
         return SPV_NOMEM;
     if (wants(r->tables, ANY_TABLE, WITNESS_HASH) && !(r->wtxids = malloc(r->transactions * sizeof *r->wtxids)))
@@ -738,7 +582,7 @@ static spv_status prepare(rows *r) {
     }
     spv_status status = SPV_OK;
     for (size_t i = 0; i < r->tables->count && !status; i++)
-        status = reserve(&r->tables->columns[i], counts[r->tables->columns[i].table]);
+        status = spv_column_reserve(&r->tables->columns[i], counts[r->tables->columns[i].table]);
     return status;
 }
 
@@ -755,7 +599,7 @@ static spv_status add_rows(rows *r, const spv_record *record) {
             status = put_block(r, c);
     for (; r->index < r->transactions && !status; r->index++) {
         if (r->txids)
-            reverse(r->txids[r->index], r->txid);
+            spv_reverse(r->txids[r->index], r->txid);
         status = put_rows(r);
         r->next += r->index ? r->txs[r->index].inputs : 0;
     }

@@ -409,8 +409,61 @@
     "\n" \
     "The first 80 bytes of the payload are the header. Raises FormatError if it is truncated, has trailing bytes, or has\n" \
     "more hashes or flag bytes than any block needs."
+#define SPV_DOC_hit_columns \
+    "hit_columns($module, blocks, start, rows, is_binary, label_places, label_texts, p2pkh_version, p2sh_version, hrp, /)\n" \
+    "--\n" \
+    "\n" \
+    "Return the packed hits of some blocks as columns, in the order of the columns of `hit_lines`.\n" \
+    "\n" \
+    "A column is (number of rows, validity, offsets, data), as in Arrow's columnar format. The time is in milliseconds,\n" \
+    "`coinbase` has a bit for each row, and the other numbers have 64 bits, only the height has 32. A text that is empty\n" \
+    "or not known has no value.\n" \
+    "\n" \
+    "Args:\n" \
+    "    blocks: Tuples (hash, height, time, packed) with the arguments of `hit_lines`.\n" \
+    "    start: Number of hits to skip.\n" \
+    "    rows: Largest number of rows.\n" \
+    "    is_binary: True if hashes are 32 bytes in display order; False if they are text in hex.\n" \
+    "    label_places: Offsets of the labels, as for `hit_lines`.\n" \
+    "    label_texts: The labels in UTF-8, as for `hit_lines`.\n" \
+    "    p2pkh_version: Version byte of the network's P2PKH addresses.\n" \
+    "    p2sh_version: Version byte of the network's P2SH addresses.\n" \
+    "    hrp: Human-readable part of the network's bech32 addresses.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    FormatError: The bytes are not packed hits, or the label of a hit is outside of the texts.\n" \
+    "    ParameterError: An argument is out of range, or an address cannot be encoded.\n" \
+    "    TypeError: An argument has another type.\n" \
+    "    OverflowError: A column has more than 2,147,483,647 bytes."
+#define SPV_DOC_add_hit_sums \
+    "add_hit_sums($module, packed, sums, /)\n" \
+    "--\n" \
+    "\n" \
+    "Add packed hits to the sums of their entries.\n" \
+    "\n" \
+    "Each entry has four unsigned 64-bit numbers, in the byte order of the machine: the fields matches, received, spent\n" \
+    "and unknown of `hit_sums`. No other thread may change the sums during the call.\n" \
+    "\n" \
+    "Args:\n" \
+    "    packed: The packed hits.\n" \
+    "    sums: A writable buffer with the numbers of all entries.\n" \
+    "\n" \
+    "Returns:\n" \
+    "    The index of each sum of satoshi that reached 2**64 and wrapped around, once for each time.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    FormatError: The bytes are not packed hits. The sums are unchanged.\n" \
+    "    IndexError: A hit belongs to an entry that has no sums. The sums are unchanged.\n" \
+    "    ParameterError: The size of the buffer is no multiple of 32 bytes.\n" \
+    "    TypeError: An argument has another type.\n" \
+    "    BufferError: The buffer is not writable."
+#define SPV_DOC_count_hits \
+    "count_hits($module, packed, /)\n" \
+    "--\n" \
+    "\n" \
+    "Return the number of packed hits. Raises FormatError for bytes that are not packed hits."
 #define SPV_DOC_hit_lines \
-    "hit_lines($module, packed, form, labels, block_hash, height, time, p2pkh_version, p2sh_version, hrp)\n" \
+    "hit_lines($module, packed, form, label_places, label_texts, block_hash, height, time, p2pkh_version, p2sh_version, hrp)\n" \
     "--\n" \
     "\n" \
     "Return the packed hits of a block as lines of CSV or JSON. Each line ends with a newline.\n" \
@@ -422,8 +475,10 @@
     "Args:\n" \
     "    packed: The packed hits.\n" \
     "    form: 0 for CSV, 1 for JSON objects.\n" \
-    "    labels: Labels of entries as the lines show them: a CSV cell with its quotes, or a JSON string with its quotes;\n" \
-    "        None for no label.\n" \
+    "    label_places: For each entry, the offset of its label in `label_texts`, as u32 in the byte order of the machine;\n" \
+    "        0 if the entry has no label. Entries after the last offset have none.\n" \
+    "    label_texts: Labels as the lines show them: a CSV cell with its quotes, or a JSON string with its quotes. The\n" \
+    "        size of each label, as a u32 like the offsets, precedes it.\n" \
     "    block_hash: Hash of the block, 32 bytes in wire order.\n" \
     "    height: Height of the block; None if it is not known.\n" \
     "    time: Time of the block, in seconds since 1970.\n" \
@@ -432,7 +487,7 @@
     "    hrp: Human-readable part of the network's bech32 addresses.\n" \
     "\n" \
     "Raises:\n" \
-    "    FormatError: The bytes are not packed hits.\n" \
+    "    FormatError: The bytes are not packed hits, or the label of a hit is outside of the texts.\n" \
     "    ParameterError: An argument is out of range, or an address cannot be encoded.\n" \
     "    TypeError: An argument has another type."
 #define SPV_DOC_hit_sums \

@@ -430,6 +430,28 @@
     "Raises:\n" \
     "    ParameterError: A version byte is not from 0 to 255, or the offset is negative.\n" \
     "    IndexError: The offset is beyond the chunk."
+#define SPV_DOC_WatchTable_script_totals \
+    "script_totals($self, sums, first, label_places, label_texts, p2pkh_version, p2sh_version, hrp, /)\n" \
+    "--\n" \
+    "\n" \
+    "Return the sums of scripts as lines of CSV, and the number of the next entry.\n" \
+    "\n" \
+    "The columns are the entry as script:HEX, address, label, received, spent, unknown and matches. Entries without\n" \
+    "matches have no line. The next entry is the first one with matches that is not a script, or the end.\n" \
+    "\n" \
+    "Args:\n" \
+    "    sums: The sums of entries in the format of `add_hit_sums`, from the entry `first` on.\n" \
+    "    first: Number of the first entry.\n" \
+    "    label_places: Offsets of the labels, as for `hit_lines`.\n" \
+    "    label_texts: The labels as cells of CSV, as for `hit_lines`.\n" \
+    "    p2pkh_version: Version byte of the network's P2PKH addresses.\n" \
+    "    p2sh_version: Version byte of the network's P2SH addresses.\n" \
+    "    hrp: Human-readable part of the network's bech32 addresses.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    FormatError: The label of an entry is outside of the texts.\n" \
+    "    ParameterError: An argument is out of range, or an address cannot be encoded.\n" \
+    "    TypeError: An argument has another type."
 #define SPV_DOC_WatchTable_match_script \
     "match_script($self, script, /)\n" \
     "--\n" \

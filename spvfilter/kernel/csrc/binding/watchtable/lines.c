@@ -3,6 +3,9 @@
 #include "binding/addresses.h"
 
 #include "watch/lines.h"
+#include "watch/render.h"
+
+#include <stdlib.h>
 
 static PyObject *label_list(const spv_address_lines *taken) {
     PyObject *list = PyList_New((Py_ssize_t)taken->count);
@@ -50,4 +53,53 @@ PyObject *spv_wt_add_address_lines(PyObject *self, PyObject *const *arguments, P
     }
     Py_XDECREF(chunk);
     return result;
+}
+
+/* script_totals. */
+
+static PyObject *rendered(PyObject *self, spv_totals *totals, PyObject *hrp) {
+    const spv_state *state = spv_object_state(self);
+    spv_table *table = spv_table_of(self);
+    spv_text text = {0};
+    spv_status status;
+    spv_error error;
+    size_t next, unfit;
+    PyObject *made = NULL;
+    totals->table = table;
+    Py_BEGIN_ALLOW_THREADS
+    spv_read(&table->lock);
+    status = spv_render_totals(totals, &text, &next, &unfit, &error);
+    spv_end_read(&table->lock);
+    Py_END_ALLOW_THREADS
+    if (status)
+        spv_raise(state, status, &error);
+    else if (unfit)
+        spv_refuse_hrp(state, hrp, unfit);
+    else
+        made = Py_BuildValue("(Nn)", PyBytes_FromStringAndSize((const char *)text.data, (Py_ssize_t)text.size), (Py_ssize_t)next);
+    free(text.data);
+    return made;
+}
+
+PyObject *spv_wt_script_totals(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+    const spv_state *state = spv_object_state(self);
+    spv_totals totals = {0};
+    long long first;
+    if (!spv_count_arguments("script_totals", count, 7))
+        return NULL;
+    PyObject *sums = spv_snapshot(arguments[0]), *places = NULL, *texts = NULL, *made = NULL;
+    if (sums && spv_whole(state, arguments[1], 0, SPV_MAX_ENTRY, "not the number of an entry", &first) && (places = spv_snapshot(arguments[2]))
+        && (texts = spv_snapshot(arguments[3])) && spv_take_form(state, arguments + 4, &totals.network)) {
+        totals.sums = spv_bytes_of(sums);
+        totals.first = (uint32_t)first;
+        totals.labels = (spv_labels){spv_bytes_of(places), spv_bytes_of(texts)};
+        if (totals.sums.size % SPV_SUMS_SIZE)
+            PyErr_Format(state->ParameterError, "the sums of an entry have 32 bytes: %zu bytes in all", totals.sums.size);
+        else
+            made = rendered(self, &totals, arguments[6]);
+    }
+    Py_XDECREF(sums);
+    Py_XDECREF(places);
+    Py_XDECREF(texts);
+    return made;
 }

@@ -4,6 +4,7 @@
 
 #include "binding/watchtable/object.h"
 
+PyObject *spv_wt_script_totals(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 PyObject *spv_wt_add_address_lines(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 
 #endif

@@ -213,9 +213,10 @@ PyObject *spv_wt_learn_packed(PyObject *self, PyObject *given) {
         return NULL;
     const spv_bytes packed = spv_bytes_of(taken);
     spv_error error;
-    size_t at = 0, count = 0, outputs = 0;
-    spv_status status = spv_read_hits(NULL, packed, &at, packed.size, &count, &error); /* reads everything before any outpoint is added */
-    if (!status && count) {
+    spv_hits_read read = {0};
+    size_t at = 0, outputs = 0;
+    spv_status status = spv_read_hits(&read, packed, &at, packed.size, &error); /* reads everything before any outpoint is added */
+    if (!status && read.count) {
         PyThreadState *thread = spv_begin_write(table);
         status = learn_outputs(table, packed, &outputs);
         spv_finish_write(table, thread);

@@ -118,6 +118,7 @@ static PyMethodDef methods[] = {
     SPV_METHOD(WatchTable, scan_blocks, spv_wt_scan_blocks, METH_VARARGS | METH_KEYWORDS),
     SPV_METHOD(WatchTable, scan_files, spv_wt_scan_files, METH_VARARGS | METH_KEYWORDS),
     SPV_METHOD(WatchTable, scan_tx, spv_wt_scan_tx, METH_O),
+    SPV_METHOD(WatchTable, script_totals, spv_wt_script_totals, METH_FASTCALL),
     SPV_METHOD(WatchTable, add_address_lines, spv_wt_add_address_lines, METH_FASTCALL),
     {"__sizeof__", size_of, METH_NOARGS, "Bytes of memory."},
     {NULL, NULL, 0, NULL},

@@ -1,0 +1,33 @@
+/* Labels of entries as bytes. The twin of pure.packed._label_of; pure.packed.hit_lines has the format. */
+#ifndef SPV_WATCH_LABELS_H
+#define SPV_WATCH_LABELS_H
+
+#include "spv.h"
+
+typedef struct {
+    spv_bytes places, texts;
+} spv_labels;
+
+/* A u32 in native order, of any alignment. */
+SPV_INLINE uint32_t spv_native32(const uint8_t *at) {
+    uint32_t number;
+    memcpy(&number, at, sizeof number);
+    return number;
+}
+
+/* The label of an entry: *label is empty if it has none. */
+SPV_INLINE spv_status spv_label_of(const spv_labels *of, uint32_t entry, spv_bytes *label, spv_error *error) {
+    enum { SIZE = 4 /* bytes of a place, and of the size before a label */ };
+    *label = (spv_bytes){NULL, 0};
+    if (entry >= of->places.size / SIZE)
+        return SPV_OK;
+    const size_t at = spv_native32(of->places.data + (size_t)SIZE * entry), end = of->texts.size;
+    if (!at)
+        return SPV_OK;
+    if (SPV_UNLIKELY(at > end || end - at < SIZE || end - at - SIZE < spv_native32(of->texts.data + at)))
+        return spv_refuse(error, (size_t)SIZE * entry, "labels", "the label of entry %u is outside of the texts", (unsigned)entry);
+    *label = (spv_bytes){of->texts.data + at + SIZE, spv_native32(of->texts.data + at)};
+    return SPV_OK;
+}
+
+#endif
