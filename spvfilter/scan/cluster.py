@@ -23,7 +23,8 @@ from spvfilter.scan.plan import Plan
 from spvfilter.scan.threadwork import to_its_end
 from spvfilter.scan.workerplan import WorkerPlan
 from spvfilter.scan.workerpool import AwayError, WorkerPool
-from spvfilter.scan.workertask import Shared, packed_table, part_bytes
+from spvfilter.scan.workertask import Shared, part_bytes
+from spvfilter.watch.compiled import ImagePlace, image_of
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class DaskWorkers(Engine):
         self._owner = secrets.token_bytes(16)
         self._passes = 0
         self._table = WatchTable()
+        self._shares_path = True  # False once a worker does not see the file of a compiled watch list
         self._shared: dict[Path | None, asyncio.Task[Any]] = {}
 
     async def begin(self, table: WatchTable) -> None:
@@ -95,10 +97,19 @@ class DaskWorkers(Engine):
                 if error.lacks_data and self._shared.get(task.coins) is sharing:
                     del self._shared[task.coins]  # the shared data was lost with the last worker that had it
             else:
+                if raw is None:
+                    self._send_table(task.coins, sharing)
+                    continue
                 if not isinstance(raw, bytes):
                     raise SourceError(f"part {task.part.number}: a worker has answered with no bytes")
                 return raw
         raise SourceError(f"part {task.part.number}: the workers that scanned it died {ATTEMPTS} times: {why}")
+
+    def _send_table(self, coins: Path | None, sharing: asyncio.Task[Any]) -> None:
+        """Send the watch list itself from now on, because a worker does not see its file."""
+        self._shares_path = False
+        if self._shared.get(coins) is sharing:
+            del self._shared[coins]
 
     async def _on_some(self, task: PartTask, shared: object) -> object:
         """Scan a part on one worker that has its blocks. Raises LostError, SourceError."""
@@ -123,13 +134,9 @@ class DaskWorkers(Engine):
         number = self._passes
 
         def pack() -> Shared:
-            return Shared(
-                __version__,
-                number,
-                self._owner,
-                packed_table(self._table),
-                None if coins is None else coins.read_bytes(),
-            )
+            place = ImagePlace.of(self._table) if self._shares_path else None
+            table = bytes(image_of(self._table)) if place is None else place
+            return Shared(__version__, number, self._owner, table, None if coins is None else coins.read_bytes())
 
         shared = await asyncio.to_thread(pack)
         return await self._calls.scatter(shared)

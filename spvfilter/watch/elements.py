@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spvfilter.errors import InexpressibleError
-from spvfilter.kernel import EntryKind, WatchTable
+from spvfilter.kernel import PATTERN_KINDS, EntryKind, WatchTable
 from spvfilter.primitives import OutPoint, script_pushes
 
 _OP_RETURN = 0x6A
@@ -11,6 +11,8 @@ _OP_RETURN = 0x6A
 
 def _refuse_patterns(table: WatchTable) -> None:
     """Raise InexpressibleError if an entry is a data prefix or a script type."""
+    if not any(table.count_of(kind) for kind in PATTERN_KINDS):
+        return
     found = tuple(value.hex() for kind, value in table.entries() if kind >= EntryKind.DATA_PREFIX)
     if found:
         raise InexpressibleError("no filter finds data prefixes and script types: scan blocks for them", found)

@@ -47,6 +47,7 @@ ACTIONS = {
         "size",
     ),
     "cfilter": ("build", "match", "info", "import", "export"),
+    "watchlist": ("build", "verify"),
     "wallet": ("balance", "coins", "history", "tx", "address", "reveal", "keychains", "accounts"),
 }
 
