@@ -67,7 +67,7 @@ COMPILED = b"\x89SPVWL\r\n"
 """The first bytes of a compiled watch list."""
 _ACCOUNT = "account:"
 """Start of the line that begins the entries of an account."""
-_CHUNK = 1 << 20
+_CHUNK = 1 << 22
 """Number of bytes that one read of the file requests."""
 _MOST_PROBLEMS = 1_000
 """Number of invalid lines after which a file is not read further (our choice)."""

@@ -45,6 +45,7 @@ else:
 
 _INPUT, _OUTPUT = MatchKind.INPUT, MatchKind.OUTPUT
 _NOWHERE = -1  # a position that no transaction has
+_MOST_JOBS = 16  # threads that decode addresses (our choice: one thread adds them to the table)
 
 
 def _address_and_label(item: object, at: int) -> tuple[str, str | None]:
@@ -61,6 +62,12 @@ def _address_and_label(item: object, at: int) -> tuple[str, str | None]:
     else:
         return item[0], item[1]
     raise TypeError(f"addresses[{at}]: expected an address or a pair (address, label), not {found}")
+
+
+def _processors() -> int:
+    """Return the number of threads that decode addresses: one for each processor that this process may use."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(usable, _MOST_JOBS)
 
 
 def _keychain(descriptor: Descriptor, label: str | None, lookahead: int) -> Keychain:
@@ -595,7 +602,7 @@ class WatchList:
             return 0, 0  # the fast path does not tell which entries belong to the account
         network = self.network
         taken, lines, labels = self._table.add_address_lines(
-            chunk, at, network.p2pkh_version, network.p2sh_version, network.hrp
+            chunk, at, network.p2pkh_version, network.p2sh_version, network.hrp, _processors()
         )
         for entry, label in labels:
             text = label.decode()

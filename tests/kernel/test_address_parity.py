@@ -357,7 +357,7 @@ def test_plain_lines_are_taken_by_the_fast_path_up_to_the_first_other() -> None:
         P2WPKH.encode() + b",\xff\n",
     ):
         chunk = b"skipped" + plain + rest
-        taken = table.add_address_lines(chunk, 7, 0, 5, "bc")
+        taken = table.add_address_lines(chunk, 7, 0, 5, "bc", 1)
         assert taken == (len(plain), 4, [(1, b"savings"), (0, b" again ")])
     assert [value for _, value in table.entries()] == [
         slow.address_to_script(text, MAINNET) for text in (P2PKH, P2TR, P2SH)

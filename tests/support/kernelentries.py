@@ -363,7 +363,7 @@ ENTRIES: dict[str, Entry] = {
     "WatchTable.scan_tx": Entry(of_table("scan_tx"), (PAYMENTS[3],), ((0,),)),
     "WatchTable.add_address_lines": Entry(
         lambda kernel: lambda *arguments: kernel.WatchTable().add_address_lines(*arguments) and None,
-        (LINES, 0, 0, 5, "bc"),
+        (LINES, 0, 0, 5, "bc", 2),
         ((0,),),
     ),
 }

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 T = TypeVar("T")
+_MOST_JOBS = 256  # threads that decode addresses
 _PATTERNS = EntryKind.DATA_PREFIX  # Entries of this kind and later kinds are patterns.
 
 
@@ -267,7 +268,7 @@ class WatchTable:
         return twin
 
     def add_address_lines(
-        self, chunk: bytes, at: int, p2pkh_version: int, p2sh_version: int, hrp: str, /
+        self, chunk: bytes, at: int, p2pkh_version: int, p2sh_version: int, hrp: str, jobs: int, /
     ) -> tuple[int, int, list[tuple[int, bytes]]]:
         """Add the addresses in lines of text, up to the first line that is not taken.
 
@@ -280,17 +281,20 @@ class WatchTable:
             p2pkh_version: Version byte of the network's P2PKH addresses.
             p2sh_version: Version byte of the network's P2SH addresses.
             hrp: Human-readable part of the network's bech32 addresses.
+            jobs: Number of threads that decode addresses, 1 to 256. The entries are in the order of the lines.
 
         Returns:
             The number of bytes taken, the number of lines taken, and the labels as (entry, UTF-8 without control
             characters).
 
         Raises:
-            ParameterError: A version byte is not from 0 to 255, or the offset is negative.
+            ParameterError: A version byte is not from 0 to 255, the offset is negative, or the number of threads is out
+                of range.
             IndexError: The offset is beyond the chunk.
         """
         chunk, at = snapshot(chunk), offset(at)
         check_network(p2pkh_version, p2sh_version, hrp)
+        whole(jobs, 1, _MOST_JOBS, "not a number of threads")
         if at > len(chunk):
             raise IndexError(f"byte {at} of {len(chunk)}")
         return 0, 0, []

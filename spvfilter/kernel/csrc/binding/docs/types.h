@@ -461,7 +461,7 @@
     "\n" \
     "Outpoints that are entries are still watched. Raises ParameterError for an outpoint that does not have 36 bytes."
 #define SPV_DOC_WatchTable_add_address_lines \
-    "add_address_lines($self, chunk, at, p2pkh_version, p2sh_version, hrp, /)\n" \
+    "add_address_lines($self, chunk, at, p2pkh_version, p2sh_version, hrp, jobs, /)\n" \
     "--\n" \
     "\n" \
     "Add the addresses in lines of text, up to the first line that is not taken.\n" \
@@ -475,13 +475,15 @@
     "    p2pkh_version: Version byte of the network's P2PKH addresses.\n" \
     "    p2sh_version: Version byte of the network's P2SH addresses.\n" \
     "    hrp: Human-readable part of the network's bech32 addresses.\n" \
+    "    jobs: Number of threads that decode addresses, 1 to 256. The entries are in the order of the lines.\n" \
     "\n" \
     "Returns:\n" \
     "    The number of bytes taken, the number of lines taken, and the labels as (entry, UTF-8 without control\n" \
     "    characters).\n" \
     "\n" \
     "Raises:\n" \
-    "    ParameterError: A version byte is not from 0 to 255, or the offset is negative.\n" \
+    "    ParameterError: A version byte is not from 0 to 255, the offset is negative, or the number of threads is out\n" \
+    "        of range.\n" \
     "    IndexError: The offset is beyond the chunk."
 #define SPV_DOC_WatchTable_match_script \
     "match_script($self, script, /)\n" \
