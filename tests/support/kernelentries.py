@@ -184,6 +184,20 @@ def limited(kind: str) -> Callable[[Kernel], Callable[..., object]]:
     return make
 
 
+def written_image(kernel: Kernel) -> Callable[..., object]:
+    """The image of a table that watches some scripts, under a key."""
+
+    def call(key: Any) -> bytes:
+        table = kernel.WatchTable()
+        for script in SCRIPTS[:10]:
+            table.add(EntryKind.SCRIPT, script)
+        room = bytearray(table.image_size())
+        table.write_image(room, key)
+        return bytes(room)
+
+    return call
+
+
 def of_table(method: str) -> Callable[[Kernel], Callable[..., object]]:
     """A method of a table that watches some scripts: its result, and the table's contents afterwards."""
 
@@ -333,6 +347,11 @@ ENTRIES: dict[str, Entry] = {
     "WatchTable.find": Entry(of_table("find"), (EntryKind.SCRIPT, SCRIPTS[3]), ((1,),)),
     "WatchTable.entry": Entry(of_table("entry"), (3,)),
     "WatchTable.entries": Entry(of_table("entries")),
+    "WatchTable.count_of": Entry(of_table("count_of"), (EntryKind.SCRIPT,)),
+    "WatchTable.packed_entries": Entry(of_table("packed_entries"), (2, 7)),
+    "WatchTable.image": Entry(of_table("image")),
+    "WatchTable.image_size": Entry(of_table("image_size")),
+    "WatchTable.write_image": Entry(written_image, (bytes(range(64)),), ((0,),)),
     "WatchTable.coin": Entry(of_table("coin"), (OUTPOINT,), ((0,),)),
     "WatchTable.coins": Entry(of_table("coins")),
     "WatchTable.set_coin": Entry(of_table("set_coin"), (bytes(36), 3, 9, SCRIPTS[0]), ((0,), (3,))),
