@@ -263,6 +263,8 @@ def test_a_wrong_key_or_room_is_refused(kind: type[WatchTable]) -> None:
 
 @pytest.mark.native
 def test_an_image_is_held_in_place_at_an_aligned_address() -> None:
+    from spvfilter.kernel.native import WatchTable
+
     table = WatchTable()
     table.add(EntryKind.SCRIPT, bytes(22))
     image = image_of(table, bytes(64))

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from spvfilter.hashes import sha256d
-from spvfilter.kernel import Encoding, EntryKind, Family, Hit, Place, TxSpan, backend
+from spvfilter.kernel import Coin, Encoding, EntryKind, Family, Hit, Place, TxSpan, backend
 from spvfilter.kernel.pure.blocks import parse_tx, walk_block
 from spvfilter.kernel.pure.gcs import gcs_build
 from spvfilter.kernel.pure.headers import header_hashes, index_headers
+from spvfilter.kernel.pure.image import image_size
 from spvfilter.kernel.pure.packed import pack_hits
 from support import build
 from support.blocktables import EVERY, HEXES
@@ -43,6 +44,9 @@ BLOCK = build.block_of(
     build.GENESIS, 1, [*PAYMENTS, build.tx([TxIn(bytes(32), 1)], [TxOut(7, build.multisig(2, KEYS))])]
 )
 OUTPOINT = bytes(range(36))
+ROOM = bytearray(  # for the image of the table of `of_table`
+    image_size([(EntryKind.SCRIPT, script) for script in SCRIPTS[:10]], [(OUTPOINT, Coin(0, 5, None))])
+)
 ITEMS = [b"item %d" % number for number in range(200)]
 SIP_KEY = bytes(range(16))
 SET = gcs_build(ITEMS, SIP_KEY, 19, 784931)
@@ -182,20 +186,6 @@ def limited(kind: str) -> Callable[[Kernel], Callable[..., object]]:
         return call
 
     return make
-
-
-def written_image(kernel: Kernel) -> Callable[..., object]:
-    """The image of a table that watches some scripts, under a key."""
-
-    def call(key: Any) -> bytes:
-        table = kernel.WatchTable()
-        for script in SCRIPTS[:10]:
-            table.add(EntryKind.SCRIPT, script)
-        room = bytearray(table.image_size())
-        table.write_image(room, key)
-        return bytes(room)
-
-    return call
 
 
 def of_table(method: str) -> Callable[[Kernel], Callable[..., object]]:
@@ -351,7 +341,7 @@ ENTRIES: dict[str, Entry] = {
     "WatchTable.packed_entries": Entry(of_table("packed_entries"), (2, 7)),
     "WatchTable.image": Entry(of_table("image")),
     "WatchTable.image_size": Entry(of_table("image_size")),
-    "WatchTable.write_image": Entry(written_image, (bytes(range(64)),), ((0,),)),
+    "WatchTable.write_image": Entry(of_table("write_image"), (ROOM, bytes(range(64))), ((1,),)),
     "WatchTable.coin": Entry(of_table("coin"), (OUTPOINT,), ((0,),)),
     "WatchTable.coins": Entry(of_table("coins")),
     "WatchTable.set_coin": Entry(of_table("set_coin"), (bytes(36), 3, 9, SCRIPTS[0]), ((0,), (3,))),

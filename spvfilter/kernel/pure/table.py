@@ -176,10 +176,12 @@ class WatchTable:
         key = snapshot(key)
         if len(key) != KEY_SIZE:
             raise ParameterError(f"a key has {KEY_SIZE} bytes, not {len(key)}")
-        view, size = memoryview(room).cast("B"), self.image_size()
-        if len(view) != size:
-            raise FormatError(f"{len(view)} bytes of room, but the image has {size}", offset=0, field="image")
-        view[:] = image_of(list(self.entries()), list(self.coins()), key)
+        size, found = self.image_size(), memoryview(room).nbytes
+        if found != size:
+            raise FormatError(f"{found} bytes of room, but the image has {size}", offset=0, field="image")
+        image = image_of(list(self.entries()), list(self.coins()), key)
+        with memoryview(room) as view:
+            view[:] = image
 
     def coin(self, outpoint: bytes, /) -> Coin | None:
         """Return the known facts about an outpoint (36 bytes); None if it is not watched."""
