@@ -42,8 +42,9 @@ from spvfilter.files import replacing
 from spvfilter.kernel import WatchTable
 from spvfilter.watch.accounts import Accounts, checked_name
 from spvfilter.watch.arguments import checked_label
-from spvfilter.watch.textfile import COMPILED
 
+MAGIC = b"\x89SPVWL\r\n"
+"""The first bytes of a compiled watch list."""
 KEY_SIZE = 64
 """Size of the random key of an image, in bytes."""
 _VERSION = 1
@@ -52,12 +53,12 @@ _NUMBER = struct.Struct("=I")
 _RUN = struct.Struct("=III")
 _ALIGNED = 64
 _DIGEST_SIZE = 32
-_MOST_NAME = 30_000  # characters of a network's name: a custom signet's has its challenge (our choice)
-_MOST_TEXTS = 0xFFFFFFFF  # bytes of all labels together
-_MOST_LABEL = 8_100_000  # bytes of one label: the longest line of a text file
-_HEAD = 192  # bytes of an image's header, which ends with the key
+_MOST_NAME = 30_000  # Characters of a network's name; a custom signet has its challenge in it (our choice).
+_MOST_TEXTS = 0xFFFFFFFF  # Bytes of all labels together.
+_MOST_LABEL = 8_100_000  # Bytes of one label: the longest line of a text file.
+_HEAD = 192  # Bytes of an image's header, which ends with the key.
 Pieces = list[bytes | memoryview]
-_PIECE = 1 << 24  # bytes that are hashed at once
+_PIECE = 1 << 24  # Bytes that are hashed at once.
 
 
 class MappedFile(mmap.mmap):
@@ -171,7 +172,7 @@ def _sections(raw: memoryview) -> _Sections:
     if len(raw) < _HEADER.size:
         raise FormatError(f"truncated: {_HEADER.size} bytes wanted, {len(raw)} left", offset=0, field="header")
     magic, version, named, size, *sizes = _HEADER.unpack_from(raw)
-    if magic != COMPILED:
+    if magic != MAGIC:
         raise FormatError("not a compiled watch list", offset=0, field="magic")
     if version != _VERSION:
         why = f"{version}, but this version of spvfilter reads {_VERSION}: build the file again"
@@ -287,7 +288,7 @@ def _size(pieces: Pieces) -> int:
 
 
 def _header(sizes: list[int], end: int) -> bytes:
-    return _HEADER.pack(COMPILED, _VERSION, sizes[3], end + _DIGEST_SIZE, *sizes[:3])
+    return _HEADER.pack(MAGIC, _VERSION, sizes[3], end + _DIGEST_SIZE, *sizes[:3])
 
 
 def new_image(table: WatchTable) -> memoryview:
@@ -359,10 +360,10 @@ class ImagePlace(NamedTuple):
 def verify(path: Path) -> int:
     """Read a whole compiled list, and return the number of its entries.
 
-    Raises WatchFileError if any byte differs from what `write` would write, and OSError if it cannot be read.
+    Raises WatchFileError for a damaged file or another file, and OSError if the file cannot be read.
     """
     with path.open("rb") as file:
-        if file.read(len(COMPILED)) != COMPILED:
+        if file.read(len(MAGIC)) != MAGIC:
             raise WatchFileError(str(path), ((0, "not a compiled watch list: build one from it first"),))
         raw = memoryview(mapped(file))
     try:

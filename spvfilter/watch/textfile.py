@@ -63,8 +63,6 @@ else:
     compiled = deferred("spvfilter.watch.compiled")
     pathlib = deferred("pathlib")
 
-COMPILED = b"\x89SPVWL\r\n"
-"""The first bytes of a compiled watch list."""
 _ACCOUNT = "account:"
 """Start of the line that begins the entries of an account."""
 _CHUNK = 1 << 22
@@ -142,7 +140,7 @@ def load(
     """
     path = pathlib.Path(path)
     with path.open("rb") as file:
-        if file.peek(len(COMPILED)).startswith(COMPILED):
+        if file.peek(len(compiled.MAGIC)).startswith(compiled.MAGIC):
             _take_compiled(watch, file, str(path), allows_patterns)
             return None
         return read_into(watch, file, str(path), max_derivations, allows_patterns=allows_patterns)
@@ -183,7 +181,7 @@ def read_into(
 def _read_plain(watch: Sink, file: BinaryIO, name: str, reading: _Reading) -> WalletFile | None:
     """Do the work of `read_into` for a file that was decompressed."""
     start = file.read(_CHUNK)
-    if start.startswith(COMPILED):
+    if start.startswith(compiled.MAGIC):
         raise WatchFileError(
             name, ((0, "a compiled watch list is mapped into memory: give the path of the plain file"),)
         )

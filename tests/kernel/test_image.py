@@ -167,7 +167,7 @@ def test_damaged_coins_are_refused(kind: type[WatchTable], damage: str) -> None:
 
 
 @kinds
-def test_a_full_index_ends_lookups_and_is_replaced_by_an_addition(kind: type[WatchTable]) -> None:
+def test_a_full_index_ends_lookups_until_an_addition_replaces_it(kind: type[WatchTable]) -> None:
     """The index says that every hash may be in every group. A table that changes makes an index of its own."""
     table = kind()
     scripts = [bytes((number, *range(21))) for number in range(100)]

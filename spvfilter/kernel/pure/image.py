@@ -20,14 +20,14 @@ KEY_SIZE = 64
 _MAGIC, _ORDER, _VERSION = b"SPVTABLE", 0x01020304, 1
 _HEADER = struct.Struct("=8sIIQQQQQIIIIQ6I24x64s")
 _HEADER_SIZE = 192
-_ALIGNED = 64  # sections start at multiples of this size
-_GROUP, _PASSED = 16, 15  # words of a group, and the position of its last word
-_LIMIT = 13  # numbers for each group at which an index grows
-_REACH = 256  # groups after which a lookup ends
+_ALIGNED = 64  # Sections start at multiples of this size.
+_GROUP, _PASSED = 16, 15  # Words of a group, and the position of its last word.
+_LIMIT = 13  # Numbers for each group at which an index grows.
+_REACH = 256  # Groups after which a lookup ends.
 _COIN = struct.Struct("<36sIqI")
 _NO_SCRIPT = 0xFFFFFFFF
 _MASK = (1 << 64) - 1
-_DAMAGED = EntryKind.OUTPOINT, b""  # an entry whose record is damaged: no lookup finds it
+_DAMAGED = EntryKind.OUTPOINT, b""  # An entry whose record is damaged. No lookup finds it.
 
 Entry = tuple[EntryKind, bytes]
 
@@ -95,7 +95,7 @@ class Image:
         """Return the uncompressed form of a key that an entry contains, or None."""
         hashed = keyed_hash(self._keys, EntryKind.MULTISIG_KEY, key)
         for number in self._probe(self._full_keys, hashed):
-            full = full_key(*self.entry(number))
+            full = full_key_in(*self.entry(number))
             if full is not None and full[64] & 1 == key[0] & 1 and full[1:33] == key[1:]:
                 return full
         return None
@@ -185,7 +185,7 @@ def _mix(a: int, b: int) -> int:
     return product & _MASK ^ product >> 64
 
 
-def full_key(kind: EntryKind, value: bytes) -> bytes | None:
+def full_key_in(kind: EntryKind, value: bytes) -> bytes | None:
     """Return the uncompressed key (65 bytes, 04 first) in a P2PK script or a data entry; None if there is none."""
     if kind == EntryKind.SCRIPT and len(value) == 67 and value[:2] == b"\x41\x04" and value[-1] == 0xAC:
         return value[1:66]
@@ -230,7 +230,7 @@ def image_of(entries: Sequence[Entry], coins: Iterable[tuple[bytes, Coin]], key:
     keys = struct.unpack("=8Q", key)
     of_kind, prefix_sizes, odd_scripts, full_count = [0] * len(EntryKind), 0, 0, 0
     index = _Index(sum(kind != EntryKind.OUTPOINT for kind, _ in entries))
-    full_keys = _Index(sum(full_key(*entry) is not None for entry in entries))
+    full_keys = _Index(sum(full_key_in(*entry) is not None for entry in entries))
     offsets, records, known = [0], bytearray(), set[Entry]()
     for number, (kind, value) in enumerate(entries):
         _check(_is_sound(kind, value), number, "entry", "no entry of a watch list")
@@ -244,7 +244,7 @@ def image_of(entries: Sequence[Entry], coins: Iterable[tuple[bytes, Coin]], key:
         index.add(keyed_hash(keys, kind & 3, value), number)
         prefix_sizes |= 1 << (len(value) - 1) if kind == EntryKind.DATA_PREFIX else 0
         odd_scripts += kind == EntryKind.SCRIPT and not 17 <= len(value) <= 40
-        full = full_key(kind, value)
+        full = full_key_in(kind, value)
         if full is not None and (short := compressed_key(full)) is not None:
             full_keys.add(keyed_hash(keys, EntryKind.MULTISIG_KEY, short), number)
             full_count += 1
@@ -266,7 +266,7 @@ def image_size(entries: Iterable[Entry], coins: Iterable[tuple[bytes, Coin]]) ->
         count += 1
         records += len(record(kind, value))
         indexed += kind != EntryKind.OUTPOINT
-        full_count += full_key(kind, value) is not None
+        full_count += full_key_in(kind, value) is not None
     coins_size = sum(len(_packed_coin(*each)) for each in coins)
     return _layout(_Index(indexed).groups, _Index(full_count).groups, count, records, coins_size)[-1]
 

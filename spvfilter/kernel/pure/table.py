@@ -16,7 +16,7 @@ from spvfilter.kernel.pure import blocks, scripts
 from spvfilter.kernel.pure.address import check_network
 from spvfilter.kernel.pure.arguments import offset, snapshot, snapshots, whole
 from spvfilter.kernel.pure.files import ReadBuffer, checked, read_at, xored
-from spvfilter.kernel.pure.image import KEY_SIZE, Image, full_key, image_of, image_size
+from spvfilter.kernel.pure.image import KEY_SIZE, Image, full_key_in, image_of, image_size
 from spvfilter.kernel.pure.packed import MAX_ENTRY, MAX_VALUE, hit_of, packed_hit, unpack_hits
 from spvfilter.kernel.pure.undo import PackedCoin, coins_of_block, compressed_key, paid_by, script_of
 from spvfilter.kernel.values import MAX_PREFIX, NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, Place, ScriptType, TxSpan
@@ -41,8 +41,8 @@ class WatchTable:
     is consistent.
 
     Args:
-        image: An image that `write_image` wrote. The table uses these bytes in place, so do not change them. By default
-            the table is empty.
+        image: An image that `write_image` wrote. The table uses these bytes in place, and they must not change. By
+            default the table is empty.
 
     Raises:
         FormatError: The header or the coins of the image are malformed. Other damage can hide entries, and is not
@@ -87,7 +87,7 @@ class WatchTable:
         self._kinds.append(kind)
         self._values.append(value)
         self._counts[kind] += 1
-        key = full_key(kind, value)
+        key = full_key_in(kind, value)
         if key is not None and (short := compressed_key(key)) is not None:
             self._full_keys[short] = key
         if kind == EntryKind.OUTPOINT:

@@ -331,8 +331,8 @@
     "is consistent.\n" \
     "\n" \
     "Args:\n" \
-    "    image: An image that `write_image` wrote. The table uses these bytes in place, so do not change them. By default\n" \
-    "        the table is empty.\n" \
+    "    image: An image that `write_image` wrote. The table uses these bytes in place, and they must not change. By\n" \
+    "        default the table is empty.\n" \
     "\n" \
     "Raises:\n" \
     "    FormatError: The header or the coins of the image are malformed. Other damage can hide entries, and is not\n" \
