@@ -46,8 +46,12 @@ def _build(args: argparse.Namespace) -> None:
     if not len(watch):
         raise ParameterError("the watch list is empty: nothing to compile")
     watch.compile(args.output)
-    complain(f"{len(watch):,} entries compiled to {args.output}, {Path(args.output).stat().st_size:,} bytes")
+    complain(f"{_entries(len(watch))} compiled to {args.output}, {Path(args.output).stat().st_size:,} bytes")
 
 
 def _verify(args: argparse.Namespace) -> None:
-    complain(f"{args.file}: {compiled.verify(Path(args.file)):,} entries, no damage")
+    complain(f"{args.file}: {_entries(compiled.verify(Path(args.file)))}, no damage")
+
+
+def _entries(count: int) -> str:
+    return "1 entry" if count == 1 else f"{count:,} entries"

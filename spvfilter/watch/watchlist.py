@@ -177,7 +177,8 @@ class WatchList:
 
         Raises:
             WatchFileError: Lines are invalid. The error lists the first 1,000 with their numbers and causes. Or the
-                file needs more than `max_derivations` key derivations.
+                file needs more than `max_derivations` key derivations, or it is a compiled list that is damaged or of
+                another network.
             ParameterError: The name of the network is unknown, or `max_derivations` is negative.
             OSError: The file cannot be read.
         """

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from spvfilter.errors import ParameterError, SourceError, WatchFileError
+from spvfilter.errors import InexpressibleError, ParameterError, SourceError, WatchFileError
 from spvfilter.kernel import EntryKind, ScriptType
 from spvfilter.network import MAINNET, REGTEST, Network
 from spvfilter.primitives import OutPoint
@@ -70,6 +70,17 @@ def sealed(raw: bytes | bytearray) -> bytes:
     return bytes(raw[:-32]) + sha256(raw[:-32]).digest()
 
 
+def elements(watch: WatchList) -> list[object]:
+    """The elements of filters, or the errors of entries that they cannot find."""
+    found: list[object] = []
+    for made in (watch.bloom_elements, watch.gcs_elements):
+        try:
+            found.append(made())
+        except InexpressibleError as error:
+            found.append(str(error))
+    return found
+
+
 @pytest.mark.parametrize("seed", range(effort(10, 40, 300)))
 def test_a_compiled_list_equals_the_text_list(seed: int, tmp_path: Path) -> None:
     network = (MAINNET, REGTEST, Network.signet("51"))[seed % 3]
@@ -85,6 +96,7 @@ def test_a_compiled_list_equals_the_text_list(seed: int, tmp_path: Path) -> None
     assert mapped.accounts_by_entry() == plain.accounts_by_entry()
     assert table_digest(mapped.table) == table_digest(plain.table)
     assert verify(path) == len(plain)
+    assert elements(mapped) == elements(plain)
     rng = random.Random(seed)
     scripts = [*plain.script_pubkeys()]
     inputs = [build.TxIn(bytes(point)[:32], int.from_bytes(bytes(point)[32:], "little")) for point in plain.outpoints()]

@@ -86,6 +86,8 @@ class Image:
 
     def find(self, kind: EntryKind, value: bytes) -> int:
         """Return the number of an entry, or NO_ENTRY. Outpoints are not in the index."""
+        if not self._index[1]:
+            return NO_ENTRY
         hashed = keyed_hash(self._keys, kind & 3, value)
         return next(
             (number for number in self._probe(self._index, hashed) if self.entry(number) == (kind, value)), NO_ENTRY
@@ -93,6 +95,8 @@ class Image:
 
     def find_full_key(self, key: bytes) -> bytes | None:
         """Return the uncompressed form of a key that an entry contains, or None."""
+        if not self._full_keys[1]:
+            return None
         hashed = keyed_hash(self._keys, EntryKind.MULTISIG_KEY, key)
         for number in self._probe(self._full_keys, hashed):
             full = full_key_in(*self.entry(number))
@@ -103,8 +107,6 @@ class Image:
     def _probe(self, index: tuple[int, int], hashed: int) -> Iterator[int]:
         """Yield the numbers in an index that may have a hash."""
         start, groups = index
-        if not groups:
-            return
         group = hashed >> 16 & groups - 1
         for _ in range(_REACH):
             tags = struct.unpack_from("=16H", self._raw, start + 32 * group)

@@ -508,6 +508,8 @@ class WatchTable:
     ) -> None:
         known, earlier, fresh = coins
         has_data = bool(self._counts[EntryKind.DATA])
+        counts, known_scripts = self._counts, self._numbers[EntryKind.SCRIPT]
+        slow = self._image.count or sum(counts) != counts[EntryKind.SCRIPT] + counts[EntryKind.OUTPOINT]
         spent: list[tuple[int, bytes, Coin]] = []
         for index, (at, start, end) in enumerate(tx.inputs):
             outpoint = raw[at : at + 36]
@@ -531,7 +533,7 @@ class WatchTable:
         paid: list[tuple[int, int, bytes, int]] = []
         for index, (at, start, end) in enumerate(tx.outputs):
             script = raw[start:end]
-            entry = self.match_script(script)
+            entry = self.match_script(script) if slow else known_scripts.get(script, NO_ENTRY)
             if entry != NO_ENTRY:
                 paid.append((index, at, script, entry))
         if not spent and not paid:
