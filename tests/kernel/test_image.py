@@ -70,7 +70,9 @@ def test_a_table_over_an_image_is_the_same_table(seed: int) -> None:
         assert [over.count_of(kind) for kind in EntryKind] == [table.count_of(kind) for kind in EntryKind]
         assert over.packed_entries(0, 1_000) == table.packed_entries(0, 1_000)
         assert image_of(over, key) == images[0]
-        assert over.image() == images[0]
+        given = over.image()
+        assert given is not None
+        assert given == memoryview(images[0])
         assert table.image() is None
         copy = over.copy()
         for each in (copy, table):
@@ -201,7 +203,7 @@ def test_wrong_counts_do_not_overfill_the_index_in_memory(kind: type[WatchTable]
 
 
 def _offsets(image: bytearray) -> int:
-    groups, full_groups = struct.unpack_from("=QQ", image, 40)
+    groups, full_groups = (int(number) for number in struct.unpack_from("=QQ", image, 40))
     return HEADER + -(-96 * groups // 64) * 64 + -(-96 * full_groups // 64) * 64
 
 

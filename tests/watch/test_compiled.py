@@ -49,8 +49,8 @@ def random_list(seed: int, network: Network = MAINNET) -> WatchList:
                 watch.add_data(rng.randbytes(rng.choice((1, 20, 65, 300))), label)
             case EntryKind.OUTPOINT:
                 point = OutPoint.parse(rng.randbytes(36))
-                value, script = rng.choice((None, 7)), rng.choice((None, scripts[0], b"\x51\x52"))
-                watch.add_outpoint(point, label, value=value, script_pubkey=script)
+                value, paid = rng.choice((None, 7)), rng.choice((None, scripts[0], b"\x51\x52"))
+                watch.add_outpoint(point, label, value=value, script_pubkey=paid)
             case EntryKind.DATA_PREFIX:
                 watch.add_data_prefix(rng.randbytes(rng.randint(1, 64)), label)
             case EntryKind.SCRIPT_TYPE:
