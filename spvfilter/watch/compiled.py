@@ -26,6 +26,7 @@ on, but wrong contents can hide entries. `verify` reads everything.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import struct
@@ -69,8 +70,12 @@ class MappedFile(mmap.mmap):
 
 
 def mapped(file: BinaryIO) -> MappedFile:
-    """Map a whole file, which has at least one byte. Raises OSError."""
-    made = MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ)
+    """Map a whole file. Raises OSError if it cannot be mapped, as an empty file or a pipe."""
+    try:
+        made = MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:  # a ValueError: the file is empty
+        number = error.errno if isinstance(error, OSError) else errno.ENODEV
+        raise OSError(number, "cannot be mapped into memory: give a plain file", file.name) from None
     made.path = os.path.abspath(file.name)  # noqa: PTH100  pathlib takes long to import
     return made
 
@@ -347,7 +352,7 @@ class ImagePlace(NamedTuple):
         try:
             with open(self.path, "rb") as file:  # noqa: PTH123  pathlib takes long to import
                 raw = memoryview(mapped(file))[self.start : self.start + self.size]
-        except (OSError, ValueError) as error:  # a ValueError: the file is empty
+        except OSError as error:
             raise SourceError(f"{self.path} cannot be read: {error}") from None
         if len(raw) != self.size or raw[: len(self.head)] != self.head:
             raise SourceError(f"{self.path} was replaced during the scan: run the scan again")

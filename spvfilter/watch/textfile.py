@@ -140,7 +140,7 @@ def load(
     """
     path = pathlib.Path(path)
     with path.open("rb") as file:
-        if file.peek(len(compiled.MAGIC)).startswith(compiled.MAGIC):
+        if file.seekable() and file.peek(len(compiled.MAGIC)).startswith(compiled.MAGIC):
             _take_compiled(watch, file, str(path), allows_patterns)
             return None
         return read_into(watch, file, str(path), max_derivations, allows_patterns=allows_patterns)

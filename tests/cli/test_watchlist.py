@@ -102,6 +102,29 @@ def test_a_list_without_entries_or_with_descriptors_is_not_compiled(run: Any, tm
     assert not path.exists()
 
 
+@pytest.mark.skipif(not Path("/dev/stdin").exists(), reason="needs /dev/stdin")
+@pytest.mark.parametrize("action", ["build", "verify"])
+def test_a_compiled_list_in_a_pipe_is_refused(tmp_path: Path, action: str) -> None:
+    watch = WatchList(REGTEST)
+    watch.add_address(ADDRESS)
+    watch.compile(tmp_path / "list.spvwl")
+    options = ("-o", str(tmp_path / "again"), "--network", "regtest") if action == "build" else ()
+    ran = subprocess.run(
+        command("watchlist", action, "/dev/stdin", *options),
+        input=(tmp_path / "list.spvwl").read_bytes(),
+        capture_output=True,
+        env=environment(),
+        check=False,
+    )
+    said = {
+        "build": b"/dev/stdin: a compiled watch list is mapped into memory: give the path of the plain file\n",
+        "verify": b"cannot be mapped into memory: give a plain file",
+    }
+    assert ran.returncode == 2
+    assert said[action] in ran.stderr
+    assert ran.stderr.count(b"\n") == 1
+
+
 def test_a_compiled_list_of_standard_input_is_refused(tmp_path: Path) -> None:
     watch = WatchList(REGTEST)
     watch.add_address(ADDRESS)
