@@ -53,6 +53,7 @@ FOREIGN = (
 )
 FORMATS = (
     ("Watch lists", "watch.textfile"),
+    ("Compiled watch lists", "watch.compiled"),
     ("Bloom filters and counting filters", "bloom.fileformat"),
     ("Scalable Bloom filters", "bloom.seriesformat"),
     ("Static filters", "bloom.fuseformat"),

@@ -38,6 +38,7 @@ HIDDEN = {  # classes in signatures that users never create, and the code that d
     ("light.EventStream", "EventHub"): "made by LightClient.events",
     ("store.Store", "WriterLock"): "made by `open`",
     ("watch.WatchList", "Budget"): "made by textfile",
+    ("watch.WatchList", "Contents"): "made by textfile",
     ("watch.Windows", "Budget"): "made by textfile",
     ("store.CompactFilterRows", "MarkedRows"): "made by Store",
     ("store.CompactFilterRows", "FilterState"): "handed from `state` to `reset` by Store",

@@ -39,7 +39,7 @@ else:  # not needed to show --help
 
 _DAY_S = 86_400  # seconds
 _MAX_AHEAD_S = 7_200  # the block time that nodes accept ahead of their clock; LightClient allows it for a birthday
-_MAX_DERIVATIONS = 10_000_000  # the default of WatchList.load
+MAX_DERIVATIONS = 10_000_000  # the default of WatchList.load
 _PLAIN_OPTION = re.compile(r"--[a-z][a-z-]{0,30}")
 """Pattern of unknown options that a message may repeat, because no key and no number matches it."""
 _NUMBER = re.compile(r"[0-9][0-9.,:/_e+-]{0,19}|-[0-9][0-9.]{0,18}")
@@ -268,15 +268,15 @@ def add_watch_file(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a watch list, which is only read. Each line is an ADDRESS, a descriptor, script:HEX, pubkey:HEX, data:HEX"
         " or outpoint:TXID:N, and optionally ,LABEL. account:NAME begins the entries of an account. # starts a comment."
-        " - is standard input. FILE may also be a file that a wallet exported, such as Bitcoin Core, Sparrow or"
-        " Electrum",
+        " - is standard input. FILE may also be a compiled list (spvfilter watchlist build), or a file that a wallet"
+        " exported, such as Bitcoin Core, Sparrow or Electrum",
     )
     add_strict(parser)
     parser.add_argument(
         "--max-derivations",
         metavar="N",
         type=whole(0, 10**12),
-        default=_MAX_DERIVATIONS,
+        default=MAX_DERIVATIONS,
         help=(
             "refuse a --watch file whose descriptors derive more than N keys; default %(default)s. They are counted"
             " before they are derived"

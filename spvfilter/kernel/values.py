@@ -131,6 +131,9 @@ class EntryKind(IntEnum):
     """
 
 
+PATTERN_KINDS = (EntryKind.DATA_PREFIX, EntryKind.SCRIPT_TYPE)  # Entries that only a scan of blocks finds.
+
+
 @public
 class ScriptType(IntEnum):
     """The type of a scriptPubKey (Core script/solver.cpp, Solver)."""

@@ -23,7 +23,8 @@ from spvfilter.scan.plan import Plan
 from spvfilter.scan.threadwork import to_its_end
 from spvfilter.scan.workerplan import WorkerPlan
 from spvfilter.scan.workerpool import AwayError, WorkerPool
-from spvfilter.scan.workertask import Shared, packed_table, part_bytes
+from spvfilter.scan.workertask import Shared, part_bytes
+from spvfilter.watch.compiled import ImagePlace, image_of
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -57,14 +58,15 @@ class DaskWorkers(Engine):
         self._owner = secrets.token_bytes(16)
         self._passes = 0
         self._table = WatchTable()
-        self._shared: dict[Path | None, asyncio.Task[Any]] = {}
+        self._place: ImagePlace | None = None  # a file with the table, as long as all workers see it
+        self._shared: dict[Path | None, asyncio.Task[tuple[Any, bool]]] = {}
 
     async def begin(self, table: WatchTable) -> None:
         """Set the table of watched entries that later calls of `run` scan for.
 
         Raises SourceError unless there is a worker, and all workers have this version of spvfilter.
         """
-        self._table, self._shared = table, {}
+        self._table, self._shared, self._place = table, {}, ImagePlace.of(table)
         self._passes += 1
         await self._calls.check_workers()
 
@@ -87,7 +89,7 @@ class DaskWorkers(Engine):
             sharing = self._shared.get(task.coins)
             if sharing is None:
                 sharing = self._shared[task.coins] = asyncio.create_task(self._share(task.coins))
-            shared = await asyncio.shield(sharing)
+            shared, has_place = await asyncio.shield(sharing)
             try:
                 raw = await self._on_some(task, shared)
             except LostError as error:
@@ -95,6 +97,11 @@ class DaskWorkers(Engine):
                 if error.lacks_data and self._shared.get(task.coins) is sharing:
                     del self._shared[task.coins]  # the shared data was lost with the last worker that had it
             else:
+                if raw is None and has_place:  # that worker does not see the file: send its contents from now on
+                    self._place = None
+                    if self._shared.get(task.coins) is sharing:
+                        del self._shared[task.coins]
+                    continue
                 if not isinstance(raw, bytes):
                     raise SourceError(f"part {task.part.number}: a worker has answered with no bytes")
                 return raw
@@ -117,22 +124,20 @@ class DaskWorkers(Engine):
                 " machine and run the same scan again to continue"
             ) from None
 
-    async def _share(self, coins: Path | None) -> Any:
-        """Send the data that all parts of a pass need to every worker."""
+    async def _share(self, coins: Path | None) -> tuple[Any, bool]:
+        """Send the data that all parts of a pass need to every worker.
+
+        Returns the future of the data, and True if they have the place of the table instead of the table.
+        """
         self._passes += 1
-        number = self._passes
+        number, place = self._passes, self._place
 
         def pack() -> Shared:
-            return Shared(
-                __version__,
-                number,
-                self._owner,
-                packed_table(self._table),
-                None if coins is None else coins.read_bytes(),
-            )
+            table = bytes(image_of(self._table)) if place is None else place
+            return Shared(__version__, number, self._owner, table, None if coins is None else coins.read_bytes())
 
         shared = await asyncio.to_thread(pack)
-        return await self._calls.scatter(shared)
+        return await self._calls.scatter(shared), place is not None
 
     async def aclose(self) -> None:
         """Cancel the parts that the cluster has not finished.
@@ -146,7 +151,7 @@ class DaskWorkers(Engine):
         for sharing in self._shared.values():
             sharing.cancel()
             with suppress(asyncio.CancelledError, Exception):
-                futures.append(await sharing)
+                futures.append((await sharing)[0])
         self._shared = {}
         await self._calls.cancel(futures)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from spvfilter.errors import FormatError, SourceError
 from spvfilter.files import SHARED, replacing
-from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, WatchTable, pack_hits, unpack_hits
+from spvfilter.kernel import NO_ENTRY, PATTERN_KINDS, EntryKind, Hit, WatchTable, pack_hits, unpack_hits
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.partfile import PartFile
 
@@ -57,6 +57,8 @@ def _outputs(parts: Iterable[PartFile], table: WatchTable) -> Iterator[Hit]:
 
 def patterns_of(table: WatchTable) -> frozenset[int]:
     """Return the numbers of the entries that are data prefixes or script types."""
+    if not any(table.count_of(kind) for kind in PATTERN_KINDS):
+        return frozenset()
     return frozenset(number for number, (kind, _) in enumerate(table.entries()) if kind >= EntryKind.DATA_PREFIX)
 
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError, SourceError
-from spvfilter.kernel import BACKEND, Coin, EntryKind, WatchTable
+from spvfilter.kernel import BACKEND, WatchTable
 from spvfilter.scan.coinfile import table_with_coins
 from spvfilter.scan.partfile import PartFile, PartSummary, write_part
 from spvfilter.scan.parts import PartTask
+from spvfilter.watch.compiled import ImagePlace, new_image
 
 if TYPE_CHECKING:
     import asyncio
     import multiprocessing
-    import pickle
     import signal
     import tempfile
     from concurrent import futures
@@ -29,14 +29,11 @@ else:
     asyncio = deferred("asyncio")
     futures = deferred("concurrent.futures")
     multiprocessing = deferred("multiprocessing")
-    pickle = deferred("pickle")
     signal = deferred("signal")
     tempfile = deferred("tempfile")
 
 MAX_WORKERS = 256  # threads or processes (our choice)
 _ATTEMPTS = 3  # times that a part is scanned whose process dies (our choice)
-
-TableState = tuple[list[tuple[EntryKind, bytes]], list[tuple[bytes, Coin]]]  # entries and outpoints of a table
 
 
 @public
@@ -103,18 +100,21 @@ def summary_of(path: Path, key: bytes) -> PartSummary | None:
 
 
 class _Tables:
-    """A table of watched entries, and a copy that also watches the outpoints of a file. The copy is made once."""
+    """A table of watched entries, and a copy that also watches the outpoints of a file. Both are made once."""
 
-    def __init__(self, table: WatchTable) -> None:
-        self._table = table
+    def __init__(self, opened: Callable[[], WatchTable]) -> None:
+        self._opened = opened
+        self._table: WatchTable | None = None
         self._with_coins: tuple[Path, WatchTable] | None = None
         self._lock = threading.Lock()
 
     def get(self, coins: Path | None) -> WatchTable:
         """Return the table for None, or its copy that also watches the outpoints in the file `coins`."""
-        if coins is None:
-            return self._table
         with self._lock:
+            if self._table is None:
+                self._table = self._opened()
+            if coins is None:
+                return self._table
             if self._with_coins is None or self._with_coins[0] != coins:
                 self._with_coins = coins, table_with_coins(self._table, coins)
             return self._with_coins[1]
@@ -134,12 +134,12 @@ class Threads(Engine):
     def __init__(self, jobs: int = 1) -> None:
         self.width: int = 1 if BACKEND == "pure" else _checked(jobs)
         self._threads = futures.ThreadPoolExecutor(self.width, "spvfilter-part")
-        self._tables = _Tables(WatchTable())
+        self._tables = _Tables(WatchTable)
         self._is_stopped = False
 
     async def begin(self, table: WatchTable) -> None:
         """Set the table of watched entries that later calls of `run` scan for."""
-        self._tables = _Tables(table)
+        self._tables = _Tables(lambda: table)
 
     async def run(self, task: PartTask) -> PartSummary:
         """Scan a part in a thread and write its file.
@@ -162,7 +162,7 @@ class Threads(Engine):
 
 @public
 class Processes(Engine):
-    """An engine that scans parts in processes, each with its own copy of the watch list.
+    """An engine that scans parts in processes, which share the memory of the watch list.
 
     If a process dies, its part is scanned again, up to three times in all. A program that uses this engine needs the
     `if __name__ == "__main__":` of multiprocessing.
@@ -176,14 +176,16 @@ class Processes(Engine):
 
     def __init__(self, count: int) -> None:
         self.width: int = _checked(count)
-        # A file with the pickled table: the arguments that a process starts with have to fit into a pipe.
-        self._state: Path | None = None
+        self._place: ImagePlace | None = None  # the table: in a compiled watch list, or in a temporary file
+        self._temporary: Path | None = None
         self._pool: futures.ProcessPoolExecutor | None = None
 
     async def begin(self, table: WatchTable) -> None:
         """Set the table of watched entries that later calls of `run` scan for."""
         await self.aclose()
-        self._state = await asyncio.to_thread(_written, table)
+        self._place = ImagePlace.of(table)
+        if self._place is None:
+            self._temporary, self._place = await asyncio.to_thread(_written, table)
 
     async def run(self, task: PartTask) -> PartSummary:
         """Scan a part in a process and write its file.
@@ -207,14 +209,16 @@ class Processes(Engine):
         """Return the pool of processes. A pool is started if none is running."""
         if self._pool is None:
             context = multiprocessing.get_context("spawn")  # a forked copy of a process with threads may hang
-            self._pool = futures.ProcessPoolExecutor(self.width, context, _begin_process, (self._state,))
+            self._pool = futures.ProcessPoolExecutor(
+                self.width, context, _begin_process, (self._place, self._temporary)
+            )
         return self._pool
 
     async def aclose(self) -> None:
         """Terminate the processes."""
-        state, self._state = self._state, None
-        if state is not None:
-            state.unlink(missing_ok=True)
+        temporary, self._temporary = self._temporary, None
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
         pool, self._pool = self._pool, None
         if pool is None:
             return
@@ -228,17 +232,20 @@ class Processes(Engine):
             raise
 
 
-def _written(table: WatchTable) -> Path:
-    """Write the contents of a table to a temporary file, and return the file's path. Raises OSError."""
+def _written(table: WatchTable) -> tuple[Path, ImagePlace]:
+    """Write the image of a table to a temporary file, and return the file's path and the image's place.
+
+    Raises OSError.
+    """
+    image = new_image(table)
     descriptor, name = tempfile.mkstemp(prefix="spvfilter-table-")  # mode 0600
     try:
         with os.fdopen(descriptor, "wb") as file:
-            state: TableState = (list(table.entries()), list(table.coins()))
-            pickle.dump(state, file, pickle.HIGHEST_PROTOCOL)
+            file.write(image)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    return Path(name)
+    return Path(name), ImagePlace.at(name, 0, image)
 
 
 @contextmanager
@@ -257,30 +264,24 @@ def _without_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-_process_tables = _Tables(WatchTable())
+_process_tables = _Tables(WatchTable)
 
 
-def _begin_process(state: Path | None) -> None:
-    """Prepare a worker process: load the table from the file `state`, and end when the parent ends."""
+def _begin_process(place: ImagePlace | None, temporary: Path | None) -> None:
+    """Prepare a worker process: it opens the table at `place` for its first task, and ends when the parent ends."""
     global _process_tables
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the parent ends this process
-    threading.Thread(target=_end_with_parent, args=(state,), daemon=True).start()
-    table = WatchTable()
-    entries, coins = pickle.loads(state.read_bytes()) if state is not None else ([], [])
-    for kind, value in entries:
-        table.add(kind, value)
-    for outpoint, coin in coins:
-        table.set_coin(outpoint, coin.entry, coin.value, coin.script)
-    _process_tables = _Tables(table)
+    threading.Thread(target=_end_with_parent, args=(temporary,), daemon=True).start()
+    _process_tables = _Tables(WatchTable if place is None else place.open)
 
 
-def _end_with_parent(state: Path | None) -> None:
-    """Wait until the parent process has died, then delete the file `state` and end this process."""
+def _end_with_parent(temporary: Path | None) -> None:
+    """Wait until the parent process has died, then delete the temporary file and end this process."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
-        if state is not None:
-            state.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
         os._exit(1)
 
 

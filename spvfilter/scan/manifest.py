@@ -21,6 +21,7 @@ WATCH_LIST = "watch list"  # the input whose value is a digest
 PARQUET_HASHES = "form of hashes in Parquet"  # an input that manifests of older versions lack
 TEXT_HASHES = "text in hex"  # its value there
 TABLE_HASHES = "form of hashes"  # an input that only an export has
+_PACKED = 65_536  # entries that are packed at once for the digest
 _HASH = re.compile("(?:[0-9a-f]{64})?")
 
 
@@ -115,8 +116,8 @@ class Manifest:
 def table_digest(table: WatchTable) -> bytes:
     """Return the SHA-256 of a table's entries, in their order, and of the outpoints that it watches."""
     digest = sha256()
-    for kind, value in table.entries():
-        digest.update(bytes((kind,)) + len(value).to_bytes(4, "little") + value)
+    for first in range(0, len(table), _PACKED):
+        digest.update(table.packed_entries(first, _PACKED))
     for outpoint, coin in sorted(table.coins()):
         script = b"" if coin.script is None else b"\1" + coin.script
         digest.update(outpoint + coin.entry.to_bytes(4, "little") + coin.value.to_bytes(8, "little", signed=True))

@@ -333,7 +333,7 @@ class Scan(Generic[T]):
         """Return a table with only the outpoints that were learned from block number `since` on."""
         own, late = self._watch.table, WatchTable()
         if self._has_outpoints is None:
-            self._has_outpoints = any(kind == EntryKind.OUTPOINT for kind, _ in own.entries())
+            self._has_outpoints = own.count_of(EntryKind.OUTPOINT) > 0
             self._patterns = patterns_of(own)
         for packed in self._taught[since:]:
             if self._has_outpoints or self._patterns:  # an outpoint that is an entry itself belongs to that entry

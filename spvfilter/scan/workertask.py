@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import tempfile
 import threading
 from io import BytesIO
@@ -12,7 +11,7 @@ from typing import NamedTuple
 from spvfilter._public import public
 from spvfilter._version import __version__
 from spvfilter.errors import SourceError
-from spvfilter.kernel import Coin, EntryKind, WatchTable
+from spvfilter.kernel import WatchTable
 from spvfilter.network import Network
 from spvfilter.scan.coinfile import table_with_coins
 from spvfilter.scan.listing import Listing, list_file
@@ -20,6 +19,7 @@ from spvfilter.scan.partfile import PartSummary, PartWriter
 from spvfilter.scan.parts import PartTask
 from spvfilter.scan.remote import RemoteFile, located, opened
 from spvfilter.scan.sources import BlockFiles
+from spvfilter.watch.compiled import ImagePlace
 
 
 class Shared(NamedTuple):
@@ -31,28 +31,23 @@ class Shared(NamedTuple):
     """Number of the pass. With `owner` it shows a worker whether it has this table already."""
     owner: bytes
     """16 random bytes that identify the engine."""
-    table: bytes
-    """Packed table: see `packed_table`."""
+    table: bytes | ImagePlace
+    """Image of the table, or its place in a file that the sender sees."""
     coins: bytes | None
     """Contents of the file of outpoints, or None."""
 
 
-def packed_table(table: WatchTable) -> bytes:
-    """A table's entries and outpoints in their order, pickled."""
-    entries = [(int(kind), value) for kind, value in table.entries()]
-    return pickle.dumps((entries, [(outpoint, tuple(coin)) for outpoint, coin in table.coins()]), protocol=5)
+class NoListError(Exception):
+    """This worker does not see the compiled watch list that the sender has."""
 
 
-def _unpacked(raw: bytes) -> WatchTable:
-    """The table from `packed_table`."""
-    table = WatchTable()
-    entries, coins = pickle.loads(raw)  # noqa: S301  the sender of the table also sends this worker its code
-    for kind, value in entries:
-        table.add(EntryKind(kind), value)
-    for outpoint, rest in coins:
-        coin = Coin(*rest)
-        table.set_coin(outpoint, coin.entry, coin.value, coin.script)
-    return table
+def _opened(table: bytes | ImagePlace) -> WatchTable:
+    if not isinstance(table, ImagePlace):
+        return WatchTable(table)
+    try:
+        return table.open()
+    except SourceError:
+        raise NoListError from None
 
 
 class _Latest:
@@ -64,11 +59,11 @@ class _Latest:
         self._lock = threading.Lock()
 
     def get(self, shared: Shared) -> WatchTable:
-        """The table of a pass; it is made once."""
+        """The table of a pass; it is made once. Raises NoListError."""
         with self._lock:
             key = shared.owner, shared.number
             if self._key != key:
-                table = _unpacked(shared.table)
+                table = _opened(shared.table)
                 if shared.coins is not None:
                     with tempfile.TemporaryDirectory(prefix="spvfilter-") as folder:
                         file = Path(folder, "coins")
@@ -81,8 +76,8 @@ class _Latest:
 _latest = _Latest()
 
 
-def part_bytes(task: PartTask, shared: Shared) -> bytes:
-    """Scan a part and return the bytes of its file.
+def part_bytes(task: PartTask, shared: Shared) -> bytes | None:
+    """Scan a part and return the bytes of its file. None if this worker does not see the file of the watch list.
 
     Raises SourceError if this worker has another version of spvfilter or does not see all files.
     """
@@ -99,9 +94,13 @@ def part_bytes(task: PartTask, shared: Shared) -> bytes:
                 raise SourceError(
                     f"a worker cannot read {name}: {error.strerror}; each worker has to see the files by the same path"
                 ) from error
+    try:
+        table = _latest.get(shared)
+    except NoListError:
+        return None
     file, summary = BytesIO(), PartSummary()
     writer = PartWriter(file, task.key)
-    for block in task.scan(_latest.get(shared), summary):
+    for block in task.scan(table, summary):
         writer.add(block)
     writer.end(summary)
     return file.getvalue()

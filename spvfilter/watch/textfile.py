@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from spvfilter._public import deferred
 from spvfilter.address import script_to_address
-from spvfilter.errors import ParameterError, SourceError, WatchFileError
+from spvfilter.errors import FormatError, ParameterError, SourceError, WatchFileError
 from spvfilter.files import replacing
-from spvfilter.kernel import NO_ENTRY, NO_VALUE, EntryKind, WatchTable
+from spvfilter.kernel import NO_ENTRY, NO_VALUE, PATTERN_KINDS, EntryKind, WatchTable
 from spvfilter.network import Network
 from spvfilter.primitives import OutPoint
 from spvfilter.watch import entry as entries
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     import pathlib
 
     from spvfilter import compression
-    from spvfilter.watch import patterns
+    from spvfilter.watch import compiled, patterns
     from spvfilter.watch.imports import adding, binary, policy, recognition
     from spvfilter.watch.imports.walletfile import WalletFile
 else:
@@ -60,11 +60,12 @@ else:
     recognition = deferred("spvfilter.watch.imports.recognition")
     compression = deferred("spvfilter.compression")
     patterns = deferred("spvfilter.watch.patterns")
+    compiled = deferred("spvfilter.watch.compiled")
     pathlib = deferred("pathlib")
 
 _ACCOUNT = "account:"
 """Start of the line that begins the entries of an account."""
-_CHUNK = 1 << 20
+_CHUNK = 1 << 22
 """Number of bytes that one read of the file requests."""
 _MOST_PROBLEMS = 1_000
 """Number of invalid lines after which a file is not read further (our choice)."""
@@ -97,6 +98,7 @@ class Sink(entries.Sink, Protocol):
     def saved_keychains_in(self, text: str, label: str | None, end: int, lookahead: int) -> list[Keychain]: ...
     def watch_keychains(self, keychains: Iterable[Keychain], budget: Budget) -> None: ...
     def begin_account(self, name: str | None) -> None: ...
+    def take_compiled(self, contents: compiled.Contents) -> None: ...
     @property
     def windows(self) -> Windows: ...
     def __contains__(self, script_pubkey: bytes) -> bool: ...
@@ -130,14 +132,29 @@ def load(
 ) -> WalletFile | None:
     """Add the entries of the file at `path` to `watch`. Return the contents of a wallet file, None for a watch list.
 
-    Without `allows_patterns`, lines with data prefixes and script types are invalid.
+    A compiled list is mapped into memory; `watch` must be empty. Without `allows_patterns`, data prefixes and script
+    types are invalid.
 
     Raises WatchFileError if lines are invalid or the file needs more than `max_derivations` key derivations, and
     OSError if the file cannot be read.
     """
     path = pathlib.Path(path)
     with path.open("rb") as file:
+        if file.seekable() and file.peek(len(compiled.MAGIC)).startswith(compiled.MAGIC):
+            _take_compiled(watch, file, str(path), allows_patterns)
+            return None
         return read_into(watch, file, str(path), max_derivations, allows_patterns=allows_patterns)
+
+
+def _take_compiled(watch: Sink, file: BinaryIO, name: str, allows_patterns: bool) -> None:
+    """Let `watch`, which is empty, have the contents of a compiled list. Raises WatchFileError."""
+    try:
+        contents = compiled.parsed(memoryview(compiled.mapped(file)))
+        if not allows_patterns and any(contents.table.count_of(kind) for kind in PATTERN_KINDS):
+            raise ParameterError(f"{patterns.KINDS} are only for `spvfilter scan`: build the list without them")
+        watch.take_compiled(contents)
+    except (FormatError, ParameterError) as error:
+        raise WatchFileError(name, ((0, str(error)),)) from None
 
 
 def read_into(
@@ -164,6 +181,10 @@ def read_into(
 def _read_plain(watch: Sink, file: BinaryIO, name: str, reading: _Reading) -> WalletFile | None:
     """Do the work of `read_into` for a file that was decompressed."""
     start = file.read(_CHUNK)
+    if start.startswith(compiled.MAGIC):
+        raise WatchFileError(
+            name, ((0, "a compiled watch list is mapped into memory: give the path of the plain file"),)
+        )
     if (why := binary.refusal_of(start)) is not None:
         raise WatchFileError(name, ((0, why),))
     if recognition.is_candidate(start):

@@ -15,7 +15,7 @@ from spvfilter._public import deferred, public
 from spvfilter.address import address_to_script, script_to_address
 from spvfilter.errors import ParameterError, WatchListInUseError
 from spvfilter.hashes import sha256d
-from spvfilter.kernel import NO_ENTRY, NO_VALUE, EntryKind, Hit, WatchTable, is_pubkey
+from spvfilter.kernel import NO_ENTRY, NO_VALUE, PATTERN_KINDS, EntryKind, Hit, WatchTable, is_pubkey
 from spvfilter.network import MAINNET, Network
 from spvfilter.primitives import OutPoint, Serializable, to_bytes
 from spvfilter.protocol import HEADER_SIZE, MAX_ELEMENT_SIZE
@@ -38,12 +38,14 @@ from spvfilter.watch.pickling import State, restored, state_of
 from spvfilter.watch.windows import STEP, Windows
 
 if TYPE_CHECKING:
-    from spvfilter.watch import patterns
+    from spvfilter.watch import compiled, patterns
 else:
+    compiled = deferred("spvfilter.watch.compiled")
     patterns = deferred("spvfilter.watch.patterns")
 
 _INPUT, _OUTPUT = MatchKind.INPUT, MatchKind.OUTPUT
 _NOWHERE = -1  # a position that no transaction has
+_MOST_JOBS = 16  # threads that decode addresses (our choice: one thread adds them to the table)
 
 
 def _address_and_label(item: object, at: int) -> tuple[str, str | None]:
@@ -60,6 +62,12 @@ def _address_and_label(item: object, at: int) -> tuple[str, str | None]:
     else:
         return item[0], item[1]
     raise TypeError(f"addresses[{at}]: expected an address or a pair (address, label), not {found}")
+
+
+def _processors() -> int:
+    """Return the number of threads that decode addresses: one for each processor that this process may use."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(usable, _MOST_JOBS)
 
 
 def _keychain(descriptor: Descriptor, label: str | None, lookahead: int) -> Keychain:
@@ -112,7 +120,7 @@ class WatchList:
         self._require_ranged = require_ranged
         self.network: Network = Network.named(network) if isinstance(network, str) else network
         self._table = WatchTable()
-        self._labels: dict[int, str] = {}
+        self._labels: dict[int, str] | compiled.EntryLabels = {}
         self._windows = Windows(self._table)
         self._accounts = Accounts()
         self._holders = 0  # number of running clients that use the list
@@ -155,7 +163,7 @@ class WatchList:
         require_ranged: bool = False,
         max_derivations: int = MAX_DERIVATIONS,
     ) -> WatchList:
-        """Read a watch list from a text file with one entry per line, or from a file that a wallet exported.
+        """Read a watch list from a text file with one entry per line, a compiled list, or a wallet's exported file.
 
         The formats page describes the text file, and the page "Watch a file that a wallet exported" the others. Private
         keys in such a file are never kept. A WalletFileWarning names the parts that are left out.
@@ -169,7 +177,8 @@ class WatchList:
 
         Raises:
             WatchFileError: Lines are invalid. The error lists the first 1,000 with their numbers and causes. Or the
-                file needs more than `max_derivations` key derivations.
+                file needs more than `max_derivations` key derivations, or it is a compiled list that is damaged or of
+                another network.
             ParameterError: The name of the network is unknown, or `max_derivations` is negative.
             OSError: The file cannot be read.
         """
@@ -183,6 +192,38 @@ class WatchList:
         A new file of mode 0600 atomically replaces the file at `path`.
         """
         textfile.write(self, path)
+
+    def compile(self, path: str | os.PathLike[str]) -> None:
+        """Write a compiled watch list, which `load` maps into memory instead of decoding each entry.
+
+        All processes that load the file share its memory. The file contains all entries, labels, accounts and
+        outpoints. A new file of mode 0600 atomically replaces the file at `path`. Never change the file in place.
+
+        Raises:
+            ParameterError: The list has descriptors or keychains, whose windows move. Keep them in a list of their own.
+            OSError: The file cannot be written.
+        """
+        if len(self._windows):
+            raise ParameterError(
+                f"a compiled watch list has fixed entries, but the windows of {len(self._windows)} keychain(s) move:"
+                " take the descriptors out, and give them beside the compiled list"
+            )
+        compiled.write(path, self.network.name, self._table, self._labels.items(), self._accounts)
+
+    def take_compiled(self, contents: compiled.Contents) -> None:
+        """Let this list, which is empty, have the contents of a compiled list.
+
+        Raises:
+            ParameterError: The compiled list is of another network, or this list is not empty.
+            WatchListInUseError: A running client uses the list.
+        """
+        self._check_free()
+        if contents.network != self.network.name:
+            raise ParameterError(f"a watch list of {contents.network[:80]}, not of {self.network}: choose its network")
+        if len(self._table) or len(self._windows) or next(self._table.coins(), None) is not None:
+            raise ParameterError("a compiled watch list must be loaded before other entries are added")
+        self._table, self._labels, self._accounts = contents.table, contents.labels, contents.accounts
+        self._windows.move_to(self._table)
 
     def add_address(self, address: str, label: str | None = None) -> None:
         """Watch an address, with an optional label.
@@ -288,7 +329,7 @@ class WatchList:
     @property
     def has_patterns(self) -> bool:
         """True if an entry is a data prefix or a script type, which only a scan of blocks finds."""
-        return any(kind >= EntryKind.DATA_PREFIX for kind, _ in self._table.entries())
+        return any(self._table.count_of(kind) for kind in PATTERN_KINDS)
 
     def add_outpoint(
         self,
@@ -562,7 +603,7 @@ class WatchList:
             return 0, 0  # the fast path does not tell which entries belong to the account
         network = self.network
         taken, lines, labels = self._table.add_address_lines(
-            chunk, at, network.p2pkh_version, network.p2sh_version, network.hrp
+            chunk, at, network.p2pkh_version, network.p2sh_version, network.hrp, _processors()
         )
         for entry, label in labels:
             text = label.decode()
@@ -890,7 +931,10 @@ class WatchList:
 
     # the pickle lacks the clients that use the list; it names a keychain's function, as pickles do
     def __reduce__(self) -> tuple[object, ...]:
-        return WatchList._restored, (self.network, state_of(self._table, self._labels, self._windows, self._accounts))
+        return WatchList._restored, (
+            self.network,
+            state_of(self._table, dict(self._labels), self._windows, self._accounts),
+        )
 
     @classmethod
     def _restored(cls, network: Network, state: State) -> WatchList:

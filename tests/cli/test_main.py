@@ -47,6 +47,7 @@ ACTIONS = {
         "size",
     ),
     "cfilter": ("build", "match", "info", "import", "export"),
+    "watchlist": ("build", "verify"),
     "wallet": ("balance", "coins", "history", "tx", "address", "reveal", "keychains", "accounts"),
 }
 
@@ -284,9 +285,9 @@ def test_completion_knows_commands_actions_options_and_choices(run: Any, shell: 
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ("spvfilter wa", {"watch", "wallet"}),
+        ("spvfilter wa", {"watch", "watchlist", "wallet"}),
         ("spvfilter wallet b", {"balance"}),
-        ("spvfilter help wa", {"watch", "wallet"}),
+        ("spvfilter help wa", {"watch", "watchlist", "wallet"}),
         ("spvfilter watch --network reg", {"regtest"}),
         ("spvfilter scan --fo", {"--follow", "--format"}),
     ],

@@ -19,6 +19,7 @@ from spvfilter.errors import AddressError, ParameterError, WatchFileError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel.pure import address as reference
 from spvfilter.kernel.pure.address import to_5_bits
+from spvfilter.kernel.pure.table import WatchTable as Reference
 from spvfilter.network import MAINNET, NETWORKS, TESTNET3, Network
 from spvfilter.watch import textfile
 from spvfilter.watch.watchlist import WatchList
@@ -358,8 +359,40 @@ def test_plain_lines_are_taken_by_the_fast_path_up_to_the_first_other() -> None:
         P2WPKH.encode() + b",\xff\n",
     ):
         chunk = b"skipped" + plain + rest
-        taken = table.add_address_lines(chunk, 7, 0, 5, "bc")
+        taken = table.add_address_lines(chunk, 7, 0, 5, "bc", 1)
         assert taken == (len(plain), 4, [(1, b"savings"), (0, b" again ")])
     assert [value for _, value in table.entries()] == [
         slow.address_to_script(text, MAINNET) for text in (P2PKH, P2TR, P2SH)
     ]
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("seed", range(effort(3, 10, 100)))
+def test_threads_take_the_same_lines_in_the_same_order(seed: int) -> None:
+    """Pieces of 64 kB are decoded by threads. A line that is not taken may be in any of them."""
+    from spvfilter.kernel.native import WatchTable
+
+    rng = random.Random(seed)
+    addresses = [f"{script_to_address(build.p2wpkh(rng.randbytes(20)), MAINNET)}" for _ in range(9_000)]
+    lines = [f"{address},label {number}" if number % 7 == 0 else address for number, address in enumerate(addresses)]
+    stop = rng.choice((None, rng.randrange(len(lines))))
+    if stop is not None:
+        lines[stop] = "# a comment"
+    chunk = "\n".join([*lines, *rng.choices(addresses, k=100), "without an end"]).encode()
+    results = []
+    for jobs in (1, 2, 3, 8, 256):
+        table = WatchTable()
+        results.append((table.add_address_lines(chunk, 0, 0, 5, "bc", jobs), table.packed_entries(0, 1 << 31)))
+    assert all(result == results[0] for result in results)
+    assert results[0][0][1] == (len(lines) + 100 if stop is None else stop)
+
+
+@pytest.mark.native
+def test_a_wrong_number_of_threads_is_refused() -> None:
+    from spvfilter.kernel.native import WatchTable
+
+    for jobs in (0, 257):
+        with pytest.raises(ParameterError, match=f"not a number of threads: {jobs}"):
+            WatchTable().add_address_lines(b"", 0, 0, 5, "bc", jobs)
+        with pytest.raises(ParameterError, match=f"not a number of threads: {jobs}"):
+            Reference().add_address_lines(b"", 0, 0, 5, "bc", jobs)

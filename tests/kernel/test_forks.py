@@ -127,7 +127,7 @@ def test_a_table_that_is_changed_is_whole() -> None:
         table, _ = tables[0]
         for at in range(0, len(learned), 100):
             table.learn(learned[at : at + 100])
-        table.add_address_lines(LINES, 0, 0, 5, "bc")
+        table.add_address_lines(LINES, 0, 0, 5, "bc", 1)
 
     def scan() -> None:
         table, found = tables[0]

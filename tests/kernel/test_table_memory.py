@@ -117,7 +117,7 @@ def test_a_million_calls_leave_nothing_behind() -> None:
         table.set_coin(hits[0].outpoint, 0, 5, SCRIPT), table.learn(hits), table.copy().scan_block(BLOCK, WatchTable())  # type: ignore[func-returns-value]
         table.scan_block(BLOCK, table), table.scan_tx(FUNDING), table.scan_block(raw=BLOCK, found=None)
         (
-            table.add_address_lines(b"x" + ADDRESS + b",label\nother", 1, 0, 5, "bc"),
+            table.add_address_lines(b"x" + ADDRESS + b",label\nother", 1, 0, 5, "bc", 2),
             decode_address(ADDRESS.decode(), 0, 5, "bc"),
         )
         decode_address("\ud800", 0, 5, "bc"), decode_address(ADDRESS.decode(), 0, 5, "long" * 9)
@@ -130,7 +130,7 @@ def test_a_million_calls_leave_nothing_behind() -> None:
         refused(ParameterError, table.learn, [*hits, wrong_hit])
         refused(KeyError, table.learn, fails())
         refused(IndexError, table.entry, 99)
-        refused(IndexError, table.add_address_lines, b"", 1, 0, 5, "bc")
+        refused(IndexError, table.add_address_lines, b"", 1, 0, 5, "bc", 1)
         refused(ValueError, table.find, 9, b"")
         refused(ValueError, table.add, "x", b"")
         refused(ParameterError, decode_address, "", 256, 0, "bc")

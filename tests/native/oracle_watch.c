@@ -217,7 +217,7 @@ void check_same_table(const spv_table *table, const plain_table *plain) {
     CHECK(table->entries.count == plain->entry_count && table->coins.count == plain->coin_count);
     for (uint32_t i = 0; i < plain->entry_count; i++) {
         const plain_entry *entry = plain->entries + i;
-        CHECK(spv_table_kind(table, i) == entry->kind && equal(spv_table_entry(table, i), entry->value));
+        CHECK(spv_table_entry(table, i).kind == entry->kind && equal(spv_table_entry(table, i).value, entry->value));
         CHECK(spv_table_find(table, entry->kind, entry->value) == plain_find(plain, entry->kind, entry->value));
     }
     for (uint32_t i = 0; i < plain->coin_count; i++) {

@@ -157,6 +157,19 @@ def watch(vectors: Path) -> Iterator[bytes]:
         yield bytes([kind | random.randrange(8), len(entries) // 5]) + entries + bytes([len(coins) // 5]) + coins + body
 
 
+def image(vectors: Path) -> Iterator[bytes]:
+    """Tables of scripts of a block, damage to their image, then the block."""
+    for raw in small_blocks(vectors):
+        txs = list(pure.walk_block(raw))
+        entries = b"".join(watched(raw, 0, tx)[0] for tx in random.sample(txs, min(9, len(txs))))
+        edits = b"".join(
+            random.randrange(1 << 11).to_bytes(3, "little")
+            + bytes([random.choice((0, 1, 0xFF, random.randrange(256)))])
+            for _ in range(random.choice((0, 1, 5, 60)))
+        )
+        yield bytes([len(entries) // 5]) + entries + bytes([len(edits) // 4]) + edits + raw
+
+
 def bits(vectors: Path) -> Iterator[bytes]:
     """Every kind of filter, with random operations on it; the vectors are not used."""
     for kind in range(256):
@@ -352,7 +365,8 @@ def packed(vectors: Path) -> Iterator[bytes]:
 
 
 TARGETS: dict[str, Callable[[Path], Iterator[bytes]]] = {
-    seeds.__name__: seeds for seeds in (address, bip37, bits, gcs, headers, merkleblock, packed, parse, undo, watch)
+    seeds.__name__: seeds
+    for seeds in (address, bip37, bits, gcs, headers, image, merkleblock, packed, parse, undo, watch)
 }
 
 if __name__ == "__main__":

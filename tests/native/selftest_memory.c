@@ -232,7 +232,7 @@ static void address_lines(void) {
     spv_table *table = spv_table_new();
     CHECK(table && spv_address_network_init(&network, 0, 5, (spv_bytes){(const uint8_t *)"bc", 2}));
     EVENTUALLY(
-        spv_add_address_lines(table, &network, (spv_bytes){(const uint8_t *)chunk, LABELS * LENGTH}, &taken), spv_address_lines_free(&taken)
+        spv_add_address_lines(table, &network, (spv_bytes){(const uint8_t *)chunk, LABELS * LENGTH}, 1, &taken), spv_address_lines_free(&taken)
     );
     CHECK(taken.lines == LABELS && taken.count == LABELS && taken.consumed == LABELS * LENGTH && table->entries.count == 1);
     spv_address_lines_free(&taken);

@@ -116,7 +116,7 @@ static void labels(void) {
         uint8_t *exact = exact_copy((const uint8_t *)line, size);
         spv_table *table = spv_table_new();
         spv_address_lines taken;
-        CHECK(table && !spv_add_address_lines(table, &network, (spv_bytes){exact, size}, &taken));
+        CHECK(table && !spv_add_address_lines(table, &network, (spv_bytes){exact, size}, 2, &taken));
         CHECK(taken.lines == cases[i].taken && taken.consumed == (cases[i].taken ? size : 0) && taken.count == cases[i].taken);
         if (taken.count) {
             const spv_bytes text = taken.labels[0].text;

@@ -22,7 +22,8 @@ from spvfilter.network import REGTEST
 from spvfilter.scan import BlockFiles, DaskWorkers, PartScan, Plan, cluster, daskcalls, scan_cluster, scan_parts
 from spvfilter.scan.partfile import PartSummary
 from spvfilter.scan.parts import PartTask
-from spvfilter.scan.workertask import Shared, packed_table, part_bytes
+from spvfilter.scan.workertask import Shared, part_bytes
+from spvfilter.watch.compiled import ImagePlace, new_image
 from spvfilter.watch.watchlist import WatchList
 from support.build import block_of
 from support.chains import record, write_records
@@ -81,6 +82,32 @@ async def test_a_cluster_gives_the_same_bytes(two_workers: Cluster, tmp_path: Pa
     async with client_of(two_workers) as client:
         await scan_cluster(client, plan, watch, tmp_path / "cluster")
     assert everything(tmp_path / "cluster") == expected
+
+
+@pytest.mark.parametrize("sees", [True, False])
+async def test_workers_map_a_compiled_list_or_receive_it(
+    two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sees: bool
+) -> None:
+    """A worker that does not see the file has another file at its path."""
+    plan, watch = chain(tmp_path / "blocks", undo=False, seed=7)
+    expected = await in_one_thread(tmp_path / "thread", plan, watch)
+    watch.compile(tmp_path / "list.spvwl")
+    mapped = WatchList.load(tmp_path / "list.spvwl", watch.network)
+    if not sees:
+        watch.compile(tmp_path / "list.spvwl")
+    sent = list[Shared]()
+    scatter = daskcalls.Calls.scatter
+
+    async def noted(self: daskcalls.Calls, value: Any) -> Any:
+        sent.append(value)
+        return await scatter(self, value)
+
+    monkeypatch.setattr(daskcalls.Calls, "scatter", noted)
+    async with client_of(two_workers) as client:
+        await scan_cluster(client, plan, mapped, tmp_path / "cluster")
+    assert everything(tmp_path / "cluster") == expected
+    assert {type(each.table) for each in sent} == ({ImagePlace} if sees else {ImagePlace, bytes})
+    assert isinstance(sent[-1].table, ImagePlace) == sees
 
 
 async def test_a_client_that_is_not_asynchronous_does_too(two_workers: Cluster, tmp_path: Path) -> None:
@@ -285,7 +312,7 @@ async def test_another_version_on_a_worker_is_named(
         await scan_cluster(client, plan, watch, tmp_path / "cluster")
     task = PartTask(plan.parts[0], tmp_path / "part", bytes(32), "auto", False, None)
     with pytest.raises(SourceError, match=r"is on a worker, and 0\.0\.1 here"):  # from a worker that joined late
-        part_bytes(task, Shared("0.0.1", 1, b"", packed_table(watch.table), None))
+        part_bytes(task, Shared("0.0.1", 1, b"", bytes(new_image(watch.table)), None))
 
 
 def answering(answer: object) -> Callable[..., object]:

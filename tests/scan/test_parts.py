@@ -167,6 +167,24 @@ async def test_processes_give_the_same_bytes(tmp_path: Path) -> None:
     assert everything(one.parent) == everything(two.parent)
 
 
+async def test_processes_refuse_a_compiled_list_that_was_replaced(tmp_path: Path) -> None:
+    ledger, blocks, records = ledger_chain(6)
+    source, watch = files(tmp_path / "blocks", blocks, records), ledger.interest.watch()
+    for _ in range(2):
+        watch.compile(tmp_path / "list.spvwl")
+    mapped = WatchList.load(tmp_path / "list.spvwl", watch.network)
+    engine = Processes(1)
+    try:
+        one, _ = await in_parts(source, tmp_path / "one", watch, form="csv")
+        two, _ = await in_parts(source, tmp_path / "two", mapped, form="csv", engine=engine)
+        assert everything(one.parent) == everything(two.parent)
+        watch.compile(tmp_path / "list.spvwl")
+        with pytest.raises(SourceError, match="was replaced during the scan: run the scan again"):
+            await in_parts(source, tmp_path / "three", mapped, form="csv", engine=engine)
+    finally:
+        await engine.aclose()
+
+
 class Broken(Engine):
     """Does some tasks, then fails, or waits for ever if wanted."""
 

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from spvfilter.hashes import sha256d
-from spvfilter.kernel import Encoding, EntryKind, Family, Hit, Place, TxSpan, backend
+from spvfilter.kernel import Coin, Encoding, EntryKind, Family, Hit, Place, TxSpan, backend
 from spvfilter.kernel.pure.blocks import parse_tx, walk_block
 from spvfilter.kernel.pure.gcs import gcs_build
 from spvfilter.kernel.pure.headers import header_hashes, index_headers
+from spvfilter.kernel.pure.image import image_size
 from spvfilter.kernel.pure.packed import pack_hits
 from support import build
 from support.blocktables import EVERY, HEXES
@@ -44,6 +45,9 @@ BLOCK = build.block_of(
     build.GENESIS, 1, [*PAYMENTS, build.tx([TxIn(bytes(32), 1)], [TxOut(7, build.multisig(2, KEYS))])]
 )
 OUTPOINT = bytes(range(36))
+ROOM = bytearray(  # for the image of the table of `of_table`
+    image_size([(EntryKind.SCRIPT, script) for script in SCRIPTS[:10]], [(OUTPOINT, Coin(0, 5, None))])
+)
 ITEMS = [b"item %d" % number for number in range(200)]
 SIP_KEY = bytes(range(16))
 SET = gcs_build(ITEMS, SIP_KEY, 19, 784931)
@@ -350,6 +354,11 @@ ENTRIES: dict[str, Entry] = {
     "WatchTable.find": Entry(of_table("find"), (EntryKind.SCRIPT, SCRIPTS[3]), ((1,),)),
     "WatchTable.entry": Entry(of_table("entry"), (3,)),
     "WatchTable.entries": Entry(of_table("entries")),
+    "WatchTable.count_of": Entry(of_table("count_of"), (EntryKind.SCRIPT,)),
+    "WatchTable.packed_entries": Entry(of_table("packed_entries"), (2, 7)),
+    "WatchTable.image": Entry(of_table("image")),
+    "WatchTable.image_size": Entry(of_table("image_size")),
+    "WatchTable.write_image": Entry(of_table("write_image"), (ROOM, bytes(range(64))), ((1,),)),
     "WatchTable.coin": Entry(of_table("coin"), (OUTPOINT,), ((0,),)),
     "WatchTable.coins": Entry(of_table("coins")),
     "WatchTable.set_coin": Entry(of_table("set_coin"), (bytes(36), 3, 9, SCRIPTS[0]), ((0,), (3,))),
@@ -380,7 +389,7 @@ ENTRIES: dict[str, Entry] = {
     "WatchTable.scan_tx": Entry(of_table("scan_tx"), (PAYMENTS[3],), ((0,),)),
     "WatchTable.add_address_lines": Entry(
         lambda kernel: lambda *arguments: kernel.WatchTable().add_address_lines(*arguments) and None,
-        (LINES, 0, 0, 5, "bc"),
+        (LINES, 0, 0, 5, "bc", 2),
         ((0,),),
     ),
 }

@@ -23,9 +23,10 @@ import spvfilter
 from spvfilter import MAINNET, BlockFiles, WatchList, script_to_address
 from spvfilter.kernel import GcsQuery
 from spvfilter.kernel.pure.files import xored
+from spvfilter.scan.manifest import table_digest
 
 _STREAM = 200  # MiB of blocks
-_ADDRESSES = 1_000_000  # addresses of a watch list
+_ADDRESSES = (1_000_000, 10_000_000)  # addresses of a watch list
 
 
 def threads(folder: Path, rounds: int) -> list[Row]:
@@ -158,7 +159,10 @@ def read_and_hash(path: Path) -> bytes:
 
 
 def addresses(_: Path, rounds: int) -> list[Row]:
-    """Measure a million mixed addresses from a file: seconds, and bytes of resident memory for each."""
+    """Measure lists of mixed addresses as text and compiled: seconds to load, and bytes of resident memory for each.
+
+    The digest is that of a scan with `--out`. The pages of a compiled list that a scan reads are shared.
+    """
     source = random.Random(1)
     makers = [
         lambda: b"\x76\xa9\x14" + source.randbytes(20) + b"\x88\xac",
@@ -167,23 +171,35 @@ def addresses(_: Path, rounds: int) -> list[Row]:
         lambda: b"\x00\x20" + source.randbytes(32),
         lambda: b"\x51\x20" + source.randbytes(32),
     ]
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
-        for number in range(_ADDRESSES):
-            file.write(f"{script_to_address(makers[number % 5](), MAINNET)}\n")
-        file.flush()
-        (taken,) = best_of(min(rounds, 3), partial(WatchList.load, file.name))
-        code = (
-            "import sys\nfrom spvfilter import WatchList\nwatch = WatchList()\n"
-            "def resident():\n    return int(open('/proc/self/statm').read().split()[1]) * 4096\n"
-            "before = resident()\nwatch = WatchList.load(sys.argv[1])\nprint(resident() - before)"
-        )
-        grown = subprocess.run(
-            [sys.executable, "-c", code, file.name], check=True, capture_output=True, text=True
-        ).stdout
-    return [
-        Row(f"{_ADDRESSES:,} addresses loaded, s", taken / 1e3, 2.0, "goal", 1.0),
-        Row("bytes of memory for each", int(grown) / _ADDRESSES, 150.0, "goal", 1.0),
-    ]
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        for count in _ADDRESSES:
+            text, compiled = Path(name, f"{count}.txt"), Path(name, f"{count}.spvwl")
+            with text.open("w") as file:
+                file.writelines(f"{script_to_address(makers[number % 5](), MAINNET)}\n" for number in range(count))
+            WatchList.load(text).compile(compiled)
+            plain, mapped = best_of(min(rounds, 3), partial(WatchList.load, text), partial(WatchList.load, compiled))
+            (digest,) = best_of(min(rounds, 3), partial(table_digest, WatchList.load(compiled).table))
+            millions = count / 1e6
+            rows += [
+                Row(f"{count:,} addresses loaded, s", plain / 1e3, 2.0 * millions, "goal", 1.0),
+                Row(f"{count:,} addresses, bytes of memory for each", _grown(text) / count, 150.0, "goal", 1.0),
+                Row(f"{count:,} compiled addresses loaded, s", mapped / 1e3, 0.2, "goal", 1.0),
+                Row(f"{count:,} compiled addresses, bytes for each", _grown(compiled) / count, 10.0, "goal", 1.0),
+                Row(f"digest of {count:,} addresses, s", digest / 1e3, millions, "goal", 1.0),
+            ]
+    return rows
+
+
+def _grown(path: Path) -> int:
+    """Return the bytes of resident memory by which a process grows that loads a list."""
+    code = (
+        "import sys\nfrom spvfilter import WatchList\nwatch = WatchList()\n"
+        "def resident():\n    return int(open('/proc/self/statm').read().split()[1]) * 4096\n"
+        "before = resident()\nwatch = WatchList.load(sys.argv[1])\nprint(resident() - before)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, path], check=True, capture_output=True, text=True)
+    return int(ran.stdout)
 
 
 def start(_: Path, rounds: int) -> list[Row]:

@@ -10,7 +10,7 @@ from spvfilter.watch.watchlist import WatchList
 
 def warn_of_types(watch: WatchList, blocks: int) -> None:
     """Print a warning if the list has script types, and `blocks` blocks were scanned without their undo records."""
-    if blocks and any(kind == EntryKind.SCRIPT_TYPE for kind, _ in watch.table.entries()):
+    if blocks and watch.table.count_of(EntryKind.SCRIPT_TYPE):
         complain(
             f"warning: spends of {SCRIPT_TYPE} entries were not found in {blocks:,} block(s) without undo records. Put"
             " the rev*.dat files beside the blk*.dat files, or use the REST interface of a node"

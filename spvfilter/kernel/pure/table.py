@@ -16,6 +16,7 @@ from spvfilter.kernel.pure import blocks, scripts
 from spvfilter.kernel.pure.address import address_of, check_network
 from spvfilter.kernel.pure.arguments import offset, snapshot, snapshots, whole
 from spvfilter.kernel.pure.files import ReadBuffer, checked, read_at, xored
+from spvfilter.kernel.pure.image import KEY_SIZE, Image, full_key_in, image_of, image_size
 from spvfilter.kernel.pure.packed import (
     MAX_ENTRY,
     MAX_VALUE,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 T = TypeVar("T")
+_MOST_JOBS = 256  # threads that decode addresses
 _PATTERNS = EntryKind.DATA_PREFIX  # Entries of this kind and later kinds are patterns.
 
 
@@ -46,34 +48,38 @@ class WatchTable:
     Threads may scan and read a table while another thread changes it. A scan may or may not find an entry that is added
     during the scan. With the compiled kernel every operation is atomic: several threads may change a table, and a copy
     is consistent.
+
+    Args:
+        image: An image that `write_image` wrote. The table uses these bytes in place, and they must not change. By
+            default the table is empty.
+
+    Raises:
+        FormatError: The header or the coins of the image are malformed. Other damage can hide entries, and is not
+            noticed.
+        ParameterError: The image starts at an address that is not divisible by 8.
     """
 
     __slots__ = (
-        "_coins",
-        "_data",
-        "_full_keys",
-        "_kinds",
-        "_multisig_keys",
-        "_prefixes",
-        "_scripts",
-        "_types",
-        "_values",
+        *("_coins", "_counts", "_full_keys", "_given", "_image", "_kinds", "_numbers", "_prefix_sizes", "_values"),
     )
 
-    def __init__(self) -> None:
+    def __init__(self, image: Buffer | None = None) -> None:
+        self._given = None if image is None else _checked_buffer(image)  # None once the table has changed
+        self._image = _NO_IMAGE if self._given is None else Image(self._given)
+        self._counts = self._image.of_kind.copy()
+        self._prefix_sizes = self._image.prefix_sizes
+        # the entries after those of the image
         self._kinds = bytearray()
         self._values: list[bytes] = []
-        self._scripts: dict[bytes, int] = {}
-        self._multisig_keys: dict[bytes, int] = {}
-        self._data: dict[bytes, int] = {}
-        self._prefixes: dict[bytes, int] = {}
-        self._types: dict[int, int] = {}
+        self._numbers: tuple[dict[bytes, int], ...] = tuple({} for _ in EntryKind)  # by kind: number of each value
         self._coins: dict[bytes, Coin] = {}
+        for outpoint, coin in self._image.coins():
+            self._coins[outpoint] = _joined(self._coins.get(outpoint), coin)
         # from compressed to uncompressed keys, for the keys in P2PK scripts and data entries
         self._full_keys: dict[bytes, bytes] = {}
 
     def __len__(self) -> int:
-        return len(self._kinds)
+        return self._image.count + len(self._kinds)
 
     def add(self, kind: EntryKind, value: bytes, /) -> int:
         """Add an entry and return its number, from 0. An entry that exists keeps its number.
@@ -86,53 +92,49 @@ class WatchTable:
         known = self.find(kind, value)
         if known != NO_ENTRY:
             return known
-        number = len(self._kinds)
+        self._given, number = None, len(self)
         self._kinds.append(kind)
         self._values.append(value)
-        key = _full_key(kind, value)
+        self._counts[kind] += 1
+        key = full_key_in(kind, value)
         if key is not None and (short := compressed_key(key)) is not None:
             self._full_keys[short] = key
-        match kind:
-            case EntryKind.SCRIPT:
-                self._scripts[value] = number
-            case EntryKind.MULTISIG_KEY:
-                self._multisig_keys[value] = number
-            case EntryKind.DATA:
-                self._data[value] = number
-            case EntryKind.OUTPOINT:
-                coin = self._coins.get(value)
-                self._coins[value] = Coin(number, coin.value, coin.script) if coin else Coin(number, NO_VALUE, None)
-            case EntryKind.DATA_PREFIX:
-                self._prefixes[value] = number
-            case EntryKind.SCRIPT_TYPE:
-                self._types[value[0]] = number
+        if kind == EntryKind.OUTPOINT:
+            coin = self._coins.get(value)
+            self._coins[value] = Coin(number, coin.value, coin.script) if coin else Coin(number, NO_VALUE, None)
+        else:
+            self._numbers[kind][value] = number
+        if kind == EntryKind.DATA_PREFIX:
+            self._prefix_sizes |= 1 << (len(value) - 1)
         return number
 
     def find(self, kind: EntryKind, value: bytes, /) -> int:
         """Return the number of an entry, or NO_ENTRY."""
         kind, value = EntryKind(kind), snapshot(value)
-        match kind:
-            case EntryKind.SCRIPT:
-                return self._scripts.get(value, NO_ENTRY)
-            case EntryKind.MULTISIG_KEY:
-                return self._multisig_keys.get(value, NO_ENTRY)
-            case EntryKind.DATA:
-                return self._data.get(value, NO_ENTRY)
-            case EntryKind.OUTPOINT:
-                coin = self._coins.get(value)
-                if coin is None or coin.entry >= len(self._kinds):  # the entry belongs to another table
-                    return NO_ENTRY
-                return coin.entry if self.entry(coin.entry) == (EntryKind.OUTPOINT, value) else NO_ENTRY
-            case EntryKind.DATA_PREFIX:
-                return self._prefixes.get(value, NO_ENTRY)
-            case EntryKind.SCRIPT_TYPE:
-                return self._types.get(value[0], NO_ENTRY) if len(value) == 1 else NO_ENTRY
+        if kind != EntryKind.OUTPOINT:
+            return self._find(kind, value)
+        coin = self._coins.get(value)
+        if coin is None or coin.entry >= len(self):  # the entry belongs to another table
+            return NO_ENTRY
+        return coin.entry if self.entry(coin.entry) == (EntryKind.OUTPOINT, value) else NO_ENTRY
+
+    def _find(self, kind: EntryKind, value: bytes) -> int:
+        """Return the number of an entry that is not an outpoint, or NO_ENTRY."""
+        number = self._numbers[kind].get(value, NO_ENTRY)
+        return self._image.find(kind, value) if number == NO_ENTRY else number
+
+    def count_of(self, kind: EntryKind, /) -> int:
+        """Return the number of entries of a kind."""
+        return self._counts[EntryKind(kind)]
 
     def entry(self, number: int, /) -> tuple[EntryKind, bytes]:
         """Return the kind and the bytes of an entry. Raises IndexError if no entry has this number."""
         number = operator.index(number)
-        if not 0 <= number < len(self._kinds):
+        if not 0 <= number < len(self):
             raise IndexError(f"no entry {number}")
+        if number < self._image.count:
+            return self._image.entry(number)
+        number -= self._image.count
         return EntryKind(self._kinds[number]), self._values[number]
 
     def entries(self) -> Iterator[tuple[EntryKind, bytes]]:
@@ -140,7 +142,55 @@ class WatchTable:
 
         The table may change during the iteration. Entries that are added after the call are not yielded.
         """
-        return map(self.entry, range(len(self._kinds)))
+        return map(self.entry, range(len(self)))
+
+    def packed_entries(self, first: int, most: int, /) -> bytes:
+        """Return entries as bytes for a digest: each has its kind (u8), its size (u32 LE) and its value.
+
+        Args:
+            first: Number of the first entry. There may be no such entry.
+            most: Largest number of entries to return.
+
+        Raises:
+            ParameterError: A number is not from 0 to 2^32 - 1.
+        """
+        first = whole(first, 0, 0xFFFFFFFF, "not the number of an entry")
+        most = whole(most, 0, 0xFFFFFFFF, "not a number of entries")
+        found = map(self.entry, range(first, min(first + most, len(self))))
+        return b"".join(bytes((kind,)) + len(value).to_bytes(4, "little") + value for kind, value in found)
+
+    def image(self) -> memoryview | None:
+        """Return the image that the table was made from. None if there is none, or the table has changed."""
+        return self._given
+
+    def image_size(self) -> int:
+        """Return the number of bytes of the table's image."""
+        return image_size(self.entries(), self.coins())
+
+    def write_image(self, room: Buffer, key: bytes, /) -> None:
+        """Write the table's image. `WatchTable(image)` opens a table over it without reading all entries.
+
+        Tables with the same contents, in the same order, have the same image for the same key.
+
+        Args:
+            room: Memory for the image, of `image_size()` bytes, at an address divisible by 8.
+            key: Key of the hashes in the index, 64 bytes: random, so that nobody can choose entries whose hashes
+                collide.
+
+        Raises:
+            ParameterError: The key does not have 64 bytes, or the address of the memory is wrong.
+            FormatError: The memory has another size. Or the table was made from a damaged image: an entry occurs twice,
+                is invalid, or changes.
+        """
+        key = snapshot(key)
+        if len(key) != KEY_SIZE:
+            raise ParameterError(f"a key has {KEY_SIZE} bytes, not {len(key)}")
+        size, found = self.image_size(), memoryview(room).nbytes
+        if found != size:
+            raise FormatError(f"{found} bytes of room, but the image has {size}", offset=0, field="image")
+        image = image_of(list(self.entries()), list(self.coins()), key)
+        with memoryview(room) as view:
+            view[:] = image
 
     def coin(self, outpoint: bytes, /) -> Coin | None:
         """Return the known facts about an outpoint (36 bytes); None if it is not watched."""
@@ -166,6 +216,7 @@ class WatchTable:
             ParameterError: The outpoint does not have 36 bytes, or a number is out of range.
         """
         outpoint, coin = _checked(outpoint, entry, value, script)
+        self._given = None
         self._coins[outpoint] = _joined(self._coins.get(outpoint), coin)
 
     def learn(self, hits: Iterable[Hit], /) -> None:
@@ -179,6 +230,7 @@ class WatchTable:
             if not hit.spend and not self._is_pattern(hit.entry)
         ]
         for outpoint, coin in found:
+            self._given = None
             self._coins[outpoint] = _joined(self._coins.get(outpoint), coin)
 
     def learn_packed(self, packed: bytes, /) -> int:
@@ -193,18 +245,20 @@ class WatchTable:
 
     def _is_pattern(self, entry: int) -> bool:
         """Return True if an entry is a data prefix or a script type. No outpoint is learned for it."""
-        return bool(self._prefixes or self._types) and entry < len(self._kinds) and self._kinds[entry] >= _PATTERNS
+        return self._has_patterns and entry < len(self) and self.entry(entry)[0] >= _PATTERNS
+
+    @property
+    def _has_patterns(self) -> bool:
+        return any(self._counts[_PATTERNS:])
 
     def copy(self) -> WatchTable:
         """Return an independent copy of the table."""
         twin = WatchTable()
+        twin._given, twin._image = self._given, self._image
+        twin._counts, twin._prefix_sizes = self._counts.copy(), self._prefix_sizes
         twin._kinds = self._kinds.copy()
         twin._values = self._values.copy()
-        twin._scripts = self._scripts.copy()
-        twin._multisig_keys = self._multisig_keys.copy()
-        twin._data = self._data.copy()
-        twin._prefixes = self._prefixes.copy()
-        twin._types = self._types.copy()
+        twin._numbers = tuple(numbers.copy() for numbers in self._numbers)
         twin._coins = self._coins.copy()
         twin._full_keys = self._full_keys.copy()
         return twin
@@ -221,10 +275,11 @@ class WatchTable:
         for outpoint in gone:
             if self.find(EntryKind.OUTPOINT, outpoint) == NO_ENTRY:
                 twin._coins.pop(outpoint, None)
+        twin._given = None
         return twin
 
     def add_address_lines(
-        self, chunk: bytes, at: int, p2pkh_version: int, p2sh_version: int, hrp: str, /
+        self, chunk: bytes, at: int, p2pkh_version: int, p2sh_version: int, hrp: str, jobs: int, /
     ) -> tuple[int, int, list[tuple[int, bytes]]]:
         """Add the addresses in lines of text, up to the first line that is not taken.
 
@@ -237,17 +292,20 @@ class WatchTable:
             p2pkh_version: Version byte of the network's P2PKH addresses.
             p2sh_version: Version byte of the network's P2SH addresses.
             hrp: Human-readable part of the network's bech32 addresses.
+            jobs: Number of threads that decode addresses, 1 to 256. The entries are in the order of the lines.
 
         Returns:
             The number of bytes taken, the number of lines taken, and the labels as (entry, UTF-8 without control
             characters).
 
         Raises:
-            ParameterError: A version byte is not from 0 to 255, or the offset is negative.
+            ParameterError: A version byte is not from 0 to 255, the offset is negative, or the number of threads is out
+                of range.
             IndexError: The offset is beyond the chunk.
         """
         chunk, at = snapshot(chunk), offset(at)
         check_network(p2pkh_version, p2sh_version, hrp)
+        whole(jobs, 1, _MOST_JOBS, "not a number of threads")
         if at > len(chunk):
             raise IndexError(f"byte {at} of {len(chunk)}")
         return 0, 0, []
@@ -305,24 +363,23 @@ class WatchTable:
         Entries are tried in this order: script, multisig key, data, the longest data prefix, script type.
         """
         script = snapshot(script)
-        entry = self._scripts.get(script, NO_ENTRY)
-        if entry == NO_ENTRY and self._multisig_keys:
-            entry = next(
-                (self._multisig_keys[key] for key in blocks.multisig_keys(script) if key in self._multisig_keys),
-                NO_ENTRY,
-            )
-        if entry == NO_ENTRY and self._data:
-            entry = self._match_data(script)
-        if entry == NO_ENTRY and self._prefixes:
+        entry = self._find(EntryKind.SCRIPT, script)
+        if entry == NO_ENTRY and self._counts[EntryKind.MULTISIG_KEY]:
+            entry = self._first(EntryKind.MULTISIG_KEY, blocks.multisig_keys(script))
+        if entry == NO_ENTRY and self._counts[EntryKind.DATA]:
+            entry = self._first(EntryKind.DATA, script_pushes(script))
+        if entry == NO_ENTRY and self._prefix_sizes:
             data = blocks.null_data(script)[:MAX_PREFIX]
-            found = (self._prefixes.get(data[:size]) for size in range(len(data), 0, -1))
-            entry = next((number for number in found if number is not None), NO_ENTRY)
-        if entry == NO_ENTRY and self._types:
-            entry = self._types.get(scripts.solve(script), NO_ENTRY)
+            sizes = (size for size in range(len(data), 0, -1) if self._prefix_sizes >> (size - 1) & 1)
+            entry = self._first(EntryKind.DATA_PREFIX, (data[:size] for size in sizes))
+        if entry == NO_ENTRY and self._counts[EntryKind.SCRIPT_TYPE]:
+            entry = self._find(EntryKind.SCRIPT_TYPE, bytes((scripts.solve(script),)))
         return entry
 
-    def _match_data(self, script: bytes) -> int:
-        return next((self._data[push] for push in script_pushes(script) if push in self._data), NO_ENTRY)
+    def _first(self, kind: EntryKind, values: Iterable[bytes]) -> int:
+        """Return the entry of the first of several values that is watched, or NO_ENTRY."""
+        found = (self._find(kind, value) for value in values)
+        return next((number for number in found if number != NO_ENTRY), NO_ENTRY)
 
     def scan_block(self, raw: bytes, found: WatchTable | None = None, undo: bytes | None = None) -> list[Hit]:
         """Return the outputs and inputs of a block that match the table: transactions in order, inputs before outputs.
@@ -359,6 +416,8 @@ class WatchTable:
         if len({(hit.spend, hit.txid, hit.n) for hit in hits}) != len(hits):
             raise FormatError("duplicated transactions (CVE-2012-2459)", offset=HEADER_SIZE, field="transactions")
         earlier.update(fresh)
+        if fresh and found is not None:
+            found._given = None
         return hits
 
     @overload
@@ -504,8 +563,9 @@ class WatchTable:
         by_undo: list[tuple[PackedCoin, int]] | None = None,
     ) -> None:
         known, earlier, fresh = coins
-        scripts = self._scripts
-        slow = bool(self._multisig_keys or self._data or self._prefixes or self._types)
+        has_data = bool(self._counts[EntryKind.DATA])
+        counts, known_scripts = self._counts, self._numbers[EntryKind.SCRIPT]
+        slow = self._image.count or sum(counts) != counts[EntryKind.SCRIPT] + counts[EntryKind.OUTPOINT]
         spent: list[tuple[int, bytes, Coin]] = []
         for index, (at, start, end) in enumerate(tx.inputs):
             outpoint = raw[at : at + 36]
@@ -516,8 +576,8 @@ class WatchTable:
             if coin is None and by_undo is not None:
                 entry = self._match_packed(by_undo[index][0])
                 coin = Coin(entry, NO_VALUE, None) if entry != NO_ENTRY else None
-            if coin is None and self._data:
-                entry = self._match_data(raw[start:end])
+            if coin is None and has_data:
+                entry = self._first(EntryKind.DATA, script_pushes(raw[start:end]))
                 coin = Coin(entry, NO_VALUE, None) if entry != NO_ENTRY else None
             if coin is not None and by_undo is not None:
                 packed, at = by_undo[index]
@@ -529,7 +589,7 @@ class WatchTable:
         paid: list[tuple[int, int, bytes, int]] = []
         for index, (at, start, end) in enumerate(tx.outputs):
             script = raw[start:end]
-            entry = self.match_script(script) if slow else scripts.get(script, NO_ENTRY)
+            entry = self.match_script(script) if slow else known_scripts.get(script, NO_ENTRY)
             if entry != NO_ENTRY:
                 paid.append((index, at, script, entry))
         if not spent and not paid:
@@ -552,11 +612,19 @@ class WatchTable:
         An uncompressed key is looked up instead of computed, because that is faster.
         """
         if coin.kind in (4, 5):
-            key = self._full_keys.get(bytes((coin.kind - 2,)) + coin.body)
+            short = bytes((coin.kind - 2,)) + coin.body
+            key = self._full_keys.get(short) or self._image.find_full_key(short)
             if key is None:
-                return self._types.get(ScriptType.P2PK, NO_ENTRY)
+                return self._find(EntryKind.SCRIPT_TYPE, bytes((ScriptType.P2PK,)))
             return self.match_script(b"\x41" + key + b"\xac")
         return self.match_script(coin.script() or b"")
+
+
+def _checked_buffer(image: object) -> memoryview:
+    try:
+        return memoryview(image)  # type: ignore[arg-type]  # memoryview decides whether it has a buffer
+    except TypeError:
+        raise TypeError(f"a bytes-like object expected, not {type(image).__name__}") from None
 
 
 def _check_found(found: object) -> None:
@@ -579,13 +647,6 @@ def _for_each(items: Iterable[T | None] | None, count: int, of: str) -> list[T |
     if len(listed) != count:
         raise ParameterError(f"{len(listed)} undo records for {count} {of}")
     return listed
-
-
-def _full_key(kind: EntryKind, value: bytes) -> bytes | None:
-    """Return the uncompressed key (65 bytes, 04 first) in a P2PK script or a data entry; None if there is none."""
-    if kind == EntryKind.SCRIPT and len(value) == 67 and value[:2] == b"\x41\x04" and value[-1] == 0xAC:
-        return value[1:66]
-    return value if kind == EntryKind.DATA and len(value) == 65 and value[0] == 4 else None
 
 
 def _place(place: object, most: int) -> Place:
@@ -655,3 +716,6 @@ def _joined(old: Coin | None, new: Coin) -> Coin:
     return Coin(
         old.entry, new.value if old.value == NO_VALUE else old.value, new.script if old.script is None else old.script
     )
+
+
+_NO_IMAGE = Image(image_of((), (), bytes(KEY_SIZE)))

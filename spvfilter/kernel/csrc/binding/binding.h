@@ -9,8 +9,8 @@
      No
    buffer of the caller is held after the call.
    - Iterables are first copied into a new list, with spv_list or spv_snapshots, which handle signals.
-   - There are two exceptions: a filter's cells (`buffer`), and buffers that are batches of keys. They are used in
-     place.
+   - There are three exceptions: a filter's cells (`buffer`), the image of a table, and buffers that are batches of
+     keys. They are used in place.
    They are held during the call, so that they are neither resized nor freed. Their sizes are read only once.
    Positions are in range for any contents.
 

@@ -5,7 +5,7 @@
 static const uint16_t NO_TAGS[SPV_GROUP];
 
 static size_t block_size(size_t groups) {
-    return groups * SPV_GROUP * (sizeof(uint16_t) + sizeof(uint32_t));
+    return (size_t)spv_index_bytes(groups);
 }
 
 /* 13 of 15 slots: a third of the groups are full then, and the groups after them mostly are not */
@@ -19,24 +19,39 @@ static spv_status allocate(spv_index *index, size_t groups) {
     void *block = spv_blank(block_size(groups));
     if (!block)
         return SPV_NOMEM;
-    index->tags = block;
-    index->numbers = (uint32_t *)(void *)((uint8_t *)block + groups * SPV_GROUP * sizeof(uint16_t));
-    index->mask = groups - 1;
-    index->limit = limit_of(groups);
+    *index = spv_index_over(block, groups, 0);
     return SPV_OK;
 }
 
+size_t spv_index_groups(uint32_t count) {
+    size_t groups = 1;
+    while (limit_of(groups) <= count)
+        groups *= 2;
+    return groups;
+}
+
+spv_index spv_index_over(uint8_t *memory, size_t groups, uint32_t count) {
+    return (spv_index){
+        .tags = (uint16_t *)(void *)memory,
+        .numbers = (uint32_t *)(void *)(memory + groups * SPV_GROUP * sizeof(uint16_t)),
+        .mask = groups - 1,
+        .reach = SIZE_MAX,
+        .count = count,
+        .limit = limit_of(groups),
+    };
+}
+
 void spv_index_init(spv_index *index) {
-    *index = (spv_index){.tags = (uint16_t *)(uintptr_t)NO_TAGS}; /* read only, because `limit` is 0 */
+    *index = (spv_index){.tags = (uint16_t *)(uintptr_t)NO_TAGS, .reach = SIZE_MAX}; /* read only, because `limit` is 0 */
 }
 
 void spv_index_free(spv_index *index) {
-    if (index->limit)
+    if (index->limit && !index->mapped)
         spv_blank_free(index->tags, block_size(index->mask + 1));
 }
 
 size_t spv_index_size(const spv_index *index) {
-    return index->limit ? block_size(index->mask + 1) : 0;
+    return index->limit && !index->mapped ? block_size(index->mask + 1) : 0;
 }
 
 void spv_index_add(spv_index *index, uint64_t hash, uint32_t number) {
@@ -51,29 +66,42 @@ void spv_index_add(spv_index *index, uint64_t hash, uint32_t number) {
 
 enum { WINDOW = 16 }; /* number of hashes that are computed ahead while their groups are prefetched */
 
-spv_status spv_index_reserve(spv_index *index, uint32_t numbers, spv_hash_of *hash_of, const void *context) {
-    if (SPV_LIKELY(index->count < index->limit))
-        return SPV_OK;
-    if (index->limit == SPV_NONE)
-        return SPV_RANGE;
-    spv_index grown = {0};
-    spv_status status = allocate(&grown, index->limit ? 2 * (index->mask + 1) : 1);
-    if (status)
-        return status;
+/* Adds all numbers below `numbers` that have a hash. False if there is no room for them and one more. */
+static bool fill(spv_index *index, uint32_t numbers, spv_hash_of *hash_of, const void *context) {
     uint64_t hashes[WINDOW];
     uint32_t ahead[WINDOW];
     unsigned waiting = 0;
     for (uint32_t number = 0; number < numbers; number++) {
         if (!hash_of(context, number, &hashes[waiting]))
             continue;
-        spv_index_fetch(&grown, hashes[waiting]);
+        spv_index_fetch(index, hashes[waiting]);
         ahead[waiting++] = number;
+        if (index->count + waiting >= index->limit)
+            return false;
         if (waiting == WINDOW)
             while (waiting)
-                waiting--, spv_index_add(&grown, hashes[waiting], ahead[waiting]);
+                waiting--, spv_index_add(index, hashes[waiting], ahead[waiting]);
     }
     while (waiting)
-        waiting--, spv_index_add(&grown, hashes[waiting], ahead[waiting]);
+        waiting--, spv_index_add(index, hashes[waiting], ahead[waiting]);
+    return true;
+}
+
+spv_status spv_index_reserve(spv_index *index, uint32_t numbers, spv_hash_of *hash_of, const void *context) {
+    if (SPV_LIKELY(index->count < index->limit && !index->mapped))
+        return SPV_OK;
+    if (index->limit == SPV_NONE)
+        return SPV_RANGE;
+    spv_index grown = {0};
+    size_t groups = spv_index_groups(index->count);
+    for (;; groups *= 2) { /* the count of a mapped index may be wrong */
+        spv_status status = allocate(&grown, groups);
+        if (status)
+            return status;
+        if (fill(&grown, numbers, hash_of, context))
+            break;
+        spv_index_free(&grown);
+    }
     spv_index_free(index);
     *index = grown;
     return SPV_OK;
@@ -83,6 +111,10 @@ spv_status spv_index_copy(const spv_index *index, spv_index *copy) {
     spv_index_init(copy);
     if (!index->limit)
         return SPV_OK;
+    if (index->mapped) {
+        *copy = *index;
+        return SPV_OK;
+    }
     spv_status status = allocate(copy, index->mask + 1);
     if (!status) {
         memcpy(copy->tags, index->tags, block_size(index->mask + 1));

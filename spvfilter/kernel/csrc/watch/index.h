@@ -24,8 +24,12 @@ typedef struct {
     uint16_t *tags;
     uint32_t *numbers;
     size_t mask;           /* number of groups (a power of two) minus 1 */
+    size_t reach;          /* number of groups after which a lookup ends */
     uint32_t count, limit; /* number of numbers; the index grows at `limit` */
+    bool mapped;           /* the arrays belong to an image: they are read only, and may be wrong */
 } spv_index;
+
+enum { SPV_REACH = 256 }; /* `reach` in an image (our choice): its maker could otherwise let lookups run for ever */
 
 /* Returns the hash of a number; false if the index does not contain the number. */
 typedef bool spv_hash_of(const void *context, uint32_t number, uint64_t *hash);
@@ -35,10 +39,18 @@ typedef bool spv_same(const void *context, uint32_t number);
 void spv_index_init(spv_index *index);
 void spv_index_free(spv_index *index);
 size_t spv_index_size(const spv_index *index); /* bytes allocated */
-/* Reserves memory for one more number. To grow, it calls `hash_of` for all numbers below `numbers`. */
+/* Reserves memory for one more number. To grow, it calls `hash_of` for all numbers below `numbers`. A mapped index
+   becomes an index in memory. */
 spv_status spv_index_reserve(spv_index *index, uint32_t numbers, spv_hash_of *hash_of, const void *context);
 void spv_index_add(spv_index *index, uint64_t hash, uint32_t number); /* room must be reserved */
 spv_status spv_index_copy(const spv_index *index, spv_index *copy);
+/* The number of groups of an index with `count` numbers and room for one more, and the bytes of its arrays. */
+size_t spv_index_groups(uint32_t count);
+SPV_INLINE uint64_t spv_index_bytes(uint64_t groups) {
+    return groups * SPV_GROUP * (sizeof(uint16_t) + sizeof(uint32_t));
+}
+/* An index over memory with that many groups, which is aligned for its arrays. */
+spv_index spv_index_over(uint8_t *memory, size_t groups, uint32_t count);
 
 SPV_INLINE size_t spv_index_group(const spv_index *index, uint64_t hash) {
     return (size_t)(hash >> 16) & index->mask;
@@ -108,6 +120,7 @@ SPV_INLINE bool spv_tags_lack(const uint16_t *tags, uint64_t hash) {
 /* The number with this hash that `same` accepts, or SPV_NONE. The compiler inlines constant functions. */
 SPV_INLINE uint32_t spv_index_find(const spv_index *index, uint64_t hash, spv_same *same, const void *context) {
     uint16_t tag = spv_index_tag(hash);
+    size_t left = index->reach;
     for (size_t group = spv_index_group(index, hash);; group = (group + 1) & index->mask) {
         const uint16_t *tags = index->tags + group * SPV_GROUP;
         for (uint64_t slots = spv_group_slots(tags, tag); slots; slots &= slots - 1) {
@@ -115,7 +128,7 @@ SPV_INLINE uint32_t spv_index_find(const spv_index *index, uint64_t hash, spv_sa
             if (same(context, number))
                 return number;
         }
-        if (!spv_has_passed(tags, hash))
+        if (!spv_has_passed(tags, hash) || !--left)
             return SPV_NONE;
     }
 }

@@ -18,9 +18,12 @@ typedef struct {
     size_t consumed; /* number of their bytes */
 } spv_address_lines;
 
+enum { SPV_MOST_JOBS = 256 };
+
 /* Adds the addresses of whole lines `address` or `address,label` (ended by LF or CRLF), up to the first other line.
+   `jobs` threads decode them, at most SPV_MOST_JOBS; the calling thread is one of them, and adds them in their order.
    The caller frees the result even after a failure. The lines before a failure have been added. */
-spv_status spv_add_address_lines(spv_table *table, const spv_address_network *network, spv_bytes chunk, spv_address_lines *taken);
+spv_status spv_add_address_lines(spv_table *table, const spv_address_network *network, spv_bytes chunk, unsigned jobs, spv_address_lines *taken);
 void spv_address_lines_free(spv_address_lines *taken);
 
 #endif

@@ -131,11 +131,11 @@ SPV_INLINE void on_input(void *context, const uint8_t *raw, size_t outpoint_at, 
     marker *m = context;
     const uint8_t *outpoint = raw + outpoint_at;
     if (m->known) {
-        uint64_t hash = spv_outpoint_hash(&m->table->key, outpoint);
+        uint64_t hash = spv_outpoint_hash(&m->table->coin_key, outpoint);
         ask(m, SPV_KNOWN, spv_index_fetch(&m->table->coin_index, hash), hash, outpoint, SPV_OUTPOINT_SIZE);
     }
     if (m->found) {
-        uint64_t hash = spv_outpoint_hash(&m->found->key, outpoint);
+        uint64_t hash = spv_outpoint_hash(&m->found->coin_key, outpoint);
         ask(m, SPV_EARLIER, spv_index_fetch(&m->found->coin_index, hash), hash, outpoint, SPV_OUTPOINT_SIZE);
     }
     if (m->pushes)

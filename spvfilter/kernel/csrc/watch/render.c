@@ -203,9 +203,12 @@ spv_status spv_render_totals(const spv_totals *of, spv_text *text, size_t *next,
         spv_bytes label;
         if (!number_at(sums, 0))
             continue;
-        if (*next >= of->table->entries.count || spv_table_kind(of->table, (uint32_t)*next) != SPV_SCRIPT)
+        if (*next >= spv_table_count(of->table))
             break;
-        const spv_bytes script = spv_table_entry(of->table, (uint32_t)*next);
+        const spv_entry entry = spv_table_entry(of->table, (uint32_t)*next);
+        if (entry.kind != SPV_SCRIPT)
+            break;
+        const spv_bytes script = entry.value;
         const spv_status status = spv_label_of(&of->labels, (uint32_t)*next, &label, error);
         if (status)
             return status;

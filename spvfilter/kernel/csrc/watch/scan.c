@@ -46,7 +46,7 @@ void spv_hits_free(spv_hits *hits) {
 
 static bool txid_hash(const void *context, uint32_t number, uint64_t *hash) {
     const scan *s = context;
-    *hash = spv_keyed_hash(&s->table->key, 0, s->hits->txids[number], 32);
+    *hash = spv_keyed_hash(&s->table->coin_key, 0, s->hits->txids[number], 32);
     return true;
 }
 
@@ -135,7 +135,7 @@ static bool fresh_hash(const void *context, uint32_t number, uint64_t *hash) {
     if (hit->spend || hit->pattern)
         return false;
     outpoint_of(s->hits, hit, outpoint);
-    *hash = spv_outpoint_hash(&s->table->key, outpoint);
+    *hash = spv_outpoint_hash(&s->table->coin_key, outpoint);
     return true;
 }
 
@@ -190,7 +190,7 @@ static spv_status spend(scan *s, spv_item input, uint32_t n, spv_error *error) {
         coin = spv_table_coin(s->found, of[SPV_EARLIER]->number);
     } else if (s->fresh.count) {
         const spent wanted = {s, outpoint};
-        uint32_t number = spv_index_find(&s->fresh, spv_outpoint_hash(&s->table->key, outpoint), is_fresh, &wanted);
+        uint32_t number = spv_index_find(&s->fresh, spv_outpoint_hash(&s->table->coin_key, outpoint), is_fresh, &wanted);
         if (number != SPV_NONE) {
             const spv_hit *paid = &s->hits->hits[number];
             coin = (spv_coin){NULL, paid->script, paid->value, paid->entry};

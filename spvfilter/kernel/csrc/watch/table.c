@@ -18,6 +18,8 @@ spv_table *spv_table_new(void) {
     spv_index_init(&table->coin_index);
     spv_index_init(&table->full_keys);
     if (spv_table_key_draw(&table->key)) {
+        table->coin_key = table->key;
+        table->changed = true;
         if (spv_lock_init(&table->lock))
             return table;
         errno = ENOMEM;
@@ -46,17 +48,42 @@ size_t spv_table_size(const spv_table *table) {
 
 /* Entries. */
 
-static const uint8_t *store(spv_arena *arena, unsigned kind, spv_bytes value) {
+uint8_t *spv_put_record(uint8_t *record, unsigned kind, spv_bytes value) {
     const bool high = kind >= 4, extended = high || value.size >= SPV_HIGH_KIND;
-    uint8_t *record = spv_arena_take(arena, 1 + (extended ? 4u : 0u) + value.size);
-    if (!record)
-        return NULL;
     record[0] = (uint8_t)((high ? SPV_HIGH_KIND : extended ? SPV_LONG : value.size) << 2 | (kind & 3));
     if (extended)
         spv_put_le32(record + 1, (uint32_t)value.size);
+    record += extended ? 5 : 1;
     if (value.size)
-        memcpy(record + (extended ? 5 : 1), value.data, value.size);
+        memcpy(record, value.data, value.size);
+    return record + value.size;
+}
+
+static const uint8_t *store(spv_arena *arena, unsigned kind, spv_bytes value) {
+    uint8_t *record = spv_arena_take(arena, spv_record_size(kind, value.size));
+    if (record)
+        spv_put_record(record, kind, value);
     return record;
+}
+
+spv_entry spv_frozen_entry(const spv_frozen *frozen, uint32_t number) {
+    const spv_entry damaged = {{frozen->records, 0}, SPV_OUTPOINT};
+    uint64_t at;
+    memcpy(&at, frozen->offsets + 8 * (size_t)number, sizeof at);
+    if (at >= frozen->size)
+        return damaged;
+    const uint8_t *record = frozen->records + at;
+    const uint8_t head = *record++; /* read once: another process may change the file */
+    size_t left = frozen->size - (size_t)at - 1, size = head >> 2;
+    unsigned kind = head & 3;
+    if (size >= SPV_HIGH_KIND) {
+        if (left < 4)
+            return damaged;
+        kind += size == SPV_HIGH_KIND ? 4 : 0;
+        size = spv_le32(record);
+        record += 4, left -= 4;
+    }
+    return size > left || kind >= SPV_KINDS ? damaged : (spv_entry){{record, size}, kind};
 }
 
 static void push_record(spv_pile *pile, const uint8_t *record) {
@@ -69,22 +96,21 @@ static uint64_t entry_key(const spv_table *table, unsigned kind, spv_bytes value
 
 static bool entry_hash(const void *context, uint32_t number, uint64_t *hash) {
     const spv_table *table = context;
-    const uint8_t *record = spv_table_record(table, number);
-    spv_bytes value = spv_entry_bytes(record);
-    *hash = entry_key(table, spv_record_kind(record), value);
-    return spv_record_kind(record) != SPV_OUTPOINT;
+    const spv_entry entry = spv_table_entry(table, number);
+    *hash = entry_key(table, entry.kind, entry.value);
+    return entry.kind != SPV_OUTPOINT;
 }
 
-/* The uncompressed key of an entry: of a P2PK script, or of data. NULL if it has none. */
-static const uint8_t *full_key_of(unsigned kind, spv_bytes value) {
-    if (kind == SPV_SCRIPT && value.size == 2 + SPV_FULL_KEY && value.data[0] == SPV_FULL_KEY && value.data[1 + SPV_FULL_KEY] == 0xAC)
+const uint8_t *spv_full_key_of(spv_entry entry) {
+    const spv_bytes value = entry.value;
+    if (entry.kind == SPV_SCRIPT && value.size == 2 + SPV_FULL_KEY && value.data[0] == SPV_FULL_KEY && value.data[1 + SPV_FULL_KEY] == 0xAC)
         return value.data[1] == 4 ? value.data + 1 : NULL;
-    return kind == SPV_DATA && value.size == SPV_FULL_KEY && value.data[0] == 4 ? value.data : NULL;
+    return entry.kind == SPV_DATA && value.size == SPV_FULL_KEY && value.data[0] == 4 ? value.data : NULL;
 }
 
 static bool full_key_hash(const void *context, uint32_t number, uint64_t *hash) {
     const spv_table *table = context;
-    const uint8_t *full = full_key_of(spv_table_kind(table, number), spv_table_entry(table, number));
+    const uint8_t *full = spv_full_key_of(spv_table_entry(table, number));
     uint8_t key[SPV_SHORT_KEY];
     if (!full || !spv_short_key(full, key))
         return false;
@@ -94,19 +120,19 @@ static bool full_key_hash(const void *context, uint32_t number, uint64_t *hash) 
 
 static bool has_full_key(const void *context, uint32_t number) {
     const spv_wanted *wanted = context;
-    const uint8_t *full = full_key_of(spv_table_kind(wanted->table, number), spv_table_entry(wanted->table, number));
+    const uint8_t *full = spv_full_key_of(spv_table_entry(wanted->table, number));
     return full && (full[64] & 1) == (wanted->value.data[0] & 1) && !memcmp(full + 1, wanted->value.data + 1, 32);
 }
 
 const uint8_t *spv_table_find_full_key(const spv_table *table, const uint8_t *key) {
     const spv_wanted wanted = {table, {key, SPV_SHORT_KEY}, SPV_MULTISIG_KEY};
     const uint32_t number = spv_index_find(&table->full_keys, spv_full_key_hash(&table->key, key), has_full_key, &wanted);
-    return number == SPV_NONE ? NULL : full_key_of(spv_table_kind(table, number), spv_table_entry(table, number));
+    return number == SPV_NONE ? NULL : spv_full_key_of(spv_table_entry(table, number));
 }
 
 static bool coin_hash(const void *context, uint32_t number, uint64_t *hash) {
     const spv_table *table = context;
-    *hash = spv_outpoint_hash(&table->key, spv_table_coin_record(table, number)->outpoint);
+    *hash = spv_outpoint_hash(&table->coin_key, spv_table_coin_record(table, number)->outpoint);
     return true;
 }
 
@@ -121,9 +147,7 @@ uint32_t spv_table_find(const spv_table *table, unsigned kind, spv_bytes value) 
     if (coin == SPV_NONE)
         return SPV_NONE;
     uint32_t entry = spv_table_coin_record(table, coin)->entry;
-    if (entry >= table->entries.count || spv_table_kind(table, entry) != SPV_OUTPOINT || !spv_equal(spv_table_entry(table, entry), value))
-        return SPV_NONE;
-    return entry;
+    return spv_is_entry(&(spv_wanted){table, value, kind}, entry) ? entry : SPV_NONE;
 }
 
 static spv_status add_outpoint(spv_table *table, spv_bytes value, uint32_t number) {
@@ -142,29 +166,31 @@ spv_status spv_table_add(spv_table *table, unsigned kind, spv_bytes value, uint3
         *number = known;
         return SPV_OK;
     }
-    if (value.size > UINT32_MAX || table->entries.count > SPV_MAX_ENTRY)
+    const uint32_t next = spv_table_count(table);
+    table->changed = true;
+    if (value.size > UINT32_MAX || next > SPV_MAX_ENTRY)
         return SPV_RANGE;
     spv_status status = spv_pile_reserve(&table->entries);
     if (!status && kind != SPV_OUTPOINT)
-        status = spv_index_reserve(&table->index, table->entries.count, entry_hash, table);
-    const uint8_t *full = full_key_of(kind, value);
+        status = spv_index_reserve(&table->index, next, entry_hash, table);
+    const uint8_t *full = spv_full_key_of((spv_entry){value, kind});
     uint8_t short_key[SPV_SHORT_KEY];
     if (full && !spv_short_key(full, short_key))
         full = NULL;
     if (!status && full)
-        status = spv_index_reserve(&table->full_keys, table->entries.count, full_key_hash, table);
+        status = spv_index_reserve(&table->full_keys, next, full_key_hash, table);
     if (status)
         return status;
     const uint8_t *record = store(&table->arena, kind, value);
     if (!record)
         return SPV_NOMEM;
     if (kind != SPV_OUTPOINT)
-        spv_index_add(&table->index, hash, table->entries.count);
-    else if ((status = add_outpoint(table, value, table->entries.count)))
+        spv_index_add(&table->index, hash, next);
+    else if ((status = add_outpoint(table, value, next)))
         return status;
     if (full)
-        spv_index_add(&table->full_keys, spv_full_key_hash(&table->key, short_key), table->entries.count);
-    *number = table->entries.count;
+        spv_index_add(&table->full_keys, spv_full_key_hash(&table->key, short_key), next);
+    *number = next;
     push_record(&table->entries, record);
     table->of_kind[kind]++;
     if (kind == SPV_DATA_PREFIX)
@@ -226,7 +252,7 @@ uint32_t spv_table_match_script(const spv_table *table, spv_bytes script) {
 
 uint32_t spv_table_find_coin(const spv_table *table, const uint8_t *outpoint) {
     const spv_wanted wanted = {table, {outpoint, SPV_OUTPOINT_SIZE}, SPV_OUTPOINT};
-    return spv_index_find(&table->coin_index, spv_outpoint_hash(&table->key, outpoint), spv_is_coin, &wanted);
+    return spv_index_find(&table->coin_index, spv_outpoint_hash(&table->coin_key, outpoint), spv_is_coin, &wanted);
 }
 
 static spv_bytes script_of(const spv_table *table, uint32_t script) {
@@ -234,7 +260,7 @@ static spv_bytes script_of(const spv_table *table, uint32_t script) {
         return (spv_bytes){NULL, 0};
     if (script & OWN)
         return spv_entry_bytes(*(const uint8_t **)spv_pile_at(&table->scripts, script & ~OWN, sizeof(uint8_t *)));
-    return spv_table_entry(table, script);
+    return spv_table_entry(table, script).value;
 }
 
 spv_coin spv_table_coin(const spv_table *table, uint32_t number) {
@@ -275,6 +301,7 @@ static spv_status refer(spv_table *table, spv_bytes script, uint32_t entry, uint
 spv_status spv_table_set_coin(spv_table *table, const spv_coin *coin, bool replace) {
     uint32_t number = spv_table_find_coin(table, coin->outpoint);
     spv_coin next = *coin;
+    table->changed = true;
     spv_coin_record record = {.script = SPV_NONE};
     if (number != SPV_NONE) {
         spv_coin old = spv_table_coin(table, number);
@@ -297,7 +324,7 @@ spv_status spv_table_set_coin(spv_table *table, const spv_coin *coin, bool repla
     if (number == SPV_NONE) {
         number = table->coins.count++;
         memcpy(record.outpoint, coin->outpoint, SPV_OUTPOINT_SIZE);
-        spv_index_add(&table->coin_index, spv_outpoint_hash(&table->key, coin->outpoint), number);
+        spv_index_add(&table->coin_index, spv_outpoint_hash(&table->coin_key, coin->outpoint), number);
     }
     spv_put_le32(record.value, (uint32_t)next.value);
     spv_put_le32(record.value + 4, (uint32_t)((uint64_t)next.value >> 32));
@@ -327,6 +354,8 @@ static spv_status copy_entries(const spv_table *table, spv_table **copy) {
     if (!made)
         return SPV_NOMEM;
     made->key = table->key;
+    made->coin_key = table->coin_key;
+    made->frozen = table->frozen;
     memcpy(made->of_kind, table->of_kind, sizeof made->of_kind);
     made->odd_scripts = table->odd_scripts;
     made->prefix_sizes = table->prefix_sizes;
@@ -353,6 +382,8 @@ spv_status spv_table_copy(const spv_table *table, spv_table **copy) {
         status = spv_pile_copy(&table->coins, &(*copy)->coins);
     if (!status)
         status = spv_index_copy(&table->coin_index, &(*copy)->coin_index);
+    if (!status)
+        (*copy)->changed = table->changed;
     return finish_copy(status, copy);
 }
 

@@ -14,10 +14,21 @@ enum { SPV_SCRIPT, SPV_MULTISIG_KEY, SPV_DATA, SPV_OUTPOINT, SPV_DATA_PREFIX, SP
 enum { SPV_OUTPOINT_SIZE = 36, SPV_MAX_ENTRY = 0x7FFFFFFE, SPV_MAX_PREFIX = 64 };
 #define SPV_NO_VALUE ((int64_t)-1)
 
+/* The entries of an image: read-only memory whose contents may be wrong. Each look at it is checked. */
 typedef struct {
-    spv_table_key key;
+    const uint8_t *offsets; /* for each entry the offset of its record, u64 */
+    const uint8_t *records;
+    size_t size;            /* bytes of the records */
+    uint32_t count;
+} spv_frozen;
+
+typedef struct {
+    spv_table_key key;      /* of the entries */
+    spv_table_key coin_key; /* of coins and txids: never the key of an image, which others may know */
+    spv_frozen frozen;      /* the first entries; none if the table was not made from an image */
+    bool changed;           /* it has other contents than its image, or none */
     spv_arena arena;
-    spv_pile entries;    /* pointers (const uint8_t *) to entries in the arena */
+    spv_pile entries;    /* pointers (const uint8_t *) to the other entries, in the arena */
     spv_index index;     /* all entries except outpoints, which are found through their coins */
     spv_index full_keys;  /* compressed public key → an entry that contains it uncompressed: a P2PK script or data */
     uint32_t of_kind[SPV_KINDS];
@@ -73,7 +84,21 @@ spv_status spv_table_set_coin(spv_table *table, const spv_coin *coin, bool repla
 /* The old coin. A missing value or script is taken from the new coin. */
 spv_coin spv_coin_joined(spv_coin old, spv_coin new);
 
-/* An entry in the arena. The low two bits of the first byte are its kind, and the others its size. Size 63 means that
+/* An entry. Its bytes are valid while the table exists. */
+typedef struct {
+    spv_bytes value;
+    unsigned kind;
+} spv_entry;
+
+/* An entry of an image. An entry whose record is damaged is an outpoint without bytes, which no lookup finds. */
+spv_entry spv_frozen_entry(const spv_frozen *frozen, uint32_t number);
+
+/* The number of entries. */
+SPV_INLINE uint32_t spv_table_count(const spv_table *table) {
+    return table->frozen.count + table->entries.count;
+}
+
+/* The record of an entry in the arena or in an image. The low two bits of the first byte are its kind, and the others its size. Size 63 means that
    four bytes with the size follow. Size 62 means the same, and that the kind is 4 higher. */
 enum { SPV_HIGH_KIND = 62, SPV_LONG = 63 };
 
@@ -88,22 +113,31 @@ SPV_INLINE spv_bytes spv_entry_bytes(const uint8_t *record) {
     return (spv_bytes){record + 5, spv_le32(record + 1)};
 }
 
-SPV_INLINE const uint8_t *spv_table_record(const spv_table *table, uint32_t number) {
-    return *(const uint8_t **)spv_pile_at(&table->entries, number, sizeof(uint8_t *));
+/* The bytes of the record of an entry, and the function that writes it and returns its end. */
+SPV_INLINE size_t spv_record_size(unsigned kind, size_t size) {
+    return 1 + (kind >= 4 || size >= SPV_HIGH_KIND ? 4u : 0u) + size;
 }
 
-SPV_INLINE unsigned spv_table_kind(const spv_table *table, uint32_t number) {
-    return spv_record_kind(spv_table_record(table, number));
+uint8_t *spv_put_record(uint8_t *record, unsigned kind, spv_bytes value);
+
+/* The entry with that number. A number that is too large, from the index of an image, gives an outpoint without bytes. */
+SPV_INLINE spv_entry spv_table_entry(const spv_table *table, uint32_t number) {
+    if (SPV_UNLIKELY(number < table->frozen.count))
+        return spv_frozen_entry(&table->frozen, number);
+    number -= table->frozen.count;
+    if (SPV_UNLIKELY(number >= table->entries.count))
+        return (spv_entry){{(const uint8_t *)"", 0}, SPV_OUTPOINT};
+    const uint8_t *record = *(const uint8_t **)spv_pile_at(&table->entries, number, sizeof record);
+    return (spv_entry){spv_entry_bytes(record), spv_record_kind(record)};
 }
+
+/* The uncompressed key of an entry: of a P2PK script, or of data. NULL if it has none. */
+const uint8_t *spv_full_key_of(spv_entry entry);
 
 /* True if an entry is a data prefix or a script type. No coin is learned for them: they would be too many. */
 SPV_INLINE bool spv_is_pattern(const spv_table *table, uint32_t entry) {
-    return SPV_UNLIKELY(table->of_kind[SPV_DATA_PREFIX] + table->of_kind[SPV_SCRIPT_TYPE]) && entry < table->entries.count
-        && spv_table_kind(table, entry) >= SPV_DATA_PREFIX;
-}
-
-SPV_INLINE spv_bytes spv_table_entry(const spv_table *table, uint32_t number) {
-    return spv_entry_bytes(spv_table_record(table, number));
+    return SPV_UNLIKELY(table->of_kind[SPV_DATA_PREFIX] + table->of_kind[SPV_SCRIPT_TYPE]) && entry < spv_table_count(table)
+        && spv_table_entry(table, entry).kind >= SPV_DATA_PREFIX;
 }
 
 SPV_INLINE const spv_coin_record *spv_table_coin_record(const spv_table *table, uint32_t number) {
@@ -127,8 +161,8 @@ typedef struct {
 
 SPV_INLINE bool spv_is_entry(const void *context, uint32_t number) {
     const spv_wanted *wanted = context;
-    const uint8_t *record = spv_table_record(wanted->table, number);
-    return spv_record_kind(record) == wanted->kind && spv_equal(spv_entry_bytes(record), wanted->value);
+    const spv_entry entry = spv_table_entry(wanted->table, number);
+    return entry.kind == wanted->kind && spv_equal(entry.value, wanted->value);
 }
 
 SPV_INLINE bool spv_is_coin(const void *context, uint32_t number) {

@@ -319,7 +319,7 @@
     "    FormatError: A set is malformed; `field` names the set.\n" \
     "    ParameterError: P or M is out of range, or a key has another length."
 #define SPV_DOC_WatchTable \
-    "WatchTable()\n" \
+    "WatchTable(image=None)\n" \
     "--\n" \
     "\n" \
     "The entries and coins of a watch list, and the scan for them.\n" \
@@ -328,7 +328,16 @@
     "\n" \
     "Threads may scan and read a table while another thread changes it. A scan may or may not find an entry that is added\n" \
     "during the scan. With the compiled kernel every operation is atomic: several threads may change a table, and a copy\n" \
-    "is consistent."
+    "is consistent.\n" \
+    "\n" \
+    "Args:\n" \
+    "    image: An image that `write_image` wrote. The table uses these bytes in place, and they must not change. By\n" \
+    "        default the table is empty.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    FormatError: The header or the coins of the image are malformed. Other damage can hide entries, and is not\n" \
+    "        noticed.\n" \
+    "    ParameterError: The image starts at an address that is not divisible by 8."
 #define SPV_DOC_WatchTable_add \
     "add($self, kind, value, /)\n" \
     "--\n" \
@@ -342,6 +351,11 @@
     "--\n" \
     "\n" \
     "Return the number of an entry, or NO_ENTRY."
+#define SPV_DOC_WatchTable_count_of \
+    "count_of($self, kind, /)\n" \
+    "--\n" \
+    "\n" \
+    "Return the number of entries of a kind."
 #define SPV_DOC_WatchTable_entry \
     "entry($self, number, /)\n" \
     "--\n" \
@@ -354,6 +368,45 @@
     "Yield the entries as (kind, bytes), in the order of their numbers.\n" \
     "\n" \
     "The table may change during the iteration. Entries that are added after the call are not yielded."
+#define SPV_DOC_WatchTable_packed_entries \
+    "packed_entries($self, first, most, /)\n" \
+    "--\n" \
+    "\n" \
+    "Return entries as bytes for a digest: each has its kind (u8), its size (u32 LE) and its value.\n" \
+    "\n" \
+    "Args:\n" \
+    "    first: Number of the first entry. There may be no such entry.\n" \
+    "    most: Largest number of entries to return.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    ParameterError: A number is not from 0 to 2^32 - 1."
+#define SPV_DOC_WatchTable_image \
+    "image($self)\n" \
+    "--\n" \
+    "\n" \
+    "Return the image that the table was made from. None if there is none, or the table has changed."
+#define SPV_DOC_WatchTable_image_size \
+    "image_size($self)\n" \
+    "--\n" \
+    "\n" \
+    "Return the number of bytes of the table's image."
+#define SPV_DOC_WatchTable_write_image \
+    "write_image($self, room, key, /)\n" \
+    "--\n" \
+    "\n" \
+    "Write the table's image. `WatchTable(image)` opens a table over it without reading all entries.\n" \
+    "\n" \
+    "Tables with the same contents, in the same order, have the same image for the same key.\n" \
+    "\n" \
+    "Args:\n" \
+    "    room: Memory for the image, of `image_size()` bytes, at an address divisible by 8.\n" \
+    "    key: Key of the hashes in the index, 64 bytes: random, so that nobody can choose entries whose hashes\n" \
+    "        collide.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    ParameterError: The key does not have 64 bytes, or the address of the memory is wrong.\n" \
+    "    FormatError: The memory has another size. Or the table was made from a damaged image: an entry occurs twice,\n" \
+    "        is invalid, or changes."
 #define SPV_DOC_WatchTable_coin \
     "coin($self, outpoint, /)\n" \
     "--\n" \
@@ -408,7 +461,7 @@
     "\n" \
     "Outpoints that are entries are still watched. Raises ParameterError for an outpoint that does not have 36 bytes."
 #define SPV_DOC_WatchTable_add_address_lines \
-    "add_address_lines($self, chunk, at, p2pkh_version, p2sh_version, hrp, /)\n" \
+    "add_address_lines($self, chunk, at, p2pkh_version, p2sh_version, hrp, jobs, /)\n" \
     "--\n" \
     "\n" \
     "Add the addresses in lines of text, up to the first line that is not taken.\n" \
@@ -422,13 +475,15 @@
     "    p2pkh_version: Version byte of the network's P2PKH addresses.\n" \
     "    p2sh_version: Version byte of the network's P2SH addresses.\n" \
     "    hrp: Human-readable part of the network's bech32 addresses.\n" \
+    "    jobs: Number of threads that decode addresses, 1 to 256. The entries are in the order of the lines.\n" \
     "\n" \
     "Returns:\n" \
     "    The number of bytes taken, the number of lines taken, and the labels as (entry, UTF-8 without control\n" \
     "    characters).\n" \
     "\n" \
     "Raises:\n" \
-    "    ParameterError: A version byte is not from 0 to 255, or the offset is negative.\n" \
+    "    ParameterError: A version byte is not from 0 to 255, the offset is negative, or the number of threads is out\n" \
+    "        of range.\n" \
     "    IndexError: The offset is beyond the chunk."
 #define SPV_DOC_WatchTable_script_totals \
     "script_totals($self, sums, first, label_places, label_texts, p2pkh_version, p2sh_version, hrp, /)\n" \

@@ -51,6 +51,17 @@ PyObject *spv_wt_find(PyObject *self, PyObject *const *arguments, Py_ssize_t cou
     return number_or_no_entry(number);
 }
 
+PyObject *spv_wt_count_of(PyObject *self, PyObject *argument) {
+    unsigned kind;
+    if (!take_kind(spv_object_state(self), argument, &kind))
+        return NULL;
+    spv_table *table = spv_table_of(self);
+    PyThreadState *thread = spv_begin_read(table);
+    const uint32_t count = table->of_kind[kind];
+    spv_finish_read(table, thread);
+    return PyLong_FromUnsignedLong(count);
+}
+
 PyObject *spv_wt_entry(PyObject *self, PyObject *argument) {
     spv_table *table = spv_table_of(self);
     PyObject *whole = PyNumber_Index(argument), *found = NULL;
@@ -58,13 +69,14 @@ PyObject *spv_wt_entry(PyObject *self, PyObject *argument) {
         return NULL;
     int overflow;
     const long long number = PyLong_AsLongLongAndOverflow(whole, &overflow);
-    const uint8_t *record = NULL;
+    spv_entry entry;
+    bool is_there;
     PyThreadState *thread = spv_begin_read(table);
-    if (!overflow && number >= 0 && (unsigned long long)number < table->entries.count)
-        record = spv_table_record(table, (uint32_t)number);
+    is_there = !overflow && number >= 0 && (unsigned long long)number < spv_table_count(table);
+    entry = spv_table_entry(table, is_there ? (uint32_t)number : SPV_NONE);
     spv_finish_read(table, thread);
-    if (record)
-        found = spv_entry_value(spv_object_state(self), record);
+    if (is_there)
+        found = spv_entry_value(spv_object_state(self), entry);
     else
         PyErr_Format(PyExc_IndexError, "no entry %S", whole);
     Py_DECREF(whole);

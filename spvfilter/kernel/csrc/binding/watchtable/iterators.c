@@ -14,9 +14,9 @@ typedef struct {
 
 static PyObject *entry_item(const spv_state *state, spv_table *table, uint32_t number) {
     PyThreadState *thread = spv_begin_read(table);
-    const uint8_t *record = spv_table_record(table, number);
+    const spv_entry entry = spv_table_entry(table, number);
     spv_finish_read(table, thread);
-    return spv_entry_value(state, record);
+    return spv_entry_value(state, entry);
 }
 
 static PyObject *coin_item(const spv_state *state, spv_table *table, uint32_t number) {
@@ -43,7 +43,7 @@ static PyObject *iterate(PyObject *owner, item_of *item, uint32_t end) {
 PyObject *spv_wt_entries(PyObject *self, PyObject *Py_UNUSED(none)) {
     spv_table *table = spv_table_of(self);
     PyThreadState *thread = spv_begin_read(table);
-    const uint32_t end = table->entries.count;
+    const uint32_t end = spv_table_count(table);
     spv_finish_read(table, thread);
     return iterate(self, entry_item, end);
 }

@@ -2,12 +2,15 @@
 
 #include "block/scripttype.h"
 
-PyObject *spv_wrap_table(PyObject *type, spv_table *table) {
+PyObject *spv_wrap_table(PyObject *type, spv_table *table, PyObject *image) {
     PyObject *self = spv_allocate(type);
-    if (self)
-        ((spv_table_object *)self)->table = table;
-    else
+    if (!self) {
         spv_table_free(table);
+        return NULL;
+    }
+    ((spv_table_object *)self)->table = table;
+    if (image && PyObject_GetBuffer(image, &((spv_table_object *)self)->image, PyBUF_SIMPLE))
+        Py_CLEAR(self);
     return self;
 }
 
@@ -22,8 +25,8 @@ PyObject *spv_coin_value(const spv_state *state, const spv_coin *coin) {
     return spv_named(state->Coin, items);
 }
 
-PyObject *spv_entry_value(const spv_state *state, const uint8_t *record) {
-    return Py_BuildValue("(ON)", state->entry_kinds[spv_record_kind(record)], spv_bytes_or_none(spv_entry_bytes(record)));
+PyObject *spv_entry_value(const spv_state *state, spv_entry entry) {
+    return Py_BuildValue("(ON)", state->entry_kinds[entry.kind], spv_bytes_or_none(entry.value));
 }
 
 bool spv_check_outpoint(const spv_state *state, PyObject *snapshot) {

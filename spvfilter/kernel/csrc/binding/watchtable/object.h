@@ -9,14 +9,16 @@
 typedef struct {
     PyObject_HEAD
     spv_table *table;
+    Py_buffer image; /* the image that the table was made from; `image.obj` is NULL if there is none */
 } spv_table_object;
 
 SPV_INLINE spv_table *spv_table_of(PyObject *self) {
     return ((spv_table_object *)self)->table;
 }
 
-/* A WatchTable that owns `table`. On failure, `table` is freed. */
-PyObject *spv_wrap_table(PyObject *type, spv_table *table);
+/* A WatchTable that owns `table`. `image` is the object whose buffer is the table's image, or NULL. On failure, `table`
+   is freed. */
+PyObject *spv_wrap_table(PyObject *type, spv_table *table, PyObject *image);
 
 /* Locking. If a thread has to wait for the lock, the GIL is released until `finish`. Do not use Python between begin
    and finish. A thread never waits for a table's lock while it holds the GIL. */
@@ -59,7 +61,7 @@ PyObject *spv_bytes_or_none(spv_bytes bytes);
 PyObject *spv_coin_value(const spv_state *state, const spv_coin *coin);
 
 /* An entry as (kind, bytes). */
-PyObject *spv_entry_value(const spv_state *state, const uint8_t *record);
+PyObject *spv_entry_value(const spv_state *state, spv_entry entry);
 
 /* pure.table._check_outpoint. */
 bool spv_check_outpoint(const spv_state *state, PyObject *snapshot);

@@ -2,6 +2,7 @@
 
 #include "binding/watchtable/batch.h"
 #include "binding/watchtable/entries.h"
+#include "binding/watchtable/image.h"
 #include "binding/watchtable/iterators.h"
 #include "binding/watchtable/lines.h"
 #include "binding/watchtable/scan.h"
@@ -9,14 +10,21 @@
 #include <errno.h>
 
 static PyObject *new(PyTypeObject *type, PyObject *arguments, PyObject *names) {
-    if (PyTuple_Size(arguments) || (names && PyDict_Size(names))) {
-        PyErr_SetString(PyExc_TypeError, "WatchTable() takes no arguments");
+    static char *keywords[] = {"image", NULL};
+    PyObject *image = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "|O:WatchTable", keywords, &image))
         return NULL;
-    }
+    if (image != Py_None)
+        return spv_table_over(type, image);
     spv_table *table = spv_table_new();
     if (table)
-        return spv_wrap_table((PyObject *)type, table);
+        return spv_wrap_table((PyObject *)type, table, NULL);
     return errno == ENOMEM ? PyErr_NoMemory() : PyErr_SetFromErrno(PyExc_OSError);
+}
+
+/* The object that has the image of the table, or NULL. */
+static PyObject *image_of(PyObject *self) {
+    return ((spv_table_object *)self)->image.obj;
 }
 
 static PyObject *copy(PyObject *self, PyObject *Py_UNUSED(none)) {
@@ -28,7 +36,7 @@ static PyObject *copy(PyObject *self, PyObject *Py_UNUSED(none)) {
     status = spv_table_copy(table, &twin);
     spv_end_read(&table->lock);
     Py_END_ALLOW_THREADS
-    return status ? spv_raise(state, status, NULL) : spv_wrap_table(state->WatchTable, twin);
+    return status ? spv_raise(state, status, NULL) : spv_wrap_table(state->WatchTable, twin, image_of(self));
 }
 
 /* The outpoints of a list of snapshots, one after the other, in memory that the caller frees with PyMem_Free. NULL
@@ -63,7 +71,7 @@ static PyObject *without(PyObject *self, PyObject *given) {
         status = spv_table_without(table, outpoints, count, &twin);
         spv_end_read(&table->lock);
         Py_END_ALLOW_THREADS
-        made = status ? spv_raise(state, status, NULL) : spv_wrap_table(state->WatchTable, twin);
+        made = status ? spv_raise(state, status, NULL) : spv_wrap_table(state->WatchTable, twin, image_of(self));
     }
     PyMem_Free(outpoints);
     Py_XDECREF(list);
@@ -73,7 +81,7 @@ static PyObject *without(PyObject *self, PyObject *given) {
 static Py_ssize_t length(PyObject *self) {
     spv_table *table = spv_table_of(self);
     PyThreadState *thread = spv_begin_read(table);
-    const uint32_t count = table->entries.count;
+    const uint32_t count = spv_table_count(table);
     spv_finish_read(table, thread);
     return (Py_ssize_t)count;
 }
@@ -88,16 +96,18 @@ static PyObject *size_of(PyObject *self, PyObject *Py_UNUSED(none)) {
 
 static int traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
+    Py_VISIT(image_of(self));
     return 0;
 }
 
+/* Called only with the last reference: a scan in another thread may use the image until then. */
 static int clear(PyObject *self) {
-    (void)self; /* it contains no objects */
+    spv_table_free(spv_table_of(self));
+    PyBuffer_Release(&((spv_table_object *)self)->image);
     return 0;
 }
 
 static void end(PyObject *self) {
-    spv_table_free(spv_table_of(self));
     spv_end_object(self, clear);
 }
 
@@ -106,6 +116,11 @@ static PyMethodDef methods[] = {
     SPV_METHOD(WatchTable, find, spv_wt_find, METH_FASTCALL),
     SPV_METHOD(WatchTable, entry, spv_wt_entry, METH_O),
     SPV_METHOD(WatchTable, entries, spv_wt_entries, METH_NOARGS),
+    SPV_METHOD(WatchTable, packed_entries, spv_wt_packed_entries, METH_FASTCALL),
+    SPV_METHOD(WatchTable, count_of, spv_wt_count_of, METH_O),
+    SPV_METHOD(WatchTable, image, spv_wt_image, METH_NOARGS),
+    SPV_METHOD(WatchTable, image_size, spv_wt_image_size, METH_NOARGS),
+    SPV_METHOD(WatchTable, write_image, spv_wt_write_image, METH_FASTCALL),
     SPV_METHOD(WatchTable, coin, spv_wt_coin, METH_O),
     SPV_METHOD(WatchTable, coins, spv_wt_coins, METH_NOARGS),
     SPV_METHOD(WatchTable, set_coin, spv_wt_set_coin, METH_FASTCALL),
