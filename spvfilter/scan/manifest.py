@@ -18,10 +18,10 @@ from spvfilter.kernel import WatchTable
 NAME = "manifest.json"
 FORMAT = 2
 WATCH_LIST = "watch list"  # the input whose value is a digest
-PARQUET_HASHES = "form of hashes in Parquet"  # an input that manifests of older versions lack
-TEXT_HASHES = "text in hex"  # its value there
-TABLE_HASHES = "form of hashes"  # an input that only an export has
-_PACKED = 65_536  # entries that are packed at once for the digest
+PARQUET_HASHES = "form of hashes in Parquet"  # older manifests lack this input
+TEXT_HASHES = "text in hex"  # the form in older manifests
+TABLE_HASHES = "form of hashes"  # of an export
+_PACKED = 65_536  # entries, our choice
 _HASH = re.compile("(?:[0-9a-f]{64})?")
 
 

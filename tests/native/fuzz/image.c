@@ -1,9 +1,9 @@
-/* Fuzz target: a table over a damaged image. No damage may make a lookup, a scan, a change or another image read other memory or
-   run on. The input is a table, damage, then a block:
+/* Fuzz target: a table over a damaged image. Lookups, scans and changes must read only the image, and must end.
 
-   u8   entries, each u8 kind of entry, u24 offset and u8 length of bytes of the block
-   u8   edits, each u24 offset in the image and u8 value
-   a block */
+   The input is a table, damage and a block:
+   u8   number of entries. Each has u8 kind, u24 offset and u8 length of its bytes in the block.
+   u8   number of edits. Each has u24 offset in the image and u8 value.
+   The rest is the block. */
 #include "oracle_watch.h"
 
 #include "block/scripttype.h"

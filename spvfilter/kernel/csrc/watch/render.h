@@ -45,8 +45,8 @@ typedef struct {
     spv_address_form network;
 } spv_totals;
 
-/* Renders the entries that have matches, up to the first one that is not a script: *next is its number, or that of the
-   end. The value of *unfit is as in spv_render_hits. */
+/* Renders the entries that have matches, and stops at an entry that is not a script. *next is the number of the entry
+   where it stopped. The value of *unfit is as in spv_render_hits. */
 spv_status spv_render_totals(const spv_totals *of, spv_text *text, size_t *next, size_t *unfit, spv_error *error);
 
 #endif
