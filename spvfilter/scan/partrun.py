@@ -60,9 +60,9 @@ class PartRun:
     """
 
     def __init__(self, directory: Path, plan: Plan, check: bool, inputs: dict[str, str]) -> None:
-        self.parts = PartDirectory(directory)
+        self.parts: PartDirectory = PartDirectory(directory)
         """The directory and the files of its parts."""
-        self.report = PartsReport()
+        self.report: PartsReport = PartsReport()
         """The progress of the run."""
         self._plan = plan
         own = {"undo mode": str(plan.undo), "check of blocks": "on" if check else "off", "range": plan.span}

@@ -89,9 +89,9 @@ class Rounds(ABC):
 
     def __init__(self, args: argparse.Namespace, network: Network, span: BlockSpan, verb: str) -> None:
         self.args = args
-        self.tell = Messages()
+        self.tell: Messages = Messages()
         """Prints a message, unless the round before has printed it."""
-        self.is_first = True
+        self.is_first: bool = True
         """True in the first round."""
         self._network = network
         self._span = span

@@ -253,7 +253,8 @@ class ColumnRows:
     """A column while it gets rows."""
 
     def __init__(self, table: str, name: str, layout: Layout, *, is_hex: bool = False) -> None:
-        self.table, self.name = table, name
+        self.table: str = table
+        self.name: str = name
         self._layout = Layout.TEXT if is_hex else layout
         self._is_hex = is_hex
         self._values: list[Value] = []

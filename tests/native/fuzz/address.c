@@ -74,7 +74,7 @@ static void check_lines(const spv_address_network *network, const uint8_t *from,
     spv_table *table = spv_table_new();
     spv_address_lines taken = {0};
     CHECK(table);
-    CHECK(!spv_add_address_lines(table, network, (spv_bytes){chunk, size}, 1 + size % 3, &taken));
+    CHECK(!spv_add_address_lines(table, network, (spv_bytes){chunk, size}, 1 + (unsigned)(size % 3), &taken));
     CHECK(taken.consumed <= size);
     size_t at = 0, labels = 0;
     for (size_t line = 0; line < taken.lines; line++) {
