@@ -22,6 +22,7 @@ from spvfilter.watch.descriptor import parse_descriptor
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
 from support.build import p2wpkh, txid
+from support.coreengine import satisfies
 from support.stores import opened
 
 pytestmark = pytest.mark.descriptors
@@ -117,6 +118,7 @@ def parsed(psbt: bytes) -> list[dict[bytes, bytes]]:
     return maps
 
 
+@pytest.mark.core
 @pytest.mark.kyoto
 @pytest.mark.parametrize("descriptor", DESCRIPTORS)
 def test_bdk_signs_and_finalizes(descriptor: str) -> None:
@@ -141,6 +143,8 @@ def test_bdk_signs_and_finalizes(descriptor: str) -> None:
     final, before = Transaction.parse(result.psbt.extract_tx().serialize()), Transaction.parse(unsigned)
     assert (final.inputs, final.sequences, final.outputs) == (before.inputs, before.sequences, before.outputs)
     assert result.psbt.fee() == 1_000
+    assert satisfies(final.raw, [TxOut(90_000, wallet.script)])
+    assert not satisfies(final.raw, [TxOut(90_000, p2wpkh(bytes(20)))])
 
 
 def test_wallycore_reads_every_field() -> None:
@@ -152,6 +156,7 @@ def test_wallycore_reads_every_field() -> None:
     assert wally.psbt_get_output_keypaths_size(psbt, 1) == 1
 
 
+@pytest.mark.core
 @pytest.mark.embit
 @pytest.mark.parametrize("descriptor", ["pkh(A/0/*)", "wpkh(A/0/*)", "sh(wpkh(A/0/*))", "tr(A/0/*)"])
 def test_embit_signs_and_finalizes(descriptor: str) -> None:
@@ -162,8 +167,9 @@ def test_embit_signs_and_finalizes(descriptor: str) -> None:
     unsigned = wallet.spend()
     psbt = PSBT.parse(wallet.store.views.psbt(unsigned))
     assert psbt.sign_with(bip32.HDKey.from_seed(bip39.mnemonic_to_seed(WORDS["A"]))) == 1
-    final = finalizer.finalize_psbt(psbt)
-    assert Transaction.parse(final.serialize()).outputs == Transaction.parse(unsigned).outputs
+    final = finalizer.finalize_psbt(psbt).serialize()
+    assert Transaction.parse(final).outputs == Transaction.parse(unsigned).outputs
+    assert satisfies(final, [TxOut(90_000, wallet.script)])
 
 
 def test_inputs_and_change_have_origins() -> None:

@@ -1,0 +1,94 @@
+"""Scans of files that Bitcoin Core has written, with Core's own account of its chain as the truth."""
+
+from __future__ import annotations
+
+import csv
+import random
+from pathlib import Path
+
+import pytest
+
+from spvfilter.errors import RefusedError
+from spvfilter.network import REGTEST
+from spvfilter.node.build import build_tx
+from spvfilter.node.regtest import Regtest
+from spvfilter.node.scripts import Lock
+from spvfilter.primitives import OutPoint, TxOut, hash_to_hex
+from spvfilter.scan import BlockFiles, PartScan, Plan, scan_parts
+from spvfilter.watch.watchlist import WatchList
+from support.coreengine import CoreEngine, Movement
+from support.openlocks import open_lock
+from support.vectors import effort
+
+pytestmark = pytest.mark.core
+PART_SIZE = 5_000  # bytes
+DATA = b"\x6a\x04data"  # OP_RETURN, and a push
+
+
+def live(made: Regtest, rng: random.Random, locks: dict[bytes, Lock]) -> None:
+    """Pay some locks, spend some of their coins, reorganize now and then, and mine a block."""
+    for _ in range(rng.randrange(5)):
+        made.pay(*(rng.choice(list(locks.values())).pays(rng.randrange(1, 10**8)) for _ in range(rng.randrange(1, 4))))
+    coins = [(place, coin) for place, coin in made.chain.coins.items() if coin.script_pubkey in locks]
+    for place, coin in rng.sample(coins, min(len(coins), rng.randrange(4))):
+        spend = locks[coin.script_pubkey].spends(OutPoint.parse(place))
+        try:
+            made.submit_tx(build_tx([spend], [TxOut(coin.value // 2, rng.choice(list(locks))), TxOut(0, DATA)]))
+        except RefusedError as error:
+            assert error.reason in {"insufficient fee", "min relay fee not met"}
+    if rng.random() < 0.3:
+        made.reorg(rng.randrange(1, 4))
+    made.mine()
+
+
+def rows(movements: list[Movement], scripts: set[bytes]) -> list[tuple[str, ...]]:
+    """Rows of a scan for these scripts."""
+    return [
+        (
+            "input" if each.is_spend else "output",
+            str(each.height),
+            hash_to_hex(each.txid),
+            str(each.position),
+            hash_to_hex(each.outpoint[:32]),
+            str(int.from_bytes(each.outpoint[32:], "little")),
+            str(each.value),
+            each.script.hex(),
+        )
+        for each in movements
+        if each.script in scripts
+    ]
+
+
+async def scan_to(out: Path, blocks: Path, watch: WatchList) -> bytes:
+    plan = Plan.of(BlockFiles(blocks, undo="auto"), REGTEST, part_size=PART_SIZE)
+    assert not plan.report.problems
+    return (await scan_parts(PartScan(out, plan, watch), "csv")).read_bytes()
+
+
+@pytest.mark.parametrize("seed", range(effort(1, 3, 60)))
+async def test_scan_has_what_core_says_while_core_writes(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    made = Regtest()
+    made.mine(105)
+    locks = {lock.script_pubkey: lock for lock in (open_lock(rng) for _ in range(40))}
+    watched = {*rng.sample(list(locks), len(locks) // 2), DATA}
+    watch = WatchList(REGTEST)
+    for script in watched:
+        watch.add_script(script)
+    given = 1  # the genesis block is there
+    for number in range(5):
+        for _ in range(rng.randrange(12)):
+            live(made, rng, locks)
+        with CoreEngine(tmp_path / "core") as core:
+            blocks = list(made.chain.blocks.values())
+            assert all(core.accepts(block.raw) for block in blocks[given:])
+            assert core.tip == made.chain.tip.hash
+            given = len(blocks)
+            movements = list(core.movements())
+        grown = await scan_to(tmp_path / "out", tmp_path / "core/blocks", watch)
+        assert grown == await scan_to(tmp_path / f"scratch{number}", tmp_path / "core/blocks", watch)
+        found = list(csv.DictReader(grown.decode().splitlines()))
+        names = ("kind", "height", "txid", "index", "outpoint_txid", "outpoint_index", "value", "script_pubkey")
+        assert sorted(tuple(row[name] for name in names) for row in found) == sorted(rows(movements, watched))
+    assert any(row["kind"] == "input" for row in found)
+    assert (tmp_path / "core/blocks/xor.dat").stat().st_size == 8
