@@ -85,8 +85,10 @@ async def test_scan_has_what_core_says_while_core_writes(seed: int, tmp_path: Pa
             assert core.tip == made.chain.tip.hash
             given = len(blocks)
             movements = list(core.movements())
+            running = await scan_to(tmp_path / "out", tmp_path / "core/blocks", watch)  # Core has the files open
         grown = await scan_to(tmp_path / "out", tmp_path / "core/blocks", watch)
         assert grown == await scan_to(tmp_path / f"scratch{number}", tmp_path / "core/blocks", watch)
+        assert running == grown
         found = list(csv.DictReader(grown.decode().splitlines()))
         names = ("kind", "height", "txid", "index", "outpoint_txid", "outpoint_index", "value", "script_pubkey")
         assert sorted(tuple(row[name] for name in names) for row in found) == sorted(rows(movements, watched))
