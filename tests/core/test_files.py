@@ -8,37 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from spvfilter.errors import RefusedError
 from spvfilter.network import REGTEST
-from spvfilter.node.build import build_tx
 from spvfilter.node.regtest import Regtest
-from spvfilter.node.scripts import Lock
-from spvfilter.primitives import OutPoint, TxOut, hash_to_hex
+from spvfilter.primitives import hash_to_hex
 from spvfilter.scan import BlockFiles, PartScan, Plan, scan_parts
 from spvfilter.watch.watchlist import WatchList
 from support.coreengine import CoreEngine, Movement
-from support.openlocks import open_lock
+from support.openlocks import DATA, live, open_lock
 from support.vectors import effort
 
 pytestmark = pytest.mark.core
 PART_SIZE = 5_000  # bytes
-DATA = b"\x6a\x04data"  # OP_RETURN, and a push
-
-
-def live(made: Regtest, rng: random.Random, locks: dict[bytes, Lock]) -> None:
-    """Pay some locks, spend some of their coins, reorganize now and then, and mine a block."""
-    for _ in range(rng.randrange(5)):
-        made.pay(*(rng.choice(list(locks.values())).pays(rng.randrange(1, 10**8)) for _ in range(rng.randrange(1, 4))))
-    coins = [(place, coin) for place, coin in made.chain.coins.items() if coin.script_pubkey in locks]
-    for place, coin in rng.sample(coins, min(len(coins), rng.randrange(4))):
-        spend = locks[coin.script_pubkey].spends(OutPoint.parse(place))
-        try:
-            made.submit_tx(build_tx([spend], [TxOut(coin.value // 2, rng.choice(list(locks))), TxOut(0, DATA)]))
-        except RefusedError as error:
-            assert error.reason in {"insufficient fee", "min relay fee not met"}
-    if rng.random() < 0.3:
-        made.reorg(rng.randrange(1, 4))
-    made.mine()
 
 
 def rows(movements: list[Movement], scripts: set[bytes]) -> list[tuple[str, ...]]:

@@ -97,6 +97,16 @@ class CoreEngine:
                     place = txid + _u32(at)
                     yield Movement(False, entry.height, txid, at, place, out.amount, bytes(out.script_pubkey))
 
+    def coins(self) -> dict[bytes, tuple[int, bytes]]:
+        """Return the values and scripts of the outputs of these blocks that are unspent, without OP_RETURN."""
+        coins: dict[bytes, tuple[int, bytes]] = {}
+        for each in self.movements():
+            if each.is_spend:
+                del coins[each.outpoint]
+            elif not each.script.startswith(b"\x6a"):
+                coins[each.outpoint] = (each.value, each.script)
+        return coins
+
 
 def _u32(number: int) -> bytes:
     return number.to_bytes(4, "little")
