@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,9 +14,11 @@ from spvfilter.address import address_to_script, script_to_address
 from spvfilter.errors import FormatError
 from spvfilter.kernel import EntryKind
 from spvfilter.light.client import LightClient
+from spvfilter.light.engine.watchchanges import WatchChanges
 from spvfilter.network import REGTEST
 from spvfilter.node.server import Node
 from spvfilter.primitives import TxOut
+from spvfilter.store.store import Store
 from spvfilter.wallet.events import MatchFound
 from spvfilter.watch.labels import Label, read_labels
 from spvfilter.watch.watchlist import WatchList
@@ -70,6 +75,53 @@ async def test_waiting_label_is_used_when_its_address_is_added(tmp_path: Path) -
         async with running(world, node, store=path) as run:
             labels = {each.ref: each.label for each in await run.client.labels()}
             assert (labels.get(FOREIGN), labels[other]) == (None, "mine")
+
+
+async def test_waiting_label_is_used_beside_a_removal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store tells the label while a thread computes the watch list without another entry."""
+    scripts = [bytes((0, 20)) + index.to_bytes(20, "big") for index in range(1, 200)]
+    addresses = [script_to_address(script, REGTEST) or "" for script in scripts]
+    watch = WatchList(REGTEST)
+    watch.add_keychain("chain", lambda index: scripts[index], lookahead=20)
+    watch.add_address(FOREIGN)
+    computed, told = threading.Event(), threading.Event()
+    waiting_labels, without_coins, take = Store.waiting_labels, WatchList.without_coins, WatchChanges._take_labels
+    grown, removals = WatchChanges._grown, list[asyncio.Task[None]]()
+
+    def remove(self: WatchChanges, gained: Sequence[bytes]) -> None:
+        if scripts[50] in gained:
+            removals.append(asyncio.get_running_loop().create_task(client.remove(FOREIGN)))
+        grown(self, gained)
+
+    def wait_for_removal(self: Store, wanted: Collection[bytes]) -> list[Label]:
+        if scripts[50] in wanted:
+            computed.wait(60)
+        return waiting_labels(self, wanted)
+
+    def wait_for_labels(self: WatchList, *given: Any) -> WatchList:
+        left = without_coins(self, *given)
+        computed.set()
+        told.wait(60)
+        return left
+
+    def tell(self: WatchChanges, waiting: object) -> None:
+        take(self, waiting)
+        if waiting:
+            told.set()
+
+    monkeypatch.setattr(WatchChanges, "_grown", remove)
+    monkeypatch.setattr(Store, "waiting_labels", wait_for_removal)
+    monkeypatch.setattr(WatchList, "without_coins", wait_for_labels)
+    monkeypatch.setattr(WatchChanges, "_take_labels", tell)
+    async with Node() as node, LightClient(watch, peers=[f"{node.host}:{node.port}"], mode="compact") as client:
+        await client.import_labels([Label("addr", addresses[50], "later")])
+        while await client.reveal_address() != addresses[40]:
+            pass
+        await removals[0]
+        assert computed.is_set()
+        assert told.is_set()
+        for watched in (client.watch, client._checked().engine.books.watch):
+            assert watched.label(watched.table.find(EntryKind.SCRIPT, scripts[50])) == "later"
 
 
 async def test_waiting_label_is_used_when_a_window_reaches_its_address(tmp_path: Path) -> None:

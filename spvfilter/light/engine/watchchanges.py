@@ -70,6 +70,7 @@ class WatchChanges:
         self._waiting: deque[tuple[int, Request]] = deque()
         self._reveals = Reveals(context)
         self._growth = WindowGrowth(context, self._reveals.first_to_search, self._search_again, self._grown)
+        self._imported: list[Label] = []  # for scripts that windows have gained
         self.done: list[Request] = []  # requests that changed the watch list and are stored
 
     def begin(self) -> None:
@@ -116,10 +117,16 @@ class WatchChanges:
         self._next()
 
     def _take_labels(self, waiting: object) -> None:
-        """Give new scripts of windows the labels that were imported before, unless they have labels."""
+        """Take the labels that were imported for new scripts of windows before."""
         assert isinstance(waiting, list)
+        self._imported += waiting
+        self._next()
+
+    def _use_labels(self) -> None:
+        """Give new scripts of windows the labels that were imported before, unless they have labels."""
         books, labels = self._context.books, dict[bytes, Label]()
-        for label in waiting:
+        imported, self._imported = self._imported, []
+        for label in imported:
             script = script_of(label, books.watch.network)
             entry = NO_ENTRY if script is None else books.watch.table.find(EntryKind.SCRIPT, script)
             if script is not None and entry != NO_ENTRY and books.watch.own_label(entry) is None:
@@ -138,6 +145,8 @@ class WatchChanges:
             self._coverage.forget_unwitnessed(books.cursor)
 
     def _next(self) -> None:
+        if self._imported and not self._context.is_storing:  # a removal computes with the labels as they are
+            self._use_labels()
         while self._waiting and not self._context.is_held:
             token, request = self._waiting.popleft()
             try:
