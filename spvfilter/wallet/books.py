@@ -532,18 +532,15 @@ class Books(Settlement):
         self.batch.accounts.append(AccountChange(old, new))
         self._seal()
 
-    def remove_entries(self, change: Renumbering, tell: Callable[..., None]) -> list[bytes]:
+    def remove_entries(self, change: Renumbering, tell: Callable[..., None]) -> None:
         """Remove entries from the watch list, and the matches that no other entry matches.
 
         Args:
             change: The present watch list without the entries, or without an account.
             tell: Called with the events, which belong into the commit of that change.
-
-        Returns:
-            The scripts of the entries, and of outpoints that only they matched.
         """
         self._seal()
-        scripts = change.take_coins(self.watch)
+        change.take_coins(self.watch)
         if change.name is not None:
             owners = [(number, change.account(number)) for number in change.stay]
             self.batch.accounts.append(AccountChange(change.name, is_removed=True, left=owners))
@@ -592,7 +589,6 @@ class Books(Settlement):
             if txid in self.pool:
                 self.pool.put(record, len(self._hits[txid]))
         tell(*self._settle(list(rows)))
-        return scripts
 
     def entries_added(self) -> None:
         """Let `match_some` match unconfirmed transactions against new entries, a few at a time."""

@@ -37,7 +37,8 @@ class Renumbering:
         self.left: WatchList = watch.without_coins(self._removed, name)
         """The watch list without these entries. It has outpoints after `take_coins`."""
         entries = map(watch.table.entry, self.removed)
-        self._scripts = [value for kind, value in entries if kind == EntryKind.SCRIPT]
+        self.scripts: list[bytes] = [value for kind, value in entries if kind == EntryKind.SCRIPT]
+        """Scripts of the removed entries, and after `take_coins` also of removed outpoints."""
 
     @classmethod
     def of_account(cls, watch: WatchList, name: str) -> Self:
@@ -45,12 +46,9 @@ class Renumbering:
         removed, stay = watch.entries_of_account(name)
         return cls(watch, removed, name, stay)
 
-    def take_coins(self, watch: WatchList) -> list[bytes]:
-        """Add the outpoints of the watch list, which still has the removed entries, to the remaining one.
-
-        Returns the scripts of removed entries and of removed outpoints.
-        """
-        return self._scripts + self.left.take_coins(watch, self._removed)
+    def take_coins(self, watch: WatchList) -> None:
+        """Add the outpoints of the watch list, which still has the removed entries, to the remaining one."""
+        self.scripts += self.left.take_coins(watch, self._removed)
 
     def hit(self, hit: Hit) -> Hit | None:
         """The hit under the new number of an entry that it matches; None if it matches no remaining entry."""

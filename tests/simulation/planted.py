@@ -756,8 +756,8 @@ def a_renamed_account_loses_its_keychains() -> list[Change]:
 def removal_of_an_account_is_not_reported() -> list[Change]:
     true = Books.remove_entries
 
-    def remove_entries(self: Books, change: Renumbering, tell: Any) -> list[bytes]:
-        return true(self, change, _nothing if change.name else tell)
+    def remove_entries(self: Books, change: Renumbering, tell: Any) -> None:
+        true(self, change, _nothing if change.name else tell)
 
     return [(Books, "remove_entries", remove_entries)]
 

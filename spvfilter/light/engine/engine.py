@@ -61,6 +61,7 @@ from spvfilter.light.status import ClientStatus, PeerStatus
 from spvfilter.store.views import SearchedEntries
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
+from spvfilter.wallet.entries import Renumbering
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Received, ReceivedFilters
 from spvfilter.wire.messages import table as wire
@@ -456,12 +457,8 @@ class Engine:
         self._compact.scripts.refresh()
         self._bloom.teach()
 
-    def _search_changed(self, removed: Sequence[bytes] | None) -> None:
-        """The watch list has changed, or blocks are to be searched again.
-
-        Args:
-            removed: Scripts of removed entries; None if no entry was removed.
-        """
+    def _search_changed(self, removed: Renumbering | None) -> None:
+        """The watch list has changed, or blocks are to be searched again."""
         context = self._context
         self._bloom.entries_changed()
         if removed is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from spvfilter.errors import InexpressibleError
@@ -10,6 +10,7 @@ from spvfilter.filters.verify import spent_script, witnesses
 from spvfilter.kernel import GcsQuery
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
+from spvfilter.wallet.entries import Renumbering
 
 MAX_OVERLAY = 5_000
 """Largest number of scripts of foreign unconfirmed transactions (our choice). A million would match every block."""
@@ -56,24 +57,21 @@ class FilterScripts:
         self._overlaid = 0  # Number of scripts in the overlay.
         self._waiting: dict[bytes, None] = {}  # Txids of transactions that wait for room in the overlay.
         self._number = 0  # Number of the latest sight.
-        self._entries = -1  # Number of entries of the watch list with wanted scripts.
+        self._entries = 0  # The scripts of this many entries of the watch list were added.
+        self._is_loaded = False  # True if also the scripts of outpoints were added.
         self._inexpressible: InexpressibleError | None = None  # Error for entries that compact filters cannot find.
 
-    def entries_removed(self, scripts: Iterable[bytes]) -> None:
-        """Drop the scripts of removed entries, unless an outpoint or an own transaction has them.
+    def entries_removed(self, change: Renumbering) -> None:
+        """Drop the scripts of removed entries. The next `load` adds those that an outpoint or a transaction has.
 
-        A watch list of many keychains has a million scripts, so they are not collected again.
+        A watch list of many keychains has a million scripts, so the other scripts stay.
         """
-        self._queries, self._own = {}, set()
-        if self._entries < 0 or self._inexpressible is not None:
-            self._scripts, self._list = {}, []
-            self._entries, self._inexpressible = -1, None
-            return
-        for script in scripts:
+        self._queries, self._own, self._inexpressible = {}, set(), None
+        for script in change.scripts:
             self._scripts.pop(script, None)
-        self._entries = len(self._books.watch)
-        self._scripts |= dict.fromkeys(self._books.watch.gcs_elements(self._entries))
         self._list = list(self._scripts)
+        self._is_loaded = False
+        self._entries = max(0, self._entries - len(change.removed))  # some of them may not have been loaded yet
 
     @property
     def position(self) -> Position:
@@ -87,13 +85,13 @@ class FilterScripts:
         """
         if self._inexpressible is not None:
             raise self._inexpressible
-        if len(self._books.watch) != self._entries:
-            first, self._entries = max(self._entries, 0), len(self._books.watch)
+        if not self._is_loaded or len(self._books.watch) != self._entries:
             try:
-                scripts = self._books.watch.gcs_elements(first)
+                scripts = self._books.watch.gcs_elements(self._entries)
             except InexpressibleError as error:
                 self._inexpressible = error
                 raise
+            self._is_loaded, self._entries = True, len(self._books.watch)
             for script in scripts:
                 self.add(script)
         self.refresh()

@@ -10,7 +10,7 @@ a candidate: it must also have come whole.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -28,6 +28,7 @@ from spvfilter.light.engine.peers import Peer, PeerState
 from spvfilter.light.lies import Lie
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.store import Store
+from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.events import BlockConnected
 from spvfilter.wallet.scanned import ScannedBlock, branches_of
 
@@ -103,9 +104,9 @@ class FilterSearch:
         self._next = self._parts[-1].last + 1 if self._parts else 0
         self._blocks.disconnect_to(height)
 
-    def entries_removed(self, scripts: Iterable[bytes]) -> None:
-        """Match all wanted scripts again, after the watch list has lost entries with these scripts."""
-        self.scripts.entries_removed(scripts)
+    def entries_removed(self, change: Renumbering) -> None:
+        """Match all wanted scripts again, after the watch list has lost entries."""
+        self.scripts.entries_removed(change)
         self.pause()
 
     def pause(self) -> None:

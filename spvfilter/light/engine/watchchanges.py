@@ -57,11 +57,11 @@ class WatchChanges:
         context: Context,
         coverage: Coverage,
         start: StartHeight,
-        changed: Callable[[Sequence[bytes] | None], None],
+        changed: Callable[[Renumbering | None], None],
     ) -> None:
         """`changed` is called when the watch list has changed or blocks are to be searched again.
 
-        Its argument has the scripts of removed entries; it is None if no entry was removed.
+        Its argument tells which entries were removed; it is None if none was.
         """
         self._context = context
         self._coverage = coverage
@@ -251,7 +251,8 @@ class WatchChanges:
         if isinstance(change, Renumbering) and len(change.left):
             if change.name is not None:
                 self._reveals.removing(each for each in context.books.watch.keychains if each.account == change.name)
-            self._changed(context.books.remove_entries(change, context.out.emit))
+            context.books.remove_entries(change, context.out.emit)
+            self._changed(change)
             self._after_commit(token, request, None)
         elif isinstance(change, Renumbering):
             none_left = "no entry would be left to watch: add another one first, or leave the client"

@@ -11,7 +11,7 @@ import pytest
 
 from simulation.weight import weigh
 from spvfilter.chain import HeaderChain
-from spvfilter.errors import LieError
+from spvfilter.errors import InexpressibleError, LieError
 from spvfilter.filters.batch import match_filters
 from spvfilter.filters.bip158 import basic_data, filter_header
 from spvfilter.hashes import sha256d
@@ -144,11 +144,12 @@ def test_scripts_of_a_foreign_payment_are_asked_for_above_its_height_and_go_with
 
 def test_a_query_of_before_entries_were_removed_is_no_query_of_as_many_others() -> None:
     """It may be made in a thread after another entry has come: blocks would count as searched for that one."""
-    wanted = FilterScripts(books())
+    made = books()
+    wanted = FilterScripts(made)
     wanted.add(p2wpkh(b"\x01" * 20))
     make = wanted.queries(Position(), 1)
     assert make is not None
-    wanted.entries_removed([])
+    wanted.entries_removed(Renumbering(made.watch, []))
     wanted.add(other := p2wpkh(b"\x02" * 20))
     make()
     again = wanted.queries(Position(), 1)
@@ -170,16 +171,60 @@ def test_removed_entries_leave_the_wanted_scripts() -> None:
     made.broadcast(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, scripts[2])]), 1)
     wanted = FilterScripts(made)
     wanted.load()
-    scripts_left = made.remove_entries(Renumbering(watch, [0, 1, 2]), lambda *events: None)
-    wanted.entries_removed(scripts_left)
+    remove(made, wanted, [0, 1, 2])
     wanted.load()
+    assert are_wanted(wanted, scripts) == [False, True, True, True]
+    assert wanted.position.base == 3
+
+
+@pytest.mark.parametrize("removed", [[0], [3], [0, 3]])
+def test_new_entries_become_wanted_after_a_removal(removed: list[int]) -> None:
+    """The last two entries came after the scripts were loaded. Their payments would be lost if they stayed unwanted."""
+    scripts = [p2wpkh(bytes((number,)) * 20) for number in range(5)]
+    watch = WatchList(REGTEST)
+    for script in scripts[:3]:
+        watch.add_script(script)
+    made = Books(watch, SavedBooks(ids=range(1, 6)))
+    wanted = FilterScripts(made)
+    wanted.load()
+    for script in scripts[3:]:
+        watch.add_script(script)
+    remove(made, wanted, removed)
+    wanted.load()
+    assert are_wanted(wanted, scripts) == [number not in removed for number in range(5)]
+
+
+def test_removal_finds_no_error_of_entries_to_be_loaded() -> None:
+    """Compact filters cannot find an outpoint without a script. The next load says so."""
+    watch, other = WatchList(REGTEST), p2wpkh(b"\x09" * 20)
+    watch.add_script(OURS)
+    watch.add_script(other)
+    made = Books(watch, SavedBooks(ids=range(1, 4)))
+    wanted = FilterScripts(made)
+    wanted.load()
+    watch.add_outpoint(f"{'07' * 32}:1")
+    remove(made, wanted, [0])
+    for _ in range(2):
+        with pytest.raises(InexpressibleError, match=f"compact filters cannot find: {'07' * 32}:1"):
+            wanted.load()
+    remove(made, wanted, [1])
+    wanted.load()
+    assert are_wanted(wanted, [OURS, other]) == [False, True]
+
+
+def remove(made: Books, wanted: FilterScripts, numbers: list[int]) -> None:
+    change = Renumbering(made.watch, numbers)
+    made.remove_entries(change, lambda *events: None)
+    wanted.entries_removed(change)
+
+
+def are_wanted(wanted: FilterScripts, scripts: list[bytes]) -> list[bool]:
+    """For each script, whether a block with it would be fetched."""
     make = wanted.queries(Position(), 1)
     assert make is not None
     ((_, query),) = make()
     block_hash = RNG.randbytes(32)
-    found = [bool(list(match_filters([(block_hash, basic_data(block_hash, [each]))], query))) for each in scripts]
-    assert found == [False, True, True, True]
-    assert wanted.position.base == 3
+    return [bool(list(match_filters([(block_hash, basic_data(block_hash, [each]))], query))) for each in scripts]
 
 
 class _Shared(dict[int, tuple[int, GcsQuery]]):
