@@ -16,6 +16,7 @@
 #include "oracle_gcs.h"
 #include "oracle_watch.h"
 #include "watch/hitcolumns.h"
+#include "watch/image.h"
 #include "watch/lines.h"
 #include "watch/render.h"
 
@@ -135,6 +136,29 @@ static void scan(spv_table *table, const plain_table *plain, const real_block *b
     free(wanted.hits);
 }
 
+/* A table over an image, and the indexes in memory that its first addition makes. */
+static void over_image(const spv_table *table, plain_table *plain) {
+    static const spv_table_key key = {{1, 2, 3, 5, 8, 13, 21, 34}};
+    const spv_bytes value = {(const uint8_t *)"a script after the image", 24};
+    spv_table *over;
+    spv_error error;
+    size_t size;
+    uint32_t number;
+    CHECK(!spv_image_size(table, &size));
+    uint8_t *image = zeroed(size, 1);
+    CHECK(!spv_image_write(table, &key, image, size, &error));
+    EVENTUALLY(spv_table_open((spv_bytes){image, size}, &over, &error), );
+    check_same_table(over, plain);
+    EVENTUALLY(spv_table_add(over, SPV_SCRIPT, value, &number), {
+        CHECK(spv_table_find(over, SPV_SCRIPT, value) == SPV_NONE);
+        check_same_table(over, plain);
+    });
+    CHECK(number == plain_add(plain, SPV_SCRIPT, value));
+    check_same_table(over, plain);
+    spv_table_free(over);
+    release(image);
+}
+
 static void watch_tables(const real_block *block, const uint8_t *strangers) {
     spv_table *table, *copy;
     plain_table plain = {0};
@@ -144,6 +168,7 @@ static void watch_tables(const real_block *block, const uint8_t *strangers) {
     EVENTUALLY(spv_table_copy(table, &copy), );
     check_same_table(copy, &plain);
     spv_table_free(table);
+    over_image(copy, &plain);
     spv_table_free(copy);
     plain_free(&plain);
 }
