@@ -19,8 +19,8 @@
 The header is little-endian. Numbers in the sections have the byte order of the machine, which the image states. A
 section starts at a multiple of 64 bytes, and zeros fill the gaps.
 
-A compiled list may come from an attacker. Loading it checks the header, the sizes of the sections, the outpoints and
-the accounts. The entries and labels are read only when they match. No contents can make that read other memory or run
+A compiled list may come from an attacker. Loading it checks the header, the sizes of the sections, the order of the
+records and of the labels, the outpoints and the accounts. The entries and labels are read only when they match. No contents can make that read other memory or run
 on, but wrong contents can hide entries. `verify` reads everything.
 """
 
@@ -40,7 +40,7 @@ from unicodedata import category
 
 from spvfilter.errors import FormatError, ParameterError, SourceError, WatchFileError
 from spvfilter.files import replacing
-from spvfilter.kernel import WatchTable
+from spvfilter.kernel import WatchTable, is_ascending
 from spvfilter.watch.accounts import Accounts, checked_name
 from spvfilter.watch.arguments import checked_label
 
@@ -56,7 +56,6 @@ _ALIGNED = 64
 _DIGEST_SIZE = 32
 _MOST_NAME = 30_000  # Characters of a network's name; a custom signet has its challenge in it (our choice).
 _MOST_TEXTS = 0xFFFFFFFF  # Bytes of all labels together.
-_MOST_LABEL = 8_100_000  # Bytes of one label: the longest line of a text file.
 _HEAD = 192  # Bytes of an image's header, which ends with the key.
 Pieces = list[bytes | memoryview]
 _PIECE = 1 << 24  # Bytes that are hashed at once.
@@ -102,21 +101,20 @@ class EntryLabels(MutableMapping[int, str]):
         if entry in self._changed:
             label = self._changed[entry]
         else:
-            at = bisect_left(self._entries, entry) if 0 <= entry < 1 << 32 else len(self._entries)
-            found = at < len(self._entries) and self._entries[at] == entry
-            label = _shown(self.text(at)) if found else None
-        if not label:
+            at = self._place(entry)
+            label = None if at is None else _shown(self.text(at))
+        if label is None:
             raise KeyError(entry)
         return label
 
+    def _place(self, entry: int) -> int | None:
+        """Return the number of an entry's label in the file. None if the file has no label of the entry."""
+        at = bisect_left(self._entries, entry) if 0 <= entry < 1 << 32 else len(self._entries)
+        return at if at < len(self._entries) and self._entries[at] == entry else None
+
     def text(self, at: int) -> bytes:
         """Return the text of label number `at`, as it is in the file."""
-        start = self._ends[at - 1] if at else 0
-        return bytes(self._texts[start : min(self._ends[at], start + _MOST_LABEL)])
-
-    def end(self, at: int) -> int:
-        """Return the offset at which label number `at` ends."""
-        return self._ends[at]
+        return bytes(self._texts[self._ends[at - 1] if at else 0 : self._ends[at]])
 
     def __setitem__(self, entry: int, label: str) -> None:
         self._changed[entry] = label
@@ -132,7 +130,8 @@ class EntryLabels(MutableMapping[int, str]):
         yield from (entry for entry, label in changed.items() if label is not None)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        kept = sum(label is not None for label in self._changed.values())
+        return len(self._entries) + kept - sum(self._place(entry) is not None for entry in self._changed)
 
 
 def _shown(text: bytes) -> str:
@@ -199,13 +198,20 @@ def parsed(raw: memoryview) -> Contents:
     except UnicodeDecodeError:
         raise FormatError("not a name in ASCII", offset=12, field="network") from None
     table = WatchTable(found.image)
-    return Contents(network, table, _labels(found.labels), _accounts(found.accounts, len(table)))
+    return Contents(network, table, _labels(found.labels, len(table)), _accounts(found.accounts, len(table)))
 
 
-def _labels(raw: memoryview) -> EntryLabels:
+def _labels(raw: memoryview, entries: int) -> EntryLabels:
+    """Return the labels. Raises FormatError unless their entries and their texts are in order."""
     count = _NUMBER.unpack_from(raw)[0] if len(raw) >= 4 else -1
-    if not 0 <= 4 + 8 * count <= len(raw) or count < 0:
+    if count < 0 or 4 + 8 * count > len(raw):
         raise FormatError("truncated: the entries and texts do not fit", offset=0, field="labels")
+    numbers, texts = raw[4 : 4 + 8 * count].cast("I"), len(raw) - 4 - 8 * count
+    labelled, ends = numbers[:count], numbers[count:]
+    last, end = (labelled[-1], ends[-1]) if count else (-1, 0)
+    is_sound = last < entries and end == texts and (not count or ends[0] > 0)
+    if not is_sound or not is_ascending(labelled) or not is_ascending(ends):
+        raise FormatError("the entries or the texts are not in order", offset=4, field="labels")
     return EntryLabels(raw)
 
 
@@ -393,15 +399,12 @@ def _verify_image(image: memoryview, table: WatchTable) -> None:
 
 
 def _verify_labels(contents: Contents) -> None:
-    """Raise FormatError for labels that are not in order, or that a list must not contain."""
-    labels, before, end = contents.labels, -1, 0
-    for at, entry in enumerate(labels):
-        text = labels.text(at)
+    """Raise FormatError for labels that a list must not contain."""
+    for at in range(len(contents.labels)):
+        text = contents.labels.text(at)
         try:
             sound = checked_label(text.decode()) == text.decode()
         except ValueError:
             sound = False
-        end += len(text)
-        if not (before < entry < len(contents.table) and sound and labels.end(at) == end):
+        if not sound:
             raise FormatError("damaged", offset=at, field="label")
-        before = entry

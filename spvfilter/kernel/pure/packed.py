@@ -18,6 +18,7 @@ Integers are little endian. The hits follow each other without gaps:
 
 from __future__ import annotations
 
+import operator
 import struct
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -175,6 +176,22 @@ def hit_sums(packed: bytes, /) -> list[tuple[int, int, int, int, int]]:
 def count_hits(packed: bytes, /) -> int:
     """Return the number of packed hits. Raises FormatError for bytes that are not packed hits."""
     return sum(1 for _ in _walk(snapshot(packed)))
+
+
+def is_ascending(numbers: bytes, /) -> bool:
+    """Return True if each number is larger than the number before it.
+
+    Args:
+        numbers: The numbers, as u32 in the byte order of the machine.
+
+    Raises:
+        ParameterError: The size is not divisible by 4.
+    """
+    raw = snapshot(numbers)
+    if len(raw) % _U32.size:
+        raise ParameterError(f"numbers have 4 bytes each: {len(raw)} bytes in all")
+    found = memoryview(raw).cast("I")
+    return all(map(operator.lt, found, found[1:]))
 
 
 def add_hit_sums(packed: bytes, sums: Buffer, /) -> list[int]:

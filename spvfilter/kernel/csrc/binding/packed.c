@@ -243,6 +243,19 @@ static PyObject *count_hits(PyObject *self, PyObject *given) {
     return done ? PyLong_FromSize_t(read.count) : NULL;
 }
 
+static PyObject *is_ascending(PyObject *self, PyObject *given) {
+    const spv_state *state = spv_module_state(self);
+    PyObject *taken = spv_snapshot(given), *is = NULL;
+    if (!taken)
+        return NULL;
+    if (spv_size(taken) % sizeof(uint32_t))
+        PyErr_Format(state->ParameterError, "numbers have 4 bytes each: %zu bytes in all", spv_size(taken));
+    else
+        is = PyBool_FromLong(spv_is_ascending(spv_bytes_of(taken)));
+    Py_DECREF(taken);
+    return is;
+}
+
 /* add_hit_sums. */
 
 /* Adds all hits, without releasing the GIL. A list of the numbers that wrapped around; NULL with an exception set. */
@@ -381,6 +394,7 @@ int spv_add_packed(PyObject *module, spv_state *Py_UNUSED(state)) {
         SPV_FUNCTION(count_hits, METH_O),
         SPV_FUNCTION(hit_lines, METH_VARARGS | METH_KEYWORDS),
         SPV_FUNCTION(hit_sums, METH_O),
+        SPV_FUNCTION(is_ascending, METH_O),
         SPV_FUNCTION(pack_hits, METH_O),
         SPV_FUNCTION(unpack_hits, METH_O),
         {NULL, NULL, 0, NULL},

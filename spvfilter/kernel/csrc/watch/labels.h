@@ -15,6 +15,14 @@ SPV_INLINE uint32_t spv_native32(const uint8_t *at) {
     return number;
 }
 
+/* pure.packed.is_ascending. */
+SPV_INLINE bool spv_is_ascending(spv_bytes numbers) {
+    bool is = true;
+    for (size_t at = 4; at < numbers.size; at += 4)
+        is &= spv_native32(numbers.data + at - 4) < spv_native32(numbers.data + at);
+    return is;
+}
+
 /* The label of an entry: *label is empty if it has none. */
 SPV_INLINE spv_status spv_label_of(const spv_labels *of, uint32_t entry, spv_bytes *label, spv_error *error) {
     enum { SIZE = 4 /* bytes of a place, and of the size before a label */ };

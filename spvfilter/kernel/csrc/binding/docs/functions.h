@@ -502,6 +502,17 @@
     "\n" \
     "Raises:\n" \
     "    FormatError: The bytes are not packed hits, or a sum exceeds 64 bits."
+#define SPV_DOC_is_ascending \
+    "is_ascending($module, numbers, /)\n" \
+    "--\n" \
+    "\n" \
+    "Return True if each number is larger than the number before it.\n" \
+    "\n" \
+    "Args:\n" \
+    "    numbers: The numbers, as u32 in the byte order of the machine.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    ParameterError: The size is not divisible by 4."
 #define SPV_DOC_pack_hits \
     "pack_hits($module, hits, /)\n" \
     "--\n" \
