@@ -11,6 +11,7 @@ from spvfilter._public import public
 from spvfilter.errors import ParameterError, UnknownAccountError
 from spvfilter.kernel import EntryKind
 from spvfilter.watch.descriptor.keys import secret_in
+from spvfilter.watch.entrytexts import EntryAccounts
 from spvfilter.watch.keychain import Keychain
 
 MAX_NAME = 255
@@ -42,7 +43,7 @@ class Accounts:
 
     names: dict[str, None] = field(default_factory=dict)
     """Names in the order in which the accounts were added."""
-    entries: dict[int, str] = field(default_factory=dict)
+    entries: dict[int, str] | EntryAccounts = field(default_factory=dict)
     """Account of an entry, by the number of the entry."""
     current: str | None = None
     """Account that new entries of the list belong to; None for no account."""

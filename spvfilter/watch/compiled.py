@@ -20,8 +20,8 @@ The header is little-endian. Numbers in the sections have the byte order of the 
 section starts at a multiple of 64 bytes, and zeros fill the gaps.
 
 A compiled list may come from an attacker. Loading it checks the header, the sizes of the sections, the order of the
-records and of the labels, the outpoints and the accounts. The entries and labels are read only when they match. No contents can make that read other memory or run
-on, but wrong contents can hide entries. `verify` reads everything.
+records and of the labels, the outpoints and the accounts. The entries and labels are read only when they match. No
+contents can make that read other memory or run on, but wrong contents can hide entries. `verify` reads everything.
 """
 
 from __future__ import annotations
@@ -31,18 +31,17 @@ import mmap
 import os
 import struct
 from array import array
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Self
-from unicodedata import category
 
 from spvfilter.errors import FormatError, ParameterError, SourceError, WatchFileError
 from spvfilter.files import replacing
 from spvfilter.kernel import WatchTable, is_ascending
 from spvfilter.watch.accounts import Accounts, checked_name
 from spvfilter.watch.arguments import checked_label
+from spvfilter.watch.entrytexts import RUN, EntryAccounts, EntryLabels
 
 MAGIC = b"\x89SPVWL\r\n"
 """The first bytes of a compiled watch list."""
@@ -51,7 +50,6 @@ KEY_SIZE = 64
 _VERSION = 1
 _HEADER = struct.Struct("<8sIIQQQQ16x")
 _NUMBER = struct.Struct("=I")
-_RUN = struct.Struct("=III")
 _ALIGNED = 64
 _DIGEST_SIZE = 32
 _MOST_NAME = 30_000  # Characters of a network's name; a custom signet has its challenge in it (our choice).
@@ -77,68 +75,6 @@ def mapped(file: BinaryIO) -> MappedFile:
         raise OSError(number, "cannot be mapped into memory: give a plain file", file.name) from None
     made.path = os.path.abspath(file.name)  # noqa: PTH100  pathlib takes long to import
     return made
-
-
-class EntryLabels(MutableMapping[int, str]):
-    """The labels of a compiled list by the number of the entry, with later changes. A text is decoded when it is read.
-
-    Characters that a label must not contain are replaced by U+FFFD.
-    """
-
-    def __init__(self, raw: memoryview, changed: dict[int, str | None] | None = None) -> None:
-        count = _NUMBER.unpack_from(raw)[0]
-        self._raw = raw
-        self._entries = raw[4 : 4 + 4 * count].cast("I")
-        self._ends = raw[4 + 4 * count : 4 + 8 * count].cast("I")
-        self._texts = raw[4 + 8 * count :]
-        self._changed: dict[int, str | None] = {} if changed is None else changed  # None: the label was removed
-
-    def copy(self) -> Self:
-        """Return an independent copy."""
-        return type(self)(self._raw, self._changed.copy())
-
-    def __getitem__(self, entry: int) -> str:
-        if entry in self._changed:
-            label = self._changed[entry]
-        else:
-            at = self._place(entry)
-            label = None if at is None else _shown(self.text(at))
-        if label is None:
-            raise KeyError(entry)
-        return label
-
-    def _place(self, entry: int) -> int | None:
-        """Return the number of an entry's label in the file. None if the file has no label of the entry."""
-        at = bisect_left(self._entries, entry) if 0 <= entry < 1 << 32 else len(self._entries)
-        return at if at < len(self._entries) and self._entries[at] == entry else None
-
-    def text(self, at: int) -> bytes:
-        """Return the text of label number `at`, as it is in the file."""
-        return bytes(self._texts[self._ends[at - 1] if at else 0 : self._ends[at]])
-
-    def __setitem__(self, entry: int, label: str) -> None:
-        self._changed[entry] = label
-
-    def __delitem__(self, entry: int) -> None:
-        if entry not in self:
-            raise KeyError(entry)
-        self._changed[entry] = None
-
-    def __iter__(self) -> Iterator[int]:
-        changed = self._changed
-        yield from (entry for entry in self._entries if entry not in changed)
-        yield from (entry for entry, label in changed.items() if label is not None)
-
-    def __len__(self) -> int:
-        kept = sum(label is not None for label in self._changed.values())
-        return len(self._entries) + kept - sum(self._place(entry) is not None for entry in self._changed)
-
-
-def _shown(text: bytes) -> str:
-    label = text.decode("utf-8", "replace")
-    if label.isprintable():
-        return label
-    return "".join("\ufffd" if category(each) in ("Cc", "Cs", "Zl", "Zp") else each for each in label)
 
 
 class Contents(NamedTuple):
@@ -212,7 +148,7 @@ def _labels(raw: memoryview, entries: int) -> EntryLabels:
     is_sound = last < entries and end == texts and (not count or ends[0] > 0)
     if not is_sound or not is_ascending(labelled) or not is_ascending(ends):
         raise FormatError("the entries or the texts are not in order", offset=4, field="labels")
-    return EntryLabels(raw)
+    return EntryLabels(labelled, ends, raw[4 + 8 * count :])
 
 
 def _accounts(raw: memoryview, entries: int) -> Accounts:
@@ -227,15 +163,15 @@ def _accounts(raw: memoryview, entries: int) -> Accounts:
                 raise ParameterError("a name occurs twice")
             made.names[name] = None
             at += 4 + size
-        runs = list(_RUN.iter_unpack(raw[at:]))
+        runs = RUN.iter_unpack(raw[at:])
     except (struct.error, ParameterError, UnicodeDecodeError):
         raise FormatError("damaged names", offset=at, field="accounts") from None
-    listed, next_entry = list(made.names), 0
+    next_entry = 0
     for first, count, name_number in runs:
-        if first < next_entry or not 0 < count <= entries - first or name_number >= len(listed):
+        if first < next_entry or not 0 < count <= entries - first or name_number >= len(made.names):
             raise FormatError("a run of entries is not in order", offset=at, field="accounts")
         next_entry = first + count
-        made.entries.update(dict.fromkeys(range(first, next_entry), listed[name_number]))
+    made.entries = EntryAccounts(raw[at:], list(made.names))
     return made
 
 
@@ -265,10 +201,10 @@ def _packed_accounts(accounts: Accounts) -> Pieces:
             count += 1
             continue
         if count:
-            pieces.append(_RUN.pack(first, count, number))
+            pieces.append(RUN.pack(first, count, number))
         first, count, number = entry, 1, numbers[name]
     if count:
-        pieces.append(_RUN.pack(first, count, number))
+        pieces.append(RUN.pack(first, count, number))
     return pieces
 
 

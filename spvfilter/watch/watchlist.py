@@ -32,6 +32,7 @@ from spvfilter.watch.descriptor.descriptor import (
     warn_of_problems,
 )
 from spvfilter.watch.elements import bloom_elements, gcs_elements
+from spvfilter.watch.entrytexts import EntryLabels
 from spvfilter.watch.keychain import LOOKAHEAD, MAX_DERIVATIONS, Budget, Keychain
 from spvfilter.watch.match import Completeness, Match, MatchKind
 from spvfilter.watch.pickling import State, restored, state_of
@@ -120,7 +121,7 @@ class WatchList:
         self._require_ranged = require_ranged
         self.network: Network = Network.named(network) if isinstance(network, str) else network
         self._table = WatchTable()
-        self._labels: dict[int, str] | compiled.EntryLabels = {}
+        self._labels: dict[int, str] | EntryLabels = {}
         self._windows = Windows(self._table)
         self._accounts = Accounts()
         self._holders = 0  # number of running clients that use the list
@@ -1113,8 +1114,10 @@ class WatchList:
     def accounts_by_entry(self) -> list[str | None]:
         """Return the account of each entry, as `account` does."""
         found = self._windows.by_entry(lambda keychain: keychain.account)
-        for entry in (*self._windows.shared, *self._accounts.entries):
+        for entry in self._windows.shared:
             found[entry] = self.account(entry)
+        for entry, account in self._accounts.entries.items():
+            found[entry] = account
         return found
 
     def own_label(self, entry: int) -> str | None:

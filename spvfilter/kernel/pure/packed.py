@@ -178,7 +178,7 @@ def count_hits(packed: bytes, /) -> int:
     return sum(1 for _ in _walk(snapshot(packed)))
 
 
-def is_ascending(numbers: bytes, /) -> bool:
+def is_ascending(numbers: Buffer, /) -> bool:
     """Return True if each number is larger than the number before it.
 
     Args:

@@ -243,16 +243,23 @@ static PyObject *count_hits(PyObject *self, PyObject *given) {
     return done ? PyLong_FromSize_t(read.count) : NULL;
 }
 
+/* The numbers may be many, and are read once: a snapshot is made only of memory with gaps. */
 static PyObject *is_ascending(PyObject *self, PyObject *given) {
     const spv_state *state = spv_module_state(self);
-    PyObject *taken = spv_snapshot(given), *is = NULL;
-    if (!taken)
-        return NULL;
-    if (spv_size(taken) % sizeof(uint32_t))
-        PyErr_Format(state->ParameterError, "numbers have 4 bytes each: %zu bytes in all", spv_size(taken));
+    PyObject *is = NULL;
+    Py_buffer buffer;
+    if (PyObject_GetBuffer(given, &buffer, PyBUF_SIMPLE)) {
+        PyErr_Clear();
+        PyObject *taken = spv_snapshot(given);
+        is = taken ? is_ascending(self, taken) : NULL;
+        Py_XDECREF(taken);
+        return is;
+    }
+    if (buffer.len % 4)
+        PyErr_Format(state->ParameterError, "numbers have 4 bytes each: %zd bytes in all", buffer.len);
     else
-        is = PyBool_FromLong(spv_is_ascending(spv_bytes_of(taken)));
-    Py_DECREF(taken);
+        is = PyBool_FromLong(spv_is_ascending((spv_bytes){buffer.buf, (size_t)buffer.len}));
+    PyBuffer_Release(&buffer);
     return is;
 }
 
