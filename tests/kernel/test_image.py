@@ -324,6 +324,26 @@ def test_an_image_is_held_in_place_at_an_aligned_address() -> None:
     image.append(0)
 
 
+class Holder:
+    table: WatchTable
+    view: memoryview
+    me: Holder
+
+
+def test_garbage_in_a_cycle_with_an_image_is_collected() -> None:
+    """Python before 3.11.8 crashed when it cleared a memoryview whose buffer was still exported."""
+    table = WatchTable()
+    table.add(EntryKind.SCRIPT, bytes(22))
+    image = image_of(table, bytes(64))
+    for _ in range(100):
+        view, holder = memoryview(image).toreadonly(), Holder()  # the collector clears the view first
+        holder.table, holder.view, holder.me = WatchTable(view), view, holder
+        assert holder.table.image() == view
+        del view, holder
+        gc.collect()
+    image.append(0)
+
+
 @kinds
 def test_packed_entries_have_the_form_of_the_digest(kind: type[WatchTable]) -> None:
     table = kind()
