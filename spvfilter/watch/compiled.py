@@ -64,16 +64,29 @@ class MappedFile(mmap.mmap):
 
     path: str
     """Absolute path of the file."""
+    status: os.stat_result
+    """Status of the file when it was mapped."""
+
+    def is_changed(self) -> bool:
+        """Return True if the contents of the file were changed in place. A file that replaced it does not count."""
+        try:
+            now = os.stat(self.path)  # noqa: PTH116  pathlib takes long to import
+        except OSError:
+            return False
+        is_other = not os.path.samestat(now, self.status)
+        return not is_other and (now.st_size, now.st_mtime_ns) != (self.status.st_size, self.status.st_mtime_ns)
 
 
 def mapped(file: BinaryIO) -> MappedFile:
     """Map a whole file. Raises OSError if it cannot be mapped, as an empty file or a pipe."""
     try:
+        status = os.fstat(file.fileno())
         made = MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:  # a ValueError: the file is empty
         number = error.errno if isinstance(error, OSError) else errno.ENODEV
         raise OSError(number, "cannot be mapped into memory: give a plain file", file.name) from None
     made.path = os.path.abspath(file.name)  # noqa: PTH100  pathlib takes long to import
+    made.status = status
     return made
 
 
@@ -261,6 +274,20 @@ def _digest(raw: memoryview) -> bytes:
 # Sharing
 
 
+class ReplacedListError(SourceError):
+    """A compiled list was removed or replaced, so that another process cannot map the same list."""
+
+
+def check_unchanged(table: WatchTable) -> None:
+    """Raise SourceError if the image of a table is in a file that was changed in place."""
+    image = table.image()
+    if image is not None and isinstance(file := image.obj, MappedFile) and file.is_changed():
+        raise SourceError(
+            f"{file.path} was changed in place during the scan, which may have missed matches: build the list again,"
+            " and run the scan again"
+        )
+
+
 class ImagePlace(NamedTuple):
     """The place of a table's image in a file, for another process that maps it."""
 
@@ -289,15 +316,15 @@ class ImagePlace(NamedTuple):
     def open(self) -> WatchTable:
         """Map the image, and return its table.
 
-        Raises SourceError if the file was replaced or cannot be read.
+        Raises ReplacedListError if the file was replaced or cannot be read.
         """
         try:
             with open(self.path, "rb") as file:  # noqa: PTH123  pathlib takes long to import
                 raw = memoryview(mapped(file))[self.start : self.start + self.size]
         except OSError as error:
-            raise SourceError(f"{self.path} cannot be read: {error}") from None
+            raise ReplacedListError(f"{self.path} cannot be read: {error}") from None
         if len(raw) != self.size or raw[: len(self.head)] != self.head:
-            raise SourceError(f"{self.path} was replaced during the scan: run the scan again")
+            raise ReplacedListError(f"{self.path} was replaced")
         return WatchTable(raw)
 
 
