@@ -5,14 +5,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import public
 from spvfilter.errors import ParameterError, UnknownAccountError
 from spvfilter.kernel import EntryKind
 from spvfilter.watch.descriptor.keys import secret_in
-from spvfilter.watch.entrytexts import EntryAccounts
 from spvfilter.watch.keychain import Keychain
+
+if TYPE_CHECKING:
+    from spvfilter.watch.entrytexts import EntryAccounts
 
 MAX_NAME = 255
 """Largest length of an account's name in characters (our choice)."""

@@ -30,8 +30,7 @@ import errno
 import mmap
 import os
 import struct
-from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Self
@@ -41,7 +40,7 @@ from spvfilter.files import replacing
 from spvfilter.kernel import WatchTable, is_ascending
 from spvfilter.watch.accounts import Accounts, checked_name
 from spvfilter.watch.arguments import checked_label
-from spvfilter.watch.entrytexts import RUN, EntryAccounts, EntryLabels
+from spvfilter.watch.entrytexts import RUN, EntryAccounts, EntryLabels, packed_texts
 
 MAGIC = b"\x89SPVWL\r\n"
 """The first bytes of a compiled watch list."""
@@ -53,7 +52,6 @@ _NUMBER = struct.Struct("=I")
 _ALIGNED = 64
 _DIGEST_SIZE = 32
 _MOST_NAME = 30_000  # Characters of a network's name; a custom signet has its challenge in it (our choice).
-_MOST_TEXTS = 0xFFFFFFFF  # Bytes of all labels together.
 _HEAD = 192  # Bytes of an image's header, which ends with the key.
 Pieces = list[bytes | memoryview]
 _PIECE = 1 << 24  # Bytes that are hashed at once.
@@ -191,16 +189,10 @@ def _accounts(raw: memoryview, entries: int) -> Accounts:
 # Writing
 
 
-def _packed_labels(labels: Iterable[tuple[int, str]]) -> Pieces:
+def _packed_labels(labels: Mapping[int, str]) -> Pieces:
     """Return the labels as pieces of bytes. Raises ParameterError for more than 4 GB of labels."""
-    entries, ends, texts = array("I"), array("I"), bytearray()
-    for entry, label in sorted(labels):
-        texts += label.encode()
-        if len(texts) > _MOST_TEXTS:
-            raise ParameterError("the labels have more than 4 GB together: shorten them")
-        entries.append(entry)
-        ends.append(len(texts))
-    return [_NUMBER.pack(len(entries)), entries.tobytes(), ends.tobytes(), bytes(texts)]
+    pieces = [piece.cast("B") for piece in packed_texts(labels)]
+    return [_NUMBER.pack(len(pieces[0]) // _NUMBER.size), *pieces]
 
 
 def _packed_accounts(accounts: Accounts) -> Pieces:
@@ -222,7 +214,7 @@ def _packed_accounts(accounts: Accounts) -> Pieces:
 
 
 def write(
-    path: str | os.PathLike[str], network: str, table: WatchTable, labels: Iterable[tuple[int, str]], accounts: Accounts
+    path: str | os.PathLike[str], network: str, table: WatchTable, labels: Mapping[int, str], accounts: Accounts
 ) -> None:
     """Write a compiled list, which atomically replaces the file at `path`.
 
@@ -274,7 +266,7 @@ def _digest(raw: memoryview) -> bytes:
 # Sharing
 
 
-class ReplacedListError(SourceError):
+class ReplacedListError(Exception):
     """A compiled list was removed or replaced, so that another process cannot map the same list."""
 
 

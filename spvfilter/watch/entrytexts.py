@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import struct
 from abc import abstractmethod
+from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import ItemsView, Iterator, MutableMapping, Sequence
+from collections.abc import ItemsView, Iterator, Mapping, MutableMapping, Sequence
 from typing import Self
 from unicodedata import category
 
+from spvfilter.errors import ParameterError
+
+_MOST_TEXTS = 0xFFFFFFFF  # Bytes of all labels together.
 RUN = struct.Struct("=III")
 """First entry, number of entries, and number of the account of successive entries with the same account."""
 
@@ -94,6 +98,16 @@ class EntryLabels(EntryTexts):
         """Return an independent copy."""
         return type(self)(self._entries, self._ends, self._texts, self._changed.copy())
 
+    @property
+    def is_changed(self) -> bool:
+        """True if a label was changed, added or removed."""
+        return bool(self._changed)
+
+    @property
+    def sections(self) -> tuple[memoryview, memoryview, memoryview]:
+        """The entries, the ends and the texts of the file."""
+        return self._entries, self._ends, self._texts
+
     def text(self, at: int) -> bytes:
         """Return the text of label number `at`, as it is in the file."""
         return bytes(self._texts[self._ends[at - 1] if at else 0 : self._ends[at]])
@@ -111,6 +125,23 @@ class EntryLabels(EntryTexts):
 
     def _count(self) -> int:
         return len(self._entries)
+
+
+def packed_texts(labels: Mapping[int, str]) -> tuple[memoryview, memoryview, memoryview]:
+    """Return the arguments of EntryLabels for labels: the entries, the ends and the texts.
+
+    Raises ParameterError for more than 4 GB of labels.
+    """
+    if isinstance(labels, EntryLabels) and not labels.is_changed:
+        return labels.sections
+    entries, ends, texts = array("I"), array("I"), bytearray()
+    for entry, label in sorted(labels.items()):
+        texts += label.encode()
+        if len(texts) > _MOST_TEXTS:
+            raise ParameterError("the labels have more than 4 GB together: shorten them")
+        entries.append(entry)
+        ends.append(len(texts))
+    return memoryview(entries), memoryview(ends), memoryview(texts)
 
 
 def _shown(text: bytes) -> str:

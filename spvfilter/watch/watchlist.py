@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import compress, islice, starmap
@@ -32,7 +32,6 @@ from spvfilter.watch.descriptor.descriptor import (
     warn_of_problems,
 )
 from spvfilter.watch.elements import bloom_elements, gcs_elements
-from spvfilter.watch.entrytexts import EntryLabels
 from spvfilter.watch.keychain import LOOKAHEAD, MAX_DERIVATIONS, Budget, Keychain
 from spvfilter.watch.match import Completeness, Match, MatchKind
 from spvfilter.watch.pickling import State, restored, state_of
@@ -40,6 +39,7 @@ from spvfilter.watch.windows import STEP, Windows
 
 if TYPE_CHECKING:
     from spvfilter.watch import compiled, patterns
+    from spvfilter.watch.entrytexts import EntryLabels
 else:
     compiled = deferred("spvfilter.watch.compiled")
     patterns = deferred("spvfilter.watch.patterns")
@@ -209,7 +209,7 @@ class WatchList:
                 f"a compiled watch list has fixed entries, but the windows of {len(self._windows)} keychain(s) move:"
                 " take the descriptors out, and give them beside the compiled list"
             )
-        compiled.write(path, self.network.name, self._table, self._labels.items(), self._accounts)
+        compiled.write(path, self.network.name, self._table, self._labels, self._accounts)
 
     def take_compiled(self, contents: compiled.Contents) -> None:
         """Let this list, which is empty, have the contents of a compiled list.
@@ -1103,6 +1103,17 @@ class WatchList:
         if label is None and (place := self._windows.at(entry)):
             label = place[0].label
         return label
+
+    @property
+    def has_labels(self) -> bool:
+        """True if an entry or a keychain has a label."""
+        return bool(self._labels) or any(each.label for each in self._windows)
+
+    def labels(self) -> Mapping[int, str]:
+        """Return the labels by the number of the entry, as `label` returns them. Do not change the mapping."""
+        if not any(each.label for each in self._windows):
+            return self._labels
+        return {entry: label for entry, label in enumerate(self.labels_by_entry()) if label}
 
     def labels_by_entry(self) -> list[str | None]:
         """Return the label of each entry, as `label` does."""

@@ -304,12 +304,14 @@ static void packed_hits(const uint8_t *random) {
     spv_sums_free(&sums);
     spv_hits_read read = {0};
     CHECK(!(at = 0) && !spv_read_hits(&read, packed, &at, SIZE_MAX, &error) && read.count == HITS && read.most == 7 * (ENTRIES - 1));
-    uint8_t places[4 * 7 * ENTRIES] = {0}, texts[4 + 4 + 70] = {0};
-    const uint32_t place = 4, length = 70;
-    memcpy(texts + 4, &length, sizeof length);
-    memcpy(texts + 8, random, length);
-    for (uint32_t i = 1; i < ENTRIES; i += 2)
-        memcpy(places + 4 * 7 * i, &place, sizeof place);
+    uint8_t places[8 * (ENTRIES / 2)] = {0}, texts[4 + 70] = {0};
+    const uint32_t length = 70;
+    memcpy(texts, &length, sizeof length);
+    memcpy(texts + 4, random, length);
+    for (uint32_t i = 0; i < ENTRIES / 2; i++) {
+        const uint32_t entry = 7 * (2 * i + 1);
+        memcpy(places + 8 * i, &entry, sizeof entry);
+    }
     spv_block_lines lines = {.labels = {{places, sizeof places}, {texts, sizeof texts}}};
     spv_address_form_init(&lines.network, 0, 5, (spv_bytes){(const uint8_t *)"bc", 2});
     spv_text text = {0}, reserved = {0};

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from spvfilter.errors import InexpressibleError, ParameterError, SourceError, WatchFileError
+from spvfilter.errors import InexpressibleError, ParameterError, WatchFileError
 from spvfilter.kernel import EntryKind, ScriptType
 from spvfilter.network import MAINNET, REGTEST, Network
 from spvfilter.primitives import OutPoint
 from spvfilter.scan.manifest import table_digest
 from spvfilter.watch import compiled, textfile
-from spvfilter.watch.compiled import ImagePlace, verify
+from spvfilter.watch.compiled import ImagePlace, ReplacedListError, verify
 from spvfilter.watch.watchlist import WatchList
 from support import build
 from support.vectors import effort
@@ -312,13 +312,13 @@ def test_a_replaced_file_stays_valid_for_its_readers(tmp_path: Path) -> None:
     assert list(place.open().entries()) == list(watch.table.entries())
     compiled_file(random_list(4), tmp_path)
     assert mapped == watch
-    with pytest.raises(SourceError, match=r"list\.spvwl was replaced"):
+    with pytest.raises(ReplacedListError, match=r"list\.spvwl was replaced"):
         place.open()
     path.unlink()
-    with pytest.raises(SourceError, match="cannot be read"):
+    with pytest.raises(ReplacedListError, match="cannot be read"):
         place.open()
     path.write_bytes(b"")
-    with pytest.raises(SourceError, match="cannot be read"):
+    with pytest.raises(ReplacedListError, match="cannot be read"):
         place.open()
 
 

@@ -475,8 +475,8 @@
     "Args:\n" \
     "    packed: The packed hits.\n" \
     "    form: 0 for CSV, 1 for JSON objects.\n" \
-    "    label_places: For each entry, the offset of its label in `label_texts`, as u32 in the byte order of the machine;\n" \
-    "        0 if the entry has no label. Entries after the last offset have none.\n" \
+    "    label_places: For each entry with a label, its number and the offset of its label in `label_texts`, both as u32\n" \
+    "        in the byte order of the machine. The numbers ascend.\n" \
     "    label_texts: Labels as the lines show them: a CSV cell with its quotes, or a JSON string with its quotes. The\n" \
     "        size of each label, as a u32 like the offsets, precedes it.\n" \
     "    block_hash: Hash of the block, 32 bytes in wire order.\n" \
