@@ -230,10 +230,14 @@ class Processes(Engine):
         return self._pool
 
     async def _end(self, pool: futures.ProcessPoolExecutor, *, is_replaced: bool = False) -> None:
-        """End a pool once, whose tasks fail together. Write the table to a file if its list was replaced."""
+        """End a pool once, whose tasks fail together. Write the table to a file if its list was replaced.
+
+        Raises SourceError if the list was changed in place: to read a part that is gone would end this process, too.
+        """
         async with self._ending:
             if self._pool is not pool:
                 return
+            check_unchanged(self._table)
             if is_replaced:
                 await self._write_table()
             self._pool = None

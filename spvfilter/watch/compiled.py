@@ -294,7 +294,11 @@ class ImagePlace(NamedTuple):
 
     @classmethod
     def of(cls, table: WatchTable) -> Self | None:
-        """Return the place of a table's image. None if no file has it, or if the table has changed."""
+        """Return the place of a table's image. None if no file has it, or if the table has changed.
+
+        Raises SourceError if the file was changed in place.
+        """
+        check_unchanged(table)
         image = table.image()
         if image is None or not isinstance(file := image.obj, MappedFile):
             return None

@@ -203,6 +203,21 @@ async def test_a_compiled_list_that_is_changed_in_place_ends_the_scan(tmp_path: 
     assert not list((tmp_path / "out").rglob("*.part"))
 
 
+async def test_processes_name_a_compiled_list_that_was_truncated(tmp_path: Path) -> None:
+    ledger, blocks, records = ledger_chain(6)
+    source, watch, path = files(tmp_path / "blocks", blocks, records), ledger.interest.watch(), tmp_path / "list.spvwl"
+    watch.compile(path)
+    mapped = WatchList.load(path, watch.network)
+    scan = PartScan(tmp_path / "out", Plan.of(BlockFiles(source), watch.network, part_size=SMALL), mapped)
+    os.truncate(path, 0)
+    engine = Processes(2)
+    try:
+        with pytest.raises(SourceError, match=r"list\.spvwl was changed in place during the scan"):
+            await scan.run(engine)
+    finally:
+        await engine.aclose()
+
+
 class Broken(Engine):
     """Does some tasks, then fails, or waits for ever if wanted."""
 
