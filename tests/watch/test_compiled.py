@@ -7,15 +7,18 @@ import io
 import pickle
 import random
 import struct
+from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from spvfilter.errors import InexpressibleError, ParameterError, WatchFileError
+from spvfilter.errors import InexpressibleError, ParameterError, SpvFilterError, WatchFileError
 from spvfilter.kernel import EntryKind, ScriptType
 from spvfilter.network import MAINNET, REGTEST, Network
 from spvfilter.primitives import OutPoint
+from spvfilter.scan.linelabels import labels_digest
 from spvfilter.scan.manifest import table_digest
 from spvfilter.watch import compiled, textfile
 from spvfilter.watch.compiled import ImagePlace, ReplacedListError, verify
@@ -283,6 +286,39 @@ def test_verify_finds_every_changed_byte(tmp_path: Path) -> None:
             path.write_bytes(sealed(changed))
             with pytest.raises(WatchFileError):
                 verify(path)
+
+
+@pytest.mark.parametrize("seed", range(effort(40, 200, 5_000)))
+def test_no_damage_ends_in_a_foreign_error(seed: int, tmp_path: Path) -> None:
+    """The digest is right, as an attacker would write it."""
+    path, rng = compiled_file(random_list(seed % 40), tmp_path), random.Random(seed)
+    raw = bytearray(path.read_bytes())
+    labels, accounts, network = parts(bytes(raw))
+    for _ in range(rng.choice((1, 1, 2, 5, 20))):
+        at = rng.randrange(*rng.choice(((0, HEADER), (HEADER, labels), (labels, accounts), (accounts, network)))) & ~3
+        struct.pack_into("=I", raw, at, rng.choice((0, 1, 2, 5, 60, rng.randrange(200), 0x7FFFFFFF, 0xFFFFFFFF)))
+    path.write_bytes(sealed(raw))
+    with suppress(SpvFilterError):
+        verify(path)
+    try:
+        watch = WatchList.load(path)
+    except WatchFileError:
+        return
+    uses: list[Callable[[], object]] = [
+        *(
+            watch.labels_by_entry,
+            watch.accounts_by_entry,
+            lambda: labels_digest(watch),
+            lambda: table_digest(watch.table),
+        ),
+        *(lambda: watch.save(tmp_path / "saved"), lambda: watch.compile(tmp_path / "again"), watch.bloom_elements),
+        *(watch.gcs_elements, lambda: pickle.loads(pickle.dumps(watch)), lambda: watch.copy() == watch),
+        *(lambda: [watch.without_account(name) for name in watch.accounts], lambda: watch.without_entries([0])),
+        *(lambda: watch.add_script(b"\x51\x53", "more"), watch.labels_by_entry),
+    ]
+    for use in uses:
+        with suppress(SpvFilterError):
+            use()
 
 
 def test_hidden_entry_passes_a_load_but_not_verify(tmp_path: Path) -> None:
