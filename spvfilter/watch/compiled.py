@@ -20,8 +20,9 @@ The header is little-endian. Numbers in the sections have the byte order of the 
 section starts at a multiple of 64 bytes, and zeros fill the gaps.
 
 A compiled list may come from an attacker. Loading it checks the header, the sizes of the sections, the order of the
-records and of the labels, the outpoints and the accounts. The entries and labels are read only when they match. No
-contents can make that read other memory or run on, but wrong contents can hide entries. `verify` reads everything.
+records and of the labels, the outpoints and the accounts. The entries and labels are read only when they match.
+
+No contents can make that read other memory or run on, but wrong contents can hide entries. `verify` reads everything.
 """
 
 from __future__ import annotations

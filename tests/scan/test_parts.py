@@ -189,7 +189,7 @@ async def test_processes_keep_a_compiled_list_that_was_replaced(tmp_path: Path, 
         await engine.aclose()
 
 
-async def test_a_compiled_list_that_is_changed_in_place_ends_the_scan(tmp_path: Path) -> None:
+async def test_list_changed_in_place_ends_the_scan(tmp_path: Path) -> None:
     ledger, blocks, records = ledger_chain(6)
     source, watch, path = files(tmp_path / "blocks", blocks, records), ledger.interest.watch(), tmp_path / "list.spvwl"
     watch.compile(path)
