@@ -71,8 +71,8 @@ static spv_status check_header(const header *h, spv_bytes image, layout *of, spv
 static spv_status check_order(spv_bytes image, size_t offsets, uint32_t count, uint64_t end, spv_error *error) {
     const uint64_t *at = (const uint64_t *)(const void *)(image.data + offsets);
     bool is_ordered = true;
-    for (uint32_t number = 1; number < count; number++)
-        is_ordered &= at[number - 1] < at[number];
+    for (uint32_t number = 1; number < count && is_ordered; number++)
+        is_ordered = at[number - 1] < at[number];
     if (is_ordered && (!count || at[count - 1] < end))
         return SPV_OK;
     return spv_refuse(error, offsets, "offset", "the records of the entries are not in order");

@@ -18,8 +18,8 @@ SPV_INLINE uint32_t spv_native32(const uint8_t *at) {
 /* pure.packed.is_ascending. */
 SPV_INLINE bool spv_is_ascending(spv_bytes numbers) {
     bool is = true;
-    for (size_t at = 4; at < numbers.size; at += 4)
-        is &= spv_native32(numbers.data + at - 4) < spv_native32(numbers.data + at);
+    for (size_t at = 4; at < numbers.size && is; at += 4)
+        is = spv_native32(numbers.data + at - 4) < spv_native32(numbers.data + at);
     return is;
 }
 
