@@ -76,7 +76,15 @@ if TYPE_CHECKING:  # both backends have the reference's signatures
     )
     from spvfilter.kernel.pure.hitcolumns import hit_columns
     from spvfilter.kernel.pure.merkleblock import extract_matches, parse_merkleblock
-    from spvfilter.kernel.pure.packed import add_hit_sums, count_hits, hit_lines, hit_sums, pack_hits, unpack_hits
+    from spvfilter.kernel.pure.packed import (
+        add_hit_sums,
+        count_hits,
+        hit_lines,
+        hit_sums,
+        is_ascending,
+        pack_hits,
+        unpack_hits,
+    )
     from spvfilter.kernel.pure.series import SeriesCore
     from spvfilter.kernel.pure.table import WatchTable
     from spvfilter.kernel.pure.tables import block_columns
@@ -138,6 +146,7 @@ __all__ = [
     "hit_lines",
     "hit_sums",
     "index_headers",
+    "is_ascending",
     "is_p2pk",
     "is_pubkey",
     "join_indexes",

@@ -80,7 +80,7 @@ class MatchBatch:
     def _packed_labels(self, render: Render) -> tuple[bytes, bytes]:
         if render not in self._labels:
             self._labels[render] = LineLabels(self._watch, render)
-        return self._labels[render].packed()
+        return self._labels[render].of_hits((self.block,))
 
     def to_arrow(self) -> pa.Table:
         """The matches as an Arrow table with the columns of `spvfilter.scan.to_arrow`.

@@ -24,7 +24,7 @@ from spvfilter.scan.threadwork import to_its_end
 from spvfilter.scan.workerplan import WorkerPlan
 from spvfilter.scan.workerpool import AwayError, WorkerPool
 from spvfilter.scan.workertask import Shared, part_bytes
-from spvfilter.watch.compiled import ImagePlace, image_of
+from spvfilter.watch.compiled import ImagePlace, check_unchanged, image_of
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -133,6 +133,7 @@ class DaskWorkers(Engine):
         number, place = self._passes, self._place
 
         def pack() -> Shared:
+            check_unchanged(self._table)
             table = bytes(image_of(self._table)) if place is None else place
             return Shared(__version__, number, self._owner, table, None if coins is None else coins.read_bytes())
 

@@ -15,9 +15,10 @@ from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.kernel import BACKEND, WatchTable
 from spvfilter.scan.coinfile import table_with_coins
-from spvfilter.scan.partfile import PartFile, PartSummary, write_part
+from spvfilter.scan.partfile import BlockHits, PartFile, PartSummary, write_part
 from spvfilter.scan.parts import PartTask
-from spvfilter.watch.compiled import ImagePlace, new_image
+from spvfilter.scan.threadwork import to_its_end
+from spvfilter.watch.compiled import ImagePlace, ReplacedListError, check_unchanged, image_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -59,9 +60,7 @@ class Engine(ABC):
         """Stop running scans and release all resources."""
 
 
-def run_task(
-    task: PartTask, table_for: Callable[[Path | None], WatchTable], is_stopped: Callable[[], bool] = lambda: False
-) -> PartSummary:
+def run_task(task: PartTask, tables: Tables, is_stopped: Callable[[], bool] = lambda: False) -> PartSummary:
     """Write the file of a part, unless a complete file exists already, and return the part's summary.
 
     The same task always writes the same bytes.
@@ -70,7 +69,7 @@ def run_task(
     if done is not None:
         return done
     summary = PartSummary()
-    write_part(task.path, task.key, task.scan(table_for(task.coins), summary, is_stopped), summary)
+    write_part(task.path, task.key, tables.scanned(task, summary, is_stopped), summary)
     return summary
 
 
@@ -99,7 +98,7 @@ def summary_of(path: Path, key: bytes) -> PartSummary | None:
         return None
 
 
-class _Tables:
+class Tables:
     """A table of watched entries, and a copy that also watches the outpoints of a file. Both are made once."""
 
     def __init__(self, opened: Callable[[], WatchTable]) -> None:
@@ -119,6 +118,14 @@ class _Tables:
                 self._with_coins = coins, table_with_coins(self._table, coins)
             return self._with_coins[1]
 
+    def scanned(self, task: PartTask, summary: PartSummary, is_stopped: Callable[[], bool]) -> Iterator[BlockHits]:
+        """Yield the blocks of a part that have hits.
+
+        Raises OSError and SourceError, also if the file of a compiled watch list was changed in place.
+        """
+        yield from task.scan(self.get(task.coins), summary, is_stopped)
+        check_unchanged(self.get(None))
+
 
 @public
 class Threads(Engine):
@@ -134,12 +141,12 @@ class Threads(Engine):
     def __init__(self, jobs: int = 1) -> None:
         self.width: int = 1 if BACKEND == "pure" else _checked(jobs)
         self._threads = futures.ThreadPoolExecutor(self.width, "spvfilter-part")
-        self._tables = _Tables(WatchTable)
+        self._tables = Tables(WatchTable)
         self._is_stopped = False
 
     async def begin(self, table: WatchTable) -> None:
         """Set the table of watched entries that later calls of `run` scan for."""
-        self._tables = _Tables(lambda: table)
+        self._tables = Tables(lambda: table)
 
     async def run(self, task: PartTask) -> PartSummary:
         """Scan a part in a thread and write its file.
@@ -147,7 +154,7 @@ class Threads(Engine):
         Raises OSError if a file cannot be read or written, and SourceError if the part cannot be scanned.
         """
         call = asyncio.get_running_loop().run_in_executor
-        return await call(self._threads, run_task, task, self._tables.get, lambda: self._is_stopped)
+        return await call(self._threads, run_task, task, self._tables, lambda: self._is_stopped)
 
     async def aclose(self) -> None:
         """Stop the running scans and wait until the threads have ended."""
@@ -176,16 +183,24 @@ class Processes(Engine):
 
     def __init__(self, count: int) -> None:
         self.width: int = _checked(count)
+        self._table = WatchTable()
         self._place: ImagePlace | None = None  # the table: in a compiled watch list, or in a temporary file
         self._temporary: Path | None = None
         self._pool: futures.ProcessPoolExecutor | None = None
+        self._ending = asyncio.Lock()
 
     async def begin(self, table: WatchTable) -> None:
         """Set the table of watched entries that later calls of `run` scan for."""
         await self.aclose()
-        self._place = ImagePlace.of(table)
+        self._table, self._place = table, ImagePlace.of(table)
         if self._place is None:
-            self._temporary, self._place = await asyncio.to_thread(_written, table)
+            await self._write_table()
+
+    async def _write_table(self) -> None:
+        """Share the table by a temporary file of mode 0600. Raises OSError."""
+        descriptor, name = tempfile.mkstemp(prefix="spvfilter-table-")
+        self._temporary = Path(name)
+        self._place = await asyncio.to_thread(_written, descriptor, name, self._table)
 
     async def run(self, task: PartTask) -> PartSummary:
         """Scan a part in a process and write its file.
@@ -200,9 +215,9 @@ class Processes(Engine):
                     running = asyncio.get_running_loop().run_in_executor(pool, _in_process, task)
                 return await running
             except futures.BrokenExecutor:
-                if self._pool is pool:
-                    self._pool = None
-                await asyncio.to_thread(pool.shutdown)
+                await self._end(pool)
+            except ReplacedListError:  # share what this process has mapped
+                await self._end(pool, is_replaced=True)
         raise SourceError(f"part {task.part.number}: the process that scans it has died {_ATTEMPTS} times")
 
     def _opened(self) -> futures.ProcessPoolExecutor:
@@ -213,6 +228,20 @@ class Processes(Engine):
                 self.width, context, _begin_process, (self._place, self._temporary)
             )
         return self._pool
+
+    async def _end(self, pool: futures.ProcessPoolExecutor, *, is_replaced: bool = False) -> None:
+        """End a pool once, whose tasks fail together. Write the table to a file if its list was replaced.
+
+        Raises SourceError if the list was changed in place: to read a part that is gone would end this process, too.
+        """
+        async with self._ending:
+            if self._pool is not pool:
+                return
+            check_unchanged(self._table)
+            if is_replaced:
+                await self._write_table()
+            self._pool = None
+            await to_its_end(pool.shutdown)
 
     async def aclose(self) -> None:
         """Terminate the processes."""
@@ -232,20 +261,12 @@ class Processes(Engine):
             raise
 
 
-def _written(table: WatchTable) -> tuple[Path, ImagePlace]:
-    """Write the image of a table to a temporary file, and return the file's path and the image's place.
-
-    Raises OSError.
-    """
-    image = new_image(table)
-    descriptor, name = tempfile.mkstemp(prefix="spvfilter-table-")  # mode 0600
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(image)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    return Path(name), ImagePlace.at(name, 0, image)
+def _written(descriptor: int, name: str, table: WatchTable) -> ImagePlace:
+    """Write the image of a table to an open file, and return the image's place. Raises OSError."""
+    with os.fdopen(descriptor, "wb") as file:
+        image = image_of(table)
+        file.write(image)
+    return ImagePlace.at(name, 0, image)
 
 
 @contextmanager
@@ -264,7 +285,7 @@ def _without_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-_process_tables = _Tables(WatchTable)
+_process_tables = Tables(WatchTable)
 
 
 def _begin_process(place: ImagePlace | None, temporary: Path | None) -> None:
@@ -272,7 +293,7 @@ def _begin_process(place: ImagePlace | None, temporary: Path | None) -> None:
     global _process_tables
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the parent ends this process
     threading.Thread(target=_end_with_parent, args=(temporary,), daemon=True).start()
-    _process_tables = _Tables(WatchTable if place is None else place.open)
+    _process_tables = Tables(WatchTable if place is None else place.open)
 
 
 def _end_with_parent(temporary: Path | None) -> None:
@@ -287,7 +308,7 @@ def _end_with_parent(temporary: Path | None) -> None:
 
 def _in_process(task: PartTask) -> PartSummary:
     """Run a task in this worker process and return the summary of its part."""
-    return run_task(task, _process_tables.get)
+    return run_task(task, _process_tables)
 
 
 def _checked(workers: int) -> int:

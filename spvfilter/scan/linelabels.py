@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
+from itertools import accumulate, compress, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
+from spvfilter.kernel import hit_sums
+from spvfilter.watch.entrytexts import packed_texts
 
 if TYPE_CHECKING:
     import json
 
+    from spvfilter.scan.partfile import BlockHits
     from spvfilter.watch.watchlist import WatchList
 else:
     json = deferred("json")
 
 Render = Callable[[str], bytes]
+_MOST = 1 << 20  # Rendered labels that are kept (our choice).
 
 
 def csv_cell(text: str) -> bytes:
@@ -36,13 +42,17 @@ def plain_cell(text: str) -> bytes:
 
 
 def labels_digest(watch: WatchList) -> str:
-    """Return the SHA-256 of the labels of all entries, in hex. No label has control characters."""
-    labels = watch.labels_by_entry()
-    return sha256("\0".join(label or "" for label in labels).encode() if any(labels) else b"").hexdigest()
+    """Return the SHA-256 of the labels of all entries, in hex."""
+    digest = sha256()
+    for piece in packed_texts(watch.labels()):
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 class LineLabels:
-    """The rendered labels of all entries: the arguments `label_places` and `label_texts` of the kernel.
+    """Renders the labels of entries that match: the arguments `label_places` and `label_texts` of the kernel.
+
+    Threads may share it.
 
     Args:
         watch: The watch list. It may get entries later.
@@ -52,32 +62,34 @@ class LineLabels:
     def __init__(self, watch: WatchList, render: Render) -> None:
         self._watch = watch
         self._render = render
-        self._entries = 0  # number of entries whose labels are known
-        self._places = array("I")
-        self._texts = bytearray(self._places.itemsize)  # place 0 means no label
-        self._last, self._last_place = "", 0  # the last label, and its place
-        self._packed = b"", b""
+        self._rendered: dict[int, bytes] = {}  # labels of earlier calls; empty for an entry without a label
 
-    def packed(self) -> tuple[bytes, bytes]:
-        """Return the places and the texts of the labels, also of entries that were added after the last call."""
-        first, self._entries = self._entries, len(self._watch)
-        if first == self._entries:
-            return self._packed
-        more = range(first, self._entries)
-        labels = self._watch.labels_by_entry() if first == 0 else [self._watch.label(entry) for entry in more]
-        if any(labels):
-            self._places.frombytes(bytes(self._places.itemsize * (first - len(self._places))))
-            self._places.extend(map(self._place, labels))
-            self._packed = self._places.tobytes(), bytes(self._texts)
-        return self._packed
+    def of_hits(self, blocks: Iterable[BlockHits]) -> tuple[bytes, bytes]:
+        """Return the places and the texts of the labels of all entries that match in blocks."""
+        if not self._watch.has_labels:
+            return b"", b""
+        return self.of_entries(map(itemgetter(0), hit_sums(b"".join(block.packed for block in blocks))))
 
-    def _place(self, label: str | None) -> int:
-        """Return the place of a label; 0 for no label. Successive entries with the same label share a place."""
-        if not label:
-            return 0
-        if label != self._last:
-            self._last, self._last_place = label, len(self._texts)
-            text = self._render(label)
-            self._texts += len(text).to_bytes(self._places.itemsize, sys.byteorder)
-            self._texts += text
-        return self._last_place
+    def of_entries(self, entries: Iterable[int]) -> tuple[bytes, bytes]:
+        """Return the places and the texts of the labels of entries, which are in ascending order."""
+        if not self._watch.has_labels:
+            return b"", b""
+        asked = list(entries)
+        known = self._rendered
+        texts = [known[entry] if entry in known else self._of_entry(entry) for entry in asked]
+        found, labels = list(compress(asked, texts)), list(filter(None, texts))
+        places = array("I", [0]) * (2 * len(found))
+        places[::2] = array("I", found)
+        places[1::2] = array("I", islice(accumulate(map(len, labels), initial=0), len(labels)))
+        return places.tobytes(), b"".join(labels)
+
+    def _of_entry(self, entry: int) -> bytes:
+        """Return the rendered label of an entry, after its size."""
+        label = self._watch.label(entry)
+        text = self._render(label) if label else b""
+        if text:
+            text = len(text).to_bytes(4, sys.byteorder) + text
+        if len(self._rendered) >= _MOST:
+            self._rendered = {}
+        self._rendered[entry] = text
+        return text

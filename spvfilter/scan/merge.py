@@ -103,11 +103,12 @@ def write_lines(path: Path, parts: Parts, watch: WatchList, form: int, jobs: int
     Raises OSError if a file cannot be read or written, and SourceError for a damaged part.
     """
     totals = EntryTotals(len(watch))
-    labels = LineLabels(watch, csv_cell if form == CSV else json_text).packed()
+    labels = LineLabels(watch, csv_cell if form == CSV else json_text)
 
     def render(blocks: list[BlockHits]) -> bytes:
         totals.add_all(blocks)
-        return b"".join(lines_of(block, watch.network, form, labels) for block in blocks)
+        packed = labels.of_hits(blocks)
+        return b"".join(lines_of(block, watch.network, form, packed) for block in blocks)
 
     with replacing(path, SHARED) as file:
         if form == CSV:

@@ -146,11 +146,11 @@ def write_parquet(
     """
     pa = _pyarrow()
     totals = EntryTotals(len(watch))
-    labels = LineLabels(watch, str.encode).packed()
+    labels = LineLabels(watch, str.encode)
 
     def table(group: RowGroup) -> Any:
         totals.add_all(group.blocks[1:] if group.start else group.blocks)
-        return _table(pa, group, watch.network, labels, is_binary=form.is_binary)
+        return _table(pa, group, watch.network, labels.of_hits(group.blocks), is_binary=form.is_binary)
 
     with replacing(path, SHARED) as file, parquet_writer(pa, file, _schema(pa), form, rows) as write:
         for made in in_threads(table, row_groups(blocks_in(parts)), jobs):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from array import array
 from collections.abc import Iterable, Iterator
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -73,9 +74,8 @@ class EntryTotals:
 
     def __iter__(self) -> Iterator[tuple[int, EntryTotal]]:
         """Yield the entries that have matches, in the order of the list."""
-        for entry in range(len(self._sums) // _NUMBERS):
-            if self._sums[_NUMBERS * entry]:
-                yield entry, self._total(entry)
+        for entry in compress(range(len(self._sums) // _NUMBERS), self._sums[::_NUMBERS]):
+            yield entry, self._total(entry)
 
     def _total(self, entry: int) -> EntryTotal:
         places = range(_NUMBERS * entry, _NUMBERS * (entry + 1))
@@ -84,12 +84,13 @@ class EntryTotals:
     def lines(self, watch: WatchList) -> Iterator[bytes]:
         """Yield the totals as lines of CSV, in the order of the watch list. The kernel renders those of scripts."""
         network = watch.network
-        places, texts = LineLabels(watch, plain_cell).packed()
         of_network = network.p2pkh_version, network.p2sh_version, network.hrp
         beyond = {at // _NUMBERS for at in self._beyond}
         ends = sorted({*beyond, *range(_ROWS, len(self._sums) // _NUMBERS, _ROWS), len(self._sums) // _NUMBERS})
         entry = 0
         for end in ends:
+            matches = self._sums[_NUMBERS * entry : _NUMBERS * end : _NUMBERS]
+            places, texts = LineLabels(watch, plain_cell).of_entries(compress(range(entry, end), matches))
             while entry < end:
                 sums = self._sums[_NUMBERS * entry : _NUMBERS * end]
                 text, entry = watch.table.script_totals(sums, entry, places, texts, *of_network)

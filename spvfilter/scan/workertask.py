@@ -19,7 +19,7 @@ from spvfilter.scan.partfile import PartSummary, PartWriter
 from spvfilter.scan.parts import PartTask
 from spvfilter.scan.remote import RemoteFile, located, opened
 from spvfilter.scan.sources import BlockFiles
-from spvfilter.watch.compiled import ImagePlace
+from spvfilter.watch.compiled import ImagePlace, ReplacedListError, check_unchanged
 
 
 class Shared(NamedTuple):
@@ -37,19 +37,6 @@ class Shared(NamedTuple):
     """Contents of the file of outpoints, or None."""
 
 
-class NoListError(Exception):
-    """This worker does not see the compiled watch list that the sender has."""
-
-
-def _opened(table: bytes | ImagePlace) -> WatchTable:
-    if not isinstance(table, ImagePlace):
-        return WatchTable(table)
-    try:
-        return table.open()
-    except SourceError:
-        raise NoListError from None
-
-
 class _Latest:
     """The table of the latest pass in which this worker has scanned a part."""
 
@@ -59,11 +46,11 @@ class _Latest:
         self._lock = threading.Lock()
 
     def get(self, shared: Shared) -> WatchTable:
-        """The table of a pass; it is made once. Raises NoListError."""
+        """The table of a pass; it is made once. Raises ReplacedListError."""
         with self._lock:
             key = shared.owner, shared.number
             if self._key != key:
-                table = _opened(shared.table)
+                table = shared.table.open() if isinstance(shared.table, ImagePlace) else WatchTable(shared.table)
                 if shared.coins is not None:
                     with tempfile.TemporaryDirectory(prefix="spvfilter-") as folder:
                         file = Path(folder, "coins")
@@ -96,12 +83,13 @@ def part_bytes(task: PartTask, shared: Shared) -> bytes | None:
                 ) from error
     try:
         table = _latest.get(shared)
-    except NoListError:
+    except ReplacedListError:
         return None
     file, summary = BytesIO(), PartSummary()
     writer = PartWriter(file, task.key)
     for block in task.scan(table, summary):
         writer.add(block)
+    check_unchanged(table)
     writer.end(summary)
     return file.getvalue()
 

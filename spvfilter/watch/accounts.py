@@ -5,13 +5,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import public
 from spvfilter.errors import ParameterError, UnknownAccountError
 from spvfilter.kernel import EntryKind
 from spvfilter.watch.descriptor.keys import secret_in
 from spvfilter.watch.keychain import Keychain
+
+if TYPE_CHECKING:
+    from spvfilter.watch.entrytexts import EntryAccounts
 
 MAX_NAME = 255
 """Largest length of an account's name in characters (our choice)."""
@@ -42,7 +45,7 @@ class Accounts:
 
     names: dict[str, None] = field(default_factory=dict)
     """Names in the order in which the accounts were added."""
-    entries: dict[int, str] = field(default_factory=dict)
+    entries: dict[int, str] | EntryAccounts = field(default_factory=dict)
     """Account of an entry, by the number of the entry."""
     current: str | None = None
     """Account that new entries of the list belong to; None for no account."""

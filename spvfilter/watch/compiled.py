@@ -19,9 +19,10 @@
 The header is little-endian. Numbers in the sections have the byte order of the machine, which the image states. A
 section starts at a multiple of 64 bytes, and zeros fill the gaps.
 
-A compiled list may come from an attacker. Loading it checks the header, the sizes of the sections, the outpoints and
-the accounts. The entries and labels are read only when they match. No contents can make that read other memory or run
-on, but wrong contents can hide entries. `verify` reads everything.
+A compiled list may come from an attacker. Loading it checks the header, the sizes of the sections, the order of the
+records and of the labels, the outpoints and the accounts. The entries and labels are read only when they match.
+
+No contents can make that read other memory or run on, but wrong contents can hide entries. `verify` reads everything.
 """
 
 from __future__ import annotations
@@ -30,19 +31,17 @@ import errno
 import mmap
 import os
 import struct
-from array import array
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Self
-from unicodedata import category
 
 from spvfilter.errors import FormatError, ParameterError, SourceError, WatchFileError
 from spvfilter.files import replacing
-from spvfilter.kernel import WatchTable
+from spvfilter.kernel import WatchTable, is_ascending
 from spvfilter.watch.accounts import Accounts, checked_name
 from spvfilter.watch.arguments import checked_label
+from spvfilter.watch.entrytexts import RUN, EntryAccounts, EntryLabels, packed_texts
 
 MAGIC = b"\x89SPVWL\r\n"
 """The first bytes of a compiled watch list."""
@@ -51,12 +50,9 @@ KEY_SIZE = 64
 _VERSION = 1
 _HEADER = struct.Struct("<8sIIQQQQ16x")
 _NUMBER = struct.Struct("=I")
-_RUN = struct.Struct("=III")
 _ALIGNED = 64
 _DIGEST_SIZE = 32
 _MOST_NAME = 30_000  # Characters of a network's name; a custom signet has its challenge in it (our choice).
-_MOST_TEXTS = 0xFFFFFFFF  # Bytes of all labels together.
-_MOST_LABEL = 8_100_000  # Bytes of one label: the longest line of a text file.
 _HEAD = 192  # Bytes of an image's header, which ends with the key.
 Pieces = list[bytes | memoryview]
 _PIECE = 1 << 24  # Bytes that are hashed at once.
@@ -67,79 +63,30 @@ class MappedFile(mmap.mmap):
 
     path: str
     """Absolute path of the file."""
+    status: os.stat_result
+    """Status of the file when it was mapped."""
+
+    def is_changed(self) -> bool:
+        """Return True if the contents of the file were changed in place. A file that replaced it does not count."""
+        try:
+            now = os.stat(self.path)  # noqa: PTH116  pathlib takes long to import
+        except OSError:
+            return False
+        is_other = not os.path.samestat(now, self.status)
+        return not is_other and (now.st_size, now.st_mtime_ns) != (self.status.st_size, self.status.st_mtime_ns)
 
 
 def mapped(file: BinaryIO) -> MappedFile:
     """Map a whole file. Raises OSError if it cannot be mapped, as an empty file or a pipe."""
     try:
+        status = os.fstat(file.fileno())
         made = MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:  # a ValueError: the file is empty
         number = error.errno if isinstance(error, OSError) else errno.ENODEV
         raise OSError(number, "cannot be mapped into memory: give a plain file", file.name) from None
     made.path = os.path.abspath(file.name)  # noqa: PTH100  pathlib takes long to import
+    made.status = status
     return made
-
-
-class EntryLabels(MutableMapping[int, str]):
-    """The labels of a compiled list by the number of the entry, with later changes. A text is decoded when it is read.
-
-    Characters that a label must not contain are replaced by U+FFFD.
-    """
-
-    def __init__(self, raw: memoryview, changed: dict[int, str | None] | None = None) -> None:
-        count = _NUMBER.unpack_from(raw)[0]
-        self._raw = raw
-        self._entries = raw[4 : 4 + 4 * count].cast("I")
-        self._ends = raw[4 + 4 * count : 4 + 8 * count].cast("I")
-        self._texts = raw[4 + 8 * count :]
-        self._changed: dict[int, str | None] = {} if changed is None else changed  # None: the label was removed
-
-    def copy(self) -> Self:
-        """Return an independent copy."""
-        return type(self)(self._raw, self._changed.copy())
-
-    def __getitem__(self, entry: int) -> str:
-        if entry in self._changed:
-            label = self._changed[entry]
-        else:
-            at = bisect_left(self._entries, entry) if 0 <= entry < 1 << 32 else len(self._entries)
-            found = at < len(self._entries) and self._entries[at] == entry
-            label = _shown(self.text(at)) if found else None
-        if not label:
-            raise KeyError(entry)
-        return label
-
-    def text(self, at: int) -> bytes:
-        """Return the text of label number `at`, as it is in the file."""
-        start = self._ends[at - 1] if at else 0
-        return bytes(self._texts[start : min(self._ends[at], start + _MOST_LABEL)])
-
-    def end(self, at: int) -> int:
-        """Return the offset at which label number `at` ends."""
-        return self._ends[at]
-
-    def __setitem__(self, entry: int, label: str) -> None:
-        self._changed[entry] = label
-
-    def __delitem__(self, entry: int) -> None:
-        if entry not in self:
-            raise KeyError(entry)
-        self._changed[entry] = None
-
-    def __iter__(self) -> Iterator[int]:
-        changed = self._changed
-        yield from (entry for entry in self._entries if entry not in changed)
-        yield from (entry for entry, label in changed.items() if label is not None)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-def _shown(text: bytes) -> str:
-    label = text.decode("utf-8", "replace")
-    if label.isprintable():
-        return label
-    return "".join("\ufffd" if category(each) in ("Cc", "Cs", "Zl", "Zp") else each for each in label)
 
 
 class Contents(NamedTuple):
@@ -199,14 +146,21 @@ def parsed(raw: memoryview) -> Contents:
     except UnicodeDecodeError:
         raise FormatError("not a name in ASCII", offset=12, field="network") from None
     table = WatchTable(found.image)
-    return Contents(network, table, _labels(found.labels), _accounts(found.accounts, len(table)))
+    return Contents(network, table, _labels(found.labels, len(table)), _accounts(found.accounts, len(table)))
 
 
-def _labels(raw: memoryview) -> EntryLabels:
+def _labels(raw: memoryview, entries: int) -> EntryLabels:
+    """Return the labels. Raises FormatError unless their entries and their texts are in order."""
     count = _NUMBER.unpack_from(raw)[0] if len(raw) >= 4 else -1
-    if not 0 <= 4 + 8 * count <= len(raw) or count < 0:
+    if count < 0 or 4 + 8 * count > len(raw):
         raise FormatError("truncated: the entries and texts do not fit", offset=0, field="labels")
-    return EntryLabels(raw)
+    numbers, texts = raw[4 : 4 + 8 * count].cast("I"), len(raw) - 4 - 8 * count
+    labelled, ends = numbers[:count], numbers[count:]
+    last, end = (labelled[-1], ends[-1]) if count else (-1, 0)
+    is_sound = last < entries and end == texts and (not count or ends[0] > 0)
+    if not is_sound or not is_ascending(labelled) or not is_ascending(ends):
+        raise FormatError("the entries or the texts are not in order", offset=4, field="labels")
+    return EntryLabels(labelled, ends, raw[4 + 8 * count :])
 
 
 def _accounts(raw: memoryview, entries: int) -> Accounts:
@@ -221,31 +175,25 @@ def _accounts(raw: memoryview, entries: int) -> Accounts:
                 raise ParameterError("a name occurs twice")
             made.names[name] = None
             at += 4 + size
-        runs = list(_RUN.iter_unpack(raw[at:]))
+        runs = RUN.iter_unpack(raw[at:])
     except (struct.error, ParameterError, UnicodeDecodeError):
         raise FormatError("damaged names", offset=at, field="accounts") from None
-    listed, next_entry = list(made.names), 0
+    next_entry = 0
     for first, count, name_number in runs:
-        if first < next_entry or not 0 < count <= entries - first or name_number >= len(listed):
+        if first < next_entry or not 0 < count <= entries - first or name_number >= len(made.names):
             raise FormatError("a run of entries is not in order", offset=at, field="accounts")
         next_entry = first + count
-        made.entries.update(dict.fromkeys(range(first, next_entry), listed[name_number]))
+    made.entries = EntryAccounts(raw[at:], list(made.names))
     return made
 
 
 # Writing
 
 
-def _packed_labels(labels: Iterable[tuple[int, str]]) -> Pieces:
+def _packed_labels(labels: Mapping[int, str]) -> Pieces:
     """Return the labels as pieces of bytes. Raises ParameterError for more than 4 GB of labels."""
-    entries, ends, texts = array("I"), array("I"), bytearray()
-    for entry, label in sorted(labels):
-        texts += label.encode()
-        if len(texts) > _MOST_TEXTS:
-            raise ParameterError("the labels have more than 4 GB together: shorten them")
-        entries.append(entry)
-        ends.append(len(texts))
-    return [_NUMBER.pack(len(entries)), entries.tobytes(), ends.tobytes(), bytes(texts)]
+    pieces = [piece.cast("B") for piece in packed_texts(labels)]
+    return [_NUMBER.pack(len(pieces[0]) // _NUMBER.size), *pieces]
 
 
 def _packed_accounts(accounts: Accounts) -> Pieces:
@@ -259,15 +207,15 @@ def _packed_accounts(accounts: Accounts) -> Pieces:
             count += 1
             continue
         if count:
-            pieces.append(_RUN.pack(first, count, number))
+            pieces.append(RUN.pack(first, count, number))
         first, count, number = entry, 1, numbers[name]
     if count:
-        pieces.append(_RUN.pack(first, count, number))
+        pieces.append(RUN.pack(first, count, number))
     return pieces
 
 
 def write(
-    path: str | os.PathLike[str], network: str, table: WatchTable, labels: Iterable[tuple[int, str]], accounts: Accounts
+    path: str | os.PathLike[str], network: str, table: WatchTable, labels: Mapping[int, str], accounts: Accounts
 ) -> None:
     """Write a compiled list, which atomically replaces the file at `path`.
 
@@ -319,6 +267,20 @@ def _digest(raw: memoryview) -> bytes:
 # Sharing
 
 
+class ReplacedListError(Exception):
+    """A compiled list was removed or replaced, so that another process cannot map the same list."""
+
+
+def check_unchanged(table: WatchTable) -> None:
+    """Raise SourceError if the image of a table is in a file that was changed in place."""
+    image = table.image()
+    if image is not None and isinstance(file := image.obj, MappedFile) and file.is_changed():
+        raise SourceError(
+            f"{file.path} was changed in place during the scan, which may have missed matches: build the list again,"
+            " and run the scan again"
+        )
+
+
 class ImagePlace(NamedTuple):
     """The place of a table's image in a file, for another process that maps it."""
 
@@ -333,7 +295,11 @@ class ImagePlace(NamedTuple):
 
     @classmethod
     def of(cls, table: WatchTable) -> Self | None:
-        """Return the place of a table's image. None if no file has it, or if the table has changed."""
+        """Return the place of a table's image. None if no file has it, or if the table has changed.
+
+        Raises SourceError if the file was changed in place.
+        """
+        check_unchanged(table)
         image = table.image()
         if image is None or not isinstance(file := image.obj, MappedFile):
             return None
@@ -347,15 +313,15 @@ class ImagePlace(NamedTuple):
     def open(self) -> WatchTable:
         """Map the image, and return its table.
 
-        Raises SourceError if the file was replaced or cannot be read.
+        Raises ReplacedListError if the file was replaced or cannot be read.
         """
         try:
             with open(self.path, "rb") as file:  # noqa: PTH123  pathlib takes long to import
                 raw = memoryview(mapped(file))[self.start : self.start + self.size]
         except OSError as error:
-            raise SourceError(f"{self.path} cannot be read: {error}") from None
+            raise ReplacedListError(f"{self.path} cannot be read: {error}") from None
         if len(raw) != self.size or raw[: len(self.head)] != self.head:
-            raise SourceError(f"{self.path} was replaced during the scan: run the scan again")
+            raise ReplacedListError(f"{self.path} was replaced")
         return WatchTable(raw)
 
 
@@ -393,15 +359,12 @@ def _verify_image(image: memoryview, table: WatchTable) -> None:
 
 
 def _verify_labels(contents: Contents) -> None:
-    """Raise FormatError for labels that are not in order, or that a list must not contain."""
-    labels, before, end = contents.labels, -1, 0
-    for at, entry in enumerate(labels):
-        text = labels.text(at)
+    """Raise FormatError for labels that a list must not contain."""
+    for at in range(len(contents.labels)):
+        text = contents.labels.text(at)
         try:
             sound = checked_label(text.decode()) == text.decode()
         except ValueError:
             sound = False
-        end += len(text)
-        if not (before < entry < len(contents.table) and sound and labels.end(at) == end):
+        if not sound:
             raise FormatError("damaged", offset=at, field="label")
-        before = entry

@@ -29,7 +29,7 @@ State = tuple[
 
 def state_of(table: WatchTable, labels: dict[int, str], windows: Windows, accounts: Accounts) -> State:
     """Return the contents of a watch list's pickle, without the network."""
-    keychains, named = [_state(each) for each in windows], (list(accounts.names), accounts.entries)
+    keychains, named = [_state(each) for each in windows], (list(accounts.names), dict(accounts.entries))
     return list(table.entries()), labels, list(table.coins()), keychains, windows.places, named
 
 

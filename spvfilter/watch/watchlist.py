@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import compress, islice, starmap
@@ -39,6 +39,7 @@ from spvfilter.watch.windows import STEP, Windows
 
 if TYPE_CHECKING:
     from spvfilter.watch import compiled, patterns
+    from spvfilter.watch.entrytexts import EntryLabels
 else:
     compiled = deferred("spvfilter.watch.compiled")
     patterns = deferred("spvfilter.watch.patterns")
@@ -120,7 +121,7 @@ class WatchList:
         self._require_ranged = require_ranged
         self.network: Network = Network.named(network) if isinstance(network, str) else network
         self._table = WatchTable()
-        self._labels: dict[int, str] | compiled.EntryLabels = {}
+        self._labels: dict[int, str] | EntryLabels = {}
         self._windows = Windows(self._table)
         self._accounts = Accounts()
         self._holders = 0  # number of running clients that use the list
@@ -208,7 +209,7 @@ class WatchList:
                 f"a compiled watch list has fixed entries, but the windows of {len(self._windows)} keychain(s) move:"
                 " take the descriptors out, and give them beside the compiled list"
             )
-        compiled.write(path, self.network.name, self._table, self._labels.items(), self._accounts)
+        compiled.write(path, self.network.name, self._table, self._labels, self._accounts)
 
     def take_compiled(self, contents: compiled.Contents) -> None:
         """Let this list, which is empty, have the contents of a compiled list.
@@ -1103,6 +1104,17 @@ class WatchList:
             label = place[0].label
         return label
 
+    @property
+    def has_labels(self) -> bool:
+        """True if an entry or a keychain has a label."""
+        return bool(self._labels) or any(each.label for each in self._windows)
+
+    def labels(self) -> Mapping[int, str]:
+        """Return the labels by the number of the entry, as `label` returns them. Do not change the mapping."""
+        if not any(each.label for each in self._windows):
+            return self._labels
+        return {entry: label for entry, label in enumerate(self.labels_by_entry()) if label}
+
     def labels_by_entry(self) -> list[str | None]:
         """Return the label of each entry, as `label` does."""
         found = self._windows.by_entry(lambda keychain: keychain.label)
@@ -1113,8 +1125,10 @@ class WatchList:
     def accounts_by_entry(self) -> list[str | None]:
         """Return the account of each entry, as `account` does."""
         found = self._windows.by_entry(lambda keychain: keychain.account)
-        for entry in (*self._windows.shared, *self._accounts.entries):
+        for entry in self._windows.shared:
             found[entry] = self.account(entry)
+        for entry, account in self._accounts.entries.items():
+            found[entry] = account
         return found
 
     def own_label(self, entry: int) -> str | None:

@@ -262,12 +262,12 @@ def test_an_entry_without_a_place_has_no_label(kernel: Callable[[], Kernel]) -> 
 @pytest.mark.parametrize("place", [2, 5, 2**32 - 1])
 def test_labels_outside_of_the_texts_are_refused(kernel: Callable[[], Kernel], place: int) -> None:
     """A size that is cut off, a label that is cut off, and a place after the texts."""
-    places, texts = struct.pack("=2I", 0, place), bytes(4) + struct.pack("<BIB", 0, 2, 0)[:6]
+    places, texts = struct.pack("=4I", 0, 0, 1, place), bytes(4) + struct.pack("<BIB", 0, 2, 0)[:6]
     if place == 2:
         texts = texts[:5]
     with pytest.raises(FormatError, match="the label of entry 1 is outside of the texts") as raised:
         kernel().hit_lines(**(ARGUMENTS | {"label_places": places, "label_texts": texts}))
-    assert (raised.value.offset, raised.value.field) == (4, "labels")
+    assert (raised.value.offset, raised.value.field) == (8, "labels")
 
 
 @both

@@ -387,3 +387,13 @@ def test_packed_hits_teach_what_hits_teach(kernel: Callable[[], Kernel], seed: i
             with pytest.raises(FormatError):
                 one.learn_packed(packed[:end])
             assert dict(one.coins()) == before
+
+
+@both
+def test_numbers_that_ascend(kernel: Callable[[], Kernel]) -> None:
+    for numbers in ((), (0,), (0, 1), (1, 5, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)):
+        assert kernel().is_ascending(array("I", numbers))
+    for numbers in ((0, 0), (1, 0), (0, 0xFFFFFFFF, 1), (1, 2, 3, 3)):
+        assert not kernel().is_ascending(array("I", numbers).tobytes())
+    with pytest.raises(ParameterError, match="numbers have 4 bytes each: 5 bytes in all"):
+        kernel().is_ascending(bytes(5))

@@ -214,7 +214,7 @@ void check_same_hits(const spv_hits *hits, const plain_hits *plain) {
 }
 
 void check_same_table(const spv_table *table, const plain_table *plain) {
-    CHECK(table->entries.count == plain->entry_count && table->coins.count == plain->coin_count);
+    CHECK(spv_table_count(table) == plain->entry_count && table->coins.count == plain->coin_count);
     for (uint32_t i = 0; i < plain->entry_count; i++) {
         const plain_entry *entry = plain->entries + i;
         CHECK(spv_table_entry(table, i).kind == entry->kind && equal(spv_table_entry(table, i).value, entry->value));

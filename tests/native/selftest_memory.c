@@ -16,6 +16,7 @@
 #include "oracle_gcs.h"
 #include "oracle_watch.h"
 #include "watch/hitcolumns.h"
+#include "watch/image.h"
 #include "watch/lines.h"
 #include "watch/render.h"
 
@@ -135,6 +136,29 @@ static void scan(spv_table *table, const plain_table *plain, const real_block *b
     free(wanted.hits);
 }
 
+/* A table over an image, and the indexes in memory that its first addition makes. */
+static void over_image(const spv_table *table, plain_table *plain) {
+    static const spv_table_key key = {{1, 2, 3, 5, 8, 13, 21, 34}};
+    const spv_bytes value = {(const uint8_t *)"a script after the image", 24};
+    spv_table *over;
+    spv_error error;
+    size_t size;
+    uint32_t number;
+    CHECK(!spv_image_size(table, &size));
+    uint8_t *image = zeroed(size, 1);
+    CHECK(!spv_image_write(table, &key, image, size, &error));
+    EVENTUALLY(spv_table_open((spv_bytes){image, size}, &over, &error), );
+    check_same_table(over, plain);
+    EVENTUALLY(spv_table_add(over, SPV_SCRIPT, value, &number), {
+        CHECK(spv_table_find(over, SPV_SCRIPT, value) == SPV_NONE);
+        check_same_table(over, plain);
+    });
+    CHECK(number == plain_add(plain, SPV_SCRIPT, value));
+    check_same_table(over, plain);
+    spv_table_free(over);
+    release(image);
+}
+
 static void watch_tables(const real_block *block, const uint8_t *strangers) {
     spv_table *table, *copy;
     plain_table plain = {0};
@@ -144,6 +168,7 @@ static void watch_tables(const real_block *block, const uint8_t *strangers) {
     EVENTUALLY(spv_table_copy(table, &copy), );
     check_same_table(copy, &plain);
     spv_table_free(table);
+    over_image(copy, &plain);
     spv_table_free(copy);
     plain_free(&plain);
 }
@@ -279,12 +304,14 @@ static void packed_hits(const uint8_t *random) {
     spv_sums_free(&sums);
     spv_hits_read read = {0};
     CHECK(!(at = 0) && !spv_read_hits(&read, packed, &at, SIZE_MAX, &error) && read.count == HITS && read.most == 7 * (ENTRIES - 1));
-    uint8_t places[4 * 7 * ENTRIES] = {0}, texts[4 + 4 + 70] = {0};
-    const uint32_t place = 4, length = 70;
-    memcpy(texts + 4, &length, sizeof length);
-    memcpy(texts + 8, random, length);
-    for (uint32_t i = 1; i < ENTRIES; i += 2)
-        memcpy(places + 4 * 7 * i, &place, sizeof place);
+    uint8_t places[8 * (ENTRIES / 2)] = {0}, texts[4 + 70] = {0};
+    const uint32_t length = 70;
+    memcpy(texts, &length, sizeof length);
+    memcpy(texts + 4, random, length);
+    for (uint32_t i = 0; i < ENTRIES / 2; i++) {
+        const uint32_t entry = 7 * (2 * i + 1);
+        memcpy(places + 8 * i, &entry, sizeof entry);
+    }
     spv_block_lines lines = {.labels = {{places, sizeof places}, {texts, sizeof texts}}};
     spv_address_form_init(&lines.network, 0, 5, (spv_bytes){(const uint8_t *)"bc", 2});
     spv_text text = {0}, reserved = {0};

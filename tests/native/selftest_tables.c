@@ -1,6 +1,7 @@
 /* The watch table by itself: its keyed hash, its lock after a scan, labels of lines. */
 #include "selftest.h"
 
+#include "watch/image.h"
 #include "watch/lines.h"
 #include "watch/scan.h"
 
@@ -128,8 +129,48 @@ static void labels(void) {
     }
 }
 
+/* An index in memory never uses the key of an image, whose maker can choose entries that collide under it. */
+static void key_of_an_image(void) {
+    static const spv_table_key key = {{0, 0, 0, 0, 0, 42, 0, 0}};
+    spv_table *table = spv_table_new(), *over, *copy;
+    spv_error error;
+    uint32_t number, added;
+    size_t size;
+    uint8_t script[22] = {0}, full[67] = {SPV_FULL_KEY, 4};
+    static const uint8_t point[64] = { /* the generator of secp256k1 */
+        0x79, 0xbe, 0x66, 0x7e, 0xf9, 0xdc, 0xbb, 0xac, 0x55, 0xa0, 0x62, 0x95, 0xce, 0x87, 0x0b, 0x07, 0x02, 0x9b, 0xfc, 0xdb, 0x2d, 0xce,
+        0x28, 0xd9, 0x59, 0xf2, 0x81, 0x5b, 0x16, 0xf8, 0x17, 0x98, 0x48, 0x3a, 0xda, 0x77, 0x26, 0xa3, 0xc4, 0x65, 0x5d, 0xa4, 0xfb, 0xfc,
+        0x0e, 0x11, 0x08, 0xa8, 0xfd, 0x17, 0xb4, 0x48, 0xa6, 0x85, 0x54, 0x19, 0x9c, 0x47, 0xd0, 0x8f, 0xfb, 0x10, 0xd4, 0xb8,
+    };
+    memcpy(full + 2, point, sizeof point);
+    full[66] = 0xAC;
+    CHECK(table);
+    for (unsigned i = 0; i < 100; i++) {
+        script[0] = (uint8_t)i;
+        CHECK(!spv_table_add(table, SPV_SCRIPT, (spv_bytes){script, sizeof script}, &number) && number == i);
+    }
+    CHECK(!spv_table_add(table, SPV_SCRIPT, (spv_bytes){full, sizeof full}, &number) && !spv_image_size(table, &size));
+    uint8_t *image = zeroed(size, 1);
+    CHECK(!spv_image_write(table, &key, image, size, &error));
+    for (unsigned i = 0; i < 2; i++) { /* the first addition is a script or an outpoint */
+        CHECK(!spv_table_open((spv_bytes){image, size}, &over, &error) && same((const uint8_t *)&over->key, &key, sizeof key));
+        CHECK(!spv_table_copy(over, &copy));
+        CHECK(!spv_table_add(copy, i ? SPV_OUTPOINT : SPV_DATA, (spv_bytes){point, i ? SPV_OUTPOINT_SIZE : 64}, &added) && added == 101);
+        CHECK(!same((const uint8_t *)&copy->key, &key, sizeof key) && same((const uint8_t *)&copy->key, &copy->coin_key, sizeof key));
+        CHECK(spv_table_find(copy, SPV_SCRIPT, (spv_bytes){script, sizeof script}) == 99);
+        uint8_t short_key[SPV_SHORT_KEY];
+        CHECK(spv_short_key(full + 1, short_key) && spv_table_find_full_key(copy, short_key));
+        CHECK(spv_table_find(over, SPV_SCRIPT, (spv_bytes){script, sizeof script}) == 99 && spv_table_find_full_key(over, short_key));
+        spv_table_free(copy);
+        spv_table_free(over);
+    }
+    spv_table_free(table);
+    release(image);
+}
+
 void test_tables(void) {
     keyed_hash();
+    key_of_an_image();
     size_of_a_pile();
     locks_after_scans();
     labels();

@@ -167,20 +167,53 @@ async def test_processes_give_the_same_bytes(tmp_path: Path) -> None:
     assert everything(one.parent) == everything(two.parent)
 
 
-async def test_processes_refuse_a_compiled_list_that_was_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", ["replaced", "removed"])
+async def test_processes_keep_a_compiled_list_that_was_replaced(tmp_path: Path, change: str) -> None:
     ledger, blocks, records = ledger_chain(6)
     source, watch = files(tmp_path / "blocks", blocks, records), ledger.interest.watch()
     for _ in range(2):
         watch.compile(tmp_path / "list.spvwl")
     mapped = WatchList.load(tmp_path / "list.spvwl", watch.network)
-    engine = Processes(1)
+    engine = Processes(2)
     try:
         one, _ = await in_parts(source, tmp_path / "one", watch, form="csv")
         two, _ = await in_parts(source, tmp_path / "two", mapped, form="csv", engine=engine)
         assert everything(one.parent) == everything(two.parent)
-        watch.compile(tmp_path / "list.spvwl")
-        with pytest.raises(SourceError, match="was replaced during the scan: run the scan again"):
-            await in_parts(source, tmp_path / "three", mapped, form="csv", engine=engine)
+        if change == "replaced":
+            WatchList(watch.network).compile(tmp_path / "list.spvwl")
+        else:
+            (tmp_path / "list.spvwl").unlink()
+        three, _ = await in_parts(source, tmp_path / "three", mapped, form="csv", engine=engine)
+        assert everything(one.parent) == everything(three.parent)
+    finally:
+        await engine.aclose()
+
+
+async def test_list_changed_in_place_ends_the_scan(tmp_path: Path) -> None:
+    ledger, blocks, records = ledger_chain(6)
+    source, watch, path = files(tmp_path / "blocks", blocks, records), ledger.interest.watch(), tmp_path / "list.spvwl"
+    watch.compile(path)
+    mapped = WatchList.load(path, watch.network)
+    with path.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"\0")
+    os.utime(path, ns=(0, 0))
+    with pytest.raises(SourceError, match=r"list\.spvwl was changed in place during the scan"):
+        await in_parts(source, tmp_path / "out", mapped)
+    assert not list((tmp_path / "out").rglob("*.part"))
+
+
+async def test_processes_name_a_compiled_list_that_was_truncated(tmp_path: Path) -> None:
+    ledger, blocks, records = ledger_chain(6)
+    source, watch, path = files(tmp_path / "blocks", blocks, records), ledger.interest.watch(), tmp_path / "list.spvwl"
+    watch.compile(path)
+    mapped = WatchList.load(path, watch.network)
+    scan = PartScan(tmp_path / "out", Plan.of(BlockFiles(source), watch.network, part_size=SMALL), mapped)
+    os.truncate(path, 0)
+    engine = Processes(2)
+    try:
+        with pytest.raises(SourceError, match=r"list\.spvwl was changed in place during the scan"):
+            await scan.run(engine)
     finally:
         await engine.aclose()
 

@@ -307,6 +307,7 @@ ENTRIES: dict[str, Entry] = {
         ((0, 0, 0), (0, 2, 3), (4,), (5,)),
         (0,),
     ),
+    "is_ascending": Entry(function("is_ascending"), (bytes(400),), ((0,),)),
     "count_hits": Entry(function("count_hits"), (PACKED,), ((0,),)),
     "add_hit_sums": Entry(function("add_hit_sums"), (PACKED, bytearray(32 * 4)), ((0,),)),
     "hit_sums": Entry(function("hit_sums"), (PACKED,), ((0,),)),

@@ -7,18 +7,21 @@ import io
 import pickle
 import random
 import struct
+from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from spvfilter.errors import InexpressibleError, ParameterError, SourceError, WatchFileError
+from spvfilter.errors import InexpressibleError, ParameterError, SpvFilterError, WatchFileError
 from spvfilter.kernel import EntryKind, ScriptType
 from spvfilter.network import MAINNET, REGTEST, Network
 from spvfilter.primitives import OutPoint
+from spvfilter.scan.linelabels import labels_digest
 from spvfilter.scan.manifest import table_digest
 from spvfilter.watch import compiled, textfile
-from spvfilter.watch.compiled import ImagePlace, verify
+from spvfilter.watch.compiled import ImagePlace, ReplacedListError, verify
 from spvfilter.watch.watchlist import WatchList
 from support import build
 from support.vectors import effort
@@ -219,6 +222,13 @@ def labelled(tmp_path: Path) -> tuple[Path, bytearray]:
     ("part", "at", "form", "value", "message"),
     [
         (0, 0, "=I", 1 << 30, "labels at byte 0: truncated"),
+        (0, 0, "=I", 1, "labels at byte 4: the entries or the texts are not in order"),
+        (0, 4, "=I", 1, "labels at byte 4: the entries or the texts are not in order"),
+        (0, 8, "=I", 2, "labels at byte 4: the entries or the texts are not in order"),
+        (0, 12, "=I", 0, "labels at byte 4: the entries or the texts are not in order"),
+        (0, 12, "=I", 11, "labels at byte 4: the entries or the texts are not in order"),
+        (0, 16, "=I", 10, "labels at byte 4: the entries or the texts are not in order"),
+        (0, 16, "=I", 12, "labels at byte 4: the entries or the texts are not in order"),
         (1, 0, "=I", 1 << 30, "accounts at byte .*: damaged names"),
         (1, 0, "=I", 0, "accounts at byte .*: (damaged names|a run of entries is not in order)"),
         (1, 4, "=I", 1 << 30, "accounts at byte .*: damaged names"),
@@ -245,9 +255,6 @@ def test_damaged_labels_accounts_and_names_are_refused(
 @pytest.mark.parametrize(
     ("at", "form", "value", "shown"),
     [
-        (4, "=I", 7, [None, None]),
-        (12, "=I", 0xFFFFFFFF, ["firstsecond", ""]),
-        (12, "=I", 0, [None, "firstsecond"]),
         (20, "=B", 0x1B, ["\ufffdirst", "second"]),
         (20, "=B", 0xFF, ["\ufffdirst", "second"]),
         (25, "=B", 0x0A, ["first", "\ufffdecond"]),
@@ -261,7 +268,7 @@ def test_a_damaged_label_is_shown_without_control_characters(
     struct.pack_into(form, raw, parts(bytes(raw))[0] + at, value)
     path.write_bytes(sealed(raw))
     watch = WatchList.load(path)
-    assert [watch.label(number) or None for number in range(2)] == [text or None for text in shown]
+    assert [watch.label(number) for number in range(2)] == watch.labels_by_entry() == shown
     with pytest.raises(WatchFileError, match=r"label at byte [01]: damaged"):
         verify(path)
 
@@ -279,6 +286,39 @@ def test_verify_finds_every_changed_byte(tmp_path: Path) -> None:
             path.write_bytes(sealed(changed))
             with pytest.raises(WatchFileError):
                 verify(path)
+
+
+@pytest.mark.parametrize("seed", range(effort(40, 200, 5_000)))
+def test_no_damage_ends_in_a_foreign_error(seed: int, tmp_path: Path) -> None:
+    """The digest is right, as an attacker would write it."""
+    path, rng = compiled_file(random_list(seed % 40), tmp_path), random.Random(seed)
+    raw = bytearray(path.read_bytes())
+    labels, accounts, network = parts(bytes(raw))
+    for _ in range(rng.choice((1, 1, 2, 5, 20))):
+        at = rng.randrange(*rng.choice(((0, HEADER), (HEADER, labels), (labels, accounts), (accounts, network)))) & ~3
+        struct.pack_into("=I", raw, at, rng.choice((0, 1, 2, 5, 60, rng.randrange(200), 0x7FFFFFFF, 0xFFFFFFFF)))
+    path.write_bytes(sealed(raw))
+    with suppress(SpvFilterError):
+        verify(path)
+    try:
+        watch = WatchList.load(path)
+    except WatchFileError:
+        return
+    uses: list[Callable[[], object]] = [
+        *(
+            watch.labels_by_entry,
+            watch.accounts_by_entry,
+            lambda: labels_digest(watch),
+            lambda: table_digest(watch.table),
+        ),
+        *(lambda: watch.save(tmp_path / "saved"), lambda: watch.compile(tmp_path / "again"), watch.bloom_elements),
+        *(watch.gcs_elements, lambda: pickle.loads(pickle.dumps(watch)), lambda: watch.copy() == watch),
+        *(lambda: [watch.without_account(name) for name in watch.accounts], lambda: watch.without_entries([0])),
+        *(lambda: watch.add_script(b"\x51\x53", "more"), watch.labels_by_entry),
+    ]
+    for use in uses:
+        with suppress(SpvFilterError):
+            use()
 
 
 def test_hidden_entry_passes_a_load_but_not_verify(tmp_path: Path) -> None:
@@ -308,13 +348,13 @@ def test_a_replaced_file_stays_valid_for_its_readers(tmp_path: Path) -> None:
     assert list(place.open().entries()) == list(watch.table.entries())
     compiled_file(random_list(4), tmp_path)
     assert mapped == watch
-    with pytest.raises(SourceError, match=r"list\.spvwl was replaced during the scan: run the scan again"):
+    with pytest.raises(ReplacedListError, match=r"list\.spvwl was replaced"):
         place.open()
     path.unlink()
-    with pytest.raises(SourceError, match="cannot be read"):
+    with pytest.raises(ReplacedListError, match="cannot be read"):
         place.open()
     path.write_bytes(b"")
-    with pytest.raises(SourceError, match="cannot be read"):
+    with pytest.raises(ReplacedListError, match="cannot be read"):
         place.open()
 
 

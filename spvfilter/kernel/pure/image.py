@@ -5,6 +5,7 @@ The readable reference; the C twin is csrc/watch/image.h, which describes the by
 
 from __future__ import annotations
 
+import operator
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -64,25 +65,38 @@ class Image:
         self._index, self._full_keys = (starts[0], groups), (starts[1], full_groups)
         self._offsets, self._records = starts[2], raw[starts[3] : starts[3] + records]
         self._coins = starts[4], starts[4] + coins, coin_count
+        self._check_order()
+
+    def _check_order(self) -> None:
+        """Raise FormatError if the records are not one after the other: a small file could have large entries."""
+        at = [*map(self._offset, range(self.count + 1))]
+        _check(
+            all(map(operator.lt, at, at[1:])), self._offsets, "offset", "the records of the entries are not in order"
+        )
+
+    def _offset(self, number: int) -> int:
+        """Return the offset of a record. The offset after the last record is the size of all records."""
+        place = self._offsets + 8 * number
+        return _number(self._raw[place : place + 8]) if number < self.count else len(self._records)
 
     def entry(self, number: int) -> Entry:
         """Return an entry. An entry whose record is damaged is an outpoint without bytes."""
         if number >= self.count:
             return _DAMAGED
-        place = self._offsets + 8 * number
-        at = _number(self._raw[place : place + 8])
-        if at >= len(self._records):
+        at, end = self._offset(number), self._offset(number + 1)
+        if not at < end <= len(self._records):
             return _DAMAGED
         head, at = self._records[at], at + 1
         kind, size = head & 3, head >> 2
         if size >= 62:
-            if len(self._records) - at < 4:
+            if end - at < 4:
                 return _DAMAGED
             kind += 4 if size == 62 else 0
             size, at = int.from_bytes(self._records[at : at + 4], "little"), at + 4
-        if size > len(self._records) - at or kind >= len(EntryKind):
+        value = bytes(self._records[at:end])
+        if size != len(value) or kind >= len(EntryKind) or not _is_sound(EntryKind(kind), value):
             return _DAMAGED
-        return EntryKind(kind), bytes(self._records[at : at + size])
+        return EntryKind(kind), value
 
     def find(self, kind: EntryKind, value: bytes) -> int:
         """Return the number of an entry, or NO_ENTRY. Outpoints are not in the index."""
@@ -125,7 +139,7 @@ class Image:
             left = end - at
             _check(left >= _COIN.size, at, "coin", f"truncated: {_COIN.size} bytes wanted, {left} left")
             outpoint, entry, value, size = _COIN.unpack_from(self._raw, at)
-            sound = entry <= MAX_ENTRY and value >= NO_VALUE
+            sound = entry < self.count and value >= NO_VALUE
             _check(sound, at, "coin", "not the entry and the value of a coin")
             at, script = at + _COIN.size, None
             if size != _NO_SCRIPT:
@@ -233,13 +247,16 @@ def image_of(entries: Sequence[Entry], coins: Iterable[tuple[bytes, Coin]], key:
     of_kind, prefix_sizes, odd_scripts, full_count = [0] * len(EntryKind), 0, 0, 0
     index = _Index(sum(kind != EntryKind.OUTPOINT for kind, _ in entries))
     full_keys = _Index(sum(full_key_in(*entry) is not None for entry in entries))
-    offsets, records, known = [0], bytearray(), set[Entry]()
+    offsets, records, known, coins = [0], bytearray(), set[Entry](), [*coins]
+    watched = {outpoint: coin.entry for outpoint, coin in coins}
     for number, (kind, value) in enumerate(entries):
         _check(_is_sound(kind, value), number, "entry", "no entry of a watch list")
         records += record(kind, value)
         offsets.append(len(records))
         of_kind[kind] += 1
         if kind == EntryKind.OUTPOINT:
+            why = "no coin has this outpoint, or another entry has it"
+            _check(watched.get(value) == number, number, "entry", why)
             continue
         _check((kind, value) not in known, number, "entry", "the same entry occurs twice")
         known.add((kind, value))
@@ -250,7 +267,10 @@ def image_of(entries: Sequence[Entry], coins: Iterable[tuple[bytes, Coin]], key:
         if full is not None and (short := compressed_key(full)) is not None:
             full_keys.add(keyed_hash(keys, EntryKind.MULTISIG_KEY, short), number)
             full_count += 1
-    packed = [_packed_coin(*each) for each in coins]
+    packed = list[bytes]()
+    for number, (outpoint, coin) in enumerate(coins):
+        _check(coin.entry < len(entries), number, "coin", "it belongs to an entry that the table does not have")
+        packed.append(_packed_coin(outpoint, coin))
     ends = offsets[:-1]
     sections = [bytes(index), bytes(full_keys), struct.pack(f"={len(ends)}Q", *ends), bytes(records), b"".join(packed)]
     size = _layout(index.groups, full_keys.groups, len(ends), len(records), len(sections[-1]))[-1]

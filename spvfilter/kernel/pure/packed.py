@@ -18,7 +18,9 @@ Integers are little endian. The hits follow each other without gaps:
 
 from __future__ import annotations
 
+import operator
 import struct
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -177,6 +179,22 @@ def count_hits(packed: bytes, /) -> int:
     return sum(1 for _ in _walk(snapshot(packed)))
 
 
+def is_ascending(numbers: Buffer, /) -> bool:
+    """Return True if each number is larger than the number before it.
+
+    Args:
+        numbers: The numbers, as u32 in the byte order of the machine.
+
+    Raises:
+        ParameterError: The size is not divisible by 4.
+    """
+    raw = snapshot(numbers)
+    if len(raw) % _U32.size:
+        raise ParameterError(f"numbers have 4 bytes each: {len(raw)} bytes in all")
+    found = memoryview(raw).cast("I")
+    return all(map(operator.lt, found, found[1:]))
+
+
 def add_hit_sums(packed: bytes, sums: Buffer, /) -> list[int]:
     """Add packed hits to the sums of their entries.
 
@@ -261,8 +279,8 @@ def hit_lines(
     Args:
         packed: The packed hits.
         form: 0 for CSV, 1 for JSON objects.
-        label_places: For each entry, the offset of its label in `label_texts`, as u32 in the byte order of the machine;
-            0 if the entry has no label. Entries after the last offset have none.
+        label_places: For each entry with a label, its number and the offset of its label in `label_texts`, both as u32
+            in the byte order of the machine. The numbers ascend.
         label_texts: Labels as the lines show them: a CSV cell with its quotes, or a JSON string with its quotes. The
             size of each label, as a u32 like the offsets, precedes it.
         block_hash: Hash of the block, 32 bytes in wire order.
@@ -302,12 +320,14 @@ def hit_lines(
 
 def label_of(places: bytes, texts: bytes, entry: int) -> bytes:
     """Return the label of an entry; empty if it has none. Raises FormatError if it is outside of the texts."""
-    at = _U32.unpack_from(places, 4 * entry)[0] if entry < len(places) // 4 else 0
-    if not at:
+    numbers = memoryview(places)[: len(places) // 8 * 8].cast("I")
+    place = bisect_left(numbers[::2], entry)
+    if place == len(numbers) // 2 or numbers[2 * place] != entry:
         return b""
+    at = numbers[2 * place + 1]
     size = _U32.unpack_from(texts, at)[0] if at + 4 <= len(texts) else len(texts)
     if at + 4 + size > len(texts):
-        raise FormatError(f"the label of entry {entry} is outside of the texts", offset=4 * entry, field="labels")
+        raise FormatError(f"the label of entry {entry} is outside of the texts", offset=8 * place, field="labels")
     return texts[at + 4 : at + 4 + size]
 
 

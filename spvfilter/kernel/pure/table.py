@@ -54,8 +54,8 @@ class WatchTable:
             default the table is empty.
 
     Raises:
-        FormatError: The header or the coins of the image are malformed. Other damage can hide entries, and is not
-            noticed.
+        FormatError: The header, the offsets or the coins of the image are malformed. Other damage can hide entries, and
+            is not noticed.
         ParameterError: The image starts at an address that is not divisible by 8.
     """
 

@@ -229,18 +229,19 @@ static void check_lines(unsigned how, spv_bytes packed, const plain_hit *hits, s
         lines.block.hash[i] = (uint8_t)(i * how);
     spv_address_form_init(&lines.network, 111, 196, (spv_bytes){(const uint8_t *)hrp, strlen(hrp)});
     /* one text of each letter; the first LABELLED entries have labels */
-    uint8_t *places = zeroed(LABELLED, 4), *texts = zeroed(1 + LABELLED, 4 + MOST_LABEL);
-    size_t end = 4;
+    uint8_t *places = zeroed(LABELLED, 8), *texts = zeroed(LABELLED, 4 + MOST_LABEL);
+    size_t end = 0;
     for (uint32_t entry = 0; entry < LABELLED; entry++) {
         const uint32_t place = (uint32_t)end, size = (uint32_t)label_size(entry);
-        memcpy(places + 4 * entry, &place, sizeof place);
+        memcpy(places + 8 * entry, &entry, sizeof entry);
+        memcpy(places + 8 * entry + 4, &place, sizeof place);
         memcpy(texts + end, &size, sizeof size);
         memset(texts + end + 4, 'a' + (int)(entry % 26), size);
         end += 4 + size;
     }
     uint8_t *exact = exact_copy(texts, end);
     if (how & 2)
-        lines.labels = (spv_labels){{places, 4 * LABELLED}, {exact, end}};
+        lines.labels = (spv_labels){{places, 8 * LABELLED}, {exact, end}};
     spv_text text = {0};
     status = SPV_OK;
     if (how & 16)

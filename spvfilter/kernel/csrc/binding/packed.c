@@ -243,6 +243,26 @@ static PyObject *count_hits(PyObject *self, PyObject *given) {
     return done ? PyLong_FromSize_t(read.count) : NULL;
 }
 
+/* The numbers may be many, and are read once: a snapshot is made only of memory with gaps. */
+static PyObject *is_ascending(PyObject *self, PyObject *given) {
+    const spv_state *state = spv_module_state(self);
+    PyObject *is = NULL;
+    Py_buffer buffer;
+    if (PyObject_GetBuffer(given, &buffer, PyBUF_SIMPLE)) {
+        PyErr_Clear();
+        PyObject *taken = spv_snapshot(given);
+        is = taken ? is_ascending(self, taken) : NULL;
+        Py_XDECREF(taken);
+        return is;
+    }
+    if (buffer.len % 4)
+        PyErr_Format(state->ParameterError, "numbers have 4 bytes each: %zd bytes in all", buffer.len);
+    else
+        is = PyBool_FromLong(spv_is_ascending((spv_bytes){buffer.buf, (size_t)buffer.len}));
+    PyBuffer_Release(&buffer);
+    return is;
+}
+
 /* add_hit_sums. */
 
 /* Adds all hits, without releasing the GIL. A list of the numbers that wrapped around; NULL with an exception set. */
@@ -381,6 +401,7 @@ int spv_add_packed(PyObject *module, spv_state *Py_UNUSED(state)) {
         SPV_FUNCTION(count_hits, METH_O),
         SPV_FUNCTION(hit_lines, METH_VARARGS | METH_KEYWORDS),
         SPV_FUNCTION(hit_sums, METH_O),
+        SPV_FUNCTION(is_ascending, METH_O),
         SPV_FUNCTION(pack_hits, METH_O),
         SPV_FUNCTION(unpack_hits, METH_O),
         {NULL, NULL, 0, NULL},

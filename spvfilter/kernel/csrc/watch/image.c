@@ -1,7 +1,5 @@
 #include "watch/image.h"
 
-#include "block/scripttype.h"
-
 static const uint8_t MAGIC[8] = {'S', 'P', 'V', 'T', 'A', 'B', 'L', 'E'};
 enum { ORDER = 0x01020304, VERSION = 1, HEADER = 192, ALIGNED = 64, COIN = SPV_OUTPOINT_SIZE + 16, AHEAD = 16 };
 #define MOST_GROUPS ((uint64_t)1 << 32)
@@ -69,6 +67,17 @@ static spv_status check_header(const header *h, spv_bytes image, layout *of, spv
     return SPV_OK;
 }
 
+/* pure.image.Image._check_order: refuses records that are not one after the other. */
+static spv_status check_order(spv_bytes image, size_t offsets, uint32_t count, uint64_t end, spv_error *error) {
+    const uint64_t *at = (const uint64_t *)(const void *)(image.data + offsets);
+    bool is_ordered = true;
+    for (uint32_t number = 1; number < count && is_ordered; number++)
+        is_ordered = at[number - 1] < at[number];
+    if (is_ordered && (!count || at[count - 1] < end))
+        return SPV_OK;
+    return spv_refuse(error, offsets, "offset", "the records of the entries are not in order");
+}
+
 /* pure.image._coins_of: adds the coins of the image. */
 static spv_status read_coins(spv_table *table, spv_bytes coins, size_t start, uint32_t count, spv_error *error) {
     size_t at = 0;
@@ -78,7 +87,7 @@ static spv_status read_coins(spv_table *table, spv_bytes coins, size_t start, ui
         const uint8_t *record = coins.data + at;
         const uint32_t entry = spv_le32(record + SPV_OUTPOINT_SIZE), size = spv_le32(record + COIN - 4);
         const int64_t value = (int64_t)spv_le64(record + SPV_OUTPOINT_SIZE + 4);
-        if (entry > SPV_MAX_ENTRY || value < SPV_NO_VALUE)
+        if (entry >= table->frozen.count || value < SPV_NO_VALUE)
             return spv_refuse(error, start + at, "coin", "not the entry and the value of a coin");
         at += COIN;
         spv_coin coin = {record, {NULL, 0}, value, entry};
@@ -117,6 +126,8 @@ spv_status spv_table_open(spv_bytes image, spv_table **opened, spv_error *error)
         return spv_refuse(error, 0, "image", "truncated: %d bytes wanted, %zu left", HEADER, image.size);
     memcpy(&h, image.data, sizeof h);
     spv_status status = check_header(&h, image, &of, error);
+    if (!status)
+        status = check_order(image, of.offsets, h.entries, h.records_size, error);
     if (status)
         return status;
     spv_table *table = spv_table_new();
@@ -168,20 +179,6 @@ spv_status spv_image_size(const spv_table *table, size_t *size) {
     const spv_status status = measure(table, &h, &of);
     *size = (size_t)h.size;
     return status;
-}
-
-/* True if an entry may be in a table. */
-static bool is_sound(spv_entry entry) {
-    switch (entry.kind) {
-    case SPV_OUTPOINT:
-        return entry.value.size == SPV_OUTPOINT_SIZE;
-    case SPV_DATA_PREFIX:
-        return entry.value.size && entry.value.size <= SPV_MAX_PREFIX;
-    case SPV_SCRIPT_TYPE:
-        return entry.value.size == 1 && entry.value.data[0] < SPV_SCRIPT_TYPES;
-    default:
-        return true;
-    }
 }
 
 /* pure.image._add: adds a number to an index. False if lookups would not reach it. */
@@ -240,14 +237,17 @@ static spv_status write_entries(writer *w, const spv_table *table, uint8_t *offs
     spv_status status = SPV_OK;
     for (uint32_t number = 0; number < w->h.entries && !status; number++) {
         const spv_entry entry = spv_table_entry(table, number);
-        if (!is_sound(entry))
+        if (!spv_is_sound(entry))
             return spv_refuse(w->error, number, "entry", "no entry of a watch list");
+        if (entry.kind == SPV_OUTPOINT && spv_table_find(table, entry.kind, entry.value) != number)
+            return spv_refuse(w->error, number, "entry", "no coin has this outpoint, or another entry has it");
         if (spv_record_size(entry.kind, entry.value.size) > w->h.records_size - at)
             return spv_refuse(w->error, number, "entry", CHANGED);
-        memcpy(offsets + 8 * (size_t)number, &at, sizeof at);
         spv_put_record(records + at, entry.kind, entry.value);
-        const spv_entry copy = spv_frozen_entry(&w->written.frozen, number);
         at += spv_record_size(entry.kind, entry.value.size);
+        if (number + 1 < w->h.entries) /* the first offset is 0 */
+            memcpy(offsets + 8 * ((size_t)number + 1), &at, sizeof at);
+        const spv_entry copy = spv_frozen_entry(&w->written.frozen, number);
         w->h.of_kind[entry.kind]++;
         if (entry.kind != SPV_OUTPOINT) {
             const uint64_t hash = spv_keyed_hash(&w->h.key, entry.kind & 3, copy.value.data, copy.value.size);
@@ -269,6 +269,8 @@ static spv_status write_coins(const writer *w, const spv_table *table, uint8_t *
     size_t left = (size_t)w->h.coins_size;
     for (uint32_t number = 0; number < w->h.coins; number++) {
         const spv_coin coin = spv_table_coin(table, number);
+        if (coin.entry >= w->h.entries)
+            return spv_refuse(w->error, number, "coin", "it belongs to an entry that the table does not have");
         if (left < COIN || coin.script.size > left - COIN)
             return spv_refuse(w->error, number, "coin", CHANGED);
         left -= COIN + coin.script.size;

@@ -31,7 +31,7 @@
    | records | the records of the entries (table.h), in their order |
    | coins | for each coin: outpoint, u32 entry, u64 value, u32 size of its script or 0xFFFFFFFF, its script |
 
-   An image is hostile input. `spv_table_open` checks the header and the coins. Each lookup checks the number and the
+   An image is hostile input. `spv_table_open` checks the header, the order of the records and the coins. Each lookup checks the number and the
    record that it reads, and ends after SPV_REACH groups. Wrong contents can therefore hide entries, but cannot make a
    lookup read other memory or run on. To verify an image, write the table again with the same key: a genuine image
    has the same bytes. */

@@ -66,15 +66,36 @@ static const uint8_t *store(spv_arena *arena, unsigned kind, spv_bytes value) {
     return record;
 }
 
+bool spv_is_sound(spv_entry entry) {
+    switch (entry.kind) {
+    case SPV_OUTPOINT:
+        return entry.value.size == SPV_OUTPOINT_SIZE;
+    case SPV_DATA_PREFIX:
+        return entry.value.size && entry.value.size <= SPV_MAX_PREFIX;
+    case SPV_SCRIPT_TYPE:
+        return entry.value.size == 1 && entry.value.data[0] < SPV_SCRIPT_TYPES;
+    default:
+        return entry.kind < SPV_KINDS;
+    }
+}
+
+/* The offset of a record, read once because another process may change the file. The offset after the last record is
+   the size of all records. */
+static uint64_t frozen_offset(const spv_frozen *frozen, uint32_t number) {
+    uint64_t at = frozen->size;
+    if (number < frozen->count)
+        memcpy(&at, frozen->offsets + 8 * (size_t)number, sizeof at);
+    return at;
+}
+
 spv_entry spv_frozen_entry(const spv_frozen *frozen, uint32_t number) {
     const spv_entry damaged = {{frozen->records, 0}, SPV_OUTPOINT};
-    uint64_t at;
-    memcpy(&at, frozen->offsets + 8 * (size_t)number, sizeof at);
-    if (at >= frozen->size)
+    const uint64_t at = frozen_offset(frozen, number), end = frozen_offset(frozen, number + 1);
+    if (at >= end || end > frozen->size)
         return damaged;
     const uint8_t *record = frozen->records + at;
-    const uint8_t head = *record++; /* read once: another process may change the file */
-    size_t left = frozen->size - (size_t)at - 1, size = head >> 2;
+    const uint8_t head = *record++;
+    size_t left = (size_t)(end - at) - 1, size = head >> 2;
     unsigned kind = head & 3;
     if (size >= SPV_HIGH_KIND) {
         if (left < 4)
@@ -83,7 +104,8 @@ spv_entry spv_frozen_entry(const spv_frozen *frozen, uint32_t number) {
         size = spv_le32(record);
         record += 4, left -= 4;
     }
-    return size > left || kind >= SPV_KINDS ? damaged : (spv_entry){{record, size}, kind};
+    const spv_entry entry = {{record, size}, kind};
+    return size == left && spv_is_sound(entry) ? entry : damaged;
 }
 
 static void push_record(spv_pile *pile, const uint8_t *record) {
@@ -158,6 +180,27 @@ static spv_status add_outpoint(spv_table *table, spv_bytes value, uint32_t numbe
     return SPV_OK;
 }
 
+/* Replaces the key and the indexes of an image by a key that nobody knows and indexes in memory. The maker of an image
+   chooses its key, and so could let all hashes collide: an image refuses that, but an index in memory would slow down. */
+static spv_status use_own_key(spv_table *table) {
+    if (!table->frozen.count || !memcmp(&table->key, &table->coin_key, sizeof table->key))
+        return SPV_OK;
+    const spv_table_key key = table->key;
+    spv_index index = table->index, full_keys = table->full_keys;
+    table->key = table->coin_key;
+    spv_status status = spv_index_reserve(&index, table->frozen.count, entry_hash, table);
+    if (!status && full_keys.mapped)
+        status = spv_index_reserve(&full_keys, table->frozen.count, full_key_hash, table);
+    if (status) {
+        spv_index_free(&index);
+        table->key = key;
+        return status;
+    }
+    table->index = index;
+    table->full_keys = full_keys;
+    return SPV_OK;
+}
+
 /* The caller has checked that an outpoint has 36 bytes. */
 spv_status spv_table_add(spv_table *table, unsigned kind, spv_bytes value, uint32_t *number) {
     uint64_t hash = entry_key(table, kind, value);
@@ -170,7 +213,10 @@ spv_status spv_table_add(spv_table *table, unsigned kind, spv_bytes value, uint3
     table->changed = true;
     if (value.size > UINT32_MAX || next > SPV_MAX_ENTRY)
         return SPV_RANGE;
-    spv_status status = spv_pile_reserve(&table->entries);
+    spv_status status = use_own_key(table);
+    if (!status)
+        status = spv_pile_reserve(&table->entries);
+    hash = entry_key(table, kind, value);
     if (!status && kind != SPV_OUTPOINT)
         status = spv_index_reserve(&table->index, next, entry_hash, table);
     const uint8_t *full = spv_full_key_of((spv_entry){value, kind});
@@ -281,7 +327,7 @@ static spv_status refer(spv_table *table, spv_bytes script, uint32_t entry, uint
     if (!script.data)
         return SPV_OK;
     *number = entry;
-    if (entry < table->entries.count && spv_is_entry(&(spv_wanted){table, script, SPV_SCRIPT}, entry))
+    if (entry < spv_table_count(table) && spv_is_entry(&(spv_wanted){table, script, SPV_SCRIPT}, entry))
         return SPV_OK;
     if ((*number = spv_table_find(table, SPV_SCRIPT, script)) != SPV_NONE)
         return SPV_OK;

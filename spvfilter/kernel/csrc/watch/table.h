@@ -23,7 +23,7 @@ typedef struct {
 } spv_frozen;
 
 typedef struct {
-    spv_table_key key;      /* of the entries */
+    spv_table_key key;      /* of the entries: that of the image, until the first addition */
     spv_table_key coin_key; /* of coins and txids: never the key of an image, which others may know */
     spv_frozen frozen;      /* the first entries; none if the table was not made from an image */
     bool changed;           /* it has other contents than its image, or none */
@@ -90,7 +90,11 @@ typedef struct {
     unsigned kind;
 } spv_entry;
 
-/* An entry of an image. An entry whose record is damaged is an outpoint without bytes, which no lookup finds. */
+/* True if a table may have an entry of this kind with these bytes. */
+bool spv_is_sound(spv_entry entry);
+
+/* An entry of an image. Its record ends where the next one starts: otherwise a small file could have many large
+   entries. An entry whose record is damaged is an outpoint without bytes, which no lookup finds. */
 spv_entry spv_frozen_entry(const spv_frozen *frozen, uint32_t number);
 
 /* The number of entries. */

@@ -475,8 +475,8 @@
     "Args:\n" \
     "    packed: The packed hits.\n" \
     "    form: 0 for CSV, 1 for JSON objects.\n" \
-    "    label_places: For each entry, the offset of its label in `label_texts`, as u32 in the byte order of the machine;\n" \
-    "        0 if the entry has no label. Entries after the last offset have none.\n" \
+    "    label_places: For each entry with a label, its number and the offset of its label in `label_texts`, both as u32\n" \
+    "        in the byte order of the machine. The numbers ascend.\n" \
     "    label_texts: Labels as the lines show them: a CSV cell with its quotes, or a JSON string with its quotes. The\n" \
     "        size of each label, as a u32 like the offsets, precedes it.\n" \
     "    block_hash: Hash of the block, 32 bytes in wire order.\n" \
@@ -502,6 +502,17 @@
     "\n" \
     "Raises:\n" \
     "    FormatError: The bytes are not packed hits, or a sum exceeds 64 bits."
+#define SPV_DOC_is_ascending \
+    "is_ascending($module, numbers, /)\n" \
+    "--\n" \
+    "\n" \
+    "Return True if each number is larger than the number before it.\n" \
+    "\n" \
+    "Args:\n" \
+    "    numbers: The numbers, as u32 in the byte order of the machine.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    ParameterError: The size is not divisible by 4."
 #define SPV_DOC_pack_hits \
     "pack_hits($module, hits, /)\n" \
     "--\n" \

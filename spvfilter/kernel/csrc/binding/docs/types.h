@@ -335,8 +335,8 @@
     "        default the table is empty.\n" \
     "\n" \
     "Raises:\n" \
-    "    FormatError: The header or the coins of the image are malformed. Other damage can hide entries, and is not\n" \
-    "        noticed.\n" \
+    "    FormatError: The header, the offsets or the coins of the image are malformed. Other damage can hide entries, and\n" \
+    "        is not noticed.\n" \
     "    ParameterError: The image starts at an address that is not divisible by 8."
 #define SPV_DOC_WatchTable_add \
     "add($self, kind, value, /)\n" \

@@ -18,11 +18,17 @@ PyObject *spv_table_over(PyTypeObject *type, PyObject *image) {
         PyBuffer_Release(&buffer);
         return NULL;
     }
+    PyObject *view = PyMemoryView_FromObject(image);
+    if (!view) {
+        PyBuffer_Release(&buffer);
+        return NULL;
+    }
     const spv_bytes bytes = {buffer.buf, (size_t)buffer.len};
     Py_BEGIN_ALLOW_THREADS
     status = spv_table_open(bytes, &table, &error);
     Py_END_ALLOW_THREADS
-    PyObject *self = status ? spv_raise(state, status, &error) : spv_wrap_table((PyObject *)type, table, image);
+    PyObject *self = status ? spv_raise(state, status, &error) : spv_wrap_table((PyObject *)type, table, view);
+    Py_DECREF(view);
     PyBuffer_Release(&buffer);
     return self;
 }
@@ -57,7 +63,7 @@ PyObject *spv_wt_image(PyObject *self, PyObject *Py_UNUSED(none)) {
     PyThreadState *thread = spv_begin_read(table);
     const bool changed = table->changed;
     spv_finish_read(table, thread);
-    return changed ? Py_NewRef(Py_None) : PyMemoryView_FromObject(((spv_table_object *)self)->image.obj);
+    return changed ? Py_NewRef(Py_None) : PyMemoryView_FromObject(((spv_table_object *)self)->view);
 }
 
 PyObject *spv_wt_image_size(PyObject *self, PyObject *Py_UNUSED(none)) {

@@ -2,14 +2,24 @@
 
 #include "block/scripttype.h"
 
-PyObject *spv_wrap_table(PyObject *type, spv_table *table, PyObject *image) {
+/* Lets a table keep the memory of its image. False with an exception set. */
+static bool keep_memory(spv_table_object *self, PyObject *view) {
+    PyObject *owner = PyObject_GetAttrString(view, "obj");
+    const bool is_kept = owner && !PyObject_GetBuffer(owner, &self->memory, PyBUF_SIMPLE);
+    Py_XDECREF(owner);
+    if (is_kept)
+        self->view = Py_NewRef(view);
+    return is_kept;
+}
+
+PyObject *spv_wrap_table(PyObject *type, spv_table *table, PyObject *view) {
     PyObject *self = spv_allocate(type);
     if (!self) {
         spv_table_free(table);
         return NULL;
     }
     ((spv_table_object *)self)->table = table;
-    if (image && PyObject_GetBuffer(image, &((spv_table_object *)self)->image, PyBUF_SIMPLE))
+    if (view && !keep_memory((spv_table_object *)self, view))
         Py_CLEAR(self);
     return self;
 }

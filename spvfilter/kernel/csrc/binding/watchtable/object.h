@@ -9,16 +9,18 @@
 typedef struct {
     PyObject_HEAD
     spv_table *table;
-    Py_buffer image; /* the image that the table was made from; `image.obj` is NULL if there is none */
+    PyObject *view; /* a memoryview of the image that the table was made from, or NULL */
+    /* Keeps the memory of the image. It is a buffer of the object below the memoryview: Python before 3.11.8 and 3.12.2
+       crashes when the garbage collector clears a memoryview that has exported a buffer (gh-77894). */
+    Py_buffer memory;
 } spv_table_object;
 
 SPV_INLINE spv_table *spv_table_of(PyObject *self) {
     return ((spv_table_object *)self)->table;
 }
 
-/* A WatchTable that owns `table`. `image` is the object whose buffer is the table's image, or NULL. On failure, `table`
-   is freed. */
-PyObject *spv_wrap_table(PyObject *type, spv_table *table, PyObject *image);
+/* A WatchTable that owns `table`. `view` is a memoryview of the table's image, or NULL. On failure, `table` is freed. */
+PyObject *spv_wrap_table(PyObject *type, spv_table *table, PyObject *view);
 
 /* Locking. If a thread has to wait for the lock, the GIL is released until `finish`. Do not use Python between begin
    and finish. A thread never waits for a table's lock while it holds the GIL. */

@@ -22,9 +22,8 @@ static PyObject *new(PyTypeObject *type, PyObject *arguments, PyObject *names) {
     return errno == ENOMEM ? PyErr_NoMemory() : PyErr_SetFromErrno(PyExc_OSError);
 }
 
-/* The object that has the image of the table, or NULL. */
-static PyObject *image_of(PyObject *self) {
-    return ((spv_table_object *)self)->image.obj;
+static PyObject *view_of(PyObject *self) {
+    return ((spv_table_object *)self)->view;
 }
 
 static PyObject *copy(PyObject *self, PyObject *Py_UNUSED(none)) {
@@ -36,7 +35,7 @@ static PyObject *copy(PyObject *self, PyObject *Py_UNUSED(none)) {
     status = spv_table_copy(table, &twin);
     spv_end_read(&table->lock);
     Py_END_ALLOW_THREADS
-    return status ? spv_raise(state, status, NULL) : spv_wrap_table(state->WatchTable, twin, image_of(self));
+    return status ? spv_raise(state, status, NULL) : spv_wrap_table(state->WatchTable, twin, view_of(self));
 }
 
 /* The outpoints of a list of snapshots, one after the other, in memory that the caller frees with PyMem_Free. NULL
@@ -71,7 +70,7 @@ static PyObject *without(PyObject *self, PyObject *given) {
         status = spv_table_without(table, outpoints, count, &twin);
         spv_end_read(&table->lock);
         Py_END_ALLOW_THREADS
-        made = status ? spv_raise(state, status, NULL) : spv_wrap_table(state->WatchTable, twin, image_of(self));
+        made = status ? spv_raise(state, status, NULL) : spv_wrap_table(state->WatchTable, twin, view_of(self));
     }
     PyMem_Free(outpoints);
     Py_XDECREF(list);
@@ -96,14 +95,16 @@ static PyObject *size_of(PyObject *self, PyObject *Py_UNUSED(none)) {
 
 static int traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(image_of(self));
+    Py_VISIT(view_of(self));
+    Py_VISIT(((spv_table_object *)self)->memory.obj);
     return 0;
 }
 
 /* Called only with the last reference: a scan in another thread may use the image until then. */
 static int clear(PyObject *self) {
     spv_table_free(spv_table_of(self));
-    PyBuffer_Release(&((spv_table_object *)self)->image);
+    Py_CLEAR(((spv_table_object *)self)->view);
+    PyBuffer_Release(&((spv_table_object *)self)->memory);
     return 0;
 }
 
