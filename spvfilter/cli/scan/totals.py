@@ -67,7 +67,7 @@ class ScanTotals:
             self._discarded[block] = self._waiting.tell()
 
     def settle(self) -> int:
-        """Count all blocks that were not discarded, and return the number of matches in those that were.
+        """Count the blocks that were not discarded. Return the number of matches in discarded blocks.
 
         No block can be discarded afterwards. Raises OSError if the temporary file cannot be read.
         """
