@@ -88,6 +88,21 @@ def test_the_file_of_totals_overwrites_no_input(run: Any, payments: list[object]
 
 
 @pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere/totals.csv", "nowhere is not a writable directory"),
+        ("", "is not a regular file: choose another name for the totals"),
+    ],
+)
+def test_an_unsuitable_file_of_totals_is_refused_before_the_scan(
+    run: Any, payments: list[object], tmp_path: Path, name: str, message: str
+) -> None:
+    ran = run("scan", *payments, "--format", "csv", "--totals", tmp_path / name)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+
+
+@pytest.mark.parametrize(
     ("more", "message"),
     [
         (["--out", "found"], "DIR/totals.csv has them"),

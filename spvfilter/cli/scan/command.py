@@ -18,7 +18,7 @@ from spvfilter.errors import ParameterError, SourceError
 if TYPE_CHECKING:
     import pathlib
 
-    from spvfilter.cli.scan import directory, files, node, streams, txids
+    from spvfilter.cli.scan import directory, files, node, streams, totals, txids
     from spvfilter.cli.term import picture
     from spvfilter.scan import matcher as matchers, remote
 else:  # not needed to show --help
@@ -27,6 +27,7 @@ else:  # not needed to show --help
     files = deferred("spvfilter.cli.scan.files")
     node = deferred("spvfilter.cli.scan.node")
     streams = deferred("spvfilter.cli.scan.streams")
+    totals = deferred("spvfilter.cli.scan.totals")
     txids = deferred("spvfilter.cli.scan.txids")
     picture = deferred("spvfilter.cli.term.picture")
     matchers = deferred("spvfilter.scan.matcher")
@@ -195,7 +196,8 @@ def _check_paths(args: argparse.Namespace) -> bool:
 def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
     """Check that the output options fit the input and each other.
 
-    Raises ParameterError if they do not fit. Raises SourceError or OSError if the picture cannot be written.
+    Raises ParameterError if they do not fit. Raises SourceError or OSError if the picture or the file of totals cannot
+    be written.
     """
     outputs = (("--out", args.out), ("--output", args.output), ("--plot", args.plot), ("--totals", args.totals))
     for option, name in outputs:
@@ -218,8 +220,10 @@ def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
             "--processes, --dask, --publish, --remove-parts, --with-transactions, --binary and --format parquet need"
             " --out DIR"
         )
-    if args.totals is not None and args.out is not None:
-        raise ParameterError("--totals is for a scan without --out: DIR/totals.csv has them")
+    if args.totals is not None:
+        if args.out is not None:
+            raise ParameterError("--totals is for a scan without --out: DIR/totals.csv has them")
+        totals.check_totals_file(args.totals)
     if args.plot is not None:
         if is_stream:
             raise ParameterError("--plot is for blocks in files, not on standard input or in compressed files")

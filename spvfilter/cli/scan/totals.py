@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import struct
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from typing import IO, Self
 from spvfilter.cli.term.matches import owner_of
 from spvfilter.cli.term.page import Page
 from spvfilter.cli.term.totals import Total, show_totals
+from spvfilter.errors import SourceError
 from spvfilter.kernel import count_hits
 from spvfilter.scan.batches import MatchBatch
 from spvfilter.scan.partfile import BlockHits
@@ -21,6 +23,15 @@ from spvfilter.watch.watchlist import WatchList
 
 _IN_MEMORY = 4 << 20  # bytes of matches before a file is used (our choice)
 _RECORD = struct.Struct("<32sII")  # before the packed matches of a block: its hash and time, their size
+
+
+def check_totals_file(name: str) -> None:
+    """Raise SourceError if no file of totals can be written to a path. The scan before it may take hours."""
+    path = Path(name)
+    if path.exists() and not path.is_file():
+        raise SourceError(f"{name} is not a regular file: choose another name for the totals")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise SourceError(f"{name}: {path.parent} is not a writable directory")
 
 
 def wants_totals(args: argparse.Namespace, chosen: str) -> bool:
