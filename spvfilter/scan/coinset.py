@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any  # pyarrow has no types
 
-from spvfilter.errors import ParameterError
+from spvfilter.errors import SourceError
 from spvfilter.files import SHARED, replacing
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.coinruns import unspent
@@ -20,8 +20,8 @@ _FOLDER, _FILE = "coins", "coins.parquet"
 def check_whole(plan: Plan) -> int:
     """Return the height of the last block of a plan that has all blocks from the genesis block on.
 
-    The genesis block itself may be missing, since its coin cannot be spent. Raises ParameterError if other blocks are
-    missing.
+    The genesis block itself may be missing, since its coin cannot be spent. Raises SourceError if other blocks are
+    missing: a node may write them later.
     """
     following: int | None = None
     for part in plan.parts:
@@ -31,13 +31,13 @@ def check_whole(plan: Plan) -> int:
                 following = height if height == 0 else 1
             if height != following or not block.is_rooted:
                 found = "a chain from another block" if height == following else _in_words(height)
-                raise ParameterError(
+                raise SourceError(
                     f"coins need all blocks from the genesis block on: {found} was found, and height {following:,} was"
                     " expected. Add the files with the missing blocks, and leave --from-height and --from-date out"
                 )
             following += 1
     if following is None:
-        raise ParameterError("coins need all blocks from the genesis block on, and there are no blocks")
+        raise SourceError("coins need all blocks from the genesis block on, and there are no blocks")
     return following - 1
 
 

@@ -49,7 +49,7 @@ class TableExport:
         coins: True to write also the table `coins`: the unspent outputs after the last block.
 
     Raises:
-        ParameterError: `coins` is True, and the plan does not have all blocks from the genesis block on.
+        SourceError: `coins` is True, and the plan does not have all blocks from the genesis block on.
     """
 
     def __init__(

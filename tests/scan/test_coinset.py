@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from bitcoin.core import CBlock
 
-from spvfilter.errors import ParameterError, SourceError
+from spvfilter.errors import SourceError
 from spvfilter.network import REGTEST
 from spvfilter.scan import BlockFiles, BlockSpan, ExportColumns, Plan, TableExport, coinruns, export
 from spvfilter.scan.coinset import check_whole, coins_path
@@ -154,17 +154,17 @@ async def test_a_coinbase_that_was_created_twice_is_one_coin(tmp_path: Path) -> 
 def test_missing_blocks_are_refused(tmp_path: Path, missing: int) -> None:
     blocks = rooted_chain(1, 10)
     plan = plan_in(tmp_path / "data", blocks[:missing] + blocks[missing + 1 :])
-    with pytest.raises(ParameterError, match="coins need all blocks from the genesis block on"):
+    with pytest.raises(SourceError, match="coins need all blocks from the genesis block on"):
         TableExport(tmp_path / "out", plan, coins=True)
     assert check_whole(plan_in(tmp_path / "data", blocks)) == 10
 
 
 def test_a_range_that_begins_later_is_refused(tmp_path: Path) -> None:
     plan = plan_in(tmp_path / "data", rooted_chain(1, 10), span=BlockSpan(from_height=4))
-    with pytest.raises(ParameterError, match="height 4 was found, and height 1 was expected"):
+    with pytest.raises(SourceError, match="height 4 was found, and height 1 was expected"):
         TableExport(tmp_path / "out", plan, coins=True)
     nothing = Plan.of(BlockFiles(tmp_path / "none"), REGTEST)
-    with pytest.raises(ParameterError, match="there are no blocks"):
+    with pytest.raises(SourceError, match="there are no blocks"):
         TableExport(tmp_path / "out", nothing, coins=True)
 
 
