@@ -13,6 +13,7 @@ from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.coinruns import unspent
 from spvfilter.scan.exporttables import LEVEL, arrow_type, pyarrow
 from spvfilter.scan.plan import Plan
+from spvfilter.scan.threadwork import until
 
 _FOLDER, _FILE = "coins", "coins.parquet"
 
@@ -50,10 +51,12 @@ def coins_path(directory: Path, height: int) -> Path:
     return directory / _FOLDER / f"height={height:09}" / _FILE
 
 
-def write_coins_table(path: Path, runs: Sequence[Path], temporary: Callable[[], Path], *, is_hex: bool) -> None:
+def write_coins_table(
+    path: Path, runs: Sequence[Path], temporary: Callable[[], Path], is_stopped: Callable[[], bool], *, is_hex: bool
+) -> None:
     """Write the unspent coins of all runs of a chain as Parquet, in the order of their outpoints.
 
-    Raises OSError if a file cannot be read or written.
+    Raises OSError if a file cannot be read or written, and StoppedError once `is_stopped` returns True.
     """
     pa = pyarrow()
     schema = pa.schema(
@@ -79,7 +82,7 @@ def write_coins_table(path: Path, runs: Sequence[Path], temporary: Callable[[], 
             sorting_columns=[pa.parquet.SortingColumn(0), pa.parquet.SortingColumn(1)],
         ) as writer,
     ):
-        for table in unspent(runs, temporary):
+        for table in until(unspent(runs, temporary), is_stopped):
             if not table.num_rows:
                 continue
             hashes = table["transaction_hash"].combine_chunks()

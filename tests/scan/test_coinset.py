@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -132,6 +134,28 @@ async def test_coins_that_were_written_before_a_crash_are_kept(tmp_path: Path, m
     (path,) = (await TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run())["coins"]
     assert coins_in(path) == coins_of(blocks, 1)
     assert list((tmp_path / "out" / "coins").glob("*/*")) == [path]
+
+
+async def test_coins_are_not_written_after_a_cancellation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_in(tmp_path / "data", rooted_chain(3, 10))
+    writing, may_go, write = threading.Event(), threading.Event(), export.write_coins_table
+
+    def waits(*args: Any, **options: Any) -> None:
+        writing.set()
+        assert may_go.wait(60)
+        write(*args, **options)
+
+    monkeypatch.setattr(export, "write_coins_table", waits)
+    exporting = asyncio.create_task(TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run())
+    assert await asyncio.to_thread(writing.wait, 60)
+    exporting.cancel()
+    await asyncio.sleep(0)
+    may_go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await exporting
+    assert not list((tmp_path / "out").rglob("*coins.parquet"))
+    await TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run()
+    assert coins_in(coins_path(tmp_path / "out", 10)) == coins_of(rooted_chain(3, 10), 1)
 
 
 async def test_a_coinbase_that_was_created_twice_is_one_coin(tmp_path: Path) -> None:
