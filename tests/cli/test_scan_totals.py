@@ -87,6 +87,14 @@ def test_the_file_of_totals_overwrites_no_input(run: Any, payments: list[object]
         assert (ran.code, ran.err) == (2, f"spvfilter: {tmp_path / name}: this would overwrite an input\n")
 
 
+@pytest.mark.parametrize("other", ["--output", "--report"])
+def test_two_outputs_in_one_file_are_refused(run: Any, payments: list[object], tmp_path: Path, other: str) -> None:
+    (tmp_path / "sub").mkdir()
+    ran = run("scan", *payments, other, tmp_path / "sub" / ".." / "found", "--totals", tmp_path / "found")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--output, --totals, --plot and --report need a file each" in ran.err
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

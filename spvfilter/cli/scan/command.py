@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -205,6 +206,10 @@ def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
             raise ParameterError(
                 f"{option} takes a local path, not a URL: to copy results, use --out DIR --publish URL"
             )
+    names = (args.out, args.output, args.totals, args.plot, args.report)
+    named = [pathlib.Path(name).resolve() for name in names if name not in (None, os.devnull)]
+    if len(set(named)) < len(named):
+        raise ParameterError("--output, --totals, --plot and --report need a file each: give them different names")
     is_stream = not is_node and streams.is_stream(args.paths, in_parts=args.out is not None)
     if args.out is not None:
         if is_node:
