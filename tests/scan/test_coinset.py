@@ -15,7 +15,7 @@ from bitcoin.core import CBlock
 from spvfilter.errors import SourceError
 from spvfilter.network import REGTEST
 from spvfilter.scan import BlockFiles, BlockSpan, ExportColumns, Plan, TableExport, coinruns, export
-from spvfilter.scan.coinset import check_whole, coins_path
+from spvfilter.scan.coinset import check_whole, coins_path, write_coins_table
 from support import build
 from support.build import TxIn, TxOut, block_hash
 from support.chains import record as block_record
@@ -138,12 +138,12 @@ async def test_coins_that_were_written_before_a_crash_are_kept(tmp_path: Path, m
 
 async def test_coins_are_not_written_after_a_cancellation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_in(tmp_path / "data", rooted_chain(3, 10))
-    writing, may_go, write = threading.Event(), threading.Event(), export.write_coins_table
+    writing, may_go = threading.Event(), threading.Event()
 
     def waits(*args: Any, **options: Any) -> None:
         writing.set()
         assert may_go.wait(60)
-        write(*args, **options)
+        write_coins_table(*args, **options)
 
     monkeypatch.setattr(export, "write_coins_table", waits)
     exporting = asyncio.create_task(TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run())
