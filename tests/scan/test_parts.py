@@ -416,7 +416,7 @@ async def test_damaged_undo_records_lead_to_a_second_pass(tmp_path: Path) -> Non
         await in_parts(source, tmp_path / "strict", ledger.interest.watch(), undo="require")
 
 
-def test_a_file_has_room_for_the_largest_hits_of_a_block() -> None:
+def test_a_file_has_room_for_the_largest_block_hits() -> None:
     smallest = build.tx([TxIn(bytes(32), 0)], [])
     hit = Hit(True, 1, bytes(32), 0, bytes(36), 0, bytes(MAX_SCRIPT_SIZE), 0, 0)
     inputs = MAX_BLOCK_SIZE // (len(smallest) - len(build.tx([], [])))
