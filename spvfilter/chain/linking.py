@@ -10,6 +10,7 @@ from spvfilter._public import public
 from spvfilter.chain.difficulty import target, work
 from spvfilter.network import Network
 
+_TOO_HIGH = 500_000_000  # no height: a lock time from here on is a time (Core script.h LOCKTIME_THRESHOLD)
 _TRIVIAL_TARGET = 1 << 250  # one hash in 64 meets it (our choice); regtest's target is 2^255 - 1
 
 
@@ -140,6 +141,7 @@ def coinbase_height(block: bytes, network: Network) -> int | None:
 
     BIP-34 applies to blocks of version 2 or higher, at or above the network's activation height. Their coinbase's
     scriptSig starts with the height as Core's CScript pushes it: OP_1 to OP_16, or the shortest little-endian number.
+    A number from 500,000,000 on is no height.
 
     Args:
         block: The first bytes of a serialized block; 200 suffice.
@@ -166,4 +168,4 @@ def coinbase_height(block: bytes, network: Network) -> int | None:
             return None
     else:
         return None
-    return height if height >= network.bip34_height else None
+    return height if network.bip34_height <= height < _TOO_HIGH else None

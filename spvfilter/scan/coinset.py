@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any  # pyarrow has no types
 
-from spvfilter.errors import ParameterError
+from spvfilter.errors import SourceError
 from spvfilter.files import SHARED, replacing
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.coinruns import unspent
 from spvfilter.scan.exporttables import LEVEL, arrow_type, pyarrow
 from spvfilter.scan.plan import Plan
+from spvfilter.scan.threadwork import until
 
 _FOLDER, _FILE = "coins", "coins.parquet"
 
@@ -20,8 +21,8 @@ _FOLDER, _FILE = "coins", "coins.parquet"
 def check_whole(plan: Plan) -> int:
     """Return the height of the last block of a plan that has all blocks from the genesis block on.
 
-    The genesis block itself may be missing, since its coin cannot be spent. Raises ParameterError if other blocks are
-    missing.
+    The genesis block itself may be missing, since its coin cannot be spent. Raises SourceError if other blocks are
+    missing: a node may write them later.
     """
     following: int | None = None
     for part in plan.parts:
@@ -31,13 +32,13 @@ def check_whole(plan: Plan) -> int:
                 following = height if height == 0 else 1
             if height != following or not block.is_rooted:
                 found = "a chain from another block" if height == following else _in_words(height)
-                raise ParameterError(
+                raise SourceError(
                     f"coins need all blocks from the genesis block on: {found} was found, and height {following:,} was"
                     " expected. Add the files with the missing blocks, and leave --from-height and --from-date out"
                 )
             following += 1
     if following is None:
-        raise ParameterError("coins need all blocks from the genesis block on, and there are no blocks")
+        raise SourceError("coins need all blocks from the genesis block on, and there are no blocks")
     return following - 1
 
 
@@ -50,10 +51,12 @@ def coins_path(directory: Path, height: int) -> Path:
     return directory / _FOLDER / f"height={height:09}" / _FILE
 
 
-def write_coins_table(path: Path, runs: Sequence[Path], temporary: Callable[[], Path], *, is_hex: bool) -> None:
+def write_coins_table(
+    path: Path, runs: Sequence[Path], temporary: Callable[[], Path], is_stopped: Callable[[], bool], *, is_hex: bool
+) -> None:
     """Write the unspent coins of all runs of a chain as Parquet, in the order of their outpoints.
 
-    Raises OSError if a file cannot be read or written.
+    Raises OSError if a file cannot be read or written, and StoppedError once `is_stopped` returns True.
     """
     pa = pyarrow()
     schema = pa.schema(
@@ -79,7 +82,7 @@ def write_coins_table(path: Path, runs: Sequence[Path], temporary: Callable[[], 
             sorting_columns=[pa.parquet.SortingColumn(0), pa.parquet.SortingColumn(1)],
         ) as writer,
     ):
-        for table in unspent(runs, temporary):
+        for table in until(unspent(runs, temporary), is_stopped):
             if not table.num_rows:
                 continue
             hashes = table["transaction_hash"].combine_chunks()

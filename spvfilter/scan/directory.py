@@ -7,7 +7,7 @@ scan that was stopped, a chain that grew and a reorganization therefore need no 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -31,7 +31,7 @@ from spvfilter.scan.partfile import PartFile, PartSummary
 from spvfilter.scan.partrun import PartRun, PartsReport
 from spvfilter.scan.parts import PartTask, task_key
 from spvfilter.scan.plan import Part, Plan
-from spvfilter.scan.threadwork import to_its_end
+from spvfilter.scan.threadwork import to_its_end, until
 from spvfilter.watch.watchlist import WatchList
 
 _NO_COINS = b""  # the key of a first pass, which knows no outpoints
@@ -166,12 +166,13 @@ class PartScan:
             raise ParameterError("no transactions: make the scan with transactions=True, and run it first")
         return map(row_of, read_rows(self._rows))
 
-    def write_transactions(self, path: Path) -> None:
+    def write_transactions(self, path: Path, is_stopped: Callable[[], bool] = lambda: False) -> None:
         """Write the rows of `transactions` into a file. Its suffix chooses the format: .csv, .jsonl or .parquet.
 
-        Raises OSError if a file cannot be read or written, and ParameterError for Parquet without pyarrow.
+        An internal error ends it once `is_stopped` returns True. Raises OSError if a file cannot be read or written,
+        and ParameterError for Parquet without pyarrow.
         """
-        write_transactions(path, self._rows, self.parquet_form)
+        write_transactions(path, until(self._rows, is_stopped), self.parquet_form)
 
     def remove_parts(self) -> None:
         """Delete the files of the parts, so that only the outputs stay. This scan cannot grow afterwards.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -22,7 +22,7 @@ from spvfilter.scan.exporttask import ExportTask, export_key
 from spvfilter.scan.manifest import TABLE_HASHES, TEXT_HASHES, Manifest
 from spvfilter.scan.partrun import PartRun, PartsReport
 from spvfilter.scan.plan import Part, Plan
-from spvfilter.scan.threadwork import to_its_end
+from spvfilter.scan.threadwork import stoppable, to_its_end, until
 
 if TYPE_CHECKING:
     import asyncio
@@ -49,7 +49,7 @@ class TableExport:
         coins: True to write also the table `coins`: the unspent outputs after the last block.
 
     Raises:
-        ParameterError: `coins` is True, and the plan does not have all blocks from the genesis block on.
+        SourceError: `coins` is True, and the plan does not have all blocks from the genesis block on.
     """
 
     def __init__(
@@ -99,13 +99,13 @@ class TableExport:
         async with self._run.opened(engine) as (chosen, manifest):
             tasks = [self._task(part) for part in self.plan.parts]
             self._run.count(tasks, await self._run.summaries(chosen, tasks, WatchTable()))
-            coins = [await to_its_end(self._write_coins, manifest, tasks)] if self.coins else []
+            coins = [await stoppable(self._write_coins, manifest, tasks)] if self.coins else []
             return await to_its_end(self._finish, manifest, tasks, coins)
 
-    def _write_coins(self, manifest: Manifest, tasks: Sequence[ExportTask]) -> Path:
+    def _write_coins(self, is_stopped: Callable[[], bool], manifest: Manifest, tasks: Sequence[ExportTask]) -> Path:
         """Write the table of coins, unless it is there already, and return the path of the new file.
 
-        Raises SourceError if a block could not be read.
+        Raises SourceError if a block could not be read, and StoppedError once `is_stopped` returns True.
         """
         if self.report.summary.problems:
             raise SourceError(
@@ -119,12 +119,13 @@ class TableExport:
             before == inputs.hexdigest() and is_complete(coins_path(self.directory.absolute(), self._height))
         ):
             return staged
-        numbers = count()
+        numbers = until(count(), is_stopped)
         runs = [task.run_path for task in tasks if task.run_path is not None]
         write_coins_table(
             staged,
             runs,
             lambda: self._parts.file(b"", f"merged-{next(numbers)}{_RUN}").absolute(),
+            is_stopped,
             is_hex=self.columns.is_hex,
         )
         return staged

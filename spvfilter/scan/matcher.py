@@ -159,7 +159,10 @@ class Matcher:
     async def scan(
         self, blocks: BlockSource | NodeBlocks | RawBlocks, *, in_order: bool = False
     ) -> AsyncGenerator[Match]:
-        """Yield the matches in blocks. Memory is bounded: jobs × 8 MB, and about 900 bytes for each block's header.
+        """Yield the matches in blocks.
+
+        Memory: jobs × 8 MB, about 900 bytes for each block's header, and about 150 bytes for each match. A PartScan
+        does not keep matches in memory.
 
         - Files and sequences are put in chain order first. Only the branch with the most work counts.
         - Blocks of an iterable are matched as they arrive and spooled to disk. At its end they are searched again for

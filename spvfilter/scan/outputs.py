@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +20,7 @@ from spvfilter.scan.merge import CSV, JSON_LINES, write_lines
 from spvfilter.scan.partfile import PartFile
 from spvfilter.scan.remote import RemoteFile, is_url
 from spvfilter.scan.tables import check_parquet, write_parquet
-from spvfilter.scan.threadwork import to_its_end
+from spvfilter.scan.threadwork import stoppable, until
 from spvfilter.scan.totals import write_totals
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV
         await asyncio.to_thread(check_parquet)
     async with scan.held(engine) as parts:
         jobs = 1 if BACKEND == "pure" or engine is None else min(engine.width, os.cpu_count() or 1)
-        return await to_its_end(_merged, scan, parts, chosen, jobs)
+        return await stoppable(_merged, scan, parts, chosen, jobs)
 
 
 @public
@@ -102,11 +103,13 @@ def publish(matches: Path, url: str) -> list[str]:
     return list(map(str, files))
 
 
-def _merged(scan: PartScan, parts: list[PartFile], form: OutputFormat, jobs: int) -> Path:
+def _merged(
+    is_stopped: Callable[[], bool], scan: PartScan, parts: list[PartFile], form: OutputFormat, jobs: int
+) -> Path:
     """Write the output in a format, and in the formats of earlier runs, so that all outputs show the same chain.
 
     Outputs that exist already stay as they are. All outputs are complete before the first one is replaced. Returns the
-    path of the file of matches.
+    path of the file of matches. Raises StoppedError once `is_stopped` returns True, and then replaces no output.
     """
     manifest = Manifest.read(scan.directory)
     assert manifest is not None  # the scan has written it
@@ -117,8 +120,8 @@ def _merged(scan: PartScan, parts: list[PartFile], form: OutputFormat, jobs: int
     written = [*(paths[each] for each in old), scan.directory / TOTALS] if old else []
     try:
         for each in old:
-            _write(scan, parts, each, jobs)
-        written += _write_transactions(scan, form)
+            _write(scan, until(parts, is_stopped), each, jobs)
+        written += _write_transactions(scan, form, is_stopped)
         for path in written:
             _staged(path).replace(path)
     finally:
@@ -141,7 +144,7 @@ def _staged(path: Path) -> Path:
     return path.with_name(f".spvfilter-{path.name}")
 
 
-def _write(scan: PartScan, parts: list[PartFile], form: OutputFormat, jobs: int) -> None:
+def _write(scan: PartScan, parts: Iterable[PartFile], form: OutputFormat, jobs: int) -> None:
     """Write the file of matches in a format, and the file of totals, to their staged paths."""
     path, watch = _staged(_path(scan, form)), scan.watch
     if form is OutputFormat.PARQUET:
@@ -151,7 +154,7 @@ def _write(scan: PartScan, parts: list[PartFile], form: OutputFormat, jobs: int)
     write_totals(_staged(scan.directory / TOTALS), totals, watch)
 
 
-def _write_transactions(scan: PartScan, form: OutputFormat) -> list[Path]:
+def _write_transactions(scan: PartScan, form: OutputFormat, is_stopped: Callable[[], bool]) -> list[Path]:
     """Write the files of transactions to their staged paths, in a format and in the formats of earlier runs.
 
     Returns the paths. A scan without transactions removes the files instead.
@@ -163,7 +166,7 @@ def _write_transactions(scan: PartScan, form: OutputFormat) -> list[Path]:
         return []
     chosen = [path for each, path in paths.items() if each is form or path.exists()]
     for path in chosen:
-        scan.write_transactions(_staged(path))
+        scan.write_transactions(_staged(path), is_stopped)
     return chosen
 
 

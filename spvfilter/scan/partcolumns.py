@@ -14,9 +14,10 @@ from spvfilter.network import Network
 from spvfilter.protocol import HEADER_SIZE, MAX_BLOCK_SIZE
 from spvfilter.scan.order import BATCH_BLOCKS, BATCH_SIZE
 from spvfilter.scan.partfile import PartSummary
-from spvfilter.scan.parts import PartBlocks, StoppedError
+from spvfilter.scan.parts import PartBlocks
 from spvfilter.scan.plan import Part, PlannedBlock
 from spvfilter.scan.sources import BlockRef, Problem
+from spvfilter.scan.threadwork import StoppedError
 from spvfilter.scan.undo import UndoPlace
 from spvfilter.scan.undomode import UndoMode
 

@@ -35,7 +35,7 @@ from spvfilter._public import deferred, public
 from spvfilter.errors import SourceError
 from spvfilter.files import SHARED, replacing
 from spvfilter.primitives import hash_to_hex
-from spvfilter.protocol import HASH_SIZE, MAX_BLOCK_SIZE
+from spvfilter.protocol import HASH_SIZE, MAX_BLOCK_SIZE, MAX_SCRIPT_SIZE
 
 if TYPE_CHECKING:
     import json
@@ -48,8 +48,8 @@ _U32 = struct.Struct("<I")
 _UNKNOWN = -1  # Stored instead of an unknown height.
 _TAIL = HASH_SIZE + len(_END)  # Bytes after the summary.
 
-# Bytes of the packed hits of one block: a hit is less than 64 times as large as its input or output in the block.
-_MAX_HITS = 64 * MAX_BLOCK_SIZE
+# Bytes of the packed hits of one block. An input has at least 41 bytes, and its hit has the script that it spends.
+_MAX_HITS = MAX_BLOCK_SIZE // 41 * (101 + MAX_SCRIPT_SIZE)
 
 _MAX_SUMMARY = 1 << 28  # Bytes of a summary (our choice).
 _LEAST = len(_MAGIC) + HASH_SIZE + 1 + 4 + 2 + _TAIL  # Bytes of the shortest file.

@@ -19,6 +19,7 @@ from spvfilter.scan.partfile import BlockHits, PartSummary
 from spvfilter.scan.plan import Part, PlannedBlock
 from spvfilter.scan.remote import located
 from spvfilter.scan.sources import BlockFiles, BlockRef, FileBlocks, Problem
+from spvfilter.scan.threadwork import StoppedError
 from spvfilter.scan.undo import UndoPlace
 from spvfilter.scan.undomode import UndoMode
 
@@ -65,10 +66,6 @@ class PartTask:
 def task_key(part: Part, watch: bytes, coins: bytes, undo: str, check: bool) -> bytes:
     """Return the key of a task: SHA-256 of the part, the watch list, the outpoints and the options."""
     return sha256(b"spvfilter scan 1\0" + part.fingerprint + watch + coins + bytes((check,)) + undo.encode()).digest()
-
-
-class StoppedError(Exception):
-    """An internal error: the scan of a part was stopped, because the whole scan ends."""
 
 
 class PartBlocks(FileBlocks):

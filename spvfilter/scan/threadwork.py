@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from spvfilter._public import deferred
 
@@ -17,15 +18,44 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
+class StoppedError(Exception):
+    """An internal error: work in a thread was stopped, because the task that waits for the work was cancelled."""
+
+
+def until(items: Iterable[_T], is_stopped: Callable[[], bool]) -> Iterator[_T]:
+    """Yield the items. Raises StoppedError before the first item for which `is_stopped` returns True."""
+    for item in items:
+        if is_stopped():
+            raise StoppedError
+        yield item
+
+
 async def to_its_end(call: Callable[_P, _T], *args: _P.args, **options: _P.kwargs) -> _T:
     """Call a function in a thread and wait until it returns, even if this task is cancelled.
 
     A directory or a watch list that the thread changes must not be released before that.
     """
-    working = asyncio.ensure_future(asyncio.to_thread(call, *args, **options))
+    return await _result(asyncio.ensure_future(asyncio.to_thread(call, *args, **options)), lambda: None)
+
+
+async def stoppable(
+    call: Callable[Concatenate[Callable[[], bool], _P], _T], *args: _P.args, **options: _P.kwargs
+) -> _T:
+    """Call a function in a thread as `to_its_end` does, for work that takes long.
+
+    Its first argument is a function that returns True once this task is cancelled.
+    """
+    stopped = threading.Event()
+    working = asyncio.ensure_future(asyncio.to_thread(call, stopped.is_set, *args, **options))
+    return await _result(working, stopped.set)
+
+
+async def _result(working: asyncio.Future[_T], stop: Callable[[], None]) -> _T:
+    """Return the result of work in a thread. A task that is cancelled calls `stop`, and waits for the work's end."""
     try:
         return await asyncio.shield(working)
     except asyncio.CancelledError:
+        stop()
         while not working.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([working])

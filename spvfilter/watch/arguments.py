@@ -9,15 +9,20 @@ from spvfilter.errors import ParameterError
 from spvfilter.hashes import hash160
 from spvfilter.watch.descriptor.keys import secret_in
 
+_MOST_LABEL = 10_000
+"""Most characters of a label (our choice): each row of a scan's results has the label of its entry."""
+
 
 def checked_label(label: str | None) -> str | None:
     """Return a label without surrounding white space. None if the label is empty.
 
-    Raises ParameterError if a line of a text file cannot contain the label.
+    Raises ParameterError if a line of a text file cannot contain the label, or if the label is too long.
     """
     if label and not isinstance(label, str):
         raise ParameterError(f"a label is text, not {type(label).__name__}")
     label = label.strip() if label else None
+    if label and len(label) > _MOST_LABEL:
+        raise ParameterError(f"a label has at most {_MOST_LABEL:,} characters, not {len(label):,}: shorten it")
     # UTF-8 cannot encode surrogates (category Cs)
     if label and not label.isprintable():
         for at, char in enumerate(label, 1):

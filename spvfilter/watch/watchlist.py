@@ -106,7 +106,8 @@ class WatchList:
     watch the key's addresses.
 
     Do not change a list in several threads at once. While a LightClient uses a list, the `add_…` methods raise
-    WatchListInUseError. They raise ParameterError for a label with control characters, line ends or surrogates.
+    WatchListInUseError. They raise ParameterError for a label with control characters, line ends or surrogates, or
+    with more than 10,000 characters.
 
     Args:
         network: Network of the entries, or its name.

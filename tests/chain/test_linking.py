@@ -256,15 +256,20 @@ def stating(script: bytes, version: int = 4, extra: Sequence[bytes] = ()) -> byt
 
 
 @pytest.mark.parametrize(
-    "height", [*range(1, 18), 127, 128, 255, 256, 32_767, 32_768, 65_535, 8_388_607, 8_388_608, 500_000_000]
+    "height", [*range(1, 18), 127, 128, 255, 256, 32_767, 32_768, 65_535, 8_388_607, 8_388_608, 499_999_999]
 )
 def test_every_height_a_coinbase_can_state_is_read(height: int) -> None:
     assert coinbase_height(block(bytes(32), [coinbase(height)]), REGTEST) == height
 
 
-@given(st.integers(1, 2**31 - 1))
-def test_every_height_of_31_bits_is_read(height: int) -> None:
+@given(st.integers(1, 499_999_999))
+def test_every_possible_height_is_read(height: int) -> None:
     assert coinbase_height(block(bytes(32), [coinbase(height)]), REGTEST) == height
+
+
+@given(st.integers(500_000_000, 2**31 - 1))
+def test_a_number_that_is_no_height_is_not_read(number: int) -> None:
+    assert coinbase_height(block(bytes(32), [coinbase(number)]), REGTEST) is None
 
 
 @pytest.mark.parametrize(

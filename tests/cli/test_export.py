@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from spvfilter.cli.export import _chosen
+from spvfilter.network import REGTEST
 from spvfilter.scan.exportcolumns import DEFAULT_COLUMNS
-from support.chains import record as block_record
+from support.build import block, block_hash, coinbase
+from support.chains import record as block_record, write_records
 from support.growingchain import GrowingChain
 from support.parquetfiles import facts, without_bloom_filters
 from support.processes import line_with, started
@@ -83,6 +85,26 @@ def test_follow_exports_new_blocks_until_interrupt(run: Run, tmp_path: Path) -> 
         assert "spvfilter: interrupted\n" in lines.read()
         assert child.wait(timeout=60) == 130
     assert rows_in(tmp_path / "out") == scratch(run, words, tmp_path / "scratch")
+
+
+@pytest.mark.columns
+def test_follow_of_coins_waits_for_a_block_that_comes_late(tmp_path: Path) -> None:
+    blocks = [block(REGTEST.genesis_hash, [coinbase(1)])]
+    for height in range(2, 6):
+        blocks.append(block(block_hash(blocks[-1]), [coinbase(height)]))
+    folder = tmp_path / "blocks"
+    folder.mkdir()
+    write_records(folder / "blk00000.dat", blocks[:3])
+    words = ("export", folder, "--network", "regtest", "--out", tmp_path / "out")
+    with started(*words, "--coins", "--follow", "--every", 1) as (child, lines):
+        assert "3 block(s)" in line_with("part(s) written", lines)
+        write_records(folder / "blk00001.dat", blocks[4:])
+        assert "height 5 was found, and height 4 was expected" in line_with("trying again every 1 s", lines)
+        write_records(folder / "blk00002.dat", blocks[3:4])
+        assert "2 new block(s)" in line_with("since the last run", lines)
+        child.send_signal(signal.SIGINT)
+        assert child.wait(timeout=60) == 130
+    assert (tmp_path / "out" / "coins" / "height=000000005" / "coins.parquet").exists()
 
 
 def scratch(run: Run, words: tuple[object, ...], folder: Path) -> dict[str, list[str]]:

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import csv
 import io
+import random
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spvfilter.cli.scan.totals import ScanTotals
 from spvfilter.cli.term.page import Page
 from spvfilter.cli.term.totals import Total, show_totals
+from spvfilter.kernel import NO_VALUE, Hit, pack_hits
 from spvfilter.network import REGTEST
+from spvfilter.scan.batches import MatchBatch
+from spvfilter.scan.partfile import BlockHits
+from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, block, coinbase, p2wpkh, tx
 from support.processes import on_terminal
+from support.vectors import effort
 
 COUNT = 120
+SCRIPT = p2wpkh(bytes(20))
 
 
 @pytest.fixture
@@ -78,6 +87,29 @@ def test_the_file_of_totals_overwrites_no_input(run: Any, payments: list[object]
         assert (ran.code, ran.err) == (2, f"spvfilter: {tmp_path / name}: this would overwrite an input\n")
 
 
+@pytest.mark.parametrize("other", ["--output", "--report"])
+def test_two_outputs_in_one_file_are_refused(run: Any, payments: list[object], tmp_path: Path, other: str) -> None:
+    (tmp_path / "sub").mkdir()
+    ran = run("scan", *payments, other, tmp_path / "sub" / ".." / "found", "--totals", tmp_path / "found")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--output, --totals, --plot and --report need a file each" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere/totals.csv", "nowhere is not a writable directory"),
+        ("", "is not a regular file: choose another name for the totals"),
+    ],
+)
+def test_an_unsuitable_file_of_totals_is_refused_before_the_scan(
+    run: Any, payments: list[object], tmp_path: Path, name: str, message: str
+) -> None:
+    ran = run("scan", *payments, "--format", "csv", "--totals", tmp_path / name)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -107,6 +139,50 @@ def test_labels_and_unknown_values_have_their_columns(
         r"address 1 a\x1bb 0.00000001 0.00000000 + 1 unknown 1",
         "all 0.00000001 0.00000000 + 1 unknown 2",
     ]
+
+
+def batch_of(block: bytes, matches: int) -> MatchBatch:
+    hit = Hit(False, 1, block, 0, block + bytes(4), 7, SCRIPT, 0, NO_VALUE)
+    return MatchBatch(BlockHits(block, None, 0, pack_hits([hit]) * matches), WatchList(REGTEST))
+
+
+def entry() -> WatchList:
+    watch = WatchList(REGTEST)
+    watch.add_script(SCRIPT)
+    return watch
+
+
+@pytest.mark.parametrize("seed", range(effort(10, 30, 300)))
+def test_totals_count_the_blocks_that_stay(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    totals, chain, gone = ScanTotals(entry(), may_discard=True), dict[bytes, int](), 0
+    for _ in range(rng.randrange(40)):
+        block = bytes((rng.randrange(5),)) * 32
+        if rng.random() < 0.6:  # a second search may find more matches in a block
+            matches = rng.randrange(1, 4)
+            chain[block] = chain.get(block, 0) + matches
+            totals.add(batch_of(block, matches))
+        else:
+            gone += chain.pop(block, 0)
+            totals.discard(block)
+    assert totals.settle() == gone
+    totals.write(tmp_path / "totals.csv")
+    with (tmp_path / "totals.csv").open(newline="") as file:
+        rows = [(int(row["matches"]), int(row["received"])) for row in csv.DictReader(file)]
+    left = sum(chain.values())
+    assert rows == ([(left, 7 * left)] if left else [])
+
+
+def test_matches_that_wait_take_no_memory() -> None:
+    totals, batch = ScanTotals(entry(), may_discard=True), batch_of(bytes(32), 10_000)
+    tracemalloc.start()
+    try:
+        for _ in range(40):
+            totals.add(batch)
+        assert tracemalloc.get_traced_memory()[1] < 15_000_000 < 40 * len(batch.block.packed)
+    finally:
+        tracemalloc.stop()
+    assert totals.settle() == 0
 
 
 def test_no_totals_print_nothing() -> None:

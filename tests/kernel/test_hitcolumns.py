@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from spvfilter.errors import ParameterError
+from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import NO_VALUE, Hit
 from support import build
 from support.kernelentries import Kernel, native, outcome, reference
@@ -97,6 +97,16 @@ def test_columns_of_both_kernels_have_the_same_bytes(seed: int) -> None:
     arguments = (blocks, rng.randrange(90), rng.choice((5, 10**6)), rng.random() < 0.5, *labels, 0, 5)
     for hrp in ("bc", "", "BC", "q" * 19):
         assert outcome(native().hit_columns, *arguments, hrp) == outcome(reference().hit_columns, *arguments, hrp)
+
+
+@both
+@pytest.mark.parametrize("binary", [True, False])
+def test_malformed_hits_are_refused_before_labels_and_addresses(kernel: Callable[[], Kernel], binary: bool) -> None:
+    outside = struct.pack("=I", 99), b""
+    packed = kernel().pack_hits([hit_of(random.Random(1))._replace(entry=0)] * 70)
+    for hits in (packed[:-1], packed + b"\0"):
+        with pytest.raises(FormatError, match="truncated"):
+            kernel().hit_columns([(bytes(32), 1, 2, hits)], 0, 9, binary, *outside, 0, 5, "q" * 80)
 
 
 PACKED = reference().pack_hits([hit_of(random.Random(1))])

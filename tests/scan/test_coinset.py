@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,10 @@ from typing import Any
 import pytest
 from bitcoin.core import CBlock
 
-from spvfilter.errors import ParameterError, SourceError
+from spvfilter.errors import SourceError
 from spvfilter.network import REGTEST
 from spvfilter.scan import BlockFiles, BlockSpan, ExportColumns, Plan, TableExport, coinruns, export
-from spvfilter.scan.coinset import check_whole, coins_path
+from spvfilter.scan.coinset import check_whole, coins_path, write_coins_table
 from support import build
 from support.build import TxIn, TxOut, block_hash
 from support.chains import record as block_record
@@ -134,6 +136,28 @@ async def test_coins_that_were_written_before_a_crash_are_kept(tmp_path: Path, m
     assert list((tmp_path / "out" / "coins").glob("*/*")) == [path]
 
 
+async def test_coins_are_not_written_after_a_cancellation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_in(tmp_path / "data", rooted_chain(3, 10))
+    writing, may_go = threading.Event(), threading.Event()
+
+    def waits(*args: Any, **options: Any) -> None:
+        writing.set()
+        assert may_go.wait(60)
+        write_coins_table(*args, **options)
+
+    monkeypatch.setattr(export, "write_coins_table", waits)
+    exporting = asyncio.create_task(TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run())
+    assert await asyncio.to_thread(writing.wait, 60)
+    exporting.cancel()
+    await asyncio.sleep(0)
+    may_go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await exporting
+    assert not list((tmp_path / "out").rglob("*coins.parquet"))
+    await TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run()
+    assert coins_in(coins_path(tmp_path / "out", 10)) == coins_of(rooted_chain(3, 10), 1)
+
+
 async def test_a_coinbase_that_was_created_twice_is_one_coin(tmp_path: Path) -> None:
     twice = build.tx([TxIn(bytes(32), 0xFFFFFFFF, b"\x08height .")], [TxOut(50, b"\x51"), TxOut(7, b"\x52")])
     others = [build.tx([TxIn(bytes(32), 0xFFFFFFFF, b"\x08height %d" % n)], [TxOut(50, b"\x53")]) for n in range(3)]
@@ -154,17 +178,17 @@ async def test_a_coinbase_that_was_created_twice_is_one_coin(tmp_path: Path) -> 
 def test_missing_blocks_are_refused(tmp_path: Path, missing: int) -> None:
     blocks = rooted_chain(1, 10)
     plan = plan_in(tmp_path / "data", blocks[:missing] + blocks[missing + 1 :])
-    with pytest.raises(ParameterError, match="coins need all blocks from the genesis block on"):
+    with pytest.raises(SourceError, match="coins need all blocks from the genesis block on"):
         TableExport(tmp_path / "out", plan, coins=True)
     assert check_whole(plan_in(tmp_path / "data", blocks)) == 10
 
 
 def test_a_range_that_begins_later_is_refused(tmp_path: Path) -> None:
     plan = plan_in(tmp_path / "data", rooted_chain(1, 10), span=BlockSpan(from_height=4))
-    with pytest.raises(ParameterError, match="height 4 was found, and height 1 was expected"):
+    with pytest.raises(SourceError, match="height 4 was found, and height 1 was expected"):
         TableExport(tmp_path / "out", plan, coins=True)
     nothing = Plan.of(BlockFiles(tmp_path / "none"), REGTEST)
-    with pytest.raises(ParameterError, match="there are no blocks"):
+    with pytest.raises(SourceError, match="there are no blocks"):
         TableExport(tmp_path / "out", nothing, coins=True)
 
 

@@ -16,16 +16,18 @@ from pathlib import Path
 import pytest
 
 from spvfilter.errors import IncompleteScanError, ParameterError, SourceError
-from spvfilter.kernel import WatchTable
+from spvfilter.kernel import Hit, WatchTable, pack_hits
 from spvfilter.network import MAINNET, REGTEST
 from spvfilter.primitives import hash_to_hex
+from spvfilter.protocol import MAX_BLOCK_SIZE, MAX_SCRIPT_SIZE
 from spvfilter.scan import BlockFiles, BlockSpan, Engine, Matcher, PartScan, Plan, Processes, Threads, scan_parts
 from spvfilter.scan.coinfile import table_with_coins, write_coins
-from spvfilter.scan.partfile import PartFile, PartSummary
+from spvfilter.scan.partfile import _MAX_HITS, PartFile, PartSummary
 from spvfilter.scan.parts import PartTask
 from spvfilter.watch.match import Match, MatchKind
 from spvfilter.watch.watchlist import WatchList
-from support.build import TxOut, block_hash, block_of, p2wpkh
+from support import build
+from support.build import TxIn, TxOut, block_hash, block_of, p2wpkh
 from support.chains import found_by, random_tree, record as block_record, write_records, xored
 from support.undo import framed, ledger_chain
 from support.vectors import effort
@@ -445,6 +447,13 @@ async def test_damaged_undo_records_lead_to_a_second_pass(tmp_path: Path) -> Non
     assert found[0] == found[1]
     with pytest.raises(SourceError, match="undo record cannot be used"):
         await in_parts(source, tmp_path / "strict", ledger.interest.watch(), undo="require")
+
+
+def test_a_file_has_room_for_the_largest_block_hits() -> None:
+    smallest = build.tx([TxIn(bytes(32), 0)], [])
+    hit = Hit(True, 1, bytes(32), 0, bytes(36), 0, bytes(MAX_SCRIPT_SIZE), 0, 0)
+    inputs = MAX_BLOCK_SIZE // (len(smallest) - len(build.tx([], [])))
+    assert inputs * len(pack_hits([hit])) == _MAX_HITS < 1 << 32
 
 
 async def test_a_damaged_copy_is_replaced_by_a_sound_one(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from spvfilter.scan.order import PendingBlock, ScanReport, in_chain_order
 from spvfilter.scan.plan import Part
 from spvfilter.scan.rowancestry import RowLinker, order_rows
 from spvfilter.scan.rows import NOWHERE, ROW, Rows, RowsByHash
+from support import build
 from support.chains import random_chain, random_tree, record, write_records
 from support.undo import framed, ledger_chain
 from support.vectors import effort
@@ -119,6 +120,13 @@ def test_hashes_that_fall_together_are_told_apart() -> None:
         assert index.find(block) == number
     assert [index.find(block) for block in hashes] == list(range(len(hashes)))
     assert index.find(bytes(32)) == NOWHERE
+
+
+def test_a_block_that_states_the_largest_number_has_no_height(tmp_path: Path) -> None:
+    first = build.block(bytes(range(32)), [build.coinbase(2**31 - 1)], version=4)
+    second = build.block(build.block_hash(first), [build.coinbase(7)], version=1)
+    plan = Plan.of(BlockFiles(write_records(tmp_path / "blk00000.dat", [first, second])), REGTEST)
+    assert [each.ref.height for part in plan.parts for each in part.blocks()] == [None, None]
 
 
 def test_rows_in_any_order_make_one_chain() -> None:

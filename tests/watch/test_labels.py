@@ -177,4 +177,4 @@ def test_constructed_label_is_checked() -> None:
     with pytest.raises(ParameterError, match="further field"):
         Label("tx", TXID, other={"x": object()})
     with pytest.raises(ParameterError, match=r"has 100,0\d\d bytes"):
-        Label("tx", TXID, "a" * MAX_LINE)
+        Label("tx", TXID, other={"further": "a" * MAX_LINE})

@@ -108,6 +108,14 @@ def test_labels_that_no_line_could_hold_raise(label: str) -> None:
         WatchList().add_script(b"\x51", label)
 
 
+def test_a_label_that_is_too_long_raises() -> None:
+    watch = WatchList()
+    watch.add_script(b"\x51", "x" * 10_000 + " ")
+    assert watch.label(0) == "x" * 10_000
+    with pytest.raises(ParameterError, match="a label has at most 10,000 characters, not 10,001: shorten it"):
+        watch.add_script(b"\x52", "x" * 10_001)
+
+
 def test_an_empty_script_raises() -> None:
     with pytest.raises(ParameterError, match="empty script"):
         WatchList().add_script(b"")

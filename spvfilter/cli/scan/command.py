@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from spvfilter.errors import ParameterError, SourceError
 if TYPE_CHECKING:
     import pathlib
 
-    from spvfilter.cli.scan import directory, files, node, streams, txids
+    from spvfilter.cli.scan import directory, files, node, streams, totals, txids
     from spvfilter.cli.term import picture
     from spvfilter.scan import matcher as matchers, remote
 else:  # not needed to show --help
@@ -27,6 +28,7 @@ else:  # not needed to show --help
     files = deferred("spvfilter.cli.scan.files")
     node = deferred("spvfilter.cli.scan.node")
     streams = deferred("spvfilter.cli.scan.streams")
+    totals = deferred("spvfilter.cli.scan.totals")
     txids = deferred("spvfilter.cli.scan.txids")
     picture = deferred("spvfilter.cli.term.picture")
     matchers = deferred("spvfilter.scan.matcher")
@@ -195,7 +197,8 @@ def _check_paths(args: argparse.Namespace) -> bool:
 def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
     """Check that the output options fit the input and each other.
 
-    Raises ParameterError if they do not fit. Raises SourceError or OSError if the picture cannot be written.
+    Raises ParameterError if they do not fit. Raises SourceError or OSError if the picture or the file of totals cannot
+    be written.
     """
     outputs = (("--out", args.out), ("--output", args.output), ("--plot", args.plot), ("--totals", args.totals))
     for option, name in outputs:
@@ -203,6 +206,10 @@ def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
             raise ParameterError(
                 f"{option} takes a local path, not a URL: to copy results, use --out DIR --publish URL"
             )
+    names = (args.out, args.output, args.totals, args.plot, args.report)
+    named = [pathlib.Path(name).resolve() for name in names if name not in (None, os.devnull)]
+    if len(set(named)) < len(named):
+        raise ParameterError("--output, --totals, --plot and --report need a file each: give them different names")
     is_stream = not is_node and streams.is_stream(args.paths, in_parts=args.out is not None)
     if args.out is not None:
         if is_node:
@@ -218,8 +225,10 @@ def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
             "--processes, --dask, --publish, --remove-parts, --with-transactions, --binary and --format parquet need"
             " --out DIR"
         )
-    if args.totals is not None and args.out is not None:
-        raise ParameterError("--totals is for a scan without --out: DIR/totals.csv has them")
+    if args.totals is not None:
+        if args.out is not None:
+            raise ParameterError("--totals is for a scan without --out: DIR/totals.csv has them")
+        totals.check_totals_file(args.totals)
     if args.plot is not None:
         if is_stream:
             raise ParameterError("--plot is for blocks in files, not on standard input or in compressed files")

@@ -13,7 +13,7 @@ from pathlib import Path
 from spvfilter.cli.arguments import format_of
 from spvfilter.cli.scan.gaps import report_heights
 from spvfilter.cli.scan.streams import blocks_in, is_stream, named
-from spvfilter.cli.scan.totals import ScanTotals
+from spvfilter.cli.scan.totals import ScanTotals, wants_totals
 from spvfilter.cli.scan.types import warn_of_types
 from spvfilter.cli.term.matches import batch_printer
 from spvfilter.cli.term.page import Page, complain
@@ -35,13 +35,16 @@ _HASHES_SHOWN = 20  # block hashes in a list of the summary
 
 def run(args: argparse.Namespace, matcher: Matcher, span: BlockSpan, page: Page) -> int:
     """Scan, print the results, and return the exit code. Raises SourceError, OSError."""
-    return asyncio.run(_Scan(matcher, args, span, page).run())
+    with ScanTotals(matcher.watch, may_discard=is_stream(args.paths)) as totals:
+        return asyncio.run(_Scan(matcher, args, span, page, totals).run())
 
 
 class _Scan:
     """One scan of files or of standard input, and its output."""
 
-    def __init__(self, matcher: Matcher, args: argparse.Namespace, span: BlockSpan, page: Page) -> None:
+    def __init__(
+        self, matcher: Matcher, args: argparse.Namespace, span: BlockSpan, page: Page, totals: ScanTotals
+    ) -> None:
         self._matcher = matcher
         self._args = args
         self._paths: list[str] = args.paths
@@ -51,7 +54,7 @@ class _Scan:
         self._quiet = args.quiet
         self._page = page
         self._is_stream = is_stream(args.paths)
-        self._totals = ScanTotals(matcher.watch, may_discard=self._is_stream)
+        self._totals = totals
         self._totals_path: str | None = args.totals
         self._plot: str | None = args.plot
         self._history = BalanceHistory()
@@ -79,8 +82,9 @@ class _Scan:
         problems.complain()
         if not report.blocks:
             raise SourceError("nothing could be read" if problems else f"no block in {named(self._paths)}")
-        discarded = sum(map(self._totals.discard, report.stale))
-        self._totals.settle()
+        for block in report.stale:
+            self._totals.discard(block)
+        discarded = self._totals.settle()
         if self._totals_path is not None:
             self._totals.write(Path(self._totals_path))
         if self._plot is not None:
@@ -117,9 +121,8 @@ class _Scan:
     def _shower(self) -> Callable[[MatchBatch], None]:
         """Return a function that prints the matches of a block and counts them for the totals."""
         lines = batch_printer(self._page, self._format)
-        # totals are also counted for a stream, whose stale blocks are subtracted at the end
-        shows_totals = not self._quiet and (self._format == "table" or sys.stderr.isatty() or self._is_stream)
-        if not shows_totals and self._totals_path is None:
+        # the summary of a stream states the matches of its stale blocks
+        if not wants_totals(self._args, self._format) and (self._quiet or not self._is_stream):
             return lines
 
         def show_and_count(batch: MatchBatch) -> None:

@@ -16,7 +16,7 @@ from spvfilter.cli.arguments import format_of
 from spvfilter.cli.blockoptions import EVERY_S
 from spvfilter.cli.credentials import credentials_of
 from spvfilter.cli.scan.gaps import report_heights
-from spvfilter.cli.scan.totals import ScanTotals
+from spvfilter.cli.scan.totals import ScanTotals, wants_totals
 from spvfilter.cli.scan.types import warn_of_types
 from spvfilter.cli.term.matches import batch_printer, printer_of_disconnected
 from spvfilter.cli.term.page import Page, complain
@@ -48,7 +48,8 @@ class _Progress:
     """Counts of scanned blocks and matches so far."""
 
     page: Page
-    totals: ScanTotals
+    totals: ScanTotals | None
+    """The totals; None if nobody sees them."""
     blocks: int = 0
     matches: int = 0
     bytes_scanned: int = 0
@@ -76,15 +77,18 @@ class _Progress:
 def run(args: argparse.Namespace, matcher: Matcher, span: BlockSpan, page: Page) -> int:
     """Scan, print the results, and return the exit code. Raises NodeError, OSError."""
     credentials = credentials_of(args)
-    progress, begun = _Progress(page, ScanTotals(matcher.watch, may_discard=args.follow)), time.monotonic()
+    counts = wants_totals(args, format_of(args, page))
+    totals = ScanTotals(matcher.watch, may_discard=args.follow) if counts else None
+    progress, begun = _Progress(page, totals), time.monotonic()
     is_whole = args.follow  # Ctrl-C is the way to end it
     try:
         asyncio.run(_scan(args, matcher, span, credentials, progress))
         is_whole = True
     finally:
-        progress.totals.settle()
-        if args.totals is not None and is_whole:
-            progress.totals.write(Path(args.totals))
+        if totals is not None:
+            totals.settle()
+            if args.totals is not None and is_whole:
+                totals.write(Path(args.totals))
         if not args.quiet:
             _summarise(progress, matcher.report, time.monotonic() - begun, format_of(args, page))
             report = matcher.report
@@ -147,7 +151,8 @@ async def _scan(
                         case Disconnected():
                             progress.disconnected += 1
                             progress.reached = event.height - 1
-                            progress.totals.discard(event.hash)
+                            if progress.totals is not None:
+                                progress.totals.discard(event.hash)
                             gone(event.height, event.hash)
                         case MatchBatch():
                             _take(event, show, progress)
@@ -157,12 +162,13 @@ async def _scan(
 
 def _take(batch: MatchBatch, show: Callable[[MatchBatch], None], progress: _Progress) -> None:
     show(batch)
-    progress.totals.add(batch)
+    if progress.totals is not None:
+        progress.totals.add(batch)
     progress.matches += len(batch)
 
 
 def _summarise(progress: _Progress, report: ScanReport, seconds: float, chosen: str) -> None:
-    if chosen == "table" or sys.stderr.isatty():
+    if progress.totals is not None and (chosen == "table" or sys.stderr.isatty()):
         page = progress.page if chosen == "table" else Page(sys.stderr)
         progress.totals.show(page)
     if progress.reached is None:

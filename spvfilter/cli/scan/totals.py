@@ -2,50 +2,100 @@
 
 from __future__ import annotations
 
+import argparse
+import os
+import struct
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, Self
 
 from spvfilter.cli.term.matches import owner_of
 from spvfilter.cli.term.page import Page
 from spvfilter.cli.term.totals import Total, show_totals
+from spvfilter.errors import SourceError
 from spvfilter.kernel import count_hits
 from spvfilter.scan.batches import MatchBatch
 from spvfilter.scan.partfile import BlockHits
 from spvfilter.scan.totals import EntryTotals, entry_name, write_totals
 from spvfilter.watch.watchlist import WatchList
 
+_IN_MEMORY = 4 << 20  # bytes of matches before a file is used (our choice)
+_RECORD = struct.Struct("<32sII")  # before the packed matches of a block: its hash and time, their size
+
+
+def check_totals_file(name: str) -> None:
+    """Raise SourceError if no file of totals can be written to a path. The scan before it may take hours."""
+    path = Path(name)
+    if path.exists() and not path.is_file():
+        raise SourceError(f"{name} is not a regular file: choose another name for the totals")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise SourceError(f"{name}: {path.parent} is not a writable directory")
+
+
+def wants_totals(args: argparse.Namespace, chosen: str) -> bool:
+    """Return True if a direct scan shows its totals or writes them, with rows in the format `chosen`."""
+    return args.totals is not None or (not args.quiet and (chosen == "table" or sys.stderr.isatty()))
+
 
 class ScanTotals:
-    """The totals of a scan.
+    """The totals of a scan. Its context manager closes the temporary file if the scan fails.
 
     Args:
         watch: The watch list of the scan.
-        may_discard: True if blocks may be discarded after they were counted.
+        may_discard: True if blocks may be discarded after they were added. Until `settle`, a temporary file has the
+            matches of all blocks, so that memory does not depend on their number.
     """
 
     def __init__(self, watch: WatchList, *, may_discard: bool) -> None:
         self._watch = watch
         self._totals = EntryTotals(len(watch))
-        self._may_discard = may_discard
-        self._waiting: dict[bytes, list[BlockHits]] = {}  # the hits of each block that may be discarded
+        self._waiting: IO[bytes] | None = None
+        if may_discard:
+            self._waiting = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115  `settle` or `__exit__` closes it
+        self._discarded: dict[bytes, int] = {}  # by block: the size of the temporary file when it was discarded
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._waiting is not None:
+            self._waiting.close()
 
     def add(self, batch: MatchBatch) -> None:
-        """Count the matches of a block."""
-        if self._may_discard:
-            self._waiting.setdefault(batch.block.hash, []).append(batch.block)
-        else:
+        """Count the matches of a block. Raises OSError if the temporary file cannot be written."""
+        if self._waiting is None:
             self._count(batch.block)
+        else:
+            block = batch.block
+            self._waiting.write(_RECORD.pack(block.hash, block.time, len(block.packed)))
+            self._waiting.write(block.packed)
 
-    def discard(self, block: bytes) -> int:
-        """Leave out the matches of a block that is not on the best chain, and return their number."""
-        return sum(count_hits(hits.packed) for hits in self._waiting.pop(block, ()))
+    def discard(self, block: bytes) -> None:
+        """Leave out the matches of a block that is not on the best chain. It may be added again later."""
+        if self._waiting is not None:
+            self._discarded[block] = self._waiting.tell()
 
-    def settle(self) -> None:
-        """End the counting: from now on, no block can be discarded."""
-        for blocks in self._waiting.values():
-            for block in blocks:
-                self._count(block)
-        self._waiting.clear()
+    def settle(self) -> int:
+        """Count the blocks that were not discarded. Return the number of matches in discarded blocks.
+
+        No block can be discarded afterwards. Raises OSError if the temporary file cannot be read.
+        """
+        if self._waiting is None:
+            return 0
+        discarded = 0
+        with self._waiting as file:
+            file.seek(0)
+            while head := file.read(_RECORD.size):
+                block, time, size = _RECORD.unpack(head)
+                hits = BlockHits(block, None, time, file.read(size))
+                if file.tell() > self._discarded.get(block, 0):
+                    self._count(hits)
+                else:
+                    discarded += count_hits(hits.packed)
+        self._waiting = None
+        return discarded
 
     def _count(self, block: BlockHits) -> None:
         self._totals.widen(len(self._watch))

@@ -92,7 +92,7 @@ def hit_columns(
             None if given[1] is None else whole(given[1], 0, _MAX_HEIGHT, "not a height"),
             1000 * whole(given[2], 0, MAX_U32, "not a time of a block"),
         )
-        for hit in hits_in(packed):
+        for hit in list(hits_in(packed)):  # all hits of a block are read before its first row is made
             if skip:
                 skip -= 1
             elif left:

@@ -31,9 +31,10 @@ static bool add_block(const spv_state *state, call *of, PyObject *given, PyObjec
     if (!taken)
         return false;
     const spv_bytes packed = {spv_data(taken), spv_size(taken)};
+    spv_hits_read read = {0};
     bool done = spv_take_hit_block(
         state, PyTuple_GetItem(given, 0), PyTuple_GetItem(given, 1), PyTuple_GetItem(given, 2), INT32_MAX, &block
-    );
+    ) && spv_read_packed(state, &read, packed);
     for (size_t at = 0; done && at < packed.size;) {
         const size_t until = packed.size - at > SLICE ? at + SLICE : packed.size;
         Py_BEGIN_ALLOW_THREADS

@@ -219,8 +219,7 @@ static PyObject *hit_sums(PyObject *self, PyObject *given) {
 
 /* count_hits. */
 
-/* Reads all hits. False with an exception set. */
-static bool read_all(const spv_state *state, spv_hits_read *read, spv_bytes packed) {
+bool spv_read_packed(const spv_state *state, spv_hits_read *read, spv_bytes packed) {
     spv_status status = SPV_OK;
     spv_error error;
     for (size_t at = 0; at < packed.size && !status;) {
@@ -238,7 +237,7 @@ static PyObject *count_hits(PyObject *self, PyObject *given) {
     if (!taken)
         return NULL;
     spv_hits_read read = {0};
-    const bool done = read_all(spv_module_state(self), &read, spv_bytes_of(taken));
+    const bool done = spv_read_packed(spv_module_state(self), &read, spv_bytes_of(taken));
     Py_DECREF(taken);
     return done ? PyLong_FromSize_t(read.count) : NULL;
 }
@@ -283,7 +282,7 @@ static PyObject *add_hit_sums(PyObject *self, PyObject *const *arguments, Py_ssi
     PyObject *taken = spv_count_arguments("add_hit_sums", count, 2) ? spv_snapshot(arguments[0]) : NULL, *list = NULL;
     spv_hits_read read = {0};
     Py_buffer view;
-    if (taken && read_all(state, &read, spv_bytes_of(taken)) && !PyObject_GetBuffer(arguments[1], &view, PyBUF_WRITABLE)) {
+    if (taken && spv_read_packed(state, &read, spv_bytes_of(taken)) && !PyObject_GetBuffer(arguments[1], &view, PyBUF_WRITABLE)) {
         const size_t entries = (size_t)view.len / SPV_SUMS_SIZE;
         if ((size_t)view.len % SPV_SUMS_SIZE)
             PyErr_Format(state->ParameterError, "the sums of an entry have 32 bytes: %zd bytes in all", view.len);
@@ -358,7 +357,7 @@ static PyObject *render(const spv_state *state, const rendering *of) {
     spv_error error;
     size_t unfit = 0;
     bool broken = false;
-    if (!read_all(state, &read, packed))
+    if (!spv_read_packed(state, &read, packed))
         return NULL;
     if (!spv_text_reserve(&text, packed, read.count))
         return PyErr_NoMemory();
