@@ -379,7 +379,10 @@ def read_hex_or_bytes(what: str, limit: int, kind: str) -> bytes:
         OSError: The file cannot be read.
     """
     if what == "-":
-        return _decoded(_bounded(standard_input(), limit, kind), limit, kind)
+        stream = standard_input()
+        if stream.isatty():
+            page.complain("type or paste hex digits, then press Enter and Ctrl-D")
+        return _decoded(_bounded(stream, limit, kind), limit, kind)
     if _is_file(what):
         with pathlib.Path(what).open("rb") as file:
             try:

@@ -17,6 +17,8 @@ from spvfilter.watch.keychain import all_used, identity_of
 
 # a function that returns checked rows of a table, from the rest of a query and its values
 Checked = Callable[[str, str, tuple[object, ...]], Iterator[tuple[Any, ...]]]
+_MOST_NAMED = 5  # keychains that an error lists (our choice)
+_MOST_SHOWN = 200  # characters of such a keychain: a descriptor of one key is shorter (our choice)
 _MATCHES = "{0} >= runs.entry AND {0} < runs.entry + runs.indexes * runs.scripts"
 
 
@@ -135,8 +137,15 @@ def chosen(checked: Checked, name: str) -> list[tuple[Any, ...]]:
     for where, values in ways:
         if found := list(checked("keychains", f"FROM keychains WHERE {where} ORDER BY id", values)):
             return found
-    has_any = any(checked("keychains", "FROM keychains LIMIT 1", ()))
-    raise ParameterError(f"the wallet has no keychain {name[:80]!r}" + ("" if has_any else "; it has none at all"))
+    raise ParameterError(f"the wallet has no keychain {name[:80]!r}; it has {_known(checked)}")
+
+
+def _known(checked: Checked) -> str:
+    """Return the first keychains as an error lists them: by name, or by label if the name is a descriptor."""
+    rows = list(checked("keychains", "FROM keychains ORDER BY id LIMIT ?", (_MOST_NAMED + 1,)))
+    names = dict.fromkeys((label or name) if descriptor else name for _, name, label, descriptor, *_ in rows)
+    named = [repr(each if len(each) <= _MOST_SHOWN else f"{each[:_MOST_SHOWN]}…") for each in names]
+    return ", ".join(named[:_MOST_NAMED] + ["…"] * (len(rows) > _MOST_NAMED)) or "none at all"
 
 
 def next_address_of(checked: Checked, network: Network, name: str | None, account: int | None = None) -> str:
