@@ -269,7 +269,7 @@ def add_watch_file(parser: argparse.ArgumentParser) -> None:
         help="a watch list, which is only read. Each line is an ADDRESS, a descriptor, script:HEX, pubkey:HEX, data:HEX"
         " or outpoint:TXID:N, and optionally ,LABEL. account:NAME begins the entries of an account. # starts a comment."
         " - is standard input. FILE may also be a compiled list (spvfilter watchlist build), or a file that a wallet"
-        " exported, such as Bitcoin Core, Sparrow or Electrum",
+        " exported: Bitcoin Core, Sparrow, Electrum and others",
     )
     add_strict(parser)
     parser.add_argument(

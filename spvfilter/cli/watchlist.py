@@ -19,7 +19,8 @@ def configure(parser: Parser) -> None:
         "build",
         "compile a watch list",
         "Write the entries, labels, accounts and outpoints of a watch list to a compiled file. Descriptors are refused,"
-        " because their windows move. A new file replaces an existing file, also while a scan uses the old one.",
+        " because payments move their windows of watched addresses. A new file replaces an existing file, also while a"
+        " scan uses the old one.",
     )
     building.add_argument("list", metavar="LIST", help="the watch list; - is standard input")
     building.add_argument("-o", "--output", metavar="FILE", required=True, help="the compiled file, such as list.spvwl")
@@ -28,8 +29,8 @@ def configure(parser: Parser) -> None:
     verifying = parser.add_action(
         "verify",
         "read a whole compiled list and report damage",
-        "Read a whole compiled watch list. Do this once for a file that somebody else made: a scan does not notice if"
-        " entries are hidden in it. The command needs as much memory as the file has bytes.",
+        "Read a whole compiled watch list. Do this once for a file from somebody else: an attacker can hide entries in"
+        " it, and a scan does not notice that. The command needs as much memory as the file has bytes.",
     )
     verifying.add_argument("file", metavar="FILE", help="the compiled watch list")
     verifying.set_defaults(act=_verify)

@@ -103,7 +103,7 @@ class TableExport:
             return await to_its_end(self._finish, manifest, tasks, coins)
 
     def _write_coins(self, manifest: Manifest, tasks: Sequence[ExportTask]) -> Path:
-        """Write the table of coins, unless it is there already, and return the path of the new file.
+        """Write the table of coins, unless an earlier run has written it, and return the path for the new file.
 
         Raises SourceError if a block could not be read.
         """
@@ -147,7 +147,7 @@ class TableExport:
     def _finish(self, manifest: Manifest, tasks: Sequence[ExportTask], coins: list[Path]) -> dict[str, list[Path]]:
         """Move the new files to their places, remove the files of other parts, and record the finished parts.
 
-        A reader sees the tables of the earlier export until then.
+        Until this call, readers see the tables of the earlier export.
         """
         files: dict[str, list[Path]] = {}
         for table, _ in self.columns.tables:
@@ -174,7 +174,7 @@ class TableExport:
 
 
 def _placed(staged: Path, path: Path) -> Path:
-    """Move a new file to its place, unless the file of an earlier run stays there, and return the place."""
+    """Move a new file to `path`, and return `path`. Without a new file, the file of an earlier run stays there."""
     if staged.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         staged.replace(path)

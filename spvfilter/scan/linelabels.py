@@ -1,4 +1,4 @@
-"""The labels of a watch list as the kernel takes them: rendered for lines of CSV or JSON, or in UTF-8 for columns."""
+"""Render the labels of a watch list for the kernel: as cells of CSV, as JSON strings, or as UTF-8 for columns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def json_text(text: str) -> bytes:
 
 
 def plain_cell(text: str) -> bytes:
-    """Return a text without control characters as a cell of CSV, with quotes only if it needs them."""
+    """Return a text as a cell of CSV, with quotes only if it needs them. It must have no control characters."""
     return csv_cell(text) if "," in text or '"' in text else text.encode()
 
 
@@ -52,7 +52,7 @@ class LineLabels:
     def __init__(self, watch: WatchList, render: Render) -> None:
         self._watch = watch
         self._render = render
-        self._entries = 0  # number of entries whose labels are known
+        self._entries = 0  # number of entries whose labels are rendered
         self._places = array("I")
         self._texts = bytearray(self._places.itemsize)  # place 0 means no label
         self._last, self._last_place = "", 0  # the last label, and its place

@@ -17,11 +17,11 @@ from spvfilter.kernel import WatchTable
 
 NAME = "manifest.json"
 FORMAT = 2
-WATCH_LIST = "watch list"  # the input whose value is a digest
-PARQUET_HASHES = "form of hashes in Parquet"  # older manifests lack this input
-TEXT_HASHES = "text in hex"  # the form in older manifests
-TABLE_HASHES = "form of hashes"  # of an export
-_PACKED = 65_536  # entries, our choice
+WATCH_LIST = "watch list"  # The value of this input is a digest.
+PARQUET_HASHES = "form of hashes in Parquet"  # Only scans have this input. Older manifests lack it.
+TEXT_HASHES = "text in hex"  # The other form is "binary". A scan without a form in its manifest wrote text.
+TABLE_HASHES = "form of hashes"  # Only exports have this input.
+_PACKED = 65_536  # Entries that are hashed at once (our choice).
 _HASH = re.compile("(?:[0-9a-f]{64})?")
 
 

@@ -112,7 +112,7 @@ class RowGroup(NamedTuple):
 
 
 def row_groups(blocks: Iterable[BlockHits]) -> Iterator[RowGroup]:
-    """Yield the hits of blocks in row groups, which depend on nothing else.
+    """Yield the hits of blocks in row groups. The groups depend only on the blocks.
 
     A row group has `ROWS` rows. It ends earlier if the next block would make it too large for memory.
     """

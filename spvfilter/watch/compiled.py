@@ -20,8 +20,8 @@ The header is little-endian. Numbers in the sections have the byte order of the 
 section starts at a multiple of 64 bytes, and zeros fill the gaps.
 
 A compiled list may come from an attacker. Loading it checks the header, the sizes of the sections, the outpoints and
-the accounts. The entries and labels are read only when they match. No contents can make that read other memory or run
-on, but wrong contents can hide entries. `verify` reads everything.
+the accounts. An entry or a label is read only when a lookup needs it. Wrong contents can hide entries, but cannot make
+a lookup read other memory or run without end. `verify` reads everything.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ class MappedFile(mmap.mmap):
 
 
 def mapped(file: BinaryIO) -> MappedFile:
-    """Map a whole file. Raises OSError if it cannot be mapped, as an empty file or a pipe."""
+    """Map a whole file. Raises OSError if it cannot be mapped, such as an empty file or a pipe."""
     try:
         made = MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:  # a ValueError: the file is empty
         number = error.errno if isinstance(error, OSError) else errno.ENODEV
-        raise OSError(number, "cannot be mapped into memory: give a plain file", file.name) from None
+        raise OSError(number, "cannot be mapped into memory: give a regular file", file.name) from None
     made.path = os.path.abspath(file.name)  # noqa: PTH100  pathlib takes long to import
     return made
 
@@ -148,7 +148,7 @@ class Contents(NamedTuple):
     network: str
     """Name of the network."""
     table: WatchTable
-    """The table, whose image is the file."""
+    """The table. It uses the image in the file."""
     labels: EntryLabels
     """The labels."""
     accounts: Accounts

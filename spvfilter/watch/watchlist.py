@@ -211,7 +211,7 @@ class WatchList:
         compiled.write(path, self.network.name, self._table, self._labels.items(), self._accounts)
 
     def take_compiled(self, contents: compiled.Contents) -> None:
-        """Let this list, which is empty, have the contents of a compiled list.
+        """Load a compiled list into this list, which must be empty.
 
         Raises:
             ParameterError: The compiled list is of another network, or this list is not empty.

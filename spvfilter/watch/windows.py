@@ -816,7 +816,7 @@ class Windows:
 
 
 def _left(values: array[int], gone: Sequence[int]) -> array[int]:
-    """Return the values without those at some places, which are in ascending order."""
+    """Return the values except those at the positions `gone`, which ascend."""
     left, first = array(values.typecode), 0
     for place in gone:
         left += values[first:place]

@@ -117,8 +117,8 @@ def test_a_compiled_list_in_a_pipe_is_refused(tmp_path: Path, action: str) -> No
         check=False,
     )
     said = {
-        "build": b"/dev/stdin: a compiled watch list is mapped into memory: give the path of the plain file\n",
-        "verify": b"cannot be mapped into memory: give a plain file",
+        "build": b"/dev/stdin: a compiled watch list is mapped into memory: give the path of a regular file\n",
+        "verify": b"cannot be mapped into memory: give a regular file",
     }
     assert ran.returncode == 2
     assert said[action] in ran.stderr
@@ -140,5 +140,5 @@ def test_a_compiled_list_of_standard_input_is_refused(tmp_path: Path) -> None:
         )
     assert ran.returncode == 2
     assert ran.stderr == (
-        "spvfilter: standard input: a compiled watch list is mapped into memory: give the path of the plain file\n"
+        "spvfilter: standard input: a compiled watch list is mapped into memory: give the path of a regular file\n"
     )

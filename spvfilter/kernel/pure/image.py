@@ -1,4 +1,4 @@
-"""The image of a watch table: its entries, their index and its coins as bytes. A table can look up entries in it.
+"""The image of a watch table: its entries, their index and its coins as bytes, in which a table finds entries.
 
 The readable reference; the C twin is csrc/watch/image.h, which describes the bytes.
 """
@@ -33,7 +33,7 @@ Entry = tuple[EntryKind, bytes]
 
 
 class Image:
-    """The entries of an image. Its contents may be wrong, but no lookup reads other memory or runs on."""
+    """The entries of an image. Its contents may be wrong, but no lookup reads other memory or runs without end."""
 
     def __init__(self, raw: bytes | memoryview) -> None:
         self._raw = raw = memoryview(raw).cast("B")
@@ -235,7 +235,7 @@ def image_of(entries: Sequence[Entry], coins: Iterable[tuple[bytes, Coin]], key:
     full_keys = _Index(sum(full_key_in(*entry) is not None for entry in entries))
     offsets, records, known = [0], bytearray(), set[Entry]()
     for number, (kind, value) in enumerate(entries):
-        _check(_is_sound(kind, value), number, "entry", "no entry of a watch list")
+        _check(_is_sound(kind, value), number, "entry", "not an entry that a watch list can have")
         records += record(kind, value)
         offsets.append(len(records))
         of_kind[kind] += 1

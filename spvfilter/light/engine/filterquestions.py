@@ -144,7 +144,7 @@ class FilterQuestions:
     def advance(self) -> None:
         """Ask again for filter hashes if a peer ignores the question, as Core does while its index lags.
 
-        A ping finds it out: a pong without an answer before it means that the peer does not have the filters yet.
+        A ping shows it: a pong without an answer before it means that the peer does not have the filters yet.
         """
         now = self._context.now.monotonic
         for peer, owed in self._open.items():

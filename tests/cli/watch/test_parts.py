@@ -275,7 +275,7 @@ def test_status_names_encryption_and_missing_unconfirmed_payments() -> None:
     status = Status()
     status.peer("127.0.0.1:1", "", Transport.V2)
     status.synced(7, sees_unconfirmed=False)
-    told = "up to date, height 7 · payments appear once a block has them · peer 127.0.0.1:1, encrypted"
+    told = "up to date, height 7 · payments appear when confirmed · peer 127.0.0.1:1, encrypted"
     assert status.line == told
     status.peer(None, "", None)
     assert status.line.endswith(" · no peer")
