@@ -7,6 +7,7 @@ from pathlib import Path
 
 from spvfilter.cli.arguments import MAX_DERIVATIONS, Parser, add_network, watch_list
 from spvfilter.cli.term.page import complain
+from spvfilter.errors import ParameterError
 from spvfilter.watch import compiled
 
 
@@ -42,9 +43,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _build(args: argparse.Namespace) -> None:
+    output = Path(args.output)
+    if args.list != "-" and output.exists() and output.samefile(args.list):
+        raise ParameterError(f"{args.output}: this would overwrite the watch list itself: name another file with -o")
     watch = watch_list(args.network, args.list, (), strict=False, max_derivations=MAX_DERIVATIONS, allows_patterns=True)
-    watch.compile(args.output)
-    complain(f"{_entries(len(watch))} compiled to {args.output}, {Path(args.output).stat().st_size:,} bytes")
+    watch.compile(output)
+    complain(f"{_entries(len(watch))} compiled to {args.output}, {output.stat().st_size:,} bytes")
 
 
 def _verify(args: argparse.Namespace) -> None:
