@@ -13,12 +13,10 @@ from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
-from spvfilter.watch.keychain import all_used, identity_of
+from spvfilter.watch.keychain import MAX_LISTED, all_used, identity_of, listed_keychains
 
 # a function that returns checked rows of a table, from the rest of a query and its values
 Checked = Callable[[str, str, tuple[object, ...]], Iterator[tuple[Any, ...]]]
-_MOST_NAMED = 5  # keychains that an error lists (our choice)
-_MOST_SHOWN = 200  # characters of such a keychain: a descriptor of one key is shorter (our choice)
 _MATCHES = "{0} >= runs.entry AND {0} < runs.entry + runs.indexes * runs.scripts"
 
 
@@ -137,15 +135,9 @@ def chosen(checked: Checked, name: str) -> list[tuple[Any, ...]]:
     for where, values in ways:
         if found := list(checked("keychains", f"FROM keychains WHERE {where} ORDER BY id", values)):
             return found
-    raise ParameterError(f"the wallet has no keychain {name[:80]!r}; it has {_known(checked)}")
-
-
-def _known(checked: Checked) -> str:
-    """Return the first keychains as an error lists them: by name, or by label if the name is a descriptor."""
-    rows = list(checked("keychains", "FROM keychains ORDER BY id LIMIT ?", (_MOST_NAMED + 1,)))
-    names = dict.fromkeys((label or name) if descriptor else name for _, name, label, descriptor, *_ in rows)
-    named = [repr(each if len(each) <= _MOST_SHOWN else f"{each[:_MOST_SHOWN]}…") for each in names]
-    return ", ".join(named[:_MOST_NAMED] + ["…"] * (len(rows) > _MOST_NAMED)) or "none at all"
+    rows = checked("keychains", "FROM keychains ORDER BY id LIMIT ?", (MAX_LISTED + 1,))
+    known = listed_keychains((each, label) for _, each, label, *_ in rows)
+    raise ParameterError(f"the wallet has no keychain {name[:80]!r}; it has {known}")
 
 
 def next_address_of(checked: Checked, network: Network, name: str | None, account: int | None = None) -> str:
