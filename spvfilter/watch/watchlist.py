@@ -1031,7 +1031,7 @@ class WatchList:
         return left
 
     def take_coins(self, before: WatchList, numbers: Collection[int]) -> list[bytes]:
-        """Take the outpoints of the list from which `without_coins` made this list without the entries `numbers`.
+        """Take the outpoints of `before`, from which `without_coins` made this list. `numbers` are the removed entries.
 
         Returns the scripts of outpoints that only these entries matched.
         """

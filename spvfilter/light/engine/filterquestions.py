@@ -45,9 +45,9 @@ class _Range:
     """The number of filter hashes."""
     then: Hashes
     probe_at: float
-    """When to find out whether the peer ignores the question (monotonic seconds)."""
+    """When the next ping tests whether the peer ignores the question (monotonic seconds)."""
     wait_s: float
-    """Time between the last two of these times."""
+    """Seconds from the question or the last such ping to the next ping."""
     repeats: int = 0
     """How often the question was asked again."""
 
