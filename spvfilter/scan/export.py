@@ -103,7 +103,7 @@ class TableExport:
             return await to_its_end(self._finish, manifest, tasks, coins)
 
     def _write_coins(self, manifest: Manifest, tasks: Sequence[ExportTask]) -> Path:
-        """Write the table of coins, unless an earlier run has written it, and return the path for the new file.
+        """Write the table of coins, unless it is there already, and return the path of the new file.
 
         Raises SourceError if a block could not be read.
         """

@@ -52,7 +52,7 @@ class LineLabels:
     def __init__(self, watch: WatchList, render: Render) -> None:
         self._watch = watch
         self._render = render
-        self._entries = 0  # number of entries whose labels are rendered
+        self._entries = 0  # number of entries whose labels are known
         self._places = array("I")
         self._texts = bytearray(self._places.itemsize)  # place 0 means no label
         self._last, self._last_place = "", 0  # the last label, and its place

@@ -20,8 +20,8 @@ The header is little-endian. Numbers in the sections have the byte order of the 
 section starts at a multiple of 64 bytes, and zeros fill the gaps.
 
 A compiled list may come from an attacker. Loading it checks the header, the sizes of the sections, the outpoints and
-the accounts. An entry or a label is read only when a lookup needs it. Wrong contents can hide entries, but cannot make
-a lookup read other memory or run without end. `verify` reads everything.
+the accounts. The entries and labels are read only when they match. No contents can make that read other memory or run
+on, but wrong contents can hide entries. `verify` reads everything.
 """
 
 from __future__ import annotations

@@ -235,7 +235,7 @@ def image_of(entries: Sequence[Entry], coins: Iterable[tuple[bytes, Coin]], key:
     full_keys = _Index(sum(full_key_in(*entry) is not None for entry in entries))
     offsets, records, known = [0], bytearray(), set[Entry]()
     for number, (kind, value) in enumerate(entries):
-        _check(_is_sound(kind, value), number, "entry", "not an entry that a watch list can have")
+        _check(_is_sound(kind, value), number, "entry", "no entry of a watch list")
         records += record(kind, value)
         offsets.append(len(records))
         of_kind[kind] += 1

@@ -241,7 +241,7 @@ static spv_status write_entries(writer *w, const spv_table *table, uint8_t *offs
     for (uint32_t number = 0; number < w->h.entries && !status; number++) {
         const spv_entry entry = spv_table_entry(table, number);
         if (!is_sound(entry))
-            return spv_refuse(w->error, number, "entry", "not an entry that a watch list can have");
+            return spv_refuse(w->error, number, "entry", "no entry of a watch list");
         if (spv_record_size(entry.kind, entry.value.size) > w->h.records_size - at)
             return spv_refuse(w->error, number, "entry", CHANGED);
         memcpy(offsets + 8 * (size_t)number, &at, sizeof at);

@@ -24,7 +24,7 @@ typedef struct {
 
 typedef struct {
     spv_table_key key;      /* of the entries */
-    spv_table_key coin_key; /* of coins and txids: never the key of an image, which an attacker may know */
+    spv_table_key coin_key; /* of coins and txids: never the key of an image, which others may know */
     spv_frozen frozen;      /* the first entries; none if the table was not made from an image */
     bool changed;           /* it has other contents than its image, or none */
     spv_arena arena;
