@@ -34,6 +34,7 @@ _MAX_BASE58_SHOWN = 36
 # Letters and digits as in an address. Words of a seed phrase are shorter, and a mini private key begins with S.
 _ADDRESS_LIKE = re.compile(r"(?<![^\W_])(?!S)[^\W_]{14}")
 _SEGWIT_PREFIXES = tuple({f"{known.hrp}1" for known in NETWORKS})
+_BASE58_LENGTHS = range(26, _MAX_BASE58_SHOWN + 1)  # Numbers of characters of text that may be a base58 address.
 _EXTENDED_KEY_LETTERS = "xyzYZtuvUV"  # The letter before "pub" or "prv" in an extended key, BIP-32 and SLIP-132.
 _DESCRIPTORS = tuple(
     f"{name}("
@@ -156,7 +157,7 @@ def _no_base58(cause: str, text: str) -> AddressError:
     try:
         hrp, _, _ = bech32_decode(text)
     except AddressError:
-        return _bad(cause, text)
+        return _bad(cause if len(text) in _BASE58_LENGTHS else "not an address", text)
     return _bad(f"human-readable part {hrp!r} belongs to no known network", text)
 
 

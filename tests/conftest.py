@@ -27,7 +27,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def keep_swig() -> None:
-    """Keep the data of wallycore's SWIG for ever. Freed at the end of the interpreter, it prints a warning."""
+    """Keep wallycore's SWIG data alive: freeing it at the end of the interpreter prints a warning."""
     if data := sys.modules.get("swig_runtime_data4"):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(data.type_pointer_capsule))
 

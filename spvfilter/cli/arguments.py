@@ -269,7 +269,7 @@ def add_watch_file(parser: argparse.ArgumentParser) -> None:
         help="a watch list, which is only read. Each line is an ADDRESS, a descriptor, script:HEX, pubkey:HEX, data:HEX"
         " or outpoint:TXID:N, and optionally ,LABEL. account:NAME begins the entries of an account. # starts a comment."
         " - is standard input. FILE may also be a compiled list (spvfilter watchlist build), or a file that a wallet"
-        " exported, such as Bitcoin Core, Sparrow or Electrum",
+        " exported: Bitcoin Core, Sparrow, Electrum and others",
     )
     add_strict(parser)
     parser.add_argument(
@@ -379,7 +379,10 @@ def read_hex_or_bytes(what: str, limit: int, kind: str) -> bytes:
         OSError: The file cannot be read.
     """
     if what == "-":
-        return _decoded(_bounded(standard_input(), limit, kind), limit, kind)
+        stream = standard_input()
+        if stream.isatty():
+            page.complain("type or paste hex digits, then press Enter and Ctrl-D")
+        return _decoded(_bounded(stream, limit, kind), limit, kind)
     if _is_file(what):
         with pathlib.Path(what).open("rb") as file:
             try:

@@ -28,12 +28,12 @@ def add_blocks(parser: argparse.ArgumentParser, verb: str) -> None:
         choices=list(UndoMode),
         default=UndoMode.AUTO,
         help=(
-            "whether to read the rev*.dat beside each blk*.dat. It has the outputs that each block spends: spends of"
-            " older coins, values and fees need it. auto (default): read it if it exists; require: fail without it; off"
+            "auto (default) reads the rev*.dat beside each blk*.dat if it exists, require fails without it, and off"
+            " never reads it. It has the outputs that each block spends: spends of older coins, values and fees need it"
         ),
     )
     parser.add_argument(
-        "--check", action="store_true", help="verify each block's merkle root and witness commitment before using it"
+        "--check", action="store_true", help="verify each block's proof of work, merkle root and witness commitment"
     )
     _add_range(parser, verb)
     parser.add_argument(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from spvfilter.cli.arguments import MAX_DERIVATIONS, Parser, add_network, watch_list
 from spvfilter.cli.term.page import complain
+from spvfilter.errors import ParameterError
 from spvfilter.watch import compiled
 
 
@@ -19,7 +20,8 @@ def configure(parser: Parser) -> None:
         "build",
         "compile a watch list",
         "Write the entries, labels, accounts and outpoints of a watch list to a compiled file. Descriptors are refused,"
-        " because their windows move. A new file replaces an existing file, also while a scan uses the old one.",
+        " because payments move their windows of watched addresses. A new file replaces an existing file, also while a"
+        " scan uses the old one.",
     )
     building.add_argument("list", metavar="LIST", help="the watch list; - is standard input")
     building.add_argument("-o", "--output", metavar="FILE", required=True, help="the compiled file, such as list.spvwl")
@@ -28,8 +30,8 @@ def configure(parser: Parser) -> None:
     verifying = parser.add_action(
         "verify",
         "read a whole compiled list and report damage",
-        "Read a whole compiled watch list. Do this once for a file that somebody else made: a scan does not notice if"
-        " entries are hidden in it. The command needs as much memory as the file has bytes.",
+        "Read a whole compiled watch list. Do this once for a file from somebody else: an attacker can hide entries in"
+        " it, and a scan does not notice that. The command needs as much memory as the file has bytes.",
     )
     verifying.add_argument("file", metavar="FILE", help="the compiled watch list")
     verifying.set_defaults(act=_verify)
@@ -41,9 +43,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _build(args: argparse.Namespace) -> None:
+    output = Path(args.output)
+    if args.list != "-" and output.exists() and output.samefile(args.list):
+        raise ParameterError(f"{args.output}: this would overwrite the watch list itself: name another file with -o")
     watch = watch_list(args.network, args.list, (), strict=False, max_derivations=MAX_DERIVATIONS, allows_patterns=True)
-    watch.compile(args.output)
-    complain(f"{_entries(len(watch))} compiled to {args.output}, {Path(args.output).stat().st_size:,} bytes")
+    watch.compile(output)
+    complain(f"{_entries(len(watch))} compiled to {args.output}, {output.stat().st_size:,} bytes")
 
 
 def _verify(args: argparse.Namespace) -> None:

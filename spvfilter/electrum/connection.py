@@ -218,7 +218,7 @@ class Connection:
                 self._wake.clear()
                 changed, self._changed = self._changed, {}
                 made = [self._encoded(notice) for notice in self.session.header_notice()]
-                variant = self._encoded(("", ()))  # of JSON-RPC, as the other side speaks it
+                variant = self._encoded(("", ()))  # the variant of JSON-RPC that the other side speaks
                 for notice in self.session.script_notices(changed):
                     key = variant, notice
                     if key not in self._link.encoded:

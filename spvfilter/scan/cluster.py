@@ -58,7 +58,7 @@ class DaskWorkers(Engine):
         self._owner = secrets.token_bytes(16)
         self._passes = 0
         self._table = WatchTable()
-        self._place: ImagePlace | None = None  # a file with the table, as long as all workers see it
+        self._place: ImagePlace | None = None  # file with the table; None if a worker does not see it
         self._shared: dict[Path | None, asyncio.Task[tuple[Any, bool]]] = {}
 
     async def begin(self, table: WatchTable) -> None:
@@ -97,7 +97,7 @@ class DaskWorkers(Engine):
                 if error.lacks_data and self._shared.get(task.coins) is sharing:
                     del self._shared[task.coins]  # the shared data was lost with the last worker that had it
             else:
-                if raw is None and has_place:  # that worker does not see the file: send its contents from now on
+                if raw is None and has_place:  # a worker does not see the file: send the table itself from now on
                     self._place = None
                     if self._shared.get(task.coins) is sharing:
                         del self._shared[task.coins]
@@ -127,7 +127,7 @@ class DaskWorkers(Engine):
     async def _share(self, coins: Path | None) -> tuple[Any, bool]:
         """Send the data that all parts of a pass need to every worker.
 
-        Returns the future of the data, and True if they have the place of the table instead of the table.
+        Returns the future of the data, and True if the data name a file with the table instead of containing the table.
         """
         self._passes += 1
         number, place = self._passes, self._place

@@ -148,7 +148,7 @@ class TableExport:
     def _finish(self, manifest: Manifest, tasks: Sequence[ExportTask], coins: list[Path]) -> dict[str, list[Path]]:
         """Move the new files to their places, remove the files of other parts, and record the finished parts.
 
-        A reader sees the tables of the earlier export until then.
+        Until this call, readers see the tables of the earlier export.
         """
         files: dict[str, list[Path]] = {}
         for table, _ in self.columns.tables:
@@ -175,7 +175,7 @@ class TableExport:
 
 
 def _placed(staged: Path, path: Path) -> Path:
-    """Move a new file to its place, unless the file of an earlier run stays there, and return the place."""
+    """Move a new file to `path`, and return `path`. Without a new file, the file of an earlier run stays there."""
     if staged.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         staged.replace(path)

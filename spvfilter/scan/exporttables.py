@@ -19,12 +19,12 @@ _BYTES = 1 << 26  # Bytes in memory after which a row group of long rows ends ea
 LEVEL = 1  # Level of zstd (our choice): higher levels are slower, and hashes do not shrink.
 _MAGIC = b"PAR1"  # The first and the last bytes of a Parquet file.
 _HEIGHTS = ("blocks.number", "transactions.block_number", "inputs.block_number", "outputs.block_number")
-_FILTERED = frozenset(  # The columns with Bloom filters, if they are written.
+_FILTERED = frozenset(  # Columns that get Bloom filters if pyarrow can write them.
     f"{table}.{name}"
     for table, columns in BLOCK_TABLES.items()
     for name, layout in columns.items()
     if layout is Layout.HASH or name in ("address", "script", "spent_script")
-) - {"inputs.script"}  # Nobody looks for a scriptSig.
+) - {"inputs.script"}  # nobody searches for a scriptSig
 _PLAIN = (Layout.HASH, Layout.BINARY, Layout.TEXT)  # Layouts for which Parquet's dictionaries take long.
 
 
@@ -103,8 +103,8 @@ class TableWriter:
                 if self._writer is not None:
                     self._writer.close()
 
-    def _opened(self) -> Any:
-        """Return the Parquet writer, which is made when the number of rows in the first row group is known."""
+    def _parquet_writer(self) -> Any:
+        """Return the Parquet writer. The first call makes it: the number of waiting rows sizes its Bloom filters."""
         if self._writer is None:
             pa, names = self._pa, self._schema.names
             kernels = dict(zip(names, self._kernel_names, strict=True))
@@ -137,7 +137,7 @@ class TableWriter:
     def _flush(self, *, is_last: bool = False) -> None:
         """Write the waiting rows as one row group. A file without rows has a schema, too."""
         if self._rows or is_last:
-            writer, rows = self._opened(), max(self._rows, 1)
+            writer, rows = self._parquet_writer(), max(self._rows, 1)
             writer.write_table(self._pa.Table.from_batches(self._waiting, self._schema), row_group_size=rows)
         self._waiting, self._rows, self._bytes = [], 0, 0
 

@@ -1,4 +1,4 @@
-"""The labels of a watch list as the kernel takes them: rendered for lines of CSV or JSON, or in UTF-8 for columns."""
+"""Render the labels of a watch list for the kernel: as cells of CSV, as JSON strings, or as UTF-8 for columns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def json_text(text: str) -> bytes:
 
 
 def plain_cell(text: str) -> bytes:
-    """Return a text without control characters as a cell of CSV, with quotes only if it needs them."""
+    """Return a text as a cell of CSV, with quotes only if it needs them. It must have no control characters."""
     return csv_cell(text) if "," in text or '"' in text else text.encode()
 
 

@@ -17,11 +17,11 @@ from spvfilter.kernel import WatchTable
 
 NAME = "manifest.json"
 FORMAT = 2
-WATCH_LIST = "watch list"  # the input whose value is a digest
-PARQUET_HASHES = "form of hashes in Parquet"  # older manifests lack this input
-TEXT_HASHES = "text in hex"  # the form in older manifests
-TABLE_HASHES = "form of hashes"  # of an export
-_PACKED = 65_536  # entries, our choice
+WATCH_LIST = "watch list"  # The value of this input is a digest.
+PARQUET_HASHES = "form of hashes in Parquet"  # Only scans have this input. Older manifests lack it.
+TEXT_HASHES = "text in hex"  # The other form is "binary". A scan without a form in its manifest wrote text.
+TABLE_HASHES = "form of hashes"  # Only exports have this input.
+_PACKED = 65_536  # Entries that are hashed at once (our choice).
 _HASH = re.compile("(?:[0-9a-f]{64})?")
 
 
@@ -95,12 +95,13 @@ class Manifest:
             file.write(json.dumps(held, indent=1).encode())
 
     def refuse_other(self, wanted: Manifest, directory: Path) -> None:
-        """Raise ParameterError unless the directory holds a scan with the inputs of `wanted`."""
+        """Raise ParameterError unless the directory holds a scan or an export with the inputs of `wanted`."""
         held, other = ("an export" if TABLE_HASHES in each.inputs else "a scan" for each in (self, wanted))
         if held != other:
             raise ParameterError(f"{directory} holds {held}, not {other}: choose another directory")
+        kind, same = ("export", "columns") if TABLE_HASHES in self.inputs else ("scan", "watch list")
         for name in {**self.inputs, **wanted.inputs}:
-            lacking = TEXT_HASHES if name == PARQUET_HASHES else "nothing"
+            lacking = TEXT_HASHES if name == PARQUET_HASHES else "missing"
             old, new = self.inputs.get(name, lacking), wanted.inputs.get(name, lacking)
             if old == new:
                 continue
@@ -108,7 +109,7 @@ class Manifest:
             if name == WATCH_LIST:
                 cause = "its watch list has other entries, or has them in another order"
             raise ParameterError(
-                f"{directory} holds another scan: {cause}. Use the same watch list and options as before, or choose"
+                f"{directory} holds another {kind}: {cause}. Use the same {same} and options as before, or choose"
                 " another directory"
             )
 

@@ -37,7 +37,7 @@ class ParquetForm(NamedTuple):
 
 
 def is_in_height_order(heights: Iterable[int | None]) -> bool:
-    """Return True if all heights of blocks are known, and none is below the height before it."""
+    """Return True if all heights are known and ascend. Equal heights may follow each other."""
     last = 0
     for height in heights:
         if height is None or height < last:

@@ -1,4 +1,4 @@
-"""One run over the parts of a plan into a directory. Scans and exports differ in their tasks and their outputs."""
+"""One run over the parts of a plan into a directory, as scans and exports make it."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class PartsReport:
 
 
 class PartRun:
-    """A run over the parts of a plan. Every run asks for all files of its result, and makes the missing ones.
+    """A run over the parts of a plan. It makes the files of its result that an earlier run has not made.
 
     Args:
         directory: The directory; it is created if it does not exist.
         plan: The plan of the blocks.
         check: True to verify proof of work, merkle root and witness commitment of each block.
-        inputs: Further inputs of the result by their names in English.
+        inputs: Other facts that the result depends on, by their names in messages. The manifest stores them.
     """
 
     def __init__(self, directory: Path, plan: Plan, check: bool, inputs: dict[str, str]) -> None:
@@ -68,7 +68,7 @@ class PartRun:
         own = {"undo mode": str(plan.undo), "check of blocks": "on" if check else "off", "range": plan.span}
         self._wanted = Manifest({"network": plan.network.name} | inputs | own)
         self._begun: WatchTable | None = None  # the table for which the engine works
-        self._fresh: set[int] = set()  # numbers of parts that this run makes
+        self._fresh: set[int] = set()  # numbers of parts without a complete file from an earlier run
 
     @asynccontextmanager
     async def opened(self, engine: Engine | None) -> AsyncIterator[tuple[Engine, Manifest]]:
@@ -95,8 +95,8 @@ class PartRun:
     async def summaries(self, engine: Engine, tasks: Sequence[PartTask], table: WatchTable) -> list[PartSummary]:
         """Return the summaries of the tasks' files, and run the tasks whose files are missing.
 
-        It runs one task more at once than the engine's width. Raises OSError; SourceError if a part cannot be scanned,
-        or if another machine wrote files that are not visible here.
+        One task more runs at once than the engine's width. Raises OSError; SourceError if a
+        part cannot be scanned, or if another machine wrote files that are not visible here.
         """
         kept = await to_its_end(lambda: list(map(_kept, tasks)))
         missing = [number for number, summary in enumerate(kept) if summary is None]
@@ -131,7 +131,7 @@ class PartRun:
         return [summary for summary in kept if summary is not None]
 
     def count(self, tasks: Sequence[PartTask], summaries: Sequence[PartSummary]) -> None:
-        """Set the summary of the report, and the number of its kept parts, from the tasks of the result."""
+        """Set the summary and the number of kept parts in the report."""
         self.report.summary = PartSummary()
         for summary in summaries:
             self.report.summary.add(summary)

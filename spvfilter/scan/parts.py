@@ -49,7 +49,7 @@ class PartTask:
         return replace(self, part=part)
 
     def has_files(self) -> bool:
-        """Return True if the files that the task writes beside the part's file are complete. Raises OSError."""
+        """Return True if the other files of the task, beside the part's file, are complete. Raises OSError."""
         return True
 
     def scan(

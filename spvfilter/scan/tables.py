@@ -112,7 +112,7 @@ class RowGroup(NamedTuple):
 
 
 def row_groups(blocks: Iterable[BlockHits]) -> Iterator[RowGroup]:
-    """Yield the hits of blocks in row groups, which depend on nothing else.
+    """Yield the hits of blocks in row groups. The groups depend only on the blocks.
 
     A row group has `ROWS` rows. It ends earlier if the next block would make it too large for memory.
     """
@@ -159,7 +159,7 @@ def write_parquet(
 
 
 def _table(pa: Any, group: RowGroup, network: Network, labels: tuple[bytes, bytes], *, is_binary: bool) -> Any:
-    """The table of a row group. It uses the memory of the kernel's columns."""
+    """Return the table of a row group. The table uses the memory of the kernel's columns."""
     of_network = network.p2pkh_version, network.p2sh_version, network.hrp
     places, texts = labels
     columns = hit_columns(group.blocks, group.start, group.rows, is_binary, places, texts, *of_network)
@@ -170,7 +170,7 @@ def _table(pa: Any, group: RowGroup, network: Network, labels: tuple[bytes, byte
 
 
 def _array(pa: Any, kind: Any, rows: int, validity: bytes | None, offsets: bytes | None, data: bytes) -> Any:
-    """A column of the kernel as an Arrow array."""
+    """Return a column of the kernel as an Arrow array."""
     buffers = [None if validity is None else pa.py_buffer(validity), pa.py_buffer(data)]
     if offsets is not None:
         buffers.insert(1, pa.py_buffer(offsets))

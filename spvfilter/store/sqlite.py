@@ -220,7 +220,7 @@ class MarkedRows:
         self._insert(table, row, "OR REPLACE " if table == "meta" else "")
 
     def put(self, table: str, row: Sequence[object], where: str, values: Sequence[object]) -> None:
-        """Write a row in place of the row that fulfils an SQL condition, if there is one: that with the same key."""
+        """Write a row. It replaces the row with the same key, which an SQL condition and its values select."""
         if not self._insert(table, row, "OR IGNORE "):
             self.remove(table, where, values)
             self._insert(table, row, "")

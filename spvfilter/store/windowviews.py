@@ -13,7 +13,7 @@ from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
-from spvfilter.watch.keychain import all_used, identity_of
+from spvfilter.watch.keychain import MAX_LISTED, all_used, identity_of, listed_keychains
 
 # a function that returns checked rows of a table, from the rest of a query and its values
 Checked = Callable[[str, str, tuple[object, ...]], Iterator[tuple[Any, ...]]]
@@ -135,8 +135,9 @@ def chosen(checked: Checked, name: str) -> list[tuple[Any, ...]]:
     for where, values in ways:
         if found := list(checked("keychains", f"FROM keychains WHERE {where} ORDER BY id", values)):
             return found
-    has_any = any(checked("keychains", "FROM keychains LIMIT 1", ()))
-    raise ParameterError(f"the wallet has no keychain {name[:80]!r}" + ("" if has_any else "; it has none at all"))
+    rows = checked("keychains", "FROM keychains ORDER BY id LIMIT ?", (MAX_LISTED + 1,))
+    known = listed_keychains((each, label) for _, each, label, *_ in rows)
+    raise ParameterError(f"the wallet has no keychain {name[:80]!r}; it has {known}")
 
 
 def next_address_of(checked: Checked, network: Network, name: str | None, account: int | None = None) -> str:

@@ -88,7 +88,7 @@ def canonical(component: Component, best_chain: Container[Anchor]) -> dict[bytes
         component: The records, and the confirmed spenders of outpoints that they spend or create.
         best_chain: Contains the anchors that are blocks of the best chain.
     """
-    if not component.records:  # all records left with their entry
+    if not component.records:  # the entry of all records was removed
         return {}
     judgement = _Judgement(component)
     judgement.confirm(best_chain)

@@ -51,7 +51,7 @@ class ScannedBlock:
         return {} if self.raw is None else branches_of(self.raw, positions)
 
     def txs_at(self, positions: Collection[int]) -> dict[int, bytes]:
-        """The transactions at these positions, as far as they are there."""
+        """Return the known ones of the transactions at these positions, serialized."""
         if self.raw is None:
             return {tx.position: tx.raw for tx in self.txs if tx.position in positions}
         spans = enumerate(islice(walk_block(self.raw), max(positions, default=-1) + 1))

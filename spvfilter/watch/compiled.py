@@ -77,13 +77,13 @@ class MappedFile(mmap.mmap):
 
 
 def mapped(file: BinaryIO) -> MappedFile:
-    """Map a whole file. Raises OSError if it cannot be mapped, as an empty file or a pipe."""
+    """Map a whole file. Raises OSError if it cannot be mapped, such as an empty file or a pipe."""
     try:
         status = os.fstat(file.fileno())
         made = MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:  # a ValueError: the file is empty
         number = error.errno if isinstance(error, OSError) else errno.ENODEV
-        raise OSError(number, "cannot be mapped into memory: give a plain file", file.name) from None
+        raise OSError(number, "cannot be mapped into memory: give a regular file", file.name) from None
     made.path = os.path.abspath(file.name)  # noqa: PTH100  pathlib takes long to import
     made.status = status
     return made
@@ -95,7 +95,7 @@ class Contents(NamedTuple):
     network: str
     """Name of the network."""
     table: WatchTable
-    """The table, whose image is the file."""
+    """The table. It uses the image in the file."""
     labels: EntryLabels
     """The labels."""
     accounts: Accounts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from itertools import islice
 
 from spvfilter._public import public
 from spvfilter.errors import KeychainError, ParameterError
@@ -22,6 +23,10 @@ MAX_INDEXES = 1 << 31
 """Number of indexes of a ranged descriptor: all indexes that are not hardened (BIP-32 § Extended keys)."""
 MAX_DERIVATIONS = 10_000_000
 """Default largest number of key derivations for the descriptors of one file: a few minutes of work (our choice)."""
+MAX_LISTED = 5
+"""Largest number of keychains that an error lists (our choice)."""
+_MAX_SHOWN = 200
+"""Longest name in characters that an error lists in full (our choice). A descriptor of one key is shorter."""
 _MAX_SCRIPT = 4_000_000
 """Largest size of a script in bytes: the largest size of a block."""
 _MAX_NAME = 200_000
@@ -382,3 +387,14 @@ def all_used(name: str) -> str:
         f"all watched addresses of keychain {name[:80]!r} are used, the last ones by unconfirmed payments: there are"
         " more when such a payment is confirmed, and at the next start"
     )
+
+
+def listed_keychains(keychains: Iterable[tuple[str, str | None]]) -> str:
+    """Return the first keychains as an error lists them, from their names and labels.
+
+    A keychain from a descriptor is listed by its label, if it has one.
+    """
+    first = list(islice(keychains, MAX_LISTED + 1))
+    names = dict.fromkeys((label or name) if "(" in name else name for name, label in first)
+    shown = [repr(name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}…") for name in names]
+    return ", ".join(shown[:MAX_LISTED] + ["…"] * (len(first) > MAX_LISTED)) or "none at all"

@@ -147,7 +147,7 @@ def load(
 
 
 def _take_compiled(watch: Sink, file: BinaryIO, name: str, allows_patterns: bool) -> None:
-    """Let `watch`, which is empty, have the contents of a compiled list. Raises WatchFileError."""
+    """Load a compiled list into `watch`, which must be empty. Raises WatchFileError."""
     try:
         contents = compiled.parsed(memoryview(compiled.mapped(file)))
         if not allows_patterns and any(contents.table.count_of(kind) for kind in PATTERN_KINDS):
@@ -183,7 +183,7 @@ def _read_plain(watch: Sink, file: BinaryIO, name: str, reading: _Reading) -> Wa
     start = file.read(_CHUNK)
     if start.startswith(compiled.MAGIC):
         raise WatchFileError(
-            name, ((0, "a compiled watch list is mapped into memory: give the path of the plain file"),)
+            name, ((0, "a compiled watch list is mapped into memory: give the path of a regular file"),)
         )
     if (why := binary.refusal_of(start)) is not None:
         raise WatchFileError(name, ((0, why),))
@@ -215,7 +215,7 @@ def add_wallet_file(watch: Sink, path: str | os.PathLike[str]) -> None:
     adding.add_wallet(watch, recognition.read_wallet_file(path), str(path), Budget(MAX_DERIVATIONS))
 
 
-_Late = tuple[int, str, str | None, str | None]  # number of a line, its entry, its label and its account
+_PostponedEntry = tuple[int, str, str | None, str | None]  # number of a line, its entry, its label and its account
 
 
 class _Reading:
@@ -231,8 +231,8 @@ class _Reading:
         self._lines = 0  # number of lines that were read, without comments
         self._has_entry = False
         """True if a line is an entry, or looks like one."""
-        self._descriptors: list[_Late] = []  # the key derivations of all of them are counted first
-        self._outpoints: list[_Late] = []  # their lines may precede those of their scripts
+        self._descriptors: list[_PostponedEntry] = []  # the key derivations of all of them are counted first
+        self._outpoints: list[_PostponedEntry] = []  # their lines may precede those of their scripts
 
     def take(self, number: int, line: bytes) -> None:
         """Read one line. `number` is its number, from 1."""

@@ -213,7 +213,7 @@ class WatchList:
         compiled.write(path, self.network.name, self._table, self._labels, self._accounts)
 
     def take_compiled(self, contents: compiled.Contents) -> None:
-        """Let this list, which is empty, have the contents of a compiled list.
+        """Load a compiled list into this list, which must be empty.
 
         Raises:
             ParameterError: The compiled list is of another network, or this list is not empty.
@@ -1033,7 +1033,7 @@ class WatchList:
         return left
 
     def take_coins(self, before: WatchList, numbers: Collection[int]) -> list[bytes]:
-        """Take the outpoints of the list from which `without_coins` made this list without the entries `numbers`.
+        """Take the outpoints of `before`, from which `without_coins` made this list. `numbers` are the removed entries.
 
         Returns the scripts of outpoints that only these entries matched.
         """

@@ -15,7 +15,7 @@ from spvfilter.address import script_to_address
 from spvfilter.errors import KeychainError, ParameterError
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, WatchTable
 from spvfilter.network import Network
-from spvfilter.watch.keychain import GAP_LIMIT, MAX_INDEXES, MAX_REVEALED, Budget, Keychain, all_used
+from spvfilter.watch.keychain import GAP_LIMIT, MAX_INDEXES, MAX_REVEALED, Budget, Keychain, all_used, listed_keychains
 
 if TYPE_CHECKING:
     from spvfilter.watch import derivers
@@ -280,8 +280,11 @@ class Windows:
             described = (each for each in self._chains if is_descriptor and each.name[:-9] == name)
             labelled = (each for each in self._chains if each.label == name)
             found = next(joined(described, labelled), None)
+        if found is None and name is not None:
+            known = listed_keychains((each.name, each.label) for each in self._chains)
+            raise ParameterError(f"the watch list has no keychain {name[:80]!r}; it has {known}")
         if found is None:
-            raise ParameterError("the watch list has no keychain" + ("" if name is None else f" {name[:80]!r}"))
+            raise ParameterError("the watch list has no keychain")
         return found
 
     def to_reveal(self, keychain: Keychain, network: Network) -> tuple[int, str]:
@@ -816,7 +819,7 @@ class Windows:
 
 
 def _left(values: array[int], gone: Sequence[int]) -> array[int]:
-    """Return the values without those at some places, which are in ascending order."""
+    """Return the values except those at the positions `gone`, which ascend."""
     left, first = array(values.typecode), 0
     for place in gone:
         left += values[first:place]

@@ -127,7 +127,13 @@ def test_columns_choose_tables_and_names(run: Run, data: Path, tmp_path: Path) -
 def test_without_undo_data_the_message_names_the_nulls(run: Run, data: Path, tmp_path: Path) -> None:
     ran = run("export", data, "--network", "regtest", "--out", tmp_path / "out", "--undo", "off")
     assert ran.code == 0
-    assert "without a usable undo record: values and types of their inputs, and their fees, are null" in ran.err
+    nulls = "transactions.fee, transactions.fee_rate, inputs.type, inputs.value, inputs.spent_block_number are null"
+    assert f"without a usable undo record: their values of transactions.input_value, {nulls}\n" in ran.err
+    chosen = ("--columns", "outputs:value")
+    ran = run("export", data, "--network", "regtest", "--out", tmp_path / "few", "--undo", "off", *chosen)
+    assert (ran.code, "undo record" in ran.err) == (0, False)
+    ran = run("export", data, "--network", "regtest", "--out", tmp_path / "few", "--columns", "outputs:index")
+    assert (ran.code, "few holds another export: its table outputs is value, not index. Use" in ran.err) == (2, True)
 
 
 @pytest.mark.columns

@@ -290,7 +290,7 @@ async def test_published_transactions_are_matched_and_gaps_are_told(tmp_path: Pa
             publisher.counters["rawtx"] = 0
             await publisher.send("rawtx", SPEND)
             assert await line(child) == ("input", shown(SPEND), 1)
-            gap, junk, restart, summary, last = await interrupted(child, signal.SIGTERM)
+            _, gap, junk, restart, summary, last = await interrupted(child, signal.SIGTERM)
     assert gap == f"spvfilter: {address}: 2 published transaction(s) are missing"
     assert junk.startswith(f"spvfilter: {address}: not a transaction: ")
     assert restart == f"spvfilter: {address}: the node was restarted, so published transactions may be missing"
@@ -303,7 +303,8 @@ async def test_silent_publisher_is_told(tmp_path: Path) -> None:
     code = f"import spvfilter.cli.match.sources as s; s._SILENCE_S = 0.2; {WITH_SIGINT}"
     async with matching(address, code=code) as child:
         assert child.stderr is not None
-        told = (await child.stderr.readline()).decode()
+        waiting, told = [(await child.stderr.readline()).decode() for _ in range(2)]
+        assert waiting == f"spvfilter: waiting for transactions of {address}; Ctrl-C ends\n"
         assert told.startswith(
             f"spvfilter: {address}: no transaction yet. The node must run with -zmqpubrawtx={address}"
         )

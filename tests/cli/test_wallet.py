@@ -281,7 +281,7 @@ def test_the_next_address_in_every_format(run: Any, keychains: Path) -> None:
     told = run("wallet", "address", "--db", keychains, "--format", "csv", "--keychain", "change").out
     assert told == f"address,keychain,index,label\n{script_to_address(script_at(500), REGTEST)},change,0,\n"
     told = run("wallet", "address", "--db", keychains, "--keychain", "nobody")
-    assert told == (2, "", "spvfilter: the wallet has no keychain 'nobody'\n")
+    assert told == (2, "", "spvfilter: the wallet has no keychain 'nobody'; it has 'receiving', 'change'\n")
     assert run("wallet", "address", "--db", keychains, "--limit", 1).err.startswith("spvfilter: unknown option --limit")
 
 

@@ -88,6 +88,17 @@ def test_verify_reads_the_whole_file(run: Any, tmp_path: Path, chain: GrowingCha
     assert run("watchlist", "verify", tmp_path / "none").code == 2
 
 
+def test_a_list_is_not_compiled_over_itself(run: Any, tmp_path: Path) -> None:
+    text, link = tmp_path / "list.txt", tmp_path / "link"
+    text.write_text(f"{ADDRESS}\n")
+    link.symlink_to(text)
+    for output in (text, link):
+        ran = run("watchlist", "build", text, "-o", output, "--network", "regtest")
+        assert (ran.code, "this would overwrite the watch list itself" in ran.err) == (2, True)
+    assert text.read_text() == f"{ADDRESS}\n"
+    assert "No such file" in run("watchlist", "build", tmp_path / "none", "-o", text).err
+
+
 def test_a_list_without_entries_or_with_descriptors_is_not_compiled(run: Any, tmp_path: Path) -> None:
     text, path = tmp_path / "list.txt", tmp_path / "list.spvwl"
     text.write_text("# nothing\n")
@@ -117,8 +128,8 @@ def test_a_compiled_list_in_a_pipe_is_refused(tmp_path: Path, action: str) -> No
         check=False,
     )
     said = {
-        "build": b"/dev/stdin: a compiled watch list is mapped into memory: give the path of the plain file\n",
-        "verify": b"cannot be mapped into memory: give a plain file",
+        "build": b"/dev/stdin: a compiled watch list is mapped into memory: give the path of a regular file\n",
+        "verify": b"cannot be mapped into memory: give a regular file",
     }
     assert ran.returncode == 2
     assert said[action] in ran.stderr
@@ -140,5 +151,5 @@ def test_a_compiled_list_of_standard_input_is_refused(tmp_path: Path) -> None:
         )
     assert ran.returncode == 2
     assert ran.stderr == (
-        "spvfilter: standard input: a compiled watch list is mapped into memory: give the path of the plain file\n"
+        "spvfilter: standard input: a compiled watch list is mapped into memory: give the path of a regular file\n"
     )

@@ -1,4 +1,4 @@
-"""Scans of files that Bitcoin Core has written, with Core's own account of its chain as the truth."""
+"""Scans of files that Bitcoin Core has written, compared with Core's own record of its chain."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ MARGIN = 600  # seconds, because Core and the test read the clock one after the 
 
 
 class Builder:
-    """Blocks on recent blocks of a Regtest. Some of the blocks break a rule."""
+    """Makes blocks on top of recent blocks of a Regtest. Some of them break a rule."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -112,7 +112,7 @@ class Builder:
         return self.damaged(raw, body) if self.rarely() else raw
 
     def damaged(self, raw: bytes, body: list[bytes]) -> bytes:
-        """The block with a change after its commitments were made."""
+        """Return the block with damage: repeated transactions, another root or target, a cut, or a wrong bit."""
         header, rng = Header.parse(raw[:80]), self.rng
         match rng.randrange(5):
             case 0:  # the last transactions twice, with the same merkle root (CVE-2012-2459)

@@ -206,10 +206,13 @@ def test_added_sums_are_the_sums_of_all_calls(kernel: Callable[[], Kernel], seed
 @both
 def test_sums_of_unsuitable_memory_or_entries_stay_unchanged(kernel: Callable[[], Kernel]) -> None:
     packed, sums = kernel().pack_hits([OUTPUT, INPUT]), bytearray(32 * 4)
-    assert outcome(kernel().add_hit_sums, packed, sums) == (IndexError, "entry 4 of 4")
+    assert outcome(kernel().add_hit_sums, packed, sums) == (
+        IndexError,
+        "a hit belongs to entry 4, but there are sums of 4 entries",
+    )
     assert outcome(kernel().add_hit_sums, packed, bytearray(33)) == (
         ParameterError,
-        "the sums of an entry have 32 bytes: 33 bytes in all",
+        "sums have 33 bytes, which is not a multiple of 32",
     )
     for error, raw, memory in (
         (FormatError, packed + b"behind", sums),

@@ -70,7 +70,7 @@ def test_unsuitable_sums_and_labels_are_refused(kernel: Callable[[], Kernel]) ->
     call = table.script_totals
     assert outcome(call, sums[1:], 0, b"", b"", 0, 5, "bc") == (
         ParameterError,
-        "the sums of an entry have 32 bytes: 63 bytes in all",
+        "sums have 63 bytes, which is not a multiple of 32",
     )
     assert outcome(call, sums, -1, b"", b"", 0, 5, "bc") == (ParameterError, "not the number of an entry: -1")
     ones = array("Q", [1] * 4)

@@ -1,8 +1,8 @@
 """Reorganizations: the client stops and starts while its nodes are in the middle of one.
 
-A node first tells the headers of the new branch. For some seconds it does not answer questions about the filters of the
-new branch, like Bitcoin Core while its index lags, and serves the new blocks late. It still serves the old branch. The
-client must be at the new tip soon after the nodes have everything.
+A node first announces the headers of the new branch. For some seconds it does not answer questions about the filters of
+the new branch, like Bitcoin Core while its index lags, and serves the new blocks late. It still serves the old branch.
+The client must be at the new tip soon after the nodes have everything.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ late, and the answers take up to 3 s. Lives took at most 12.5 s.
 
 
 class Halfway(Honest):
-    """Is in the middle of a reorganization for a while: it tells headers whose filters and blocks it does not have."""
+    """A node in the middle of a reorganization: it announces headers whose filters and blocks it does not have yet."""
 
     is_prompt = False
 

@@ -84,7 +84,7 @@ def test_keychains_tell_what_was_used_and_what_to_give_out(path: Path) -> None:
             for script in (script_at(0), script_at(1), change_at(0), OURS, script_at(500))
         ]
         assert used == [True, False, True, True, False]
-        with pytest.raises(ParameterError, match="the wallet has no keychain 'other'"):
+        with pytest.raises(ParameterError, match=r"has no keychain 'other'; it has 'receiving', 'change'$"):
             wallet.next_address("other")
         with pytest.raises(WrongNetworkError):
             wallet.is_used("bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq")
@@ -121,6 +121,17 @@ def test_views_of_one_keychain(path: Path) -> None:
         for view in (wallet.balance, wallet.coins, wallet.history):
             with pytest.raises(ParameterError, match="the wallet has no keychain 'daily'"):
                 view(keychain="daily")
+
+
+def test_error_lists_first_keychains_by_label_or_name(tmp_path: Path) -> None:
+    watch = WatchList(REGTEST)
+    for number in range(6):
+        watch.add_keychain(f"{number}" * 300, partial(numbered, number), lookahead=GAP_LIMIT)
+    with Store.open(tmp_path / "w.db", REGTEST) as store:
+        store.attach(watch)
+        listed = ", ".join(f"'{str(number) * 200}…'" for number in range(5))
+        with pytest.raises(ParameterError, match=rf"has no keychain 'x'; it has {listed}, …$"):
+            store.views.keychains("x")
 
 
 def test_a_wallet_without_keychains_says_so(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ class CoreEngine:
         return bytes(self._manager.get_active_chain().block_tree_entries[-1].block_hash)
 
     def movements(self) -> Iterator[Movement]:
-        """Yield what all blocks of the best chain after the genesis block create and spend, in order."""
+        """Yield the outputs that the best chain creates and spends, in order, without the genesis block."""
         for entry in self._manager.get_active_chain().block_tree_entries:
             if entry.height == 0:
                 continue

@@ -1,4 +1,4 @@
-"""Locks that anybody can open by Core's rules for scripts, without a key, and a life of payments to them."""
+"""Scripts that anybody can spend without a key by Core's rules, and random payments to them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DATA = b"\x6a\x04data"  # OP_RETURN, and a push
 
 
 def open_lock(rng: random.Random) -> Lock:
-    """A random one of some locks of each kind."""
+    """Return a random lock of a random kind."""
     number = bytes([rng.randrange(4)])
     script = b"\x01" + number + b"\x75\x51"  # pushes the number, drops it, and pushes true
     return rng.choice(

@@ -159,7 +159,7 @@ def test_patterns_are_refused_outside_a_scan(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["pipe", "gzip"])
 def test_a_compiled_list_must_be_a_plain_file(form: str, tmp_path: Path) -> None:
     raw = compiled_file(random_list(1), tmp_path).read_bytes()
-    with pytest.raises(WatchFileError, match="is mapped into memory: give the path of the plain file"):
+    with pytest.raises(WatchFileError, match="is mapped into memory: give the path of a regular file"):
         textfile.read_into(WatchList(), io.BytesIO(gzip.compress(raw) if form == "gzip" else raw), "standard input")
 
 

@@ -144,6 +144,8 @@ def test_next_addresses_and_uses_are_told() -> None:
         watch.next_address("other")
     with pytest.raises(ParameterError, match=r"has no keychain$"):
         WatchList().next_address()
+    with pytest.raises(ParameterError, match=r"has no keychain 'other'; it has 'mine'$"):
+        watch.windows.chosen("other", ())
 
 
 def test_addresses_of_a_keychain_may_have_labels_of_their_own() -> None:

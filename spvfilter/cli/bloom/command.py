@@ -79,7 +79,7 @@ def configure(parser: Parser) -> None:
     check = parser.add_action(
         "check", "print the lines that are probably in a filter", "Print the lines that are probably in a filter."
     )
-    check.add_argument("filter", metavar="FILTER")
+    check.add_argument("filter", metavar="FILTER", help="a filter, or a file of pybloomfiltermmap3")
     _add_inputs(check, "lines to look up")
     check.add_argument("--invert", action="store_true", help="print the lines that are certainly not in it")
     check.add_argument("--allow", metavar="FILE", help="lines, or a filter of lines, to treat as not in it")
@@ -128,7 +128,7 @@ def _configure_whole(parser: Parser) -> list[tuple[Parser, Action]]:
     info = parser.add_action(
         "info", "describe filters", "Print size, hash functions, fill and false-positive rate of filters."
     )
-    info.add_argument("filters", metavar="FILTER", nargs="+")
+    info.add_argument("filters", metavar="FILTER", nargs="+", help="filters, or files of pybloomfiltermmap3")
     add_format(info)
 
     merge = parser.add_action(

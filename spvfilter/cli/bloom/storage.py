@@ -34,7 +34,7 @@ Growing = BloomFilter | CountingBloomFilter | ScalableBloomFilter  # Filters to 
 FingerprintBits = Literal[8, 16, 32]
 FINGERPRINTS: tuple[FingerprintBits, ...] = (8, 16, 32)  # Bits of a static filter's fingerprints.
 MAGICS = (MAGIC, STATIC_MAGIC)  # Starts of the files of filters, of equal size.
-READABLE = (*MAGICS, MMAP3_MAGIC)  # Starts of all files that `read` takes.
+READABLE = (*MAGICS, MMAP3_MAGIC)  # First bytes of all files that `read` accepts.
 
 
 class Kind(Enum):

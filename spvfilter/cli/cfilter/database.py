@@ -56,7 +56,10 @@ def import_filters(given: Iterator[tuple[str, FilterRecord]], db: str, network: 
             _tell(importing.counts, db)
         counts = importing.counts
         if not counts.kept + counts.present:
-            raise SourceError("no filter of the best chain was given")
+            raise SourceError(
+                f"all {counts.stale:,} filters are of blocks that are not on the best chain of {db}, such as"
+                f" {hash_to_hex(counts.stale_blocks[0])}: give a file of the same chain, or another database"
+            )
         return _INCOMPLETE if counts.stale else 0
 
 
@@ -80,6 +83,9 @@ def _importing(db: str, network: Network) -> Iterator[FilterImport]:
 
 
 def _tell(counts: ImportCounts, db: str) -> None:
+    """Print the counts. Without a filter of the best chain, the error of `import_filters` says all."""
+    if counts.stale and not counts.kept + counts.present:
+        return
     for block in counts.stale_blocks:
         complain(f"block {hash_to_hex(block)} is not on the best chain of {db}: its filter is left out")
     if counts.stale > len(counts.stale_blocks):

@@ -11,6 +11,11 @@ from spvfilter.scan.partrun import PartsReport
 from spvfilter.scan.sources import BlockSpan
 from spvfilter.scan.tables import missing_bloom_filters
 
+_FROM_UNDO = {  # Columns that are null without an undo record, by their table.
+    "transactions": {"input_value", "fee", "fee_rate"},
+    "inputs": {"type", "value", "address", "spent_script", "spent_script_hex", "spent_block_number"},
+}
+
 
 class Exports(Rounds):
     """The exports of one command into one directory.
@@ -33,10 +38,16 @@ class Exports(Rounds):
 
     def describe(self, report: PartsReport) -> None:
         self.counts(report, f"tables in {self.args.out}")
-        if report.summary.by_outpoint:
+        empty = [
+            f"{table}.{name}"
+            for table, names in self._columns.tables
+            for name in names
+            if name in _FROM_UNDO.get(table, ())
+        ]
+        if report.summary.by_outpoint and empty:
             self.tell(
-                f"{report.summary.by_outpoint:,} block(s) without a usable undo record: values and types of their"
-                " inputs, and their fees, are null"
+                f"{report.summary.by_outpoint:,} block(s) without a usable undo record: their values of"
+                f" {', '.join(empty)} are null"
             )
         if missing := missing_bloom_filters():
             self.tell(missing)

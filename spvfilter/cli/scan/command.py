@@ -238,9 +238,9 @@ def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
 
 
 def _check_inputs(args: argparse.Namespace, *, is_node: bool) -> None:
-    """Check that outputs overwrite no input, and are not emptied for nothing.
+    """Raise ParameterError if an output file is also an input, and SourceError if no PATH exists.
 
-    Raises ParameterError if an output is an input, and SourceError if no PATH exists.
+    Without this check, the command would empty the output files before it finds that nothing can be scanned.
     """
     paths = [] if is_node or args.paths == [_STDIN] else args.paths
     inputs = [pathlib.Path(name) for name in (*paths, args.watch, args.txid) if name not in (None, _STDIN)]

@@ -172,7 +172,9 @@ def _list(blocks: Sequence[bytes]) -> None:
 
 def assumed_network(blocks: int, network: Network) -> str:
     """Return a message about blocks in files without a magic: only a magic names the network of a block."""
-    return f"{blocks:,} block(s) do not name their network: assumed {network} (--network chooses another)"
+    return (
+        f"{blocks:,} block(s) do not name their network and are taken as blocks of {network}; --network chooses another"
+    )
 
 
 def unseen_spends(blocks: int) -> str:

@@ -50,7 +50,7 @@ class Status:
         )
 
     def synced(self, height: int, *, sees_unconfirmed: bool) -> None:
-        late = "" if sees_unconfirmed else " · payments appear once a block has them"
+        late = "" if sees_unconfirmed else " · payments appear when confirmed"
         self._phase, self._doing = f"up to date, height {height:,}{late}", ""
         self.changed()
 

@@ -56,9 +56,9 @@ def hit_columns(
 ) -> list[tuple[int, bytes | None, bytes | None, bytes]]:
     """Return the packed hits of some blocks as columns, in the order of the columns of `hit_lines`.
 
-    A column is (number of rows, validity, offsets, data), as in Arrow's columnar format. The time is in milliseconds,
-    `coinbase` has a bit for each row, and the other numbers have 64 bits, only the height has 32. A text that is empty
-    or not known has no value.
+    A column is (number of rows, validity, offsets, data), as in Arrow's columnar format. `coinbase` has one bit for
+    each row, the height 32 bits, and each other number 64 bits. The time is in milliseconds. Empty and unknown texts
+    are null.
 
     Args:
         blocks: Tuples (hash, height, time, packed) with the arguments of `hit_lines`.

@@ -1,4 +1,4 @@
-"""The image of a watch table: its entries, their index and its coins as bytes. A table can look up entries in it.
+"""The image of a watch table: its entries, their index and its coins as bytes, in which a table finds entries.
 
 The readable reference; the C twin is csrc/watch/image.h, which describes the bytes.
 """
@@ -34,7 +34,7 @@ Entry = tuple[EntryKind, bytes]
 
 
 class Image:
-    """The entries of an image. Its contents may be wrong, but no lookup reads other memory or runs on."""
+    """The entries of an image. Its contents may be wrong, but no lookup reads other memory or runs without end."""
 
     def __init__(self, raw: bytes | memoryview) -> None:
         self._raw = raw = memoryview(raw).cast("B")

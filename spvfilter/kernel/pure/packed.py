@@ -220,7 +220,7 @@ def add_hit_sums(packed: bytes, sums: Buffer, /) -> list[int]:
     check_sums(view.nbytes)
     most, entries = max((hit.entry for hit in hits), default=-1), view.nbytes // SUMS.size
     if most >= entries:
-        raise IndexError(f"entry {most} of {entries}")
+        raise IndexError(f"a hit belongs to entry {most}, but there are sums of {entries} entries")
     wrapped: list[int] = []
     for hit in hits:
         numbers = list(SUMS.unpack_from(view, SUMS.size * hit.entry))
@@ -236,7 +236,7 @@ def add_hit_sums(packed: bytes, sums: Buffer, /) -> list[int]:
 def check_sums(size: int) -> None:
     """Raise ParameterError unless the size, in bytes, is that of the sums of some entries."""
     if size % SUMS.size:
-        raise ParameterError(f"the sums of an entry have {SUMS.size} bytes: {size} bytes in all")
+        raise ParameterError(f"sums have {size} bytes, which is not a multiple of {SUMS.size}")
 
 
 def _writable(sums: Buffer) -> memoryview:

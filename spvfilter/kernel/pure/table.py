@@ -148,7 +148,7 @@ class WatchTable:
         """Return entries as bytes for a digest: each has its kind (u8), its size (u32 LE) and its value.
 
         Args:
-            first: Number of the first entry. There may be no such entry.
+            first: Number of the first entry. Without such an entry, the result is empty.
             most: Largest number of entries to return.
 
         Raises:
@@ -160,7 +160,7 @@ class WatchTable:
         return b"".join(bytes((kind,)) + len(value).to_bytes(4, "little") + value for kind, value in found)
 
     def image(self) -> memoryview | None:
-        """Return the image that the table was made from. None if there is none, or the table has changed."""
+        """Return the image over which the table was opened. None without an image, or after a change of the table."""
         return self._given
 
     def image_size(self) -> int:
@@ -174,13 +174,13 @@ class WatchTable:
 
         Args:
             room: Memory for the image, of `image_size()` bytes, at an address divisible by 8.
-            key: Key of the hashes in the index, 64 bytes: random, so that nobody can choose entries whose hashes
-                collide.
+            key: Key of the hashes in the index, 64 random bytes: an attacker who knew it could choose entries whose
+                hashes collide.
 
         Raises:
             ParameterError: The key does not have 64 bytes, or the address of the memory is wrong.
-            FormatError: The memory has another size. Or the table was made from a damaged image: an entry occurs twice,
-                is invalid, or changes.
+            FormatError: The memory has another size, or the table uses a damaged image. In such an image an entry
+                occurs twice, is invalid, or changes.
         """
         key = snapshot(key)
         if len(key) != KEY_SIZE:
@@ -323,8 +323,9 @@ class WatchTable:
     ) -> tuple[bytes, int]:
         """Return the sums of scripts as lines of CSV, and the number of the next entry.
 
-        The columns are the entry as script:HEX, address, label, received, spent, unknown and matches. Entries without
-        matches have no line. The next entry is the first one with matches that is not a script, or the end.
+        The columns are the entry as script:HEX, address, label, received, spent, unknown and matches. An entry without
+        matches has no line. The lines end before the next entry with matches that is not a script, or at the last
+        entry.
 
         Args:
             sums: The sums of entries in the format of `add_hit_sums`, from the entry `first` on.

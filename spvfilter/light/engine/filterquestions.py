@@ -45,9 +45,9 @@ class _Range:
     """The number of filter hashes."""
     then: Hashes
     probe_at: float
-    """When to find out whether the peer ignores the question (monotonic seconds)."""
+    """When the next ping tests whether the peer ignores the question (monotonic seconds)."""
     wait_s: float
-    """Time between the last two of these times."""
+    """Seconds from the question or the last such ping to the next ping."""
     repeats: int = 0
     """How often the question was asked again."""
 
@@ -144,7 +144,7 @@ class FilterQuestions:
     def advance(self) -> None:
         """Ask again for filter hashes if a peer ignores the question, as Core does while its index lags.
 
-        A ping finds it out: a pong without an answer before it means that the peer does not have the filters yet.
+        A ping shows it: a pong without an answer before it means that the peer does not have the filters yet.
         """
         now = self._context.now.monotonic
         for peer, owed in self._open.items():

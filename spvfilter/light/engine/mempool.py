@@ -42,7 +42,7 @@ _KINDS = (InvType.TX, InvType.WITNESS_TX, InvType.WTX)
 
 
 @dataclass(slots=True)
-class _Stand:
+class _PeerInventory:
     """Announcements of one peer."""
 
     asked: dict[bytes, None] = field(default_factory=dict)
@@ -64,25 +64,25 @@ class MempoolWatch:
         self._context = context
         self._scripts = scripts
         self._bloom = bloom
-        self._stands: dict[Peer, _Stand] = {}
+        self._inventories: dict[Peer, _PeerInventory] = {}
         self._queue = Queue()
         self._heard: dict[bytes, None] = {}  # txids and wtxids of received transactions, the oldest first
         self._later: dict[bytes, None] = {}  # txids of transactions that a peer announced after their replacement
         self._broadcaster = broadcaster
         self._has_warned = False  # that a transaction found no room
-        context.pool.on_gone(lambda peer: self._stands.pop(peer, None))
+        context.pool.on_gone(lambda peer: self._inventories.pop(peer, None))
 
-    def _stand(self, peer: Peer) -> _Stand:
-        stand = self._stands.get(peer)
-        if stand is None:
-            stand = self._stands[peer] = _Stand()
-        return stand
+    def _inventory(self, peer: Peer) -> _PeerInventory:
+        inventory = self._inventories.get(peer)
+        if inventory is None:
+            inventory = self._inventories[peer] = _PeerInventory()
+        return inventory
 
     # Announcements
 
     def announced(self, peer: Peer, items: Sequence[InvItem]) -> None:
         """A peer announces transactions."""
-        stand = self._stand(peer)
+        inventory = self._inventory(peer)
         items = [item for item in items if item.kind in _KINDS]
         for item in items:
             own = self._broadcaster.find(item.hash)
@@ -90,22 +90,22 @@ class MempoolWatch:
                 self._broadcaster.announced(peer, own)
         if items:
             self._broadcaster.round_passed(peer)
-        self._order(peer, stand, items)
+        self._order(peer, inventory, items)
         link = self._bloom.link(peer)
         if link.filter is None:
-            stand.announced.extend(map(_packed, items))
+            inventory.announced.extend(map(_packed, items))
             self._context.changed()
             return
-        unasked = [item for item in items if item.hash not in stand.asked]
+        unasked = [item for item in items if item.hash not in inventory.asked]
         has_room = self._queue.has_room(peer.group)
-        wanted = unasked[: MAX_ASKED - len(stand.asked)] if has_room else []
+        wanted = unasked[: MAX_ASKED - len(inventory.asked)] if has_room else []
         if unasked and not has_room:
-            stand.was_asked_for_all = False  # the peer is asked for them when there is room
+            inventory.was_asked_for_all = False  # the peer is asked for them when there is room
         link.misses_txs = link.misses_txs or len(wanted) < len(unasked)
         link.announced([item.hash for item in wanted])
-        self._ask(peer, stand, wanted)
+        self._ask(peer, inventory, wanted)
 
-    def _order(self, peer: Peer, stand: _Stand, items: Sequence[InvItem]) -> None:
+    def _order(self, peer: Peer, inventory: _PeerInventory, items: Sequence[InvItem]) -> None:
         """Note transactions that the peer announced after the transaction that replaced them.
 
         A peer that never announced the replacement may just be late. Each peer is heard once about a transaction:
@@ -113,26 +113,28 @@ class MempoolWatch:
         """
         books = self._context.books
         for item in items[-_MAX_ORDERED:]:
-            if item.hash in stand.heard:
+            if item.hash in inventory.heard:
                 continue
             record = books.find(item.hash)
             if record is not None and record.txid in books.pool:
                 books.pool.quota.announce(record.txid, [peer.group])
                 verdict = books.verdict(record.txid)
-                if verdict is not None and verdict.status is Status.REPLACED and record.txid not in stand.later:
+                if verdict is not None and verdict.status is Status.REPLACED and record.txid not in inventory.later:
                     conflict = None if verdict.conflicts_with is None else books.record(verdict.conflicts_with)
-                    is_later = conflict is not None and not stand.heard.keys().isdisjoint(books.hashes(conflict.txid))
-                    if is_later and len(stand.later) < _MAX_ORDERED:
-                        stand.later.add(record.txid)
+                    is_later = conflict is not None and not inventory.heard.keys().isdisjoint(
+                        books.hashes(conflict.txid)
+                    )
+                    if is_later and len(inventory.later) < _MAX_ORDERED:
+                        inventory.later.add(record.txid)
                         self._later[record.txid] = None
                         self._context.changed()
-            stand.heard[item.hash] = None
-        for each in list(islice(stand.heard, max(0, len(stand.heard) - _MAX_ORDERED))):
-            del stand.heard[each]
+            inventory.heard[item.hash] = None
+        for each in list(islice(inventory.heard, max(0, len(inventory.heard) - _MAX_ORDERED))):
+            del inventory.heard[each]
 
-    def _ask(self, peer: Peer, stand: _Stand, items: Collection[InvItem]) -> None:
+    def _ask(self, peer: Peer, inventory: _PeerInventory, items: Collection[InvItem]) -> None:
         if items:
-            stand.asked.update(dict.fromkeys(item.hash for item in items))
+            inventory.asked.update(dict.fromkeys(item.hash for item in items))
             self._context.out.send(
                 peer.number, GetData(tuple(InvItem(_fetched_as(item.kind), item.hash) for item in items))
             )
@@ -141,44 +143,44 @@ class MempoolWatch:
         """At the tip, request announced transactions, and ask peers for announcements."""
         if not by_filter:
             for peer in self._bloom.disarm():
-                self._stand(peer).was_asked_for_all = False
+                self._inventory(peer).was_asked_for_all = False
         if self._context.options.mempool and is_synced:
             for peer in self._bloom.members if by_filter else self._context.pool.ready():
                 self._listen(peer, by_filter=by_filter)
 
     def _listen(self, peer: Peer, *, by_filter: bool) -> None:
-        stand = self._stand(peer)
+        inventory = self._inventory(peer)
         if not self._queue.has_much_room(peer.group):
             return  # otherwise each transaction without room would cause a request for all again
         # Items from before the filter, or without room: with a mempool message the peer announces the matching ones.
-        if by_filter and stand.announced:
-            stand.announced.clear()
-            stand.was_asked_for_all = False
+        if by_filter and inventory.announced:
+            inventory.announced.clear()
+            inventory.was_asked_for_all = False
         if (
             peer.serves(BLOOM)
             and peer.relays
-            and not stand.was_asked_for_all
+            and not inventory.was_asked_for_all
             and not self._context.pool.refuses(peer, Demand.MEMPOOL, self._context.now)
             and (not by_filter or self._bloom.link(peer).filter is not None)
         ):
-            stand.was_asked_for_all = True
+            inventory.was_asked_for_all = True
             self._context.pool.demand(peer, Demand.MEMPOOL, self._context.now)
             self._context.out.send(peer.number, Mempool())
             self._context.out.fence(peer.number, partial(self._context.pool.grant, peer, Demand.MEMPOOL))
         if not by_filter:
             wanted: dict[bytes, InvItem] = {}
-            while stand.announced and len(wanted) + len(stand.asked) < MAX_ASKED_UNFILTERED:
-                item = _unpacked(stand.announced.popleft())
-                if item.hash not in stand.asked and item.hash not in self._heard:
+            while inventory.announced and len(wanted) + len(inventory.asked) < MAX_ASKED_UNFILTERED:
+                item = _unpacked(inventory.announced.popleft())
+                if item.hash not in inventory.asked and item.hash not in self._heard:
                     wanted[item.hash] = item
-            self._ask(peer, stand, wanted.values())
+            self._ask(peer, inventory, wanted.values())
 
     def forget(self) -> None:
         """Forget the received transactions, since they may match after a reorganization or with new entries."""
         self._heard.clear()
-        for stand in self._stands.values():
-            stand.was_asked_for_all = False
-            stand.later.clear()
+        for inventory in self._inventories.values():
+            inventory.was_asked_for_all = False
+            inventory.later.clear()
 
     # Transactions
 
@@ -196,8 +198,8 @@ class MempoolWatch:
         tx = Transaction.parse(raw)
         if link.tx(tx):
             return
-        stand, ids = self._stand(peer), {tx.txid, tx.wtxid}
-        if not ids & stand.asked.keys():
+        inventory, ids = self._inventory(peer), {tx.txid, tx.wtxid}
+        if not ids & inventory.asked.keys():
             if self._broadcaster.given(peer, tx.txid):
                 return
             cause = Lie.UNPROVED_TX if link.expects_txs else Lie.UNASKED_TX
@@ -205,19 +207,19 @@ class MempoolWatch:
         if (reason := why_impossible(tx)) is not None:
             raise LieError(f"transaction {hash_to_hex(tx.txid)}: {reason}", cause=Lie.IMPOSSIBLE_TX)
         for each in ids:
-            stand.asked.pop(each, None)
+            inventory.asked.pop(each, None)
         self._broadcaster.given(peer, tx.txid)  # the peer may have it with another witness, and announce that
         if link.filter is not None:
             link.came(tx)
         if self._context.options.mempool and not ids & self._heard.keys() and tx.weight <= MAX_STANDARD_TX_WEIGHT:
-            self._put(peer, stand, tx)
+            self._put(peer, inventory, tx)
         self._context.changed()
 
-    def _put(self, peer: Peer, stand: _Stand, tx: Transaction) -> None:
+    def _put(self, peer: Peer, inventory: _PeerInventory, tx: Transaction) -> None:
         gone = self._queue.put(tx.raw, peer.group)
         if gone is None:  # it is requested again when there is room
-            stand.announced.append(_packed(InvItem(InvType.WITNESS_TX, tx.txid)))
-            stand.was_asked_for_all = False
+            inventory.announced.append(_packed(InvItem(InvType.WITNESS_TX, tx.txid)))
+            inventory.was_asked_for_all = False
             return
         for raw in gone:  # it may come again
             self._ask_again(Transaction.parse(raw))
@@ -231,19 +233,19 @@ class MempoolWatch:
         for each in ids:
             self._heard.pop(each, None)
         item = InvItem(InvType.WITNESS_TX, tx.txid)
-        for peer, stand in self._stands.items():
-            if stand.heard.keys().isdisjoint(ids) or not stand.asked.keys().isdisjoint(ids):
+        for peer, inventory in self._inventories.items():
+            if inventory.heard.keys().isdisjoint(ids) or not inventory.asked.keys().isdisjoint(ids):
                 continue
             if self._bloom.link(peer).filter is None:
-                stand.announced.append(_packed(item))
-            elif len(stand.asked) < MAX_ASKED:
+                inventory.announced.append(_packed(item))
+            elif len(inventory.asked) < MAX_ASKED:
                 # not `link.announced`: an older filter of this peer may have matched the transaction
-                self._ask(peer, stand, [item])
+                self._ask(peer, inventory, [item])
 
     def not_found(self, peer: Peer, tx_hash: bytes) -> None:
         """A peer does not have a transaction any more."""
         self._broadcaster.not_found(peer, tx_hash)
-        self._stand(peer).asked.pop(tx_hash, None)
+        self._inventory(peer).asked.pop(tx_hash, None)
         self._bloom.link(peer).not_found(tx_hash)
 
     def record(self) -> None:
@@ -278,7 +280,14 @@ class MempoolWatch:
         raw, group = self._queue.take()
         ids = set(_hashes(raw))
         groups = dict.fromkeys(
-            [group, *(peer.group for peer, stand in self._stands.items() if not stand.heard.keys().isdisjoint(ids))]
+            [
+                group,
+                *(
+                    peer.group
+                    for peer, inventory in self._inventories.items()
+                    if not inventory.heard.keys().isdisjoint(ids)
+                ),
+            ]
         )
         return len(raw), books.observe(raw, now, groups=groups)
 

@@ -637,7 +637,11 @@ class PeerPool:
             if answer.error is not None:
                 self._out.emit(PeerWarning(answer.seed, answer.error, False))
         if not self._peers and not self._states and not len(self._discovery.book):
-            self._out.end(UselessPeerError("no DNS seed gave an address"))
+            self._out.end(
+                UselessPeerError(
+                    "no DNS seed gave an address: check the Internet connection, or give the address of a node"
+                )
+            )
 
     # Questions
 

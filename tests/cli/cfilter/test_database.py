@@ -186,8 +186,14 @@ def test_stale_blocks_are_named_and_the_exit_code_says_so(
     assert ran.code == 1
     assert f"spvfilter: block {'22' * 32} is not on the best chain of {db}: its filter is left out\n" in ran.err
     assert kept(db) == set(range(COUNT))
-    ran = run("cfilter", "import", file([stale]), "--db", db, *NETWORK)
-    assert (ran.code, ran.err.splitlines()[-1]) == (2, "spvfilter: no filter of the best chain was given")
+
+
+def test_filters_of_another_chain_are_one_error(run: Any, lines: list[dict[str, Any]], file: Any, db: Path) -> None:
+    foreign = [{**tampered(lines[6]), "block": f"{number:02}" * 32} for number in range(22, 44)]
+    ran = run("cfilter", "import", file(foreign), "--db", db, *NETWORK)
+    advice = f"such as {'22' * 32}: give a file of the same chain, or another database"
+    said = f"spvfilter: all 22 filters are of blocks that are not on the best chain of {db}, {advice}\n"
+    assert (ran.code, ran.out, ran.err) == (2, "", said)
 
 
 def test_another_network_is_refused(run: Any, lines: list[dict[str, Any]], file: Any, db: Path, tmp_path: Path) -> None:

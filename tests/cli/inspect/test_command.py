@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import pty
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -226,6 +227,16 @@ def test_text_that_is_not_hex_is_told_by_the_place_of_its_first_wrong_character(
     (tmp_path / "tx").write_text("0011\n22 33 4g")
     err = run("inspect", tmp_path / "tx", *TABLE).err
     assert err == f"spvfilter: {tmp_path / 'tx'}: text that is not hex: character 13 is not a hex digit\n"
+
+
+def test_terminal_is_asked_for_digits(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pty.openpty()
+    with open(ours, "wb", 0) as keyboard, open(theirs, encoding="ascii") as terminal:  # noqa: PTH123  descriptors
+        monkeypatch.setattr("sys.stdin", terminal)
+        keyboard.write(b"00\n\x04")
+        ran = run("inspect")
+    assert (ran.code, json.loads(ran.out)["kind"]) == (0, "headers")
+    assert ran.err == "spvfilter: type or paste hex digits, then press Enter and Ctrl-D\n"
 
 
 def test_a_block_cut_short_is_judged_as_a_block_first(run: Any, chain: Sequence[bytes]) -> None:

@@ -171,7 +171,8 @@ def test_where_no_seed_answers_that_is_said(run: Any, monkeypatch: pytest.Monkey
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     ran = run("watch", "--network", "signet", SIGNET_ADDRESS, "--discover", "--once")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.endswith("spvfilter: no DNS seed gave an address\n")
+    advice = "check the Internet connection, or give the address of a node"
+    assert ran.err.endswith(f"spvfilter: no DNS seed gave an address: {advice}\n")
     for seed in SIGNET.dns_seeds:
         assert f"spvfilter: DNS seed {seed}: Temporary failure in name resolution\n" in ran.err
 
@@ -274,7 +275,7 @@ def test_status_names_encryption_and_missing_unconfirmed_payments() -> None:
     status = Status()
     status.peer("127.0.0.1:1", "", Transport.V2)
     status.synced(7, sees_unconfirmed=False)
-    told = "up to date, height 7 · payments appear once a block has them · peer 127.0.0.1:1, encrypted"
+    told = "up to date, height 7 · payments appear when confirmed · peer 127.0.0.1:1, encrypted"
     assert status.line == told
     status.peer(None, "", None)
     assert status.line.endswith(" · no peer")

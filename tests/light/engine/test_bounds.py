@@ -458,7 +458,7 @@ def hear(run: Run, *raws: bytes) -> list[list[WalletEvent]]:
     """The peer sends transactions that it was asked for: what each step tells of the wallet."""
     peer = run.engine.pool.get(1)
     assert peer is not None
-    run.engine._mempool._stand(peer).asked.update(dict.fromkeys(Transaction.parse(raw).txid for raw in raws))
+    run.engine._mempool._inventory(peer).asked.update(dict.fromkeys(Transaction.parse(raw).txid for raw in raws))
     together = HeardTogether(1, tuple(Received(wire.Tx(raw)) for raw in raws))
     return [told(run.do(together)), *settle(run)]
 

@@ -77,7 +77,7 @@ def test_of_so_many_transactions_and_no_more_the_order_is_taken_from_one_peer(mo
     many, few = rivals.txids
     monkeypatch.setattr(mempool, "_MAX_ORDERED", 2 * PAIRS)
     watch = rivals.run.engine._mempool
-    watch._stand(next(iter(rivals.run.engine.pool))).later |= {bytes([at]) * 32 for at in range(PAIRS + 1)}
+    watch._inventory(next(iter(rivals.run.engine.pool))).later |= {bytes([at]) * 32 for at in range(PAIRS + 1)}
     rivals.announce([*few, *many])
     assert rivals.live() == [True] * (PAIRS - 1) + [False] + [False] * (PAIRS - 1) + [True]
 

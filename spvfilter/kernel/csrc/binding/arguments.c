@@ -10,8 +10,8 @@ bool spv_rest(spv_pace *pace) {
     const uint64_t at = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
     if (at < pace->next)
         return true;
-    /* A Python function hands the GIL over if a thread has asked for it, which a thread does after it has waited for 5 ms.
-       A mere release wakes that thread, may take the GIL again before it runs, and makes it wait from the start. */
+    /* A thread that has waited for 5 ms asks for the GIL, and Python code then hands it over. Releasing the GIL in C would
+       not do: this thread could take it again before the other thread runs, which then waits from the start. */
     PyObject *done = pace->next ? PyObject_CallNoArgs(pace->state->pause) : Py_NewRef(Py_None);
     pace->next = at + PAUSE_NS;
     Py_XDECREF(done);

@@ -285,9 +285,9 @@ static PyObject *add_hit_sums(PyObject *self, PyObject *const *arguments, Py_ssi
     if (taken && spv_read_packed(state, &read, spv_bytes_of(taken)) && !PyObject_GetBuffer(arguments[1], &view, PyBUF_WRITABLE)) {
         const size_t entries = (size_t)view.len / SPV_SUMS_SIZE;
         if ((size_t)view.len % SPV_SUMS_SIZE)
-            PyErr_Format(state->ParameterError, "the sums of an entry have 32 bytes: %zd bytes in all", view.len);
+            PyErr_Format(state->ParameterError, "sums have %zd bytes, which is not a multiple of 32", view.len);
         else if (read.count && read.most >= entries)
-            PyErr_Format(PyExc_IndexError, "entry %lu of %zu", (unsigned long)read.most, entries);
+            PyErr_Format(PyExc_IndexError, "a hit belongs to entry %lu, but there are sums of %zu entries", (unsigned long)read.most, entries);
         else
             list = added(view.buf, spv_bytes_of(taken));
         PyBuffer_Release(&view);

@@ -1,4 +1,4 @@
-/* Some successive packed hits, and the checksums of their base58 addresses, which are computed together: that is faster. */
+/* Successive packed hits, and the checksums of their base58 addresses. Computing the checksums together is faster. */
 #ifndef SPV_WATCH_HITGROUP_H
 #define SPV_WATCH_HITGROUP_H
 

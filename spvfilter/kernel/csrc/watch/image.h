@@ -1,8 +1,8 @@
 /* The image of a watch table: its entries, their index and its coins as bytes. A table that is opened over an image
    looks its entries up in these bytes. The twin is pure/image.py.
 
-   Numbers have the byte order of the machine, but those of records and coins are little-endian. A header of 192 bytes is followed by sections. Each section starts
-   at a multiple of 64 bytes, and zeros fill the gaps.
+   Numbers have the byte order of the machine, except in records and coins, where they are little-endian. Sections follow
+   a header of 192 bytes. Each section starts at a multiple of 64 bytes, and zeros fill the gaps.
 
    | bytes | field of the header |
    |---|---|
@@ -33,7 +33,7 @@
 
    An image is hostile input. `spv_table_open` checks the header, the order of the records and the coins. Each lookup checks the number and the
    record that it reads, and ends after SPV_REACH groups. Wrong contents can therefore hide entries, but cannot make a
-   lookup read other memory or run on. To verify an image, write the table again with the same key: a genuine image
+   lookup read other memory or run without end. To verify an image, write the table again with the same key: a genuine image
    has the same bytes. */
 #ifndef SPV_WATCH_IMAGE_H
 #define SPV_WATCH_IMAGE_H

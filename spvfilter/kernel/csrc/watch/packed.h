@@ -50,9 +50,9 @@ typedef struct {
 /* Reads the hits from *at on, up to the first hit that starts at `until` or later. */
 spv_status spv_read_hits(spv_hits_read *read, spv_bytes packed, size_t *at, size_t until, spv_error *error);
 
-/* Adds hits to the numbers of their entries: four u64 in native order for each entry, of which there are enough. They
-   are the fields of spv_sum. Begins at *at, and stops after a hit that makes a sum of satoshi wrap around. True for
-   such a hit: *wrapped is then the index of the number. The hits have been read before. */
+/* Adds the hits from *at on to the sums of their entries. `numbers` has the fields of spv_sum for each entry: four u64 in
+   native order. spv_read_hits has read the hits before, and `numbers` has room for the largest entry. Stops after a hit
+   that makes a sum of satoshi wrap around, and returns true: *wrapped is the index of that number. */
 bool spv_add_numbers(uint8_t *numbers, spv_bytes packed, size_t *at, size_t *wrapped);
 
 enum { SPV_FEW_ENTRIES = 64 /* number of entries without an allocation */ };

@@ -14,7 +14,7 @@ enum { SPV_SCRIPT, SPV_MULTISIG_KEY, SPV_DATA, SPV_OUTPOINT, SPV_DATA_PREFIX, SP
 enum { SPV_OUTPOINT_SIZE = 36, SPV_MAX_ENTRY = 0x7FFFFFFE, SPV_MAX_PREFIX = 64 };
 #define SPV_NO_VALUE ((int64_t)-1)
 
-/* The entries of an image: read-only memory whose contents may be wrong. Each look at it is checked. */
+/* The entries of an image: read-only memory whose contents may be wrong. Every read of it is checked. */
 typedef struct {
     const uint8_t *offsets; /* for each entry the offset of its record, u64 */
     const uint8_t *records;
@@ -102,8 +102,8 @@ SPV_INLINE uint32_t spv_table_count(const spv_table *table) {
     return table->frozen.count + table->entries.count;
 }
 
-/* The record of an entry in the arena or in an image. The low two bits of the first byte are its kind, and the others its size. Size 63 means that
-   four bytes with the size follow. Size 62 means the same, and that the kind is 4 higher. */
+/* The record of an entry in the arena or in an image. The low two bits of the first byte are its kind, and the others
+   its size. Size 63 means that four bytes with the size follow. Size 62 means the same, and that the kind is 4 higher. */
 enum { SPV_HIGH_KIND = 62, SPV_LONG = 63 };
 
 SPV_INLINE unsigned spv_record_kind(const uint8_t *record) {

@@ -415,9 +415,9 @@
     "\n" \
     "Return the packed hits of some blocks as columns, in the order of the columns of `hit_lines`.\n" \
     "\n" \
-    "A column is (number of rows, validity, offsets, data), as in Arrow's columnar format. The time is in milliseconds,\n" \
-    "`coinbase` has a bit for each row, and the other numbers have 64 bits, only the height has 32. A text that is empty\n" \
-    "or not known has no value.\n" \
+    "A column is (number of rows, validity, offsets, data), as in Arrow's columnar format. `coinbase` has one bit for\n" \
+    "each row, the height 32 bits, and each other number 64 bits. The time is in milliseconds. Empty and unknown texts\n" \
+    "are null.\n" \
     "\n" \
     "Args:\n" \
     "    blocks: Tuples (hash, height, time, packed) with the arguments of `hit_lines`.\n" \

@@ -375,7 +375,7 @@
     "Return entries as bytes for a digest: each has its kind (u8), its size (u32 LE) and its value.\n" \
     "\n" \
     "Args:\n" \
-    "    first: Number of the first entry. There may be no such entry.\n" \
+    "    first: Number of the first entry. Without such an entry, the result is empty.\n" \
     "    most: Largest number of entries to return.\n" \
     "\n" \
     "Raises:\n" \
@@ -384,7 +384,7 @@
     "image($self)\n" \
     "--\n" \
     "\n" \
-    "Return the image that the table was made from. None if there is none, or the table has changed."
+    "Return the image over which the table was opened. None without an image, or after a change of the table."
 #define SPV_DOC_WatchTable_image_size \
     "image_size($self)\n" \
     "--\n" \
@@ -400,13 +400,13 @@
     "\n" \
     "Args:\n" \
     "    room: Memory for the image, of `image_size()` bytes, at an address divisible by 8.\n" \
-    "    key: Key of the hashes in the index, 64 bytes: random, so that nobody can choose entries whose hashes\n" \
-    "        collide.\n" \
+    "    key: Key of the hashes in the index, 64 random bytes: an attacker who knew it could choose entries whose\n" \
+    "        hashes collide.\n" \
     "\n" \
     "Raises:\n" \
     "    ParameterError: The key does not have 64 bytes, or the address of the memory is wrong.\n" \
-    "    FormatError: The memory has another size. Or the table was made from a damaged image: an entry occurs twice,\n" \
-    "        is invalid, or changes."
+    "    FormatError: The memory has another size, or the table uses a damaged image. In such an image an entry\n" \
+    "        occurs twice, is invalid, or changes."
 #define SPV_DOC_WatchTable_coin \
     "coin($self, outpoint, /)\n" \
     "--\n" \
@@ -491,8 +491,9 @@
     "\n" \
     "Return the sums of scripts as lines of CSV, and the number of the next entry.\n" \
     "\n" \
-    "The columns are the entry as script:HEX, address, label, received, spent, unknown and matches. Entries without\n" \
-    "matches have no line. The next entry is the first one with matches that is not a script, or the end.\n" \
+    "The columns are the entry as script:HEX, address, label, received, spent, unknown and matches. An entry without\n" \
+    "matches has no line. The lines end before the next entry with matches that is not a script, or at the last\n" \
+    "entry.\n" \
     "\n" \
     "Args:\n" \
     "    sums: The sums of entries in the format of `add_hit_sums`, from the entry `first` on.\n" \
