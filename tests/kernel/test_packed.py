@@ -396,7 +396,7 @@ def test_packed_hits_teach_what_hits_teach(kernel: Callable[[], Kernel], seed: i
 def test_numbers_that_ascend(kernel: Callable[[], Kernel]) -> None:
     for numbers in ((), (0,), (0, 1), (1, 5, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)):
         assert kernel().is_ascending(array("I", numbers))
-    for numbers in ((0, 0), (1, 0), (0, 0xFFFFFFFF, 1), (1, 2, 3, 3)):
-        assert not kernel().is_ascending(array("I", numbers).tobytes())
+    for others in ((0, 0), (1, 0), (0, 0xFFFFFFFF, 1), (1, 2, 3, 3)):
+        assert not kernel().is_ascending(array("I", others).tobytes())
     with pytest.raises(ParameterError, match="numbers have 4 bytes each: 5 bytes in all"):
         kernel().is_ascending(bytes(5))
