@@ -62,7 +62,7 @@ class FilterScripts:
         self._inexpressible: InexpressibleError | None = None  # Error for entries that compact filters cannot find.
 
     def entries_removed(self, change: Renumbering) -> None:
-        """Drop the scripts of removed entries. The next `load` adds those that an outpoint or a transaction has.
+        """Drop the scripts of removed entries. If an outpoint or a transaction has one, the next `load` adds it again.
 
         A watch list of many keychains has a million scripts, so the other scripts stay.
         """
