@@ -175,9 +175,16 @@ def _own_statuses(store: Store) -> dict[str, str]:
 
 
 def _compare_messages(silent: dict[str, list[tuple[str, bytes]]], loud: dict[str, list[tuple[str, bytes]]]) -> None:
-    """Quiet: every host received the same messages."""
+    """Quiet: every host received the same messages.
+
+    A client asks for headers every 30 minutes. At the end of a life, only one twin may have come to the last question.
+    """
     for host in sorted(silent.keys() | loud.keys()):
-        for number, (one, other) in enumerate(zip_longest(silent.get(host, []), loud.get(host, []))):
+        pair = silent.get(host, []), loud.get(host, [])
+        length = min(map(len, pair))
+        lasts = [command for messages in pair for command, _ in messages[length:]]
+        compared = zip(*pair, strict=False) if lasts == ["getheaders"] else zip_longest(*pair)
+        for number, (one, other) in enumerate(compared):
             if one != other:
                 raise Violation(
                     "twins",
