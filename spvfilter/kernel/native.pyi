@@ -46,6 +46,7 @@ from spvfilter.kernel.pure.packed import (
     count_hits as count_hits,
     hit_lines as hit_lines,
     hit_sums as hit_sums,
+    is_ascending as is_ascending,
     pack_hits as pack_hits,
     unpack_hits as unpack_hits,
 )

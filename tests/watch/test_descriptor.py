@@ -473,7 +473,7 @@ CAUSES = [
     (f"wpkh({KEY[:-2]})", "x-only key of 64 hex digits"),
     ("raw(5)", "expected raw(HEX) with a script"),
     ("raw()", "expected raw(HEX) with a script"),
-    ("addr(nonsense)", "base58"),
+    ("addr(nonsense)", "not an address"),
     (f"wpkh(é{XPUB})", "U+00E9, is not allowed in a descriptor"),
     (f"wpkh({'0' * 150_001})", "at most 150,000 characters"),
     # BIP-380: invalid key expressions

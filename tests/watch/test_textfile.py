@@ -96,7 +96,7 @@ def test_outpoints_may_stand_before_the_scripts_they_belong_to(tmp_path: Path) -
 
 BAD = [
     (",label", "empty address"),
-    ("nonsense", "base58"),
+    ("nonsense", "not an address"),
     (ADDRESS[:-1], "checksum"),
     ("tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx", "testnet3"),
     ("mipcBbFg9gMiCh81Kj8tqqdgoZub1ZJRfn", "testnet3"),
