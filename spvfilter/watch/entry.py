@@ -24,6 +24,7 @@ _COLUMN = re.compile(
 _PHRASE = re.compile(r"[a-z]+([ ,]+[a-z]+){8,}", re.IGNORECASE)
 _KIND = re.compile(r"(script|pubkey|data|outpoint|keychain|data-prefix|script-type):")
 _SEPARATED = re.compile(r"[;\t|]")
+_SHORTEST = 20  # characters of a text that may be an address
 
 
 class Uri(NamedTuple):
@@ -162,7 +163,9 @@ def explained(text: str) -> str | None:
         return f"{found[1]}:… is a line of a watch list, not an address: write it to a file and give that with --watch"
     if _PHRASE.fullmatch(text):
         return "this looks like a seed phrase: keep it secret; give the wallet's addresses or its descriptor"
-    if (found := _SEPARATED.search(text)) and found.start() >= 20:
+    if (found := _SEPARATED.search(text)) and found.start() >= _SHORTEST:
         name = {";": "';'", "\t": "a tab", "|": "'|'"}[found[0]]
         return f"separated by {name}: write a comma between address and label"
+    if text.find(" ") >= _SHORTEST:
+        return "a space after an address: write one entry on each line, as ADDRESS or ADDRESS,LABEL"
     return None

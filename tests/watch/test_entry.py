@@ -117,7 +117,7 @@ WORDS = [
     ("Address;Label", "looks like the header of a table"),
     (f"{ADDRESS};savings", "separated by ';': write a comma"),
     (f"{ADDRESS}\tsavings", "separated by a tab: write a comma"),
-    (f"{ADDRESS} savings", "whitespace character"),
+    (f"{ADDRESS} savings", "a space after an address: write one entry on each line, as ADDRESS or ADDRESS,LABEL"),
 ]
 
 
