@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar  # Any: results of any type
 from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import EventGapError, NotRunningError, ParameterError, UnknownAccountError
-from spvfilter.kernel import NO_ENTRY, EntryKind
+from spvfilter.kernel import EntryKind
 from spvfilter.light.accountstream import AccountPage, AccountStream
 from spvfilter.light.counters import Counters
 from spvfilter.light.database import Database
@@ -433,15 +433,11 @@ class Running:
     async def import_labels(self, labels: Sequence[Label]) -> None:
         """Store labels (BIP-329), and give the labels of watched addresses to the engine. Raises StoreError."""
         await self.in_store(lambda store: store.commit(Batch(bip329=labels)))
-        watch = self.engine.books.watch
-        scripts = {script_of(each, watch.network): each.label for each in labels if each.label is not None}
-        watched = [
-            (EntryKind.SCRIPT, script, label or None)
-            for script, label in scripts.items()
-            if script is not None and watch.table.find(EntryKind.SCRIPT, script) != NO_ENTRY
-        ]
-        if watched:
-            await self.ask(RelabelEntries(tuple(watched)))
+        network = self.engine.books.watch.network
+        scripts = {script_of(each, network): each.label for each in labels if each.label is not None}
+        named = [(EntryKind.SCRIPT, script, label or None) for script, label in scripts.items() if script is not None]
+        if named:  # an earlier request, which is not carried out yet, may add or remove an entry
+            await self.ask(RelabelEntries(tuple(named), may_lack=True))
 
     async def take_labels(self, more: WatchList) -> None:
         """Give new entries the labels that were imported before, unless they have labels. Raises StoreError."""

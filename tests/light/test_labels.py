@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from spvfilter.address import address_to_script, script_to_address
 from spvfilter.errors import FormatError
 from spvfilter.kernel import EntryKind
 from spvfilter.light.client import LightClient
+from spvfilter.light.engine.requests import RelabelEntries, Request
 from spvfilter.light.engine.watchchanges import WatchChanges
+from spvfilter.light.running import Running
 from spvfilter.network import REGTEST
 from spvfilter.node.server import Node
 from spvfilter.primitives import TxOut
@@ -122,6 +124,40 @@ async def test_waiting_label_is_used_beside_a_removal(monkeypatch: pytest.Monkey
         assert told.is_set()
         for watched in (client.watch, client._checked().engine.books.watch):
             assert watched.label(watched.table.find(EntryKind.SCRIPT, scripts[50])) == "later"
+
+
+async def test_labels_are_imported_beside_a_removal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread computes the watch list without an entry, while labels come for this entry and for another one."""
+    begun, imported, without_coins = threading.Event(), threading.Event(), WatchList.without_coins
+    watch, store = WatchList(REGTEST), tmp_path / "w.db"
+    watch.add_address(ADDRESS)
+    watch.add_address(FOREIGN)
+
+    def wait_for_import(self: WatchList, *given: Any) -> WatchList:
+        begun.set()
+        imported.wait(60)
+        return without_coins(self, *given)
+
+    def ask(self: Running, request: Request) -> Awaitable[object]:
+        answer = asyncio.ensure_future(asked(self, request))
+        if isinstance(request, RelabelEntries):
+            asyncio.get_running_loop().call_soon(imported.set)  # the engine has the request then
+        return answer
+
+    asked = Running.ask
+    monkeypatch.setattr(WatchList, "without_coins", wait_for_import)
+    monkeypatch.setattr(Running, "ask", ask)
+    async with Node() as node:
+        peers = [f"{node.host}:{node.port}"]
+        async with LightClient(watch, peers=peers, store=store, mode="compact") as client:
+            removal = asyncio.create_task(client.remove(FOREIGN))
+            assert await asyncio.to_thread(begun.wait, 60)
+            await client.import_labels([Label("addr", FOREIGN, "gone"), Label("addr", ADDRESS, "rent")])
+            await removal
+            assert [each.label for each in await client.labels()] == ["rent"]
+            inside = client._checked().engine.books.watch
+            assert [inside.label(number) for number in range(len(inside))] == ["rent"]
+        assert [watch.label(number) for number in range(len(watch))] == ["rent"]
 
 
 async def test_waiting_label_is_used_when_a_window_reaches_its_address(tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ class RelabelEntries:
 
     entries: tuple[tuple[EntryKind, bytes, str | None], ...]
     """Kind, value and new label of each entry. None removes the label."""
+    may_lack: bool = False
+    """True to ignore entries that are not watched. Otherwise they are an error."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,8 +169,9 @@ class WatchChanges:
                 numbers = self._removable(entries)
                 self._remove(token, request, partial(Renumbering, self._context.books.watch, numbers))
             case RelabelEntries():
-                self._relabel(request)
-                self._after_commit(token, request, None)
+                watched = self._watched(request) if request.may_lack else request
+                self._relabel(watched)
+                self._after_commit(token, watched, None)
             case Rescan(start):
                 self._question_pending()
                 first = self._search_from(start.height)
@@ -180,6 +181,11 @@ class WatchChanges:
                 self._reveals.reveal(token, request)
             case ReachIndex():
                 self._reveals.reach(token, request)
+
+    def _watched(self, request: RelabelEntries) -> RelabelEntries:
+        """Return the request without entries that are not watched."""
+        find = self._context.books.watch.table.find
+        return RelabelEntries(tuple(each for each in request.entries if find(*each[:2]) != NO_ENTRY))
 
     def _relabel(self, request: RelabelEntries) -> None:
         """Give entries other labels. Raises ParameterError if one is not watched."""
