@@ -51,19 +51,23 @@ class KnownScripts:
 
     def update(self, watch: WatchList) -> Iterator[None]:
         """Take the scripts of the watch list that are new since the last call, in steps of two milliseconds."""
-        if watch.table is not self._table:  # entries were removed, and perhaps as many were added
-            self._table, self._hashes, self._entries = watch.table, {}, 0
-        if len(watch) == self._entries:
+        if watch.table is self._table and len(watch) == self._entries:
             return
-        while self._entries < len(watch):
-            kind, value = watch.table.entry(self._entries)
-            self._entries += 1
-            if kind == EntryKind.SCRIPT:
-                self._hashes[script_hash_of(value)] = None
-            if self._entries % STEP == 0:
-                yield
+        while self._take(watch):
+            yield
         for script_hash in [each for each in self.unknown if each in self._hashes]:
             del self.unknown[script_hash]
+
+    def _take(self, watch: WatchList) -> bool:
+        """Take the next scripts. Return False if there are no more."""
+        if watch.table is not self._table:  # entries were removed, perhaps between two steps
+            self._table, self._hashes, self._entries = watch.table, {}, 0
+        end = min(self._entries + STEP, len(watch))
+        for kind, value in map(watch.table.entry, range(self._entries, end)):
+            if kind == EntryKind.SCRIPT:
+                self._hashes[script_hash_of(value)] = None
+        self._entries = end
+        return end < len(watch)
 
     def find(self, script_hash: str) -> FurtherScript | None:
         """Return the further script with a hash; None if no script with this hash was derived."""

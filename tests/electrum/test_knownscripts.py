@@ -12,6 +12,7 @@ from spvfilter.electrum.knownscripts import FurtherScript, KnownScripts, derived
 from spvfilter.network import REGTEST
 from spvfilter.watch.keychain import Keychain
 from spvfilter.watch.watchlist import WatchList
+from spvfilter.watch.windows import STEP
 
 
 def script(chain: int, index: int) -> bytes:
@@ -46,6 +47,18 @@ def test_further_scripts_are_derived_once_until_the_window_moves() -> None:
     list(scripts.update(watch))
     assert script_hash_of(script(1, 25)) in scripts
     assert derive(scripts, watch) == [("chain 1", 26, 1_025)]
+
+
+def test_removal_between_two_steps_hides_no_script() -> None:
+    watch, scripts = WatchList(REGTEST), KnownScripts()
+    for index in range(3 * STEP):
+        watch.add_script(script(0, index))
+    steps = scripts.update(watch)
+    next(steps)
+    watch.replace_with(watch.without_entries(range(STEP - 5)))
+    list(steps)
+    known = [script_hash_of(script(0, index)) in scripts for index in range(3 * STEP)]
+    assert known == [False] * (STEP - 5) + [True] * (2 * STEP + 5)
 
 
 def test_derivations_for_one_hash_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
