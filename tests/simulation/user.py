@@ -241,7 +241,8 @@ class User:
             process.disk.store._db.execute("SELECT value, label FROM watch WHERE kind = ?", (int(EntryKind.SCRIPT),))
         )
         for script, given in wishes.labels.items():
-            label = KEYCHAIN_LABEL if given is None and self._world.is_of_keychain(script) else given
+            keychain = self._world.keychain  # keychains of accounts have no label
+            label = KEYCHAIN_LABEL if given is None and keychain and script in keychain.scripts else given
             told = process.watch.label(process.watch.table.find(EntryKind.SCRIPT, script))
             if (told, stored.get(script)) != (label, label):
                 raise Violation(
