@@ -37,9 +37,12 @@ def ledger(folder: Path, rounds: int) -> list[Row]:
             deep = wallet.history(limit=1, before=f"{(_TXS // _PER_BLOCK // 2) << 32:x}-")[0].cursor
             asked = {
                 "balance": (wallet.balance, _GOAL_BALANCE_MS),
-                "a page of the history, 100 transactions": (wallet.history, _GOAL_PAGE_MS),
-                "a page half way down": (partial(wallet.history, before=deep), _GOAL_PAGE_MS),
-                "a page of a label that one in ten has": (partial(wallet.history, label="label 3"), _GOAL_PAGE_MS),
+                "a page of the history, 100 transactions": (partial(wallet.history, limit=100), _GOAL_PAGE_MS),
+                "a page half way down": (partial(wallet.history, limit=100, before=deep), _GOAL_PAGE_MS),
+                "a page of a label that one in ten has": (
+                    partial(wallet.history, limit=100, label="label 3"),
+                    _GOAL_PAGE_MS,
+                ),
                 "a page of coins": (partial(wallet.coins, limit=100), _GOAL_PAGE_MS),
                 "one transaction": (partial(wallet.transaction, txid_of(77)), _GOAL_BALANCE_MS),
             }
@@ -93,6 +96,6 @@ def fill(path: Path, count: int) -> None:
                     watch.table.learn([hit])
                 batch.matches.append(StoredMatch(hit, block, height, Completeness.PROVEN))
                 batch.transactions[txid] = StoredTx(
-                    _RAW, TxStatus.CONFIRMED, False, None, None, block, height, hit.position
+                    _RAW, TxStatus.CONFIRMED, None, block_hash=block, height=height, position=hit.position
                 )
             store.commit(batch)
