@@ -15,7 +15,8 @@ bool spv_rest(spv_pace *pace) {
     PyObject *done = pace->next ? PyObject_CallNoArgs(pace->state->pause) : Py_NewRef(Py_None);
     pace->next = at + PAUSE_NS;
     Py_XDECREF(done);
-    return done != NULL;
+    /* Before 3.13, Python code overlooks a signal that the system gave to a thread of another library, such as numpy's. */
+    return done && !PyErr_CheckSignals();
 }
 
 bool spv_refuse_type(const char *message, PyObject *object) {
