@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
-import resource
 import sys
 import time
 from collections import deque
@@ -17,6 +16,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+
+from measure import peak
 
 from spvfilter import WatchList
 from spvfilter.light import Mode
@@ -158,7 +159,7 @@ def measure(path: Path, headers: Path, work: int, mode: Mode, is_first: bool, co
     assert host.store.tip == engine.chain.height == count, (host.store.tip, engine.chain.height)
     if mode is Mode.COMPACT:
         assert rows.height == host.store.compact_filters.height == count
-    return host.seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return host.seconds, peak()
 
 
 if __name__ == "__main__":

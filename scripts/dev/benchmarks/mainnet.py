@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import headers
 from firststart import network
-from measure import Row
+from measure import Row, peak
 
 from spvfilter import TxOut, WatchList
 from spvfilter.kernel import gcs_build
@@ -349,13 +349,13 @@ def measure(path: Path, folder: Path, work: int, from_height: int, link: Link | 
     asyncio.run(client.run())
     found = sum(height >= from_height for height in world.paid)
     assert client.store.tip == world.count
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    memory = peak() - base
     matches = sum(1 for _ in client.store.matches())
     assert matches == found, (matches, found)
     client.store.close()
     return {
         "seconds": client.seconds,
-        "memory": peak - base,
+        "memory": memory,
         "file": sum(each.stat().st_size for each in path.parent.glob(path.name + "*")),
         "received": client.received,
         "virtual": client.now - 1.0,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -64,6 +66,17 @@ def _spent() -> float:
     """Processor time in seconds."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def peak() -> int:
+    """The largest resident size of this process so far, in bytes.
+
+    On Linux the size of the parent, before this process executed its program, does not count.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM"))) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 async def record_lag(delays: list[float]) -> None:

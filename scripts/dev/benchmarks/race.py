@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from measure import peak
 
 sys.path.append(str(Path(__file__).parents[3] / "tests"))
 
@@ -64,18 +65,7 @@ def main() -> None:
         wall, cpu = time.perf_counter(), time.process_time()
         height, value = asyncio.run(_kyoto(port, folder) if name == "kyoto" else _ours(name, port, folder, scripts))
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    print(json.dumps({"wall": wall, "cpu": cpu, "size": _size(), "height": height, "value": value}))
-
-
-def _size() -> float:
-    """Return the largest resident size so far, in MB.
-
-    On Linux the size of the parent process, before this one executed its program, does not count.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        return int(next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM"))) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"wall": wall, "cpu": cpu, "size": peak() / 1e6, "height": height, "value": value}))
 
 
 if __name__ == "__main__":
