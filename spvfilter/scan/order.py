@@ -87,6 +87,26 @@ class ScanReport:
 
 
 @dataclass(slots=True, eq=False)
+class Taught:
+    """Hits from which outpoints were learned, and a link to the next ones.
+
+    A batch or block keeps the link at which its search began. Hits that no search needs any more are freed.
+    """
+
+    hits: bytes = b""
+    """Packed hits of one block."""
+    next: Taught | None = None
+    """The hits that were learned next; None until then."""
+
+    def later(self) -> Iterator[bytes]:
+        """Yield the hits that were learned after these."""
+        taught = self.next
+        while taught is not None:
+            yield taught.hits
+            taught = taught.next
+
+
+@dataclass(slots=True, eq=False)
 class PendingBlock:
     """A block to scan, and the data that the scan keeps about it."""
 
@@ -108,8 +128,10 @@ class PendingBlock:
 
     The scan yields no matches of a stale block. It learns its outputs, because other blocks may spend them.
     """
-    learned: int = 0
-    """Number of blocks, up to and including this one, from which outpoints were learned."""
+    teaches: bool = False
+    """True if outpoints were learned from the block."""
+    after: Taught | None = None
+    """The latest hits that the search of the block knew, if it may be searched for later ones; else None."""
     found: bytes = b""
     """Packed hits of the block, if it may be searched again."""
     known: tuple[int, int] = (0, 0)

@@ -110,15 +110,19 @@ class Pipeline(Generic[B, R]):
             if task is None or self.closing:
                 self._free.release()
                 return
-            number, batch = task
-            done: B | BaseException = batch
-            try:
-                self._work(batch, buffer)
-            except BaseException as error:
-                done = error
-            with self._turn:
-                self._ready[number] = done
-                self._merge_ready(buffer)
+            self._process(*task, buffer)
+            del task  # an idle thread holds no batch
+
+    def _process(self, number: int, batch: B, buffer: ReadBuffer) -> None:
+        """Process a batch, and merge what is ready."""
+        done: B | BaseException = batch
+        try:
+            self._work(batch, buffer)
+        except BaseException as error:
+            done = error
+        with self._turn:
+            self._ready[number] = done
+            self._merge_ready(buffer)
 
     def _merge_ready(self, buffer: ReadBuffer) -> None:
         """Merge the completed batches that are next in order."""

@@ -24,7 +24,7 @@ from spvfilter.errors import FormatError, SourceError, UndoError
 from spvfilter.kernel import BACKEND, EntryKind, Hit, Place, ReadBuffer, WatchTable, check_block, pack_hits, unpack_hits
 from spvfilter.scan.coinfile import entry_of, learnable, patterns_of
 from spvfilter.scan.growth import Growth
-from spvfilter.scan.order import STALE, Feed, PendingBlock, ScanReport, batched
+from spvfilter.scan.order import STALE, Feed, PendingBlock, ScanReport, Taught, batched
 from spvfilter.scan.partfile import BlockHits
 from spvfilter.scan.pipeline import Pipeline
 from spvfilter.scan.sources import Problem
@@ -64,8 +64,8 @@ class _Batch:
 
     results: list[_Result]
     """The results of the batch's blocks."""
-    learned: int = 0
-    """Number of blocks from which outpoints were learned before the scan of the batch began."""
+    after: Taught = field(default_factory=Taught)
+    """The latest hits from which outpoints were learned before the scan of the batch began."""
     known: tuple[int, int] = (0, 0)
     """Numbers of scripts and outpoints that the scan of the batch uses, as returned by `Growth.mark`."""
 
@@ -91,8 +91,8 @@ class Scan(Generic[T]):
         self._jobs = 1 if BACKEND == "pure" else jobs
         self._check = check
         self._tell = tell
-        # packed hits of the blocks in which outputs were found, in order, even if the list knew their outpoints
-        self._taught: list[bytes] = []
+        # hits of the latest block in which outputs were found, even if the list knew their outpoints
+        self._taught = Taught()
         self._scanned: list[PendingBlock] = []
         self._growth = growth
         self._threads: Pipeline[_Batch, list[T]] = Pipeline(self._jobs, self._work, self._merge)
@@ -130,11 +130,10 @@ class Scan(Generic[T]):
                         yield each
             await feeder  # raises the error that ended the feed
             self._report.unseen = sum(block.is_blind for block in self._scanned)
-            if self._taught:
-                again, late = await self._threads.in_thread(self._too_early)
-                for blocks in batched(again):
-                    for each in await self._threads.in_thread(self._look_again, blocks, late):
-                        yield each
+            again, late = await self._threads.in_thread(self._too_early)
+            for blocks in batched(again):
+                for each in await self._threads.in_thread(self._look_again, blocks, late):
+                    yield each
             while due := self._growth.due(self._scanned):
                 for blocks in batched(due):
                     for each in await self._threads.in_thread(self._search_again, blocks):
@@ -160,8 +159,8 @@ class Scan(Generic[T]):
     def _work(self, batch: _Batch, buffer: ReadBuffer) -> None:
         """Read and scan a batch, in any thread. The method changes only the batch."""
         batch.known = self._growth.mark()
-        # read before the scan: it then sees at least these outpoints, as the watch list learns before `_taught` grows
-        batch.learned = len(self._taught)
+        # read before the scan: it then sees at least these outpoints, as the watch list learns them first
+        batch.after = self._taught
         if not self._scan_together(batch, buffer):
             found = WatchTable()
             for result in batch.results:
@@ -281,9 +280,10 @@ class Scan(Generic[T]):
             if result.hits is None:
                 continue
             hits = result.hits if late is None else _united(result.hits, late[number])
-            self._accept(hits, block)
-            block.learned = len(self._taught)
+            block.teaches = self._accept(hits, block) > 0
             block.known = batch.known
+            if not self._feed.endless and not block.by_undo:
+                block.after = self._taught
             if not self._feed.endless:
                 self._scanned.append(block)
             if block.silent:
@@ -302,12 +302,12 @@ class Scan(Generic[T]):
 
         It is None if no outpoint was learned.
         """
-        if batch.learned == len(self._taught):
+        if batch.after.next is None:
             return None
         blind = [result for result in batch.results if not result.block.by_undo]
         if not blind:
             return None
-        late = self._late_table(batch.learned)
+        late = self._late_table(batch.after)
         together = self._hits(blind, late, buffer)
         if together is None:
             together = [self._late_hits_of(result, late) for result in blind]
@@ -329,29 +329,32 @@ class Scan(Generic[T]):
             result.errors.append((self._feed.source.name(result.block.ref), error))
             return b""
 
-    def _late_table(self, since: int) -> WatchTable:
-        """Return a table with only the outpoints that were learned from block number `since` on."""
+    def _late_table(self, after: Taught) -> WatchTable:
+        """Return a table with only the outpoints that were learned after these."""
         own, late = self._watch.table, WatchTable()
         if self._has_outpoints is None:
             self._has_outpoints = own.count_of(EntryKind.OUTPOINT) > 0
             self._patterns = patterns_of(own)
-        for packed in self._taught[since:]:
+        for packed in after.later():
             if self._has_outpoints or self._patterns:  # an outpoint that is an entry itself belongs to that entry
                 late.learn([hit._replace(entry=entry_of(own, hit)) for hit in learnable(packed, self._patterns)])
             else:
                 late.learn_packed(packed)
         return late
 
-    def _accept(self, hits: bytes, block: PendingBlock) -> None:
-        """Learn the outpoints of a block's hits, and keep the hits if blocks may be searched again."""
+    def _accept(self, hits: bytes, block: PendingBlock) -> int:
+        """Learn the outpoints of a block's hits, and return their number. Keep hits that a later search needs."""
         if not hits:
-            return
-        if self._watch.table.learn_packed(hits):  # the list learns before `_taught` grows: see _work
-            self._taught.append(hits)
+            return 0
+        learned = self._watch.table.learn_packed(hits)
+        if learned:  # the watch list learns first: see _work
+            self._taught.next = Taught(hits)
+            self._taught = self._taught.next
         if self._watch.keychains:
             self._growth.used(unpack_hits(hits))
-        if not self._feed.endless:
+        if not self._feed.endless and (self._watch.keychains or not block.by_undo):
             block.found += hits
+        return learned
 
     def _too_early(self) -> tuple[list[PendingBlock], WatchTable]:
         """The blocks to search again, and all outpoints that they may have missed.
@@ -363,9 +366,7 @@ class Scan(Generic[T]):
         again: list[PendingBlock] = []
         # by segment: the least depth of the blocks, scanned later, from which outpoints were learned
         lowest: dict[int, int] = {}
-        before = [0, *(block.learned for block in self._scanned)]
-        for number in range(len(self._scanned) - 1, -1, -1):
-            block = self._scanned[number]
+        for block in reversed(self._scanned):
             elsewhere = len(lowest) > (block.segment in lowest)
             if (
                 block.segment != STALE
@@ -373,10 +374,10 @@ class Scan(Generic[T]):
                 and (elsewhere or lowest.get(block.segment, block.depth) < block.depth)
             ):
                 again.append(block)
-            if block.learned > before[number]:
+            if block.teaches:
                 lowest[block.segment] = min(lowest.get(block.segment, block.depth), block.depth)
         again.reverse()
-        return again, self._late_table(min((block.learned for block in again), default=len(self._taught)))
+        return again, self._late_table(next((block.after for block in again if block.after), self._taught))
 
     def _look_again(self, blocks: list[PendingBlock], late: WatchTable) -> list[T]:
         """Search blocks for spends of the outpoints in `late`."""
@@ -405,15 +406,14 @@ class Scan(Generic[T]):
                 self._scan(result, found)
         told: list[T] = []
         for result in batch.results:
-            block, before = result.block, len(self._taught)
+            block = result.block
             block.known = batch.known
             if result.hits is None:  # the file has changed since it was scanned
                 self._report.problems += (Problem.of(where, error) for where, error in result.errors)
                 continue
             if not (new := _new(block, unpack_hits(result.hits))):
                 continue
-            self._accept(new, block)
-            self._growth.learned(len(self._taught) - before)
+            self._growth.learned(self._accept(new, block))
             if block.segment != STALE:
                 told.append(self._tell(BlockHits(block.ref.hash, block.height, block.ref.time, new)))
         return told

@@ -1,0 +1,83 @@
+"""Hits are kept only as long as a later search of a block may need them."""
+
+from __future__ import annotations
+
+import gc
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from spvfilter.network import REGTEST
+from spvfilter.scan import BlockFiles, BlockSource, Matcher
+from spvfilter.scan.order import PendingBlock, RawBlocks, Taught
+from spvfilter.watch.watchlist import WatchList
+from support.build import TxIn, TxOut, block_hash, block_of, p2wpkh, tx
+from support.chains import write_records
+from support.undo import Spent, framed, record_of, undo_of
+
+SCRIPT = p2wpkh(b"\x11" * 20)
+COUNT = 200  # blocks
+
+
+def paying_chain() -> tuple[list[bytes], list[bytes]]:
+    """Blocks that each pay and spend the script, and their undo records."""
+    blocks, records, previous = list[bytes](), list[bytes](), b"\x77" * 32
+    for number in range(COUNT):
+        paying = tx([TxIn(number.to_bytes(32, "big"), 0, b"")], [TxOut(900, SCRIPT)])
+        blocks.append(block_of(previous, 200 + number, [paying]))
+        previous = block_hash(blocks[-1])
+        records.append(record_of(blocks[-1], undo_of([[Spent(1_000, SCRIPT, 100)]])))
+    return blocks, records
+
+
+def watched() -> WatchList:
+    watch = WatchList(REGTEST)
+    watch.add_script(SCRIPT)
+    return watch
+
+
+def kept() -> tuple[int, int]:
+    """The hits in memory: links in the chain of hits, and blocks that have hits."""
+    objects = gc.get_objects()
+    taught = sum(type(each) is Taught for each in objects)
+    return taught, sum(type(each) is PendingBlock and each.found != b"" for each in objects)
+
+
+async def most_kept(blocks: BlockSource | RawBlocks, jobs: int, *, in_order: bool = False) -> tuple[int, int]:
+    """The most hits that were in memory during a scan."""
+    gc.collect()
+    taught, found, matches = [0], [0], 0
+    async with aclosing(Matcher(watched(), jobs=jobs).scan(blocks, in_order=in_order)) as scan:
+        async for _ in scan:
+            matches += 1
+            if matches % 20 == 0:
+                links, holders = kept()
+                taught.append(links)
+                found.append(holders)
+    assert matches >= COUNT
+    return max(taught), max(found)
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+async def test_an_endless_stream_keeps_no_hits(jobs: int) -> None:
+    blocks, _ = paying_chain()
+    taught, found = await most_kept(iter(blocks), jobs, in_order=True)
+    assert taught < 50
+    assert found == 0
+
+
+async def test_a_scan_with_undo_records_keeps_no_hits(tmp_path: Path) -> None:
+    blocks, records = paying_chain()
+    write_records(tmp_path / "blk00000.dat", blocks)
+    (tmp_path / "rev00000.dat").write_bytes(b"".join(map(framed, records)))
+    taught, found = await most_kept(BlockFiles(tmp_path), 2)
+    assert taught < 50
+    assert found == 0
+
+
+async def test_a_scan_without_undo_records_keeps_its_hits() -> None:
+    blocks, _ = paying_chain()
+    taught, found = await most_kept(blocks, 2)
+    assert taught >= COUNT
+    assert found >= COUNT
