@@ -335,8 +335,13 @@ class Engine:
         self.status.look_back()
         if self._search_mode is not SearchMode.WAIT:
             self._mempool.record()
-        next_at = (self.broadcaster.next_at, self._private.next_at, self.status.next_at, context.pool.next_ping())
-        also_at = min(next_at)
+        also_at = min(
+            self.broadcaster.next_at,
+            self._private.next_at,
+            self.status.next_at,
+            self._headers.next_at,
+            context.pool.next_ping(),
+        )
         self._timers.set(context, also_at, is_done=not self.status.is_synced_due)
         return context.out.take()
 

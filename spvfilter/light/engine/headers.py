@@ -137,10 +137,15 @@ class Headers:
                 if not self.is_asked(peer) and not alone:
                     self.ask(peer)
                     alone = not pool.ready()
-        if now.monotonic - self._last_news >= self._context.options.timeouts.stale_tip_s:
+        if now.monotonic >= self.next_at:
             self._last_news = now.monotonic
             for peer in pool.ready():
                 self.ask(peer)
+
+    @property
+    def next_at(self) -> float:
+        """When to ask all peers if no block comes until then (monotonic seconds)."""
+        return self._last_news + self._context.options.timeouts.stale_tip_s
 
     def ask(self, peer: Peer) -> None:
         """Ask a peer for the headers after its last known header."""
