@@ -1,8 +1,8 @@
 """Twins: two lives that differ only in foreign unconfirmed transactions send the same.
 
-In BIP-37 mode peers receive the same bytes, but for getdata of transactions that they announced, until the user
-rescans. In compact mode the
-client makes the same requests for every block up to the height of first sight.
+In BIP-37 mode peers receive the same bytes until the user rescans. Broadcasts do not count, and getdata of transactions
+that peers announced. In compact mode the client makes the same requests for every block up to the height of first
+sight.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from spvfilter.light.engine.options import Options
 from spvfilter.light.events import Mode
 from spvfilter.store.store import Store
 from spvfilter.wire.messages.filters import GetCFilters
-from spvfilter.wire.messages.table import GetData, InvType
+from spvfilter.wire.messages.table import GetData, Inv, InvType
 
 _HEADER_SIZE = 24  # bytes of a message's header
 _RANDOM = ("version", "pong")  # messages with a nonce
-_PING = "ping"  # a client also pings a peer that it has not heard for a while
+_IGNORED = ("inv", "tx", "ping")  # a client also pings a peer that it has not heard for a while
 _SETTLE_S = 1_200.0
 _BLOCKS = (InvType.BLOCK, InvType.WITNESS_BLOCK)
 
@@ -54,17 +54,27 @@ class Wire:
             self.messages.setdefault(host, []).append((command, b"" if command in _RANDOM else payload))
             at += _HEADER_SIZE + size
 
-    def without_requests(self, hashes: set[bytes]) -> dict[str, list[tuple[str, bytes]]]:
-        """The messages, without the requests for transactions with these hashes."""
+    def comparable(self, foreign: set[bytes]) -> dict[str, list[tuple[str, bytes]]]:
+        """The messages without broadcasts, and without requests for transactions with these hashes.
+
+        The client announces its own transactions to peers in a random order, at random times.
+        """
+        own = {
+            item.hash
+            for sent in self.messages.values()
+            for command, payload in sent
+            if command == "inv"
+            for item in Inv.parse(payload).items
+        }
         return {
-            host: [each for each in map(partial(_stripped, hashes), sent) if each]
+            host: [each for each in map(partial(_stripped, foreign | own), sent) if each]
             for host, sent in self.messages.items()
         }
 
 
 def _stripped(hashes: set[bytes], message: tuple[str, bytes]) -> tuple[str, bytes] | None:
     if message[0] != "getdata":
-        return None if message[0] == _PING else message
+        return None if message[0] in _IGNORED else message
     items = GetData.parse(message[1]).items
     left = without(items, hashes)
     return message if left == items else ("getdata", bytes(GetData(left))) if left else None
@@ -100,7 +110,7 @@ def happen(
     silent, loud = (_live(plan, make, folder, record, begin, is_silent=is_silent) for is_silent in (True, False))
     _compare_books(silent.world, loud.world)
     hashes = loud.traffic.hashes
-    one, other = (twin.sent.without_requests(hashes) for twin in (silent, loud))
+    one, other = (twin.sent.comparable(hashes) for twin in (silent, loud))
     if plan.mode is Mode.BIP37:
         _compare_messages(one, other)
     else:
