@@ -32,9 +32,9 @@ class PartsReport:
     """The progress of a scan in parts. It is updated while the scan runs."""
 
     parts_total: int = 0
-    """Number of parts to scan. A part counts once in each pass that scans it."""
+    """Number of parts to scan."""
     parts_done: int = 0
-    """Number of parts scanned so far. A part counts once in each pass that scans it."""
+    """Number of parts scanned so far. A later pass may scan a part again."""
     parts_kept: int = 0
     """Number of parts that earlier runs have scanned, so that this run did not; known when the scan is done."""
     bytes_total: int = 0
@@ -68,7 +68,9 @@ class PartRun:
         own = {"undo mode": str(plan.undo), "check of blocks": "on" if check else "off", "range": plan.span}
         self._wanted = Manifest({"network": plan.network.name} | inputs | own)
         self._begun: WatchTable | None = None  # the table for which the engine works
-        self._fresh: set[int] = set()  # numbers of parts without a complete file from an earlier run
+        # parts without a complete file from an earlier run, and those of them that are scanned: (is it stale, number)
+        self._fresh: set[tuple[bool, int]] = set()
+        self._scanned: set[tuple[bool, int]] = set()
 
     @asynccontextmanager
     async def opened(self, engine: Engine | None) -> AsyncIterator[tuple[Engine, Manifest]]:
@@ -87,6 +89,7 @@ class PartRun:
                     self.report.change = chain_change(self._plan, manifest.blocks, bytes.fromhex(manifest.tip))
                 self._begun = None
                 self._fresh.clear()
+                self._scanned.clear()
                 yield chosen, manifest
             finally:
                 if engine is None:
@@ -100,8 +103,8 @@ class PartRun:
         """
         kept = await to_its_end(lambda: list(map(_kept, tasks)))
         missing = [number for number, summary in enumerate(kept) if summary is None]
-        self._fresh.update(tasks[number].part.number for number in missing if not tasks[number].part.is_stale)
-        self.report.parts_total += len(missing)
+        self._fresh.update(_key(tasks[number]) for number in missing)
+        self.report.parts_total = len(self._fresh)
         self.report.bytes_total += sum(tasks[number].part.size for number in missing)
         if missing and self._begun is not table:
             self._begun = table
@@ -112,7 +115,8 @@ class PartRun:
             for number in numbers:
                 task = tasks[number]
                 kept[number] = await engine.run(task)
-                self.report.parts_done += 1
+                self._scanned.add(_key(task))
+                self.report.parts_done = len(self._scanned)
                 self.report.bytes_done += task.part.size
                 if not await to_its_end(task.has_files):
                     await to_its_end(task.path.unlink)
@@ -135,7 +139,7 @@ class PartRun:
         self.report.summary = PartSummary()
         for summary in summaries:
             self.report.summary.add(summary)
-        self.report.parts_kept = sum(task.part.number not in self._fresh for task in tasks)
+        self.report.parts_kept = sum(_key(task) not in self._fresh for task in tasks)
 
     def finish(self, manifest: Manifest, tasks: Sequence[PartTask]) -> None:
         """Record the result in the manifest, and remove files that are not part of it. Raises OSError."""
@@ -144,6 +148,11 @@ class PartRun:
         manifest.lasts = [block.hex() for part in self._plan.parts for block in part.last_hashes()]
         manifest.write(self.parts.path)
         self.parts.remove_unused()
+
+
+def _key(task: PartTask) -> tuple[bool, int]:
+    """Return the facts that name a task's part: is it stale, and its number."""
+    return task.part.is_stale, task.part.number
 
 
 def _kept(task: PartTask) -> PartSummary | None:

@@ -249,6 +249,8 @@ async def test_a_scan_that_was_stopped_anywhere_goes_on(tmp_path: Path, seed: in
     (source / "rev00000.dat").unlink()
     uninterrupted, scan = await in_parts(source, tmp_path / "whole", ledger.interest.watch())
     assert scan.report.passes == 2
+    plan = Plan.of(BlockFiles(source), REGTEST, part_size=SMALL)
+    assert scan.report.parts_done == scan.report.parts_total == len(plan.parts) + len(plan.stale)  # each part once
     stops = 0
     while True:
         engine = Broken(rng.randrange(1, 12 * (stops + 1)))  # tasks that are done already count, too
