@@ -1,4 +1,4 @@
-"""The address book: where addresses stand, which leave for others, and which are drawn."""
+"""The address book: positions of addresses, evictions and draws."""
 
 from __future__ import annotations
 
@@ -48,8 +48,10 @@ def draw(book: AddressBook, rng: random.Random, now: float = NOW) -> str | None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_where_there_is_hope_for_compact_filters_is_known_without_a_look_at_all_addresses(seed: int) -> None:
-    """Each round of an engine in mode auto looked at all, for as long as there was none: 5 ms with 12,000 addresses."""
+def test_hope_for_compact_filters_is_known_from_few_addresses(seed: int) -> None:
+    """The search for a hopeful address looked at all 12,000 addresses in each round of a client in mode auto, which
+    took 5 ms.
+    """
     rng, book = random.Random(seed), filled(300, sources=[f"{n}.1.0.0/16" for n in range(1, 9)], seed=seed)
     for at in range(3_000):
         address, now = rng.choice(list(book._entries)), NOW + at
@@ -78,13 +80,13 @@ def test_where_there_is_hope_for_compact_filters_is_known_without_a_look_at_all_
 # Bounds
 
 
-def test_what_one_source_tells_reaches_few_buckets_of_the_new_table() -> None:
+def test_one_source_fills_few_buckets_of_the_new_table() -> None:
     book = filled(20_000)
     assert len({bucket for bucket, _ in book._new.slots()}) <= NEW_BUCKETS_PER_SOURCE
     assert len(book) <= NEW_BUCKETS_PER_SOURCE * BUCKET_SIZE
 
 
-def test_addresses_of_one_group_reach_few_buckets_of_the_tried_table() -> None:
+def test_one_group_fills_few_buckets_of_the_tried_table() -> None:
     book = filled(2_000, group="7.7", sources=[f"{n}.1.0.0/16" for n in range(1, 9)])
     for address in list(book._entries):
         book.connected(address, 0x49, 100, NOW)
@@ -92,7 +94,7 @@ def test_addresses_of_one_group_reach_few_buckets_of_the_tried_table() -> None:
     assert len({bucket for bucket, _ in book._tried.slots()}) <= TRIED_BUCKETS_PER_GROUP
 
 
-def test_the_book_is_bounded_whatever_is_told() -> None:
+def test_the_book_is_bounded_for_any_number_of_sources() -> None:
     book = filled(400, sources=[f"{a}.{b}.0.0/16" for a in range(1, 20) for b in range(10)])
     for address in random.Random(2).sample(list(book._entries), 6_000):
         book.connected(address, 0x49, 100, NOW)
@@ -101,10 +103,10 @@ def test_the_book_is_bounded_whatever_is_told() -> None:
     assert len(book._rivals) <= 10
 
 
-# Who leaves for whom
+# Eviction
 
 
-def test_an_address_that_is_there_is_not_displaced_by_what_others_tell() -> None:
+def test_new_addresses_do_not_evict_known_ones() -> None:
     book = filled(300)
     before = set(book._entries)
     rng = random.Random(5)
@@ -116,7 +118,7 @@ def test_an_address_that_is_there_is_not_displaced_by_what_others_tell() -> None
 @pytest.mark.parametrize(
     "hopeless", [{"seen": int(NOW - 31 * DAY)}, {"failures": 3}, {"failures": 10, "succeeded": int(NOW - 8 * DAY)}]
 )
-def test_a_hopeless_address_is_displaced(hopeless: dict[str, int]) -> None:
+def test_a_hopeless_address_is_evicted(hopeless: dict[str, int]) -> None:
     rng = random.Random(3)
     # by name
     old = KnownAddress(host(rng), 0x49, int(NOW), "9.9.0.0/16", False)._replace(**hopeless)  # type: ignore[arg-type]
@@ -127,7 +129,7 @@ def test_a_hopeless_address_is_displaced(hopeless: dict[str, int]) -> None:
         assert (old.address not in book._entries) == is_displaced
 
 
-def test_an_address_last_seen_a_month_ago_is_not_taken() -> None:
+def test_an_address_last_seen_a_month_ago_is_refused() -> None:
     book = AddressBook(SECRET)
     assert not book.add("1.2.3.4:8333", 0x49, NOW - 31 * DAY, "9.9.0.0/16", NOW)
     assert book.add("1.2.3.4:8333", 0x49, NOW - 29 * DAY, "9.9.0.0/16", NOW)
@@ -142,7 +144,7 @@ def test_a_time_in_the_future_counts_as_now() -> None:
 
 
 def contested() -> tuple[AddressBook, str, str]:
-    """A book in which an address was connected whose place in the table of tried ones another has; both."""
+    """Return a book with a tried address, the holder, and a later address that competes for its position."""
     book = filled(3_000, sources=[f"{n}.1.0.0/16" for n in range(1, 9)])
     for rival in list(book._entries):
         book.connected(rival, 0x49, 100, NOW)
@@ -179,7 +181,7 @@ def test_a_tried_address_that_fails_its_test_loses_its_place() -> None:
     assert holder not in book._tried.slots().values()
 
 
-def test_a_tried_address_that_cannot_be_tested_loses_its_place_after_a_while() -> None:
+def test_a_tried_address_without_a_test_loses_its_place() -> None:
     book, holder, rival = contested()
     later = NOW + DAY
     book._rivals[rival] = later
@@ -189,8 +191,8 @@ def test_a_tried_address_that_cannot_be_tested_loses_its_place_after_a_while() -
     assert book._entries[rival].tried
 
 
-def test_a_tried_address_that_is_connected_all_the_time_keeps_its_place_untested() -> None:
-    """Nothing connects it for a test, since it is connected: it was taken for one that is gone."""
+def test_a_connected_tried_address_keeps_its_place_without_a_test() -> None:
+    """A connected address is not dialled for a test, and was therefore taken for an absent one."""
     book, holder, rival = contested()
     later = NOW + DAY  # longer ago than a success counts
     book._rivals[rival] = later
@@ -204,14 +206,14 @@ def test_a_tried_address_that_is_connected_all_the_time_keeps_its_place_untested
     assert not book._entries[rival].tried
 
 
-# What is remembered
+# Changes of an address
 
 
-def test_what_a_handshake_showed_is_not_changed_by_what_others_say() -> None:
+def test_gossip_does_not_change_the_services_of_a_handshake() -> None:
     book = AddressBook(SECRET)
     book.add("1.2.3.4:8333", 0x9, NOW, "9.9.0.0/16", NOW)
     book.add("1.2.3.4:8333", 0x40, NOW, "8.8.0.0/16", NOW)
-    assert book._entries["1.2.3.4:8333"].services == 0x9  # what one has told another does not change
+    assert book._entries["1.2.3.4:8333"].services == 0x9  # another source does not change them
     book.add("1.2.3.4:8333", 0x49, NOW, "9.9.0.0/16", NOW)
     assert book._entries["1.2.3.4:8333"].services == 0x49
     book.connected("1.2.3.4:8333", 0x9, 100, NOW)
@@ -220,7 +222,7 @@ def test_what_a_handshake_showed_is_not_changed_by_what_others_say() -> None:
     assert book._entries["1.2.3.4:8333"].seen == NOW + 2 * DAY
 
 
-def test_failures_count_once_between_two_successes_of_any_since_we_may_be_offline() -> None:
+def test_failures_count_once_between_successes_of_any_peer() -> None:
     book = filled(5)
     first, second = list(book._entries)[:2]
     for number in range(1, 10):
@@ -247,7 +249,7 @@ def test_speed_is_smoothed_and_faults_are_forgiven_by_use() -> None:
     assert book._entries[address].faults == 7
 
 
-def test_a_book_that_was_stored_is_the_same_and_nobody_else_knows_its_buckets() -> None:
+def test_a_stored_book_is_restored_and_its_buckets_are_secret() -> None:
     book = filled(500, sources=["1.1.0.0/16", "2.2.0.0/16"])
     for address in list(book._entries)[::5]:
         book.connected(address, 0x49, 100, NOW)
@@ -264,7 +266,7 @@ def test_a_book_that_was_stored_is_the_same_and_nobody_else_knows_its_buckets() 
     assert {bucket for bucket, _ in other._new.slots()} != {bucket for bucket, _ in book._new.slots()}
 
 
-def test_changes_tell_what_was_removed() -> None:
+def test_changes_include_removed_addresses() -> None:
     book = filled(3)
     address = next(iter(book._entries))
     book.take_changes()
@@ -273,10 +275,10 @@ def test_changes_tell_what_was_removed() -> None:
     assert book.take_changes() == {address: None}
 
 
-# What is drawn
+# Draws
 
 
-def test_the_first_kind_comes_before_all_others_and_each_address_once() -> None:
+def test_draws_begin_with_the_first_kind_without_repetition() -> None:
     book, rng = filled(200), random.Random(1)
     preferred = set(rng.sample(list(book._entries), 20))
     drawn = list(
@@ -288,7 +290,7 @@ def test_the_first_kind_comes_before_all_others_and_each_address_once() -> None:
     assert sorted(drawn) == sorted(book._entries)
 
 
-def test_whether_an_address_is_free_is_asked_when_it_is_drawn() -> None:
+def test_an_address_is_checked_when_it_is_drawn() -> None:
     book, taken = filled(200), set[str]()
     for address in book.draws(
         random.Random(1), NOW, [lambda known: True], lambda each: each.split(".")[0] not in taken
@@ -298,8 +300,8 @@ def test_whether_an_address_is_free_is_asked_when_it_is_drawn() -> None:
     assert len(taken) > 50
 
 
-def test_a_group_with_most_addresses_is_not_drawn_in_proportion() -> None:
-    """Nine of ten addresses are of one group; its share of the draws is that of its buckets."""
+def test_a_large_group_is_not_drawn_in_proportion() -> None:
+    """Nine of ten addresses are of one group. Its share of the draws depends on its buckets."""
     rng, book = random.Random(4), AddressBook(SECRET)
     sources = [f"{n}.3.0.0/16" for n in range(1, 9)]
     for source in sources:
@@ -325,7 +327,7 @@ def test_addresses_that_did_badly_are_drawn_less_often(worse: dict[str, int]) ->
     assert counts[True] > 20
 
 
-def test_an_address_that_failed_rests_and_a_clock_that_was_set_back_makes_that_no_longer() -> None:
+def test_a_failed_address_rests_unless_the_clock_went_back() -> None:
     book = filled(1)
     (address,) = book._entries
     book.attempted(address, NOW)
@@ -337,8 +339,8 @@ def test_an_address_that_failed_rests_and_a_clock_that_was_set_back_makes_that_n
     assert draw(book, rng, NOW + 701) == address  # it did not fail
 
 
-def test_an_address_that_was_connected_while_our_clock_was_ahead_rests_when_it_fails() -> None:
-    """It was tried again and again without a pause until the clock was where it had been."""
+def test_a_failed_address_rests_despite_a_future_success() -> None:
+    """The client dialled it again and again without a pause, until the clock reached the old time."""
     book = filled(1)
     (address,) = book._entries
     book.connected(address, 0x49, 100, NOW + 30 * DAY)
@@ -348,7 +350,7 @@ def test_an_address_that_was_connected_while_our_clock_was_ahead_rests_when_it_f
     assert draw(book, rng, NOW + 601) == address
 
 
-def test_an_address_of_a_time_when_our_clock_was_ahead_is_worth_its_place_once_it_is_told_again() -> None:
+def test_an_address_from_the_future_becomes_useful_once_announced_again() -> None:
     book = AddressBook(SECRET)
     book.add("5.6.7.8:8333", 0x49, NOW + 20 * DAY, "9.9.0.0/16", NOW + 20 * DAY)
     (known,) = book._entries.values()
@@ -359,7 +361,7 @@ def test_an_address_of_a_time_when_our_clock_was_ahead_is_worth_its_place_once_i
     assert not is_hopeless(known, NOW)
 
 
-def test_a_clock_that_jumps_empties_no_book() -> None:
+def test_a_clock_jump_does_not_empty_the_book() -> None:
     book = filled(300)
     rng = random.Random(1)
     for jump in (15 * DAY, 400 * DAY, -400 * DAY):

@@ -1,5 +1,5 @@
-"""A transaction that pays what cannot be is in no valid block: the books do not count it, and who sends it is dropped
-for that.
+"""Transactions with impossible amounts: no valid block has one. The books do not count them, and their sender is
+banned.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def block(txs: list[bytes]) -> bytes:
 
 
 def bans(effects: list[Effect]) -> list[str]:
-    """The causes for which peers are banned."""
+    """Return the causes of bans."""
     told = [effect.event for effect in effects if isinstance(effect, Emit) and isinstance(effect.event, PeerWarning)]
     return [each.error.cause for each in told if each.banned and isinstance(each.error, LieError)]
 
 
 @IMPOSSIBLE
-def test_a_whole_block_with_it_is_refused_wherever_it_is(values: tuple[int, ...]) -> None:
+def test_a_whole_block_with_an_impossible_amount_is_refused(values: tuple[int, ...]) -> None:
     for txs in (
         [build.coinbase(1), paying(1), paying(*values)],
         [build.coinbase(1, [TxOut(value, OURS) for value in values])],
@@ -55,14 +55,14 @@ def test_a_whole_block_with_it_is_refused_wherever_it_is(values: tuple[int, ...]
 
 
 @pytest.mark.parametrize("values", POSSIBLE)
-def test_amounts_up_to_all_coins_are_none_of_these(values: tuple[int, ...]) -> None:
+def test_amounts_up_to_all_coins_are_accepted(values: tuple[int, ...]) -> None:
     assert _flaw(block([build.coinbase(1), paying(*values)]), must_have_witness=False) is None
 
 
 @pytest.mark.parametrize(
     ("values", "is_possible"), [((-1,), False), ((2**63 - 1,), False), ((MAX_MONEY, 1), False), ((MAX_MONEY,), True)]
 )
-def test_a_filtered_block_that_proves_it_is_not_recorded(values: tuple[int, ...], is_possible: bool) -> None:
+def test_an_impossible_amount_in_a_filtered_block_is_not_recorded(values: tuple[int, ...], is_possible: bool) -> None:
     world = Announcing(Mode.BIP37)
     run = world.run
     txs = [build.coinbase(1), paying(*values)]
@@ -79,10 +79,10 @@ def test_a_filtered_block_that_proves_it_is_not_recorded(values: tuple[int, ...]
 @pytest.mark.parametrize(
     ("sizes", "is_possible"), [((1_900_000, 1_900_000), True), ((1_900_000, 1_900_000, 300_000), False)]
 )
-def test_of_a_filtered_block_no_more_is_kept_than_a_block_has_room_for(
-    sizes: tuple[int, ...], is_possible: bool
-) -> None:
-    """No txid shows a witness: a peer may invent one as large as a message for each of thousands of transactions."""
+def test_a_filtered_block_may_not_exceed_the_block_size(sizes: tuple[int, ...], is_possible: bool) -> None:
+    """A txid does not commit to the witness. A peer could send thousands of transactions with a witness of maximal
+    size.
+    """
     world = Announcing(Mode.BIP37)
     run = world.run
     txs = [tx([TxIn(bytes((n,)) * 32, 0, witness=(bytes(size),))], [TxOut(n, OURS)]) for n, size in enumerate(sizes, 1)]
@@ -102,7 +102,7 @@ def test_of_a_filtered_block_no_more_is_kept_than_a_block_has_room_for(
 
 @IMPOSSIBLE
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
-def test_who_sends_it_unconfirmed_is_banned(mode: Mode, values: tuple[int, ...]) -> None:
+def test_an_unconfirmed_impossible_amount_bans_its_sender(mode: Mode, values: tuple[int, ...]) -> None:
     run = Announcing(mode).run
     raw = paying(*values)
     effects = run.do(Heard(1, wire.Inv((InvItem(InvType.TX, Transaction.parse(raw).txid),))))

@@ -1,4 +1,4 @@
-"""Where the first search begins is not decided by a peer that has no chain yet."""
+"""Start of the first search: a peer without a chain does not decide it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ NOW = Instant(0.0, 1_700_000_000.0)
 
 @pytest.mark.parametrize("start", [{"from_height": 800_000}, {"birthday": 1_690_000_000}])
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
-def test_a_peer_that_has_the_genesis_block_alone_lets_no_search_begin(mode: Mode, start: dict[str, int]) -> None:
-    """Else it would begin there, for good, and 800,000 blocks be searched that nobody asked for."""
+def test_a_peer_with_only_the_genesis_block_starts_no_search(mode: Mode, start: dict[str, int]) -> None:
+    """Otherwise the search would start there for good, and cover 800,000 blocks too many."""
     watch = WatchList(MAINNET)
     watch.add_script(p2wpkh(b"\x01" * 20))
     saved = Saved(HeaderChain(MAINNET), FilterRows(), SavedBooks(), Coverage(), {}, None, bytes(32))

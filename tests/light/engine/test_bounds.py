@@ -1,4 +1,4 @@
-"""What an engine keeps is bounded, whatever peers send or leave unanswered."""
+"""Bounds of the memory of an engine: peers cannot grow it by messages or by silence."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def books() -> Books:
     return Books(watch, SavedBooks())
 
 
-def test_pongs_of_a_peer_that_is_gone_are_not_waited_for() -> None:
+def test_pongs_of_an_absent_peer_are_not_awaited() -> None:
     made = books()
     out = Outbox(made, HeaderChain(REGTEST), Journal())
     pool = PeerPool(["10.1.0.1:1"], {}, 8, PeerTimeouts(retry_s=0.0), out)
@@ -88,8 +88,8 @@ def test_pongs_of_a_peer_that_is_gone_are_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("is_running", [False, True])
-def test_a_ban_that_was_made_while_our_clock_was_years_ahead_lasts_a_day(is_running: bool) -> None:
-    """It lasted for those years. A client that had no other address ended at once, in every run."""
+def test_a_ban_under_a_clock_years_ahead_lasts_a_day(is_running: bool) -> None:
+    """The ban lasted for those years. A client without other addresses ended at once, in every run."""
     years, day = 5 * 365 * 86_400.0, 86_400.0
     addresses = ["10.1.0.1:1", "10.2.0.1:1"]
     bans = {} if is_running else {addresses[0]: NOW.wall + years}
@@ -109,7 +109,7 @@ def test_a_ban_that_was_made_while_our_clock_was_years_ahead_lasts_a_day(is_runn
     assert addresses[0] in [each.address for each in effects if isinstance(each, Connect)]
 
 
-def test_scripts_of_foreign_payments_are_wanted_in_a_bounded_number_and_own_ones_always() -> None:
+def test_wanted_scripts_of_foreign_payments_are_bounded_unlike_own_scripts() -> None:
     made = books()
     wanted = FilterScripts(made)
     wanted.load()
@@ -125,7 +125,7 @@ def test_scripts_of_foreign_payments_are_wanted_in_a_bounded_number_and_own_ones
     assert wanted.position.base == before.base + 1
 
 
-def test_scripts_of_a_foreign_payment_are_asked_for_above_its_height_and_go_with_it() -> None:
+def test_a_foreign_script_is_wanted_above_its_payment_height() -> None:
     made = books()
     made.skip_to(100)
     wanted = FilterScripts(made)
@@ -134,7 +134,7 @@ def test_scripts_of_a_foreign_payment_are_asked_for_above_its_height_and_go_with
     made.observe(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)]), 5)
     wanted.refresh()
     assert wanted.queries(start, 100) is None
-    make = wanted.queries(start, 300)  # a part of blocks may begin below that height
+    make = wanted.queries(start, 300)  # a batch of blocks may begin below that height
     assert make is not None
     assert [above for above, _ in make()] == [100]
     made.pool.remove(next(iter(made.pool)))
@@ -142,8 +142,8 @@ def test_scripts_of_a_foreign_payment_are_asked_for_above_its_height_and_go_with
     assert wanted.queries(start, 101) is None
 
 
-def test_a_query_of_before_entries_were_removed_is_no_query_of_as_many_others() -> None:
-    """It may be made in a thread after another entry has come: blocks would count as searched for that one."""
+def test_a_query_from_before_a_removal_covers_no_new_entry() -> None:
+    """A thread may make the query after another entry was added. Blocks would count as searched for that entry."""
     made = books()
     wanted = FilterScripts(made)
     wanted.add(p2wpkh(b"\x01" * 20))
@@ -194,8 +194,8 @@ def test_new_entries_become_wanted_after_a_removal(removed: list[int]) -> None:
     assert are_wanted(wanted, scripts) == [number not in removed for number in range(5)]
 
 
-def test_removal_finds_no_error_of_entries_to_be_loaded() -> None:
-    """Compact filters cannot find an outpoint without a script. The next load says so."""
+def test_a_removal_does_not_report_errors_of_unloaded_entries() -> None:
+    """Compact filters cannot find an outpoint without a script. The next load raises the error."""
     watch, other = WatchList(REGTEST), p2wpkh(b"\x09" * 20)
     watch.add_script(OURS)
     watch.add_script(other)
@@ -219,7 +219,7 @@ def remove(made: Books, wanted: FilterScripts, numbers: list[int]) -> None:
 
 
 def are_wanted(wanted: FilterScripts, scripts: list[bytes]) -> list[bool]:
-    """For each script, whether a block with it would be fetched."""
+    """For each script, return True if a block with it would be fetched."""
     make = wanted.queries(Position(), 1)
     assert make is not None
     ((_, query),) = make()
@@ -228,15 +228,15 @@ def are_wanted(wanted: FilterScripts, scripts: list[bytes]) -> list[bool]:
 
 
 class _Shared(dict[int, tuple[int, GcsQuery]]):
-    """Of what is removed here, another thread has removed the same just before."""
+    """A cache from which another thread removes each key just before this thread does."""
 
     def pop(self, key: int, *default: Any) -> Any:
         super().pop(key)
         return super().pop(key, *default)
 
 
-def test_queries_that_are_made_in_several_threads_at_once_are_let_go_of_once() -> None:
-    """The second thread ended the client with a KeyError."""
+def test_two_threads_may_evict_the_same_query() -> None:
+    """The second thread ended the client with KeyError."""
     wanted = FilterScripts(books())
     wanted._queries = kept = _Shared()
     for number in range(8):
@@ -264,7 +264,7 @@ class Run:
         return self.engine.step(event, NOW)
 
     def commit(self) -> list[Effect]:
-        """What was changed so far is durable."""
+        """Report all changes as committed."""
         return self.do(Committed(self.engine._context.out._issued))
 
     def pong(self, effects: list[Effect]) -> list[Effect]:
@@ -275,7 +275,7 @@ class Run:
         return [effect.message for effect in effects if isinstance(effect, Send)]
 
 
-def test_of_peers_that_leave_with_a_transaction_of_ours_the_latest_are_remembered() -> None:
+def test_the_latest_departed_peers_of_an_own_transaction_are_remembered() -> None:
     run = Run(Mode.COMPACT)
     broadcaster = run.engine.broadcaster
     own = broadcaster.broadcast(Transaction.parse(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)])), 0)
@@ -287,7 +287,7 @@ def test_of_peers_that_leave_with_a_transaction_of_ours_the_latest_are_remembere
     assert len(own.left) == MAX_PEERS_TOLD
 
 
-def test_a_transaction_that_is_asked_for_many_times_at_once_is_sent_once() -> None:
+def test_a_transaction_that_is_requested_many_times_is_sent_once() -> None:
     run = Run(Mode.COMPACT)
     raw = tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)])
     run.do(Broadcast(raw))
@@ -298,7 +298,7 @@ def test_a_transaction_that_is_asked_for_many_times_at_once_is_sent_once() -> No
     assert sum(isinstance(effect, Fence) for effect in effects) <= 1
 
 
-def test_a_transaction_that_is_asked_for_by_many_names_at_once_is_sent_once() -> None:
+def test_a_transaction_requested_under_many_hashes_is_sent_once() -> None:
     """Once it is stored, each item would be answered at once."""
     run = Run(Mode.COMPACT)
     made = Transaction.parse(tx([TxIn(RNG.randbytes(32), 0, witness=(b"\x01",))], [TxOut(1_000, OURS)]))
@@ -309,7 +309,7 @@ def test_a_transaction_that_is_asked_for_by_many_names_at_once_is_sent_once() ->
     assert run.sent(run.do(Heard(1, wire.GetData(names)))) == [wire.Tx(made.raw)]
 
 
-def test_an_announcement_as_large_as_the_protocol_allows_costs_little() -> None:
+def test_an_announcement_of_maximal_size_costs_little_time() -> None:
     run = Run(Mode.COMPACT)
     known = run.engine.chain.hash_at(0)
     for kind, hashes in ((InvType.BLOCK, [known] * 50_000), (InvType.WTX, [RNG.randbytes(32) for _ in range(50_000)])):
@@ -319,7 +319,7 @@ def test_an_announcement_as_large_as_the_protocol_allows_costs_little() -> None:
         assert time.thread_time() - begun < 0.1
 
 
-def test_of_an_announcement_as_large_as_the_protocol_allows_one_object_is_kept_an_item() -> None:
+def test_an_announcement_of_maximal_size_costs_one_object_per_item() -> None:
     run = Run(Mode.COMPACT)
     before = weigh(run.engine)
     run.do(Heard(1, wire.Inv(tuple(InvItem(InvType.WTX, RNG.randbytes(32)) for _ in range(50_000)))))
@@ -328,7 +328,7 @@ def test_of_an_announcement_as_large_as_the_protocol_allows_one_object_is_kept_a
     assert after.size - before.size < 2_000_000
 
 
-def test_of_unknown_blocks_in_one_announcement_a_bounded_number_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_announcement_causes_a_bounded_number_of_block_lookups(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(Mode.COMPACT)
     looked_up = 0
     height_of = run.engine.chain.height_of
@@ -345,7 +345,7 @@ def test_of_unknown_blocks_in_one_announcement_a_bounded_number_is_looked_up(mon
     assert sum(isinstance(message, wire.GetHeaders) for message in asked) == 1
 
 
-def test_invented_payments_leave_the_database_to_the_search_while_it_is_slow() -> None:
+def test_foreign_payments_leave_a_slow_database_to_the_search() -> None:
     run = Run(Mode.BIP37)
     out, books = run.engine._context.out, run.engine.books
     queue = run.engine._mempool._queue
@@ -362,7 +362,7 @@ def test_invented_payments_leave_the_database_to_the_search_while_it_is_slow() -
     assert len(list(books.unconfirmed())) == 3_000
 
 
-def test_a_transaction_of_ours_that_a_peer_fetches_again_and_again_is_followed_by_one_ping() -> None:
+def test_repeated_requests_of_an_own_transaction_cause_one_ping() -> None:
     run = Run(Mode.COMPACT)
     raw = tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)])
     run.do(Broadcast(raw))
@@ -373,7 +373,7 @@ def test_a_transaction_of_ours_that_a_peer_fetches_again_and_again_is_followed_b
     assert sum(isinstance(effect, Fence) for effect in effects) == 1
 
 
-def test_headers_are_asked_for_no_faster_than_the_database_takes_them() -> None:
+def test_headers_are_not_requested_faster_than_the_database_commits() -> None:
     run = Run(Mode.BIP37)
     headers = chain_of(100).headers(1, 100)
     commits = 0
@@ -400,16 +400,16 @@ _BRANCH = tuple(split(chain_of(20).headers(1, 20)))
 @pytest.mark.parametrize(
     "messages",
     [
-        # those between do not come, as where our clock is slow
+        # the headers between are missing, as if our clock were slow
         [wire.Headers(_BRANCH[:1]), *[wire.Headers(_BRANCH[5:])] * 3],
         [wire.Headers(()), wire.Inv((InvItem(InvType.BLOCK, bytes(31) + b"\x01"),))] * 3,
     ],
     ids=["unconnected", "announced"],
 )
-def test_of_a_peer_that_sends_more_than_it_is_asked_for_no_more_is_asked_than_there_are_pongs(
+def test_unrequested_messages_cause_no_more_requests_than_pongs(
     messages: list[Message],
 ) -> None:
-    """Else each of its answers would call for more questions than it answers, without end."""
+    """Otherwise each answer of the peer would cause several requests, without end."""
     run = Run(Mode.COMPACT)
     run.do(Heard(1, wire.Headers(_BRANCH[:1])))
     waiting: list[Effect] = []
@@ -423,7 +423,7 @@ def test_of_a_peer_that_sends_more_than_it_is_asked_for_no_more_is_asked_than_th
     assert 4 <= asked <= 9
 
 
-def test_of_addresses_that_come_and_go_a_bounded_number_is_remembered() -> None:
+def test_a_bounded_number_of_absent_addresses_is_remembered() -> None:
     run = Run(Mode.COMPACT)
     headers, requests = run.engine._filter_headers, run.engine._blocks
     for number in range(3 * MAX_DISPUTERS):
@@ -436,8 +436,8 @@ def test_of_addresses_that_come_and_go_a_bounded_number_is_remembered() -> None:
     assert address in requests._pruners
 
 
-def test_filter_headers_that_do_not_follow_ours_are_not_asked_for_again_before_it_is_heard_why() -> None:
-    """Each copy of the answer would count as that to the next question, and call for one more."""
+def test_divergent_filter_headers_are_not_requested_twice() -> None:
+    """Otherwise each copy of the answer would count as the next answer and cause one more request."""
     run = Run(Mode.COMPACT)
     run.do(Heard(1, wire.Headers(_BRANCH[:5])))
     stop = sha256d(_BRANCH[4])
@@ -455,7 +455,7 @@ def test_filter_headers_that_do_not_follow_ours_are_not_asked_for_again_before_i
 
 
 def hear(run: Run, *raws: bytes) -> list[list[WalletEvent]]:
-    """The peer sends transactions that it was asked for: what each step tells of the wallet."""
+    """The peer sends requested transactions. Return the wallet events of each step."""
     peer = run.engine.pool.get(1)
     assert peer is not None
     run.engine._mempool._inventory(peer).asked.update(dict.fromkeys(Transaction.parse(raw).txid for raw in raws))
@@ -464,7 +464,7 @@ def hear(run: Run, *raws: bytes) -> list[list[WalletEvent]]:
 
 
 def settle(run: Run) -> list[list[WalletEvent]]:
-    """Time passes until a commit and a tick call for nothing more."""
+    """Let commits and ticks pass until none is due."""
     steps: list[list[WalletEvent]] = []
     while run.engine._context.is_due or not steps:
         steps += told(run.commit()), told(run.do(Tick()))
@@ -480,14 +480,14 @@ def announce(run: Run, *raws: bytes) -> list[list[WalletEvent]]:
     return [told(run.do(Heard(1, wire.Inv(items)))), *settle(run)]
 
 
-def invented(number: int, inputs: Sequence[bytes], value: int = 1_000) -> bytes:
+def foreign_tx(number: int, inputs: Sequence[bytes], value: int = 1_000) -> bytes:
     return tx([TxIn(each, 0) for each in inputs], [TxOut(value, OURS)] * number)
 
 
-def test_a_thousand_rivals_that_are_announced_again_count_again_in_many_steps() -> None:
+def test_a_thousand_conflicts_become_canonical_again_in_many_steps() -> None:
     run = Run(Mode.COMPACT)
     coins = [RNG.randbytes(32) for _ in range(500)]
-    first, second = ([invented(1, [coin], value) for coin in coins] for value in (1_000, 1_001))
+    first, second = ([foreign_tx(1, [coin], value) for coin in coins] for value in (1_000, 1_001))
     hear(run, *first)
     hear(run, *second)
     announce(run, *second)
@@ -498,7 +498,7 @@ def test_a_thousand_rivals_that_are_announced_again_count_again_in_many_steps() 
     assert not any(live.is_pending(Transaction.parse(raw).txid) for raw in second)
 
 
-def test_hundreds_of_unconfirmed_payments_are_matched_against_a_new_entry_in_many_steps() -> None:
+def test_a_new_entry_matches_hundreds_of_unconfirmed_payments_in_steps() -> None:
     run, later = Run(Mode.COMPACT), p2wpkh(b"\x07" * 20)
     payments = [
         tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS), TxOut(1_000, later)]) for _ in range(2 * MAX_TOLD)
@@ -514,10 +514,10 @@ def test_hundreds_of_unconfirmed_payments_are_matched_against_a_new_entry_in_man
 
 @pytest.mark.parametrize("is_chain", [False, True])
 def test_hundreds_of_unconfirmed_payments_expire_in_many_steps(is_chain: bool) -> None:
-    run, payments = Run(Mode.COMPACT), [invented(1, [RNG.randbytes(32)])]
+    run, payments = Run(Mode.COMPACT), [foreign_tx(1, [RNG.randbytes(32)])]
     for number in range(1, 2 * MAX_TOLD):
         is_child = is_chain and number % 50
-        payments.append(invented(1, [Transaction.parse(payments[-1]).txid if is_child else RNG.randbytes(32)]))
+        payments.append(foreign_tx(1, [Transaction.parse(payments[-1]).txid if is_child else RNG.randbytes(32)]))
     hear(run, *payments)
     late = Instant(NOW.monotonic + MEMPOOL_EXPIRY_S + 60, NOW.wall + MEMPOOL_EXPIRY_S + 60)
     steps = [told(run.engine.step(Tick(), late))]
@@ -534,10 +534,10 @@ def test_hundreds_of_unconfirmed_payments_expire_in_many_steps(is_chain: bool) -
     assert sorted(gone) == sorted(Transaction.parse(raw).txid for raw in payments)
 
 
-def test_a_transaction_heavier_than_nodes_pass_on_waits_for_a_block_unless_it_is_ours() -> None:
+def test_an_overweight_foreign_transaction_waits_for_its_block() -> None:
     run = Run(Mode.COMPACT)
-    heavy = invented(4_000, [RNG.randbytes(32)])  # 496 kWU
-    huge = invented(15_000, [RNG.randbytes(32)])  # 465 kB
+    heavy = foreign_tx(4_000, [RNG.randbytes(32)])  # 496 kWU
+    huge = foreign_tx(15_000, [RNG.randbytes(32)])  # 465 kB
     assert not any(hear(run, heavy, huge))
     assert not list(run.engine.books.unconfirmed())
     assert run.engine.pool.get(1) is not None

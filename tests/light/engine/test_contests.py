@@ -1,5 +1,5 @@
-"""What a peer has contradicted stays told after it is gone, over restarts, until it is heard again or enough others
-contradict it.
+"""Filter headers that a peer has contradicted stay in doubt after it is gone, also after a restart. The doubt ends when
+the peer is heard again or enough peers contradict it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def doubts(coverage: Coverage) -> list[tuple[int, int]]:
 
 
 def covered(height: int = 100) -> Coverage:
-    """Two peers agree."""
+    """Return a coverage on which two peers agree."""
     coverage = Coverage()
     coverage.agreed(height)
     return coverage
 
 
-def test_doubt_of_many_ranges_is_bounded_and_none_of_it_is_lost() -> None:
-    """Peers that nobody can judge may differ in any block: the ranges that are nearest become one."""
+def test_doubt_of_many_ranges_is_bounded_and_never_lost() -> None:
+    """Peers may dispute any block. Above the limit, the nearest ranges become one."""
     coverage, rng, doubted = covered(1_000_000), random.Random(4), set[int]()
     for _ in range(3 * MAX_UNDECIDED_RANGES):
         doubted.add(height := rng.randrange(1_000_000))
@@ -56,8 +56,8 @@ def test_doubt_of_many_ranges_is_bounded_and_none_of_it_is_lost() -> None:
     assert sum(last - first + 1 for first, last in coverage.undecided) < 500_000
 
 
-def test_a_disputed_block_that_is_not_remembered_any_more_is_in_doubt() -> None:
-    """Who searches it again, for a new entry, does so by a filter that another peer has contradicted."""
+def test_a_forgotten_disputed_block_is_in_doubt() -> None:
+    """A search for a new entry would use a filter that a peer has contradicted."""
     coverage = covered(2 * MAX_DISPUTED)
     for height in range(MAX_DISPUTED):
         coverage.dispute(height, bytes(32))
@@ -69,7 +69,7 @@ def test_a_disputed_block_that_is_not_remembered_any_more_is_in_doubt() -> None:
     assert coverage.completeness(0) is Completeness.ONE_PEER
 
 
-def test_what_was_not_compared_is_in_doubt() -> None:
+def test_heights_that_were_not_compared_are_in_doubt() -> None:
     coverage = covered()
     assert doubts(coverage) == []
     coverage.add_filter_dispute(ONE, 9, 80)
@@ -82,14 +82,14 @@ def test_what_was_not_compared_is_in_doubt() -> None:
     coverage.add_filter_dispute(OTHER, 59, 70)
     coverage.add_undecided(20, 30)
     assert doubts(coverage) == [(20, 30), (51, 80)]
-    coverage.compared(ONE, 90)  # it has stated more meanwhile
+    coverage.compared(ONE, 90)  # the peer has stated more filter headers since
     assert doubts(coverage) == [(20, 30), (60, 70)]
     coverage.remove_filter_dispute(OTHER)
     assert doubts(coverage) == [(20, 30)]
     assert coverage.proven_matches == 19
 
 
-def test_who_agrees_withdraws_what_it_stated_below() -> None:
+def test_agreement_withdraws_the_dispute_below_its_height() -> None:
     coverage = covered()
     coverage.add_filter_dispute(ONE, -1, 80)
     coverage.agrees(ONE, 40)
@@ -102,7 +102,7 @@ def test_who_agrees_withdraws_what_it_stated_below() -> None:
     assert not coverage.filter_disputes
 
 
-def test_who_contradicts_again_takes_back_nothing() -> None:
+def test_a_repeated_dispute_withdraws_nothing() -> None:
     coverage = covered()
     coverage.add_filter_dispute(ONE, 9, 80)
     coverage.compared(ONE, 70)
@@ -110,7 +110,7 @@ def test_who_contradicts_again_takes_back_nothing() -> None:
     assert doubts(coverage) == [(10, 80)]
 
 
-def test_blocks_that_leave_the_chain_are_in_no_doubt() -> None:
+def test_disconnected_blocks_are_not_in_doubt() -> None:
     coverage = covered()
     coverage.add_filter_dispute(ONE, 9, 80)
     coverage.add_filter_dispute(OTHER, 60, 70)
@@ -119,25 +119,25 @@ def test_blocks_that_leave_the_chain_are_in_no_doubt() -> None:
     assert coverage.is_changed
 
 
-def test_few_addresses_are_remembered_and_the_doubt_of_the_others_stays() -> None:
+def test_forgotten_disputing_addresses_leave_their_doubt() -> None:
     coverage = covered()
     for number in range(MAX_FILTER_DISPUTES):
         coverage.add_filter_dispute(f"10.{number}.0.1:1", 9 + number, 80)
     coverage.compared("10.3.0.1:1", 80)
     assert coverage.disputing[-1] == "10.3.0.1:1"
-    coverage.add_filter_dispute("10.9.0.1:1", 20, 80)  # in place of one that leaves no doubt
+    coverage.add_filter_dispute("10.9.0.1:1", 20, 80)  # it replaces an address that leaves no doubt
     assert len(coverage.filter_disputes) == MAX_FILTER_DISPUTES
     assert "10.3.0.1:1" not in coverage.filter_disputes
     coverage.add_filter_dispute("10.8.0.1:1", 20, 90)
     assert len(coverage.filter_disputes) == MAX_FILTER_DISPUTES
     assert "10.0.0.1:1" not in coverage.filter_disputes
-    coverage.add_filter_dispute("10.8.0.1:2", 20, 90)  # one host pushes nobody else out
+    coverage.add_filter_dispute("10.8.0.1:2", 20, 90)  # one host evicts no other host
     assert "10.8.0.1:1" not in coverage.filter_disputes
     assert "10.1.0.1:1" in coverage.filter_disputes
     for address in coverage.disputing:
         coverage.agrees(address, 100)
     assert not coverage.filter_disputes
-    assert doubts(coverage) == [(10, 90)]  # of those that nobody can withdraw any more
+    assert doubts(coverage) == [(10, 90)]  # the doubt of forgotten addresses, which cannot withdraw it
     assert doubts(Coverage.parse(coverage.encode())) == [(10, 90)]
     coverage.outweigh(89, ())
     assert doubts(coverage) == [(10, 90)]
@@ -147,7 +147,7 @@ def test_few_addresses_are_remembered_and_the_doubt_of_the_others_stays() -> Non
     assert doubts(coverage) == []
 
 
-def test_one_that_goes_before_it_is_compared_is_heard_again_after_others() -> None:
+def test_a_peer_that_left_early_is_heard_after_other_peers() -> None:
     coverage = Coverage()
     for address in ("10.1.0.1:1", "10.2.0.1:1", "10.3.0.1:1"):
         coverage.add_filter_dispute(address, 4, 9)
@@ -162,7 +162,7 @@ def test_one_that_goes_before_it_is_compared_is_heard_again_after_others() -> No
     assert list(coverage.filter_disputes) == ["10.2.0.1:1", "10.3.0.1:1", "10.1.0.1:1"]
 
 
-def test_three_that_agree_outweigh_who_is_gone_and_nobody_else() -> None:
+def test_three_agreeing_peers_outweigh_only_absent_peers() -> None:
     coverage = covered()
     coverage.add_filter_dispute(ONE, 9, 80)
     coverage.add_filter_dispute(OTHER, 9, 90)
@@ -178,7 +178,7 @@ def test_three_that_agree_outweigh_who_is_gone_and_nobody_else() -> None:
     assert set(coverage.disputing) == {ONE, OTHER}
 
 
-def test_who_stood_by_what_is_given_up_contradicts_what_is_taken() -> None:
+def test_former_supporters_contradict_the_new_filter_headers() -> None:
     coverage = covered()
     coverage.lost_supporters(10, 80, {ONE: 50, OTHER: 70})
     assert doubts(coverage) == [(10, 70)]
@@ -192,7 +192,7 @@ def test_who_stood_by_what_is_given_up_contradicts_what_is_taken() -> None:
     assert coverage.disputing == []
 
 
-def test_it_survives_a_restart_and_databases_of_before_have_none() -> None:
+def test_disputes_survive_a_restart_and_older_databases_have_none() -> None:
     coverage = covered()
     coverage.add_filter_dispute(ONE, 9, 80)
     coverage.add_filter_dispute(OTHER, -1, 3)
@@ -205,9 +205,7 @@ def test_it_survives_a_restart_and_databases_of_before_have_none() -> None:
 
 
 def begin_to_contradict(world: Stage) -> None:
-    """Two networks whose filters no block refutes agree; an honest peer contradicts them, and is gone before all was
-    compared.
-    """
+    """Two liars, which no block refutes, agree. An honest peer contradicts them and leaves before all is compared."""
     honest = world.nodes[-1]
     honest.is_up = False
     world.boot()
@@ -230,7 +228,7 @@ def begin_to_contradict(world: Stage) -> None:
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_a_contradiction_is_told_until_who_made_it_is_heard_again(tmp_path: Path, is_restarted: bool) -> None:
+def test_doubt_lasts_until_the_contradicting_peer_is_heard_again(tmp_path: Path, is_restarted: bool) -> None:
     with stage(tmp_path, Mode.COMPACT, HidesBehindDoubt, HidesBehindDoubt, Prompt) as world:
         begin_to_contradict(world)
         if is_restarted:
@@ -248,7 +246,7 @@ def test_a_contradiction_is_told_until_who_made_it_is_heard_again(tmp_path: Path
         assert not world.banned & set(world.nodes[-1].addresses)
 
 
-def test_a_contradiction_of_one_that_is_gone_is_outweighed_by_three(tmp_path: Path) -> None:
+def test_three_peers_outweigh_the_contradiction_of_an_absent_peer(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, HidesBehindDoubt, HidesBehindDoubt, HidesBehindDoubt, Prompt) as world:
         world.nodes[2].is_up = False
         begin_to_contradict(world)
@@ -263,7 +261,7 @@ def test_a_contradiction_of_one_that_is_gone_is_outweighed_by_three(tmp_path: Pa
 
 
 class HidesFrom(FalseFilters):
-    """Has one element too many where no block can show it, up to a height; above it leaves our scripts out."""
+    """Adds an undecidable element to filters up to a height, and omits our scripts above it."""
 
     height = 10**9
 
@@ -277,13 +275,11 @@ class HidesFrom(FalseFilters):
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_who_has_been_compared_and_contradicts_a_new_block_leaves_doubt_about_it(
+def test_a_compared_peer_that_contradicts_a_new_block_leaves_doubt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_killed: bool
 ) -> None:
-    """The others agree on a filter of the new block that hides a payment, and the honest peer is gone before that block
-    is judged.
-    """
-    # it is heard before Synced can be told on the word of the others
+    """The other peers hide a payment in the new block. The honest peer leaves before that block is judged."""
+    # the honest peer is heard before the other peers suffice for Synced
     monkeypatch.setattr("simulation.node._RELAY_S", 0.0)
     liars: list[HidesFrom] = []
 
@@ -331,12 +327,8 @@ def test_who_has_been_compared_and_contradicts_a_new_block_leaves_doubt_about_it
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 @pytest.mark.parametrize("after_s", [0.0, 5.0])
-def test_where_nobody_is_left_who_stood_by_ours_that_is_told_until_one_is_heard_again(
-    tmp_path: Path, after_s: float, is_restarted: bool
-) -> None:
-    """What the last one there states is taken, and no better known than what it contradicts: a filter of it may hide a
-    payment.
-    """
+def test_doubt_lasts_until_a_former_supporter_returns(tmp_path: Path, after_s: float, is_restarted: bool) -> None:
+    """The client takes the filter headers of the last connected peer, which may hide a payment. They stay in doubt."""
     with stage(tmp_path, Mode.COMPACT, Prompt, HidesFrom) as world:
         honest, liar = world.nodes
         liar.is_up = False
@@ -366,7 +358,7 @@ def test_where_nobody_is_left_who_stood_by_ours_that_is_told_until_one_is_heard_
         engine = world.process.engine
         assert isinstance(engine, Engine)
         assert searched_whole.items() <= engine.coverage.disputed.items()
-        if not is_restarted:  # else those of the earlier run have no names
+        if not is_restarted:  # otherwise the peers of the earlier run have no names
             honest.is_up = True
             world.pass_time(1_800)
             world.truth.mine()
@@ -377,14 +369,14 @@ def test_where_nobody_is_left_who_stood_by_ours_that_is_told_until_one_is_heard_
 
 
 class HidesLate(FalseFilters):
-    """Leaves what the wallet watches later out of all filters."""
+    """Omits the scripts that the wallet watches later from all filters."""
 
     def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
         return elements - LATE
 
 
-def test_a_lie_below_the_start_has_all_searched_again_that_was_searched_for_any_entry(tmp_path: Path) -> None:
-    """An entry may have been added with a lower start than the wallet's."""
+def test_a_lie_below_the_start_repeats_searches_of_all_entries(tmp_path: Path) -> None:
+    """An entry may have been added with a start below the wallet's."""
     with stage(tmp_path, Mode.COMPACT, Prompt, HidesLate, from_height=150) as world:
         honest, _ = world.nodes
         blocks = [block.raw for block in world.truth.regtest.chain.active]
@@ -405,7 +397,7 @@ def test_a_lie_below_the_start_has_all_searched_again_that_was_searched_for_any_
         assert hidden <= world.process.books.confirmed()
 
 
-def test_who_leads_with_our_filter_headers_withdraws_what_it_stated(tmp_path: Path) -> None:
+def test_a_leader_with_our_filter_headers_withdraws_its_dispute(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt) as world:
         world.nodes[0].is_up = False
         world.boot()
@@ -425,7 +417,7 @@ def test_who_leads_with_our_filter_headers_withdraws_what_it_stated(tmp_path: Pa
         assert world.synced[-1].disputed == ()
 
 
-def test_an_address_that_was_discovered_is_connected_first_in_at_most_a_quarter_of_the_connections() -> None:
+def test_disputing_addresses_take_at_most_a_quarter_of_connections() -> None:
     disputing = [f"203.{net}.113.77:8333" for net in range(MAX_FILTER_DISPUTES)]
     run = discovering(disputing)
     dialled = [effect.address for _ in range(8) for effect in run.do(Tick(), 5.0) if isinstance(effect, Connect)]
@@ -436,7 +428,7 @@ def test_an_address_that_was_discovered_is_connected_first_in_at_most_a_quarter_
 
 
 def dial(run: Run, seconds: int, is_there: Callable[[str], bool]) -> list[str]:
-    """The addresses that are dialled meanwhile, of which some are there."""
+    """Let time pass and return the dialled addresses, some of which accept."""
     dialled: list[str] = []
     for _ in range(2 * seconds):
         effects = deque(run.do(Tick(), 0.5))
@@ -454,7 +446,7 @@ def dial(run: Run, seconds: int, is_there: Callable[[str], bool]) -> list[str]:
     return dialled
 
 
-def test_one_that_contradicted_and_is_dead_keeps_nobody_else_away() -> None:
+def test_a_dead_disputing_address_blocks_no_other_address() -> None:
     disputing = ["203.1.113.77:8333", "203.2.113.77:8333"]
     run = discovering(disputing)
     dialled = dial(run, 100, lambda address: address not in disputing)
@@ -463,7 +455,7 @@ def test_one_that_contradicted_and_is_dead_keeps_nobody_else_away() -> None:
     run.client.store.close()
 
 
-def test_in_an_outage_others_are_tried_as_well() -> None:
+def test_an_outage_does_not_stop_attempts_at_other_addresses() -> None:
     run = discovering(["203.1.113.77:8333"])
     dialled = dial(run, 600, lambda address: False)
     assert dialled.count("203.1.113.77:8333") <= 2
@@ -472,7 +464,7 @@ def test_in_an_outage_others_are_tried_as_well() -> None:
 
 
 def discovering(disputing: list[str]) -> Run:
-    """An engine with an address book of 300, and addresses that have contradicted it."""
+    """Return an engine with 300 addresses in its book and the given disputing addresses."""
     run = Run()
     for address in disputing:
         run.engine.coverage.add_filter_dispute(address, 9, 80)
@@ -483,10 +475,8 @@ def discovering(disputing: list[str]) -> Run:
     return run
 
 
-def test_who_comes_back_in_a_moment_is_still_followed(tmp_path: Path) -> None:
-    """Otherwise one that contradicts has all that is above fetched again each time that another loses its
-    connection.
-    """
+def test_a_supporter_that_reconnects_at_once_is_still_followed(tmp_path: Path) -> None:
+    """Otherwise a disputing peer causes a new download whenever another peer loses its connection."""
     with stage(tmp_path, Mode.COMPACT, Prompt, HidesFrom) as world:
         world.boot_without(1)
         assert world.process is not None

@@ -1,4 +1,4 @@
-"""Disputes over filter headers that no block decides: which side is let go of, and who may come in its place."""
+"""Disputes over filter headers that no block decides: the client drops the side with fewer supporters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from support.stage import Prompt, Stage, stage
 
 
 class OneTooMany(FalseFilters):
-    """Has one element too many where no block can show it."""
+    """Adds an element to the filter where no block can refute it."""
 
     def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
         spent = {coin.script_pubkey for coin in (block.spent or {}).values()}
@@ -32,18 +32,18 @@ class OneTooMany(FalseFilters):
 
 
 @pytest.fixture(autouse=True)
-def _few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def _few_undecided_blocks_end_a_dispute(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filterheaders, "MAX_UNDECIDED", 3)
 
 
 def there(world: Stage) -> set[int]:
-    """The numbers of the nodes that are connected."""
+    """Return the numbers of the connected nodes."""
     assert world.process is not None
     return {world.nodes.index(each.node) for each in world.process.connections.values() if each.is_ready}
 
 
 def trusted(world: Stage) -> set[int]:
-    """The numbers of the nodes that stand by our filter header of the tip."""
+    """Return the numbers of the nodes that support our filter header of the tip."""
     assert world.process is not None
     engine = world.process.engine
     assert isinstance(engine, Engine)
@@ -51,12 +51,12 @@ def trusted(world: Stage) -> set[int]:
     return {number for number, node in enumerate(world.nodes) if addresses & set(node.addresses)}
 
 
-def told_of(world: Stage) -> set[str]:
+def warned_of(world: Stage) -> set[str]:
     return {warning.address for warning in world.warnings if "no block shows" in str(warning.error)}
 
 
 def cases(monkeypatch: pytest.MonkeyPatch) -> list[Case]:
-    """The cases that are opened from now on."""
+    """Collect the cases that are opened from now on."""
     found, open_ = list[Case](), Verdicts.open
 
     def noted(verdicts: Verdicts, case: Case) -> None:
@@ -68,18 +68,18 @@ def cases(monkeypatch: pytest.MonkeyPatch) -> list[Case]:
 
 
 def ends_a_dispute(world: Stage, number: int) -> None:
-    """A node comes, contradicts our filter headers, and goes."""
+    """A node connects, contradicts our filter headers, and disconnects."""
     world.nodes[number].is_up = True
     world.pass_time(700)
-    assert told_of(world) & set(world.nodes[number].addresses)
+    assert warned_of(world) & set(world.nodes[number].addresses)
     world.nodes[number].go_down()
     world.pass_time(60)
 
 
-def test_of_two_that_differ_both_stay_where_nobody_else_is_known(tmp_path: Path) -> None:
+def test_both_peers_stay_if_no_third_peer_is_known(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt) as world:
         world.boot_without(1)
-        assert told_of(world) == set(world.nodes[1].addresses)
+        assert warned_of(world) == set(world.nodes[1].addresses)
         told = len(world.warnings)
         for _ in range(5):
             world.truth.receive()
@@ -97,7 +97,7 @@ def test_of_two_that_differ_both_stay_where_nobody_else_is_known(tmp_path: Path)
 
 
 class HidesLater(OneTooMany):
-    """Omits our scripts from every block above the height at which it is told to."""
+    """Omits our scripts from every block above the height `above`."""
 
     above = 1 << 30
 
@@ -106,15 +106,15 @@ class HidesLater(OneTooMany):
 
 
 @pytest.mark.parametrize("late", [0, 1])
-def test_blocks_after_a_dispute_without_end_are_compared_again(late: int, tmp_path: Path) -> None:
-    """A liar that nobody outweighs has its dispute ended; its word alone would hide what later blocks pay to us."""
+def test_blocks_after_an_undecided_dispute_are_compared_again(late: int, tmp_path: Path) -> None:
+    """The dispute of a liar ends undecided. Its filters alone would hide payments in later blocks."""
     with stage(tmp_path, Mode.COMPACT, HidesLater, Prompt) as world:
-        world.nodes[late].is_up = False  # our filter headers come from the other
+        world.nodes[late].is_up = False  # our filter headers come from the other node
         world.boot()
         world.wait_synced(within=60)
         world.nodes[late].is_up = True
         world.pass_time(400)
-        assert told_of(world) == set(world.nodes[late].addresses)
+        assert warned_of(world) == set(world.nodes[late].addresses)
         doubted = world.synced[-1].disputed
         for _ in range(5):
             world.truth.receive()
@@ -122,7 +122,7 @@ def test_blocks_after_a_dispute_without_end_are_compared_again(late: int, tmp_pa
             world.wait_synced(within=30)
             assert world.has_found_all()
         assert there(world) == {0, 1}
-        assert doubted == world.synced[-1].disputed  # of later blocks each was compared
+        assert doubted == world.synced[-1].disputed  # all later blocks were compared
         liar = world.nodes[0].behaviour
         assert isinstance(liar, HidesLater)
         liar.above = world.truth.height
@@ -135,12 +135,10 @@ def test_blocks_after_a_dispute_without_end_are_compared_again(late: int, tmp_pa
 
 
 @pytest.mark.parametrize("late", [0, 1])
-def test_the_block_at_which_a_dispute_would_be_ended_is_judged(
+def test_the_block_that_would_end_a_dispute_is_judged(
     late: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A liar that knew how many may be undecided could hide one payment in the next block, though that proves its
-    filter false.
-    """
+    """Otherwise a liar that knows the limit of undecided blocks could hide one payment in the next block."""
     monkeypatch.setattr(filterheaders, "MAX_UNDECIDED", 100)
     with stage(tmp_path, Mode.COMPACT, HidesLater, Prompt) as world:
         world.boot_without(late)
@@ -158,9 +156,9 @@ def test_the_block_at_which_a_dispute_would_be_ended_is_judged(
         assert world.banned == set(world.nodes[0].addresses)
 
 
-def test_one_that_was_outweighed_can_still_prove_later_filters_false(tmp_path: Path) -> None:
-    """It was let go of each time that it came back, before what two liars hide in new blocks was judged: that was never
-    found.
+def test_an_outweighed_peer_can_still_prove_later_filters_false(tmp_path: Path) -> None:
+    """The client dropped the honest peer at each return, before it judged new blocks. Two liars could hide payments
+    there.
     """
     with stage(tmp_path, Mode.COMPACT, HidesLater, HidesLater, Prompt) as world:
         *liars, honest = world.nodes
@@ -169,7 +167,7 @@ def test_one_that_was_outweighed_can_still_prove_later_filters_false(tmp_path: P
         world.wait_synced(within=60)
         honest.is_up = True
         world.pass_time(700)
-        assert told_of(world) == set(honest.addresses)
+        assert warned_of(world) == set(honest.addresses)
         for liar in liars:
             assert isinstance(liar.behaviour, HidesLater)
             liar.behaviour.above = world.truth.height
@@ -181,16 +179,16 @@ def test_one_that_was_outweighed_can_still_prove_later_filters_false(tmp_path: P
         assert world.banned <= {address for liar in liars for address in liar.addresses}
 
 
-def test_a_dispute_that_was_ended_is_ended_once_where_filter_headers_are_fetched_anew(tmp_path: Path) -> None:
-    """It was ended again and again, once a second, and Synced was told of no block."""
+def test_an_ended_dispute_ends_once_if_filter_headers_are_refetched(tmp_path: Path) -> None:
+    """The dispute ended again each second, and the client did not report Synced."""
     with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt) as world:
         world.boot_without(0)
-        assert told_of(world) == set(world.nodes[0].addresses)
+        assert warned_of(world) == set(world.nodes[0].addresses)
         assert world.process is not None
         engine = world.process.engine
         assert isinstance(engine, Engine)
         number, (first, _) = len(world.warnings), world.synced[-1].disputed[0]
-        engine._filter_headers._take_back(first)  # as where all that stood by them are gone
+        engine._filter_headers._take_back(first)  # as if all supporters of our filter headers were gone
         world.truth.receive()
         world.truth.mine()
         world.wait_synced(within=60)
@@ -200,7 +198,7 @@ def test_a_dispute_that_was_ended_is_ended_once_where_filter_headers_are_fetched
 
 
 class Roams(OneTooMany):
-    """Each time that it is connected it disputes another block below the tip, and later ones with that."""
+    """Disputes another block below the tip, and all later blocks, at each connection."""
 
     chosen = 0
 
@@ -221,10 +219,10 @@ class Roams(OneTooMany):
         return block.spent is not None and bool(self.change(block, set()))
 
 
-def test_one_that_disputes_another_block_each_time_has_no_more_searched_again_than_may_be_undecided(
+def test_a_roaming_disputer_causes_a_bounded_number_of_searches(
     tmp_path: Path,
 ) -> None:
-    """Each time one more block was fetched whole, and all above searched again, for as long as it came back."""
+    """Each return of the peer caused one more whole block, and a new search of all blocks above it."""
     with stage(tmp_path, Mode.COMPACT, Roams, Prompt, Prompt) as world:
         for _ in range(40):
             world.truth.others(6)
@@ -247,9 +245,7 @@ def test_one_that_disputes_another_block_each_time_has_no_more_searched_again_th
 
 
 class TakesBack(OneTooMany):
-    """Of two blocks together it states our filter header before them, though it has just stated another one of an
-    earlier block.
-    """
+    """Contradicts itself: in an answer for two blocks it states our filter header before them."""
 
     def respond(self, view: Regtest, session: Session) -> Responder:
         made = _TamperingResponder(view, session, self._agree)
@@ -266,13 +262,11 @@ class TakesBack(OneTooMany):
         return CFHeaders(message.filter_type, message.stop_hash, previous, message.filter_hashes)
 
 
-def test_one_that_was_outweighed_and_contradicts_itself_is_not_judged_again_and_again(tmp_path: Path) -> None:
-    """A block was fetched whole, and a warning told, as often as it could answer: it was let go of no more, and the
-    same began anew.
-    """
+def test_an_outweighed_peer_that_contradicts_itself_is_judged_once(tmp_path: Path) -> None:
+    """The client fetched a whole block and warned after each answer of the peer, and never dropped it."""
     with stage(tmp_path, Mode.COMPACT, TakesBack, Prompt, Prompt) as world:
         world.boot_without(0)
-        assert told_of(world) == set(world.nodes[0].addresses)
+        assert warned_of(world) == set(world.nodes[0].addresses)
         world.nodes[0].go_down()
         world.pass_time(60)
         world.truth.mine()
@@ -287,16 +281,12 @@ def test_one_that_was_outweighed_and_contradicts_itself_is_not_judged_again_and_
         assert world.banned == set(world.nodes[0].addresses)
 
 
-def test_of_one_that_was_outweighed_and_comes_back_late_no_more_than_the_last_blocks_are_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every block since was fetched whole and searched again, however many they are: of a liar that was away for a week
-    a thousand.
-    """
+def test_only_the_last_blocks_of_a_late_disputer_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client fetched and searched every block since the dispute: a thousand after an absence of a week."""
     monkeypatch.setattr(filterheaders, "MAX_RESUMED", 10)
     with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt, Prompt) as world:
         world.boot_without(0)
-        assert told_of(world) == set(world.nodes[0].addresses)
+        assert warned_of(world) == set(world.nodes[0].addresses)
         world.nodes[0].go_down()
         ended = world.truth.height
         for _ in range(60):
@@ -317,10 +307,10 @@ def test_of_one_that_was_outweighed_and_comes_back_late_no_more_than_the_last_bl
 
 
 @pytest.mark.parametrize("late", [0, 1])
-def test_a_reorganisation_has_no_block_judged_again_that_stays(
+def test_a_reorganization_causes_no_second_verdict_on_active_blocks(
     late: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of a single block had all of them fetched whole again that had come since a dispute was ended."""
+    """After a reorganization of one block, the client fetched all blocks since the end of the dispute again."""
     judged = cases(monkeypatch)
     with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt) as world:
         world.boot_without(late)
@@ -339,10 +329,8 @@ def test_a_reorganisation_has_no_block_judged_again_that_stays(
 
 
 @pytest.mark.parametrize("late", [0, 1])
-def test_a_reorganisation_puts_no_block_in_doubt_that_was_judged_since_a_dispute_was_ended(
-    late: int, tmp_path: Path
-) -> None:
-    """The dispute was told as ended once more, and all blocks up to the tip were in doubt for good."""
+def test_a_reorganization_causes_no_doubt_about_judged_blocks(late: int, tmp_path: Path) -> None:
+    """The dispute was reported as ended once more, and all blocks up to the tip stayed in doubt."""
     with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt) as world:
         world.boot_without(late)
         doubted, number = world.synced[-1].disputed, len(world.warnings)
@@ -361,19 +349,15 @@ def test_a_reorganisation_puts_no_block_in_doubt_that_was_judged_since_a_dispute
 
 
 class OneTooManyElsewhere(OneTooMany):
-    """Has another element too many."""
+    """Adds another element to the filter than `OneTooMany`."""
 
     def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
         changed = super().change(block, elements)
         return elements | {each[::-1] for each in changed - elements}
 
 
-def test_two_that_contradict_do_not_take_turns_where_one_has_a_slot(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Who had come and contradicted was behind the other, for which it was let go: the same blocks were fetched whole
-    each few seconds.
-    """
+def test_two_disputing_peers_do_not_alternate_in_one_slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client dropped the latest of the two, and fetched the same blocks whole every few seconds."""
     judged = cases(monkeypatch)
     monkeypatch.setattr(filterheaders, "MAX_UNDECIDED", 20)
     with stage(
@@ -392,7 +376,7 @@ def test_two_that_contradict_do_not_take_turns_where_one_has_a_slot(
         assert not judged
 
 
-def test_those_that_were_outweighed_one_by_one_outweigh_one_together(tmp_path: Path) -> None:
+def test_peers_that_were_outweighed_singly_outweigh_a_peer_together(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt, Prompt) as world:
         world.nodes[1].is_up = world.nodes[2].is_up = False
         world.boot()
@@ -403,11 +387,11 @@ def test_those_that_were_outweighed_one_by_one_outweigh_one_together(tmp_path: P
         world.nodes[1].is_up = world.nodes[2].is_up = True
         world.pass_time(1_000)
         assert trusted(world) == {1, 2}
-        assert told_of(world) & set(world.nodes[0].addresses)
+        assert warned_of(world) & set(world.nodes[0].addresses)
         assert not world.banned
 
 
-def test_of_equal_sides_one_makes_room_for_a_peer_that_tips_the_balance(tmp_path: Path) -> None:
+def test_of_equal_sides_one_is_dropped_for_a_third_peer(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt, Prompt, max_peers=2) as world:
         world.nodes[1].is_up = world.nodes[2].is_up = False
         world.boot()
@@ -421,7 +405,7 @@ def test_of_equal_sides_one_makes_room_for_a_peer_that_tips_the_balance(tmp_path
 
 
 class PrunedLiar(FalseFilters):
-    """Has one element too many in the filter of a block that no pruned node keeps."""
+    """Adds an element to the filter of a block that no pruned node keeps."""
 
     services = Pruned.services
     responder = Pruned.responder
@@ -431,9 +415,9 @@ class PrunedLiar(FalseFilters):
 
 
 @pytest.mark.parametrize("late", [0, 1])
-def test_a_disputed_block_that_nobody_keeps_is_in_doubt_and_keeps_nobody_waiting(late: int, tmp_path: Path) -> None:
-    """Nothing was recorded until somebody came who has it; where headers were given up, blocks below the wallet's start
-    were searched.
+def test_a_disputed_block_that_no_peer_keeps_delays_nothing(late: int, tmp_path: Path) -> None:
+    """The client recorded nothing until a peer with the block connected. It also searched blocks below the start of the
+    wallet after it took headers back.
     """
     with stage(tmp_path, Mode.COMPACT, Pruned, PrunedLiar, from_height=150) as world:
         first, second = world.nodes[1 - late], world.nodes[late]
@@ -456,8 +440,8 @@ def test_a_disputed_block_that_nobody_keeps_is_in_doubt_and_keeps_nobody_waiting
         assert not world.banned
 
 
-def test_who_comes_and_goes_leaves_no_wish_for_a_block_that_nobody_keeps(tmp_path: Path) -> None:
-    """Each time one more was kept, with the filter that it had sent."""
+def test_a_gone_disputer_leaves_no_request_for_an_unavailable_block(tmp_path: Path) -> None:
+    """Each connection left one more request, together with the peer's filter."""
     with stage(tmp_path, Mode.COMPACT, Pruned, PrunedLiar, from_height=150) as world:
         world.truth.mine(200)
         world.boot_without(1)
@@ -473,16 +457,14 @@ def test_who_comes_and_goes_leaves_no_wish_for_a_block_that_nobody_keeps(tmp_pat
 
 
 class PrunedLiarOften(PrunedLiar):
-    """Has one element too many in the filters of many blocks that no pruned node keeps."""
+    """Adds an element to the filters of many blocks that no pruned node keeps."""
 
     def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
         return elements | {b"\x00\x14" + sha256(block.hash).digest()[:20]} if 5 <= block.height < 15 else elements
 
 
-def test_a_case_that_is_closed_by_the_end_of_another_leaves_no_wish_for_its_block(tmp_path: Path) -> None:
-    """Of two that dispute the same blocks the dispute of one is ended: that closed the other's case just before its
-    turn.
-    """
+def test_an_ended_dispute_leaves_no_request_of_a_closed_case(tmp_path: Path) -> None:
+    """Two peers dispute the same blocks. The end of one dispute closed the other peer's case just before its turn."""
     with stage(tmp_path, Mode.COMPACT, Pruned, PrunedLiarOften, PrunedLiarOften, from_height=150) as world:
         world.truth.mine(200)
         liars = world.nodes[1:]
@@ -493,7 +475,7 @@ def test_a_case_that_is_closed_by_the_end_of_another_leaves_no_wish_for_its_bloc
         for liar in liars:
             liar.is_up = True
         world.pass_time(400)
-        assert told_of(world)
+        assert warned_of(world)
         assert world.process is not None
         engine = world.process.engine
         assert isinstance(engine, Engine)
@@ -507,15 +489,13 @@ class _NoBlocksResponder(Responder):
 
 
 class NoBlocks(Prompt):
-    """Sends no block, and offers all of them."""
+    """Offers all blocks and sends none."""
 
     responder = _NoBlocksResponder
 
 
-def test_a_disputed_block_that_only_one_keeps_who_does_not_send_it_keeps_nobody_waiting(tmp_path: Path) -> None:
-    """It was waited for until that peer was dropped, and again when it came back: Synced came after a quarter of an
-    hour.
-    """
+def test_a_disputed_block_that_its_only_keeper_withholds_delays_nothing(tmp_path: Path) -> None:
+    """The client waited until it dropped the peer, and again after the peer's return. Synced came after 15 minutes."""
     with stage(tmp_path, Mode.COMPACT, Pruned, PrunedLiar, NoBlocks, from_height=150) as world:
         world.truth.mine(200)
         world.boot()
@@ -529,8 +509,8 @@ def test_a_disputed_block_that_only_one_keeps_who_does_not_send_it_keeps_nobody_
         assert not world.banned
 
 
-def test_a_block_that_is_offered_and_not_sent_keeps_up_no_filter_headers_of_one_that_is_gone(tmp_path: Path) -> None:
-    """Who contradicts them was not heard before that block had come."""
+def test_an_unsent_block_keeps_no_filter_headers_without_supporters(tmp_path: Path) -> None:
+    """The client did not listen to the contradicting peer until the block arrived."""
     with stage(tmp_path, Mode.COMPACT, PrunedLiar, Pruned, NoBlocks, from_height=150) as world:
         world.truth.mine(200)
         world.nodes[1].is_up = world.nodes[2].is_up = False
