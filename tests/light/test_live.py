@@ -1,5 +1,5 @@
-"""A light client at the tip: mempool, conflicts, expiry, reorganisations, new entries, broadcasts. The match set is a
-full scan's.
+"""A light client at the tip: mempool, conflicts, expiry, reorganizations, new entries and broadcasts. It finds the same
+matches as a full scan.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def has_events_or_is_synced(count: int, before: Synced | None, books: Books) -> 
     return len(books.events) >= count or books.synced is not before
 
 
-async def test_a_payment_is_found_in_the_mempool_and_confirmed_in_a_block() -> None:
+async def test_a_payment_is_found_in_the_mempool_and_then_confirmed() -> None:
     world = World(2)
     async with Node(world.regtest) as node, running(world, node) as run:
         await run.synced(world)
@@ -54,7 +54,7 @@ async def test_a_payment_is_found_in_the_mempool_and_confirmed_in_a_block() -> N
         assert sum(isinstance(event, MatchConfirmed) for event in books.events) == 2
 
 
-async def test_what_waits_in_the_mempool_when_the_client_comes_is_found() -> None:
+async def test_a_new_client_finds_transactions_that_wait_in_the_mempool() -> None:
     world = World(3)
     first = world.receive()
     child = world.spend(change=LOCKS[0])
@@ -62,7 +62,7 @@ async def test_what_waits_in_the_mempool_when_the_client_comes_is_found() -> Non
         await run.until(lambda books: {first, child} <= books.waiting())
 
 
-async def test_a_rival_in_a_block_withdraws_what_waits_and_all_that_stands_upon_it(tmp_path: Path) -> None:
+async def test_a_confirmed_conflict_withdraws_a_payment_and_its_child(tmp_path: Path) -> None:
     world = World(4)
     world.receive()
     world.regtest.mine()
@@ -74,8 +74,8 @@ async def test_a_rival_in_a_block_withdraws_what_waits_and_all_that_stands_upon_
             build_tx([LOCKS[1].spends(OutPoint(waiting, 0))], [LOCKS[2].pays(value - 1_000)])
         )
         await run.until(lambda books: {waiting, child} <= books.waiting())
-        rival = build_tx([lock.spends(outpoint)], [STRANGER.pays(value - 700)])
-        world.regtest.mine(transactions=[rival])
+        conflict = build_tx([lock.spends(outpoint)], [STRANGER.pays(value - 700)])
+        world.regtest.mine(transactions=[conflict])
         books = await run.synced(world)
         assert books.confirmed() == world.scan()
         assert not books.waiting()
@@ -85,8 +85,8 @@ async def test_a_rival_in_a_block_withdraws_what_waits_and_all_that_stands_upon_
         }
 
 
-async def test_a_strangers_double_spend_withdraws_his_payment() -> None:
-    """With compact filters. To see it with BIP-37, a peer would have to be told which payments are ours."""
+async def test_a_foreign_double_spend_withdraws_the_payment() -> None:
+    """A peer would need to know our payments to show the double spend by BIP-37, so this needs compact filters."""
     world = World(5)
     async with Node(world.regtest) as node, running(world, node, mode="compact") as run:
         await run.synced(world)
@@ -101,7 +101,7 @@ async def test_a_strangers_double_spend_withdraws_his_payment() -> None:
         assert not books.matches
 
 
-async def test_what_is_in_no_block_for_336_hours_is_withdrawn() -> None:
+async def test_a_transaction_without_a_block_expires_after_336_hours() -> None:
     now = [float(START)]
     world = World(6, clock=lambda: now[0])
     lived = Clock(monotonic=lambda: time.monotonic() + now[0] - START, wall=lambda: now[0])
@@ -121,13 +121,13 @@ async def test_what_is_in_no_block_for_336_hours_is_withdrawn() -> None:
 
 @pytest.mark.parametrize("depth", [1, 6, 100])
 @pytest.mark.parametrize("stopped", [False, True])
-async def test_a_reorganisation_withdraws_what_left_and_finds_what_came(
+async def test_a_reorganization_withdraws_old_matches_and_finds_new_ones(
     depth: int, stopped: bool, tmp_path: Path
 ) -> None:
     await reorganise(depth, stopped, tmp_path)
 
 
-async def test_a_reorganisation_of_2016_blocks(tmp_path: Path) -> None:
+async def test_a_reorganization_of_2016_blocks(tmp_path: Path) -> None:
     await reorganise(effort(250, 300, 2_016), True, tmp_path)
 
 
@@ -154,7 +154,7 @@ async def reorganise(depth: int, stopped: bool, tmp_path: Path) -> None:
             range(world.regtest.height - 1, world.regtest.height - 1 - depth, -1)
         )
         check_order(books)
-        world.regtest.mine()  # what went back to the mempool comes again
+        world.regtest.mine()  # transactions that returned to the mempool are confirmed again
 
 
 def turn(world: World, depth: int) -> None:
@@ -162,8 +162,8 @@ def turn(world: World, depth: int) -> None:
 
 
 def check_order(books: Books) -> None:
-    """Blocks are connected in order, some of them by the next one, and disconnected from the top, after the withdrawal
-    of their matches.
+    """Blocks connect in order, some of them implied by the next one. They disconnect from the top, after their matches
+    are withdrawn.
     """
     top: list[tuple[int, bytes | None]] = []
     for event in books.events:
@@ -181,7 +181,7 @@ def check_order(books: Books) -> None:
                 assert top[-1] == (match.height, match.block_hash)
 
 
-async def test_after_a_reorganisation_what_returns_to_the_mempool_is_found_there() -> None:
+async def test_a_disconnected_payment_is_found_in_the_mempool_again() -> None:
     world = World(8)
     async with Node(world.regtest) as node, running(world, node) as run:
         digest = world.receive()
@@ -203,7 +203,7 @@ async def test_new_blocks_are_followed_one_by_one() -> None:
         assert run.books.confirmed() == world.scan()
 
 
-async def test_fifty_hits_in_one_block_lead_to_few_new_filters() -> None:
+async def test_fifty_hits_in_one_block_cause_few_new_filters() -> None:
     world = World(10, mature=160)
     async with Node(world.regtest) as node, running(world, node) as run:
         await run.synced(world)
@@ -225,9 +225,7 @@ async def test_fifty_hits_in_one_block_lead_to_few_new_filters() -> None:
 
 
 @pytest.mark.parametrize("from_height", [0, 120])
-async def test_an_address_added_while_running_is_searched_for_from_its_height_on(
-    from_height: int, tmp_path: Path
-) -> None:
+async def test_an_address_added_while_running_is_searched_from_its_height(from_height: int, tmp_path: Path) -> None:
     world = World(11)
     new = p2wpkh(b"\x03" + bytes(32))
     for _ in range(20):
@@ -247,7 +245,7 @@ async def test_an_address_added_while_running_is_searched_for_from_its_height_on
             later.add_script(new.script_pubkey)
             expected = {each for each in world.scan(later) if (each[3] or 0) >= from_height or each in world.scan()}
             assert run.books.confirmed() == expected
-        async with running(world, node, store=path) as again:  # it is stored
+        async with running(world, node, store=path) as again:  # the address is stored
             assert address in {match.match.address for match in await again.client.matches()}
             assert new.script_pubkey in again.client.watch
 
@@ -261,14 +259,14 @@ async def test_addresses_added_in_the_middle_of_a_search_lose_nothing() -> None:
         few.add_script(lock.script_pubkey)
     async with Node(world.regtest) as node, running(world, node, watch=few) as run:
         for number, lock in enumerate(late):
-            # in the middle of the search; one that is over tells no more
+            # in the middle of the search; a finished search reports nothing more
             await run.until(partial(has_events_or_is_synced, 30 * number, run.books.synced))
             await run.client.add_script(lock.script_pubkey)
         await run.synced(world)
         await run.until(lambda books: books.confirmed() == world.scan())
 
 
-async def test_an_entry_new_at_a_restart_is_searched_for_in_the_blocks_of_before(tmp_path: Path) -> None:
+async def test_a_new_entry_at_restart_is_searched_in_old_blocks(tmp_path: Path) -> None:
     world = World(13)
     world.grow(40)
     few = WatchList(REGTEST)
@@ -282,7 +280,7 @@ async def test_an_entry_new_at_a_restart_is_searched_for_in_the_blocks_of_before
             assert found == world.scan()
 
 
-async def test_the_first_search_begins_at_from_height_and_a_later_entry_may_go_below(tmp_path: Path) -> None:
+async def test_a_later_entry_may_start_below_the_first_search(tmp_path: Path) -> None:
     world = World(14)
     world.grow(30)
     async with Node(world.regtest) as node:
@@ -299,7 +297,7 @@ async def test_the_first_search_begins_at_from_height_and_a_later_entry_may_go_b
             assert found == world.scan(whole)
 
 
-async def test_a_birthday_starts_two_hours_before_it() -> None:
+async def test_a_search_starts_two_hours_before_the_birthday() -> None:
     now = [float(START)]
     world = World(15, clock=lambda: now[0])
     for _ in range(40):
@@ -314,7 +312,7 @@ async def test_a_birthday_starts_two_hours_before_it() -> None:
         assert first > 105
 
 
-async def test_entries_that_cannot_be_found_are_refused_and_change_nothing(tmp_path: Path) -> None:
+async def test_an_entry_that_cannot_be_found_is_refused_without_effect(tmp_path: Path) -> None:
     world = World(16)
     async with Node(world.regtest) as node:
         async with running(world, node, store=tmp_path / "w.db") as run:
@@ -333,11 +331,11 @@ async def test_entries_that_cannot_be_found_are_refused_and_change_nothing(tmp_p
             await LightClient(silent, peers=["127.0.0.1:1"], mode="bip37", store=tmp_path / "w.db").__aenter__()
         with pytest.raises(ParameterError, match="nothing to watch for"):
             await LightClient(WatchList(REGTEST), peers=["127.0.0.1:1"]).__aenter__()
-        async with running(world, node, store=tmp_path / "w.db") as run:  # what was refused was not kept
+        async with running(world, node, store=tmp_path / "w.db") as run:  # the refused entry was not stored
             await run.synced(world)
 
 
-async def test_a_broadcast_is_a_match_of_the_mempool_and_then_of_a_block(tmp_path: Path) -> None:
+async def test_a_broadcast_matches_in_the_mempool_and_then_a_block(tmp_path: Path) -> None:
     world = World(17)
     world.receive()
     world.regtest.mine()
@@ -351,7 +349,7 @@ async def test_a_broadcast_is_a_match_of_the_mempool_and_then_of_a_block(tmp_pat
         assert books.confirmed() == world.scan()
 
 
-async def test_a_broadcast_without_a_peer_is_refused_and_told_to_nobody() -> None:
+async def test_a_broadcast_without_a_peer_is_refused_and_not_recorded() -> None:
     world = World(18)
     world.receive()
     world.regtest.mine()
@@ -364,11 +362,11 @@ async def test_a_broadcast_without_a_peer_is_refused_and_told_to_nobody() -> Non
         assert not await run.client.matches()
 
 
-async def test_a_broadcast_is_offered_to_later_peers_until_another_one_announces_it(tmp_path: Path) -> None:
+async def test_a_broadcast_is_announced_to_later_peers_until_it_returns(tmp_path: Path) -> None:
     world = World(19)
     world.receive()
     world.regtest.mine()
-    elsewhere = Regtest(clock=lambda: START)  # a node that has the same blocks and another mempool
+    elsewhere = Regtest(clock=lambda: START)  # a node with the same blocks and another mempool
     for block in world.regtest.chain.active[1:]:
         elsewhere.submit_block(block.raw)
     raw = world.spending()
@@ -383,7 +381,7 @@ async def test_a_broadcast_is_offered_to_later_peers_until_another_one_announces
             await asyncio.sleep(0.01)
 
 
-async def test_matches_of_one_wallet_by_every_script_type_are_found_by_key_too() -> None:
+async def test_public_keys_find_payments_to_every_script_type() -> None:
     world = World(20, locks=LOCKS[:3])
     keys = WatchList(REGTEST)
     for number in (1, 2, 3):
@@ -394,7 +392,7 @@ async def test_matches_of_one_wallet_by_every_script_type_are_found_by_key_too()
         assert {each[:4] for each in run.books.confirmed()} == {each[:4] for each in world.scan()}
 
 
-async def test_a_coinbase_that_leaves_the_chain_takes_with_it_what_stands_upon_it() -> None:
+async def test_a_disconnected_coinbase_withdraws_its_descendants() -> None:
     world = World(21)
     mine = Lock(LOCKS[0].script_pubkey, LOCKS[0].script_sig)
     async with Node(world.regtest) as node, running(world, node) as run:

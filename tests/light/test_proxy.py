@@ -1,4 +1,4 @@
-"""Connections through a SOCKS5 proxy on loopback: its requests, its name resolution, its failures. And DNS seeds."""
+"""Connections through a SOCKS5 proxy on loopback: requests, name resolution and failures. Also DNS seeds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ONION = "explorerzydxu5ecjrkwceayqybizmpjjznk5izmitf2modhcusuqlid.onion"
 
 @pytest.fixture(autouse=True)
 def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names that were looked up in this process."""
+    """Collect the names that this process looks up."""
     names: list[str] = []
     resolve = socket.getaddrinfo
 
@@ -52,7 +52,7 @@ def grown(seed: int) -> World:
 
 @pytest.mark.parametrize("mode", ["bip37", "compact"])
 @pytest.mark.parametrize("user", [None, ("alice", "p@ss:w/rd")])
-async def test_a_client_syncs_through_a_proxy_which_alone_resolves_names(
+async def test_a_client_syncs_through_a_proxy_that_alone_resolves_names(
     user: tuple[str, str] | None, mode: str, looked_up: list[str]
 ) -> None:
     world = grown(80)
@@ -70,14 +70,14 @@ async def test_a_client_syncs_through_a_proxy_which_alone_resolves_names(
 
 
 @pytest.mark.parametrize("host", [ONION, ONION.upper()])
-def test_an_onion_address_without_a_proxy_is_an_error_and_is_not_looked_up(host: str, looked_up: list[str]) -> None:
-    """Whoever forgets the proxy tells resolvers, time and again, which node is theirs."""
+def test_an_onion_address_without_a_proxy_causes_no_lookup(host: str, looked_up: list[str]) -> None:
+    """Otherwise a user who forgets the proxy tells resolvers again and again which node is used."""
     with pytest.raises(ParameterError, match="Tor"):
         LightClient(grown(80).watch(), peers=["127.0.0.1:1", f"{host}:8333"])
     assert not looked_up
 
 
-async def test_addresses_reach_a_proxy_as_addresses() -> None:
+async def test_the_proxy_receives_ip_addresses_as_addresses() -> None:
     world = grown(81)
     with SocksProxy().running() as proxy:
         async with Node(world.regtest) as node, running(world, node, proxy=proxy.url) as run:
@@ -104,7 +104,7 @@ FAILURES: dict[str, tuple[SocksProxy, str]] = {
 
 
 @pytest.mark.parametrize("name", FAILURES)
-async def test_a_proxy_that_fails_is_a_warning_and_is_tried_again(name: str) -> None:
+async def test_a_proxy_failure_causes_a_warning_and_a_new_attempt(name: str) -> None:
     template, said = FAILURES[name]
     world = grown(82)
     with replace(template, asked=[]).running() as proxy:
@@ -129,7 +129,7 @@ async def test_a_proxy_that_fails_is_a_warning_and_is_tried_again(name: str) -> 
             assert run.books.confirmed() == world.scan()
 
 
-async def test_a_wrong_password_is_told_without_repeating_it() -> None:
+async def test_the_warning_of_a_wrong_password_does_not_quote_it() -> None:
     world = grown(83)
     with SocksProxy(user=("alice", "right")).running() as proxy:
         async with running(world, f"{ONION}:1", proxy=f"socks5://alice:wrong@127.0.0.1:{proxy.port}") as run:
@@ -141,7 +141,7 @@ async def test_a_wrong_password_is_told_without_repeating_it() -> None:
         assert not proxy.asked
 
 
-async def test_a_proxy_that_is_not_there_is_told_apart_from_a_peer_that_is_not() -> None:
+async def test_an_absent_proxy_is_distinguished_from_an_absent_peer() -> None:
     world = grown(84)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -150,7 +150,7 @@ async def test_a_proxy_that_is_not_there_is_told_apart_from_a_peer_that_is_not()
         assert f"no connection to the proxy 127.0.0.1:{port}" in str(run.books.warnings[0].error)
 
 
-async def test_one_peer_behind_a_proxy_that_fails_keeps_nobody_from_another() -> None:
+async def test_an_unreachable_peer_behind_a_proxy_delays_no_other_peer() -> None:
     world = grown(85)
     async with Node(world.regtest) as node:
         with SocksProxy({ONION: (node.host, node.port)}).running() as proxy:
@@ -161,7 +161,7 @@ async def test_one_peer_behind_a_proxy_that_fails_keeps_nobody_from_another() ->
                 assert {warning.address for warning in run.books.warnings} == {"nobody.onion:1"}
 
 
-async def test_cancelled_at_any_step_through_a_proxy_leaves_no_connection() -> None:
+async def test_a_connection_cancelled_at_any_step_leaves_nothing_open() -> None:
     opened = 0
     with SocksProxy(user=("a", "b")).running() as server:
         async with Node() as node:
@@ -177,7 +177,7 @@ async def test_cancelled_at_any_step_through_a_proxy_leaves_no_connection() -> N
                 if isinstance(result, Connection):
                     opened += 1
                     result.close()
-                if left := asyncio.all_tasks() - before:  # the proxy's own take a moment
+                if left := asyncio.all_tasks() - before:  # the tasks of the proxy take a moment
                     _, left = await asyncio.wait(left, timeout=5)
                 assert not left
     assert opened > 0
@@ -219,25 +219,25 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize("url", MALFORMED)
-def test_a_malformed_proxy_is_refused_at_once_and_not_repeated(url: str) -> None:
+def test_a_malformed_proxy_is_refused_without_a_quote_of_secrets(url: str) -> None:
     with pytest.raises(ParameterError, match="proxy") as told:
         LightClient(World(mature=0).watch(), peers=["127.0.0.1:1"], proxy=url)
     assert "secret" not in str(told.value)
 
 
-def test_a_proxy_is_read() -> None:
+def test_a_proxy_url_is_parsed() -> None:
     assert Proxy.parse("socks5://[::1]:9050/") == Proxy("::1", 9050)
     assert Proxy.parse("socks5://u%3A:p%40@tor.local:1") == Proxy("tor.local", 1, "u:", "p@")
 
 
-def test_without_python_socks_a_proxy_is_refused_and_the_extra_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_python_socks_a_proxy_is_refused_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "python_socks", None)
     with pytest.raises(ParameterError, match=r"pip install 'spvfilter\[socks\]'"):
         LightClient(World(mature=0).watch(), peers=["127.0.0.1:1"], proxy="socks5://127.0.0.1:9050")
 
 
 @pytest.mark.parametrize("host", ["a" * 64, "a." * 130 + "b", "\xe4" * 60])
-def test_a_name_that_no_resolver_takes_is_refused(host: str) -> None:
+def test_a_host_name_that_no_resolver_takes_is_refused(host: str) -> None:
     with pytest.raises(ParameterError, match="a host is a name or an IP address"):
         LightClient(World(mature=0).watch(), peers=[host])
 
@@ -256,7 +256,7 @@ def discovering(world: World, port: int, seeds: tuple[str, ...] = SEEDS) -> Watc
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, answers: dict[str, list[str]]) -> list[str]:
-    """A system resolver that knows these names, and addresses; returns the list of names that it is asked for."""
+    """Install a resolver that knows these names and all addresses. Return the list of names that it is asked for."""
     asked: list[str] = []
     resolve = socket.getaddrinfo
 
@@ -273,7 +273,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, answers: dict[str, list[str]]) ->
     return asked
 
 
-async def test_seeds_are_asked_when_that_is_asked_for_and_those_that_fail_are_told_and_do_no_harm(
+async def test_failed_seeds_cause_warnings_and_working_seeds_are_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = grown(86)
@@ -284,13 +284,13 @@ async def test_seeds_are_asked_when_that_is_asked_for_and_those_that_fail_are_to
             await run.synced(world)
             assert {place[:4] for place in run.books.confirmed()} == {place[:4] for place in world.scan()}
             assert sorted(asked) == sorted([*SEEDS, *(f"x49.{seed}" for seed in SEEDS)])
-            assert len(node._connections) == 1  # the address was given twice
+            assert len(node._connections) == 1  # two seed names return the same address
             told = {warning.address: str(warning.error) for warning in run.books.warnings}
             assert told.keys() == {"seed.one.example", "seed.three.example"}
             assert "not known" in told["seed.one.example"]
 
 
-async def test_seeds_are_not_asked_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_seeds_are_not_asked_without_discovery(monkeypatch: pytest.MonkeyPatch) -> None:
     world = grown(87)
     async with Node(world.regtest) as node:
         asked = answering(monkeypatch, {})
@@ -299,7 +299,7 @@ async def test_seeds_are_not_asked_otherwise(monkeypatch: pytest.MonkeyPatch) ->
         assert not asked
 
 
-async def test_where_no_seed_answers_that_is_said_and_nothing_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_if_no_seed_answers_the_client_raises_and_closes(monkeypatch: pytest.MonkeyPatch) -> None:
     before = asyncio.all_tasks()
     asked = answering(monkeypatch, {"seed.one.example": []})
     with pytest.raises(UselessPeerError, match="no DNS seed gave an address"):
@@ -338,7 +338,7 @@ class Tells(Responder):
         if isinstance(message, wire.GetAddr):
             self.send(wire.AddrV2(self.addresses))
         else:
-            super().on_message(message)  # type: ignore[arg-type]  # whatever came
+            super().on_message(message)  # type: ignore[arg-type]  # any message
 
 
 def onion(number: int) -> PeerAddress:
@@ -346,14 +346,14 @@ def onion(number: int) -> PeerAddress:
 
 
 async def connected(client: LightClient, addresses: set[str]) -> None:
-    """Wait until these are connected."""
+    """Wait until these addresses are connected."""
     async with asyncio.timeout(20):
-        # nothing tells it
+        # no event reports it
         while not addresses <= {peer.address for peer in client._checked().engine.pool.ready()}:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
-async def test_onion_addresses_that_a_peer_tells_are_connected_through_the_proxy_and_no_name_is_looked_up(
+async def test_gossiped_onion_addresses_are_connected_through_the_proxy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, looked_up: list[str]
 ) -> None:
     world = grown(88)
@@ -364,7 +364,7 @@ async def test_onion_addresses_that_a_peer_tells_are_connected_through_the_proxy
         with SocksProxy(names).running() as proxy:
             watch, path = discovering(world, 1), tmp_path / "w.db"
             looked_up.clear()
-            for peers in ([f"{ONION}:1"], []):  # the second run knows them from the first
+            for peers in ([f"{ONION}:1"], []):  # the second run knows the addresses from the first
                 async with LightClient(
                     watch, peers=peers, discover=True, proxy=proxy.url, limits=FAST, clock=CLOCK, store=path
                 ) as client:
@@ -373,7 +373,7 @@ async def test_onion_addresses_that_a_peer_tells_are_connected_through_the_proxy
             assert not any("onion" in str(name) or "example" in str(name) for name in looked_up)
 
 
-async def test_what_peers_tell_is_not_connected_unless_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_gossiped_addresses_are_connected_only_with_discovery(monkeypatch: pytest.MonkeyPatch) -> None:
     world = grown(89)
     async with Node(world.regtest) as foreign, Node(world.regtest, "127.1.0.1", responder=Tells) as node:
         told = PeerAddress(START - 60, 0x4D, NetId.IPV4, bytes((127, 0, 0, 1)), foreign.port)
@@ -387,12 +387,12 @@ async def test_what_peers_tell_is_not_connected_unless_that_is_asked_for(monkeyp
                 assert bool(foreign._connections) == discover
 
 
-def test_a_network_without_seeds_is_said_to_have_none() -> None:
+def test_discovery_on_a_network_without_seeds_is_refused() -> None:
     with pytest.raises(ParameterError, match="regtest has no DNS seeds"):
         LightClient(WatchList(REGTEST), discover=True)
 
 
-async def test_a_private_transaction_goes_through_the_proxy_in_a_connection_of_its_own() -> None:
+async def test_a_private_transaction_uses_a_proxy_connection_of_its_own() -> None:
     world = grown(86)
     world.receive()
     world.regtest.mine()
@@ -406,7 +406,7 @@ async def test_a_private_transaction_goes_through_the_proxy_in_a_connection_of_i
             assert proxy.asked == [(NAME, ONION, 8333)] * 2
 
 
-def test_a_private_connection_is_another_user_of_the_proxy() -> None:
+def test_a_private_connection_uses_another_proxy_user() -> None:
     made = Proxy.parse("socks5://127.0.0.1:9050").isolated("a1")
     assert (made.username, made.password) == ("a1", "a1")
     known = Proxy.parse("socks5://alice:secret@127.0.0.1:9050")

@@ -1,4 +1,4 @@
-"""The light client as programs use it: entering, leaving, calls at the wrong time, timeouts, transactions to send."""
+"""The light client in programs: enter, leave, calls at the wrong time, timeouts and broadcasts."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def client_of(world: World, *nodes: Node) -> LightClient:
 
 
 @pytest.mark.parametrize("watch", [["bc1"], "bc1", None, WatchList])
-def test_a_watch_list_of_another_type_is_named(watch: Any) -> None:
+def test_a_watch_list_of_a_wrong_type_is_refused(watch: Any) -> None:
     with pytest.raises(TypeError, match=r"^watch: expected a WatchList, .*from_addresses.*, not (list|str|None|type)"):
         LightClient(watch, peers=["127.0.0.1:8333"])
 
 
-async def test_a_client_that_is_not_running_says_so() -> None:
+async def test_calls_of_a_client_that_is_not_running_raise() -> None:
     world = World()
     async with Node(world.regtest) as node:
         client = client_of(world, node)
@@ -89,7 +89,7 @@ async def test_a_client_is_entered_once_at_a_time() -> None:
             assert asyncio.all_tasks() - before == set()
 
 
-async def test_of_two_that_enter_a_client_together_one_does() -> None:
+async def test_of_two_concurrent_entries_one_succeeds() -> None:
     world = World()
     async with Node(world.regtest) as node:
         client, before = client_of(world, node), asyncio.all_tasks()
@@ -100,10 +100,10 @@ async def test_of_two_that_enter_a_client_together_one_does() -> None:
             await client.__aexit__(None, None, None)
             await asyncio.sleep(0)
             assert asyncio.all_tasks() - before == set()
-        client.watch.add_script(b"\x51")  # nobody holds it
+        client.watch.add_script(b"\x51")  # the watch list is not locked
 
 
-async def test_a_wait_for_an_event_that_is_given_up_loses_none() -> None:
+async def test_a_cancelled_wait_for_an_event_loses_no_event() -> None:
     world = World(2)
     async with Node(world.regtest) as node, running(world, node) as run:
         events = run.client.events()
@@ -123,7 +123,7 @@ async def test_a_wait_for_an_event_that_is_given_up_loses_none() -> None:
 
 
 @MODES
-async def test_a_transaction_may_be_sent_again_at_any_time(mode: str) -> None:
+async def test_a_transaction_may_be_broadcast_again_at_any_time(mode: str) -> None:
     world = World(3)
     world.receive()
     world.regtest.mine()
@@ -142,7 +142,7 @@ async def test_a_transaction_may_be_sent_again_at_any_time(mode: str) -> None:
 
 @MODES
 @pytest.mark.parametrize("ours", [True, False])
-async def test_a_transaction_that_a_peer_has_already_is_taken(mode: str, ours: bool) -> None:
+async def test_a_transaction_that_a_peer_already_has_is_accepted(mode: str, ours: bool) -> None:
     world = World(4)
     outpoint, value, lock = OutPoint(world.regtest.pay(STRANGER.pays(9_000)), 0), 9_000, STRANGER
     world.regtest.mine()
@@ -155,7 +155,7 @@ async def test_a_transaction_that_a_peer_has_already_is_taken(mode: str, ours: b
         assert not run.books.warnings
 
 
-async def test_a_transaction_that_nobody_takes_is_an_error() -> None:
+async def test_a_transaction_that_no_peer_takes_is_an_error() -> None:
     world = World(5)
     world.receive()
     world.regtest.mine()
@@ -165,7 +165,7 @@ async def test_a_transaction_that_nobody_takes_is_an_error() -> None:
 
 
 class MinesAtOnce(Responder):
-    """Puts every transaction that it is sent into a block."""
+    """Mines each transaction at once."""
 
     def on_tx(self, raw: bytes) -> None:
         super().on_tx(raw)
@@ -173,7 +173,7 @@ class MinesAtOnce(Responder):
 
 
 @MODES
-async def test_what_was_sent_is_told_before_the_block_that_confirms_it(mode: str) -> None:
+async def test_a_broadcast_is_reported_before_its_confirmation(mode: str) -> None:
     world = World(6)
     world.receive()
     world.regtest.mine()
@@ -191,7 +191,7 @@ async def test_what_was_sent_is_told_before_the_block_that_confirms_it(mode: str
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
-async def test_of_a_large_mempool_nothing_is_passed_over(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_payment_in_a_large_mempool_is_missed(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mempool, "MAX_ASKED_UNFILTERED", 10)
     monkeypatch.setattr(queue.Queue, "MOST", 50)
     monkeypatch.setattr(queue.Queue, "MOST_SIZE", 20_000)
@@ -216,9 +216,7 @@ async def test_of_a_large_mempool_nothing_is_passed_over(nodes: int, monkeypatch
 
 @MODES
 @pytest.mark.parametrize("shared", [0, 50])
-async def test_a_node_that_is_behind_is_left_and_nothing_is_up_to_date_until_one_knows_the_tip(
-    mode: str, shared: int, tmp_path: Path
-) -> None:
+async def test_a_node_that_is_behind_causes_no_synced(mode: str, shared: int, tmp_path: Path) -> None:
     world, store = World(8), tmp_path / "wallet.db"
     world.receive()
     world.regtest.mine(5)
@@ -251,7 +249,7 @@ class Malleates(Responder):
 
 
 @MODES
-async def test_what_is_offered_again_is_what_was_sent_whatever_a_peer_made_of_it(mode: str, tmp_path: Path) -> None:
+async def test_a_rebroadcast_has_the_original_witness(mode: str, tmp_path: Path) -> None:
     world, store = World(5, [LOCKS[1]]), tmp_path / "wallet.db"
     world.receive()
     world.regtest.mine()
@@ -279,7 +277,7 @@ async def test_what_is_offered_again_is_what_was_sent_whatever_a_peer_made_of_it
 
 
 @MODES
-async def test_a_node_on_another_branch_of_equal_work_is_not_blamed(mode: str, tmp_path: Path) -> None:
+async def test_a_node_on_an_equal_branch_gets_no_warning(mode: str, tmp_path: Path) -> None:
     world, store = World(8), tmp_path / "wallet.db"
     world.receive()
     world.regtest.mine(5)
@@ -307,7 +305,7 @@ class BlocksOnly(Responder):
 
 
 @MODES
-async def test_a_peer_that_takes_no_transactions_is_offered_none(mode: str, tmp_path: Path) -> None:
+async def test_a_peer_without_transaction_relay_receives_no_announcement(mode: str, tmp_path: Path) -> None:
     world, store = World(14), tmp_path / "wallet.db"
     world.receive()
     world.regtest.mine()
@@ -327,7 +325,7 @@ async def test_a_peer_that_takes_no_transactions_is_offered_none(mode: str, tmp_
 
 
 @MODES
-async def test_a_peer_that_leaves_once_it_has_a_transaction_is_not_waited_for(mode: str) -> None:
+async def test_a_peer_that_leaves_with_the_transaction_is_not_awaited(mode: str) -> None:
     class Leaves(Responder):
         def on_tx(self, raw: bytes) -> None:
             super().on_tx(raw)
@@ -344,7 +342,7 @@ async def test_a_peer_that_leaves_once_it_has_a_transaction_is_not_waited_for(mo
 
 
 @MODES
-async def test_a_longer_chain_that_nobody_serves_does_not_keep_the_common_part_from_being_searched(mode: str) -> None:
+async def test_an_unserved_longer_chain_does_not_stop_the_search(mode: str) -> None:
     class Keeps(Responder):
         def on_block_wanted(self, block: TreeBlock, kind: int) -> None:
             if block.height <= 110:
@@ -374,7 +372,7 @@ async def test_a_longer_chain_that_nobody_serves_does_not_keep_the_common_part_f
         assert not any(warning.banned for warning in run.books.warnings)
 
 
-async def test_a_peer_that_never_sends_what_it_announces_hides_no_payment(
+async def test_a_peer_that_withholds_announced_transactions_hides_no_payment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mempool, "MAX_ASKED_UNFILTERED", 10)
@@ -399,7 +397,7 @@ async def test_a_peer_that_never_sends_what_it_announces_hides_no_payment(
 
 
 @MODES
-async def test_ours_is_offered_again_to_the_same_peer_after_a_reorganisation(mode: str) -> None:
+async def test_an_own_transaction_is_announced_again_after_a_reorganization(mode: str) -> None:
     world = World(6)
     world.receive()
     world.regtest.mine()
@@ -411,16 +409,14 @@ async def test_ours_is_offered_again_to_the_same_peer_after_a_reorganisation(mod
         rebuild = world.regtest.mempool.rebuild
         world.regtest.mempool.rebuild = lambda txs: rebuild([])  # type: ignore[method-assign, assignment]
         world.regtest.reorg(1)
-        assert digest not in world.regtest.mempool  # the node has forgotten it
+        assert digest not in world.regtest.mempool  # the node has dropped it
         await run.synced(world)
         while digest not in world.regtest.mempool:  # noqa: ASYNC110  # the node has no event for it
             await asyncio.sleep(0.01)
 
 
 @MODES
-async def test_a_peer_that_answers_no_pings_costs_its_connection_and_not_the_client(
-    mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_peer_that_answers_no_pings_loses_its_connection(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(6)
     fence, refused = Connection.fence, [True]
 
@@ -441,7 +437,7 @@ async def test_a_peer_that_answers_no_pings_costs_its_connection_and_not_the_cli
         assert run.books.confirmed() == world.scan()
 
 
-async def test_a_transaction_that_no_block_can_have_is_not_broadcast() -> None:
+async def test_a_transaction_that_no_block_can_contain_is_not_broadcast() -> None:
     world = World()
     coin = OutPoint(world.receive(LOCKS[0]), 0)
     spend, null = LOCKS[0].spends(coin), STRANGER.spends(OutPoint(bytes(32), 0xFFFFFFFF))
@@ -466,20 +462,20 @@ async def test_a_transaction_that_no_block_can_have_is_not_broadcast() -> None:
 
 
 class SaysWhy(Responder):
-    """Tells why it refuses a transaction, as Core did before 0.20."""
+    """States why it refuses a transaction, as Core did before 0.20."""
 
     says_why = True
 
 
 @MODES
 @pytest.mark.parametrize("responder", [Responder, SaysWhy])
-async def test_a_transaction_that_spends_what_is_not_there_is_refused_and_stays_nowhere(
+async def test_a_transaction_with_missing_inputs_is_refused_and_not_kept(
     mode: str, responder: type[Responder], tmp_path: Path
 ) -> None:
     world, store = World(16), tmp_path / "wallet.db"
     raw = build_tx([STRANGER.spends(OutPoint(bytes(32), 0))], [LOCKS[0].pays(777)])
     async with Node(world.regtest, responder=responder) as node:
-        limits = replace(FAST, reply_s=6)  # after a third of which a transaction that is not kept is refused
+        limits = replace(FAST, reply_s=6)  # after a third of it, a transaction that is not kept is refused
         async with running(world, node, store=store, mode=mode, limits=limits) as run:
             await run.synced(world)
             with pytest.raises(TxRefusedError) as caught:
@@ -502,7 +498,7 @@ async def test_a_transaction_that_spends_what_is_not_there_is_refused_and_stays_
             assert [str(entry.status) for entry in await run.client.history()] == ["refused"]
 
 
-async def test_a_private_transaction_reaches_another_host_alone() -> None:
+async def test_a_private_transaction_reaches_only_another_host() -> None:
     world = World(17)
     world.receive()
     world.regtest.mine()

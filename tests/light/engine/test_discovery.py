@@ -1,4 +1,4 @@
-"""Discovery: which addresses the engine connects beside those that are named, and what it takes of others' words."""
+"""Discovery: addresses that the engine connects beside the named ones, and its limits on gossip."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from spvfilter.wire.messages import table as wire
 from support.discovery import DAY, Run, book_of, told
 from support.swarm import START, WITH_FILTERS, Client, Swarm, client
 
-# Whom to connect
+# Choice of addresses
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_of_each_group_one_address_is_connected_and_of_each_host(seed: int) -> None:
+def test_one_address_per_group_and_host_is_connected(seed: int) -> None:
     with client(seed) as made:
         made.start()
         for _ in range(200):
@@ -38,7 +38,7 @@ def test_of_each_group_one_address_is_connected_and_of_each_host(seed: int) -> N
         assert sum(peer.purpose is Purpose.DISCOVERED for peer in made.ready) == 8
 
 
-def test_named_peers_go_first_and_may_be_of_one_group_which_no_other_is_connected_of() -> None:
+def test_named_peers_come_first_and_may_share_a_group() -> None:
     swarm = Swarm(3)
     group = next(node.host.rsplit(".", 2)[0] for node in swarm.nodes if node.is_hostile)
     named = [node.address for node in swarm.nodes if node.host.startswith(f"{group}.")][:3]
@@ -50,7 +50,7 @@ def test_named_peers_go_first_and_may_be_of_one_group_which_no_other_is_connecte
     assert len(made.ready) == 8
 
 
-def test_a_named_peer_that_comes_late_gets_a_place() -> None:
+def test_a_late_named_peer_gets_a_slot() -> None:
     swarm = Swarm(3)
     node = next(node for node in swarm.nodes if not node.is_hostile and node.services == WITH_FILTERS)
     node.is_up = False
@@ -64,7 +64,7 @@ def test_a_named_peer_that_comes_late_gets_a_place() -> None:
     assert len([peer for peer in made.engine.pool if peer.purpose is not Purpose.FEELER]) == 8
 
 
-def test_one_host_is_not_connected_twice_whatever_its_ports_and_names() -> None:
+def test_one_host_is_connected_once_despite_several_ports() -> None:
     run = Run()
     run.tell(told("198.51.100.1", port=8334), told("203.0.113.5"), told("203.0.113.5", port=8334))
     effects = run.do(Seeded(()), 3.0)
@@ -73,7 +73,7 @@ def test_one_host_is_not_connected_twice_whatever_its_ports_and_names() -> None:
     assert dialled[0].startswith("203.0.113.5:")
 
 
-def test_a_name_that_leads_to_a_host_that_was_discovered_takes_its_place() -> None:
+def test_a_named_peer_replaces_the_discovered_peer_of_its_host() -> None:
     run = Run()
     run.client.named = ["node.example:8333"]
     run.engine = run.client._make()
@@ -88,7 +88,7 @@ def test_a_name_that_leads_to_a_host_that_was_discovered_takes_its_place() -> No
 
 
 @pytest.mark.parametrize("mode", Mode)
-def test_addresses_that_state_what_the_mode_needs_are_tried_first_and_not_believed(mode: Mode) -> None:
+def test_addresses_with_the_needed_services_are_tried_first_and_checked(mode: Mode) -> None:
     assert (COMPACT_NEEDS, BLOOM_NEEDS) == (0x49, 0x0D)
     needs, other = (BLOOM_NEEDS, COMPACT_NEEDS) if mode is Mode.BIP37 else (COMPACT_NEEDS, BLOOM_NEEDS)
     run = Run(mode)
@@ -107,9 +107,9 @@ def test_addresses_that_state_what_the_mode_needs_are_tried_first_and_not_believ
         assert address not in [each.address for each in run.do(Seeded(()), 30.0) if isinstance(each, Connect)]
 
 
-def test_addresses_that_are_not_there_and_state_what_is_needed_take_not_all_turns() -> None:
-    """A seed of a liar names them, while nobody states what the one that is there offers, which was down when it was
-    tried first.
+def test_dead_addresses_with_good_services_do_not_take_all_turns() -> None:
+    """A dishonest seed names dead addresses. The live node was down at its first try, and gossip states no services for
+    it.
     """
     with client(2) as made:
         there = next(node for node in made.swarm.nodes if not node.is_hostile and node.services == WITH_FILTERS)
@@ -128,10 +128,10 @@ def test_addresses_that_are_not_there_and_state_what_is_needed_take_not_all_turn
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_among_a_thousand_addresses_of_one_liar_that_are_not_there_one_that_is_there_is_found_soon(seed: int) -> None:
+def test_a_live_address_is_found_among_a_thousand_dead_ones(seed: int) -> None:
     with client(seed) as made:
         there = next(node for node in made.swarm.nodes if not node.is_hostile and node.services == WITH_FILTERS)
-        there.is_up = False  # when it is tried first
+        there.is_up = False  # at its first try
         made.swarm.resolve = lambda services: (SeedAnswer("seed.example", services, (there.host,)),)  # type: ignore[method-assign]
         made.start()
         made.pass_time(20)
@@ -142,7 +142,7 @@ def test_among_a_thousand_addresses_of_one_liar_that_are_not_there_one_that_is_t
         assert made.wait_useful(within=900) > 0
 
 
-def test_auto_gives_no_filter_to_a_discovered_peer_while_others_may_have_compact_filters() -> None:
+def test_auto_sends_no_filter_while_compact_filters_may_be_found() -> None:
     swarm = Swarm(5)
     for number, node in enumerate(swarm.nodes):
         node.services |= Service.BLOOM.value
@@ -157,7 +157,7 @@ def test_auto_gives_no_filter_to_a_discovered_peer_while_others_may_have_compact
     assert all(node.services & Service.COMPACT_FILTERS for node in made.connected())
 
 
-def test_auto_uses_bip37_where_no_address_of_many_serves_compact_filters() -> None:
+def test_auto_uses_bip37_if_no_address_serves_compact_filters() -> None:
     swarm = Swarm(5)
     for node in swarm.nodes:
         node.services = BLOOM_NEEDS
@@ -184,7 +184,7 @@ def test_a_proven_lie_bans_the_host_for_all_its_ports() -> None:
     assert [each for each in run.do(Seeded(()), 60.0) if isinstance(each, Connect)]
 
 
-def test_bans_of_addresses_that_are_not_named_are_bounded() -> None:
+def test_bans_of_discovered_addresses_are_bounded() -> None:
     run = Run()
     discovery = run.engine.pool._discovery
     assert discovery is not None
@@ -199,7 +199,7 @@ def test_bans_of_addresses_that_are_not_named_are_bounded() -> None:
 # Restarts
 
 
-def test_the_two_that_were_connected_longest_come_first_after_a_restart() -> None:
+def test_the_two_longest_connected_peers_come_first_after_a_restart() -> None:
     with client(2) as made:
         made.start()
         made.pass_time(1_300)
@@ -210,7 +210,7 @@ def test_the_two_that_were_connected_longest_come_first_after_a_restart() -> Non
         assert {address for _, address in made.dials[:2]} == {peer.address for peer in oldest}
 
 
-def test_those_connected_for_a_short_time_displace_no_anchor() -> None:
+def test_short_connections_replace_no_anchor() -> None:
     with client(2) as made:
         made.start()
         made.pass_time(1_300)
@@ -247,7 +247,7 @@ def test_an_offline_start_forgets_neither_anchors_nor_addresses() -> None:
 
 
 @pytest.mark.parametrize("lost", [ConnectionResetError("gone"), SessionError("the stream ended", cause=Cause.LOST)])
-def test_when_all_lines_break_the_same_peers_come_back(lost: Exception) -> None:
+def test_the_same_peers_return_when_all_connections_break(lost: Exception) -> None:
     with client(2) as made:
         made.start()
         made.pass_time(1_300)
@@ -268,7 +268,7 @@ def test_when_all_lines_break_the_same_peers_come_back(lost: Exception) -> None:
         assert not any(known.faults for known in book_of(made)._entries.values())
 
 
-def test_a_peer_that_leaves_soon_after_it_came_is_not_tried_again_and_again() -> None:
+def test_a_peer_that_leaves_early_is_not_dialled_repeatedly() -> None:
     with client(2) as made:
         made.start()
         made.pass_time(20)
@@ -283,7 +283,7 @@ def test_a_peer_that_leaves_soon_after_it_came_is_not_tried_again_and_again() ->
         assert [each for _, each in made.dials].count(address) <= 1
 
 
-def test_a_client_that_was_killed_soon_after_its_start_knows_addresses() -> None:
+def test_a_client_killed_soon_after_its_start_knows_addresses() -> None:
     with client(4) as made:
         made.start()
         made.pass_time(20)
@@ -294,10 +294,10 @@ def test_a_client_that_was_killed_soon_after_its_start_knows_addresses() -> None
         assert not made.swarm.asked
 
 
-# Feelers, and a stale tip
+# Feelers and a stale tip
 
 
-def test_now_and_then_a_new_address_is_tried_and_left_again() -> None:
+def test_new_addresses_are_tested_and_disconnected_now_and_then() -> None:
     with client(6) as made:
         made.start()
         made.pass_time(60)
@@ -322,14 +322,14 @@ def test_now_and_then_a_new_address_is_tried_and_left_again() -> None:
         ]
 
 
-def test_while_no_block_comes_one_more_is_connected_which_finds_what_the_others_withhold() -> None:
+def test_an_extra_peer_finds_withheld_blocks_above_a_stale_tip() -> None:
     swarm = Swarm(7)
     swarm.timeline.run(1.0)
     made = Client(swarm)
     made.withholds = True
     hostile = swarm.hostile
     serving = [node for node in swarm.nodes if not node.is_hostile and node.services == WITH_FILTERS and node.is_up]
-    for number, node in enumerate(hostile[:8]):  # every connection leads to one party, with many groups
+    for number, node in enumerate(hostile[:8]):  # every connection leads to one attacker with many groups
         node.host = f"{210 + number}.1.1.1"
         swarm.directory[node.address] = node
     made.named = [node.address for node in hostile[:8]]
@@ -348,7 +348,7 @@ def test_while_no_block_comes_one_more_is_connected_which_finds_what_the_others_
         assert swarm.timeline.now < 3 * 3_600
 
 
-def test_the_one_more_is_left_again_if_it_brings_nothing_and_another_comes() -> None:
+def test_a_useless_extra_peer_is_replaced() -> None:
     with client(8) as made:
         made.start()
         made.pass_time(1_700)

@@ -41,7 +41,7 @@ HEADERS = [bytes(32), *filter_headers(map(filter_hash, DATA), bytes(32))]
 
 
 class Asked:
-    """One peer, and what came of the questions to it."""
+    """One peer with the answers to the questions that it received."""
 
     def __init__(self) -> None:
         books = Books(WatchList(REGTEST), SavedBooks())
@@ -107,7 +107,7 @@ def test_filters_may_come_in_any_order() -> None:
     ],
     ids=repr,
 )
-def test_what_was_not_asked_for_is_a_lie(message: CFilter | CFHeaders | CFCheckpt, name: Lie) -> None:
+def test_an_unrequested_answer_is_a_lie(message: CFilter | CFHeaders | CFCheckpt, name: Lie) -> None:
     asked = Asked()
     assert asked.ask_filters()
     assert asked.ask_hashes()
@@ -120,7 +120,7 @@ def test_what_was_not_asked_for_is_a_lie(message: CFilter | CFHeaders | CFCheckp
     assert not asked.checkpoints
 
 
-def test_a_question_that_is_open_is_not_asked_twice() -> None:
+def test_an_open_question_is_not_repeated() -> None:
     asked = Asked()
     assert asked.ask_filters()
     assert asked.ask_hashes()
@@ -139,14 +139,14 @@ def test_a_question_that_is_open_is_not_asked_twice() -> None:
     assert asked.ask_hashes()
 
 
-def test_a_peer_that_is_gone_owes_nothing() -> None:
+def test_an_absent_peer_owes_no_answer() -> None:
     asked = Asked()
     assert asked.ask_filters()
     asked.context.pool.drop(asked.peer, ConnectionAbortedError("gone"), NOW)
     assert asked.questions.flights(asked.peer) == 0
 
 
-def test_a_checkpoint_and_then_another_header_at_its_height_are_a_lie() -> None:
+def test_a_checkpoint_then_another_header_are_a_lie() -> None:
     asked = Asked()
     asked.context.chain = chain = chain_of(2_100)
     ours = [bytes([number % 251]) * 32 for number in range(2_101)]
@@ -165,7 +165,7 @@ def test_a_checkpoint_and_then_another_header_at_its_height_are_a_lie() -> None:
 
 
 def _heard_of(height: int) -> tuple[Asked, FilterHeaders, list[bytes]]:
-    """A chain of so many blocks, our filter headers of all of them, and their hashes."""
+    """Return a chain of this height, our filter headers of all its blocks, and their filter hashes."""
     asked = Asked()
     asked.context.chain = chain_of(height)
     ours = [bytes([number % 251]) * 32 for number in range(height + 1)]
@@ -175,10 +175,8 @@ def _heard_of(height: int) -> tuple[Asked, FilterHeaders, list[bytes]]:
     return asked, FilterHeaders(asked.context, headers, asked.questions, blocks, Coverage(), lambda height: None), ours
 
 
-def test_another_header_and_then_our_checkpoint_at_its_height_are_a_lie() -> None:
-    """The client asked for the filter hashes of no block, and ended with an IndexError when there were none in the
-    answer.
-    """
+def test_another_header_then_our_checkpoint_are_a_lie() -> None:
+    """The client requested the filter hashes of no block, and ended with IndexError if the answer had none."""
     asked, heard, _ = _heard_of(3_000)
     stop = asked.context.chain.hash_at(3_000)
     heard._locate(asked.peer, -1, 3_000, b"\x77" * 32)
@@ -188,7 +186,7 @@ def test_another_header_and_then_our_checkpoint_at_its_height_are_a_lie() -> Non
     assert [type(message) for message in asked.sent()] == [GetCFCheckpt]
 
 
-def test_a_checkpoint_that_has_become_ours_meanwhile_is_no_lie_and_nothing_is_asked() -> None:
+def test_a_checkpoint_that_has_become_ours_is_no_lie() -> None:
     asked, heard, ours = _heard_of(3_000)
     rows, stop = asked.context.rows, asked.context.chain.hash_at(3_000)
     theirs = [*ours[:2_500], *(b"\x77" * 32 for _ in range(501))]
@@ -201,7 +199,7 @@ def test_a_checkpoint_that_has_become_ours_meanwhile_is_no_lie_and_nothing_is_as
     assert not asked.peer.questions
 
 
-def test_blocks_that_replace_those_before_a_dispute_was_ended_are_judged() -> None:
+def test_blocks_that_replace_blocks_before_an_ended_dispute_are_judged() -> None:
     asked, heard, ours = _heard_of(50)
     stated = heard._stated_by(asked.peer)
     stated.divergence = divergence = _Divergence(10, 10, None, is_ended=True, resumed=40)
@@ -213,14 +211,14 @@ def test_blocks_that_replace_those_before_a_dispute_was_ended_are_judged() -> No
     assert divergence.compared == 30
 
 
-def test_filters_that_came_together_answer_several_questions() -> None:
+def test_filters_that_arrive_together_answer_several_questions() -> None:
     asked, others = Asked(), [bytes((number,)) * 32 for number in range(11, 14)]
     assert asked.ask_filters()
     later: list[list[bytes]] = []
     assert asked.questions.filters(asked.peer, FilterFlight(5, others, HASHES[:3], later.append))
     asked.context.now = Instant(5.0, NOW.wall)
     asked.questions.take_filters(asked.peer, [(BLOCKS[0], DATA[0]), (others[0], DATA[0]), (BLOCKS[1], DATA[1])])
-    assert asked.peer.silent_for(6.0) == 1.0  # both questions made headway
+    assert asked.peer.silent_for(6.0) == 1.0  # both questions made progress
     together = [*zip(BLOCKS[2:], DATA[2:], strict=True), *zip(others[1:], DATA[1:3], strict=True)]
     asked.questions.take_filters(asked.peer, together)
     assert (asked.filters, later) == ([DATA], [DATA[:3]])
@@ -228,7 +226,7 @@ def test_filters_that_came_together_answer_several_questions() -> None:
     assert asked.questions.flights(asked.peer) == 0
 
 
-def test_what_came_before_a_lie_counts_and_what_comes_behind_it_does_not() -> None:
+def test_only_filters_before_a_lie_count() -> None:
     asked = Asked()
     assert asked.ask_filters()
     with pytest.raises(LieError):
@@ -237,7 +235,7 @@ def test_what_came_before_a_lie_counts_and_what_comes_behind_it_does_not() -> No
     assert asked.filters == [DATA]
 
 
-def test_nobody_is_called_for_a_peer_that_is_gone_meanwhile() -> None:
+def test_no_answer_is_delivered_after_its_peer_was_dropped() -> None:
     asked, other = Asked(), b"\x77" * 32
     called: list[list[bytes]] = []
 
@@ -252,7 +250,7 @@ def test_nobody_is_called_for_a_peer_that_is_gone_meanwhile() -> None:
 
 
 @pytest.mark.parametrize("at", range(5))
-def test_a_false_filter_in_a_run_is_named_and_those_before_it_count(at: int) -> None:
+def test_a_false_filter_is_named_and_earlier_filters_count(at: int) -> None:
     asked = Asked()
     assert asked.ask_filters()
     changed = [*DATA[:at], b"\x77", *DATA[at + 1 :]]
@@ -264,7 +262,7 @@ def test_a_false_filter_in_a_run_is_named_and_those_before_it_count(at: int) -> 
     assert asked.filters == [DATA]
 
 
-def test_a_run_over_what_has_come_already_is_a_lie_where_it_begins_to_repeat() -> None:
+def test_a_run_of_filters_may_not_repeat_a_received_filter() -> None:
     asked = Asked()
     assert asked.ask_filters()
     asked.take(CFilter(0, BLOCKS[2], DATA[2]))
@@ -275,7 +273,7 @@ def test_a_run_over_what_has_come_already_is_a_lie_where_it_begins_to_repeat() -
     assert asked.filters == [DATA]
 
 
-def test_a_run_over_two_questions_answers_both() -> None:
+def test_a_run_of_filters_answers_two_questions() -> None:
     asked, others = Asked(), [bytes((number,)) * 32 for number in range(11, 14)]
     assert asked.ask_filters()
     later: list[list[bytes]] = []
@@ -286,7 +284,7 @@ def test_a_run_over_two_questions_answers_both() -> None:
     assert asked.questions.flights(asked.peer) == 0
 
 
-def test_a_run_over_a_filter_that_came_and_was_asked_for_again_answers_both() -> None:
+def test_a_run_of_filters_answers_a_repeated_question_too() -> None:
     asked, again = Asked(), list[list[bytes]]()
     assert asked.ask_filters()
     asked.take(CFilter(0, BLOCKS[1], DATA[1]))
@@ -298,9 +296,9 @@ def test_a_run_over_a_filter_that_came_and_was_asked_for_again_answers_both() ->
     assert asked.questions.flights(asked.peer) == 0
 
 
-def test_an_answer_about_the_last_block_of_another_question_does_not_answer_that() -> None:
-    """Who had sent the last filter first, was asked for it again and sent it, owed the others without being late for
-    them, for ever.
+def test_an_answer_closes_only_its_own_question() -> None:
+    """A peer sent the last filter, then sent it again on request. It owed the other filters forever without being
+    late.
     """
     asked, again = Asked(), list[list[bytes]]()
     assert asked.ask_filters()
@@ -330,7 +328,7 @@ def ignored(asked: Asked, seconds: float) -> list[Message]:
     return sent
 
 
-def test_ignored_question_is_asked_again_ever_more_rarely() -> None:
+def test_an_ignored_question_is_repeated_less_and_less_often() -> None:
     asked = Asked()
     assert asked.ask_hashes()
     assert ignored(asked, 1) == [GetCFHeaders(0, 0, BLOCKS[4])]
@@ -352,7 +350,7 @@ def test_slow_peer_is_not_asked_again_before_its_pong() -> None:
     assert asked.sent() == []
 
 
-def test_answer_to_each_repetition_is_no_lie() -> None:
+def test_an_answer_to_each_repetition_is_no_lie() -> None:
     asked = Asked()
     assert asked.ask_hashes()
     ignored(asked, 6)
@@ -365,14 +363,14 @@ def test_answer_to_each_repetition_is_no_lie() -> None:
     assert caught.value.cause is Lie.UNASKED_FILTER
 
 
-def test_late_answer_to_repetition_fits_no_other_question() -> None:
+def test_a_late_answer_to_a_repetition_answers_no_other_question() -> None:
     asked = Asked()
     assert asked.ask_hashes()
     ignored(asked, 2)
     asked.take(CFHeaders(0, BLOCKS[4], bytes(32), tuple(HASHES)))
     then = asked.hashes
     assert asked.questions.hashes(asked.peer, 4, 4, BLOCKS[4], lambda *answer: then.append(answer))
-    asked.take(CFHeaders(0, BLOCKS[4], bytes(32), tuple(HASHES)))  # to the repetition
+    asked.take(CFHeaders(0, BLOCKS[4], bytes(32), tuple(HASHES)))  # the answer to the repetition
     assert len(asked.hashes) == 1
     asked.take(CFHeaders(0, BLOCKS[4], HEADERS[4], (HASHES[4],)))
     assert asked.hashes[1:] == [(HEADERS[4], (HASHES[4],))]

@@ -1,6 +1,4 @@
-"""Peers that stay behind the best chain, or hide that it goes on, hold no place that an address nobody has tried could
-have.
-"""
+"""Peers that are behind the best chain, or hide new blocks: they lose their slots to untried addresses."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT, Mode.AUTO])
 
 
 def _ready(world: Stage) -> set[int]:
-    """Numbers of the nodes that are connected."""
+    """Return the numbers of the ready nodes."""
     assert world.process is not None
     engine = world.process.engine
     assert isinstance(engine, Engine)
@@ -36,15 +34,15 @@ def _ready(world: Stage) -> set[int]:
 
 
 def _connected(world: Stage) -> set[int]:
-    """Numbers of the nodes to which there is a connection, ready or not."""
+    """Return the numbers of the connected nodes, ready or not."""
     assert world.process is not None
     return {each.node.number + 1 for each in world.process.connections.values()}
 
 
 @MODES
-def test_where_nobody_has_the_tip_laggards_make_room_for_others(mode: Mode, tmp_path: Path) -> None:
-    """Who has told of the tip is gone, and nodes that get no new blocks have all places: an honest address would never
-    be tried.
+def test_laggards_lose_their_slots_if_no_peer_has_the_tip(mode: Mode, tmp_path: Path) -> None:
+    """The peer that announced the tip is gone. Nodes without new blocks have all slots, so an honest address would
+    never be tried.
     """
     with stage(tmp_path, mode, Prompt, Prompt, Lags, Lags, Lags, max_peers=3) as world:
         world.boot()
@@ -63,8 +61,8 @@ def test_where_nobody_has_the_tip_laggards_make_room_for_others(mode: Mode, tmp_
 
 
 @MODES
-def test_who_is_behind_for_long_makes_room_even_if_another_has_the_tip(mode: Mode, tmp_path: Path) -> None:
-    """Otherwise those that lag leave one honest peer alone, whose word nobody can confirm."""
+def test_a_lasting_laggard_is_dropped_though_another_has_the_tip(mode: Mode, tmp_path: Path) -> None:
+    """Otherwise one honest peer is left among laggards, and no other peer can confirm its statements."""
     with stage(tmp_path, mode, Lags, Lags, Prompt, Prompt, max_peers=3) as world:
         world.boot()
         world.wait_synced(within=60)
@@ -78,8 +76,8 @@ def test_who_is_behind_for_long_makes_room_even_if_another_has_the_tip(mode: Mod
 
 
 @MODES
-def test_who_is_let_go_for_being_behind_does_not_come_back_at_once_for_its_network(mode: Mode, tmp_path: Path) -> None:
-    """Its network lacks while another has several, so it would be connected beyond the limit, and let go again, every
+def test_a_dropped_laggard_does_not_return_for_its_network(mode: Mode, tmp_path: Path) -> None:
+    """Its network has no slot while another network has several. The client would connect and drop the peer every
     second.
     """
     with stage(tmp_path, mode, at(Prompt, 1, net=1), at(Prompt, 2, net=1), at(Lags, 3, net=2), max_peers=2) as world:
@@ -100,7 +98,7 @@ def test_who_is_let_go_for_being_behind_does_not_come_back_at_once_for_its_netwo
 
 
 @MODES
-def test_laggards_stay_where_nobody_else_could_come(mode: Mode, tmp_path: Path) -> None:
+def test_laggards_stay_if_no_other_address_is_known(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Lags, Lags, Prompt) as world:
         world.boot()
         world.wait_synced(within=60)
@@ -118,9 +116,9 @@ def test_laggards_stay_where_nobody_else_could_come(mode: Mode, tmp_path: Path) 
 
 @MODES
 @pytest.mark.parametrize("most", [1, 2])
-def test_while_no_block_comes_for_long_others_are_heard(most: int, mode: Mode, tmp_path: Path) -> None:
-    """Who gets no new blocks is not behind what it has told: where such have all places, nobody else would ever tell of
-    more.
+def test_other_peers_are_heard_while_the_tip_is_stale(most: int, mode: Mode, tmp_path: Path) -> None:
+    """A node without new blocks is not behind its own announcements. If such nodes have all slots, no other peer is
+    heard.
     """
     with stage(tmp_path, mode, *[Lags] * most, Prompt, Prompt, max_peers=most) as world:
         for node in world.nodes[most:]:
@@ -136,7 +134,7 @@ def test_while_no_block_comes_for_long_others_are_heard(most: int, mode: Mode, t
         assert not world.banned
 
 
-def test_who_is_heard_while_no_block_comes_and_tells_nothing_new_takes_no_place(tmp_path: Path) -> None:
+def test_an_extra_peer_without_news_takes_no_slot(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
         world.boot()
         world.wait_synced(within=60)
@@ -165,7 +163,7 @@ class _Losing(Responder):
 
 
 class Loses(Prompt):
-    """Its next announcement gets lost on the way."""
+    """Loses its next announcement."""
 
     loses = False
 
@@ -174,8 +172,8 @@ class Loses(Prompt):
 
 
 @MODES
-def test_who_has_the_tip_and_was_not_heard_to_say_so_can_show_it(mode: Mode, tmp_path: Path) -> None:
-    """It has nothing to send to who asks for what follows the tip."""
+def test_a_peer_whose_announcement_was_lost_can_prove_the_tip(mode: Mode, tmp_path: Path) -> None:
+    """Its answer to a request for headers above the tip is empty."""
     with stage(tmp_path, mode, Prompt, Loses) as world:
         world.boot()
         world.wait_synced(within=60)
@@ -191,7 +189,7 @@ def test_who_has_the_tip_and_was_not_heard_to_say_so_can_show_it(mode: Mode, tmp
 
 
 class _Client(Client):
-    """Among nodes that may have no new block yet."""
+    """A client of nodes that may lack the latest block."""
 
     are_late = False
 
@@ -206,8 +204,8 @@ class _Client(Client):
 
 
 @pytest.mark.parametrize("others", [0, 2])
-def test_a_laggard_that_was_discovered_makes_room_only_where_another_address_is_known(others: int) -> None:
-    """It would rest for half an hour, with nobody in its place."""
+def test_a_discovered_laggard_is_dropped_only_for_another_address(others: int) -> None:
+    """Otherwise it would rest for half an hour, and its slot would stay empty."""
     swarm = Swarm(1)
     swarm.nodes = [node for node in swarm.nodes if not node.is_hostile][: 2 + others]
     for node in swarm.nodes:
@@ -224,7 +222,7 @@ def test_a_laggard_that_was_discovered_makes_room_only_where_another_address_is_
         made.report(Lost(teller.number, ConnectionResetError("gone")))
         swarm.directory[teller.address].is_up = False
         made.pass_time(120)
-        # of the others one has the place of who told of the tip, one this one's
+        # one of the other nodes replaces the announcer, and one replaces this laggard
         assert made.engine.pool.has(late) is not bool(others)
         made.are_late = False
         made.announce()

@@ -1,4 +1,4 @@
-"""Where what peers announce finds no room, they are not asked for it again and again, and are when there is room."""
+"""Announcements that find no room in the queue: peers are asked again only when there is room."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Announcing:
         return answers
 
     def round_trip(self) -> None:
-        """The peer's answers come, each by itself, and it answers what they call for."""
+        """The peer's answers arrive one by one, and it answers the new requests."""
         effects = [effect for message in self.waiting for effect in self.run.do(Heard(1, message))]
         self.waiting = self.answers(self.run.sent(effects))
 
@@ -74,10 +74,10 @@ class Announcing:
 
 
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
-def test_while_the_database_lags_a_peer_is_not_asked_again_and_again_and_then_nothing_is_missing(
-    mode: Mode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A liar fills the queue; else every payment of an honest peer would call for its whole mempool once more."""
+def test_a_slow_database_causes_no_repeated_requests_and_no_loss(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A liar fills the queue. Otherwise every payment of an honest peer would cause another request for its whole
+    mempool.
+    """
     monkeypatch.setattr(Queue, "MOST", MOST)
     world = Announcing(mode)
     out = world.run.engine._context.out
@@ -95,7 +95,7 @@ def test_while_the_database_lags_a_peer_is_not_asked_again_and_again_and_then_no
     assert world.sent["Mempool"] <= 12
 
 
-def test_a_queue_that_was_full_and_is_empty_after_one_step_is_filled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_queue_that_empties_in_one_step_is_refilled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Queue, "MOST", 4)
     world = Announcing(Mode.COMPACT)
     (peer,) = world.run.engine.pool
@@ -111,10 +111,10 @@ def test_a_queue_that_was_full_and_is_empty_after_one_step_is_filled_again(monke
 
 
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
-def test_what_others_have_announced_is_asked_of_them_when_it_leaves_the_queue(
+def test_a_transaction_evicted_from_the_queue_is_requested_from_others(
     mode: Mode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A liar who gives it first, with a flood of its own before and others' behind, must not keep it out."""
+    """A liar sends the transaction first, between floods of its own. It must not keep the transaction out."""
     monkeypatch.setattr(Queue, "MOST", 4)
     world = Announcing(mode)
     mempool, out = world.run.engine._mempool, world.run.engine._context.out
@@ -134,7 +134,7 @@ def test_what_others_have_announced_is_asked_of_them_when_it_leaves_the_queue(
 
 
 def come(world: Announcing, raw: bytes, group: str) -> None:
-    """A transaction that a peer of a group has given waits, and is recorded."""
+    """A peer of this network group sends a transaction, and it is recorded."""
     mempool, given = world.run.engine._mempool, Transaction.parse(raw)
     assert mempool._queue.put(raw, group) == []
     mempool._heard.update(dict.fromkeys((given.txid, given.wtxid)))
@@ -142,7 +142,7 @@ def come(world: Announcing, raw: bytes, group: str) -> None:
     world.run.commit()
 
 
-def test_what_made_room_is_asked_of_others_who_announce_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_evicted_transaction_is_requested_from_other_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     world = Announcing(Mode.COMPACT)
     world.run.engine.books.pool.limits = PendingLimits(number=4)
     world.mempool = dict(list(world.mempool.items())[:1])
@@ -159,7 +159,7 @@ def test_what_made_room_is_asked_of_others_who_announce_it(monkeypatch: pytest.M
     assert world.recorded() == 1
 
 
-def test_what_found_no_room_when_its_parent_came_is_asked_of_others_who_announce_it(
+def test_a_child_without_room_is_requested_from_other_peers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = Announcing(Mode.COMPACT)
@@ -175,9 +175,9 @@ def test_what_found_no_room_when_its_parent_came_is_asked_of_others_who_announce
     assert world.waiting == [wire.Tx(child.raw)]
 
 
-def test_a_filter_that_a_peer_brings_into_doubt_is_loaded_anew_once_in_a_round_trip() -> None:
-    """What it announces and does not have, and then what the filter does not match, are 300 bytes; a filter may be
-    36,000.
+def test_a_doubted_filter_is_reloaded_once_per_round_trip() -> None:
+    """A missing announced transaction and a transaction outside the filter cost 300 bytes. A filter may have 36,000
+    bytes.
     """
     world = Announcing(Mode.BIP37)
     run, loads, effects = world.run, 0, list[Effect]()

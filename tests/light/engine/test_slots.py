@@ -1,5 +1,5 @@
-"""Named peers where there are more addresses than connections: as many networks as there are, and who contradicts is
-heard again.
+"""Slots of named peers with more addresses than connections: many networks get one, and disputing peers are heard
+again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NOW = 1_700_000_000.0
 
 
 class Pool(PeerPool):
-    """Peers of a clock that is moved by hand; what is connected is ready at once."""
+    """Peers under a virtual clock; a connected peer is ready at once."""
 
     def __init__(self, addresses: list[str], most: int, disputing: list[str] | None = None) -> None:
         self.out = Outbox(Books(WatchList(REGTEST), SavedBooks()), HeaderChain(REGTEST), Journal())
@@ -68,19 +68,19 @@ class Pool(PeerPool):
 LIARS = [f"10.{net}.0.1:{port}" for net in (3, 99) for port in range(1, 4)]
 
 
-def test_networks_go_before_further_addresses_of_one() -> None:
+def test_networks_come_before_further_addresses_of_one_network() -> None:
     pool = Pool([*LIARS, "10.1.0.1:1", "10.2.0.1:1"], 4)
     pool.pass_time(1)
     assert pool.there == {"10.3.0.1:1", "10.99.0.1:1", "10.1.0.1:1", "10.2.0.1:1"}
 
 
-def test_hosts_go_before_further_ports_of_one() -> None:
+def test_hosts_come_before_further_ports_of_one_host() -> None:
     pool = Pool(["10.1.0.1:1", "10.1.0.1:2", "10.1.0.2:1", "10.1.0.3:1"], 3)
     pool.pass_time(1)
     assert pool.there == {"10.1.0.1:1", "10.1.0.2:1", "10.1.0.3:1"}
 
 
-def test_a_network_that_comes_later_takes_a_place_of_one_that_has_several() -> None:
+def test_a_later_network_takes_a_slot_of_a_crowded_one() -> None:
     pool = Pool([*LIARS, "10.1.0.1:1", "10.2.0.1:1"], 4)
     pool.dead = {"10.1.0.1:1", "10.2.0.1:1"}
     pool.pass_time(30)
@@ -93,10 +93,10 @@ def test_a_network_that_comes_later_takes_a_place_of_one_that_has_several() -> N
     assert {address.split(".")[1] for address in pool.there} == {"1", "2", "3", "99"}
     there = pool.there
     pool.pass_time(600)
-    assert pool.there == there  # and then there is peace
+    assert pool.there == there  # and nothing changes any longer
 
 
-def test_one_that_cannot_be_connected_costs_nobody_a_place() -> None:
+def test_an_unreachable_address_costs_no_peer_its_slot() -> None:
     pool = Pool([*LIARS, "10.1.0.1:1"], 4)
     pool.dead = {"10.1.0.1:1"}
     pool.pass_time(10)
@@ -105,7 +105,7 @@ def test_one_that_cannot_be_connected_costs_nobody_a_place() -> None:
     assert list(pool.ready()) == before
 
 
-def test_names_of_one_network_are_known_once_they_have_led_there() -> None:
+def test_the_network_of_a_name_is_known_after_its_connection() -> None:
     pool = Pool([f"name{number}.example:{number}" for number in range(1, 5)] + ["10.1.0.1:1"], 4)
     pool.hosts = {f"name{number}.example:{number}": "10.9.0.1" for number in range(1, 5)}
     pool.pass_time(60)
@@ -113,7 +113,7 @@ def test_names_of_one_network_are_known_once_they_have_led_there() -> None:
     assert len(pool.there) == 4
 
 
-def test_who_contradicts_is_connected_first_and_beyond_in_at_most_a_quarter_of_the_slots() -> None:
+def test_disputing_addresses_come_first_in_a_quarter_of_the_slots() -> None:
     disputing = [f"11.{net}.0.1:1" for net in range(8)]
     addresses = [*(f"10.{net}.0.1:1" for net in range(10)), *disputing]
     for most, number in [(1, 0), (2, 1), (4, 1), (8, 2), (12, 3)]:
@@ -135,9 +135,9 @@ def test_who_contradicts_is_connected_first_and_beyond_in_at_most_a_quarter_of_t
 
 
 @pytest.mark.parametrize("lost", [0, 2])
-def test_those_that_contradict_one_after_the_other_get_no_more_than_a_quarter_of_the_slots(lost: int) -> None:
-    """Whoever has been compared again leaves no doubt, so that the next two that do go first: honest peers were let go
-    for them.
+def test_successive_disputing_peers_get_a_quarter_of_the_slots(lost: int) -> None:
+    """A compared peer leaves no doubt, so the next two disputing peers come first. The client dropped honest peers for
+    them.
     """
     disputing = [f"11.{net}.0.1:1" for net in range(8)]
     honest = [f"10.{net}.0.1:1" for net in range(10)]
@@ -155,7 +155,7 @@ def test_those_that_contradict_one_after_the_other_get_no_more_than_a_quarter_of
     assert len(pool.there) == 8
 
 
-def test_none_goes_first_for_having_contradicted_where_a_quarter_of_those_there_has() -> None:
+def test_disputing_addresses_do_not_come_first_beyond_their_quarter() -> None:
     disputing = [f"11.{net}.0.1:1" for net in range(8)]
     assert wanted_of(disputing, disputing[1:2], 8) == disputing[:1]
     assert wanted_of(disputing, disputing[7:], 8) == disputing[:1]
@@ -163,7 +163,7 @@ def test_none_goes_first_for_having_contradicted_where_a_quarter_of_those_there_
     assert wanted_of(disputing, disputing[6:], 8, makes_room=True) == disputing[:2]
 
 
-def test_who_contradicts_and_cannot_be_connected_costs_nobody_a_place() -> None:
+def test_an_unreachable_disputing_address_costs_no_peer_its_slot() -> None:
     pool = Pool([f"10.{net}.0.1:1" for net in range(6)], 4, ["10.5.0.1:1"])
     pool.dead = {"10.5.0.1:1"}
     pool.pass_time(10)
@@ -174,12 +174,12 @@ def test_who_contradicts_and_cannot_be_connected_costs_nobody_a_place() -> None:
 
 
 class WithoutFilters(Prompt):
-    """Has blocks, and no compact filters."""
+    """Serves blocks and no compact filters."""
 
     services = Service.NETWORK | Service.WITNESS
 
 
-def test_one_of_another_network_that_lacks_what_is_needed_takes_no_place(tmp_path: Path) -> None:
+def test_a_peer_without_the_needed_services_takes_no_slot(tmp_path: Path) -> None:
     placed = at(Prompt, 1, net=1), at(Prompt, 2, net=1), at(WithoutFilters, 3)
     with stage(tmp_path, Mode.COMPACT, *placed, max_peers=2) as world:
         world.nodes[2].is_up = False
@@ -194,7 +194,7 @@ def test_one_of_another_network_that_lacks_what_is_needed_takes_no_place(tmp_pat
             assert there <= ready | {id(world.nodes[2])}
 
 
-def test_many_addresses_are_looked_at_in_no_time_that_grows_with_their_square() -> None:
+def test_a_thousand_named_addresses_fill_the_slots_quickly() -> None:
     pool = Pool([f"10.{net // 250}.{net % 250}.1:1" for net in range(1_000)], 8)
     pool.pass_time(2)
     slots = pool._named()
@@ -202,7 +202,7 @@ def test_many_addresses_are_looked_at_in_no_time_that_grows_with_their_square() 
     assert slots.taking(slots.free) == []
 
 
-def test_who_makes_room_is_not_told_of_as_a_fault() -> None:
+def test_a_peer_dropped_for_its_slot_gets_no_warning() -> None:
     pool = Pool([*LIARS[:2], "10.1.0.1:1"], 2)
     pool.dead = {"10.1.0.1:1"}
     pool.pass_time(10)
@@ -215,7 +215,7 @@ def test_who_makes_room_is_not_told_of_as_a_fault() -> None:
     assert {event.address for event in events if isinstance(event, PeerWarning)} <= {"10.1.0.1:1"}
 
 
-def test_liars_of_two_networks_with_many_addresses_do_not_keep_an_honest_peer_out(tmp_path: Path) -> None:
+def test_many_addresses_of_liars_keep_no_honest_peer_out(tmp_path: Path) -> None:
     liars = at(OmitsScripts, 1, 18444, 18445, 18446), at(OmitsScripts, 2, 18444, 18445, 18446)
     with stage(tmp_path, Mode.COMPACT, *liars, Prompt, max_peers=4) as world:
         world.boot()
@@ -224,7 +224,7 @@ def test_liars_of_two_networks_with_many_addresses_do_not_keep_an_honest_peer_ou
         assert world.has_found_all()
 
 
-def test_an_address_that_is_banned_is_no_substitute() -> None:
+def test_a_banned_address_is_no_substitute() -> None:
     pool = Pool(["10.1.0.1:1", "10.2.0.1:1", "10.3.0.1:1"], 2)
     pool.pass_time(1)
     peers, now = {peer.address: peer for peer in pool.ready()}, Instant(pool.now, NOW + pool.now)

@@ -1,4 +1,4 @@
-"""Peers that keep others waiting: none may hold up more than what was asked of it, nor for longer than a stall."""
+"""Slow peers: a peer delays only its own answers, and for no longer than a stall."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from support.stage import Prompt, Stage, stage
 
 
 class _Withholding(Responder):
-    """Answers everything but questions for blocks and filters."""
+    """Answers all messages except requests for blocks and filters."""
 
     def on_message(self, message: Message) -> None:
         if isinstance(message, GetCFilters):
@@ -47,7 +47,7 @@ class _Withholding(Responder):
 
 
 class Chatters(Liar):
-    """Withholds what it is asked for, and repeats what it has told instead, so as to look busy."""
+    """Sends no requested block or filter, and looks busy by repeating its headers."""
 
     responder = _Withholding
 
@@ -63,7 +63,7 @@ class Chatters(Liar):
 
 
 @pytest.mark.parametrize("mode", [Mode.COMPACT, Mode.BIP37])
-def test_a_peer_that_repeats_headers_holds_up_nothing_that_it_withholds(mode: Mode, tmp_path: Path) -> None:
+def test_a_peer_that_repeats_headers_delays_no_withheld_answer(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Chatters, Chatters, Prompt, Prompt) as world:
         world.boot()
         world.wait_synced(within=60)
@@ -77,7 +77,7 @@ def test_a_peer_that_repeats_headers_holds_up_nothing_that_it_withholds(mode: Mo
 
 
 class _Dripping(Responder):
-    """Holds its compact filters back."""
+    """Holds back its compact filters."""
 
     def __init__(self, regtest: Regtest, session: Session) -> None:
         super().__init__(regtest, session)
@@ -91,7 +91,7 @@ class _Dripping(Responder):
 
 
 class Drips(Liar):
-    """Sends one compact filter after the other, each just before that would be a stall."""
+    """Sends single compact filters, each just before the client would see a stall."""
 
     responder = _Dripping
     step_s = 1.5
@@ -108,11 +108,9 @@ class Drips(Liar):
 
 
 @pytest.mark.parametrize("drips", [1, 2])
-def test_a_peer_that_sends_filters_one_by_one_holds_up_nothing_that_others_have_time_for(
-    drips: int, tmp_path: Path
-) -> None:
-    """Each is headway, so it stalls never: what it was asked for would take minutes, and so would all that comes behind
-    that.
+def test_a_peer_that_sends_single_filters_delays_no_search(drips: int, tmp_path: Path) -> None:
+    """Each filter counts as progress, so the peer never stalls. Its answer would take minutes and delay everything
+    after it.
     """
     with stage(tmp_path, Mode.COMPACT, *[Drips] * drips, Prompt, Prompt, timeouts=PeerTimeouts(filters=20)) as world:
         world.truth.mine(800)
@@ -123,7 +121,7 @@ def test_a_peer_that_sends_filters_one_by_one_holds_up_nothing_that_others_have_
 
 
 class Crawls(Liar):
-    """From its first filtered block on it sends one message after the other, each just before that would be a stall."""
+    """Sends single messages from its first filtered block on, each just before the client would see a stall."""
 
     step_s = 1.5
 
@@ -169,9 +167,9 @@ class Walks(Crawls):
 
 
 @pytest.mark.parametrize("crawling", [1, 3])
-def test_peers_that_send_blocks_one_by_one_hold_synced_up_for_half_a_minute(crawling: int, tmp_path: Path) -> None:
-    """All who answer promptly are compared before Synced is told; who needs minutes for one question answers so no
-    more.
+def test_peers_that_send_single_blocks_delay_synced_briefly(crawling: int, tmp_path: Path) -> None:
+    """Before Synced, the client compares the answers of all prompt peers. A peer that needs minutes for one answer is
+    not prompt.
     """
     with stage(tmp_path, Mode.BIP37, *[Crawls] * crawling, Prompt, Prompt, Prompt) as world:
         world.truth.mine(800)
@@ -186,25 +184,23 @@ def test_peers_that_send_blocks_one_by_one_hold_synced_up_for_half_a_minute(craw
         assert not world.banned
         world.pass_time(400)
         pool = world.process.engine.pool  # type: ignore[union-attr]
-        # once it has answered, it counts again
+        # after its answer, the peer is ready again
         assert all(peer.state is PeerState.READY for peer in pool if not peer.questions)
 
 
 @pytest.mark.parametrize("others", [2, 3])
-def test_a_peer_that_is_slow_at_many_questions_holds_synced_up_no_longer_than_at_one(
-    others: int, tmp_path: Path
-) -> None:
+def test_a_peer_delays_synced_once_despite_many_slow_answers(others: int, tmp_path: Path) -> None:
     with stage(tmp_path, Mode.BIP37, Walks, *[Prompt] * others) as world:
         world.truth.mine(3_000)
         world.boot()
         world.wait_synced(within=40)
         assert world.has_found_all()
         world.pass_time(900)
-        assert not world.process.engine.coverage.unwitnessed  # type: ignore[union-attr]  # it is asked on, and compared
+        assert not world.process.engine.coverage.unwitnessed  # type: ignore[union-attr]  # it is still compared
 
 
-def test_of_two_that_are_asked_for_the_same_blocks_the_second_one_is_waited_for(tmp_path: Path) -> None:
-    """Else who answers first, and leaves out a payment, is believed alone."""
+def test_the_second_peer_asked_for_the_same_blocks_is_awaited(tmp_path: Path) -> None:
+    """Otherwise the client believes the first answer alone, although it may omit a payment."""
     with stage(tmp_path, Mode.BIP37, OmitsTip, Walks) as world:
         world.truth.mine(900)
         world.truth.receive()
@@ -215,10 +211,8 @@ def test_of_two_that_are_asked_for_the_same_blocks_the_second_one_is_waited_for(
         assert world.banned == set(world.nodes[0].addresses)
 
 
-def test_a_peer_without_the_block_does_not_keep_up_a_false_filter_header_of_one_that_is_gone(tmp_path: Path) -> None:
-    """No block decides, nobody is left who has the filter that ours commits to, and the third peer cannot say anything
-    about it.
-    """
+def test_a_peer_without_the_block_keeps_no_false_filter_header(tmp_path: Path) -> None:
+    """No block decides. No connected peer has the filter of our header, and the third peer cannot judge it."""
     with stage(tmp_path, Mode.COMPACT, Misleads, Lags, Prompt) as world:
         liar, _, honest = world.nodes
         liar.is_up = False
@@ -239,7 +233,7 @@ def test_a_peer_without_the_block_does_not_keep_up_a_false_filter_header_of_one_
 
 
 class OneTooMany(FalseFilters):
-    """Has one element too many where no block can show it."""
+    """Adds an element to the filter where no block can refute it."""
 
     def quality(self) -> Quality:
         return Prompt.quality(Prompt(self.rng, self.world))
@@ -252,14 +246,14 @@ class OneTooMany(FalseFilters):
 
 
 class StaysBehind(OneTooMany):
-    """Gets no new blocks, and stays connected."""
+    """Receives no new blocks and stays connected."""
 
     def view(self) -> Regtest:
         return copy_chain(self.world.truth.regtest, self.world.true_wall)
 
 
-def test_a_peer_that_stays_behind_does_not_keep_up_a_filter_header_that_it_alone_stands_by(tmp_path: Path) -> None:
-    """Who contradicts it may not extend its filter headers, and it has no block to extend them by."""
+def test_a_peer_that_is_behind_keeps_no_lonely_filter_header(tmp_path: Path) -> None:
+    """It has no block for further filter headers, and a contradicting peer may not extend them."""
     with stage(tmp_path, Mode.COMPACT, StaysBehind, Prompt) as world:
         honest = world.nodes[1]
         honest.is_up = False
@@ -280,8 +274,8 @@ def test_a_peer_that_stays_behind_does_not_keep_up_a_filter_header_that_it_alone
         assert not world.banned
 
 
-def synced_once_the_honest_one_came(world: Stage, within: float) -> None:
-    """The first node is alone until it has stated filter headers; then the second one is there as well."""
+def sync_after_the_honest_peer_came(world: Stage, within: float) -> None:
+    """The first node is alone until it has stated filter headers. Then the second node connects."""
     world.truth.mine(500)
     honest = world.nodes[1]
     honest.is_up = False
@@ -295,24 +289,22 @@ def synced_once_the_honest_one_came(world: Stage, within: float) -> None:
 
 
 class DripsForHours(OneTooMany, Drips):
-    """Sends a compact filter every 100 seconds: each just before it would be given up."""
+    """Sends a compact filter every 100 seconds, each just before the client would drop the peer."""
 
     step_s = 100.0
 
 
-def test_a_peer_that_sends_filters_one_by_one_does_not_keep_up_a_filter_header_that_it_alone_stands_by(
+def test_a_dripping_peer_keeps_no_lonely_filter_header(
     tmp_path: Path,
 ) -> None:
-    """Nobody else is asked for the filters above it, and its own is lacking for a verdict about it."""
+    """The client asks only this peer for filters above the header, and lacks its filter for a verdict."""
     with stage(tmp_path, Mode.COMPACT, DripsForHours, Prompt) as world:
-        synced_once_the_honest_one_came(world, within=200)
-        assert world.synced[-1].disputed[0][1] == world.truth.height  # until the other's filters have come
+        sync_after_the_honest_peer_came(world, within=200)
+        assert world.synced[-1].disputed[0][1] == world.truth.height  # until the filters of the other peer arrive
 
 
 class _Holding(_Dripping):
-    """Holds compact filters back, but single ones, until it is asked for filter headers, as it is where its own were
-    given up.
-    """
+    """Holds back answers of several filters until the client asks for filter headers again."""
 
     is_holding = False
 
@@ -331,27 +323,25 @@ class _Holding(_Dripping):
 
 
 class Holds(OneTooMany):
-    """Sends its compact filters when they are of no use any more."""
+    """Sends its compact filters when they are of no use any longer."""
 
     responder = _Holding
 
 
 class SlowFilters(Drips):
-    """Honest, and sends a compact filter a second."""
+    """Honest, but sends only one compact filter per second."""
 
     step_s = 1.0
 
 
-def test_two_that_contradict_each_other_and_are_slow_do_not_undo_each_other_for_ever(tmp_path: Path) -> None:
-    """The honest one needs minutes for filters: each time that it is given up for the other one it has twice as
-    long.
-    """
+def test_two_slow_disputing_peers_do_not_undo_each_other_forever(tmp_path: Path) -> None:
+    """The honest peer needs minutes for its filters. Its time doubles at each switch to the other peer."""
     with stage(tmp_path, Mode.COMPACT, Holds, SlowFilters) as world:
-        synced_once_the_honest_one_came(world, within=3_600)
+        sync_after_the_honest_peer_came(world, within=3_600)
 
 
 class _VanishingResponder(Responder):
-    """Ends the connection once it has sent the filter of a block that is new."""
+    """Disconnects after the filter of a new block."""
 
     is_new: Callable[[bytes], bool]
 
@@ -362,7 +352,7 @@ class _VanishingResponder(Responder):
 
 
 class Vanishes(OneTooMany):
-    """States the filter headers of a new block, sends its filter, and is gone."""
+    """States the filter headers of a new block, sends its filter and disconnects."""
 
     def __init__(self, rng: random.Random, world: World) -> None:
         super().__init__(rng, world)
@@ -374,10 +364,10 @@ class Vanishes(OneTooMany):
         return made
 
 
-def test_a_peer_that_stays_behind_does_not_keep_up_the_filter_header_of_a_tip_whose_author_is_gone(
+def test_a_peer_that_is_behind_keeps_no_tip_filter_header(
     tmp_path: Path,
 ) -> None:
-    """All is searched, and nobody is left who stands by the filter header of the tip: only the next block ended
+    """All blocks are searched, and no connected peer supports the filter header of the tip. Only the next block ended
     that.
     """
     with stage(tmp_path, Mode.COMPACT, Vanishes, StaysBehind, Prompt) as world:
@@ -399,7 +389,7 @@ def test_a_peer_that_stays_behind_does_not_keep_up_the_filter_header_of_a_tip_wh
 
 
 class _Dawdling(Responder):
-    """Answers questions about compact filters just before it would be given up."""
+    """Answers requests for compact filters just before the client would drop it."""
 
     later: Callable[[Callable[[], None]], None]
 
@@ -408,7 +398,7 @@ class _Dawdling(Responder):
 
 
 class Dawdles(OneTooMany):
-    """Takes long for each answer about compact filters, and has one element too many, of its own."""
+    """Answers requests for compact filters slowly, and adds an element of its own to them."""
 
     def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
         changed = super().change(block, elements)
@@ -429,10 +419,10 @@ class Dawdles(OneTooMany):
                 end.work()
 
 
-def test_a_peer_that_takes_long_to_say_what_it_thinks_of_them_does_not_keep_up_filter_headers_of_one_that_is_gone(
+def test_a_dawdling_peer_keeps_no_filter_headers_without_supporters(
     tmp_path: Path,
 ) -> None:
-    """It was waited for as long as any question to it was open: for one after the other."""
+    """The client waited as long as any question to the peer was open, one after the other."""
     with stage(tmp_path, Mode.COMPACT, OneTooMany, Dawdles, Prompt) as world:
         liar, dawdler, honest = world.nodes
         dawdler.is_up = honest.is_up = False

@@ -1,4 +1,4 @@
-"""The client reports that it is synced only if that is true: with a right clock, and with a peer that has the tip."""
+"""The client reports Synced only with a right clock and a peer that has the tip."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DAY_S = 86_400
 
 
 @MODES
-def test_with_a_clock_that_is_days_slow_nothing_is_called_synced(mode: Mode, tmp_path: Path) -> None:
+def test_a_clock_that_is_days_slow_prevents_synced(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Prompt, Prompt, Prompt) as world:
         world.set_skew(-3.0 * DAY_S)
         world.boot()
@@ -40,10 +40,8 @@ def test_with_a_clock_that_is_days_slow_nothing_is_called_synced(mode: Mode, tmp
 
 
 @MODES
-def test_a_clock_that_is_set_right_makes_no_old_tip_synced(mode: Mode, tmp_path: Path) -> None:
-    """New blocks were from the future by the wrong clock; a node that lags behind is no reason to take the old tip for
-    the best.
-    """
+def test_a_corrected_clock_does_not_make_an_old_tip_synced(mode: Mode, tmp_path: Path) -> None:
+    """Under the wrong clock, new blocks were from the future. A node that is behind does not prove the old tip."""
     with stage(tmp_path, mode, Lags, Prompt, Prompt) as world:
         world.boot()
         world.wait_synced(within=60)
@@ -58,7 +56,7 @@ def test_a_clock_that_is_set_right_makes_no_old_tip_synced(mode: Mode, tmp_path:
 
 
 @MODES
-def test_a_node_in_its_initial_download_makes_nothing_synced(mode: Mode, tmp_path: Path) -> None:
+def test_a_node_in_its_initial_download_proves_no_tip(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Downloading, Downloading, Prompt) as world:
         world.nodes[2].is_up = False
         world.boot()
@@ -71,7 +69,7 @@ def test_a_node_in_its_initial_download_makes_nothing_synced(mode: Mode, tmp_pat
 
 
 @MODES
-def test_a_tip_that_is_days_old_is_told_as_such(mode: Mode, tmp_path: Path) -> None:
+def test_a_tip_that_is_days_old_causes_a_warning(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Prompt, Prompt) as world:
         world.pass_time(3 * DAY_S)
         world.boot()
@@ -102,9 +100,9 @@ def test_a_clock_that_jumps_for_a_minute_expires_nothing(mode: Mode, tmp_path: P
 
 
 @pytest.mark.parametrize(("mode", "liar"), [(Mode.BIP37, OmitsAll), (Mode.COMPACT, OmitsScripts)])
-def test_what_is_searched_again_is_not_synced_and_then_told_anew(mode: Mode, liar: Kind, tmp_path: Path) -> None:
-    """Synced rests on the word of a liar, who is alone at first: once it is exposed, neither the status nor the last
-    Synced says so.
+def test_a_repeated_search_ends_synced_and_reports_it_again(mode: Mode, liar: Kind, tmp_path: Path) -> None:
+    """Synced first depends on a liar, which is the only peer. After its ban, the client is not synced until the search
+    ends.
     """
     with stage(tmp_path, mode, liar, Prompt) as world:
         world.nodes[1].is_up = False
@@ -138,9 +136,7 @@ class Slow(SkewedClock):
 
 
 @pytest.mark.parametrize("wrong", [Fast, Slow])
-def test_one_wrong_clock_beside_one_that_agrees_with_ours_delays_nothing(
-    wrong: type[SkewedClock], tmp_path: Path
-) -> None:
+def test_one_wrong_peer_clock_delays_nothing_if_another_is_right(wrong: type[SkewedClock], tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, Prompt, wrong) as world:
         world.boot()
         world.wait_synced(within=60)
@@ -148,9 +144,7 @@ def test_one_wrong_clock_beside_one_that_agrees_with_ours_delays_nothing(
 
 
 @MODES
-def test_a_transaction_of_ours_that_a_reorganisation_took_from_its_block_is_offered_again(
-    mode: Mode, tmp_path: Path
-) -> None:
+def test_an_own_transaction_of_a_disconnected_block_is_announced_again(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Prompt) as world:
         world.boot()
         world.wait_synced(within=60)
@@ -171,9 +165,7 @@ def test_a_transaction_of_ours_that_a_reorganisation_took_from_its_block_is_offe
 
 
 @MODES
-def test_a_transaction_of_ours_comes_back_from_under_hundreds_of_blocks_after_a_restart(
-    mode: Mode, tmp_path: Path
-) -> None:
+def test_an_own_transaction_returns_from_below_hundreds_of_blocks(mode: Mode, tmp_path: Path) -> None:
     """On a test network blocks cost next to nothing."""
     with stage(tmp_path, mode, Prompt, Prompt) as world:
         world.boot()
@@ -206,13 +198,13 @@ def coverage_of(world: Stage) -> Coverage:
 
 
 def told_since(world: Stage, before: int) -> list[tuple[tuple[int, int], ...]]:
-    """What each Synced since then told as disputed; all of them are of the same tip."""
+    """Return the disputed ranges of each Synced since then. All of them are of the same tip."""
     assert {event.hash for event in world.synced[before:]} <= {world.truth.tip}
     return [event.disputed for event in world.synced[before:]]
 
 
 @MODES
-def test_a_dispute_that_begins_after_synced_is_told_by_another_one(mode: Mode, tmp_path: Path) -> None:
+def test_a_dispute_after_synced_is_reported_by_another_synced(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Prompt, Prompt) as world:
         world.boot()
         world.wait_synced(within=60)
@@ -225,7 +217,7 @@ def test_a_dispute_that_begins_after_synced_is_told_by_another_one(mode: Mode, t
         assert told_since(world, before) == [((5, 7),)]
         coverage.undecided.clear()
         world.pass_time(60)
-        coverage.add_undecided(6, 7)  # nothing that was not told
+        coverage.add_undecided(6, 7)  # already reported
         world.pass_time(60)
         assert told_since(world, before) == [((5, 7),)]
         world.truth.mine()
@@ -233,7 +225,7 @@ def test_a_dispute_that_begins_after_synced_is_told_by_another_one(mode: Mode, t
         assert world.synced[-1].disputed == ((6, 7),)
 
 
-def test_a_dispute_that_grows_and_grows_is_told_ever_more_rarely(tmp_path: Path) -> None:
+def test_a_growing_dispute_is_reported_less_and_less_often(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt) as world:
         world.boot()
         world.wait_synced(within=60)
@@ -258,7 +250,7 @@ def is_synced(world: Stage) -> bool:
 
 
 def check_status(world: Stage, tip_since: float) -> None:
-    """Compare `is_synced` with what the world knows of nodes, lines and chains."""
+    """Compare `is_synced` with the state of nodes, lines and chains."""
     process, now, tip = world.process, world.timeline.now, world.truth.tip
     assert process is not None
     engine = process.engine

@@ -1,5 +1,5 @@
-"""A transaction that is broadcast again with another witness, as when it is signed anew: the same txid, which peers may
-have already.
+"""Rebroadcasts with another witness, as after a second signature: the txid is the same, and peers may have it
+already.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from support.stage import Prompt, Stage, stage
 
 
 def signed_twice(world: Stage) -> list[bytes]:
-    """A transaction that spends a coin in a block, and the same with another witness, which is wrong."""
+    """Return a transaction that spends a coin in a block, and a copy with a wrong witness."""
     coins = world.truth.regtest.chain.coins
     coin = next(each for each in world.truth.coins if each.lock.witness and bytes(each.outpoint) in coins)
     right = coin.lock.spends(coin.outpoint)
@@ -39,13 +39,11 @@ def signed_twice(world: Stage) -> list[bytes]:
 
 @MODES
 @pytest.mark.parametrize("kind", [Hoards, Drops])
-def test_what_is_broadcast_with_another_witness_is_offered_with_it(
-    mode: Mode, kind: type[Taker], tmp_path: Path
-) -> None:
-    """As when the first was signed with a wrong key: no peer keeps it, or one that does not check it says so."""
+def test_a_second_witness_is_announced(mode: Mode, kind: type[Taker], tmp_path: Path) -> None:
+    """The first witness may be of a wrong key. No peer keeps it, unless it does not check signatures."""
     with stage(tmp_path, mode, kind) as world:
         synced(world)
-        raws = signed_twice(world)[::-1]  # the wrong one first
+        raws = signed_twice(world)[::-1]  # the wrong witness first
         first, second = map(Transaction.parse, raws)
         assert (first.txid, first.wtxid != second.wtxid) == (second.txid, True)
         txid = send(world, raw=raws[0])
@@ -67,7 +65,7 @@ def test_what_is_broadcast_with_another_witness_is_offered_with_it(
 
 
 class Late(Hoards):
-    """Keeps the first of a txid, and gives it only once its next round of announcements has come, as Core does."""
+    """Keeps the first transaction of a txid, and serves it only after its next round of announcements, as Core does."""
 
     def __init__(self, rng: object, world: World) -> None:
         super().__init__(rng, world)
@@ -82,11 +80,11 @@ class Late(Hoards):
 @MODES
 @pytest.mark.parametrize(("kind", "number"), [(Prompt, 1), (Prompt, 2), (Prompt, 4), (Late, 1)])
 @pytest.mark.parametrize("ran_before", [False, True])
-def test_what_peers_have_is_not_refused_when_it_is_broadcast_with_another_witness(
+def test_a_second_witness_of_a_known_transaction_is_not_refused(
     mode: Mode, kind: type[Behaviour], number: int, ran_before: bool, tmp_path: Path
 ) -> None:
-    """Signed anew it has the same txid: no peer takes the second, since all have the first. Its coins were free to be
-    spent again.
+    """No peer takes the second witness, because all peers have the first. The coins of the transaction were
+    released.
     """
     with stage(tmp_path, mode, *[kind] * number) as world:
         synced(world)
@@ -107,12 +105,10 @@ def test_what_peers_have_is_not_refused_when_it_is_broadcast_with_another_witnes
 
 @MODES
 @pytest.mark.parametrize("restarts", [False, True])
-def test_what_peers_have_is_not_refused_when_it_was_abandoned_and_is_broadcast_with_another_witness(
+def test_a_second_witness_of_an_abandoned_transaction_is_not_refused(
     mode: Mode, restarts: bool, tmp_path: Path
 ) -> None:
-    """Who abandons it does not have it taken back: those who have it refuse the second. Its coins were free to be spent
-    again.
-    """
+    """Peers still have the abandoned transaction and refuse the second witness. The coins were released."""
     with stage(tmp_path, mode, Prompt) as world:
         synced(world)
         raws = signed_twice(world)
@@ -133,14 +129,12 @@ def test_what_peers_have_is_not_refused_when_it_was_abandoned_and_is_broadcast_w
 
 
 @pytest.mark.parametrize("is_announced", [False, True])
-def test_a_private_transaction_that_is_broadcast_with_another_witness_is_sent_with_it(
-    is_announced: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The stranger was given the first, and the call that brought the second was told so."""
+def test_a_private_second_witness_is_sent(is_announced: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The foreign peer received the first witness, and the second call returned that answer."""
     with stage(tmp_path, Mode.COMPACT, Waits, Waits, Waits, max_peers=2) as world:
         synced(world)
         other = stranger(world)
-        raws = signed_twice(world)[::-1]  # the wrong one first
+        raws = signed_twice(world)[::-1]  # the wrong witness first
         monkeypatch.setattr(Waits, "asks", not is_announced)
         send(world, is_private=True, raw=raws[0])
         if is_announced:
@@ -157,10 +151,8 @@ def test_a_private_transaction_that_is_broadcast_with_another_witness_is_sent_wi
 
 
 @MODES
-def test_what_was_abandoned_and_is_sent_again_does_not_take_the_place_of_what_peers_have_instead(
-    mode: Mode, tmp_path: Path
-) -> None:
-    """With another witness it was taken for what peers have, and the payment that they do have was offered no more."""
+def test_a_second_witness_does_not_replace_a_replacement(mode: Mode, tmp_path: Path) -> None:
+    """The client took the second witness for the known transaction, and announced the replacement no longer."""
     with stage(tmp_path, mode, Prompt) as world:
         synced(world)
         raws = signed_twice(world)
@@ -172,7 +164,7 @@ def test_what_was_abandoned_and_is_sent_again_does_not_take_the_place_of_what_pe
         world.pass_time(10)
         assert status(world, txid) is TxStatus.ABANDONED
         mempool = world.truth.regtest.mempool
-        mempool.remove_for([next(tx for tx in mempool if tx.txid == txid)])  # nodes take what replaces it
+        mempool.remove_for([next(tx for tx in mempool if tx.txid == txid)])  # nodes accept the replacement
         instead = send(world, raw=build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - 9_000)]))
         world.pass_time(60)
         assert instead in mempool
