@@ -1,5 +1,5 @@
-"""SyncLightClient: LightClient's names without asyncio; waits that end in time and on signals, leaving in every state,
-fork, exit.
+"""SyncLightClient: the methods of LightClient without asyncio. Waits end after a timeout or a signal; it also tests
+exits and forks.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from spvfilter.wallet.events import BlockDisconnected, MatchFound
 from spvfilter.watch.watchlist import WatchList
 
 SCRIPT = b"\x00\x14" + bytes(20)
-OWN = {"call", "timeout"}  # what LightClient has no use for
-SOON_S = 0.2  # within which a signal is seen
-MARGIN_S = 5.0  # that a machine under load may take
+OWN = {"call", "timeout"}  # names that LightClient does not need
+SOON_S = 0.2  # time in which a signal is seen
+MARGIN_S = 5.0  # allowance for a machine under load
 
 
 class Served:
-    """A regtest node in a thread of its own."""
+    """A regtest node in its own thread."""
 
     def __init__(self) -> None:
         self.regtest = Regtest()
@@ -89,7 +89,7 @@ def nothing_is_left_behind() -> Iterator[None]:
     yield
     left = [thread for thread in set(threading.enumerate()) - before if thread.name != "node"]
     for thread in left:
-        thread.join(10)  # one whose client was left by two interrupts ends by itself
+        thread.join(10)  # after two interrupts, the thread of the client ends by itself
     assert not [thread for thread in left if thread.is_alive()]
 
 
@@ -105,7 +105,7 @@ def client_of(served: Served, **options: Any) -> SyncLightClient:
 
 @contextmanager
 def interrupted_after(seconds: float, number: int = 1) -> Iterator[list[float]]:
-    """Ctrl-C after a time; when it was pressed."""
+    """Press Ctrl-C after a time. Yields the list of times when it was pressed."""
     pressed: list[float] = []
 
     def press() -> None:
@@ -128,14 +128,14 @@ def until_synced(client: SyncLightClient) -> None:
         assert next(event for event in client.events() if isinstance(event, Synced))
 
 
-# The same names
+# Public names
 
 
 def public(cls: type) -> dict[str, Any]:
     return {name: inspect.getattr_static(cls, name) for name in dir(cls) if not name.startswith("_")}
 
 
-def test_it_has_light_client_s_names_and_no_others() -> None:
+def test_both_clients_have_the_same_public_names() -> None:
     assert public(SyncLightClient).keys() - OWN == public(LightClient).keys()
     assert not public(LightClient).keys() & OWN
     client, own = LightClient(wallet(), peers=["127.0.0.1:1"]), SyncLightClient(wallet(), peers=["127.0.0.1:1"])
@@ -143,7 +143,7 @@ def test_it_has_light_client_s_names_and_no_others() -> None:
 
 
 @pytest.mark.parametrize("name", ["__init__", *public(LightClient)])
-def test_a_name_has_light_client_s_signature_and_docstring(name: str) -> None:
+def test_both_clients_have_the_same_signatures_and_docstrings(name: str) -> None:
     theirs, ours = (inspect.getattr_static(cls, name) for cls in (LightClient, SyncLightClient))
     assert theirs.__doc__ == ours.__doc__
     if isinstance(theirs, property):
@@ -159,7 +159,7 @@ def test_a_name_has_light_client_s_signature_and_docstring(name: str) -> None:
         assert ours.return_annotation == theirs.return_annotation
 
 
-def test_what_is_typed_is_what_it_gives(served: Served) -> None:
+def test_calls_return_the_annotated_types(served: Served) -> None:
     with client_of(served) as client:
         assert isinstance(assert_type(client.balance(), Balance), Balance)
         assert isinstance(assert_type(client.events(), EventIterator[Event]), EventIterator)
@@ -192,13 +192,13 @@ def test_a_wallet_is_followed_without_asyncio(served: Served, tmp_path: Path) ->
             client.coins(limit=0)
         with pytest.raises(StoreLockedError), client_of(served, store=tmp_path / "w.db"):
             pytest.fail("it is open already")
-    assert next(events, None) is None or list(events) is not None  # what waited, then the end
+    assert next(events, None) is None or list(events) is not None  # waiting events may come before the end
     served.mine()
-    with Store.open(tmp_path / "w.db", REGTEST) as store:  # it was closed
+    with Store.open(tmp_path / "w.db", REGTEST) as store:  # the database was closed
         assert store.tip >= 101
 
 
-def test_an_event_that_comes_too_late_is_given_by_the_next_call(served: Served) -> None:
+def test_an_event_after_a_timeout_reaches_the_next_call(served: Served) -> None:
     with client_of(served) as client:
         until_synced(client)
         events = client.events()
@@ -214,7 +214,7 @@ def test_an_event_that_comes_too_late_is_given_by_the_next_call(served: Served) 
             pass
 
 
-def test_no_event_is_lost_or_doubled_however_short_the_waits_are(served: Served) -> None:
+def test_short_waits_neither_lose_nor_repeat_an_event(served: Served) -> None:
     with client_of(served) as client:
         until_synced(client)
         served.mine()
@@ -235,7 +235,7 @@ def test_no_event_is_lost_or_doubled_however_short_the_waits_are(served: Served)
     served.mine()
 
 
-def test_several_threads_share_the_events_and_call_at_once(served: Served) -> None:
+def test_several_threads_share_the_events_and_call_concurrently(served: Served) -> None:
     served.mine()
     with client_of(served) as client:
         until_synced(client)
@@ -250,7 +250,7 @@ def test_several_threads_share_the_events_and_call_at_once(served: Served) -> No
                 balances.append(client.balance())
 
         def quietly() -> None:
-            with suppress(NotRunningError):  # it was left between an event and the balance
+            with suppress(NotRunningError):  # the client was left between an event and the balance
                 take()
 
         threads = [threading.Thread(target=quietly) for _ in range(4)]
@@ -268,9 +268,9 @@ def test_several_threads_share_the_events_and_call_at_once(served: Served) -> No
     assert balances
 
 
-def test_an_event_that_was_kept_goes_to_one_thread_and_the_others_wait_for_the_next(served: Served) -> None:
+def test_a_kept_event_goes_to_one_thread(served: Served) -> None:
     class Contested(deque[Event]):
-        """Whoever looks whether there is one is overtaken by another thread."""
+        """Another thread takes the event just after this thread has seen it."""
 
         def __len__(self) -> int:
             length = super().__len__()
@@ -287,10 +287,10 @@ def test_an_event_that_was_kept_goes_to_one_thread_and_the_others_wait_for_the_n
                 assert next(events) is not None
 
 
-# Leaving and errors
+# Exit and errors
 
 
-def test_before_entering_and_after_leaving_every_call_says_so(served: Served) -> None:
+def test_calls_outside_the_with_block_raise(served: Served) -> None:
     client = client_of(served)
     for _ in range(2):
         for call in (
@@ -306,10 +306,10 @@ def test_before_entering_and_after_leaving_every_call_says_so(served: Served) ->
             with pytest.raises(NotRunningError, match="running already"):
                 client.__enter__()
             assert client.tip_height == served.regtest.height
-        client.__exit__(None, None, None)  # again: nothing happens
+        client.__exit__(None, None, None)  # a second exit has no effect
 
 
-def test_what_entering_raises_is_raised_and_leaves_nothing(served: Served, tmp_path: Path) -> None:
+def test_errors_at_entry_are_raised_and_leave_nothing_open(served: Served, tmp_path: Path) -> None:
     client = client_of(served, store=tmp_path / "no" / "such" / "folder" / "w.db")
     for _ in range(2):
         with pytest.raises(StoreError), client:
@@ -322,7 +322,7 @@ def test_what_entering_raises_is_raised_and_leaves_nothing(served: Served, tmp_p
         raise RuntimeError("mine")
 
 
-def test_arguments_that_a_method_does_not_take_are_an_error_and_no_wait_without_end(served: Served) -> None:
+def test_wrong_arguments_raise_instead_of_blocking(served: Served) -> None:
     with client_of(served) as client, client.timeout(2):
         for call in (client.history, client.events):
             with pytest.raises(TypeError, match="unexpected keyword argument"):
@@ -332,7 +332,7 @@ def test_arguments_that_a_method_does_not_take_are_an_error_and_no_wait_without_
         assert client.tip_height >= 0
 
 
-def test_leaving_ends_the_waits_of_other_threads(served: Served) -> None:
+def test_an_exit_ends_the_waits_of_other_threads(served: Served) -> None:
     client = client_of(served)
     with client:
         until_synced(client)
@@ -363,7 +363,7 @@ def test_leaving_ends_the_waits_of_other_threads(served: Served) -> None:
 
 
 @pytest.mark.parametrize("wait", ["events", "call"])
-def test_ctrl_c_ends_any_wait_at_once_and_leaves_nothing(served: Served, wait: str, tmp_path: Path) -> None:
+def test_ctrl_c_ends_any_wait_and_leaves_nothing_open(served: Served, wait: str, tmp_path: Path) -> None:
     seen: list[float] = []
     with pytest.raises(KeyboardInterrupt), ExitStack() as stack:
         client = stack.enter_context(client_of(served, store=tmp_path / "w.db"))
@@ -379,7 +379,7 @@ def test_ctrl_c_ends_any_wait_at_once_and_leaves_nothing(served: Served, wait: s
     Store.open(tmp_path / "w.db", REGTEST).close()
 
 
-def test_ctrl_c_while_entering_leaves_nothing(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_at_entry_leaves_nothing_open(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened, go_on = Store.open, threading.Event()
 
     def slow(*args: Any, **options: Any) -> Store:
@@ -408,7 +408,7 @@ def synced():
 
 def program(served: Served, tmp_path: Path, body: str) -> subprocess.CompletedProcess[str]:
     text = PROGRAM.format(script=SCRIPT.hex(), peer=served.place, store=str(tmp_path / "w.db"), body=body)
-    allowed = "ignore:unclosed database:ResourceWarning"  # Python says so of a client that is not left, since 3.13
+    allowed = "ignore:unclosed database:ResourceWarning"  # since 3.13, Python reports a client that was not left
     return subprocess.run(
         [sys.executable, "-W", "error", "-W", allowed, "-c", text], capture_output=True, text=True, timeout=120
     )
@@ -439,9 +439,7 @@ print(threading.active_count())
 
 
 @pytest.mark.parametrize("is_refused", [False, True])
-def test_no_thread_is_left_when_the_client_was_left(
-    served: Served, monkeypatch: pytest.MonkeyPatch, *, is_refused: bool
-) -> None:
+def test_no_thread_is_left_after_the_exit(served: Served, monkeypatch: pytest.MonkeyPatch, *, is_refused: bool) -> None:
     run = threading.Thread.run
 
     def slowly(thread: threading.Thread) -> None:
@@ -457,7 +455,7 @@ def test_no_thread_is_left_when_the_client_was_left(
     assert set(threading.enumerate()) == before
 
 
-def test_a_child_of_fork_neither_hangs_nor_harms_the_client(served: Served, tmp_path: Path) -> None:
+def test_a_forked_child_neither_hangs_nor_harms_the_client(served: Served, tmp_path: Path) -> None:
     ran = program(served, tmp_path, FORK)
     said = "NotRunningError the client runs in another process: a forked child needs a client of its own\nleft\n"
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{said}True\n1\n", "")

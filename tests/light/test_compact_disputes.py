@@ -1,5 +1,5 @@
-"""Disputes over compact filters that no block decides: no honest peer is banned, nothing is hidden, and a silent peer
-ends nothing.
+"""Disputes over compact filters that no block decides: no honest peer is banned, no payment is hidden, and silent peers
+do no harm.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOOKALIKE = Lock(b"\xa9\x14" + hash160(REDEEM) + b"\x87", push(SIGNATURE) + push
 
 @dataclass
 class Lie:
-    """Elements that a liar's filters have in addition to the true ones, or lack, by height."""
+    """Elements that a liar adds to its filters or removes from them, by height."""
 
     more: dict[int, bytes] = field(default_factory=dict)
     fewer: dict[int, set[bytes]] = field(default_factory=dict)
@@ -57,8 +57,8 @@ class Lie:
 
 
 def transfer(world: World, lock: Lock) -> int:
-    """A stranger's coin of this lock is spent to another of the same lock, so that the filter of that block could hold
-    one element more.
+    """Spend a foreign coin to an output with the same lock, so that a filter of the block could have one more element.
+    Return the height.
     """
     coin = world.regtest.pay(lock.pays(1_000_000))
     world.regtest.mine()
@@ -68,7 +68,7 @@ def transfer(world: World, lock: Lock) -> int:
 
 
 def hidden_payment(world: World) -> tuple[int, set[bytes]]:
-    """A block that pays the wallet, and the elements that a liar leaves out of its filter."""
+    """Mine a block that pays the wallet. Return its height and the elements that a liar omits from its filter."""
     world.regtest.mine(3)
     world.receive(world.locks[1], 50_000_000)
     world.regtest.mine()
@@ -78,7 +78,7 @@ def hidden_payment(world: World) -> tuple[int, set[bytes]]:
 
 
 async def finds_all(run: Run, world: World, liar: Node) -> None:
-    """Every payment is found, the liar is banned, and no warning calls an honest peer a liar."""
+    """Wait until every payment is found and the liar is banned. No honest peer may be banned."""
     wanted = world.scan()
     await run.until(
         lambda books: books.synced and books.confirmed() == wanted and any(warning.banned for warning in books.warnings)
@@ -88,7 +88,7 @@ async def finds_all(run: Run, world: World, liar: Node) -> None:
 
 @pytest.mark.parametrize("honest", [1, 7])
 @pytest.mark.parametrize("liar_first", [True, False])
-async def test_an_element_too_many_in_one_block_hides_no_payment_in_a_later_one(honest: int, liar_first: bool) -> None:
+async def test_a_false_element_hides_no_payment_in_a_later_block(honest: int, liar_first: bool) -> None:
     world = World(3)
     odd = transfer(world, ANYBODY)
     lie = Lie({odd: b"\x00\x14" + b"bogus element here!!"}, dict([hidden_payment(world)]))
@@ -102,7 +102,7 @@ async def test_an_element_too_many_in_one_block_hides_no_payment_in_a_later_one(
 
 
 @pytest.mark.parametrize("liar_first", [True, False])
-async def test_a_script_that_an_input_seems_to_show_bans_nobody(liar_first: bool) -> None:
+async def test_an_ambiguous_script_of_an_input_bans_no_peer(liar_first: bool) -> None:
     world = World(3)
     coin = world.regtest.pay(LOOKALIKE.pays(1_000_000))
     world.regtest.mine()
@@ -120,10 +120,8 @@ async def test_a_script_that_an_input_seems_to_show_bans_nobody(liar_first: bool
             await finds_all(run, world, liar)
 
 
-async def test_a_spend_that_no_block_decides_is_found_where_its_block_is_disputed() -> None:
-    """The wallet's coin is older than its search: its spend shows in no filter of the liar, and no block refutes that
-    filter.
-    """
+async def test_an_undecided_spend_is_found_by_the_disputed_block() -> None:
+    """The coin is older than the search. The liar's filters omit its spend, and no block refutes these filters."""
     world = World(3)
     world.receive(world.locks[1], 50_000_000)
     world.regtest.mine()
@@ -143,7 +141,7 @@ async def test_a_spend_that_no_block_decides_is_found_where_its_block_is_dispute
 
 
 @pytest.mark.parametrize("liar_first", [True, False])
-async def test_who_disputes_block_after_block_is_let_go_of_and_hides_nothing_from_the_many(liar_first: bool) -> None:
+async def test_a_repeated_disputer_is_dropped_and_hides_nothing(liar_first: bool) -> None:
     world = World(3)
     odd = [transfer(world, ANYBODY) for _ in range(MAX_UNDECIDED + 5)]
     lie = Lie(dict.fromkeys(odd, b"\x00\x14" + b"bogus element here!!"), dict([hidden_payment(world)]))
@@ -180,7 +178,7 @@ class Mute(Responder):
 
 @pytest.mark.parametrize("mutes", [1, 3])
 @pytest.mark.parametrize("mode", ["compact", "auto"])
-async def test_peers_that_fall_silent_end_nothing(mutes: int, mode: str) -> None:
+async def test_silent_peers_do_not_stop_the_client(mutes: int, mode: str) -> None:
     world = World(4)
     async with AsyncExitStack() as stack:
         honest = await stack.enter_async_context(Node(world.regtest))

@@ -1,5 +1,5 @@
-"""Filters imported into the database of a light client: used if peers commit to them, not believed alone, and never
-requested again.
+"""Filters imported into the database of a light client: they are used if peers commit to them, and never requested
+again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def bring(path: Path, world: World, change: Change = told, heights: Sequence[int
         importing.flush()
 
 
-async def test_what_was_imported_before_the_first_run_is_not_fetched(tmp_path: Path) -> None:
+async def test_filters_imported_before_the_first_run_are_not_requested(tmp_path: Path) -> None:
     world, path = paid_late(), tmp_path / "w.db"
     bring(path, world)
     async with Node(world.regtest, responder=(responder := counting())) as node:  # noqa: SIM117
@@ -66,7 +66,7 @@ async def test_what_was_imported_before_the_first_run_is_not_fetched(tmp_path: P
             assert responder.asked["GetCFilters"]
 
 
-async def test_what_is_imported_later_serves_new_addresses(tmp_path: Path) -> None:
+async def test_filters_imported_later_serve_new_addresses(tmp_path: Path) -> None:
     world, path = paid_late(), tmp_path / "w.db"
     async with Node(world.regtest) as node, running(world, node, limits=LIMITS, mode="compact", store=path) as run:
         await run.synced(world)
@@ -87,18 +87,18 @@ async def test_what_is_imported_later_serves_new_addresses(tmp_path: Path) -> No
         lambda height, block, data: data if height % 15 else b"\0",
     ],
 )
-async def test_false_filters_are_fetched_as_if_they_were_not_there(tmp_path: Path, change: Change) -> None:
+async def test_false_imported_filters_are_requested_from_peers(tmp_path: Path, change: Change) -> None:
     world, path = grown(), tmp_path / "w.db"
     bring(path, world, change)
     async with Node(world.regtest, responder=(responder := counting())) as node:  # noqa: SIM117
         async with running(world, node, limits=LIMITS, mode="compact", store=path) as run:
             await run.synced(world)
             assert run.books.confirmed() == world.scan() != set()
-            assert not run.books.warnings  # it is not the peer that lied
+            assert not run.books.warnings  # the peer did not lie
     assert responder.asked["GetCFilters"] == -(-(world.regtest.height + 1) // 15)
 
 
-async def test_filters_that_are_missing_are_fetched_and_kept_beside_those_imported(tmp_path: Path) -> None:
+async def test_missing_filters_are_requested_and_kept_beside_imported_ones(tmp_path: Path) -> None:
     world, path = grown(), tmp_path / "w.db"
     bring(path, world, heights=range(60))
     async with Node(world.regtest, responder=(responder := counting())) as node:  # noqa: SIM117
@@ -110,7 +110,7 @@ async def test_filters_that_are_missing_are_fetched_and_kept_beside_those_import
         assert store.compact_filters.kept(0, world.regtest.height).keys() == set(range(world.regtest.height + 1))
 
 
-async def test_a_reorganisation_takes_no_filter_of_the_best_chain_with_it(tmp_path: Path) -> None:
+async def test_a_reorganization_drops_no_filter_of_the_best_chain(tmp_path: Path) -> None:
     world, path = grown(), tmp_path / "w.db"
     bring(path, world)
     async with (

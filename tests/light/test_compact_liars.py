@@ -1,4 +1,4 @@
-"""Peers that lie about compact filters: each lie is named, and the truth wins, whichever peer was there first."""
+"""Peers that lie about compact filters: the client names each lie and finds the truth, in any order of peers."""
 
 from __future__ import annotations
 
@@ -32,14 +32,16 @@ LIED_ABOUT = 1_003  # height
 
 @cache
 def world() -> World:
-    """More than a thousand blocks, so that there is a checkpoint; payments at the end. Not to be changed."""
+    """Return a chain of more than a thousand blocks, so that there is a checkpoint, with payments at the end. Do not
+    change it.
+    """
     made = World(5, mature=1_001)
     made.grow(12, share=1)
     return made
 
 
 class FalseIndex(FilterIndex):
-    """Leaves the wallet's scripts out of one block's filter, and makes headers that commit to that."""
+    """Omits the wallet's scripts from the filter of one block, and makes headers that commit to it."""
 
     def build(self, block: TreeBlock) -> bytes:
         if block.height != LIED_ABOUT:
@@ -58,7 +60,7 @@ def scripts_of(txs: list[Transaction]) -> list[bytes]:
 
 
 class Omits(Responder):
-    """Its filters fit its headers and lack the wallet's scripts."""
+    """Serves filters that fit its headers and lack the wallet's scripts."""
 
     def __init__(self, regtest: Regtest, session: Session) -> None:
         super().__init__(regtest, session)
@@ -71,7 +73,7 @@ class EmptyIndex(FilterIndex):
 
 
 class Empties(Omits):
-    """All its filters are empty, and its headers commit to them."""
+    """Serves only empty filters, with headers that commit to them."""
 
     def __init__(self, regtest: Regtest, session: Session) -> None:
         super().__init__(regtest, session)
@@ -84,7 +86,7 @@ class Malformed(EmptyIndex):
 
 
 class Truncates(Omits):
-    """Malformed filters, with headers that commit to them."""
+    """Serves malformed filters, with headers that commit to them."""
 
     def __init__(self, regtest: Regtest, session: Session) -> None:
         super().__init__(regtest, session)
@@ -99,7 +101,7 @@ class SendsWrongFilters(Responder):
 
 
 class TellsWrongHeaders(Responder):
-    """Filter hashes that no filter has; the filters are true."""
+    """States filter hashes of no filter, but serves true filters."""
 
     def send(self, message: Message) -> None:
         if isinstance(message, CFHeaders):
@@ -122,7 +124,7 @@ class SendsUnasked(Responder):
 
 
 class Slow(Responder):
-    """Honest, but withholds filter headers until told."""
+    """Honest, but withholds filter headers until it is released."""
 
     release = False
 
@@ -142,7 +144,7 @@ LIARS: list[tuple[type[Responder], set[Lie]]] = [
 
 
 def causes(books: Books) -> dict[str, str]:
-    """The lie of every banned peer, by its name."""
+    """Return the cause of each ban, by the address of the peer."""
     return {warning.address: getattr(warning.error, "cause", "") for warning in books.warnings if warning.banned}
 
 
@@ -157,13 +159,13 @@ async def truth(run: Run, liars: int) -> Books:
     ("responder", "names"), LIARS, ids=lambda value: value.__name__ if isinstance(value, type) else ""
 )
 @pytest.mark.parametrize("liar_first", [True, False])
-async def test_a_liar_is_caught_under_its_name(responder: type[Responder], names: set[Lie], liar_first: bool) -> None:
+async def test_a_liar_is_banned_for_its_lie(responder: type[Responder], names: set[Lie], liar_first: bool) -> None:
     made = world()
     async with Node(made.regtest) as honest, Node(made.regtest, responder=responder) as liar:
         peers = (liar, honest) if liar_first else (honest, liar)
         async with running(made, *peers, limits=LIMITS, mode="compact") as run:
             if responder is SendsWrongFilters and not liar_first:
-                await run.until(lambda books: books.synced)  # it may never receive a request for a filter
+                await run.until(lambda books: books.synced)  # the liar may never receive a request for a filter
             else:
                 await truth(run, 1)
             assert run.books.confirmed() == made.scan()
@@ -183,7 +185,7 @@ async def test_one_honest_peer_of_eight_wins() -> None:
             assert all(isinstance(warning.error, PeerError) for warning in books.warnings)
 
 
-async def test_a_slow_honest_peer_of_eight_wins_once_it_speaks_and_is_not_banned() -> None:
+async def test_a_slow_honest_peer_wins_against_seven_liars() -> None:
     made = world()
     slow = type("SlowOne", (Slow,), {"release": False})
     async with AsyncExitStack() as stack:
@@ -194,7 +196,7 @@ async def test_a_slow_honest_peer_of_eight_wins_once_it_speaks_and_is_not_banned
             lied = run.books.confirmed()
             assert lied < made.scan()
             assert not causes(run.books)
-            slow.release = True  # type: ignore[attr-defined]  # of the class made here
+            slow.release = True  # type: ignore[attr-defined]  # only of this class
             wake(honest)
             books = await truth(run, 7)
             assert causes(books).keys() == {where(liar) for liar in liars}
@@ -206,7 +208,7 @@ def wake(node: Node) -> None:
         connection.wake()
 
 
-async def test_a_lie_that_was_stored_is_taken_back_after_a_restart(tmp_path: Path) -> None:
+async def test_a_stored_lie_is_reverted_after_a_restart(tmp_path: Path) -> None:
     made = world()
     store = tmp_path / "wallet.db"
     async with Node(made.regtest, responder=Omits) as liar, Node(made.regtest) as honest:
@@ -221,7 +223,7 @@ async def test_a_lie_that_was_stored_is_taken_back_after_a_restart(tmp_path: Pat
             assert not run.books.warnings
 
 
-async def test_what_liars_agree_on_counts_as_proven_only_until_an_honest_peer_comes() -> None:
+async def test_an_agreement_of_liars_ends_with_an_honest_peer() -> None:
     made = world()
     async with (  # noqa: SIM117
         Node(made.regtest, responder=Omits) as one,

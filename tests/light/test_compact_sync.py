@@ -1,5 +1,5 @@
-"""The light client over compact filters: the same matches as a full scan and as BIP-37, through changes of chain, peers
-and process.
+"""The light client over compact filters: it finds the same matches as a full scan and as BIP-37, despite changes of
+chain, peers and process.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ CLOCK = Clock(wall=lambda: START)
 OTHER = "127.1.0.1"  # a host of another network group
 
 
-async def test_compact_filters_are_asked_for_unless_a_mode_is_named() -> None:
+async def test_the_default_mode_uses_compact_filters() -> None:
     world = grown()
     async with (
         Node(world.regtest) as node,
@@ -72,7 +72,7 @@ async def test_compact_filters_are_asked_for_unless_a_mode_is_named() -> None:
         assert client.mode is Mode.AUTO
 
 
-async def test_what_two_peers_agree_on_is_proven() -> None:
+async def test_matches_are_proven_if_two_peers_agree() -> None:
     world = grown()
     async with (
         Node(world.regtest) as one,
@@ -87,7 +87,7 @@ async def test_what_two_peers_agree_on_is_proven() -> None:
         } == world.scan()
 
 
-async def test_what_rested_on_one_peer_is_proven_once_another_agrees(tmp_path: Path) -> None:
+async def test_matches_from_one_peer_become_proven_with_another(tmp_path: Path) -> None:
     world = grown()
     store = tmp_path / "wallet.db"
     async with Node(world.regtest) as one, Node(world.regtest, OTHER) as two:
@@ -110,7 +110,7 @@ class Hesitates(Responder):
     def __init__(self, regtest: Regtest, session: Session) -> None:
         super().__init__(regtest, session)
         self.asked: GetHeaders | None = None
-        self.until = 0.0  # when it answers
+        self.until = 0.0  # when it answers (monotonic seconds)
 
     def on_getheaders(self, asked: GetHeaders) -> None:
         self.asked, self.until = asked, asyncio.get_running_loop().time() + LIMITS.stall_s
@@ -132,7 +132,7 @@ class Deaf(Responder):
         super().on_message(message)
 
 
-async def test_a_second_peer_that_is_still_telling_its_headers_is_waited_for() -> None:
+async def test_a_second_peer_with_slow_headers_is_awaited() -> None:
     world = grown()
     nodes = Node(world.regtest), Node(world.regtest, OTHER, responder=Hesitates)
     async with nodes[0], nodes[1], running(world, *nodes, limits=replace(LIMITS, stall_s=2), mode="compact") as run:
@@ -151,7 +151,7 @@ async def test_filters_come_from_all_peers() -> None:
     assert one.asked["GetCFilters"] + two.asked["GetCFilters"] == -(-(world.regtest.height + 1) // 15)
 
 
-async def test_the_tip_is_followed_through_blocks_and_reorganisations() -> None:
+async def test_the_client_follows_the_tip_through_reorganizations() -> None:
     world = grown()
     async with (
         Node(world.regtest) as one,
@@ -172,9 +172,7 @@ async def test_the_tip_is_followed_through_blocks_and_reorganisations() -> None:
 
 
 @pytest.mark.parametrize("keep", [False, True])
-async def test_a_restart_goes_on_where_the_last_run_ended_whatever_became_of_the_chain(
-    tmp_path: Path, keep: bool
-) -> None:
+async def test_a_restart_continues_after_any_change_of_the_chain(tmp_path: Path, keep: bool) -> None:
     world = grown()
     store = tmp_path / "wallet.db"
     async with Node(world.regtest, responder=(responder := counting())) as node:
@@ -225,7 +223,7 @@ async def test_another_peer_takes_over_in_the_middle() -> None:
             assert not any(warning.banned for warning in run.books.warnings)
 
 
-async def test_a_new_address_is_searched_for_from_its_height_on_and_kept_filters_need_no_network(
+async def test_kept_filters_find_a_new_address_without_the_network(
     tmp_path: Path,
 ) -> None:
     world = grown()
@@ -266,7 +264,7 @@ async def test_a_search_may_start_above_genesis() -> None:
     assert responder.asked["GetCFilters"] == -(-(world.regtest.height - 114) // 15)
 
 
-async def test_auto_takes_compact_filters_where_they_are_served() -> None:
+async def test_auto_uses_compact_filters_if_a_peer_serves_them() -> None:
     world = grown()
     async with Node(world.regtest, settings=ONLY_BLOOM) as old, Node(world.regtest, settings=ONLY_COMPACT) as new:
         async with running(world, old, new, limits=LIMITS, mode="auto") as run:
@@ -279,7 +277,7 @@ async def test_auto_takes_compact_filters_where_they_are_served() -> None:
             assert run.books.confirmed() == world.scan()
 
 
-async def test_auto_takes_bip37_for_what_compact_filters_cannot_find() -> None:
+async def test_auto_uses_bip37_for_data_outside_compact_filters() -> None:
     world = grown()
     watch = world.watch()
     watch.add_data(b"not in a compact filter")
@@ -289,7 +287,7 @@ async def test_auto_takes_bip37_for_what_compact_filters_cannot_find() -> None:
 
 
 @pytest.mark.parametrize("kind", ["data", "outpoint"])
-async def test_compact_refuses_what_its_filters_cannot_find_by_name(kind: str) -> None:
+async def test_compact_names_the_entries_that_it_cannot_find(kind: str) -> None:
     world = World()
     watch = world.watch()
     named = b"\x07" * 8 if kind == "data" else OutPoint(bytes(31) + b"\1", 5)
@@ -311,7 +309,7 @@ async def test_progress_reaches_its_total() -> None:
         assert any(isinstance(event, PeerChanged) and event.address for event in run.books.events)
 
 
-async def test_a_broadcast_is_followed_into_its_block() -> None:
+async def test_a_broadcast_is_reported_until_its_confirmation() -> None:
     world = grown()
     world.receive(world.locks[0])
     world.regtest.mine()
@@ -326,7 +324,7 @@ async def test_a_broadcast_is_followed_into_its_block() -> None:
         assert run.books.confirmed() == world.scan()
 
 
-async def test_blocks_that_come_while_filters_are_searched_cost_no_peer_and_no_match() -> None:
+async def test_new_blocks_during_a_search_cost_no_peer_and_match() -> None:
     world = grown(blocks=60)
     limits = replace(LIMITS, filters=5)
     async with (
@@ -349,7 +347,7 @@ async def test_blocks_that_come_while_filters_are_searched_cost_no_peer_and_no_m
 
 
 @pytest.mark.parametrize("services", [SERVICES, SERVICES & ~Service.BLOOM])
-async def test_payments_show_before_they_are_in_a_block_and_no_peer_gets_a_filter(services: Service) -> None:
+async def test_pending_payments_are_found_without_a_bip37_filter(services: Service) -> None:
     world = grown()
     nodes = [Node(world.regtest, settings=replace(SETTINGS, services=services), responder=Deaf) for _ in range(2)]
     async with nodes[0], nodes[1]:
@@ -379,7 +377,7 @@ async def test_payments_show_before_they_are_in_a_block_and_no_peer_gets_a_filte
             assert not run.books.warnings
 
 
-async def test_without_the_mempool_payments_show_in_blocks_alone() -> None:
+async def test_without_the_mempool_payments_are_found_only_in_blocks() -> None:
     world = grown()
     for mode in Mode:
         async with Node(world.regtest) as node, running(world, node, limits=LIMITS, mode=mode, mempool=False) as run:
@@ -394,7 +392,7 @@ async def test_without_the_mempool_payments_show_in_blocks_alone() -> None:
 @pytest.mark.parametrize(
     "lock", [p2pkh(key(98)), STRANGER, p2sh(p2wpkh(key(97))), p2wsh(push(key(96)) + b"\xac", [SIGNATURE])]
 )
-async def test_a_strangers_double_spend_withdraws_his_payment(lock: Lock) -> None:
+async def test_a_double_spend_of_any_script_type_withdraws_the_payment(lock: Lock) -> None:
     world = grown()
     coin = OutPoint(world.regtest.pay(lock.pays(50_000)), 0)
     world.regtest.mine()

@@ -1,6 +1,4 @@
-"""A client started on a damaged database: it raises the right error, or continues to exactly the matches of a full
-scan. And a rebuild.
-"""
+"""A client on a damaged database: it raises the right error, or it finds the matches of a full scan. Also a rebuild."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ MODES: dict[str, dict[str, Any]] = {"bip37": {"mode": "bip37"}, "kept": {"mode":
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:
-    """A bit flipped, a byte replaced, a piece zeroed, or the end cut off."""
+    """Flip a bit, replace a byte, zero a piece, or cut off the end."""
     at = rng.randrange(len(data))
     match rng.randrange(6):
         case 0:
@@ -34,7 +32,7 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("name", MODES)
-async def test_a_client_on_a_damaged_database_refuses_it_or_finds_what_there_is(name: str, tmp_path: Path) -> None:
+async def test_a_client_refuses_a_damaged_database_or_finds_all_matches(name: str, tmp_path: Path) -> None:
     world = World(95)
     world.grow(30, share=0.6)
     rng = random.Random(name)
@@ -62,6 +60,6 @@ async def test_a_client_on_a_damaged_database_refuses_it_or_finds_what_there_is(
             except StoreError:
                 refused += 1
         assert refused >= effort(2, 8, 150)
-        async with running(world, node, store=path, rebuild=True, **MODES[name]) as run:  # of the last damaged one
+        async with running(world, node, store=path, rebuild=True, **MODES[name]) as run:  # of the last one
             await run.synced(world)
             assert {place(each.match) for each in await run.client.matches()} == expected

@@ -1,4 +1,4 @@
-"""The store's thread: how many commits one transaction has, and what does not wait for others."""
+"""The thread of the store: the number of commits in a transaction, and urgent transactions."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ SYNCED = Emit(Synced(1, bytes(32), ("10.1.0.1:1",), 1, (), ()))
 
 
 class Thread:
-    """A store, and its thread: what is submitted is done at once."""
+    """A store and its thread; submitted functions run at once."""
 
     def __init__(self) -> None:
-        self.transactions: list[int] = []  # number of batches of each
+        self.transactions: list[int] = []  # number of batches in each transaction
 
     def commit(self, *batches: Batch) -> None:
         self.transactions.append(len(batches))
@@ -74,7 +74,7 @@ class Run:
             await asyncio.sleep(0)
 
     async def ring(self) -> None:
-        """The time of the last timer comes."""
+        """Let the last timer fire."""
         self.now += 0.02
         self.timers.pop()()
         await self.settle()
@@ -103,7 +103,7 @@ async def test_commits_soon_after_a_transaction_are_gathered_into_the_next(monke
     assert not run.timers
 
 
-async def test_what_somebody_waits_for_is_committed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_commit_that_a_caller_awaits_begins_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(monkeypatch)
     await run.commit()
     await run.commit()
@@ -126,14 +126,14 @@ async def test_what_somebody_waits_for_is_committed_at_once(monkeypatch: pytest.
     assert run.thread.transactions == [1, 1, 1, 1, 1]
 
 
-async def test_so_many_commits_do_not_wait_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_batch_of_commits_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(monkeypatch)
     for _ in range(1 + 2 * _MAX_GATHERED):
         await run.commit()
     assert run.thread.transactions == [1, _MAX_GATHERED, _MAX_GATHERED]
 
 
-async def test_a_database_that_is_closed_begins_no_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_closed_database_begins_no_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(monkeypatch)
     await run.commit()
     await run.commit()
@@ -157,7 +157,7 @@ async def test_a_timer_that_cannot_begin_a_transaction_ends_the_run(monkeypatch:
     assert [str(error) for error in failed] == ["cannot schedule new futures after shutdown"]
 
 
-async def test_where_the_transaction_that_is_waited_for_cannot_begin_the_run_ends_and_no_peer_is_blamed(
+async def test_a_failed_transaction_ends_the_run_and_blames_no_peer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def hurry(_: Database) -> None:
@@ -165,14 +165,14 @@ async def test_where_the_transaction_that_is_waited_for_cannot_begin_the_run_end
 
     monkeypatch.setattr(Database, "hurry", hurry)
     world = World(5)
-    # at the parameters of the filter, which must be durable before their use
+    # fails at the parameters of the filter, which must be durable before they are used
     with pytest.raises(RuntimeError, match="after shutdown"):
         async with Node(world.regtest) as node, running(world, node) as run:
             await run.until(lambda books: books.warnings)
     assert not run.books.warnings
 
 
-def test_it_is_known_whether_something_goes_on_once_a_commit_is_durable() -> None:
+def test_the_outbox_knows_whether_a_call_awaits_a_commit() -> None:
     out, went_on = Outbox(Books(WatchList(REGTEST), SavedBooks()), HeaderChain(REGTEST), Journal()), list[int]()
     out.after_commit(lambda: went_on.append(0))
     assert (went_on, out.awaits_commit) == ([0], False)

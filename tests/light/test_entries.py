@@ -1,5 +1,5 @@
-"""Entries that are added, removed and relabelled while a client runs, and the list that it was given; real sockets, in
-both modes.
+"""Entries that are added, removed and relabelled while a client runs, and the caller's watch list. Real sockets, both
+modes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def without(world: World, *numbers: int) -> WatchList:
 
 
 async def balanced(run: Run, world: World, watch: WatchList) -> None:
-    """The views have what a full scan with the list has."""
+    """Compare the views with a full scan of the list."""
     scripts = set(watch.script_pubkeys())
     coins = {bytes(each.outpoint): each.value for each in await run.client.coins() if each.height is not None}
     chain = world.regtest.chain.coins
@@ -54,7 +54,7 @@ async def balanced(run: Run, world: World, watch: WatchList) -> None:
 
 
 @MODES
-async def test_what_matched_a_removed_entry_leaves_the_books_and_comes_back_with_it(mode: Mode, tmp_path: Path) -> None:
+async def test_matches_of_a_removed_entry_return_with_the_entry(mode: Mode, tmp_path: Path) -> None:
     world = World(31)
     world.grow(60, share=0.9)
     world.receive(world.locks[1])  # pending
@@ -78,7 +78,7 @@ async def test_what_matched_a_removed_entry_leaves_the_books_and_comes_back_with
             assert {place(event.match) for event in told} == before - world.scan(left)
             with pytest.raises(ParameterError, match="not watched"):
                 await run.client.remove(address)
-            world.grow(10, share=0.9)  # pays it, among others
+            world.grow(10, share=0.9)  # some of these pay the removed entry
             await run.synced(world)
             assert await found(run) == world.scan(left)
             if mode is Mode.BIP37:
@@ -105,8 +105,8 @@ async def test_what_matched_a_removed_entry_leaves_the_books_and_comes_back_with
     check_stored(path, world)
 
 
-async def test_matches_have_their_own_labels_while_an_entry_before_theirs_is_removed() -> None:
-    """The list has the entry no more, and the database still has it, since it is busy with another change."""
+async def test_matches_keep_their_labels_while_an_earlier_entry_is_removed() -> None:
+    """The list has lost the entry while the database still has it, because another change is being committed."""
     world = World(31)
     for lock in world.locks:
         world.receive(lock)
@@ -122,7 +122,7 @@ async def test_matches_have_their_own_labels_while_an_entry_before_theirs_is_rem
         }
 
 
-async def test_several_entries_of_every_kind_are_removed_together_or_not_at_all() -> None:
+async def test_several_entries_are_removed_together_or_not_at_all() -> None:
     world = World(32)
     world.grow(20)
     watch = world.watch()
@@ -142,7 +142,7 @@ async def test_several_entries_of_every_kind_are_removed_together_or_not_at_all(
         with pytest.raises(AddressError):
             await run.client.remove("nonsense")
         with pytest.raises(ParameterError, match="not int"):
-            await run.client.remove(5)  # type: ignore[arg-type]  # that is the test
+            await run.client.remove(5)  # type: ignore[arg-type]  # a wrong type
         assert len(run.client.watch) == number
         await run.client.remove(f"pubkey:{pubkey.hex()}", "data:64617461", point)
         assert len(run.client.watch) == len(world.locks)
@@ -152,7 +152,7 @@ async def test_several_entries_of_every_kind_are_removed_together_or_not_at_all(
             await run.client.remove(*(lock.script_pubkey for lock in world.locks))
 
 
-async def test_an_output_that_two_entries_match_stays_with_the_other(tmp_path: Path) -> None:
+async def test_an_output_with_two_matching_entries_keeps_one(tmp_path: Path) -> None:
     world = World(33, [p2wpkh(b"\x02" + bytes(32))])
     for _ in range(5):
         world.receive()
@@ -173,10 +173,10 @@ async def test_an_output_that_two_entries_match_stays_with_the_other(tmp_path: P
             assert await found(run) == world.scan()
 
 
-async def test_an_outpoint_that_is_an_entry_keeps_its_script_when_the_address_that_taught_it_is_removed(
+async def test_an_outpoint_keeps_its_script_without_its_address(
     tmp_path: Path,
 ) -> None:
-    """Compact filters find its spend by that: without it the next run could not be entered in that mode."""
+    """Compact filters find the spend by this script. Without the script, the next run in that mode would be refused."""
     world = World(35)
     lock, other = world.locks[:2]
     point = OutPoint(world.receive(lock), 0)
@@ -206,12 +206,8 @@ async def test_an_outpoint_that_is_an_entry_keeps_its_script_when_the_address_th
 
 
 @MODES
-async def test_a_coin_is_known_in_the_next_run_though_its_outpoint_was_an_entry_that_was_removed(
-    mode: Mode, tmp_path: Path
-) -> None:
-    """Its row was of the outpoint and left with it, though the address is watched: its spend was overlooked for
-    good.
-    """
+async def test_a_coin_of_a_removed_outpoint_stays_with_its_address(mode: Mode, tmp_path: Path) -> None:
+    """Its row left with the outpoint, although the address is watched. The client never saw its spend."""
     world = World(35)
     lock = world.locks[0]
     point = OutPoint(world.receive(lock), 0)
@@ -233,12 +229,8 @@ async def test_a_coin_is_known_in_the_next_run_though_its_outpoint_was_an_entry_
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-async def test_a_coin_of_a_block_that_was_not_searched_is_known_though_its_outpoint_was_an_entry_that_was_removed(
-    restarts: bool, tmp_path: Path
-) -> None:
-    """It is of a watched address, as the user has told: its spend was seen in the same run, and overlooked in the next
-    one.
-    """
+async def test_a_coin_below_the_start_outlives_its_removed_outpoint(restarts: bool, tmp_path: Path) -> None:
+    """The user stated that it pays a watched address. The same run saw its spend, and the next run missed it."""
     world = World(36)
     lock = world.locks[0]
     point = OutPoint(world.receive(lock), 0)
@@ -266,7 +258,7 @@ async def test_a_coin_of_a_block_that_was_not_searched_is_known_though_its_outpo
 
 
 @MODES
-async def test_a_label_changes_at_once_and_for_good(mode: Mode, tmp_path: Path) -> None:
+async def test_a_label_changes_at_once_and_permanently(mode: Mode, tmp_path: Path) -> None:
     world = World(34)
     world.grow(20, share=0.9)
     lock, path, given = world.locks[0], tmp_path / "w.db", world.watch()
@@ -286,8 +278,8 @@ async def test_a_label_changes_at_once_and_for_good(mode: Mode, tmp_path: Path) 
             with pytest.raises(ParameterError, match="not watched"):
                 await run.client.relabel(b"\x00\x14" + bytes(20), "x")
             with pytest.raises(ParameterError, match="a label is text, not int"):
-                await run.client.relabel(lock.script_pubkey, 5)  # type: ignore[arg-type]  # that is the test
-            assert await run.client.coins(label="rent")  # the client goes on
+                await run.client.relabel(lock.script_pubkey, 5)  # type: ignore[arg-type]  # a wrong type
+            assert await run.client.coins(label="rent")  # the client still runs
         assert given.label(0) == "rent"
         other = WatchList(REGTEST)
         other.add_script(FOREIGN.script_pubkey)
@@ -298,7 +290,7 @@ async def test_a_label_changes_at_once_and_for_good(mode: Mode, tmp_path: Path) 
             assert None in {each.match.label for each in await run.client.matches()}
 
 
-async def test_a_list_in_use_refuses_what_would_be_lost() -> None:
+async def test_a_watch_list_in_use_refuses_additions() -> None:
     world = World(35)
     given, address = world.watch(), "bcrt1qar0srrr7xfkvy5l643lydnw9re59gtzzc4pz6h"
     before = given.copy()
@@ -321,15 +313,15 @@ async def test_a_list_in_use_refuses_what_would_be_lost() -> None:
             await run.client.add_addresses([(script_to_address(FOREIGN.script_pubkey, REGTEST) or "", "new")])
             assert FOREIGN.script_pubkey in run.client.watch
             assert FOREIGN.script_pubkey not in given
-        assert FOREIGN.script_pubkey in given  # once it is left
+        assert FOREIGN.script_pubkey in given  # after the client is left
         given.add_script(b"\x00\x14" + bytes(20))
         with pytest.raises(ParameterError):
             async with running(world, "127.0.0.1:1", watch=given, store=Path("/proc"), network="regtest", proxy="?"):
                 pass
-        given.add_script(b"\x00\x14" + bytes(range(20)))  # a client that could not be entered holds nothing
+        given.add_script(b"\x00\x14" + bytes(range(20)))  # a client that could not be entered does not lock the list
 
 
-async def test_a_list_carries_no_coins_from_one_client_to_the_next() -> None:
+async def test_a_watch_list_carries_no_coins_between_clients() -> None:
     world = World(36)
     given = world.watch()
     async with Node(world.regtest) as node:
@@ -341,7 +333,7 @@ async def test_a_list_carries_no_coins_from_one_client_to_the_next() -> None:
     assert not list(given.outpoints())
 
 
-async def test_entries_that_no_way_finds_together_are_refused() -> None:
+async def test_entries_that_no_mode_finds_together_are_refused() -> None:
     world = World(37)
     async with Node(world.regtest) as node:
         watch = world.watch()
@@ -349,7 +341,7 @@ async def test_entries_that_no_way_finds_together_are_refused() -> None:
         async with running(world, node, watch=watch, mode="auto") as run:
             await run.synced(world)
             with pytest.raises(InexpressibleError, match="use two clients"):
-                await run.client.add_script(b"\x51")  # only compact filters
+                await run.client.add_script(b"\x51")  # only compact filters find it
             await run.client.add_script(FOREIGN.script_pubkey)
             assert b"\x51" not in run.client.watch
         async with running(world, node, mode="auto") as run:
@@ -361,7 +353,7 @@ async def test_entries_that_no_way_finds_together_are_refused() -> None:
             await run.synced(world)
 
 
-async def test_a_script_is_added_twice_with_another_label_and_many_at_once() -> None:
+async def test_a_script_may_be_relabelled_and_many_added_at_once() -> None:
     world = World(38)
     many = [script_to_address(b"\x00\x14" + number.to_bytes(20, "big"), REGTEST) or "" for number in range(3_000)]
     async with Node(world.regtest) as node, running(world, node, mode="compact") as run:
@@ -378,7 +370,7 @@ async def test_a_script_is_added_twice_with_another_label_and_many_at_once() -> 
 
 
 class HeadersOnly(Responder):
-    """Gives neither blocks nor filters."""
+    """Serves neither blocks nor filters."""
 
     def on_block_wanted(self, block: TreeBlock, kind: int) -> None:
         pass
@@ -388,9 +380,7 @@ class HeadersOnly(Responder):
 
 
 @MODES
-async def test_a_search_that_began_without_a_block_begins_there_again_after_a_restart(
-    mode: Mode, tmp_path: Path
-) -> None:
+async def test_an_unfinished_first_search_starts_again_after_a_restart(mode: Mode, tmp_path: Path) -> None:
     world = World(36)
     world.grow(20, share=0.9)
     path, late = tmp_path / "w.db", world.locks[1].script_pubkey

@@ -1,5 +1,5 @@
-"""A disk that is full from any write on: the client ends with that error, and with room again nothing is lost or
-doubled.
+"""A disk that is full from some write on: the client ends with that error, and a later run neither loses nor repeats a
+match.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WRITES = ("CREATE", "INSERT", "DELETE", "COMMIT", "PRAGMA journal_mode", "PRAGMA
 
 
 class Disk:
-    """Has room for some writes, and then for none."""
+    """Has room for a number of writes."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -66,7 +66,7 @@ class Disk:
 
 
 async def live(run: Run, world: World) -> None:
-    """A search, a payment and its spend, a reorganisation, a transaction of ours, and a new entry."""
+    """Sync, receive and spend a payment, follow a reorganization, broadcast a transaction, and add an entry."""
     await run.synced(world)
     world.receive()
     world.grow(1, share=1.0)
@@ -83,7 +83,7 @@ async def live(run: Run, world: World) -> None:
 
 
 def kept(path: Path, world: World) -> set[tuple[str, bytes, int, int | None]]:
-    """The confirmed matches of a database: kind, txid, position and height."""
+    """Return the confirmed matches of a database: kind, txid, position and height."""
     if not path.exists():
         return set()
     with Store.open(path, REGTEST) as store:
@@ -93,7 +93,7 @@ def kept(path: Path, world: World) -> set[tuple[str, bytes, int, int | None]]:
 
 
 @pytest.mark.parametrize("name", MODES)
-async def test_a_disk_that_is_full_ends_the_client_and_loses_and_doubles_nothing(
+async def test_a_full_disk_ends_the_client_and_loses_nothing(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(90)
@@ -125,7 +125,7 @@ async def test_a_disk_that_is_full_ends_the_client_and_loses_and_doubles_nothing
             async with running(world, node, store=path, limits=FAST, **MODES[name]) as run:
                 snapshot = await run.client.matches()
                 for each in snapshot:
-                    run.books.take(each)  # fails if a match is there twice
+                    run.books.take(each)  # fails if a match occurs twice
                 run.follow(since=snapshot.sequence)
                 run.books.events.clear()
                 await run.synced(world)

@@ -1,6 +1,4 @@
-"""Payments that some peers hide are found once others are asked: after a restart, in another mode, after an entry was
-added.
-"""
+"""Payments that some peers hide: other peers reveal them after a restart, in another mode, or after a new entry."""
 
 from __future__ import annotations
 
@@ -29,14 +27,14 @@ from support.lightworld import FAST, LOCKS, World, key, running
 
 
 class Omits(Responder):
-    """Says of every block that nothing in it matches."""
+    """Omits all matches from its filtered blocks."""
 
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         super().send_merkleblock(block, [])
 
 
 def paid(seed: int) -> World:
-    """A chain with a payment of which peers may not tell."""
+    """Return a chain with a payment that peers may hide."""
     world = World(seed)
     world.receive(LOCKS[1], 50_000_000)
     world.regtest.mine(4)
@@ -44,7 +42,7 @@ def paid(seed: int) -> World:
 
 
 @pytest.mark.parametrize("mode", ["bip37", "compact"])
-async def test_what_one_peer_alone_answered_is_asked_of_others_after_a_restart(mode: str, tmp_path: Path) -> None:
+async def test_blocks_with_one_witness_are_checked_after_a_restart(mode: str, tmp_path: Path) -> None:
     world = paid(4)
     store = tmp_path / "wallet.db"
     async with Node(world.regtest, responder=Omits) as liar, Node(world.regtest) as one, Node(world.regtest) as other:
@@ -56,7 +54,7 @@ async def test_what_one_peer_alone_answered_is_asked_of_others_after_a_restart(m
             await run.until(lambda books: books.confirmed() == world.scan())
 
 
-async def test_what_one_peer_alone_answered_is_asked_of_others_though_an_entry_was_added_meanwhile() -> None:
+async def test_blocks_with_one_witness_are_checked_despite_a_new_entry() -> None:
     world = paid(5)
     async with Node(world.regtest) as absent:
         port = absent.port
@@ -71,9 +69,9 @@ async def test_what_one_peer_alone_answered_is_asked_of_others_though_an_entry_w
 
 
 class Holds(Responder):
-    """Answers questions for headers only when it is told to. One that is connected after that answers, too."""
+    """Answers requests for headers only when it is released. Connections after that are answered at once."""
 
-    is_free = False  # of all connections
+    is_free = False  # state of all connections
 
     def __init__(self, regtest: Regtest, session: Session) -> None:
         super().__init__(regtest, session)
@@ -86,14 +84,14 @@ class Holds(Responder):
             self.held.append(asked)
 
     def free(self) -> None:
-        """Answer what was held."""
+        """Answer all held requests."""
         for asked in self.held:
             self.on_getheaders(asked)
 
 
-async def test_two_liars_that_are_ready_first_do_not_hide_payments_from_one_who_has_six_honest_peers() -> None:
+async def test_two_early_liars_hide_nothing_from_six_honest_peers() -> None:
     class Holding(Holds):
-        """Its own state of all connections."""
+        """A class with its own state."""
 
     world = paid(6)
     async with AsyncExitStack() as stack:
@@ -114,7 +112,7 @@ async def test_two_liars_that_are_ready_first_do_not_hide_payments_from_one_who_
 
 
 class Invents(Responder):
-    """Announces a payment that nobody made, and gives it to who asks."""
+    """Announces a fake payment and serves it on request."""
 
     raw = build_tx([TxIn(OutPoint(b"\x42" * 32, 0))], [LOCKS[1].pays(21_000_000 * 10**8)])
 
@@ -123,7 +121,7 @@ class Invents(Responder):
         match message:
             case wire.GetData(items) if any(item.hash in (tx.txid, tx.wtxid) for item in items):
                 self.send(wire.Tx(self.raw))
-            case wire.FilterLoad() | wire.GetHeaders():  # before it takes what is announced, and after
+            case wire.FilterLoad() | wire.GetHeaders():  # before and after it accepts announcements
                 super().on_message(message)
                 self.send(wire.Inv((InvItem(InvType.TX, tx.txid), InvItem(InvType.WTX, tx.wtxid))))
             case _:
@@ -131,7 +129,7 @@ class Invents(Responder):
 
 
 @pytest.mark.parametrize("mode", ["bip37", "compact"])
-async def test_an_invented_payment_is_no_money_and_one_machine_proves_nothing_with_two_ports(mode: str) -> None:
+async def test_a_fake_payment_is_pending_and_one_host_proves_nothing(mode: str) -> None:
     world = paid(7)
     nodes = Node(world.regtest, responder=Invents), Node(world.regtest)
     async with nodes[0], nodes[1], running(world, *nodes, mode=mode) as run:

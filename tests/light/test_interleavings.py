@@ -16,8 +16,8 @@ from support.lightworld import World, running
 
 
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
-async def test_a_transaction_back_from_a_block_is_unconfirmed_again_from_our_own_copy(mode: Mode) -> None:
-    """The node that had it forgets it."""
+async def test_a_disconnected_transaction_is_pending_from_our_own_copy(mode: Mode) -> None:
+    """The node forgets the transaction."""
     world = World(3, mature=110)
     returning = world.receive()
     world.regtest.mine()
@@ -31,9 +31,9 @@ async def test_a_transaction_back_from_a_block_is_unconfirmed_again_from_our_own
 
 
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
-async def test_a_mempool_asked_for_before_a_reorganisation_and_told_after_it_is_found_once(mode: Mode) -> None:
-    """A match of the mempool may be reported before or after the new tip, but never before the block that held it is
-    disconnected.
+async def test_a_mempool_answer_after_a_reorganization_matches_once(mode: Mode) -> None:
+    """A match of the mempool may be reported before or after the new tip. It may not precede the disconnection of its
+    block.
     """
     world = World(3, mature=110)
     returning = world.receive()

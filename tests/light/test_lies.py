@@ -56,8 +56,8 @@ class SendsUnasked(Responder):
 
 class SendsAnotherBlock(Responder):
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
-        stranger = mine(replace(block.header, time=block.header.time + 1))
-        self.send(MerkleBlock.from_txids(stranger, block.txids, []))
+        other_header = mine(replace(block.header, time=block.header.time + 1))
+        self.send(MerkleBlock.from_txids(other_header, block.txids, []))
 
 
 class SwapsBlocks(Responder):
@@ -71,7 +71,7 @@ class SwapsBlocks(Responder):
 
 
 class InjectsTxs(Responder):
-    """Proves and sends everything, whatever the filter says."""
+    """Proves and sends all transactions, regardless of the filter."""
 
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         txs = self.regtest.chain.txs(block)
@@ -81,14 +81,14 @@ class InjectsTxs(Responder):
 
 
 class Omits(Responder):
-    """Sends none of our transactions."""
+    """Sends no own transaction."""
 
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         super().send_merkleblock(block, [])
 
 
 class OmitsSpends(Responder):
-    """Sends our receipts, but not our spends."""
+    """Sends the wallet's receipts, but not its spends."""
 
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
         super().send_merkleblock(block, matched[:1])
@@ -138,7 +138,7 @@ def other_tx() -> bytes:
 
 
 def forged(change: Callable[[MerkleBlock], MerkleBlock]) -> type[Responder]:
-    """A responder that changes every proof of a block with more than one transaction."""
+    """Return a responder that changes every proof of a block with more than one transaction."""
 
     class Forges(Responder):
         def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
@@ -154,7 +154,7 @@ def forged(change: Callable[[MerkleBlock], MerkleBlock]) -> type[Responder]:
 
 
 def with_headers(change: Callable[[Responder, list[Header]], list[Header]]) -> type[Responder]:
-    """A responder that changes the headers in its answers."""
+    """Return a responder that changes the headers in its answers."""
 
     class TellsHeaders(Responder):
         def send_headers(self, blocks: Sequence[TreeBlock]) -> None:
@@ -217,7 +217,7 @@ FAULTS: dict[str, tuple[type[Responder], type[PeerError], str]] = {  # a failing
 
 
 @pytest.mark.parametrize("name", LIES)
-async def test_a_lie_is_caught_by_name_and_harms_nobody(name: str) -> None:
+async def test_a_lie_is_named_and_harms_nothing(name: str) -> None:
     responder, error, cause = LIES[name]
     world = World(30, mature=110)
     world.grow(25, share=0.8)
@@ -232,25 +232,27 @@ async def test_a_lie_is_caught_by_name_and_harms_nobody(name: str) -> None:
         told = [warning for warning in run.books.warnings if warning.banned]
         assert [warning.address for warning in told] == [f"{liar.host}:{liar.port}"]
         assert type(told[0].error) is error
-        assert cause is None or told[0].error.cause == cause  # type: ignore[attr-defined]  # those that have one
+        assert cause is None or told[0].error.cause == cause  # type: ignore[attr-defined]  # some errors have a cause
         world.grow(3, share=1.0)
         await run.synced(world)
         assert run.books.confirmed() == world.scan()
 
 
 @pytest.mark.parametrize("name", FAULTS)
-async def test_a_fault_costs_the_connection_and_bans_nobody(name: str) -> None:
+async def test_a_fault_ends_the_connection_without_a_ban(name: str) -> None:
     await check_fault(*FAULTS[name], v2="off")
 
 
 @pytest.mark.v2
 @pytest.mark.parametrize("responder", [BreaksMessages, BreaksChecksums, SendsGarbage])
-async def test_garbage_costs_an_encrypted_connection_and_bans_nobody(responder: type[Responder]) -> None:
+async def test_garbage_ends_an_encrypted_connection_without_a_ban(responder: type[Responder]) -> None:
     await check_fault(responder, EnvelopeError, "", v2="require")
 
 
 async def check_fault(responder: type[Responder], error: type[PeerError], words: str, *, v2: str) -> None:
-    """A peer with this fault loses its connection with this error, and an honest peer serves the client."""
+    """Check that a peer with this fault loses its connection with this error, while an honest peer serves the
+    client.
+    """
     world = World(30, mature=110)
     world.grow(25, share=0.8)
     async with (
@@ -264,12 +266,12 @@ async def check_fault(responder: type[Responder], error: type[PeerError], words:
         assert {warning.address for warning in run.books.warnings} == {f"{faulty.host}:{faulty.port}"}
         assert not any(warning.banned for warning in run.books.warnings)
         first = run.books.warnings[0].error
-        # a false length of a packet may also look like a long packet, of which nothing more comes
+        # a false length of a packet may also look like the start of a long packet
         assert type(first) is error or (v2 == "require" and isinstance(first, UselessPeerError))
         assert words in str(first) or words == getattr(first, "cause", None)
 
 
-async def test_blocks_that_do_not_come_are_fetched_elsewhere_and_are_no_lie() -> None:
+async def test_missing_blocks_are_requested_elsewhere_and_are_no_lie() -> None:
     world = World(31)
     world.grow(20, share=0.8)
     async with (
@@ -284,7 +286,7 @@ async def test_blocks_that_do_not_come_are_fetched_elsewhere_and_are_no_lie() ->
         assert not any(warning.banned for warning in run.books.warnings)
 
 
-async def test_where_everybody_lies_the_client_ends_by_name() -> None:
+async def test_a_client_with_only_lying_peers_ends_with_an_error() -> None:
     world = World(32)
     world.grow(10, share=0.8)
     async with (
@@ -299,7 +301,9 @@ async def test_where_everybody_lies_the_client_ends_by_name() -> None:
 
 
 def small_tx(outpoint: OutPoint) -> bytes:
-    """64 bytes without witness: an input without a script, an output with one of four bytes."""
+    """Return a transaction of 64 bytes without witness: one input without a script, one output with a script of four
+    bytes.
+    """
     raw = build_tx([TxIn(outpoint)], [TxOut(1_000, b"\x51\x51\x51\x51")])
     assert len(Transaction.parse(raw).stripped) == 64
     return raw
@@ -313,7 +317,7 @@ class SendsFalseBlocks(Responder):
 
 
 @pytest.mark.parametrize("lies", [False, True])
-async def test_a_block_with_a_64_byte_transaction_of_ours_is_fetched_whole(lies: bool) -> None:
+async def test_a_block_with_a_small_own_transaction_is_fetched_whole(lies: bool) -> None:
     world = World(33)
     world.regtest.mine(to=b"\x51")
     coin = OutPoint(world.regtest.chain.txs(world.regtest.chain.tip)[0].txid, 0)
@@ -333,19 +337,19 @@ async def test_a_block_with_a_64_byte_transaction_of_ours_is_fetched_whole(lies:
         await run.synced(world)
         await run.until(lambda books: books.confirmed() == expected)
         assert lies or not run.books.warnings
-        for warning in run.books.warnings:  # a random peer is asked for the block: there is one if it was the liar
+        for warning in run.books.warnings:  # only if a random choice asked the liar for the block
             assert isinstance(warning.error, LieError)
             assert warning.error.cause == Lie.FALSE_BLOCK
 
 
 class InjectsIntoMempool(Responder):
-    """Announces and sends a transaction that has nothing to do with the filter."""
+    """Announces and sends a transaction that does not match the filter."""
 
     def _wants(self, tx: Transaction) -> bool:
         return True
 
 
-async def test_a_transaction_outside_blocks_that_the_filter_does_not_match_costs_the_connection() -> None:
+async def test_an_unmatched_unconfirmed_transaction_ends_the_connection() -> None:
     world = World(34)
     world.others(3)
     async with Node(world.regtest, responder=InjectsIntoMempool) as node, running(world, node) as run:

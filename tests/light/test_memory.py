@@ -1,4 +1,4 @@
-"""A simulated day of blocks, mempool and reorganisations: the client's memory grows only by what it must keep."""
+"""A simulated day of blocks, mempool and reorganizations: the memory of the client grows only by its records."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from support.vectors import effort
 from support.worldprocess import BLOCK_S
 
 PATHS = os.pathsep.join(filter(None, [str(Path(worldprocess.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
-WARM_UP = 40  # blocks
-BLOCKS = effort(20, 144, 1_008)  # a day of them; a week
-PER_BLOCK = 6  # allocations kept for blocks that no second peer has confirmed; headers are in arrays
-PER_MATCH = 17  # allocations of the books, which are in memory: the hit, with its numbers and bytes, and where it is
-SLACK = 1_000  # allocations: timers that were cancelled, and what Python does once
+WARM_UP = 40  # Blocks.
+BLOCKS = effort(20, 144, 1_008)  # A day of blocks; at most a week.
+PER_BLOCK = 6  # Allocations kept for blocks that no second peer has confirmed. Headers are in arrays.
+PER_MATCH = 17  # Allocations of the books in memory: the hit with its numbers and bytes, and its position.
+SLACK = 1_000  # Allocations: cancelled timers, and one-time work of Python.
 
 
 class Day:
@@ -66,16 +66,16 @@ class Day:
 
 
 def census() -> tuple[int, Counter[str]]:
-    """The number of allocations, and objects by type, to find the cause of growth."""
+    """Return the number of allocations, and the objects by type to find the cause of growth."""
     gc.collect()
     return sys.getallocatedblocks(), Counter(type(each).__name__ for each in gc.get_objects())
 
 
 @pytest.mark.parametrize("mode", ["bip37", "compact"])
-async def test_a_day_of_blocks_leaves_memory_as_it_was(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "MAX_HELD", 50)  # events, which the day before had already
-    monkeypatch.setattr(orphanage, "MAX_ORPHANS", 50)  # transactions, the same
-    monkeypatch.setattr(books, "KEPT_DEPTH", 20)  # blocks, the same
+async def test_a_day_of_blocks_leaves_memory_unchanged(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "MAX_HELD", 50)  # events; this bound and the next two were reached before
+    monkeypatch.setattr(orphanage, "MAX_ORPHANS", 50)  # transactions
+    monkeypatch.setattr(books, "KEPT_DEPTH", 20)  # blocks
     now = [float(START)]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, worldprocess.__file__, "1"),
@@ -105,7 +105,7 @@ async def test_a_day_of_blocks_leaves_memory_as_it_was(mode: str, monkeypatch: p
         await process.wait()
 
 
-async def test_transactions_of_ours_that_are_in_blocks_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_confirmed_own_transactions_are_dropped_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broadcaster, "MAX_SERVED", 3)
     world = World(20)
     for _ in range(8):

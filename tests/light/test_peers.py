@@ -1,6 +1,4 @@
-"""Several peers: slow, silent, half-open, lost in the middle, behind the others, more than there is room for. The
-search goes on.
-"""
+"""Several peers: slow, silent, half-open, lost, behind, or too many. The search continues."""
 
 from __future__ import annotations
 
@@ -56,7 +54,7 @@ class Dies(Responder):
 
 
 @pytest.mark.parametrize("responder", [Stalls, IsSilent, Dies])
-async def test_a_peer_that_fails_is_replaced_and_not_left_for_good(responder: type[Responder]) -> None:
+async def test_a_failing_peer_is_replaced_and_not_banned(responder: type[Responder]) -> None:
     world = World(40)
     world.grow(25, share=0.8)
     async with (
@@ -73,7 +71,7 @@ async def test_a_peer_that_fails_is_replaced_and_not_left_for_good(responder: ty
         assert run.books.confirmed() == world.scan()
 
 
-async def test_a_peer_lost_between_a_payment_and_its_spend_loses_neither(tmp_path: Path) -> None:
+async def test_a_peer_lost_between_payment_and_spend_loses_neither(tmp_path: Path) -> None:
     world = World(41)
     world.receive()
     world.regtest.mine()
@@ -90,7 +88,7 @@ async def test_a_peer_lost_between_a_payment_and_its_spend_loses_neither(tmp_pat
 
 @asynccontextmanager
 async def listening(talk: Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]) -> AsyncIterator[str]:
-    """The address of a raw socket that calls `talk` for each client."""
+    """Yield the address of a raw socket that calls `talk` for each client."""
     writers: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -121,7 +119,7 @@ RAW: dict[str, Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]] =
 
 
 @pytest.mark.parametrize("name", RAW)
-async def test_what_is_no_node_keeps_nobody_from_an_honest_one(name: str) -> None:
+async def test_a_server_that_is_no_node_stops_no_search(name: str) -> None:
     world = World(42)
     world.grow(10, share=0.8)
     async with listening(RAW[name]) as address, Node(world.regtest) as node, running(world, address, node) as run:
@@ -131,7 +129,7 @@ async def test_what_is_no_node_keeps_nobody_from_an_honest_one(name: str) -> Non
             await run.until(lambda books: books.warnings)
 
 
-async def test_more_addresses_than_slots_are_tried_one_after_the_other() -> None:
+async def test_more_addresses_than_slots_are_tried_in_turn() -> None:
     world = World(43)
     world.grow(5)
     async with AsyncExitStack() as stack:
@@ -142,7 +140,7 @@ async def test_more_addresses_than_slots_are_tried_one_after_the_other() -> None
         assert {warning.address for warning in run.books.warnings} == set(dead)
 
 
-async def test_a_peer_without_filters_makes_room_for_one_with() -> None:
+async def test_a_peer_without_filters_is_replaced_by_one_with_filters() -> None:
     world = World(44)
     world.grow(5)
     plain = replace(SETTINGS, services=Service.NETWORK | Service.WITNESS)
@@ -155,8 +153,8 @@ async def test_a_peer_without_filters_makes_room_for_one_with() -> None:
         assert any("NODE_BLOOM" in str(warning.error) for warning in run.books.warnings)
 
 
-async def test_the_name_of_a_peer_is_told_without_control_characters() -> None:
-    """Nobody's terminal or log obeys it."""
+async def test_control_characters_in_a_user_agent_are_escaped() -> None:
+    """Otherwise a peer could control the user's terminal or log."""
     world = World(47)
     world.grow(2)
     named = replace(SETTINGS, user_agent=b"/\x1b]0;owned\x07\r\nfake: line\xff/")
@@ -167,7 +165,7 @@ async def test_the_name_of_a_peer_is_told_without_control_characters() -> None:
         assert told == {peer.user_agent} == {"/\\x1b]0;owned\\x07\\x0d\\x0afake: line\\xff/"}
 
 
-async def test_a_peer_that_comes_back_is_used_again() -> None:
+async def test_a_returning_peer_is_used_again() -> None:
     world = World(45)
     world.grow(5)
     node = Node(world.regtest)
@@ -184,7 +182,7 @@ async def test_a_peer_that_comes_back_is_used_again() -> None:
         await node.__aenter__()
 
 
-async def test_a_peer_that_hears_of_a_block_later_is_not_left_for_it() -> None:
+async def test_a_peer_that_learns_of_blocks_later_is_kept() -> None:
     world = World(46)
     world.grow(5, share=1.0)
     late = Regtest(clock=lambda: START)
@@ -234,7 +232,7 @@ async def test_two_honest_peers_agree() -> None:
 
 
 @pytest.mark.parametrize("mode", ["bip37", "compact"])
-async def test_one_node_under_three_names_is_connected_once_and_its_other_names_serve_when_the_first_fails(
+async def test_a_node_with_three_names_is_connected_once(
     mode: str,
 ) -> None:
     world = World(52)
@@ -277,7 +275,7 @@ async def test_progress_reaches_its_total_and_never_goes_back() -> None:
 
 
 async def test_many_clients_of_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lightworld, "TIMEOUT_S", 300)  # all run at once and slow each other down
+    monkeypatch.setattr(lightworld, "TIMEOUT_S", 300)  # all clients run at once and slow each other down
     world = World(50)
     world.grow(10, share=0.8)
     expected = world.scan()
@@ -296,7 +294,7 @@ async def test_many_clients_of_one_node(monkeypatch: pytest.MonkeyPatch) -> None
             group.create_task(one(node))
 
 
-async def test_a_peer_that_only_stalls_is_cut_by_name_where_it_is_alone() -> None:
+async def test_a_lone_stalling_peer_is_disconnected_with_a_warning() -> None:
     world = World(51)
     async with (
         Node(world.regtest, responder=Stalls) as node,
@@ -308,9 +306,9 @@ async def test_a_peer_that_only_stalls_is_cut_by_name_where_it_is_alone() -> Non
 
 
 @pytest.mark.parametrize("seed", range(effort(2, 4, 40)))
-async def test_an_honest_witness_that_joins_in_the_middle_of_a_search_is_not_accused(seed: int) -> None:
-    """Coins found in flights that are under way are spent flights later: a witness that was not asked for those flights
-    cannot see it.
+async def test_a_witness_that_joins_a_running_search_is_not_accused(seed: int) -> None:
+    """Coins of open requests may be spent in later blocks. A witness that was not asked for the earlier blocks cannot
+    know them.
     """
     world = World(seed, mature=110)
     for number in range(30):
@@ -333,7 +331,7 @@ async def test_an_honest_witness_that_joins_in_the_middle_of_a_search_is_not_acc
         assert all(len(span.witnesses.groups) == 2 for span in run.client._checked().engine.coverage.unwitnessed)
 
 
-async def test_blocks_that_a_reorganisation_cut_from_their_flight_are_compared_all_the_same() -> None:
+async def test_blocks_after_a_reorganization_are_still_compared() -> None:
     world = World(3, mature=110)
     world.grow(21, share=1)
     done: list[bool] = []
@@ -359,7 +357,7 @@ async def test_blocks_that_a_reorganisation_cut_from_their_flight_are_compared_a
 
 
 @pytest.mark.parametrize("honest", [0, 1])
-async def test_a_flight_whose_last_block_does_not_come_is_not_waited_for(honest: int) -> None:
+async def test_a_request_without_its_last_block_is_not_awaited(honest: int) -> None:
     world = World(3, mature=110)
     world.grow(20, share=1)
     forgotten: list[int] = []

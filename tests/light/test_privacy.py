@@ -1,4 +1,4 @@
-"""What nodes learn from the filters that they are given: real rates, and the same bytes after every restart."""
+"""Filters as nodes receive them: real false-positive rates, and the same bytes after every restart."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def watching(count: int) -> WatchList:
 
 
 class Listening(Responder):
-    """A node that tells the first filter that it is given, before it learns anything."""
+    """A node that reports its first filter as it was loaded."""
 
     def __init__(self, regtest: Regtest, session: Session, given: asyncio.Future[bytes]) -> None:
         super().__init__(regtest, session)
@@ -49,7 +49,7 @@ class Listening(Responder):
 
 
 async def received(regtest: Regtest, watch: WatchList, store: Path) -> bytes:
-    """The payload of the first filter that a client gives a node in a run that finds the tip."""
+    """Return the first filter payload that a client sends to a node in a run that finds the tip."""
     given: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     async with (
         Node(regtest, responder=lambda regtest, session: Listening(regtest, session, given)) as node,
@@ -61,7 +61,7 @@ async def received(regtest: Regtest, watch: WatchList, store: Path) -> bytes:
 
 
 @pytest.mark.parametrize("count", [1, 10, 100, 1_000, 10_000])
-async def test_the_real_rate_of_a_node_s_filter_is_the_one_asked_for(count: int, tmp_path: Path) -> None:
+async def test_the_real_rate_of_a_filter_is_the_requested_rate(count: int, tmp_path: Path) -> None:
     regtest, watch = Regtest(), watching(count)
     regtest.mine(1)
     made = Bip37Filter.parse(await received(regtest, watch, tmp_path / "wallet.db"))
@@ -70,19 +70,19 @@ async def test_the_real_rate_of_a_node_s_filter_is_the_one_asked_for(count: int,
     assert sampled.rate == pytest.approx(RATE, rel=0.1)
 
 
-async def test_restarts_give_nodes_the_same_bytes(tmp_path: Path) -> None:
+async def test_restarts_send_nodes_the_same_bytes(tmp_path: Path) -> None:
     regtest, path = Regtest(), tmp_path / "wallet.db"
     regtest.mine(1)
     assert len({await received(regtest, watching(20), path) for _ in range(effort(5, 20, 100))}) == 1
 
 
-async def test_the_report_of_a_database_is_of_the_filter_that_nodes_get(tmp_path: Path) -> None:
+async def test_the_report_of_a_database_describes_the_nodes_filter(tmp_path: Path) -> None:
     regtest, path, watch = Regtest(), tmp_path / "wallet.db", watching(20)
     script = next(watch.script_pubkeys())
     regtest.mine(101)
     regtest.pay(TxOut(50_000, script))
     regtest.mine(1)
-    regtest.pay(TxOut(7_000, script))  # stays unconfirmed: it must not change what peers are given
+    regtest.pay(TxOut(7_000, script))  # the payment stays unconfirmed and must not change the filter
     await received(regtest, watch, path)
     given = Bip37Filter.parse(await received(regtest, watching(20), path))
     with WalletStore.open(path) as wallet:

@@ -319,9 +319,7 @@ def test_seeds_are_never_asked_through_a_proxy(looked_up: list[str]) -> None:
     assert not looked_up
 
 
-async def test_discovering_through_a_proxy_needs_a_peer_or_a_known_address(
-    looked_up: list[str], tmp_path: Path
-) -> None:
+async def test_discovery_through_a_proxy_needs_a_peer_or_an_address(looked_up: list[str], tmp_path: Path) -> None:
     watch = discovering(World(mature=0), 1)
     with pytest.raises(ParameterError, match="the database has no address of a peer: name peers"):
         async with LightClient(watch, discover=True, proxy="socks5://127.0.0.1:9050", store=tmp_path / "w.db"):

@@ -24,7 +24,7 @@ class Disk:
 
 
 class Thread:
-    """Does at once what it is given, unless it is stuck; the loop hears of it in its next round."""
+    """Runs a submitted function at once unless it is stuck; the loop sees the result in its next round."""
 
     def __init__(self, *, is_stuck: bool = False) -> None:
         self._is_stuck = is_stuck
@@ -44,13 +44,13 @@ def database(report: Callable[[Input], None], told: list[Event], *, is_stuck: bo
 
 
 async def rounds(number: int) -> None:
-    """Let the loop go round so many times."""
+    """Let the loop run this number of rounds."""
     for _ in range(number):
         await asyncio.sleep(0)
 
 
-async def test_a_wait_ends_though_every_commit_brings_another() -> None:
-    """As a flood of strangers' payments does. What a user broadcasts in it is answered."""
+async def test_a_wait_ends_although_each_commit_causes_another() -> None:
+    """A flood of foreign payments does this. A user's broadcast during the flood is answered."""
     made: Database
     told: list[Event] = []
 
@@ -68,11 +68,11 @@ async def test_a_wait_ends_though_every_commit_brings_another() -> None:
     made.close()
 
 
-async def test_a_wait_ends_behind_what_was_put_before_it() -> None:
+async def test_a_wait_ends_after_all_earlier_jobs() -> None:
     told: list[Event] = []
     durable: list[Input] = []
     made = database(durable.append, told)
-    await made.drain()  # nothing is under way
+    await made.drain()  # no job is open
     for number in range(1, 4):
         made.put(Commit(number, Batch()))
         made.put(Emit(PeerChanged(str(number))))
@@ -82,7 +82,7 @@ async def test_a_wait_ends_behind_what_was_put_before_it() -> None:
     assert told == [PeerChanged(str(number)) for number in range(1, 4)]
 
 
-async def test_a_wait_ends_when_nothing_is_written_any_more() -> None:
+async def test_a_wait_ends_when_the_database_is_closed() -> None:
     made = database(lambda event: None, [], is_stuck=True)
     made.put(Commit(1, Batch()))
     waits = [asyncio.create_task(made.drain()) for _ in range(2)]

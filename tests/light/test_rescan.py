@@ -1,4 +1,4 @@
-"""Where a client searches: starts, rescans, and what its status says of it; real sockets, in both modes."""
+"""Heights that a client searches: starts and rescans, and their status. Real sockets, both modes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def found(run: Run) -> set[Place]:
 
 
 async def again(run: Run, world: World) -> Books:
-    """Take all events up to the end of the search that is asked for."""
+    """Take all events until the requested search ends."""
     running, stream = run.client._checked(), run._events
 
     def is_next() -> bool:
@@ -53,7 +53,7 @@ async def again(run: Run, world: World) -> Books:
 
 
 @MODES
-async def test_a_wrong_birthday_is_told_of_and_corrected_at_any_time(mode: Mode, tmp_path: Path) -> None:
+async def test_a_wrong_birthday_is_reported_and_can_be_corrected(mode: Mode, tmp_path: Path) -> None:
     world = World(21)
     world.grow(30)
     top = world.regtest.height
@@ -69,7 +69,7 @@ async def test_a_wrong_birthday_is_told_of_and_corrected_at_any_time(mode: Mode,
             (each,) = wallet.searched()
             assert (each.ranges, each.skipped) == ((), ((0, top),))
         world.grow(5)
-        async with running(world, node, store=path, mode=mode) as run:  # goes on, and says so again
+        async with running(world, node, store=path, mode=mode) as run:  # the search continues, and reports it again
             books = await run.synced(world)
             assert books.synced is not None
             assert books.synced.skipped == ((0, top),)
@@ -77,7 +77,7 @@ async def test_a_wrong_birthday_is_told_of_and_corrected_at_any_time(mode: Mode,
             books = await again(run, world)
             assert books.synced is not None
             assert books.synced.skipped == ((0, 49),)
-            assert books.confirmed() == world.scan()  # the first payment is above
+            assert books.confirmed() == world.scan()  # the first payment is above the start
             status = await run.client.status()
             assert status.skipped == ((0, 49),)
             assert (status.start_height, status.is_synced) == (50, True)
@@ -88,7 +88,7 @@ async def test_a_wrong_birthday_is_told_of_and_corrected_at_any_time(mode: Mode,
     check_stored(path, world)
 
 
-async def test_a_start_below_that_of_the_first_run_is_a_rescan(tmp_path: Path) -> None:
+async def test_a_lower_start_in_a_later_run_is_a_rescan(tmp_path: Path) -> None:
     world = World(22)
     world.grow(20)
     path = tmp_path / "w.db"
@@ -101,7 +101,7 @@ async def test_a_start_below_that_of_the_first_run_is_a_rescan(tmp_path: Path) -
         assert books.confirmed() == world.scan()
 
 
-async def test_where_a_search_is_to_begin_is_known_to_the_next_run_if_no_peer_was_there_for_it_to_begin(
+async def test_a_requested_start_is_kept_for_the_next_run(
     tmp_path: Path,
 ) -> None:
     world = World(40)
@@ -119,7 +119,7 @@ async def test_where_a_search_is_to_begin_is_known_to_the_next_run_if_no_peer_wa
             assert books.synced.skipped == ((0, 109),)
 
 
-async def test_a_status_is_of_one_moment_and_names_the_peers() -> None:
+async def test_a_status_is_consistent_and_names_the_peers() -> None:
     world = World(23)
     world.grow(10)
     async with Node(world.regtest) as one, Node(world.regtest) as other, running(world, one, other, mode="auto") as run:
@@ -139,7 +139,7 @@ async def test_a_status_is_of_one_moment_and_names_the_peers() -> None:
 
 
 @MODES
-async def test_entries_have_starts_of_their_own(mode: Mode, tmp_path: Path) -> None:
+async def test_entries_have_their_own_starts(mode: Mode, tmp_path: Path) -> None:
     world = World(24)
     late = [p2wpkh(b"\x02" + bytes((number,)) * 32) for number in range(3)]
     for _ in range(12):
@@ -158,7 +158,7 @@ async def test_entries_have_starts_of_their_own(mode: Mode, tmp_path: Path) -> N
         await again(run, world)
         for lock in late:
             assert await run.client.searched_for(lock.script_pubkey) == ((0, top),)
-        (each,) = (await run.client.status()).searched  # a search from 0 is one for everything
+        (each,) = (await run.client.status()).searched  # a search from height 0 covers all entries
         assert each.entries == len(world.locks) + 3
         mine = [
             match
@@ -170,7 +170,7 @@ async def test_entries_have_starts_of_their_own(mode: Mode, tmp_path: Path) -> N
             await run.client.searched_for(b"\x00\x14" + bytes(20))
 
 
-async def test_a_later_start_of_an_entry_is_shown_and_another_entry_changes_nothing_below() -> None:
+async def test_an_entry_with_a_later_start_changes_no_other_entry() -> None:
     world = World(25)
     late = [p2wpkh(b"\x02" + bytes((number,)) * 32) for number in range(2)]
     for _ in range(10):
@@ -187,16 +187,14 @@ async def test_a_later_start_of_an_entry_is_shown_and_another_entry_changes_noth
         assert run.books.synced is not None
         assert run.books.synced.skipped == ((0, top - 4),)
         assert [each.skipped for each in (await run.client.status()).searched] == [(), ((0, top - 4),)]
-        await run.client.add_script(late[0].script_pubkey, from_height=top - 5)  # once more, from below
+        await run.client.add_script(late[0].script_pubkey, from_height=top - 5)  # once more, from a lower height
         await again(run, world)
         assert await run.client.searched_for(late[0].script_pubkey) == ((top - 5, top),)
         assert len([match for match in run.books.matches.values() if match.script_pubkey == late[0].script_pubkey]) == 6
 
 
 @MODES
-async def test_rescans_one_after_the_other_cancelled_and_in_a_reorganisation_lose_nothing(
-    mode: Mode, tmp_path: Path
-) -> None:
+async def test_successive_and_cancelled_rescans_lose_nothing_in_a_reorganization(mode: Mode, tmp_path: Path) -> None:
     world = World(26)
     world.grow(60)
     path = tmp_path / "w.db"
@@ -206,7 +204,7 @@ async def test_rescans_one_after_the_other_cancelled_and_in_a_reorganisation_los
             first, second, third = await asyncio.gather(
                 run.client.rescan(from_height=120), run.client.rescan(from_height=0), run.client.rescan(from_height=140)
             )
-            # the third is searched anyway, since the second goes back further
+            # the second rescan covers the third, because it goes back further
             assert (first, second, third) == (120, 0, 0)
             waiting = asyncio.ensure_future(run.client.rescan(from_height=110))
             await asyncio.sleep(0)
@@ -223,7 +221,7 @@ async def test_rescans_one_after_the_other_cancelled_and_in_a_reorganisation_los
 
 
 @MODES
-async def test_a_rescan_that_is_interrupted_goes_on_in_the_next_run(mode: Mode, tmp_path: Path) -> None:
+async def test_an_interrupted_rescan_continues_in_the_next_run(mode: Mode, tmp_path: Path) -> None:
     world = World(27)
     world.grow(40)
     path = tmp_path / "w.db"
@@ -231,7 +229,7 @@ async def test_a_rescan_that_is_interrupted_goes_on_in_the_next_run(mode: Mode, 
         node = await gone.enter_async_context(Node(world.regtest))
         async with running(world, node, mode=mode, store=path, from_height=ABOVE) as run:
             await run.synced(world)
-            await gone.aclose()  # so that nobody is there to search with
+            await gone.aclose()  # so that no peer is connected for the search
             await run.client.rescan()
     with WalletStore.open(path) as wallet:
         assert wallet.searched_height() < world.regtest.height
@@ -240,7 +238,7 @@ async def test_a_rescan_that_is_interrupted_goes_on_in_the_next_run(mode: Mode, 
 
 
 @MODES
-async def test_what_a_full_disk_does_not_take_is_nowhere(
+async def test_a_full_disk_leaves_no_trace_of_an_entry(
     mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(28)
@@ -255,7 +253,7 @@ async def test_what_a_full_disk_does_not_take_is_nowhere(
 
     async with Node(world.regtest) as node:
         given = world.watch()
-        with pytest.raises(StoreFullError):  # when it is left, too
+        with pytest.raises(StoreFullError):  # at the exit too
             async with running(world, node, mode=mode, store=path, watch=given) as run:
                 await run.synced(world)
                 monkeypatch.setattr(Store, "commit", commit)
@@ -311,7 +309,7 @@ async def test_wrong_values_are_refused_at_once(options: dict[str, object], word
             pass
 
 
-async def test_wrong_starts_are_refused_while_it_runs_and_change_nothing() -> None:
+async def test_wrong_starts_are_refused_while_running_without_effect() -> None:
     world = World(30)
     async with Node(world.regtest) as node, running(world, node) as run:
         await run.synced(world)
@@ -331,7 +329,7 @@ async def test_wrong_starts_are_refused_while_it_runs_and_change_nothing() -> No
         assert not any(isinstance(event, MatchWithdrawn) for event in run.books.events)
 
 
-async def test_entries_added_before_the_headers_are_there_do_not_lose_the_birthday() -> None:
+async def test_entries_added_before_the_headers_keep_the_birthday() -> None:
     now = [float(START)]
     world = World(39, clock=lambda: now[0])
     for _ in range(60):
@@ -340,7 +338,7 @@ async def test_entries_added_before_the_headers_are_there_do_not_lose_the_birthd
     clock = Clock(wall=lambda: now[0])
     async with Node(world.regtest) as node, running(world, node, clock=clock, birthday=int(START + 40 * 3_600)) as run:
         earlier = int(START + 30 * 3_600)
-        await asyncio.gather(  # asked for before a peer can have answered
+        await asyncio.gather(  # requested before a peer can have answered
             run.client.add_script(b"\x00\x14" + bytes(20)),
             run.client.add_script(b"\x00\x14" + bytes(range(20)), birthday=earlier),
         )
@@ -351,7 +349,7 @@ async def test_entries_added_before_the_headers_are_there_do_not_lose_the_birthd
         assert status.skipped == ((0, status.start_height - 1),)
 
 
-async def test_a_run_without_a_database_begins_where_the_last_one_was_told_to() -> None:
+async def test_a_run_without_a_database_repeats_the_requested_start() -> None:
     world = World(31)
     world.grow(20)
     async with Node(world.regtest) as node:
@@ -365,8 +363,8 @@ async def test_a_run_without_a_database_begins_where_the_last_one_was_told_to() 
             assert (await run.synced(world)).confirmed() == world.scan()
 
 
-async def test_a_rescan_finds_double_spends_that_pay_other_people(tmp_path: Path) -> None:
-    """The payment stays pending before, because no BIP-37 filter of a running client matches them."""
+async def test_a_rescan_finds_double_spends_that_pay_foreign_scripts(tmp_path: Path) -> None:
+    """Until then the payment stays pending: the BIP-37 filter of a running client does not match the double spend."""
     path, regtest = tmp_path / "w.db", Regtest()
     regtest.mine(110)
 

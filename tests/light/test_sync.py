@@ -1,4 +1,4 @@
-"""A light client against nodes over loopback: its matches are those of a full scan of the same chain."""
+"""A light client and nodes over loopback: it finds the same matches as a full scan of the chain."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from support.lightworld import FAST, START, TIMEOUT_S, World, place, running, wh
 from support.vectors import effort
 
 
-async def test_a_long_chain_gives_what_a_full_scan_gives(tmp_path: Path) -> None:
+async def test_a_long_chain_has_the_matches_of_a_full_scan(tmp_path: Path) -> None:
     world = World(1)
     world.grow(effort(150, 250, 900))
     async with Node(world.regtest) as node:
@@ -36,17 +36,15 @@ async def test_a_long_chain_gives_what_a_full_scan_gives(tmp_path: Path) -> None
             assert books.confirmed() == world.scan()
             assert len(books.confirmed()) > 100
             assert not books.warnings
-        async with running(
-            world, node, store=tmp_path / "w.db"
-        ) as again:  # nothing is reported twice, everything is kept
+        async with running(world, node, store=tmp_path / "w.db") as again:  # a match is reported once and stays stored
             await again.synced(world)
             assert not again.books.matches
             kept = {place(found.match) for found in await again.client.matches()}
             assert kept == world.scan()
 
 
-async def test_the_observed_rate_of_false_positives_is_that_of_foreign_transactions(tmp_path: Path) -> None:
-    """With chosen filters: one in a hundred matches the script of the miner by chance, which is in every
+async def test_the_observed_false_positive_rate_counts_foreign_transactions(tmp_path: Path) -> None:
+    """The filters are chosen: one in a hundred filters matches the miner's script by chance, which is in every
     transaction.
     """
     world = World(11)
@@ -72,7 +70,7 @@ async def test_the_observed_rate_of_false_positives_is_that_of_foreign_transacti
 
 
 class Silent(Responder):
-    """Does not answer getheaders if it has no new ones, like bcoin, and Core while it is far behind."""
+    """Does not answer getheaders if it has no new headers, like bcoin, and like Core far behind the tip."""
 
     def send_headers(self, blocks: Sequence[TreeBlock]) -> None:
         if blocks:
@@ -80,7 +78,7 @@ class Silent(Responder):
 
 
 @pytest.mark.parametrize("mode", ["bip37", "compact"])
-async def test_a_peer_that_is_silent_where_it_has_nothing_new_is_no_reason_to_wait(mode: str, tmp_path: Path) -> None:
+async def test_a_peer_without_new_headers_may_stay_silent(mode: str, tmp_path: Path) -> None:
     world = World(12)
     world.grow(10)
     async with Node(world.regtest, responder=Silent) as node:
@@ -98,14 +96,14 @@ async def test_a_peer_that_is_silent_where_it_has_nothing_new_is_no_reason_to_wa
                 assert found == world.scan()
 
 
-async def test_a_chain_of_exactly_full_messages_of_headers_is_synchronised() -> None:
+async def test_a_chain_with_a_full_last_headers_message_is_synced() -> None:
     world = World(13, mature=2_000)
     async with Node(world.regtest, responder=Silent) as node, running(world, node, limits=replace(FAST)) as run:
         await run.synced(world)
 
 
 class HasNoHeaders(Responder):
-    """A node in its initial block download, according to its own answers: it answers getheaders with no headers."""
+    """A node in its initial block download by its own answers: it answers getheaders with no headers."""
 
     def on_getheaders(self, asked: GetHeaders) -> None:
         self.send(Headers(()))

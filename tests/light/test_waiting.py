@@ -1,6 +1,4 @@
-"""Waits for Synced and for confirmations; numbered events over restarts; a client that has ended says so at every
-call.
-"""
+"""Waits for Synced and for confirmations, numbered events across restarts, and calls of a client that has ended."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ from spvfilter.watch.watchlist import WatchList
 from support.lightworld import STRANGER, Books, World, running
 
 
-async def test_confirmations_are_waited_for_through_a_reorganisation() -> None:
+async def test_a_wait_for_confirmations_survives_a_reorganization() -> None:
     world = World(2)
     async with asyncio.timeout(20), Node(world.regtest) as node, running(world, node) as run:
         await run.client.wait_synced()
@@ -49,7 +47,7 @@ async def test_confirmations_are_waited_for_through_a_reorganisation() -> None:
         assert (await run.client.wait_confirmed(txid, 2)).txid == txid
 
 
-async def test_what_a_block_rules_out_or_the_user_gives_up_is_waited_for_no_longer() -> None:
+async def test_a_confirmed_conflict_ends_the_wait_for_a_transaction() -> None:
     world = World(4)
     world.receive()
     world.receive()
@@ -60,22 +58,22 @@ async def test_what_a_block_rules_out_or_the_user_gives_up_is_waited_for_no_long
         raw = build_tx([lock.spends(outpoint)], [STRANGER.pays(value - 500)])
         txid = (await run.client.broadcast(raw)).txid
         wait = asyncio.create_task(run.client.wait_confirmed(txid, 2))
-        rival = build_tx([lock.spends(outpoint)], [STRANGER.pays(value - 700)])
-        world.regtest.mine(transactions=[rival])
+        conflict = build_tx([lock.spends(outpoint)], [STRANGER.pays(value - 700)])
+        world.regtest.mine(transactions=[conflict])
         await run.synced(world)
         assert not wait.done()
         world.regtest.mine(transactions=[])
         with pytest.raises(NotConfirmedError) as caught:
             await wait
         assert (caught.value.txid, caught.value.status) == (txid, "conflicted")
-        rival_txid = Transaction.parse(rival).txid
-        assert (caught.value.txid_hex, caught.value.rival_hex) == (txid[::-1].hex(), rival_txid[::-1].hex())
+        conflict_txid = Transaction.parse(conflict).txid
+        assert (caught.value.txid_hex, caught.value.rival_hex) == (txid[::-1].hex(), conflict_txid[::-1].hex())
         for wrong in ((b"x", 1), (txid, 0), (txid, 1.5)):
             with pytest.raises(ParameterError):
                 await run.client.wait_confirmed(*wrong)
 
 
-async def test_what_is_given_up_is_waited_for_no_longer_though_nothing_of_it_is_ours() -> None:
+async def test_abandoning_ends_the_wait_for_a_foreign_transaction() -> None:
     world = World(4)
     world.receive()
     world.regtest.mine()
@@ -86,7 +84,7 @@ async def test_what_is_given_up_is_waited_for_no_longer_though_nothing_of_it_is_
         await run.client.wait_synced()
         txid = (await run.client.broadcast(build_tx([lock.spends(outpoint)], [STRANGER.pays(value - 500)]))).txid
         wait = asyncio.create_task(run.client.wait_confirmed(txid))
-        entry = await run.client.transaction(txid)  # the wait has looked at it before
+        entry = await run.client.transaction(txid)  # the wait has looked at the transaction before
         assert entry is not None
         assert (entry.status, entry.labels) == ("pending", ())
         await run.client.abandon(txid)
@@ -104,8 +102,8 @@ async def test_waits_end_when_the_client_is_left() -> None:
             await wait
 
 
-async def test_synced_that_holds_no_more_is_not_taken_for_the_one_that_is_on_its_way() -> None:
-    """Blocks were searched again, for the same tip: the new Synced is told once what was found is stored."""
+async def test_an_outdated_synced_does_not_end_a_wait() -> None:
+    """Blocks were searched again for the same tip. The new Synced comes when the results are stored."""
     tip = bytes(32)
     old, new = Synced(7, tip, ("10.1.0.1:1",)), Synced(7, tip, ("10.2.0.2:1",))
     hub = EventHub(0, cast(Any, None))
@@ -120,7 +118,7 @@ async def test_synced_that_holds_no_more_is_not_taken_for_the_one_that_is_on_its
 
 
 @pytest.mark.parametrize("mode", ["bip37", "compact"])
-async def test_events_go_on_where_a_snapshot_ends_and_over_restarts(mode: str, tmp_path: Path) -> None:
+async def test_events_continue_after_a_snapshot_and_across_restarts(mode: str, tmp_path: Path) -> None:
     world, path = World(3), tmp_path / "w.db"
     world.grow(10, share=1.0)
     told: list[WalletEvent] = []
@@ -152,7 +150,7 @@ async def test_events_go_on_where_a_snapshot_ends_and_over_restarts(mode: str, t
                         await run.client.set_bookmark("test", wrong)
                 for name in ("\ud800", None, b"test"):
                     with pytest.raises(ParameterError, match="name of a reader"):
-                        await run.client.bookmark(name)  # type: ignore[arg-type]  # wrong ones
+                        await run.client.bookmark(name)  # type: ignore[arg-type]  # wrong types
                     with pytest.raises(ParameterError, match="name of a reader"):
                         await run.client.set_bookmark(name, 0)  # type: ignore[arg-type]
         assert sum(isinstance(event, RunStarted) for event in told) == 3
@@ -182,7 +180,7 @@ CALLS: list[Callable[[LightClient], Awaitable[object]]] = [
 ]
 
 
-async def test_a_client_that_ended_by_itself_raises_why_at_every_call_and_when_it_is_left(
+async def test_a_failed_client_raises_its_error_at_every_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World(2)
@@ -219,7 +217,7 @@ async def test_a_client_that_ended_by_itself_raises_why_at_every_call_and_when_i
             await client.balance()
 
 
-async def test_a_wait_says_what_it_waits_for_and_says_it_once(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+async def test_a_wait_logs_its_reason_once(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     watch = WatchList.from_addresses(["bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"], REGTEST)
     store = tmp_path / "wallet.db"
     async with asyncio.timeout(60):
@@ -228,13 +226,13 @@ async def test_a_wait_says_what_it_waits_for_and_says_it_once(caplog: pytest.Log
             async with LightClient(watch, peers=[f"{node.host}:{node.port}"], store=store) as client:
                 await client.wait_synced()
         assert caplog.messages == []
-        async with Node() as node:  # another chain, a shorter one
+        async with Node() as node:  # another, shorter chain
             node.regtest.mine(1)
             address = f"{node.host}:{node.port}"
             async with LightClient(watch, peers=[address, address], store=store) as client:
                 waits = [asyncio.create_task(client.wait_synced()) for _ in range(2)]
                 expected = f"not synced yet: {address}: does not know block 3 of the best chain"
-                while caplog.messages != [expected, expected]:  # one of each wait
+                while caplog.messages != [expected, expected]:  # one message per wait
                     assert set(caplog.messages) <= {expected}
                     await asyncio.sleep(0.01)
                 for wait in waits:

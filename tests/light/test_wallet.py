@@ -1,5 +1,5 @@
-"""What a wallet's developer asks a running client: balance, coins, history, fee bumps, replaced payments, readers of
-its database.
+"""A wallet's view of a running client: balance, coins, history, fee bumps, replaced payments, and readers of its
+database.
 """
 
 from __future__ import annotations
@@ -23,16 +23,14 @@ from support.ledger import check_ledger
 from support.lightworld import LOCKS, STRANGER, World, running, where
 
 
-def rival(regtest: Regtest, value: int) -> bytes:
-    """A payment to the wallet that spends what every other such payment spends, for a higher fee the lower its
-    value.
-    """
+def conflicting(regtest: Regtest, value: int) -> bytes:
+    """Return a payment to the wallet from the same coins at each call. A lower value means a higher fee."""
     coins, _ = regtest._wallet.choose(90_000)
     return build_tx([replace(regtest.lock.spends(coin), sequence=0xFFFFFFFD) for coin in coins], [LOCKS[0].pays(value)])
 
 
 def put(regtest: Regtest, raw: bytes) -> bytes:
-    """The node's mempool takes a transaction in place of what it replaces."""
+    """Add a transaction to the node's mempool, and remove the transactions that it replaces."""
     regtest.mempool.remove_for([Transaction.parse(raw)])
     return regtest.submit_tx(raw)
 
@@ -42,7 +40,7 @@ async def test_an_incoming_payment_replaced_twice_counts_once(mode: str, tmp_pat
     world = World()
     async with Node(world.regtest) as node, running(world, node, mode=mode, store=tmp_path / "w.db") as run:
         await run.synced(world)
-        raws = [rival(world.regtest, value) for value in (90_000, 80_000, 70_000)]
+        raws = [conflicting(world.regtest, value) for value in (90_000, 80_000, 70_000)]
         for raw in raws:
             txid = put(world.regtest, raw)
             await run.until(lambda books, txid=txid: txid in books.waiting())  # type: ignore[misc]  # bound now
@@ -90,7 +88,7 @@ async def test_own_fee_bumps_count_once_and_can_be_abandoned(tmp_path: Path) -> 
         before = await run.client.balance()
         await run.client.abandon(txid)  # a second call changes nothing and stores no event
         assert (await run.client.balance()).sequence == before.sequence
-        world.regtest.mine()  # the node has it all the same
+        world.regtest.mine()  # the node still has it
         await run.until(
             lambda books: txid in {match.txid for match in books.matches.values() if match.height is not None}
         )
@@ -101,7 +99,7 @@ async def test_own_fee_bumps_count_once_and_can_be_abandoned(tmp_path: Path) -> 
         await run.client.balance()
 
 
-async def test_a_second_client_in_the_process_is_told_so(tmp_path: Path) -> None:
+async def test_a_second_client_of_a_database_is_refused(tmp_path: Path) -> None:
     world = World()
     path = tmp_path / "w.db"
     async with Node(world.regtest) as node, running(world, node, store=path):
@@ -110,11 +108,11 @@ async def test_a_second_client_in_the_process_is_told_so(tmp_path: Path) -> None
                 pass
 
 
-async def test_rival_payments_of_two_nodes_count_once(tmp_path: Path) -> None:
+async def test_conflicting_payments_from_two_nodes_count_once(tmp_path: Path) -> None:
     world, other = World(), Regtest(clock=lambda: 1_700_000_000)
     for block in world.regtest.chain.active[1:]:
         other.submit_block(block.raw)
-    mine, theirs = rival(world.regtest, 90_000), rival(world.regtest, 80_000)
+    mine, theirs = conflicting(world.regtest, 90_000), conflicting(world.regtest, 80_000)
     async with (
         Node(world.regtest) as one,
         Node(other, host="127.0.0.2") as two,
@@ -132,7 +130,7 @@ async def test_rival_payments_of_two_nodes_count_once(tmp_path: Path) -> None:
         assert (balance.confirmed, balance.total) == (90_000, 90_000)
 
 
-async def test_history_follows_reorganisations(tmp_path: Path) -> None:
+async def test_history_follows_reorganizations(tmp_path: Path) -> None:
     world = World(3)
     path = tmp_path / "w.db"
     async with Node(world.regtest) as node, running(world, node, store=path, mode="compact") as run:
@@ -159,13 +157,13 @@ async def test_history_follows_reorganisations(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["bip37", "compact"])
-async def test_a_transaction_that_a_peer_has_already_is_stored_once_broadcast_answers(
+async def test_a_broadcast_that_a_peer_already_has_is_stored(
     mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is recorded and answered in the same step; the client may be left at once, and must know it as its own in the
-    next run.
+    """It is recorded and answered in one step. The client may be left at once, and the next run must know it as its
+    own.
     """
-    monkeypatch.setattr(database, "_INTERVAL_S", 3_600)  # nothing begins that nobody waits for
+    monkeypatch.setattr(database, "_INTERVAL_S", 3_600)  # only awaited transactions begin
     world, path = World(3), tmp_path / "w.db"
     world.receive()
     world.regtest.mine()

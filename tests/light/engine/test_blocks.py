@@ -1,4 +1,4 @@
-"""Whole blocks: what is asked of whom, and how often."""
+"""Requests for whole blocks: their peers and their repetition."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NOW = Instant(0.0, 1_700_000_000.0)
 
 
 class Staged:
-    """Block requests over a chain of three blocks, with peers that are ready and know all of it."""
+    """Block requests over a chain of three blocks, with ready peers that know the whole chain."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *addresses: str, small_block: int = 100_000) -> None:
         timeouts = PeerTimeouts(small_block=small_block)
@@ -64,10 +64,10 @@ class Staged:
         self.requests = BlockRequests(context, headers)
 
 
-def test_a_block_that_is_wanted_again_while_a_peer_owes_it_is_not_asked_for_twice(
+def test_an_owed_block_is_not_requested_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The second answer would be one that nobody asked for: an honest peer was banned for it."""
+    """The second answer would be unsolicited: the client banned honest peers for it."""
     world = Staged(monkeypatch, "10.1.0.1:1")
     requests, out, block, (peer,) = world.requests, world.out, world.blocks[2], world.pool
     came: list[bytes] = []
@@ -85,7 +85,7 @@ def test_a_block_that_is_wanted_again_while_a_peer_owes_it_is_not_asked_for_twic
 
 
 @pytest.mark.parametrize(("small_block", "works"), [(0, 3), (1_000_000, 0)])
-def test_blocks_are_asked_for_together_and_small_ones_are_checked_at_once(
+def test_blocks_are_requested_together_and_small_ones_checked_at_once(
     small_block: int, works: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = Staged(monkeypatch, "10.1.0.1:1", small_block=small_block)
@@ -111,12 +111,10 @@ def test_blocks_are_asked_for_together_and_small_ones_are_checked_at_once(
     assert came == [block.raw for block in blocks]
 
 
-def test_a_block_that_two_sent_at_once_is_asked_for_again_where_the_first_one_is_false(
+def test_a_block_is_requested_again_after_a_false_copy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What the second one sent while the first was being checked went unused: it owed nothing, and nobody was asked any
-    more.
-    """
+    """The client dropped the second copy while it checked the first one, and then requested the block from no peer."""
     world = Staged(monkeypatch, "10.1.0.1:1", "10.2.0.2:1", small_block=0)
     requests, out, pool, block = world.requests, world.out, world.pool, world.blocks[2]
     came: list[bytes] = []
@@ -141,7 +139,7 @@ def test_a_block_that_two_sent_at_once_is_asked_for_again_where_the_first_one_is
     assert pool.has(honest)
 
 
-def test_a_block_without_its_witnesses_proves_nothing_and_bans_nobody(tmp_path: Path) -> None:
+def test_a_block_without_its_witnesses_bans_no_peer(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, Strips, Strips, Prompt) as world:
         world.boot()
         world.wait_synced(within=120)
@@ -169,7 +167,7 @@ class _Denying(Responder):
 
 
 class Denies(Prompt):
-    """Says of each block once that it does not have it."""
+    """Denies once that it has a block."""
 
     def __init__(self, rng: random.Random, world: World) -> None:
         super().__init__(rng, world)
@@ -180,7 +178,7 @@ class Denies(Prompt):
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_block_that_all_said_they_do_not_have_is_asked_for_again(number: int, tmp_path: Path) -> None:
+def test_a_block_that_all_peers_denied_is_requested_again(number: int, tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, *[Denies] * number) as world:
         world.boot()
         world.wait_synced(within=1_800)

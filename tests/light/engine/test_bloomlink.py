@@ -1,4 +1,4 @@
-"""What one peer's filtered blocks may take in memory until the flight lands that they belong to."""
+"""Memory that the filtered blocks of one peer may take until their request is complete."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OURS, THEIRS = p2wpkh(b"\x01" * 20), p2wpkh(b"\xee" * 20)
 
 
 class Link:
-    """A link whose filter has a script of ours, and blocks that a peer sends."""
+    """A link whose filter has an own script, and blocks that a peer sends."""
 
     def __init__(self) -> None:
         made = Bip37Filter(10, 1e-9, tweak=1)
@@ -29,7 +29,7 @@ class Link:
         self.landed: list[ScannedBlock] = []
 
     def send(self, *blocks: list[bytes]) -> None:
-        """A flight of blocks with these transactions, all of them matched."""
+        """Send the requested blocks with these transactions, all of them matched."""
         headers = [
             Header.parse(build.block(sha256d(REGTEST.genesis), [build.coinbase(1), *txs])[:80]) for txs in blocks
         ]
@@ -46,16 +46,16 @@ class Link:
         self.link.land(flight)
 
 
-def test_a_witness_that_a_peer_may_have_invented_is_not_held() -> None:
-    """Each block of a flight might have had four megabytes of it, with eight flights of 125 blocks under way."""
+def test_witnesses_that_a_peer_may_have_forged_are_not_kept() -> None:
+    """Each requested block could have had four megabytes of them, with eight open requests of 125 blocks."""
     peer = Link()
     raws = [tx([TxIn(bytes((n,)) * 32, 0, witness=(bytes(1_000_000),))], [TxOut(n, OURS)]) for n in range(1, 4)]
     peer.send(raws)
     assert [each.raw for each in peer.landed[0].txs] == [Transaction.parse(raw).stripped for raw in raws]
 
 
-def test_what_the_filter_does_not_match_is_taken_on_trust_in_a_bounded_size() -> None:
-    """A peer that has announced what it never sends might pass off all transactions of a thousand blocks."""
+def test_a_bounded_size_of_unmatched_transactions_is_taken_on_trust() -> None:
+    """A peer that withholds an announced transaction could send all transactions of a thousand blocks."""
     peer = Link()
     padding = [tx([TxIn(bytes((n,)) * 32, 0, bytes(MAX_DOUBTFUL_SIZE // 4))], [TxOut(n, THEIRS)]) for n in range(1, 6)]
     peer.link.misses_txs = True
@@ -66,8 +66,8 @@ def test_what_the_filter_does_not_match_is_taken_on_trust_in_a_bounded_size() ->
         peer.send(*([raw] for raw in padding[3:]))
 
 
-def test_what_was_asked_for_without_a_filter_teaches_our_copy_of_a_later_one_nothing() -> None:
-    """The peer's has not learned it: who leaves out what spends from it would be taken for a liar."""
+def test_a_transaction_requested_without_a_filter_does_not_extend_it() -> None:
+    """The peer's copy of the filter was not extended. An honest peer that omits a spend would be banned."""
     link, ours = Link().link, tx([TxIn(b"\x01" * 32, 0)], [TxOut(1, OURS)])
     link.announced([Transaction.parse(ours).txid])
     assert link.filter is not None

@@ -1,4 +1,4 @@
-"""Coverage: what is owed for blocks that too few peers have answered for."""
+"""Coverage: unwitnessed ranges, whose blocks too few peers have answered for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ONE, TWO, THREE = (("10.1.0.0/16", "10.1.0.1:1"), ("10.2.0.0/16", "10.2.0.1:1"),
 
 
 def patchy(unwitnessed: int) -> Coverage:
-    """As where a second peer has answered for every other part, and went away in between."""
+    """Return a coverage as if a second peer had answered for every other range and left in between."""
     coverage = Coverage()
     for number in range(unwitnessed):
         witnesses = Witnesses().plus(*ONE)
@@ -20,8 +20,8 @@ def patchy(unwitnessed: int) -> Coverage:
     return coverage
 
 
-def test_who_lied_is_retracted_from_every_debt_in_one_pass() -> None:
-    """It took 0.1 s in one step of the engine, which a peer could cause."""
+def test_a_liar_is_removed_from_all_ranges_in_one_pass() -> None:
+    """It took 0.1 s in one step of the engine, and a peer could cause it."""
     coverage = patchy(MAX_UNWITNESSED_RANGES)
     begun = time.thread_time()
     coverage.retract(*TWO)
@@ -30,7 +30,7 @@ def test_who_lied_is_retracted_from_every_debt_in_one_pass() -> None:
     assert coverage.is_changed
 
 
-def test_who_answers_for_everything_is_a_witness_of_every_debt_in_one_pass() -> None:
+def test_a_witness_is_added_to_all_ranges_in_one_pass() -> None:
     """It took 0.3 s."""
     coverage = patchy(MAX_UNWITNESSED_RANGES)
     begun = time.thread_time()
@@ -40,7 +40,7 @@ def test_who_answers_for_everything_is_a_witness_of_every_debt_in_one_pass() -> 
     assert {span.witnesses for span in coverage.unwitnessed} == {Witnesses().plus(*ONE).plus(*THREE)}
 
 
-def test_a_witness_of_a_part_of_a_debt_splits_it() -> None:
+def test_a_witness_of_a_part_splits_an_unwitnessed_range() -> None:
     coverage = Coverage()
     coverage.answered(0, 99, *ONE)
     coverage.witnessed(10, 19, *TWO)
@@ -58,7 +58,7 @@ def test_a_witness_of_a_part_of_a_debt_splits_it() -> None:
     ]
 
 
-def test_debts_are_bounded_though_blocks_between_them_are_paid() -> None:
+def test_unwitnessed_ranges_are_bounded_despite_gaps() -> None:
     """Only unwitnessed ranges without a gap between them were joined."""
     coverage, last = Coverage(), 20 * MAX_UNWITNESSED_RANGES
     coverage.answered(0, last, *ONE)
@@ -72,7 +72,7 @@ def test_debts_are_bounded_though_blocks_between_them_are_paid() -> None:
     )
 
 
-def test_what_is_stored_with_every_block_is_no_more_than_takes_a_millisecond() -> None:
+def test_the_note_of_each_block_has_a_bounded_size() -> None:
     """A thousand unwitnessed ranges of onion addresses took 550 kB, and 3 to 7 ms of a step."""
     coverage = Coverage()
     for number in range(2 * MAX_UNWITNESSED_RANGES):

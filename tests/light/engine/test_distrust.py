@@ -1,6 +1,4 @@
-"""Who would decide by addresses what the client does: peers that only claim filters, hosts with many ports, strangers'
-stories.
-"""
+"""Dishonest addresses do not decide what the client does: false services, hosts with many ports, and false gossip."""
 
 from __future__ import annotations
 
@@ -46,15 +44,13 @@ def book_in(engine: Engine) -> AddressBook:
 
 
 class Pretending:
-    """A named honest peer without compact filters, and addresses that claim them and, if they are there, answer no
-    question about them.
-    """
+    """A named honest peer without compact filters, and addresses that claim compact filters but serve none."""
 
     def __init__(self, addresses: list[str], *, are_there: bool = True, dial_s: float = 0.0) -> None:
-        """Of an attempt that fails the engine hears `dial_s` later."""
+        """The engine hears of a failed attempt after `dial_s` seconds."""
         self.are_there = are_there
         self.dial_s = dial_s
-        self.dialling: deque[tuple[float, int]] = deque()  # when attempts fail, and the peers' numbers
+        self.dialling: deque[tuple[float, int]] = deque()  # when attempts fail, with the numbers of the peers
         self.client = Client(Swarm(1), named=[NAMED], mode=Mode.AUTO)
         self.client.options = Options(mode=Mode.AUTO, reach=Reach.DIRECT)
         self.engine = self.client._make()
@@ -100,7 +96,7 @@ class Pretending:
                 step(Lost(self.dialling.popleft()[1], TimeoutError("no connection")))
 
     def ways(self, seconds: int) -> Counter[SearchMode]:
-        """The seconds spent on each way."""
+        """Return the seconds that were spent in each search mode."""
         spent: Counter[SearchMode] = Counter()
         for _ in range(seconds):
             self.now += 1.0
@@ -111,7 +107,7 @@ class Pretending:
 
 
 @pytest.mark.parametrize("ports", [1, 20])
-def test_one_host_that_only_claims_compact_filters_holds_auto_up_for_a_while_and_not_for_good(ports: int) -> None:
+def test_a_host_with_false_services_delays_auto_briefly(ports: int) -> None:
     world = Pretending([f"{LIAR}:{2_000 + number}" for number in range(ports)])
     world.ways(2 * 3_600)
     later = world.ways(2 * 3_600)
@@ -119,9 +115,7 @@ def test_one_host_that_only_claims_compact_filters_holds_auto_up_for_a_while_and
     world.client.store.close()
 
 
-def test_a_thousand_addresses_that_claim_compact_filters_and_are_not_there_hold_auto_up_for_a_quarter_of_an_hour() -> (
-    None
-):
+def test_a_thousand_dead_addresses_delay_auto_by_fifteen_minutes() -> None:
     world = Pretending([f"{20 + number // 200}.{number % 200}.1.1:8333" for number in range(1_000)], are_there=False)
     assert world.ways(600)[SearchMode.BLOOM] == 0
     world.ways(600)
@@ -130,9 +124,9 @@ def test_a_thousand_addresses_that_claim_compact_filters_and_are_not_there_hold_
     world.client.store.close()
 
 
-def test_a_few_addresses_that_claim_compact_filters_and_are_not_there_hold_auto_up_for_no_longer() -> None:
-    """Each is tried again only after its pause: it took hours until all attempts together were enough, and each of them
-    held auto up.
+def test_few_dead_addresses_delay_auto_no_longer() -> None:
+    """Each address is tried again only after its pause. Hours passed until the attempts sufficed, and each one delayed
+    auto.
     """
     world = Pretending([f"20.{number}.1.1:8333" for number in range(60)], are_there=False, dial_s=5.0)
     assert world.ways(1_800)[SearchMode.WAIT] > 60
@@ -140,7 +134,7 @@ def test_a_few_addresses_that_claim_compact_filters_and_are_not_there_hold_auto_
     world.client.store.close()
 
 
-def test_attempts_that_fail_while_we_are_offline_say_nothing_of_compact_filters() -> None:
+def test_attempts_while_offline_say_nothing_about_compact_filters() -> None:
     run = Run(Mode.AUTO)
     run.do(Lost(run.peer, ConnectionResetError("gone")))
     for number in range(300):
@@ -156,7 +150,7 @@ def test_attempts_that_fail_while_we_are_offline_say_nothing_of_compact_filters(
 
 @pytest.mark.parametrize("lied", [False, True])
 @pytest.mark.parametrize("port", [8333, 8334])
-def test_a_named_peer_is_not_dialled_as_a_discovered_one_nor_forgotten_nor_is_its_ban(lied: bool, port: int) -> None:
+def test_a_named_peer_is_never_dialled_as_a_discovered_one(lied: bool, port: int) -> None:
     run = Run()
     error = LieError("x", cause=Lie.FALSE_BLOCK)
     run.do(Malformed(run.peer, error) if lied else Lost(run.peer, ConnectionResetError("gone")), 100.0)
@@ -168,7 +162,7 @@ def test_a_named_peer_is_not_dialled_as_a_discovered_one_nor_forgotten_nor_is_it
     assert (NAMED in run.engine.pool.bans) is lied
 
 
-def test_named_peers_that_are_dead_throw_nobody_out() -> None:
+def test_dead_named_peers_do_not_disconnect_other_peers() -> None:
     client = Client(Swarm(1), named=[f"198.51.{number}.1:8333" for number in range(8)], mode=Mode.COMPACT)
     client.start()
     client.pass_time(600)
@@ -179,14 +173,14 @@ def test_named_peers_that_are_dead_throw_nobody_out() -> None:
     client.store.close()
 
 
-def test_an_onion_address_of_an_earlier_run_is_never_given_to_the_systems_resolver() -> None:
+def test_a_stored_onion_address_is_never_looked_up() -> None:
     run = Run(reach=Reach.DIRECT)
     book_in(run.engine).add(f"{'a' * 56}.onion:8333", 0x49, START, "onion", START)
     dialled = [effect.address for _ in range(50) for effect in run.do(Tick(), 60.0) if isinstance(effect, Connect)]
     assert not any(".onion" in address for address in dialled)
 
 
-def test_what_one_tells_of_an_address_another_does_not_change() -> None:
+def test_another_source_does_not_change_an_address() -> None:
     book = book_in(Run().engine)
     book.add("1.2.3.4:8333", 0x9, START, "9.9.0.0/16", START)
     book.add("1.2.3.4:8333", 0x49, START, "8.8.0.0/16", START)
@@ -196,12 +190,12 @@ def test_what_one_tells_of_an_address_another_does_not_change() -> None:
 
 
 @pytest.mark.parametrize("port", [0, 22, 53, 80, 443, 3306, 6379, 6667])
-def test_a_port_of_another_service_is_not_taken(port: int) -> None:
+def test_a_port_of_another_service_is_refused(port: int) -> None:
     assert is_service_port(port)
 
 
 @pytest.mark.parametrize("port", [8333, 18333, 38333, 48333, 18444, 8433])
-def test_a_port_of_a_node_is_taken(port: int) -> None:
+def test_a_port_of_a_node_is_accepted(port: int) -> None:
     assert not is_service_port(port)
 
 
@@ -219,7 +213,7 @@ def test_a_port_of_a_node_is_taken(port: int) -> None:
         "2001::1",
     ],
 )
-def test_an_address_within_an_address_and_what_is_not_assigned_are_not_public(host: str) -> None:
+def test_an_embedded_or_unassigned_address_is_not_public(host: str) -> None:
     assert not is_public(host, NetId.IPV6)
 
 

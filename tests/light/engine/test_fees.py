@@ -1,4 +1,4 @@
-"""The fee floor: what peers tell, their median, and the warning of a broadcast below it."""
+"""The fee floor: the peers' fee filters, their median, and the warning of a broadcast below it."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ class Run:
     ("rates", "median"),
     [([], None), ([1_000], 1_000), ([5_000, 1_000], 1_000), ([MAX_MONEY, 7], 7), ([9, 1, MAX_MONEY], 9), ([0], 0)],
 )
-def test_the_floor_is_the_median_with_the_number_it_rests_on(rates: list[int], median: int | None) -> None:
+def test_the_floor_is_the_median_with_the_number_of_peers(rates: list[int], median: int | None) -> None:
     run = Run(4)
     run.tell(*rates)
     assert run.floor == (None if median is None else FeeFloor(median, len(rates)))
 
 
-def test_a_later_value_replaces_an_earlier_one_and_a_peer_that_is_gone_does_not_count() -> None:
+def test_the_latest_values_of_connected_peers_count() -> None:
     run = Run(2)
     run.tell(1_000, 3_000)
     run.tell(2_000)
@@ -78,7 +78,7 @@ def test_a_later_value_replaces_an_earlier_one_and_a_peer_that_is_gone_does_not_
     assert run.floor == FeeFloor(2_000, 1)
 
 
-def test_of_one_group_the_lowest_counts_and_who_is_in_initial_download_does_not() -> None:
+def test_the_lowest_value_of_a_group_counts() -> None:
     run = Run(3)
     run.tell(1_000, 2_000, 3_000)
     run.engine.pool.connected()[2].group = run.engine.pool.connected()[1].group
@@ -88,7 +88,7 @@ def test_of_one_group_the_lowest_counts_and_who_is_in_initial_download_does_not(
 
 
 @pytest.mark.parametrize("rate", [-1, MAX_MONEY + 1, -(1 << 63), (1 << 63) - 1])
-def test_a_value_that_no_fee_can_have_is_ignored(rate: int) -> None:
+def test_an_impossible_rate_is_ignored(rate: int) -> None:
     run = Run(1)
     run.tell(1_000)
     run.tell(rate)
@@ -99,7 +99,7 @@ def spend(value: int, parent: bytes = bytes(32)) -> bytes:
     return tx([TxIn(parent, 0)], [TxOut(value, THEIRS)])
 
 
-def test_a_broadcast_below_the_floor_is_warned_of_where_the_inputs_are_stated() -> None:
+def test_a_broadcast_with_a_fee_below_the_floor_is_warned() -> None:
     run = Run(1)
     run.tell(1_000)
     raw = spend(99_000)
@@ -111,7 +111,7 @@ def test_a_broadcast_below_the_floor_is_warned_of_where_the_inputs_are_stated() 
 
 
 @pytest.mark.parametrize("is_confirmed", [False, True])
-def test_a_transaction_that_is_not_recorded_causes_no_warning(is_confirmed: bool) -> None:
+def test_an_unrecorded_transaction_causes_no_warning(is_confirmed: bool) -> None:
     run = Run(1)
     run.tell(1_000)
     raw = spend(99_999)
@@ -124,21 +124,21 @@ def test_a_transaction_that_is_not_recorded_causes_no_warning(is_confirmed: bool
     assert is_confirmed or run.do(Broadcast(raw, (100_000,)))
 
 
-def test_without_a_floor_or_a_known_fee_there_is_no_warning() -> None:
+def test_without_a_floor_or_a_known_fee_nothing_is_warned() -> None:
     assert Run(1).do(Broadcast(spend(100_000), (100_000,))) == []
     run = Run(1)
     run.tell(1_000)
     assert run.do(Broadcast(spend(100_000))) == []
 
 
-def test_what_the_books_know_of_the_inputs_is_enough_confirmed_or_not() -> None:
+def test_known_inputs_suffice_for_the_fee_warning() -> None:
     run = Run(1)
     run.tell(1_000)
     parent = tx([TxIn(bytes(32), 0)], [TxOut(50_000, OURS), TxOut(20_000, THEIRS)])
     run.engine.books.observe(parent, 1)
     txid = Transaction.parse(parent).txid
     assert [warning.rate for warning in run.do(Broadcast(spend(50_000, txid)))] == [0]
-    # the second is another's, but of a transaction that is here
+    # the second output is foreign, but its transaction is known
     both = tx([TxIn(txid, 0), TxIn(txid, 1)], [TxOut(70_000, THEIRS)])
     assert [warning.rate for warning in run.do(Broadcast(both))] == [0]
     unknown = tx([TxIn(txid, 0), TxIn(b"\x07" * 32, 1)], [TxOut(70_000, THEIRS)])
@@ -157,7 +157,7 @@ def test_what_the_books_know_of_the_inputs_is_enough_confirmed_or_not() -> None:
         ((99_999,), "the inputs have 99999 satoshi, less than the 100000 of the outputs"),
     ],
 )
-def test_input_values_that_cannot_be_are_refused(values: tuple[int, ...], said: str) -> None:
+def test_impossible_input_values_are_refused(values: tuple[int, ...], said: str) -> None:
     with pytest.raises(ParameterError, match=said):
         check_input_values(Transaction.parse(spend(100_000)), values)
 

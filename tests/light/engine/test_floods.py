@@ -1,4 +1,6 @@
-"""One peer invents payments to us, without end or large ones, and holds up neither blocks nor the next start."""
+"""A peer that floods the client with foreign payments, or sends large ones, delays neither blocks nor the next
+start.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,13 @@ KINDS = [InventsMany, InventsLarge, InventsConflicts, InventsChains]
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
-def test_invented_payments_delay_no_block_and_no_start(mode: Mode, kind: type[Invents], tmp_path: Path) -> None:
+def test_a_flood_of_foreign_payments_delays_no_block_and_start(mode: Mode, kind: type[Invents], tmp_path: Path) -> None:
     with stage(tmp_path, mode, kind, Prompt, Prompt) as world:
         world.boot()
         world.wait_synced(within=60)
         world.pass_time(2_400)
         assert world.process is not None
-        assert world.process.books.waiting()  # it was heard
+        assert world.process.books.waiting()  # the flood has arrived
         for _ in range(3):
             world.truth.receive()
             world.truth.mine()
@@ -39,7 +41,7 @@ def test_invented_payments_delay_no_block_and_no_start(mode: Mode, kind: type[In
 
 
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
-def test_who_fills_the_room_for_unconfirmed_payments_keeps_no_others_out(mode: Mode, tmp_path: Path) -> None:
+def test_a_flood_of_foreign_payments_keeps_no_others_out(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, InventsMany, Prompt, Prompt) as world:
         world.boot()
         assert world.process is not None

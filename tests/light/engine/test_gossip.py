@@ -1,4 +1,4 @@
-"""What the engine takes of others' words about addresses: peers that tell of some, and DNS seeds."""
+"""Limits on gossip: addresses that peers and DNS seeds send."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from spvfilter.wire.messages.addresses import NetId, PeerAddress
 from support.discovery import DAY, NAMED, Run, book_of, told
 from support.swarm import NETWORK, SEEDS, START, Client, Swarm, client
 
-# What others tell
+# Addresses from peers
 
 
-def test_peers_are_asked_for_addresses_once_and_told_none() -> None:
+def test_peers_are_asked_for_addresses_once_and_receive_none() -> None:
     run = Run()
     asked = [each for each in run.effects if isinstance(each, Send) and isinstance(each.message, wire.GetAddr)]
     assert [each.peer for each in asked] == [run.peer]
@@ -41,7 +41,7 @@ def test_peers_are_asked_for_addresses_once_and_told_none() -> None:
     ]
 
 
-def test_with_named_peers_only_nobody_is_asked_and_nothing_taken() -> None:
+def test_with_named_peers_only_no_address_is_requested_or_taken() -> None:
     run = Run(reach=Reach.NAMED)
     effects = run.effects + run.tell(told("203.0.113.5"))
     for _ in range(100):
@@ -75,8 +75,8 @@ PUBLIC6 = bytes.fromhex("2a00145040010800000000000000200e")
         ONION,
     ],
 )
-def test_addresses_that_lead_nowhere_are_refused(refused: PeerAddress, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(addresses, "REGTEST", MAINNET)  # so that the network is not taken for one of private addresses
+def test_unreachable_addresses_are_refused(refused: PeerAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addresses, "REGTEST", MAINNET)  # so that private addresses are refused
     run = Run()
     run.tell(refused)
     assert not run.known
@@ -84,19 +84,19 @@ def test_addresses_that_lead_nowhere_are_refused(refused: PeerAddress, monkeypat
     assert run.known == {"8.8.8.8:8333", "[2a00:1450:4001:800::200e]:8333"}
 
 
-def test_onion_addresses_are_taken_where_there_is_a_proxy() -> None:
+def test_onion_addresses_are_taken_if_there_is_a_proxy() -> None:
     run = Run(reach=Reach.PROXIED)
     run.tell(ONION)
     assert run.known == {f"{ONION.host}:8333"}
 
 
-def test_of_onion_addresses_one_is_connected_of_each_of_sixteen_groups_and_all_count_as_one() -> None:
+def test_onion_addresses_form_sixteen_dialling_groups_and_one_network_group() -> None:
     hosts = [PeerAddress(0, 0, NetId.TORV3, random.Random(n).randbytes(32), 1).host or "" for n in range(500)]
     assert len({dialling_group(host) for host in hosts}) == 16
     assert {netgroup(host) for host in hosts} == {"onion"}
 
 
-def test_an_address_that_led_to_ourselves_is_never_taken_again() -> None:
+def test_an_address_of_the_client_itself_is_refused_afterwards() -> None:
     run = Run()
     run.tell(told("203.0.113.5"))
     (number,) = [each.peer for each in run.do(Seeded(()), 3.0) if isinstance(each, Connect)]
@@ -105,7 +105,7 @@ def test_an_address_that_led_to_ourselves_is_never_taken_again() -> None:
     assert not run.known
 
 
-def test_stated_times_that_mean_nothing_are_replaced() -> None:
+def test_impossible_times_of_addresses_are_replaced() -> None:
     run = Run()
     run.tell(told("203.0.113.5", time=0), told("203.0.113.6", time=START + DAY), told("203.0.113.7", time=START - 300))
     book = run.engine.pool._discovery.book  # type: ignore[union-attr]
@@ -117,7 +117,7 @@ def many(start: int, count: int = 1_000) -> list[PeerAddress]:
     return [told(f"{20 + n // 65_536}.{n // 256 % 256}.{n % 256}.1", services=0x9) for n in range(start, start + count)]
 
 
-def test_a_peer_that_tells_more_than_it_was_asked_for_is_heard_at_a_slow_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unrequested_addresses_of_a_peer_are_taken_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run()
     learned: list[PeerAddress] = []
     discovery = run.engine.pool._discovery
@@ -133,7 +133,7 @@ def test_a_peer_that_tells_more_than_it_was_asked_for_is_heard_at_a_slow_pace(mo
     assert len(learned) == 2_011
 
 
-def test_which_addresses_of_a_long_message_are_taken_the_peer_cannot_choose(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_cannot_choose_the_accepted_part_of_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run()
     learned: list[PeerAddress] = []
     discovery = run.engine.pool._discovery
@@ -146,7 +146,7 @@ def test_which_addresses_of_a_long_message_are_taken_the_peer_cannot_choose(monk
     assert learned != message[:100]
 
 
-def test_what_one_peer_tells_counts_as_one_source_whatever_it_says() -> None:
+def test_all_addresses_of_one_peer_have_one_source() -> None:
     run = Run()
     run.tell(*many(0))
     book = run.engine.pool._discovery.book  # type: ignore[union-attr]
@@ -154,7 +154,7 @@ def test_what_one_peer_tells_counts_as_one_source_whatever_it_says() -> None:
     assert len({bucket for bucket, _ in book._new.slots()}) <= 16
 
 
-def test_a_malformed_message_of_addresses_costs_the_connection() -> None:
+def test_a_malformed_addr_message_disconnects_the_peer() -> None:
     with pytest.raises(FormatError):
         # an IPv4 address of five bytes
         wire.AddrV2.parse(b"\x01" + bytes(4) + b"\x09\x01\x05" + bytes(5) + b"\x20\x8d")
@@ -166,7 +166,7 @@ def test_a_malformed_message_of_addresses_costs_the_connection() -> None:
 # DNS seeds
 
 
-def test_seeds_are_asked_at_once_where_no_address_is_known_and_the_answers_of_all_are_used() -> None:
+def test_seeds_are_asked_at_once_if_no_address_is_known() -> None:
     with client(9) as made:
         made.start()
         made.pass_time(0.0)
@@ -178,7 +178,7 @@ def test_seeds_are_asked_at_once_where_no_address_is_known_and_the_answers_of_al
         assert len({dialling_group(host_of(address)) for _, address in made.dials}) == len(made.dials) == 8
 
 
-def test_seeds_are_not_asked_where_the_book_suffices() -> None:
+def test_seeds_are_not_asked_if_the_address_book_suffices() -> None:
     with client(9) as made:
         made.start()
         made.pass_time(120)
@@ -189,7 +189,7 @@ def test_seeds_are_not_asked_where_the_book_suffices() -> None:
         assert not made.swarm.asked
 
 
-def test_seeds_are_asked_after_a_while_without_enough_peers_and_then_ever_more_rarely() -> None:
+def test_seeds_are_asked_less_and_less_often_without_enough_peers() -> None:
     with client(9) as made:
         for node in made.swarm.nodes:
             node.is_up = False
@@ -198,7 +198,7 @@ def test_seeds_are_asked_after_a_while_without_enough_peers_and_then_ever_more_r
         assert len(made.swarm.asked) == 1
         made.pass_time(599)
         assert len(made.swarm.asked) == 2
-        made.pass_time(3 * 3_600)  # asked again after 30, 70 and 150 minutes
+        made.pass_time(3 * 3_600)  # the seeds are asked again after 30, 70 and 150 minutes
         assert 4 <= len(made.swarm.asked) <= 6
         made.start()
         made.pass_time(10)
@@ -207,13 +207,13 @@ def test_seeds_are_asked_after_a_while_without_enough_peers_and_then_ever_more_r
         assert len(made.swarm.asked) == before + 1
 
 
-def test_seeds_are_asked_for_what_the_mode_needs() -> None:
+def test_seeds_are_asked_for_the_services_of_the_mode() -> None:
     for mode, needs in ((Mode.COMPACT, 0x49), (Mode.AUTO, 0x49), (Mode.BIP37, 0x0D)):
         run = Run(mode, seeds=True)
         assert [each.services for each in run.effects if isinstance(each, AskSeeds)] == [needs]
 
 
-def test_no_seed_is_asked_where_there_is_a_proxy() -> None:
+def test_seeds_are_not_asked_if_there_is_a_proxy() -> None:
     run = Run(reach=Reach.PROXIED, seeds=True)
     effects = run.effects
     for _ in range(100):
@@ -221,7 +221,7 @@ def test_no_seed_is_asked_where_there_is_a_proxy() -> None:
     assert not [each for each in effects if isinstance(each, AskSeeds)]
 
 
-def test_of_one_seed_few_addresses_are_taken_and_others_tell_of_themselves() -> None:
+def test_a_limited_number_of_addresses_per_seed_is_taken() -> None:
     run = Run()
     answers = tuple(
         SeedAnswer(seed, 0x49, tuple(f"{30 + n}.{number}.{n % 7}.1" for n in range(200)))
@@ -238,8 +238,8 @@ def test_of_one_seed_few_addresses_are_taken_and_others_tell_of_themselves() -> 
     ]
 
 
-def test_the_choice_looks_at_no_peer_more_than_once_a_moment() -> None:
-    """`next_at` is never now: otherwise the engine would ask for ticks without end."""
+def test_the_next_choice_of_addresses_is_never_due_at_once() -> None:
+    """Otherwise the engine would ask for ticks without end."""
     discovery = Discovery(
         Options(reach=Reach.DIRECT), Client(Swarm(1)).engine.chain, AddressBook(bytes(32)), (), {}, random.Random(1)
     )

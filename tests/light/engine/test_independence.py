@@ -1,4 +1,6 @@
-"""Peers count as independent by their networks, not by their names; and what rests on too few of them is a debt."""
+"""Peers count as independent by their network groups, not by their names. Blocks with few witnesses stay
+unwitnessed.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from support.stage import Prompt, Stage, at, stage
 
 
 def proven(world: Stage) -> list[object]:
-    """What was told as proven."""
+    """Return the events that report something as proven."""
     matches = [event for event in world.told if isinstance(event, (MatchFound, MatchConfirmed))]
     return [
         *(event for event in world.synced if event.proven_height >= 0),
@@ -32,7 +34,7 @@ def proven(world: Stage) -> list[object]:
 
 
 def meet_honest(world: Stage, *, late: list[Node]) -> None:
-    """Synced first without these nodes, then with them."""
+    """Sync first without these nodes, then with them."""
     for node in late:
         node.is_up = False
     world.boot()
@@ -78,8 +80,8 @@ def test_two_liars_among_eight_hide_nothing(liar: type[Liar], tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
-def test_what_one_peer_alone_answered_for_is_asked_of_others_after_a_restart(mode: Mode, tmp_path: Path) -> None:
-    """In compact mode too, where the wallet comes from BIP-37."""
+def test_blocks_with_one_witness_are_searched_again_after_a_restart(mode: Mode, tmp_path: Path) -> None:
+    """Also if the second run is in compact mode."""
     with stage(tmp_path, Mode.BIP37, OmitsAll, Prompt, Prompt) as world:
         for node in world.nodes[1:]:
             node.is_up = False
@@ -97,7 +99,7 @@ def test_what_one_peer_alone_answered_for_is_asked_of_others_after_a_restart(mod
 
 
 def branch(world: Stage, depth: int, blocks: int) -> Regtest:
-    """A node of its own, whose last blocks are others that pay us."""
+    """Return a node with a branch of its own, whose blocks pay the wallet."""
     made = copy_chain(world.truth.regtest, world.true_wall)
     for block in made.chain.active[: -depth - 1 : -1]:
         made.chain._disconnect(block)
@@ -108,8 +110,8 @@ def branch(world: Stage, depth: int, blocks: int) -> Regtest:
     return made
 
 
-def test_what_was_proven_of_blocks_that_left_the_chain_is_not_proven_of_others_after_a_crash(tmp_path: Path) -> None:
-    """Two reorganisations came together: the process is killed when the first of them is stored."""
+def test_proof_of_disconnected_blocks_does_not_survive_a_crash(tmp_path: Path) -> None:
+    """Two reorganizations arrive together, and the process is killed when the first one is stored."""
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt) as world:
         world.boot()
         world.wait_synced(within=60)

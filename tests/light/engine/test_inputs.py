@@ -1,4 +1,4 @@
-"""What a peer's session reports becomes inputs of which each is little work for the engine, in the same order."""
+"""Reports of a peer's session become inputs in the same order, each with little work for the engine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def items_in(event: Input) -> list[InvItem]:
 
 
 @pytest.mark.parametrize("kind", [wire.Inv, wire.GetData, wire.NotFound])
-def test_a_message_of_many_items_comes_in_parts_and_a_pong_after_all_of_them(
+def test_a_message_of_many_items_is_split_before_its_pong(
     kind: Callable[[tuple[InvItem, ...]], Message],
 ) -> None:
     made = list(inputs_of(7, [Received(kind(ITEMS)), events.Fenced(5)], lambda nonce: nonce))
@@ -44,12 +44,12 @@ def test_a_message_of_many_items_comes_in_parts_and_a_pong_after_all_of_them(
     parts = [items_in(each) for each in made[:-1]]
     assert [item for part in parts for item in part] == list(ITEMS)
     assert all(0 < len(part) <= MAX_WORK for part in parts)
-    # they are classes
+    # `kind` is a class
     assert all(isinstance(message, kind) for each in made for message in messages_in(each))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", [wire.Addr, wire.AddrV2])
-def test_addresses_come_in_parts_each_of_which_an_address_book_takes_in_little_time(
+def test_addresses_are_split_into_small_parts(
     kind: Callable[[tuple[PeerAddress, ...]], Message],
 ) -> None:
     told = tuple(PeerAddress(at, 1, NetId.IPV6, b"\x26" + RNG.randbytes(15), 8333) for at in range(1_000))
@@ -65,7 +65,7 @@ def test_addresses_come_in_parts_each_of_which_an_address_book_takes_in_little_t
     assert len(parts) == len(made) - 1 >= 20
 
 
-def test_fifty_messages_that_came_together_are_several_inputs_where_they_are_much_work() -> None:
+def test_messages_with_much_work_become_several_inputs() -> None:
     headers = [Received(wire.Headers(tuple(RNG.randbytes(80) for _ in range(200)))) for _ in range(50)]
     made = list(inputs_of(7, headers, lambda nonce: nonce))
     assert [message for each in made for message in messages_in(each)] == [each.message for each in headers]
@@ -82,7 +82,7 @@ def test_fifty_messages_that_came_together_are_several_inputs_where_they_are_muc
     assert len(list(inputs_of(7, pongs, lambda nonce: nonce))) == 1
 
 
-def test_nothing_is_lost_or_reordered_however_messages_are_cut() -> None:
+def test_splitting_neither_loses_nor_reorders_messages() -> None:
     rng = random.Random(3)
     for _ in range(50):
         made: list[SessionEvent] = []
@@ -104,7 +104,7 @@ def test_nothing_is_lost_or_reordered_however_messages_are_cut() -> None:
 
 
 def flat(given: Input) -> list[object]:
-    """Items and whole events of an input."""
+    """Return the items and whole events of an input."""
     match given:
         case Heard(_, message):
             return flat_event(Received(message))

@@ -1,4 +1,4 @@
-"""Filters kept in the database: it is asked for those that it may have, and for no others."""
+"""Filters kept in the database: the engine reads a filter only if the database may have it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.stage import Prompt, stage
 
 
 def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What the database is asked for from now on."""
+    """Record all later reads of the database."""
     reads: list[object] = []
     ask = Outbox.read
 
@@ -27,12 +27,10 @@ def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 @pytest.mark.parametrize("keep", [False, True])
-def test_a_database_is_asked_for_filters_that_it_may_have(
+def test_only_filters_that_the_database_may_have_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: bool
 ) -> None:
-    """In a first search it has none; a later one is asked for those that were kept, in the same run and in the next
-    one.
-    """
+    """A first search reads none. Later searches read the kept filters, in the same run and in the next one."""
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, keep_filters=keep) as world:
         reads = count_reads(monkeypatch)
         world.boot()

@@ -1,4 +1,4 @@
-"""Groups of addresses and whether they are public: by shorter ways the same as by `ipaddress`."""
+"""Network groups of addresses, and public addresses: the fast functions agree with `ipaddress`."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def check(packed: bytes) -> None:
 
 
 @given(st.tuples(st.integers(0, 255), OCTETS, OCTETS, OCTETS).map(bytes))
-def test_an_ipv4_address_is_public_and_of_a_group_as_ipaddress_has_it(packed: bytes) -> None:
+def test_ipv4_group_and_publicness_agree_with_ipaddress(packed: bytes) -> None:
     check(packed)
 
 
 @pytest.mark.parametrize("first", range(0, 256, 16))
-def test_the_first_and_the_last_addresses_of_each_network_are_as_ipaddress_has_them(first: int) -> None:
+def test_the_ends_of_each_network_agree_with_ipaddress(first: int) -> None:
     for octet in range(first, first + 16):
         for second in (0, 1, 254, 255):
             for ends in (bytes(2), b"\0\1", b"\xff\xfe", b"\xff\xff"):
                 check(bytes((octet, second)) + ends)
 
 
-def test_what_is_short_for_public_holds_no_network_that_ipaddress_knows_as_special() -> None:
-    """The special networks are those of the interpreter at hand."""
-    constants = ipaddress.IPv4Address._constants  # type: ignore[attr-defined]  # no public name has them
+def test_the_shortcut_for_public_contains_no_special_network() -> None:
+    """The special networks are known to the `ipaddress` module of this interpreter."""
+    constants = ipaddress.IPv4Address._constants  # type: ignore[attr-defined]  # no public name
     special = [
         *constants._private_networks,
         constants._public_network,
@@ -57,7 +57,7 @@ PARTS = st.integers(0, 300).map(str) | st.sampled_from(
 
 
 @given(st.lists(PARTS, min_size=3, max_size=5).map(".".join))
-def test_text_is_an_ipv4_address_where_ipaddress_reads_it_so(text: str) -> None:
+def test_text_is_an_ipv4_address_if_ipaddress_parses_it(text: str) -> None:
     read = None
     with suppress(ValueError):
         read = ipaddress.IPv4Address(text)
@@ -68,7 +68,7 @@ def test_text_is_an_ipv4_address_where_ipaddress_reads_it_so(text: str) -> None:
 
 
 @given(st.lists(st.sampled_from((0, 1, 0x20, 0x26, 0xFF)) | st.integers(0, 255), min_size=16, max_size=16).map(bytes))
-def test_an_ipv6_address_is_of_a_group_as_ipaddress_has_it(packed: bytes) -> None:
+def test_ipv6_group_agrees_with_ipaddress(packed: bytes) -> None:
     address = ipaddress.IPv6Address(packed)
     if not any(address in network for network in WITH_IPV4):
         assert netgroup(str(address)) == str(ipaddress.ip_network((packed, 32), strict=False))
@@ -91,11 +91,11 @@ LINKED = {
 
 
 @pytest.mark.parametrize(("host", "group"), LINKED.items())
-def test_address_that_contains_an_ipv4_address_is_of_its_group(host: str, group: str) -> None:
+def test_an_address_with_an_ipv4_address_is_in_its_group(host: str, group: str) -> None:
     assert netgroup(host) == group
 
 
-def test_names_that_only_a_proxy_resolves_prove_as_little_as_one_and_are_dialled_each() -> None:
+def test_names_behind_a_proxy_share_one_network_group() -> None:
     names = ["one.example", "two.example", "Two.Example"]
     assert {netgroup(name) for name in names} == {NAMES}
     assert len({dialling_group(name) for name in names}) == 2

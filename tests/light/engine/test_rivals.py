@@ -1,6 +1,4 @@
-"""Transactions that spend the same: what a peer tells of their order moves few matches, and a block with one of them
-ends the other.
-"""
+"""Conflicting transactions: a peer's announcements reorder few of them, and a block with one of them ends the other."""
 
 from __future__ import annotations
 
@@ -29,8 +27,8 @@ RNG = random.Random(1)
 MATCHES, PAIRS = 50, 20
 
 
-class Rivals:
-    """Transactions that spend the same, two by two: one with many matches, and one with a single match that was seen
+class Conflicts:
+    """Pairs of conflicting transactions: the first has many matches, and the second has a single match and was seen
     later.
     """
 
@@ -47,43 +45,43 @@ class Rivals:
 
     def announce(self, txids: list[bytes]) -> list[Effect]:
         effects = self.run.do(Heard(1, wire.Inv(tuple(InvItem(InvType.TX, txid) for txid in txids))))
-        while self.run.engine._context.is_due:  # a step takes a part of them
+        while self.run.engine._context.is_due:  # a step processes a part of them
             effects += [*self.run.commit(), *self.run.do(Tick())]
         return effects
 
     def forgotten(self) -> None:
-        """The peer announces so much else that what it announced before is forgotten."""
+        """Let the peer announce enough hashes to make the client forget its earlier announcements."""
         self.announce([RNG.randbytes(32) for _ in range(mempool._MAX_ORDERED)])
 
     def live(self) -> list[bool]:
         return [self.run.engine.books.is_pending(txid) for side in self.txids for txid in side]
 
 
-def test_a_peer_that_announces_rivals_back_and_forth_moves_each_of_them_once() -> None:
-    rivals = Rivals()
-    many, few = rivals.txids
+def test_repeated_announcements_reorder_each_conflict_once() -> None:
+    conflicts = Conflicts()
+    many, few = conflicts.txids
     told = []
     for number in range(8):
-        rivals.forgotten()
+        conflicts.forgotten()
         first, then = (few, many) if number % 2 == 0 else (many, few)
-        rivals.announce(first)
-        told.append(sum(isinstance(effect, Emit) for effect in rivals.announce(then)))
-    assert told == [PAIRS * (MATCHES + 2)] * 2 + [0] * 6  # each match, and each replacement
-    assert rivals.live() == [False] * PAIRS + [True] * PAIRS
+        conflicts.announce(first)
+        told.append(sum(isinstance(effect, Emit) for effect in conflicts.announce(then)))
+    assert told == [PAIRS * (MATCHES + 2)] * 2 + [0] * 6  # each match and each replacement
+    assert conflicts.live() == [False] * PAIRS + [True] * PAIRS
 
 
-def test_of_so_many_transactions_and_no_more_the_order_is_taken_from_one_peer(monkeypatch: pytest.MonkeyPatch) -> None:
-    rivals = Rivals()
-    many, few = rivals.txids
+def test_the_order_of_a_bounded_number_of_announcements_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    conflicts = Conflicts()
+    many, few = conflicts.txids
     monkeypatch.setattr(mempool, "_MAX_ORDERED", 2 * PAIRS)
-    watch = rivals.run.engine._mempool
-    watch._inventory(next(iter(rivals.run.engine.pool))).later |= {bytes([at]) * 32 for at in range(PAIRS + 1)}
-    rivals.announce([*few, *many])
-    assert rivals.live() == [True] * (PAIRS - 1) + [False] + [False] * (PAIRS - 1) + [True]
+    watch = conflicts.run.engine._mempool
+    watch._inventory(next(iter(conflicts.run.engine.pool))).later |= {bytes([at]) * 32 for at in range(PAIRS + 1)}
+    conflicts.announce([*few, *many])
+    assert conflicts.live() == [True] * (PAIRS - 1) + [False] + [False] * (PAIRS - 1) + [True]
 
 
-def test_a_block_contradicts_an_unconfirmed_payment_to_what_was_not_watched_when_it_came(tmp_path: Path) -> None:
-    """By compact filters its block is found by what the payment spends."""
+def test_a_block_conflicts_with_a_payment_to_a_later_entry(tmp_path: Path) -> None:
+    """Compact filters find the block by the script of the coin that the payment spends."""
     payer, other, lock = p2wpkh(key(78)), p2wpkh(key(79)), p2wpkh(key(77))
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt) as world:
         regtest = world.truth.regtest
@@ -99,9 +97,9 @@ def test_a_block_contradicts_an_unconfirmed_payment_to_what_was_not_watched_when
         assert [
             event.match.height for event in world.told if isinstance(event, MatchFound) and event.match.txid == paid
         ] == [None]
-        rival = build_tx([coin], [other.pays(45_000)])
-        regtest.mempool.remove_for([Transaction.parse(rival)])
-        regtest.submit_tx(rival)
+        double_spend = build_tx([coin], [other.pays(45_000)])
+        regtest.mempool.remove_for([Transaction.parse(double_spend)])
+        regtest.submit_tx(double_spend)
         regtest.mine()
         world.wait_synced(within=60)
         ended = [event.reason for event in world.told if isinstance(event, MatchWithdrawn) and event.match.txid == paid]

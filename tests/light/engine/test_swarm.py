@@ -1,9 +1,9 @@
-"""A thousand addresses, of which 11 % serve filters and 20 % belong to one party in four groups: whom a client meets,
-day after day.
+"""A thousand addresses, of which 11 % serve filters and 20 % belong to one attacker in four groups: the peers of a
+client on many days.
 
-The hostile addresses all state compact filters and are always there; a hostile node tells of its own and of addresses
-that it makes up, and goes on to. Honest connections last for eight hours on average, hostile ones for ever. Each rule
-of the address book is taken out once, to show that the bounds would not hold without it.
+The hostile addresses all claim compact filters and are always up. A hostile node announces itself and fake addresses,
+at any time. Honest connections last eight hours on average, hostile connections last forever. Each rule of the address
+book is removed once, to show that its bound would not hold.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from support.swarm import HOSTILE_GROUPS, Client, client
 from support.vectors import effort
 
 SEEDS = range(effort(1, 1, 8))
-SESSIONS, ONLINE_S, APART_S = 14, 1_200.0, 43_200.0  # a week: twice a day for twenty minutes
+SESSIONS, ONLINE_S, APART_S = 14, 1_200.0, 43_200.0  # twice a day for twenty minutes, for a week
 
 
 def _anywhere(self: AddressBook, known: KnownAddress) -> tuple[int, int]:
@@ -41,17 +41,17 @@ RULES: dict[str, tuple[object, str, Callable[..., object]]] = {
 
 @dataclass
 class Week:
-    """What was seen in each session, half a minute after its start where nothing else is said."""
+    """Measurements of each session, half a minute after its start unless stated otherwise."""
 
-    first: list[float] = field(default_factory=list)  # seconds to the first useful peer
-    honest: list[float] = field(default_factory=list)  # seconds to the first honest one
-    hostile: list[int] = field(default_factory=list)  # hostile connections
-    share: list[float] = field(default_factory=list)  # the same, of all
-    kept: list[int] = field(default_factory=list)  # connections of the last session that are there again
-    # attempts since the start, eight of them at once; without the first session
+    first: list[float] = field(default_factory=list)  # Seconds to the first useful peer.
+    honest: list[float] = field(default_factory=list)  # Seconds to the first honest peer.
+    hostile: list[int] = field(default_factory=list)  # Hostile connections.
+    share: list[float] = field(default_factory=list)  # Their share of all connections.
+    kept: list[int] = field(default_factory=list)  # Connections of the last session that are up again.
+    # Dialled addresses since the start, without the first session. Eight run at once.
     dials: list[int] = field(default_factory=list)
-    buckets: int = 0  # of new addresses with one that was made up
-    known: int = 0  # addresses in the book
+    buckets: int = 0  # Buckets of new addresses with a fake address.
+    known: int = 0  # Addresses in the book.
 
     def __str__(self) -> str:
         return (
@@ -88,7 +88,7 @@ def live(made: Client, week: Week, *, forgets: bool) -> None:
 
 @cache
 def week_of(seed: int, *, without: str | None = None, forgets: bool = False, captured: bool = False) -> Week:
-    """A week of restarts. `captured`: after the first session DNS seeds name hostile nodes only."""
+    """Let a week of restarts pass. `captured`: after the first session, DNS seeds name only hostile nodes."""
     week = Week()
     with client(seed) as made:
         for _ in range(SESSIONS):
@@ -115,7 +115,7 @@ def check_groups(week: Week) -> None:
 
 
 def check_buckets(week: Week) -> None:
-    assert week.buckets <= NEW_BUCKETS * 3 // 8  # a source reaches 16 of 256, and all hostile ones are of four groups
+    assert week.buckets <= NEW_BUCKETS * 3 // 8  # a source reaches 16 of 256; hostile sources are of four groups
     assert week.known < 6_000
 
 
@@ -128,13 +128,13 @@ CHECKS = {"one of a group": check_groups, "buckets by source": check_buckets, "a
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_useful_peer_is_found_soon_at_first_and_sooner_later(seed: int) -> None:
+def test_a_useful_peer_is_found_soon_and_later_sooner(seed: int) -> None:
     week = week_of(seed)
     assert max(week.first) < 10
     assert max(week.honest) < 60
     assert mean(week.honest) < 10
     assert mean(week.dials) < 18
-    without = week_of(seed, forgets=True)  # each start then waits for DNS, and begins with strangers
+    without = week_of(seed, forgets=True)  # each start then waits for DNS and begins with unknown peers
     assert mean(week.first[1:]) < mean(without.first[1:])
     assert mean(week.kept) > mean(without.kept) + 1
 
@@ -152,7 +152,7 @@ def test_without_a_rule_its_bound_does_not_hold(rule: str) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_seeds_that_are_captured_later_give_the_attacker_nothing_but_where_there_is_no_book(seed: int) -> None:
+def test_captured_seeds_harm_only_clients_without_an_address_book(seed: int) -> None:
     assert max(week_of(seed, captured=True).share) <= 0.6
     without = week_of(seed, forgets=True, captured=True)
     assert without.share[1:] == [1.0] * (SESSIONS - 1)
@@ -160,7 +160,7 @@ def test_seeds_that_are_captured_later_give_the_attacker_nothing_but_where_there
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_day_without_a_restart_gives_one_party_no_more_than_a_place_for_each_group(seed: int) -> None:
+def test_an_attacker_gets_one_slot_per_group_in_a_day(seed: int) -> None:
     with client(seed) as made:
         made.start()
         hostile, honest = [], []

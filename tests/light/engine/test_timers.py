@@ -1,6 +1,4 @@
-"""When the engine wants to be called: often while something happens, at each deadline, and rarely where nothing comes
-of it.
-"""
+"""Ticks that the engine requests: often while there is activity, at each deadline, and rarely otherwise."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ def context_with_a_peer() -> Context:
 
 
 def ring(timers: Timers, context: Context, times: int) -> list[float]:
-    """The moments of the next ticks, with nothing else between them."""
+    """Return the times of the next ticks, if nothing happens between them."""
     rung = []
     for _ in range(times):
         timers.set(context, math.inf, is_done=False)
@@ -53,11 +51,11 @@ def ring(timers: Timers, context: Context, times: int) -> list[float]:
     return rung
 
 
-def test_ticks_become_rarer_until_something_else_happens() -> None:
+def test_ticks_become_rarer_until_the_next_activity() -> None:
     timers, context = Timers(), context_with_a_peer()
     rung = [0.0, *ring(timers, context, 12)]
     pauses = [after - before for before, after in pairwise(rung)]
-    assert pauses[:5] == [1.0] * 5  # longer than a stall: whoever waits for one is looked at
+    assert pauses[:5] == [1.0] * 5  # longer than a stall, so that each stalling peer is noticed
     assert pauses[5:8] == [2.0, 4.0, 8.0]
     assert pauses[8:] == [10.0] * 4
     timers.stirred()
