@@ -1,5 +1,5 @@
-"""Search by BIP-37: blocks of which a peer's filter matched nothing are recorded together, and count as those recorded
-one by one.
+"""Search by BIP-37: blocks without a match are recorded together, and count like blocks that are recorded one by
+one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from support.stage import Prompt, stage
 THEIRS = b"\x00\x14" + bytes(20)
 
 
-def test_blocks_with_nothing_in_them_are_recorded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_without_a_match_are_recorded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     single: list[ScannedBlock] = []
     connect = Books.connect
 
@@ -74,23 +74,23 @@ def test_blocks_with_nothing_in_them_are_recorded_together(tmp_path: Path, monke
 
 
 class OmitsSlowly(OmitsAll):
-    """Answers after the others, but before a second question can be answered."""
+    """Answers after the other peers, but before a second request can be answered."""
 
     def quality(self) -> Quality:
         return Quality(0.043, 0.0, 1e7, 0)
 
 
 class OmitsAtOnce(OmitsAll):
-    """Answers before the others."""
+    """Answers before the other peers."""
 
     def quality(self) -> Quality:
         return Quality(0.01, 0.0, 1e7, 0)
 
 
-def test_what_one_shows_of_a_block_that_three_others_are_asked_for_costs_these_their_connections(
+def test_one_honest_answer_bans_three_omitting_peers(
     tmp_path: Path,
 ) -> None:
-    """The honest peer is asked as soon as one liar has answered, and its answer comes before those of the other two."""
+    """The client asks the honest peer as soon as one liar has answered. Its answer arrives before the other two."""
     with stage(tmp_path, Mode.BIP37, OmitsAtOnce, OmitsSlowly, OmitsSlowly, Prompt) as world:
         world.nodes[3].is_up = False
         world.boot()
@@ -112,9 +112,9 @@ def test_what_one_shows_of_a_block_that_three_others_are_asked_for_costs_these_t
         assert len(hashes) <= 4
 
 
-def test_a_block_and_who_answered_for_it_are_in_one_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A peer that needs a larger filter calls for a commit in the step that records a block: killed then, nobody else
-    was ever asked.
+def test_a_block_and_its_witnesses_are_in_one_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that needs a larger filter causes a commit in the step that records a block. After a crash there, no other
+    peer was ever asked for the block.
     """
     recorded = list[tuple[int, Coverage]]()
     step = Engine.step
@@ -142,8 +142,8 @@ def test_a_block_and_who_answered_for_it_are_in_one_commit(tmp_path: Path, monke
         ]
 
 
-def test_peers_that_keep_only_recent_blocks_are_named_where_nobody_else_has_what_is_searched(tmp_path: Path) -> None:
-    """The client waited without a word."""
+def test_pruned_peers_are_named_if_no_peer_has_old_blocks(tmp_path: Path) -> None:
+    """The client waited without a warning."""
     with stage(tmp_path, Mode.BIP37, Pruned, Pruned, Prompt) as world:
         world.truth.mine(300)
         world.nodes[2].is_up = False
@@ -181,8 +181,8 @@ def test_pruned_node_serves_a_start_within_288_blocks(
             assert ["keeps only recent blocks" in str(each.error) for each in world.warnings] == [True]
 
 
-def test_a_peer_that_keeps_only_recent_blocks_is_a_witness_of_these(tmp_path: Path) -> None:
-    """It was asked for the lowest block that it had not answered for, hence for none at all."""
+def test_a_pruned_peer_is_a_witness_of_recent_blocks(tmp_path: Path) -> None:
+    """The client asked it only for the lowest unwitnessed block, which it does not have."""
     with stage(tmp_path, Mode.BIP37, OmitsAll, Pruned) as world:
         world.truth.mine(300)
         world.nodes[1].is_up = False
@@ -202,12 +202,8 @@ def test_a_peer_that_keeps_only_recent_blocks_is_a_witness_of_these(tmp_path: Pa
         assert world.banned == set(world.nodes[0].addresses)
 
 
-def test_what_a_proven_liar_has_answered_is_not_recorded_on_its_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its answers waited for a slow disk when it was found out, and then it counted as one of those who had
-    answered.
-    """
+def test_waiting_answers_of_a_proven_liar_are_not_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answers waited for a slow disk when it was banned, and the liar then counted as a witness."""
     is_slow = [True]
     monkeypatch.setattr(Outbox, "is_backed_up", property(lambda out: is_slow[0]))
     with stage(tmp_path, Mode.BIP37, OmitsAll, Prompt) as world:
@@ -217,7 +213,7 @@ def test_what_a_proven_liar_has_answered_is_not_recorded_on_its_word(
         engine = world.process.engine
         assert isinstance(engine, Engine)
         is_slow[0] = False
-        while not engine._bloom._parts:  # it is asked for the first blocks
+        while not engine._bloom._parts:  # the peer is asked for the first blocks
             world.pass_time(0.01)
         is_slow[0] = True
         world.pass_time(5)
@@ -234,11 +230,9 @@ def test_what_a_proven_liar_has_answered_is_not_recorded_on_its_word(
         assert all(span.witnesses.addresses == set(world.nodes[1].addresses) for span in engine.coverage.unwitnessed)
 
 
-def test_where_debts_are_too_many_a_peer_is_asked_once_for_what_is_owed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What it had answered for was joined with the rest, which nobody had answered for: it was asked for these for
-    ever.
+def test_joined_unwitnessed_ranges_are_requested_once_per_peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ranges that the peer had answered for were joined with other ranges. The client then requested them from it
+    forever.
     """
     monkeypatch.setattr(coverage, "MAX_UNWITNESSED_RANGES", 1)
     with stage(tmp_path, Mode.BIP37, Prompt, Prompt, timeouts=PeerTimeouts(flight=20)) as world:
@@ -248,8 +242,10 @@ def test_where_debts_are_too_many_a_peer_is_asked_once_for_what_is_owed(
         assert 1 <= other.sent["getdata"] <= world.truth.height // 20 + 1
 
 
-def test_what_a_filter_was_taught_is_not_looked_up_in_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After each recorded part all of the wallet's elements were, for every peer: of 10,000 it took 20 ms."""
+def test_learned_elements_are_not_looked_up_in_a_filter_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each recorded batch, the client looked up all elements of the wallet for every peer: 20 ms for 10,000
+    elements.
+    """
     looked_up = Counter[tuple[int, bytes]]()
     contains = Bip37Filter.__contains__
 
@@ -286,15 +282,15 @@ class _OmitsSmallResponder(_KeepsBlocksResponder):
 
 
 class OmitsSmall(Liar):
-    """Leaves out transactions of 64 bytes, which make a proof ambiguous."""
+    """Omits transactions of 64 bytes, which make a proof ambiguous."""
 
     omits = True
     responder = _OmitsSmallResponder
 
 
 def spend_in_64_bytes(world: World) -> None:
-    """The next block has a spend of ours that an inner node of a Merkle tree might be (CVE-2017-12842)."""
-    lock = LOCKS[1]  # P2WPKH, whose signature is no part of these bytes
+    """Mine a spend of the wallet that might be an inner node of a Merkle tree (CVE-2017-12842)."""
+    lock = LOCKS[1]  # P2WPKH, whose signature is not in these bytes
     coin = world.truth.regtest.pay(lock.pays(20_000))
     world.truth.mine()
     raw = build_tx([lock.spends(OutPoint(coin, 0))], [TxOut(19_000, b"\x51" * 4)])
@@ -302,11 +298,9 @@ def spend_in_64_bytes(world: World) -> None:
     world.truth.regtest.mine(transactions=[raw])
 
 
-def test_who_proves_what_must_be_looked_at_in_the_whole_block_is_its_witness_only_then(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A client that was killed before the whole block had come never looked at it, and nobody was asked for it
-    again.
+def test_a_peer_becomes_a_witness_when_its_block_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that was killed before the whole block arrived never checked the block, and requested it from no other
+    peer.
     """
     with stage(tmp_path, Mode.BIP37, OmitsSmall, Prompt, mempool=False) as world:
         liar, honest = world.nodes
@@ -335,18 +329,16 @@ class _OmitsOldResponder(_KeepsBlocksResponder):
 
 
 class OmitsOld(Liar):
-    """Finds nothing but in the last two blocks."""
+    """Omits all matches except in the last two blocks."""
 
     omits = True
     responder = _OmitsOldResponder
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_blocks_below_one_that_must_be_looked_at_whole_are_owed_once_they_are_recorded(
-    is_killed: bool, tmp_path: Path
-) -> None:
-    """They were once the whole block had come: until then a client that was killed, or found its peer out, asked nobody
-    else for them.
+def test_blocks_below_an_ambiguous_block_are_unwitnessed_at_once(is_killed: bool, tmp_path: Path) -> None:
+    """They became unwitnessed only after the whole block arrived. If the client was killed before, or banned its peer,
+    it asked no other peer for them.
     """
     with stage(tmp_path, Mode.BIP37, OmitsOld, Prompt, mempool=False, timeouts=PeerTimeouts(flight=1_000)) as world:
         liar, honest = world.nodes
@@ -372,10 +364,12 @@ def test_blocks_below_one_that_must_be_looked_at_whole_are_owed_once_they_are_re
         assert world.has_found_all()
 
 
-def test_what_is_announced_while_a_filter_is_loaded_anew_costs_no_peer_its_connection(
+def test_announcements_during_a_filter_reload_cost_no_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The filter before may have matched it: then a peer's has not learned it, and leaves out what spends from it."""
+    """The old filter may have matched the transaction. The peer's new filter did not learn it, and so the peer omits
+    the spend.
+    """
     drifted: list[object] = []
     monkeypatch.setattr(BloomFilters, "has_drifted", lambda filters, loaded: any(loaded is each for each in drifted))
     with stage(tmp_path, Mode.BIP37, *[Prompt] * 6) as world:
@@ -401,11 +395,11 @@ def test_what_is_announced_while_a_filter_is_loaded_anew_costs_no_peer_its_conne
         assert world.has_found_all()
 
 
-def test_what_is_asked_for_again_after_a_filter_was_loaded_anew_costs_no_peer_its_connection(
+def test_repeated_requests_after_a_filter_reload_cost_no_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It made room in the queue, and was announced by the filter before: that of now need not match it, and has not
-    learned it.
+    """The transaction was evicted from the queue and had matched the old filter. The new filter need not match it, and
+    has not learned it.
     """
     gone, put = list[bytes](), Queue.put
 

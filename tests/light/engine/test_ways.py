@@ -1,4 +1,4 @@
-"""Which way blocks are searched, and what peers learn or decide about that."""
+"""Search modes: the choice of a mode, and the effects of peers on it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from support.swarm import client
 
 
 class Late(Behaviour):
-    """Honest; each of its packets takes seconds."""
+    """Honest, but each of its packets takes seconds."""
 
     def quality(self) -> Quality:
         return Quality(1.5, 0.0, 1e7, 0)
@@ -46,13 +46,13 @@ class _NoCompact(Responder):
 
 
 class Pretends(Liar):
-    """Offers compact filters and answers no question about them."""
+    """Offers compact filters and answers no request for them."""
 
     responder = _NoCompact
     services = Service.NETWORK | Service.WITNESS | Service.COMPACT_FILTERS
 
 
-def test_auto_gives_no_filter_away_while_peers_with_compact_filters_are_connecting(tmp_path: Path) -> None:
+def test_auto_sends_no_filter_while_peers_with_compact_filters_connect(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.AUTO, *[Late] * 4, NoFilters) as world:
         world.boot()
         world.wait_synced(within=120)
@@ -60,10 +60,10 @@ def test_auto_gives_no_filter_away_while_peers_with_compact_filters_are_connecti
         assert not any(connection.sent["filterload"] for connection in world.process.connections.values())
 
 
-def test_where_auto_goes_over_to_compact_filters_peers_lose_the_filter_and_announce_everything(
+def test_a_change_to_compact_filters_clears_the_filters_of_peers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A filter of before does not match what is watched since; whoever keeps it announces no payment to that."""
+    """The old filter does not match later entries. A peer that keeps it announces no payment to them."""
     way = [SearchMode.BLOOM]
     monkeypatch.setattr(Engine, "_preferred_mode", lambda engine: way[0])
     with stage(tmp_path, Mode.AUTO, Prompt) as world:
@@ -83,10 +83,10 @@ def test_where_auto_goes_over_to_compact_filters_peers_lose_the_filter_and_annou
         assert not world.warnings
 
 
-def test_where_auto_goes_over_to_compact_filters_without_the_mempool_peers_are_told_nothing_new(
+def test_compact_filters_without_the_mempool_reveal_nothing_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a transaction of ours they were told each coin that compact filters had found since, by its outpoint."""
+    """With an own transaction, the client sent peers the outpoints of all coins that compact filters had found."""
     way = [SearchMode.BLOOM]
     monkeypatch.setattr(Engine, "_preferred_mode", lambda engine: way[0])
     with stage(tmp_path, Mode.AUTO, Prompt, mempool=False) as world:
@@ -116,10 +116,8 @@ def test_where_auto_goes_over_to_compact_filters_without_the_mempool_peers_are_t
         assert not world.warnings
 
 
-def test_where_auto_goes_over_to_compact_filters_the_spend_of_a_bare_multisig_output_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No entry shows its script: it was learned when BIP-37 found the output."""
+def test_compact_filters_find_spends_of_a_bare_multisig_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No entry has the script. The client learned it when BIP-37 found the output."""
     way, lock = [SearchMode.BLOOM], multisig(1, [key(70), key(71)])
     monkeypatch.setattr(Engine, "_preferred_mode", lambda engine: way[0])
     with stage(tmp_path, Mode.AUTO, Prompt, mempool=False) as world:
@@ -143,11 +141,11 @@ def test_where_auto_goes_over_to_compact_filters_the_spend_of_a_bare_multisig_ou
         assert world.has_found_all()
 
 
-def test_blocks_that_were_searched_by_bip37_since_are_not_told_as_proven(
+def test_blocks_that_were_searched_by_bip37_later_are_not_proven(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two peers had agreed on their filter headers; but for what was added later one peer was asked, that is left, and
-    its filter.
+    """Two peers had agreed on the filter headers. For the later entry, the client asked only one peer, which has
+    left.
     """
     way, lock = [SearchMode.COMPACT], p2wpkh(key(77))
     monkeypatch.setattr(Engine, "_preferred_mode", lambda engine: way[0])
@@ -175,13 +173,13 @@ def test_blocks_that_were_searched_by_bip37_since_are_not_told_as_proven(
         assert world.synced[-1].proven_height < paid
         assert engine.status_at(Instant(0.0, 0.0), world.truth.height, 0, engine.books.cursor, ()).proven_height < paid
         world.truth.learn(lock)
-        world.nodes[1].is_up = True  # then they are searched by what two agree on
+        world.nodes[1].is_up = True  # the blocks are then searched by filters that two peers agree on
         world.pass_time(400)
         assert 1 in engine.books.positions_at(paid)
         assert world.synced[-1].proven_height == world.truth.height
 
 
-def test_auto_is_not_led_back_and_forth_by_a_peer_that_only_offers_compact_filters(tmp_path: Path) -> None:
+def test_auto_does_not_alternate_for_false_offers_of_compact_filters(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.AUTO, Pretends, NoFilters) as world:
         world.boot()
         world.wait_synced(within=600)
@@ -195,12 +193,12 @@ def test_auto_is_not_led_back_and_forth_by_a_peer_that_only_offers_compact_filte
         assert world.has_found_all()
 
 
-def test_auto_goes_back_to_compact_filters_when_a_peer_that_failed_often_has_become_steady(tmp_path: Path) -> None:
+def test_auto_uses_compact_filters_again_when_a_peer_is_steady(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.AUTO, Prompt, NoFilters) as world:
         world.boot()
         for _ in range(4):
             world.pass_time(0.2)
-            world.nodes[0].hang_up()  # before it was of use
+            world.nodes[0].hang_up()  # before the peer was useful
             world.pass_time(20)
         world.pass_time(90)
         world.truth.receive()
@@ -212,9 +210,9 @@ def test_auto_goes_back_to_compact_filters_when_a_peer_that_failed_often_has_bec
         assert world.has_found_all()
 
 
-def test_a_network_that_lacks_leaves_room_for_a_peer_with_compact_filters(tmp_path: Path) -> None:
-    """While it is waited for, nobody was let go who is there beyond the limit: it was never connected, and no block
-    searched again.
+def test_a_new_network_with_compact_filters_gets_a_slot(tmp_path: Path) -> None:
+    """The client waited for the new network, but dropped no peer of a crowded one. It never connected it, and searched
+    no further block.
     """
     others = [at(NoFilters, 2, net=1), at(NoFilters, 3, net=1), at(NoFilters, 4, net=2)]
     with stage(tmp_path, Mode.AUTO, at(Prompt, 1, net=1), *others, max_peers=2) as world:
@@ -233,7 +231,7 @@ def test_a_network_that_lacks_leaves_room_for_a_peer_with_compact_filters(tmp_pa
         assert len(world.process.connections) == 2
 
 
-class _Inventing(Responder):
+class _FakingResponder(Responder):
     raw = b""
 
     def on_message(self, message: Message) -> None:
@@ -245,23 +243,21 @@ class _Inventing(Responder):
             super().on_message(message)
 
 
-class Invents(Liar):
-    responder = _Inventing
+class Fakes(Liar):
+    responder = _FakingResponder
 
 
-def heard_by_peers(folder: Path, lock: Lock) -> list[dict[str, int]]:
-    """How many messages of each kind a client with the usual scripts sends to each peer, if one invents a payment to
-    `lock`.
-    """
-    _Inventing.raw = tx([TxIn(bytes(32), 7)], [TxOut(1_000, lock.script_pubkey)])
+def sent_to_peers(folder: Path, lock: Lock) -> list[dict[str, int]]:
+    """Return the number of sent messages of each kind to each peer. A peer sends a fake payment to `lock`."""
+    _FakingResponder.raw = tx([TxIn(bytes(32), 7)], [TxOut(1_000, lock.script_pubkey)])
     folder.mkdir()
-    with stage(folder, Mode.BIP37, Invents, Prompt, fp_rate=0.3) as world:
+    with stage(folder, Mode.BIP37, Fakes, Prompt, fp_rate=0.3) as world:
         world.boot()
         world.wait_synced(within=60)
         (end,) = world.nodes[0].ends
         assert end.responder.filter is not None
-        assert end.responder.filter.matches_tx(_Inventing.raw)
-        end.session.send(wire.Inv((InvItem(InvType.WTX, Transaction.parse(_Inventing.raw).wtxid),)))
+        assert end.responder.filter.matches_tx(_FakingResponder.raw)
+        end.session.send(wire.Inv((InvItem(InvType.WTX, Transaction.parse(_FakingResponder.raw).wtxid),)))
         end.work()
         world.pass_time(30)
         assert world.process is not None
@@ -273,20 +269,20 @@ def heard_by_peers(folder: Path, lock: Lock) -> list[dict[str, int]]:
         return [dict(connection.sent) for connection in world.process.connections.values()]
 
 
-def test_peers_cannot_tell_by_an_invented_payment_whether_an_address_is_ours(tmp_path: Path) -> None:
+def test_a_fake_payment_does_not_reveal_an_own_address(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.BIP37, Prompt, fp_rate=0.3) as world:
         ours = world.truth.locks[1]
     for number in range(40):
         try:
-            theirs = heard_by_peers(tmp_path / str(number), p2wpkh(key(7_000 + number)))
+            theirs = sent_to_peers(tmp_path / str(number), p2wpkh(key(7_000 + number)))
             break
         except AssertionError:
-            continue  # that address does not match the filter by chance
-    assert heard_by_peers(tmp_path / "ours", ours) == theirs
+            continue  # the address does not match the filter by chance
+    assert sent_to_peers(tmp_path / "ours", ours) == theirs
 
 
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
-def test_an_entry_and_what_must_be_searched_for_it_are_in_one_commit(mode: Mode, tmp_path: Path) -> None:
+def test_an_entry_and_its_search_start_are_in_one_commit(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Prompt) as world:
         world.boot()
         world.wait_synced(within=60)
@@ -308,8 +304,8 @@ class OnlyBloom(Prompt):
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
-def test_auto_waits_for_no_address_that_has_no_place(most: int, tmp_path: Path) -> None:
-    """Every address is tried once, in the place of one that serves no compact filters."""
+def test_auto_does_not_wait_for_an_address_without_a_slot(most: int, tmp_path: Path) -> None:
+    """Every address is tried once, in the slot of a peer without compact filters."""
     with stage(tmp_path, Mode.AUTO, *[OnlyBloom] * 4, max_peers=most) as world:
         world.boot()
         world.wait_synced(within=30)
@@ -323,7 +319,7 @@ def test_auto_waits_for_no_address_that_has_no_place(most: int, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("most", [1, 2])
-def test_auto_finds_the_named_peer_with_compact_filters_however_many_have_none(most: int, tmp_path: Path) -> None:
+def test_auto_finds_the_only_named_peer_with_compact_filters(most: int, tmp_path: Path) -> None:
     with stage(tmp_path, Mode.AUTO, *[OnlyBloom] * 5, Prompt, max_peers=most) as world:
         world.boot()
         world.wait_synced(within=30)
@@ -333,7 +329,7 @@ def test_auto_finds_the_named_peer_with_compact_filters_however_many_have_none(m
 
 
 def test_auto_looks_beyond_named_peers_without_compact_filters() -> None:
-    """They have all places that there are, and an address that states compact filters was told of."""
+    """They take all slots, while a gossiped address claims compact filters."""
     with client(1, mode=Mode.AUTO, max_peers=2) as made:
         named = [node for node in made.swarm.nodes if not node.is_hostile and node.is_up][:2]
         for node in named:
@@ -347,11 +343,9 @@ def test_auto_looks_beyond_named_peers_without_compact_filters() -> None:
         assert len(made.ready) <= 4
 
 
-def test_what_was_asked_for_before_a_peer_had_a_filter_costs_it_no_connection(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By compact filters all that is announced is asked for. A peer that got a filter meanwhile was banned for what
-    that does not match.
+def test_requests_from_before_a_filter_cost_no_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With compact filters, the client requests all announced transactions. It banned peers with a new filter for
+    unmatched ones.
     """
     with stage(tmp_path, Mode.AUTO, *[Late] * 3) as world:
         monkeypatch.setattr(world.wishes, "answered", lambda token, value: None)
@@ -372,14 +366,12 @@ def test_what_was_asked_for_before_a_peer_had_a_filter_costs_it_no_connection(
         assert world.has_found_all()
 
 
-def test_what_is_announced_while_auto_waits_is_found_when_it_goes_over_to_bip37(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was remembered to be asked for by compact filters only, and no peer announces it again by itself."""
+def test_an_announcement_during_a_wait_is_found_by_bip37(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hash was remembered only for compact filters, and no peer announces it again by itself."""
     way = [SearchMode.COMPACT]
     monkeypatch.setattr(Engine, "_preferred_mode", lambda engine: way[0])
     with stage(tmp_path, Mode.AUTO, Prompt, OnlyBloom) as world:
-        monkeypatch.setattr(world, "has_prompt_peer", lambda seconds: False)  # one that serves compact filters
+        monkeypatch.setattr(world, "has_prompt_peer", lambda seconds: False)  # one with compact filters
         world.boot()
         world.wait_synced(within=60)
         world.pass_time(60)
