@@ -139,7 +139,7 @@ async def test_removed_account_comes_back_with_a_search(mode: str, tmp_path: Pat
             with pytest.raises(ParameterError, match="no entry would be left"):
                 await client.remove_account("alice again")
         assert watch.accounts == ("alice again",)
-        Store.open(path, REGTEST).close()  # which checks every row
+        Store.open(path, REGTEST).close()  # the store checks every row
 
 
 @MODES
@@ -215,7 +215,7 @@ async def test_account_stream_follows_a_rename_under_way(is_earlier: bool, tmp_p
             stream = client.events(account="alice") if not is_earlier else None
             renames = asyncio.gather(
                 client.rename_account("alice", "bob"), client.rename_account("bob", "carol")
-            )  # the commit of the second one waits for that of the first one
+            )  # the second commit waits for the first one
             await asyncio.sleep(0)
             stream = stream or client.events(account="carol")
             pay(node, 1, 0, 1_000)
@@ -233,7 +233,7 @@ async def test_stream_of_a_removed_account_ends_though_another_is_added(tmp_path
     watch.add_account("alice", address(1, 0))
     async with Node() as node:
         node.regtest.mine(101)
-        for _ in range(2):  # the second run has not added an account yet
+        for _ in range(2):  # the second run has no added account yet
             async with client_of(watch, node, "compact", path) as client:
                 await client.wait_synced()
         async with client_of(watch, node, "compact", path) as client:
@@ -342,7 +342,7 @@ async def test_account_reveals_addresses_and_never_gives_one_twice(mode: str, tm
             assert await client.reveal_address("alice") == address(1, 0)
             for _ in range(2 * GAP_LIMIT):
                 await client.reveal_address("bob")
-            pay(node, 2, 2 * GAP_LIMIT + 1, 70)  # the last revealed one, behind many unpaid ones
+            pay(node, 2, 2 * GAP_LIMIT + 1, 70)  # the last revealed address, after many unpaid addresses
             await confirmed(client, node)
             assert (await client.balance(account="bob")).confirmed == 70
             assert [coin.account for coin in await client.unspent(account="bob")] == ["bob"]
@@ -375,7 +375,7 @@ async def test_overlapping_keychains_give_no_address_twice(tmp_path: Path) -> No
                 await client.add_account("carol", Keychain("again", lambda index: (script(1, index + 1),)))
 
 
-def test_keychain_whose_addresses_others_have_revealed_says_so() -> None:
+def test_a_keychain_refuses_addresses_that_others_have_revealed() -> None:
     watch = base()
     first = watch.add_keychain("first", lambda index: script(1, index), lookahead=GAP_LIMIT)
     second = Keychain("second", lambda index: (script(1, index),), lookahead=GAP_LIMIT, size=5)

@@ -82,7 +82,7 @@ async def test_the_error_without_a_peer_says_what_happens_next(world: World) -> 
         with pytest.raises(UselessPeerError, match=r"none of the 0 connected peers .* the wallet keeps it"):
             await run.client.broadcast(raw)
         with pytest.raises(UselessPeerError):
-            await run.client.broadcast(raw)  # the same again, and no second record
+            await run.client.broadcast(raw)  # the same transaction again, without a second record
         assert [entry.status for entry in await run.client.history()] == [TxStatus.PENDING]
 
 

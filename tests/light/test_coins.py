@@ -21,7 +21,7 @@ OTHER = OutPoint(bytes(31) + b"\x07", 3)
 
 
 async def values(client: LightClient) -> tuple[list[int], list[int], int]:
-    """Values of all coins, of the coins that may be spent, and the spendable balance."""
+    """Return the values of all coins, of the spendable coins, and the spendable balance."""
     coins, unspent, balance = await client.coins(), await client.unspent(), await client.balance()
     assert [coin for coin in coins if coin.is_spendable] == unspent
     return sorted(coin.value for coin in coins), sorted(coin.value for coin in unspent), balance.spendable
@@ -71,7 +71,7 @@ async def test_a_frozen_coin_stays_frozen_until_it_is_unfrozen(rebuild: bool, tm
             await run.synced(world)
             coin = of_value(await run.client.coins(), 50_000)
             await run.client.freeze(coin.outpoint)
-            await run.client.freeze(str(coin.outpoint))  # a second time changes nothing
+            await run.client.freeze(str(coin.outpoint))  # a second call changes nothing
             assert await values(run.client) == ([50_000, 60_000], [60_000], 60_000)
             assert (await run.client.balance()).confirmed == 110_000
             assert (await run.client.balance("lock 0")).spendable == 0
@@ -86,7 +86,7 @@ async def test_a_frozen_coin_stays_frozen_until_it_is_unfrozen(rebuild: bool, tm
             assert await values(run.client) == ([50_000, 60_000], [50_000, 60_000], 110_000)
 
 
-async def test_a_frozen_coin_that_a_reorganization_brings_back_is_frozen(tmp_path: Path) -> None:
+async def test_a_frozen_coin_returns_frozen_after_a_reorganization(tmp_path: Path) -> None:
     world = World()
     async with Node(world.regtest) as node, running(world, node, mode="compact") as run:
         world.receive(LOCKS[0], 50_000)
@@ -102,7 +102,7 @@ async def test_a_frozen_coin_that_a_reorganization_brings_back_is_frozen(tmp_pat
         assert await values(run.client) == ([50_000], [], 0)
 
 
-async def test_refused_freezing_names_the_reason() -> None:
+async def test_a_refused_freeze_names_the_reason() -> None:
     world = World()
     async with Node(world.regtest) as node, running(world, node, mode="compact") as run:
         await run.synced(world)

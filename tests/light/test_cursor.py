@@ -113,7 +113,7 @@ class Wallet:
             for event in changes:
                 self.commit(store, batch, state)
                 if self.rng.random() < self.kill_rate:
-                    list(journal.put(event, Batch()))  # a kill before the commit: no reader gets the number
+                    list(journal.put(event, Batch()))  # killed before the commit: no reader gets the number
                     return len(self.numbers) - used
                 batch = Batch()
                 list(journal.put(event, batch))

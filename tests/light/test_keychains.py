@@ -39,7 +39,7 @@ def client_of(watch: WatchList, node: Node, mode: str, store: Path | None = None
 
 
 async def indexes(client: LightClient) -> list[int | None]:
-    """The indexes of the matches once all is searched, in the order of blocks."""
+    """Return the indexes of the matches in the order of blocks, once all blocks are searched."""
     async with asyncio.timeout(60):
         await client.wait_synced()
     return [found.match.keychain_index for found in await client.matches()]
@@ -63,7 +63,7 @@ async def test_addresses_used_out_of_order_are_found_in_one_run(mode: str, tmp_p
             status = await client.status()
             assert status.skipped == ()
             assert len(status.searched) == 1
-            assert watch.keychains[0].end == GAP_LIMIT  # the user's list is as it was until the client is left
+            assert watch.keychains[0].end == GAP_LIMIT  # the user's list is unchanged until the client is left
         assert sorted(watch.keychains[0].used) == [7, 30, 65, 90]
         assert watch.keychains[0].end == 90 + 1 + 2 * GAP_LIMIT
         for again in (watch, wallet()):  # the same list, or a new list that takes the keychain from the database
@@ -122,7 +122,7 @@ async def test_any_order_of_uses_equals_a_later_scan(mode: str, seed: int, tmp_p
         while paid or rng.random() < 0.5:
             more, paid = paid[:8], paid[8:]
             pay(node, *more)
-            with suppress(TimeoutError):  # left at any moment
+            with suppress(TimeoutError):  # the client is left at any moment
                 async with client_of(watch if rng.random() < 0.5 else wallet(), node, mode, path) as client:
                     async with asyncio.timeout(rng.random() * 0.3):
                         await client.wait_synced()
@@ -142,7 +142,7 @@ async def test_any_order_of_uses_equals_a_later_scan(mode: str, seed: int, tmp_p
         assert end >= max(known, default=-1) + 1 + GAP_LIMIT
 
 
-async def test_scripts_that_cannot_be_derived_end_the_client_by_name() -> None:
+async def test_scripts_that_cannot_be_derived_end_the_client() -> None:
     def failing(index: int) -> bytes:
         if index >= 2 * GAP_LIMIT:
             raise RuntimeError("the device was unplugged")
@@ -254,7 +254,7 @@ async def test_a_restart_skips_the_address_of_a_pending_payment(tmp_path: Path) 
 
 @MODES
 async def test_the_next_address_is_always_watched(mode: str, tmp_path: Path) -> None:
-    """Payments that no block has move no window, as anybody can invent them; yet their addresses are used."""
+    """Pending payments move no window, because an attacker can fake them. Still their addresses are used."""
     async with Node() as node:
         node.regtest.mine(101)
         async with client_of(wallet(), node, mode, tmp_path / "wallet.db") as client:

@@ -1,4 +1,4 @@
-"""kill -9 at random points of a search with reorganisations: afterwards nothing is lost and nothing doubled."""
+"""kill -9 at random moments of a search with reorganizations: afterwards no match is lost or counted twice."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ MODES: dict[str, dict[str, Any]] = {
 
 
 class Victims:
-    """Clients one after the other, each in its own process."""
+    """Successive clients, each in its own process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self._orders, self._output = process.stdin, process.stdout
-        self._is_synced = False  # the client that runs
+        self._is_synced = False  # state of the running client
 
     @asynccontextmanager
     async def one(self, **order: object) -> AsyncIterator[Victims]:
-        """A client that is killed at the end."""
+        """Run a client, and kill it at the end."""
         self._is_synced = False
         self._orders.write(json.dumps(order).encode() + b"\n")
         async with asyncio.timeout(30):
@@ -55,9 +55,7 @@ class Victims:
                 pass
 
     async def told(self, events: int) -> int:
-        """Wait until it has reported this many events or, once it was synced, has no more to report; returns how many
-        are missing.
-        """
+        """Wait for this number of events, or until a synced client has no more. Return the number of missing events."""
         while events > 0:
             try:
                 async with asyncio.timeout(0.2 if self._is_synced else None):
@@ -87,13 +85,13 @@ async def victims() -> AsyncIterator[Victims]:
 
 
 def events_of(path: Path) -> list[StoredEvent]:
-    """All events of a database, in the order of their numbers."""
+    """Return all events of a database in the order of their numbers."""
     with Store.open(path, REGTEST) as store:
         return store.events.read(0, 1_000_000)
 
 
 @pytest.mark.parametrize("name", MODES)
-async def test_a_process_killed_at_any_moment_loses_and_doubles_nothing(name: str, tmp_path: Path) -> None:
+async def test_a_process_killed_at_any_moment_loses_and_repeats_nothing(name: str, tmp_path: Path) -> None:
     world = World(70)
     world.grow(60, share=0.6)
     rng = random.Random(name)
@@ -104,7 +102,7 @@ async def test_a_process_killed_at_any_moment_loses_and_doubles_nothing(name: st
     async with Node(world.regtest) as node, victims() as processes:
         for round in range(effort(4, 8, 200)):
             if round % 10 == 0:
-                path.unlink(missing_ok=True)  # a new wallet, so that there is a search to be killed in
+                path.unlink(missing_ok=True)  # a new wallet, so that the kill interrupts a search
                 stored = []
             events = rng.randrange(rng.choice([3, 40, 250]))
             async with processes.one(
@@ -124,7 +122,7 @@ async def test_a_process_killed_at_any_moment_loses_and_doubles_nothing(name: st
             found = await run.client.matches()
             later = Run(run.client, since=found.sequence)
             for each in found:
-                later.books.take(each)  # fails if a match is there twice
+                later.books.take(each)  # fails if a match occurs twice
             await later.synced(world)
             assert later.books.confirmed() == world.scan()
             assert {

@@ -80,7 +80,7 @@ async def test_waiting_label_is_used_when_its_address_is_added(tmp_path: Path) -
 
 
 async def test_waiting_label_is_used_beside_a_removal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store tells the label while a thread computes the watch list without another entry."""
+    """The store reads the label while a thread computes the watch list without another entry."""
     scripts = [bytes((0, 20)) + index.to_bytes(20, "big") for index in range(1, 200)]
     addresses = [script_to_address(script, REGTEST) or "" for script in scripts]
     watch = WatchList(REGTEST)

@@ -23,7 +23,7 @@ COUNTERS = [field.name for field in fields(Metrics)][-13:]
 
 
 class Relay:
-    """Passes a TCP connection on to a node and counts its bytes."""
+    """Forwards a TCP connection to a node and counts its bytes."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -84,7 +84,7 @@ async def test_metrics_agree_with_status_and_events(mode: Mode) -> None:
         assert getattr(found, name) >= getattr(first, name)
 
 
-async def test_bytes_are_those_of_the_connection() -> None:
+async def test_bytes_are_counted_as_on_the_connection() -> None:
     world = World()
     async with Node(world.regtest) as node:
         relay = Relay(node)

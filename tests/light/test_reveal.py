@@ -61,7 +61,7 @@ async def paid_to(client: LightClient, height: int) -> dict[int | None, int]:
 
 @pytest.fixture
 def searches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """The first block of each search that went back below the searched height."""
+    """Collect the first block of each search that went back below the searched height."""
     true, begun = Books.search_again, list[int]()
 
     def search_again(self: Books, height: int) -> None:

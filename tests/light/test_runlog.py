@@ -30,7 +30,7 @@ def all_levels(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def lines(caplog: pytest.LogCaptureFixture, level: int = logging.INFO) -> list[str]:
-    """The lines of the client's log at one level, without the name of its database."""
+    """Return the lines of the client's log at one level, without the name of its database."""
     found = [each for each in caplog.records if each.name == LOGGER and each.levelno == level]
     return [each.getMessage().partition(": ")[2] for each in found]
 
@@ -70,7 +70,7 @@ def virtual() -> Iterator[Logged]:
 # Peers
 
 
-async def test_an_outage_is_logged_once_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_outage_and_its_end_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     async with Node(world.regtest) as node:
         place, port = where(node), node.port
@@ -94,7 +94,7 @@ async def test_an_outage_is_logged_once_and_its_end(caplog: pytest.LogCaptureFix
     assert said[-1] == "left: tip: block 102, searched to block 102"
 
 
-async def test_a_peer_that_was_never_reached_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unreachable_peer_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     world = World(mature=1)
     async with running(world, "127.0.0.1:1", "127.0.0.1:2") as run:
         await run.until(lambda books: len(books.warnings) >= 10)
@@ -121,7 +121,7 @@ def test_an_hour_without_network_takes_one_line(virtual: Logged, caplog: pytest.
     assert len(having("no peer is connected", said)) == 1
     usual = "disconnected: gone", "blocks come from this peer", "no peer is connected"
     assert not [line for line in said if not any(each in line for each in usual)]
-    assert len(lines(caplog, logging.DEBUG)) > 20  # it went on to try
+    assert len(lines(caplog, logging.DEBUG)) > 20  # the client tried further
     caplog.clear()
     for node in up:
         node.is_up = True
@@ -131,17 +131,17 @@ def test_an_hour_without_network_takes_one_line(virtual: Logged, caplog: pytest.
 
 def test_silence_of_all_peers_is_logged_once(virtual: Logged, caplog: pytest.LogCaptureFixture) -> None:
     virtual.wait_useful()
-    virtual.pass_time(1_810)  # peers have been asked for new blocks, as the tip is old
+    virtual.pass_time(1_810)  # the tip is old, so the client has requested new blocks
     height = virtual.engine.chain.height
     virtual._connect = lambda peer, address: None  # type: ignore[method-assign]
-    virtual._lines.clear()  # connections stay, and nothing arrives
+    virtual._lines.clear()  # connections stay, but nothing arrives
     virtual.pass_time(3 * 3_600)
     assert having("not synced any more", lines(caplog)) == [
         f"not synced any more: no connected peer confirms block {height}"
     ]
 
 
-def test_feelers_and_their_failures_are_no_news(virtual: Logged, caplog: pytest.LogCaptureFixture) -> None:
+def test_feelers_and_their_failures_are_not_logged(virtual: Logged, caplog: pytest.LogCaptureFixture) -> None:
     virtual.pass_time(7_200)
     assert len(virtual.dials) > 20
     said = lines(caplog)
@@ -239,12 +239,12 @@ def test_an_end_by_an_error_names_it(error: Exception, said: str, caplog: pytest
 
 
 def spellings(secret: bytes) -> set[str]:
-    """Bytes in every spelling that a log could have: hex in either order, and as a part of a repr."""
+    """Return all spellings of these bytes that a log could have: hex in either order, and parts of a repr."""
     return {secret.hex(), secret[::-1].hex(), repr(secret)[2:-1], repr(secret[::-1])[2:-1]}
 
 
 def secrets_of(world: World, *others: bytes) -> set[str]:
-    """Scripts of a wallet, the hashes and keys in them, addresses, and txids of the last blocks."""
+    """Return the wallet's scripts, the hashes and keys in them, addresses, and the txids of the last blocks."""
     found: set[str] = set()
     for script in (*(lock.script_pubkey for lock in world.locks), *others):
         parts = [script, script[2:], script[3:23]] if len(script) > 22 else [script]

@@ -153,7 +153,7 @@ async def test_a_step_records_a_bounded_number_of_matches(mode: str, monkeypatch
             await client.wait_synced()
             assert len(await client.matches()) == 90
     assert sum(steps) >= 90
-    assert max(steps) <= 6  # the block with the fifth match is recorded as a whole
+    assert max(steps) <= 6  # the block of the fifth match is recorded as a whole
 
 
 async def test_matches_are_made_a_few_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +182,7 @@ async def test_matches_are_made_a_few_in_each_turn(monkeypatch: pytest.MonkeyPat
             assert max(turns) <= 4
 
 
-async def test_new_entries_do_not_read_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_new_entries_do_not_read_existing_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     gcs_elements = WatchList.gcs_elements
 
@@ -205,7 +205,7 @@ async def test_new_entries_do_not_read_the_others(monkeypatch: pytest.MonkeyPatc
 
 
 def applied(watch: WatchList, *requests: Request) -> int:
-    """Apply requests to a list; the number of steps."""
+    """Apply requests to a list, and return the number of steps."""
     return sum(1 for _ in apply_changes(watch, requests, watch.copy()))
 
 
@@ -261,8 +261,8 @@ def test_removed_account_is_applied_in_steps() -> None:
     assert watch == wallet_of(*map(script_at, range(3 * STEP)))
 
 
-def test_entry_that_comes_while_an_account_leaves_stays() -> None:
-    """Another client that uses the same list ends at the same time."""
+def test_entry_added_while_its_account_is_removed_stays() -> None:
+    """Another client that uses the same list is left at the same time."""
     watch = wallet_of(*map(script_at, range(STEP)))
     watch.add_account("shop", Keychain("shop", lambda index: (b"\x51" + index.to_bytes(4, "big"),)))
     steps = apply_changes(watch, [RemoveAccount("shop")], watch.copy())

@@ -134,8 +134,8 @@ async def test_streams_without_since_continue_after_one_another() -> None:
     first, second = EventStream(kept.hub), EventStream(kept.hub)
     kept.put(*map(found, range(3, 9)))
     assert numbers([await anext(first), await anext(first)]) == [4, 5]
-    assert numbers([await anext(EventStream(kept.hub))]) == [6]  # a loop that is begun again
-    assert numbers([await anext(EventStream(kept.hub, 0))]) == [1]  # has its own
+    assert numbers([await anext(EventStream(kept.hub))]) == [6]  # a new loop without `since` continues
+    assert numbers([await anext(EventStream(kept.hub, 0))]) == [1]  # a stream with `since` has its own position
     assert numbers([await anext(EventStream(kept.hub))]) == [7]
     assert first.sequence == 5
     assert numbers(await rest(first, kept.hub)) == [6, 7, 8, 9]
@@ -168,7 +168,7 @@ async def test_streams_of_any_pace_give_the_same(seed: int, monkeypatch: pytest.
     async def read(events: EventStream, into: list[Event]) -> None:
         for _ in range(rng.randrange(1, 12)):
             if events._at.sequence == len(kept.events):
-                return  # it would wait
+                return  # the stream would wait
             task = asyncio.ensure_future(anext(events))
             for _ in range(rng.randrange(4)):
                 await asyncio.sleep(0)
@@ -204,7 +204,7 @@ async def test_streams_of_any_pace_give_the_same(seed: int, monkeypatch: pytest.
 
 
 async def _late(kept: Kept) -> None:
-    """More comes while a stream waits for the database or for an event."""
+    """More events arrive while a stream waits for the database or for an event."""
     for _ in range(4):
         await asyncio.sleep(0)
         kept.put(found(0), progress(2), found(0))
@@ -243,7 +243,7 @@ async def test_error_follows_the_last_event_with_the_same_traceback() -> None:
 
 
 @pytest.mark.parametrize("mode", ["bip37", "compact"])
-async def test_a_client_whose_events_nobody_reads_searches_on(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_without_a_reader_of_events_keeps_searching(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "MAX_HELD", 20)
     monkeypatch.setattr(stream, "PAGE", 7)
     world = World(4)

@@ -61,7 +61,7 @@ async def test_jobs_of_a_queue_run_in_order() -> None:
 async def test_queues_do_not_wait_for_a_queue_that_is_busy() -> None:
     busy, other = JobQueue(), JobQueue()
     proceed = threading.Event()
-    waits = [busy.submit(proceed.wait) for _ in range(MAX_THREADS + 1)]  # in one thread, not in all
+    waits = [busy.submit(proceed.wait) for _ in range(MAX_THREADS + 1)]  # in one thread, not in all threads
     assert await asyncio.wrap_future(other.submit(lambda: "free")) == "free"
     proceed.set()
     await asyncio.gather(*map(asyncio.wrap_future, waits))
@@ -95,7 +95,7 @@ async def test_threads_end_with_their_last_user() -> None:
     await first.end(lambda: None)
     assert await asyncio.wrap_future(second.submit(lambda: 3)) == 3
     await second.end(lambda: None)
-    assert worker_threads()  # the calculation needs one, and delays nobody
+    assert worker_threads()  # the calculation needs a thread, and delays no other job
     proceed.set()
     assert await asyncio.wrap_future(calculation)
     for thread in worker_threads():

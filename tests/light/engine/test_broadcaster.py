@@ -56,7 +56,7 @@ def test_rejection_by_all_peers_frees_the_coins(mode: Mode, tmp_path: Path) -> N
         assert not world.warnings  # no peer is banned
         told = len(steps(world, txid))
         world.pass_time(2_000)
-        assert len(steps(world, txid)) == told  # not offered any more
+        assert len(steps(world, txid)) == told  # the client does not announce it again
 
 
 @MODES
@@ -83,7 +83,7 @@ def test_rounded_times_do_not_delay_the_answer(mode: Mode, tmp_path: Path) -> No
         world.timeline.run(at)
         txid = send(world)
         world.timeline.run(at + reply_s - 1)
-        assert answer(world, txid) is None  # one has left before it decided
+        assert answer(world, txid) is None  # one peer has left before it decided
         world.timeline.run(at + reply_s + 1)
         assert isinstance(answer(world, txid), TxRefusedError)
 
@@ -96,7 +96,7 @@ def test_a_block_confirms_a_refused_transaction(mode: Mode, tmp_path: Path) -> N
         txid = send(world, raw=raw)
         world.pass_time(10)
         assert isinstance(answer(world, txid), TxRefusedError)
-        world.truth.regtest.submit_tx(raw)  # it had lied
+        world.truth.regtest.submit_tx(raw)  # the peer had lied
         world.truth.mine()
         world.wait_synced(within=60)
         assert world.process is not None
@@ -285,7 +285,7 @@ def test_a_spend_of_foreign_coins_is_announced_after_a_reorganization(
 
 @MODES
 def test_a_spend_of_foreign_coins_is_found_after_a_reorganization(mode: Mode, tmp_path: Path) -> None:
-    """Filters that peers were given meanwhile do not know it: it was confirmed, and no entry matches it."""
+    """The filters of peers do not match it: it was confirmed, and no entry matches it."""
     with stage(tmp_path, mode, Prompt, Prompt) as world:
         regtest = world.truth.regtest
         coin = OutPoint(regtest.pay(STRANGER.pays(90_000)), 0)
@@ -347,12 +347,12 @@ def test_a_rejection_names_the_conflict_that_peers_have(mode: Mode, tmp_path: Pa
         assert isinstance(error, TxConflictError)
         assert (error.by, error.height) == (Transaction.parse(theirs).txid, None)
         assert status(world, txid) is TxStatus.REFUSED
-        assert status(world, Transaction.parse(theirs).txid) is TxStatus.PENDING  # counts again
+        assert status(world, Transaction.parse(theirs).txid) is TxStatus.PENDING  # it is canonical again
 
 
 @MODES
 def test_a_new_entry_causes_no_announcement(mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise each new address would tell all peers which transactions are own ones."""
+    """Otherwise each new address would reveal the own transactions to all peers."""
     with stage(tmp_path, mode, Prompt, Prompt, Prompt) as world:
         announced: list[Message] = []
         monkeypatch.setattr(world.privacy, "sent", announced.append)
@@ -369,7 +369,7 @@ def test_a_new_entry_causes_no_announcement(mode: Mode, tmp_path: Path, monkeypa
 
 
 class TakesTime(Hoards):
-    """As Core, gives nobody what is new before its next round of announcements."""
+    """Serves a new transaction only after its next round of announcements, as Core does."""
 
     def given(self, responder: Responder, raw: bytes) -> None:
         self.world.timeline.after(20, partial(super().given, responder, raw))

@@ -23,7 +23,7 @@ def test_an_announcement_that_crosses_ours_is_an_echo(mode: Mode, tmp_path: Path
         txid = send(world, raw=raw)
         world.truth.regtest.submit_tx(raw)
         for end in world.nodes[0].ends:
-            end.announce_tx(Transaction.parse(raw))  # at once, and not within seconds
+            end.announce_tx(Transaction.parse(raw))  # at once, instead of within seconds
         world.pass_time(5)
         known = answer(world, txid)
         assert isinstance(known, Broadcast)
@@ -37,7 +37,7 @@ class _ParrotResponder(Responder):
 
 
 class Parrot(Prompt):
-    """Announces what it is offered, and takes nothing."""
+    """Repeats announcements and accepts nothing."""
 
     is_honest = False
     responder = _ParrotResponder
@@ -57,7 +57,7 @@ def test_a_repeated_announcement_is_no_echo(mode: Mode, tmp_path: Path) -> None:
         txid = send(world)
         world.pass_time(60)
         assert txid in world.truth.regtest.mempool
-        # before anything of the other one's counts
+        # it precedes all steps of the parrot
         assert steps(world, txid)[0] == ("10.2.0.2:18444", BroadcastStep.SENT)
 
 
@@ -65,7 +65,7 @@ def test_a_repeated_announcement_is_no_echo(mode: Mode, tmp_path: Path) -> None:
 def test_a_transaction_from_another_node_is_an_echo(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Prompt) as world:
         synced(world)
-        world.nodes[0].behaviour.responder = _ParrotResponder  # type: ignore[misc]  # of this one alone
+        world.nodes[0].behaviour.responder = _ParrotResponder  # type: ignore[misc]  # only of this node
         world.nodes[0].hang_up()
         world.pass_time(60)
         raw = spend(world)

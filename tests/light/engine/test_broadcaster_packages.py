@@ -24,8 +24,8 @@ from support.stage import Prompt, stage
 
 
 class _Package(Responder):
-    """As Core since 28: a child whose parent it lacks waits while the parent is asked for by txid; both are looked at
-    together.
+    """Behaves like Core since version 28: a child waits for its missing parent, which is requested by txid. Both are
+    checked together.
     """
 
     FLOOR = 5_000
@@ -114,7 +114,7 @@ def test_ancestors_are_announced_before_descendants(mode: Mode, restarts: bool, 
         world.nodes[0].is_up = False
         world.nodes[0].hang_up()
         world.pass_time(1)
-        for each in (*chain[1:], chain[0]):  # the parent of all comes last
+        for each in (*chain[1:], chain[0]):  # the oldest ancestor comes last
             send(world, raw=each.raw)
         world.pass_time(5)
         if restarts:

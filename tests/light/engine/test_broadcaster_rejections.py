@@ -28,7 +28,7 @@ class CoreRounds(Hoards):
 
     agent = b"/Satoshi:29.0.0/"
     accepts = True
-    is_busy = True  # whether other transactions are announced in each round
+    is_busy = True  # True if each round announces other transactions
 
     def __init__(self, rng: object, world: object) -> None:
         super().__init__(rng, world)  # type: ignore[arg-type]  # as the base's

@@ -28,7 +28,7 @@ def status(world: Stage) -> ClientStatus:
 
 
 def named(world: Stage, demand: Demand) -> list[str]:
-    """Addresses of peers of which a warning names this cause."""
+    """Return the addresses of peers with a warning about this demand."""
     found = [each for each in world.warnings if str(each.error).startswith(demand.value)]
     assert all(isinstance(each.error, UselessPeerError) and not each.banned for each in found)
     return [each.address for each in found]
@@ -43,7 +43,7 @@ def sees_payment(world: Stage) -> bool:
 
 
 def free_slots(world: Stage) -> None:
-    """Transactions get slots again."""
+    """Give the client slots for transactions again."""
     behaviour = world.nodes[0].behaviour
     assert isinstance(behaviour, SlotsFull)
     behaviour.are_slots_full = False
@@ -150,7 +150,7 @@ def test_old_blocks_come_from_another_peer_beside_an_upload_limit(
         world.pass_time(60)
         assert world.has_found_all()
         assert 1 <= len(world.warnings) <= MAX_CLOSED
-        assert len(status(world).peers) == 2  # the busy one stays for recent blocks
+        assert len(status(world).peers) == 2  # the busy peer stays for recent blocks
 
 
 @pytest.mark.parametrize("mode", [Mode.AUTO, Mode.COMPACT])
@@ -178,7 +178,7 @@ def test_node_that_closes_at_a_mempool_request_still_announces_payments(mode: Mo
         assert sees_payment(world)
 
 
-def test_an_answer_makes_earlier_closed_connections_count_no_more() -> None:
+def test_an_answer_resets_the_count_of_closed_connections() -> None:
     refusals = Refusals()
     assert [refusals.close(Demand.RELAY, 0.0) for _ in range(MAX_CLOSED)] == [False, False, True]
     assert refusals.is_refused(Demand.RELAY, REFUSED_S - 1)

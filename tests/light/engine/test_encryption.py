@@ -1,4 +1,4 @@
-"""Which connections the engine encrypts (BIP-324), and its warning that others can read a BIP-37 filter."""
+"""Encryption of connections (BIP-324), and the warning that others can read a BIP-37 filter."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ V2 = Service.P2P_V2.value
 
 
 def policies(run: Run) -> dict[str, V2Policy]:
-    """The policy of each connection that the engine begins, by address."""
+    """Return the policy of each connection that the engine begins, by address."""
     effects = [*run.effects, *run.do(Seeded(()), 3.0)]
     return {each.address: each.v2 for each in effects if isinstance(each, Connect)}
 
 
 @pytest.mark.parametrize("policy", V2Policy)
-def test_named_peers_and_peers_that_offer_it_are_encrypted(policy: V2Policy) -> None:
+def test_named_peers_and_peers_that_offer_encryption_are_encrypted(policy: V2Policy) -> None:
     run = Run(v2=policy)
     services = COMPACT_NEEDS | (V2 if policy is V2Policy.REQUIRE else 0)
     run.tell(*(told(f"{n}.1.1.1", services=services | (V2 if n % 2 else 0)) for n in range(20, 60)))

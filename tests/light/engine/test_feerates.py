@@ -62,7 +62,7 @@ def test_rates_are_bounded_and_follow_the_best_chain() -> None:
     recent = RecentRates(chain)
     for block in blocks:
         recent.add(BlockFeeRate(block.height, block.hash, 1_000, 10))
-    recent.add(BlockFeeRate(60, bytes(32), 9_000, 10))  # of a block that left the best chain
+    recent.add(BlockFeeRate(60, bytes(32), 9_000, 10))  # of a disconnected block
     found = recent.rates([]).block_averages
     assert [each.height for each in found] == [height for height in range(51, BLOCKS + 51) if height != 60]
     assert len(recent._rates) == BLOCKS

@@ -18,7 +18,7 @@ def wallet() -> Wallet:
 
 
 def refusal(wallet: Wallet, raw: bytes) -> ParameterError:
-    """The error of a broadcast, which must record nothing."""
+    """Return the error of a broadcast, and check that nothing was recorded."""
     before = wallet.statuses()
     with pytest.raises(ParameterError) as caught:
         OwnBooks(wallet.books).check(Transaction.parse(raw))
@@ -80,7 +80,7 @@ def test_ended_ancestors_return_with_a_child(wallet: Wallet, rejected: bool, len
 
 
 def test_every_ended_parent_returns_once_and_parents_come_first(wallet: Wallet) -> None:
-    """A diamond: the child spends from two, and both spend from the same."""
+    """A diamond: the child spends from two parents, and both spend from one ancestor."""
     wallet.mine(funding := pay(100_000, coin(1)))
     root = tx([TxIn(txid(funding), 0)], [TxOut(40_000, OURS), TxOut(40_000, OURS), TxOut(9_000, OURS)])
     sides = [tx([TxIn(txid(root), side)], [TxOut(30_000, OURS)]) for side in (0, 1)]
@@ -102,7 +102,7 @@ def test_an_ancestor_in_conflict_with_a_block_is_named(wallet: Wallet) -> None:
     assert isinstance(refusal(wallet, pay(5, out(parent))), TxConflictError)
 
 
-def test_the_fee_is_known_where_every_value_is(wallet: Wallet) -> None:
+def test_the_fee_is_known_if_every_value_is_known(wallet: Wallet) -> None:
     wallet.mine(funding := pay(1_000, coin(1)))
     books, spend = OwnBooks(wallet.books), Transaction.parse(tx([TxIn(txid(funding), 0)], [TxOut(900, OURS)]))
     foreign = Transaction.parse(tx([TxIn(bytes(31) + b"\x03", 0)], [TxOut(900, OURS)]))

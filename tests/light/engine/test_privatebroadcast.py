@@ -51,7 +51,7 @@ def test_a_private_transaction_goes_to_one_new_peer(tmp_path: Path) -> None:
         assert isinstance(known, Broadcast)
         assert named(world, known.sent) == [other]
         assert txid in world.truth.regtest.mempool
-        assert not other.ends  # that connection is over
+        assert not other.ends  # that connection is closed
         world.pass_time(900)
         told = steps(world, txid)
         assert [peer for peer, step in told if step is BroadcastStep.SENT] == list(known.sent)
@@ -68,7 +68,7 @@ def announced_beside(world: Stage, name: str) -> list[bytes]:
 
     world.privacy.sent = sent  # type: ignore[method-assign]
     synced(world)
-    while stranger(world).behaviour.name != name:  # which of them are connected is chance
+    while stranger(world).behaviour.name != name:  # which of the nodes are connected is random
         world.kill()
         world.pass_time(60)
     return announced
@@ -76,14 +76,14 @@ def announced_beside(world: Stage, name: str) -> list[bytes]:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_relayed_private_transaction_is_not_announced(restarts: bool, tmp_path: Path) -> None:
-    """The client announces own transactions only, so a peer would learn that it is one."""
+    """The client announces only own transactions, so a peer would learn that this is an own one."""
     with stage(tmp_path, Mode.COMPACT, Prompt, NeverEchoes, Prompt, Prompt, max_peers=3) as world:
         announced = announced_beside(world, "Prompt")
         raw = spend(world)
         txid, wtxid = send(world, is_private=True, raw=raw), Transaction.parse(raw).wtxid
         world.pass_time(130)
         assert {peer for peer, step in steps(world, txid) if step is BroadcastStep.ECHOED}
-        assert announced.count(wtxid) == 1  # to the new peer
+        assert announced.count(wtxid) == 1  # sent only to the new peer
         if restarts:
             world.kill()
         world.pass_time(10_000)
@@ -97,7 +97,7 @@ def test_one_false_echo_does_not_stop_a_private_transaction(tmp_path: Path) -> N
     """An attacker gets the transaction and announces it from a second address."""
     with stage(tmp_path, Mode.COMPACT, FalseEcho, FalseEcho, Prompt, max_peers=2) as world:
         synced(world)
-        while stranger(world).behaviour.name != "FalseEcho":  # which of them are connected is chance
+        while stranger(world).behaviour.name != "FalseEcho":  # which of the nodes are connected is random
             world.kill()
             world.pass_time(60)
         txid = send(world, is_private=True)
@@ -113,7 +113,7 @@ def test_a_disconnected_private_transaction_stays_private(
     restarts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
-        told: list[bool] = []  # True: to a new peer
+        told: list[bool] = []  # True if the announcement went to a new peer
         send_on = Connection.send
 
         def sent(connection: Connection, message: Message) -> None:
@@ -150,7 +150,7 @@ def test_an_old_private_transaction_goes_to_another_new_peer(restarts: bool, tmp
         assert {peer for peer, step in steps(world, txid) if step is BroadcastStep.ECHOED}
         mempool = world.truth.regtest.mempool
         raw = next(tx for tx in mempool if tx.txid == txid)
-        mempool.remove_for([raw])  # no node has it any more
+        mempool.remove_for([raw])  # no node has it any longer
         if restarts:
             world.kill()
         world.pass_time(40 * 3_600)
@@ -174,10 +174,10 @@ def test_an_old_private_transaction_goes_to_any_reachable_peer(away: str, tmp_pa
         for node in free:
             node.is_up = (node is given) is (away == "the others")
         mempool = world.truth.regtest.mempool
-        mempool.remove_for([next(tx for tx in mempool if tx.txid == txid)])  # no node has it any more
+        mempool.remove_for([next(tx for tx in mempool if tx.txid == txid)])  # no node has it any longer
         others = [node for node in free if node is not given]
         if away != "the others":
-            others[0].is_up = False  # of two that are left one is up
+            others[0].is_up = False  # one of the two remaining nodes is up
         world.pass_time(40 * 3_600)
         assert txid in mempool
 
@@ -212,7 +212,7 @@ def test_a_private_transaction_without_echo_is_announced_to_all(restarts: bool, 
         world.boot()
         world.wait_synced(within=60)
         assert world.process is not None
-        while stranger(world).behaviour.name != "Drops":  # which of them are connected is chance
+        while stranger(world).behaviour.name != "Drops":  # which of the nodes are connected is random
             world.kill()
             world.pass_time(60)
         other = stranger(world)
@@ -251,7 +251,7 @@ def test_a_note_of_an_earlier_version_is_read(tmp_path: Path) -> None:
         assert own.private.until > world.timeline.now
 
 
-def test_privacy_errors_say_why(tmp_path: Path) -> None:
+def test_privacy_errors_state_the_reason(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt) as world:
         synced(world)
         txid = send(world, is_private=True)
@@ -354,7 +354,7 @@ def test_a_private_child_of_a_refused_parent_is_refused(tmp_path: Path) -> None:
         send(world, is_private=True, raw=raw)
         world.pass_time(30)
         assert status(world, parent.txid) is TxStatus.REFUSED
-        assert announced.count(parent.wtxid) == 1  # to the new peer
+        assert announced.count(parent.wtxid) == 1  # sent only to the new peer
         child = build_tx([LOCKS[0].spends(OutPoint(parent.txid, 0))], [LOCKS[0].pays(parent.outputs[0].value - 5_000)])
         txid = send(world, is_private=True, raw=child)
         world.pass_time(60)
@@ -375,7 +375,7 @@ def test_a_replaced_private_transaction_goes_to_no_further_peer(
         world.pass_time(130)
         assert BroadcastStep.ECHOED in {step for _, step in steps(world, txid)}
         mempool = world.truth.regtest.mempool
-        mempool.remove_for([next(tx for tx in mempool if tx.txid == txid)])  # nodes take what replaces it
+        mempool.remove_for([next(tx for tx in mempool if tx.txid == txid)])  # nodes accept the replacement
         send(world, is_private=is_private, raw=new)
         world.pass_time(130)
         told = announced_from_now(world, monkeypatch)
@@ -419,7 +419,7 @@ def test_a_public_broadcast_ends_the_private_one(tmp_path: Path, monkeypatch: py
         txid, wtxid = send(world, is_private=True, raw=old), Transaction.parse(old).wtxid
         world.pass_time(130)
         mempool = world.truth.regtest.mempool
-        mempool.remove_for([next(tx for tx in mempool if tx.txid == txid)])  # nodes take what replaces it
+        mempool.remove_for([next(tx for tx in mempool if tx.txid == txid)])  # nodes accept the replacement
         replacing = send(world, raw=new)
         world.pass_time(130)
         assert status(world, txid) is TxStatus.REPLACED
@@ -442,7 +442,7 @@ def test_a_second_private_call_gets_an_answer(tmp_path: Path, monkeypatch: pytes
         world.pass_time(130)
         assert BroadcastStep.ECHOED in {step for _, step in steps(world, txid)}
         mempool = world.truth.regtest.mempool
-        mempool.remove_for([next(tx for tx in mempool if tx.txid == txid)])  # no node has it any more
+        mempool.remove_for([next(tx for tx in mempool if tx.txid == txid)])  # no node has it any longer
         monkeypatch.setattr(Waits, "asks", False)
         world.kill()
         world.pass_time(60)
@@ -465,7 +465,7 @@ def test_a_public_child_does_not_announce_its_private_parent(
         txid, wtxid = send(world, is_private=True, raw=raw), Transaction.parse(raw).wtxid
         world.pass_time(130)
         assert BroadcastStep.ECHOED in {step for _, step in steps(world, txid)}
-        monkeypatch.setattr(Responder, "on_bloom", lambda responder, message: None)  # nobody announces it once more
+        monkeypatch.setattr(Responder, "on_bloom", lambda responder, message: None)  # no peer announces it again
         if restarts:
             world.kill()
         else:
@@ -482,7 +482,7 @@ def test_a_public_child_does_not_announce_its_private_parent(
 
 
 def test_ended_private_transactions_are_forgotten_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A forgotten one would be announced to all peers."""
+    """The client would announce a forgotten private transaction to all peers."""
     monkeypatch.setattr(privatebroadcast, "MAX_RECORDS", 2)
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
         synced(world)
@@ -492,7 +492,7 @@ def test_ended_private_transactions_are_forgotten_first(tmp_path: Path, monkeypa
             txid = send(world, is_private=True, raw=raw)
             world.pass_time(130)
             assert BroadcastStep.ECHOED in {step for _, step in steps(world, txid)}
-            if number == 0:  # no node has it any more
+            if number == 0:  # no node has it any longer
                 mempool = world.truth.regtest.mempool
                 mempool.remove_for([next(tx for tx in mempool if tx.txid == txid)])
             elif number == 1:
@@ -516,7 +516,7 @@ def test_a_child_of_a_relayed_private_transaction_is_private(
         txid = send(world, is_private=True, raw=raw)
         world.pass_time(130)
         assert BroadcastStep.ECHOED in {step for _, step in steps(world, txid)}
-        monkeypatch.setattr(Responder, "on_bloom", lambda responder, message: None)  # nobody announces it once more
+        monkeypatch.setattr(Responder, "on_bloom", lambda responder, message: None)  # no peer announces it again
         if restarts:
             world.kill()
         else:
@@ -605,7 +605,7 @@ def test_a_rejected_private_parent_stays_private_with_its_child(tmp_path: Path) 
         send(world, raw=child.raw)
         world.pass_time(90)  # the wait for echoes ends later
         assert status(world, parent.txid) is status(world, child.txid) is TxStatus.PENDING
-        assert announced.count(parent.wtxid) == 1  # to the new peer
+        assert announced.count(parent.wtxid) == 1  # sent only to the new peer
         assert child.wtxid not in announced
         world.pass_time(900)
         assert {parent.txid, child.txid} <= {each.txid for each in world.truth.regtest.mempool}

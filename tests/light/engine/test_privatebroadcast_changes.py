@@ -15,8 +15,8 @@ from support.sending import Waits, announced_from_now, answer, rivals, send, spe
 from support.stage import Stage, stage
 
 
-def being_given_again(world: Stage, monkeypatch: pytest.MonkeyPatch, raw: bytes) -> list[tuple[bytes, bool]]:
-    """Start a handover of a private transaction that no node has, and return the announcements from then on.
+def hand_over_again(world: Stage, monkeypatch: pytest.MonkeyPatch, raw: bytes) -> list[tuple[bytes, bool]]:
+    """Start a handover of a private transaction that no node has, and return all later announcements.
 
     The new peer does not request it at once.
     """
@@ -40,7 +40,7 @@ def test_a_call_after_abandon_sends_the_transaction(tmp_path: Path, monkeypatch:
         synced(world)
         raw = spend(world)
         txid = Transaction.parse(raw).txid
-        being_given_again(world, monkeypatch, raw)
+        hand_over_again(world, monkeypatch, raw)
         assert world.process is not None
         world.process.report(Abandon(txid))
         world.pass_time(2)
@@ -60,7 +60,7 @@ def test_a_transaction_replaced_during_a_handover_is_not_served(
         synced(world)
         old, new = rivals(world)
         txid = Transaction.parse(old).txid
-        told = being_given_again(world, monkeypatch, old)
+        told = hand_over_again(world, monkeypatch, old)
         told.clear()
         send(world, raw=new)
         world.pass_time(200)
