@@ -223,7 +223,7 @@ async def test_a_stored_lie_is_reverted_after_a_restart(tmp_path: Path) -> None:
             assert not run.books.warnings
 
 
-async def test_an_agreement_of_liars_ends_with_an_honest_peer() -> None:
+async def test_an_honest_peer_ends_the_agreement_of_two_liars() -> None:
     made = world()
     async with (  # noqa: SIM117
         Node(made.regtest, responder=Omits) as one,

@@ -335,7 +335,7 @@ async def test_an_entry_that_cannot_be_found_is_refused_without_effect(tmp_path:
             await run.synced(world)
 
 
-async def test_a_broadcast_matches_in_the_mempool_and_then_a_block(tmp_path: Path) -> None:
+async def test_a_broadcast_is_a_pending_and_then_a_confirmed_match(tmp_path: Path) -> None:
     world = World(17)
     world.receive()
     world.regtest.mine()

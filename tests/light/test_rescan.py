@@ -238,7 +238,7 @@ async def test_an_interrupted_rescan_continues_in_the_next_run(mode: Mode, tmp_p
 
 
 @MODES
-async def test_a_full_disk_leaves_no_trace_of_an_entry(
+async def test_an_entry_that_a_full_disk_refuses_leaves_no_trace(
     mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(28)

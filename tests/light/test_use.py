@@ -89,7 +89,7 @@ async def test_a_client_is_entered_once_at_a_time() -> None:
             assert asyncio.all_tasks() - before == set()
 
 
-async def test_of_two_concurrent_entries_one_succeeds() -> None:
+async def test_only_one_of_two_concurrent_entries_succeeds() -> None:
     world = World()
     async with Node(world.regtest) as node:
         client, before = client_of(world, node), asyncio.all_tasks()
@@ -216,7 +216,7 @@ async def test_no_payment_in_a_large_mempool_is_missed(nodes: int, monkeypatch: 
 
 @MODES
 @pytest.mark.parametrize("shared", [0, 50])
-async def test_a_node_that_is_behind_causes_no_synced(mode: str, shared: int, tmp_path: Path) -> None:
+async def test_a_node_that_is_behind_does_not_prove_the_tip(mode: str, shared: int, tmp_path: Path) -> None:
     world, store = World(8), tmp_path / "wallet.db"
     world.receive()
     world.regtest.mine(5)

@@ -222,7 +222,7 @@ def test_gossip_does_not_change_the_services_of_a_handshake() -> None:
     assert book._entries["1.2.3.4:8333"].seen == NOW + 2 * DAY
 
 
-def test_failures_count_once_between_successes_of_any_peer() -> None:
+def test_failures_while_no_peer_succeeds_count_once() -> None:
     book = filled(5)
     first, second = list(book._entries)[:2]
     for number in range(1, 10):

@@ -66,7 +66,7 @@ def test_a_bounded_size_of_unmatched_transactions_is_taken_on_trust() -> None:
         peer.send(*([raw] for raw in padding[3:]))
 
 
-def test_a_transaction_requested_without_a_filter_does_not_extend_it() -> None:
+def test_a_filter_learns_no_transaction_that_was_requested_without_it() -> None:
     """The peer's copy of the filter was not extended. An honest peer that omits a spend would be banned."""
     link, ours = Link().link, tx([TxIn(b"\x01" * 32, 0)], [TxOut(1, OURS)])
     link.announced([Transaction.parse(ours).txid])

@@ -376,7 +376,7 @@ def test_two_disputing_peers_do_not_alternate_in_one_slot(tmp_path: Path, monkey
         assert not judged
 
 
-def test_peers_that_were_outweighed_singly_outweigh_a_peer_together(tmp_path: Path) -> None:
+def test_two_peers_together_outweigh_the_peer_that_outweighed_each(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt, Prompt) as world:
         world.nodes[1].is_up = world.nodes[2].is_up = False
         world.boot()
@@ -391,7 +391,7 @@ def test_peers_that_were_outweighed_singly_outweigh_a_peer_together(tmp_path: Pa
         assert not world.banned
 
 
-def test_of_equal_sides_one_is_dropped_for_a_third_peer(tmp_path: Path) -> None:
+def test_a_third_peer_breaks_the_tie_of_two_equal_sides(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt, Prompt, max_peers=2) as world:
         world.nodes[1].is_up = world.nodes[2].is_up = False
         world.boot()

@@ -99,7 +99,7 @@ def spend(value: int, parent: bytes = bytes(32)) -> bytes:
     return tx([TxIn(parent, 0)], [TxOut(value, THEIRS)])
 
 
-def test_a_broadcast_with_a_fee_below_the_floor_is_warned() -> None:
+def test_a_broadcast_with_a_fee_below_the_floor_causes_a_warning() -> None:
     run = Run(1)
     run.tell(1_000)
     raw = spend(99_000)
@@ -124,7 +124,7 @@ def test_an_unrecorded_transaction_causes_no_warning(is_confirmed: bool) -> None
     assert is_confirmed or run.do(Broadcast(raw, (100_000,)))
 
 
-def test_without_a_floor_or_a_known_fee_nothing_is_warned() -> None:
+def test_an_unknown_floor_or_fee_causes_no_warning() -> None:
     assert Run(1).do(Broadcast(spend(100_000), (100_000,))) == []
     run = Run(1)
     run.tell(1_000)

@@ -49,7 +49,7 @@ def test_a_message_of_many_items_is_split_before_its_pong(
 
 
 @pytest.mark.parametrize("kind", [wire.Addr, wire.AddrV2])
-def test_addresses_are_split_into_small_parts(
+def test_a_message_of_addresses_is_split_into_small_parts(
     kind: Callable[[tuple[PeerAddress, ...]], Message],
 ) -> None:
     told = tuple(PeerAddress(at, 1, NetId.IPV6, b"\x26" + RNG.randbytes(15), 8333) for at in range(1_000))

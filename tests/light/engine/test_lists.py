@@ -1,4 +1,4 @@
-"""The lists of peers are those of the moment, whatever has happened to the peers since they were last asked for."""
+"""Lists of peers: they are current, no matter what has happened to the peers since the last call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ADDRESSES = [f"10.{number}.0.1:1" for number in range(6)]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_lists_and_the_next_connection_follow_what_happens(seed: int) -> None:
+def test_peer_lists_and_next_connection_follow_every_change(seed: int) -> None:
     rng, now = random.Random(seed), Instant(0.0, 1_700_000_000.0)
     pool = PeerPool(
         ADDRESSES,

@@ -25,7 +25,7 @@ def check(packed: bytes) -> None:
 
 
 @given(st.tuples(st.integers(0, 255), OCTETS, OCTETS, OCTETS).map(bytes))
-def test_ipv4_group_and_publicness_agree_with_ipaddress(packed: bytes) -> None:
+def test_ipv4_groups_and_public_addresses_agree_with_ipaddress(packed: bytes) -> None:
     check(packed)
 
 
@@ -68,7 +68,7 @@ def test_text_is_an_ipv4_address_if_ipaddress_parses_it(text: str) -> None:
 
 
 @given(st.lists(st.sampled_from((0, 1, 0x20, 0x26, 0xFF)) | st.integers(0, 255), min_size=16, max_size=16).map(bytes))
-def test_ipv6_group_agrees_with_ipaddress(packed: bytes) -> None:
+def test_ipv6_groups_agree_with_ipaddress(packed: bytes) -> None:
     address = ipaddress.IPv6Address(packed)
     if not any(address in network for network in WITH_IPV4):
         assert netgroup(str(address)) == str(ipaddress.ip_network((packed, 32), strict=False))

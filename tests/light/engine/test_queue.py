@@ -142,7 +142,7 @@ def come(world: Announcing, raw: bytes, group: str) -> None:
     world.run.commit()
 
 
-def test_an_evicted_transaction_is_requested_from_other_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_evicted_pending_transaction_is_requested_from_other_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     world = Announcing(Mode.COMPACT)
     world.run.engine.books.pool.limits = PendingLimits(number=4)
     world.mempool = dict(list(world.mempool.items())[:1])

@@ -252,7 +252,7 @@ class StaysBehind(OneTooMany):
         return copy_chain(self.world.truth.regtest, self.world.true_wall)
 
 
-def test_a_peer_that_is_behind_keeps_no_lonely_filter_header(tmp_path: Path) -> None:
+def test_a_lagging_sole_supporter_keeps_no_filter_header(tmp_path: Path) -> None:
     """It has no block for further filter headers, and a contradicting peer may not extend them."""
     with stage(tmp_path, Mode.COMPACT, StaysBehind, Prompt) as world:
         honest = world.nodes[1]
@@ -294,7 +294,7 @@ class DripsForHours(OneTooMany, Drips):
     step_s = 100.0
 
 
-def test_a_dripping_peer_keeps_no_lonely_filter_header(
+def test_a_dripping_sole_supporter_keeps_no_filter_header(
     tmp_path: Path,
 ) -> None:
     """The client asks only this peer for filters above the header, and lacks its filter for a verdict."""
@@ -364,7 +364,7 @@ class Vanishes(OneTooMany):
         return made
 
 
-def test_a_peer_that_is_behind_keeps_no_tip_filter_header(
+def test_a_lagging_peer_keeps_no_filter_header_of_an_absent_author(
     tmp_path: Path,
 ) -> None:
     """All blocks are searched, and no connected peer supports the filter header of the tip. Only the next block ended
