@@ -317,7 +317,7 @@ def test_errors_at_entry_are_raised_and_leave_nothing_open(served: Served, tmp_p
     with pytest.raises(ParameterError, match="fp_rate"):
         client_of(served, fp_rate=2)
     with pytest.raises(TypeError):
-        SyncLightClient()  # type: ignore[call-arg]  # what a program may do
+        SyncLightClient()  # type: ignore[call-arg]  # a program may do this
     with pytest.raises(RuntimeError, match="mine"), client_of(served):
         raise RuntimeError("mine")
 
@@ -326,7 +326,7 @@ def test_wrong_arguments_raise_instead_of_blocking(served: Served) -> None:
     with client_of(served) as client, client.timeout(2):
         for call in (client.history, client.events):
             with pytest.raises(TypeError, match="unexpected keyword argument"):
-                call(since_ever=True)  # type: ignore[call-arg]  # what a program may do
+                call(since_ever=True)  # type: ignore[call-arg]  # a program may do this
         with pytest.raises(TypeError, match="missing"):
             client.add_address()  # type: ignore[call-arg]
         assert client.tip_height >= 0

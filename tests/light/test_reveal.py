@@ -1,4 +1,6 @@
-"""Addresses for invoices: each is given once, is always watched, and exclusive ones cost no search of all blocks."""
+"""Addresses for invoices: each is revealed once and always watched. An exclusive keychain causes no search of all
+blocks.
+"""
 
 from __future__ import annotations
 

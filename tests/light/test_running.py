@@ -63,7 +63,7 @@ async def test_another_thread_builds_the_engine(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_removal_looks_at_every_entry_only_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An event loop would stand still for a tenth of a second if a wallet has 4,000 keychains."""
+    """With 4,000 keychains, it would block the event loop for a tenth of a second."""
     places: list[str] = []
     without, elements = WatchList.without_coins, WatchList.gcs_elements
 

@@ -115,7 +115,7 @@ def test_a_host_with_false_services_delays_auto_briefly(ports: int) -> None:
     world.client.store.close()
 
 
-def test_a_thousand_dead_addresses_delay_auto_for_twenty_minutes_at_most() -> None:
+def test_a_thousand_dead_addresses_delay_auto_for_twenty_minutes() -> None:
     world = Pretending([f"{20 + number // 200}.{number % 200}.1.1:8333" for number in range(1_000)], are_there=False)
     assert world.ways(600)[SearchMode.BLOOM] == 0
     world.ways(600)
@@ -124,7 +124,7 @@ def test_a_thousand_dead_addresses_delay_auto_for_twenty_minutes_at_most() -> No
     world.client.store.close()
 
 
-def test_few_dead_addresses_delay_auto_for_at_most_half_an_hour() -> None:
+def test_few_dead_addresses_delay_auto_for_half_an_hour() -> None:
     """Each address is tried again only after its pause. Hours passed until the attempts sufficed, and each one delayed
     auto.
     """

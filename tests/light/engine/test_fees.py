@@ -99,7 +99,7 @@ def spend(value: int, parent: bytes = bytes(32)) -> bytes:
     return tx([TxIn(parent, 0)], [TxOut(value, THEIRS)])
 
 
-def test_a_broadcast_with_a_fee_below_the_floor_causes_a_warning() -> None:
+def test_a_broadcast_below_the_fee_floor_causes_a_warning() -> None:
     run = Run(1)
     run.tell(1_000)
     raw = spend(99_000)

@@ -1,4 +1,4 @@
-"""Answers about compact filters checked against the questions: any other answer is a named lie."""
+"""Answers about compact filters are checked against the questions. Any other answer is a named lie."""
 
 from __future__ import annotations
 

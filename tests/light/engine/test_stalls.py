@@ -364,7 +364,7 @@ class Vanishes(OneTooMany):
         return made
 
 
-def test_a_lagging_peer_keeps_no_filter_header_of_an_absent_author(
+def test_a_lagging_peer_keeps_no_filter_header_without_its_author(
     tmp_path: Path,
 ) -> None:
     """All blocks are searched, and no connected peer supports the filter header of the tip. Only the next block ended

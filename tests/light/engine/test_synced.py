@@ -386,7 +386,7 @@ def test_client_is_not_synced_just_after_the_machine_slept(tmp_path: Path) -> No
         world.wait_synced(within=60)
         world.set_skew(3_600.0)  # the monotonic clock stood still
         assert not is_synced(world)
-        world.truth.others(3)  # nodes announce it, which a ping would do later
+        world.truth.others(3)  # the announcements prove the tip; a ping would do it later
         world.pass_time(5)
         assert is_synced(world)
         assert len(world.synced) == 2
