@@ -203,7 +203,7 @@ async def test_a_peer_that_learns_of_blocks_later_is_kept() -> None:
         assert not run.books.warnings
 
 
-async def test_of_two_peers_the_longer_chain_wins() -> None:
+async def test_the_longer_chain_of_two_peers_wins() -> None:
     world = World(47)
     world.grow(20, share=0.8)
     short = Regtest(clock=lambda: START)
