@@ -199,11 +199,14 @@ class Totals(NamedTuple):
 
     @classmethod
     def parse(cls, raw: bytes | None) -> Totals:
-        """Read the bytes from the database. They are decimal, as fake payments can add up to more than 64 bits."""
-        return cls() if raw is None else cls(*map(int, raw.split()))
+        """Read the bytes from the database. They are decimal, as fake payments can add up to more than 64 bits.
+
+        Totals of zero are empty or missing, whether or not there were coins before.
+        """
+        return cls(*map(int, (raw or b"").split()))
 
     def __bytes__(self) -> bytes:
-        return " ".join(map(str, self)).encode("ascii")
+        return " ".join(map(str, self)).encode("ascii") if any(self) else b""
 
 
 class Ledger:
@@ -333,7 +336,7 @@ class Ledger:
             if (totals := self._totals[account]) == before:
                 continue
             if account is None:
-                self._rows.set_meta("totals", bytes(totals))
+                self._rows.set_meta("totals", bytes(totals) or None)
             else:
                 self._accounts.write_totals(account, bytes(totals))
         self._forget()
