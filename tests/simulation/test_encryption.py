@@ -22,7 +22,7 @@ MODES = [Mode.COMPACT, Mode.BIP37]
 
 
 class Encrypted(Prompt):
-    """Accepts encrypted connections, and the others."""
+    """Accepts encrypted and unencrypted connections."""
 
     services = Honest.services | Service.P2P_V2
 
