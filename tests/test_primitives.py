@@ -57,7 +57,7 @@ class TestCompactSize:
         assert compact_size(value).hex() == (BOUNDARIES | ABOVE_LIMIT)[value]
 
     @pytest.mark.parametrize("value", BOUNDARIES)
-    def test_encoding_reads_back_wherever_it_stands(self, value: int) -> None:
+    def test_encoding_is_parsed_at_any_offset(self, value: int) -> None:
         raw = bytes.fromhex(BOUNDARIES[value])
         assert read_compact_size(raw, 0, "count") == (value, len(raw))
         assert read_compact_size(b"ab" + raw + b"c", 2, "count") == (value, 2 + len(raw))

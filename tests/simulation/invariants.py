@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from simulation.world import World
     from spvfilter.node.blocktree import TreeBlock
 
-_PROMPT_S = (
-    90.0  # for which an honest, prompt peer must have been connected before the client must know what that one knows
-)
+_PROMPT_S = 90.0  # an honest, prompt peer must have been connected for this long before the client must know its data
 _MOST_SKEW_S = 70 * 60  # Core timeoffsets.h
 _MOST_OBJECTS = 250_000
 _MOST_BYTES = 20_000_000

@@ -866,7 +866,7 @@ def commits_of_one_transaction_keep_the_first_searched_blocks() -> list[Change]:
     write, commit = Store._write, Store.commit
 
     def write_batch(self: Store, batch: Any) -> None:
-        batch = copy(batch)  # the other database gets it as it is
+        batch = copy(batch)  # the other database gets the original
         if self.__dict__["is_written"]:
             batch.searched = None
         self.__dict__["is_written"] |= batch.searched is not None

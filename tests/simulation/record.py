@@ -72,7 +72,7 @@ class Record:
         kept.update(data)
 
     def note(self, what: str, *values: object) -> None:
-        """Something happens in the world."""
+        """Note an event of the world."""
         if self._is_full or self._show is not None:
             text = f"{what} {' '.join(map(str, values))}"
             self._put("*", text, text, None)

@@ -24,7 +24,7 @@ def lock(rng: random.Random) -> Lock:
             return p2sh(Lock(key, push(SIGNATURE)))
         case 5:  # the same in a witness: looks like P2WPKH
             return p2wsh(key, (SIGNATURE,))
-        case 6:  # a bare script that drops what looks like the redeem script of P2SH-P2WPKH
+        case 6:  # a bare script that drops data like the redeem script of P2SH-P2WPKH
             return Lock(b"\x75\x51", push(b"\x00\x14" + key[:20]))
         case 7:  # a bare script that drops data like the signature and the key of P2PKH
             return Lock(b"\x6d\x51", push(SIGNATURE) + push(key))

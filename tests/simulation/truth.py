@@ -216,7 +216,7 @@ class Truth:
                 self.replaced_at = self._now()
                 try:
                     self.regtest.submit_tx(raw)
-                except RefusedError:  # then nothing is replaced
+                except RefusedError:  # otherwise the mempool stays unchanged
                     for tx in waiting:
                         if tx.txid not in self.regtest.mempool:
                             self.regtest.mempool.add(tx)

@@ -66,7 +66,7 @@ class Model:
         return Books(self.watch, saved, self.limits)
 
     def tell(self, events: Iterable[Event]) -> None:
-        """Commit what the books have changed, then take the events."""
+        """Commit the changes of the books, then process the events."""
         self.store.commit(*self.books.take_batches())
         for event in events:
             self.told.take(event)

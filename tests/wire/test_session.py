@@ -324,7 +324,7 @@ def test_peer_that_closes_after_version_has_its_own_cause(messages: tuple[Messag
     ("rest", "says"),
     [(b"", ""), *((encoded(Ping(1))[:size], " in the middle of a message") for size in (1, 24, 31))],
 )
-def test_the_end_of_the_stream_comes_behind_what_arrived(rest: bytes, says: str) -> None:
+def test_the_end_of_the_stream_follows_received_messages(rest: bytes, says: str) -> None:
     peer = ready()
     peer.receive_data(encoded(Mempool(), Ping(3)) + rest)
     peer.receive_eof()
@@ -370,7 +370,7 @@ def test_a_session_that_ended_holds_nothing_received() -> None:
         tracemalloc.stop()
 
 
-def test_nothing_of_a_peer_is_logged_unescaped(caplog: pytest.LogCaptureFixture) -> None:
+def test_text_of_a_peer_is_logged_escaped(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     peer = fresh()
     evil = b"\x1b[2J\r\n\xff\x9b"
