@@ -113,7 +113,7 @@ CONDITIONS: dict[str, Callable[[], bool]] = {  # other things that a marker need
 
 
 def missing(name: str) -> bool:
-    """Whether this machine lacks something that the tests with this marker need."""
+    """True if this machine lacks a requirement of the tests with this marker."""
     return (
         any(importlib.util.find_spec(module) is None for module in MODULES.get(name, ()))
         or any(shutil.which(program) is None for program in PROGRAMS.get(name, ()))

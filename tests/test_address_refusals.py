@@ -17,7 +17,7 @@ from spvfilter.hashes import sha256d
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET, TESTNET3, Network
 from support.addresses import P2PKH, P2TR, P2WPKH, refusal, scripts
 
-# Published test keys only: BIP-32 vector 1, the WIF and the phrase that documentation uses.
+# Published test keys only: BIP-32 vector 1, and the WIF and phrase of documentation.
 XPRV = "xprv9s21ZrQH143K3QTDL4LXw2F7HEK3wJUD2nW2nRk4stbPy6cq3jPPqjiChkVvvNKmPGJxWUtg6LnF5kejMRNNU3TGtRBeJgk33yuGBxrMPHi"
 XPUB = "xpub661MyMwAqRbcFtXgS5sYJABqqG9YLmC4Q1Rdap9gSE8NqtwybGhePY2gZ29ESFjqJoCu1Rupje8YtGqsefD265TMg7usUDFdp6W1EGMcet8"
 WIF = "5HueCGU8rMjxEXxiPuD5BDku4MkFqeZyd4dZ1jvhTVqvbTLvyTJ"
@@ -36,7 +36,7 @@ def segwit(version: int, values: bytes, encoding: Bech32Encoding, hrp: str = "bc
 class TestWrongNetwork:
     @pytest.mark.parametrize(("given_for", "asked_on"), list(permutations(NETWORKS, 2)), ids=str)
     @given(script=scripts)
-    def test_address_of_another_network_is_refused_by_name_unless_prefixes_are_shared(
+    def test_address_of_another_network_is_refused_by_name(
         self, given_for: Network, asked_on: Network, script: bytes
     ) -> None:
         address = script_to_address(script, given_for)
@@ -211,7 +211,7 @@ class TestEveryCauseHasItsMessage:
         assert str(refusal(address)).startswith(f"witness program of {size} bytes, version 0 has 20 or 32")
 
     @pytest.mark.parametrize("text", [None, 7, P2PKH.encode(), ["a"]], ids=repr)
-    def test_what_is_no_string_is_a_type_error(self, text: Any) -> None:
+    def test_value_that_is_no_string_is_a_type_error(self, text: Any) -> None:
         with pytest.raises(TypeError, match="an address is a str, not"):
             address_to_script(text, MAINNET)
 

@@ -14,7 +14,7 @@ CSRC = ROOT / "spvfilter/kernel/csrc"
 MAP = [tuple(row.strip("|").split(" | ")) for row in re.findall(r"^\| `.*\|$", PAGE, re.MULTILINE)]
 
 
-def test_the_map_has_every_function_that_the_twins_share() -> None:
+def test_the_map_has_every_shared_kernel_function() -> None:
     backend = import_module("spvfilter.kernel.backend")
     named = {dotted.split(".")[1] for reference, _ in MAP for dotted in re.findall(r"`(\w+\.[\w.]+)`", reference)}
     shared = {name for names in backend._REFERENCE.values() for name in names}
@@ -22,7 +22,7 @@ def test_the_map_has_every_function_that_the_twins_share() -> None:
 
 
 @pytest.mark.parametrize(("reference", "compiled"), MAP)
-def test_what_the_map_names_is_there(reference: str, compiled: str) -> None:
+def test_every_function_in_the_map_exists(reference: str, compiled: str) -> None:
     owner = None
     for dotted in re.findall(r"`([\w.]+)`", reference):
         if not dotted.startswith("."):
@@ -39,7 +39,7 @@ def test_what_the_map_names_is_there(reference: str, compiled: str) -> None:
             assert re.search(rf"\b{function}\(", declared), f"{function} is not in {header}"
 
 
-def test_the_rooms_it_draws_are_there_and_all_of_them() -> None:
+def test_the_map_shows_all_existing_rooms() -> None:
     drawn = set(re.findall(r"^[├└]── ([\w/. ]+?)(?:   .*)?$", PAGE, re.MULTILINE))
     names = {name.rstrip("/") for line in drawn for name in line.split() if not name.startswith("_")}
     there = {

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.node
 
 
 def computed(calls: list[list[Any]]) -> list[Any]:
-    """What the functions of sizing.js, named with their arguments, return."""
+    """The results of the functions of sizing.js, given their names and arguments."""
     ran = subprocess.run(
         ["node", "-e", DRIVER, str(SIZING)], input=json.dumps(calls), capture_output=True, text=True, check=True
     )
@@ -44,11 +44,11 @@ def agree(calls: list[list[Any]], expected: list[Any]) -> None:
 
 
 def within(bits: float) -> bool:
-    """Whether the page sizes so large a filter: its numbers are whole up to 2^53."""
+    """Return True if the page can size such a filter: its numbers are whole up to 2^53."""
     return bits < 2**53
 
 
-def test_bits_are_the_library_s() -> None:
+def test_bits_equal_the_librarys() -> None:
     calls: list[list[Any]] = []
     expected = []
     for n, p, k in product(KEYS, RATES, FUNCTIONS):
@@ -62,25 +62,25 @@ def test_bits_are_the_library_s() -> None:
     for call, found, wanted in zip(calls, computed(calls), expected, strict=True):
         if wanted is None or wanted < 2**40:
             assert found == wanted, call
-        else:  # where the last digit depends on the processor's logarithm
+        else:  # the last digit depends on the processor's logarithm
             assert found == pytest.approx(wanted, rel=1e-12), call
 
 
-def test_the_best_number_of_functions_is_the_library_s() -> None:
+def test_the_best_number_of_functions_equals_the_librarys() -> None:
     pairs = list(product(KEYS, RATES))
     agree([["optimal", n, p] for n, p in pairs], [list(sizing.optimal(n, p)) for n, p in pairs])
     counts = [(m, n) for m, n in product(BITS, KEYS) if n <= 100 * m]
     agree([["optimalHashFuncs", m, n] for m, n in counts], [sizing.optimal_hash_funcs(m, n) for m, n in counts])
 
 
-def test_capacities_are_the_library_s() -> None:
+def test_capacities_equal_the_librarys() -> None:
     pairs = list(product(BITS, RATES))
     agree([["optimalCapacity", m, p] for m, p in pairs], [list(sizing.optimal_capacity(m, p)) for m, p in pairs])
     triples = list(product(BITS, RATES, FUNCTIONS))
     agree([["capacityFor", m, p, k] for m, p, k in triples], [sizing.capacity_for(m, p, k) for m, p, k in triples])
 
 
-def test_rates_are_the_library_s() -> None:
+def test_rates_equal_the_librarys() -> None:
     triples = [(m, k, n) for m, k, n in product(BITS, FUNCTIONS, KEYS) if n <= 5 * m]
     for (m, k, n), found in zip(triples, computed([["approximateRate", *triple] for triple in triples]), strict=True):
         assert found == pytest.approx(sizing.fp_rate(m, k, n), rel=1e-12), (m, k, n)
@@ -89,7 +89,7 @@ def test_rates_are_the_library_s() -> None:
         assert found == pytest.approx(sizing.fp_rate_exact(m, k, n), rel=1e-12), (m, k, n)
 
 
-def test_bip37_s_sizes_are_those_of_the_filters() -> None:
+def test_bip37_sizes_equal_those_of_the_filters() -> None:
     pairs = [
         (n, p)
         for n, p in product((*KEYS, 5, 14, 100_000, 143_999, 144_000, 144_001), (*RATES, 0.215, 0.0214))
@@ -105,7 +105,7 @@ def test_bip37_s_sizes_are_those_of_the_filters() -> None:
         ), (n, p)
 
 
-def test_any_two_or_three_numbers_lead_to_the_library_s_filter() -> None:
+def test_two_or_three_numbers_give_the_librarys_filter() -> None:
     calls: list[list[Any]] = []
     expected = []
     for n, p, k, m in product((None, 1_000, 10**7), (None, 0.01, 1e-6), (None, 3), (None, 64, 10**8)):
@@ -139,12 +139,12 @@ def test_any_two_or_three_numbers_lead_to_the_library_s_filter() -> None:
         {},
     ],
 )
-def test_numbers_that_make_no_filter_are_named(given: dict[str, float]) -> None:
+def test_numbers_without_a_valid_filter_are_named(given: dict[str, float]) -> None:
     (found, *_) = computed([["solve", given]] * 51)
     assert set(found) == {"error"}
 
 
-def test_a_rate_beside_n_and_m_is_kept_to_be_compared_and_limits_are_named() -> None:
+def test_a_rate_beside_n_and_m_is_only_compared() -> None:
     (kept, *_) = computed([["solve", {"n": 10, "p": 0.01, "m": 50}]] * 51)
     assert (kept["p"], kept["k"], kept["m"]) == (0.01, 3, 50)
     assert "p is only compared" in kept["note"]

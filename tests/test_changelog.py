@@ -93,13 +93,13 @@ def parts(text: str, mark: str) -> tuple[str, dict[str, str]]:
 
 
 def entries(text: str) -> list[str]:
-    """The bullets of a text that has nothing else."""
+    """The bullets of a text without other content."""
     assert re.fullmatch(r"- \S.*(\n(- \S|  \S).*)*", text.strip()), text
     return re.split(r"\n- ", f"\n{text.strip()}")[1:]
 
 
 def test_every_entry_is_one_short_bullet_under_a_known_heading() -> None:
-    """Kinds and themes have one order in each version. An entry has at most 25 words, and stands in a version once."""
+    """Kinds and themes have one order in each version. An entry has at most 25 words, and occurs once in a version."""
     _, versions = parts((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), "##")
     assert next(iter(versions)) == "Unreleased"
     for version in versions.values():

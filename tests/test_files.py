@@ -1,4 +1,4 @@
-"""Atomic file replacement: what remains when writing fails at any point."""
+"""Atomic file replacement: the files that remain after a failure at any point."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def small_files_only() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("existing", [None, b"old"])
-def test_a_file_appears_whole(path: Path, existing: bytes | None) -> None:
+def test_a_file_appears_completely(path: Path, existing: bytes | None) -> None:
     if existing is not None:
         path.write_bytes(existing)
     with replacing(path) as file:
@@ -45,7 +45,7 @@ def test_a_file_appears_whole(path: Path, existing: bytes | None) -> None:
     assert names_beside(path) == ["file"]
 
 
-def test_nobody_else_may_read_it(path: Path) -> None:
+def test_no_other_user_can_read_the_file(path: Path) -> None:
     path.write_bytes(b"old")
     path.chmod(0o666)
     with replacing(path) as file:
@@ -54,7 +54,7 @@ def test_nobody_else_may_read_it(path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, GeneratorExit])
-def test_a_block_that_fails_leaves_the_old_file_and_nothing_else(path: Path, error: type[BaseException]) -> None:
+def test_a_failing_block_leaves_only_the_old_file(path: Path, error: type[BaseException]) -> None:
     path.write_bytes(b"old")
     with pytest.raises(error), replacing(path) as file:
         file.write(b"half of it")
@@ -64,9 +64,7 @@ def test_a_block_that_fails_leaves_the_old_file_and_nothing_else(path: Path, err
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_failing_disk_leaves_the_old_file_and_nothing_else(
-    path: Path, call: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failing_disk_leaves_only_the_old_file(path: Path, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*arguments: Any) -> None:
         raise OSError(5, "Input/output error")
 
@@ -80,7 +78,7 @@ def test_a_failing_disk_leaves_the_old_file_and_nothing_else(
 
 @pytest.mark.usefixtures("small_files_only")
 @pytest.mark.parametrize("size", [(1 << 16) + 1, 1 << 20])
-def test_a_full_disk_leaves_the_old_file_and_nothing_else(path: Path, size: int) -> None:
+def test_a_full_disk_leaves_only_the_old_file(path: Path, size: int) -> None:
     path.write_bytes(b"old")
     with pytest.raises(OSError, match="File too large"), replacing(path) as file:
         file.write(bytes(size))
@@ -88,7 +86,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(path: Path, size: int)
     assert names_beside(path) == ["file"]
 
 
-def test_it_is_on_disk_before_it_has_its_name_and_the_name_is_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_synced_before_it_is_renamed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[str] = []
     fsync, replace = os.fsync, os.replace
 
@@ -109,7 +107,7 @@ def test_it_is_on_disk_before_it_has_its_name_and_the_name_is_too(path: Path, mo
     assert steps == ["file of 3", "rename", "directory"]
 
 
-def test_the_longest_name_a_directory_takes_will_do(tmp_path: Path) -> None:
+def test_the_longest_allowed_name_works(tmp_path: Path) -> None:
     path = tmp_path / ("n" * 255)
     with replacing(path) as file:
         file.write(b"new")
@@ -128,7 +126,7 @@ def test_a_missing_directory_raises(tmp_path: Path) -> None:
         raise AssertionError("there is nowhere to write")
 
 
-def test_an_error_names_the_file_that_was_to_be_written(path: Path, tmp_path: Path) -> None:
+def test_an_error_names_the_file_to_be_written(path: Path, tmp_path: Path) -> None:
     missing = tmp_path / "no" / "file"
     with pytest.raises(FileNotFoundError) as caught, replacing(missing) as file:
         file.write(b"new")

@@ -18,8 +18,8 @@ from support.installed import ROOT
 
 PACKAGE = Path(spvfilter.__file__).parent
 
-# Higher floors may import lower ones. Rooms of one floor never import each other, but for the ground, where the order
-# below holds.
+# Higher floors may import lower ones. Rooms of one floor never import each other, except on the ground floor, which has
+# the order below.
 FLOORS = [
     ["_public", "_system", "errors", "protocol", "hashes", "primitives", "network", "files", "compression"],
     ["kernel"],
@@ -34,7 +34,7 @@ FLOORS = [
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 GROUND = FLOORS[0]
-APART = {  # imports that the floors alone would allow
+APART = {  # imports that the floors would allow
     "p2p": {"wallet", "store"},
     "rpc": {"store", "filters", "watch"},
     "wallet": {"p2p"},
@@ -43,7 +43,7 @@ APART = {  # imports that the floors alone would allow
     "light": {"rpc"},
     "electrum": {"rpc", "scan", "node"},
 }
-SILENT = "light.engine."  # decides without sockets, clocks or tasks
+SILENT = "light.engine."  # runs without sockets, clocks or tasks
 AWAITING = (
     "p2p.",
     "rpc.",
@@ -60,12 +60,12 @@ AWAITING = (
     "electrum.wallet.",
 )
 CIRCLES: list[set[str]] = []
-DOOR = ("__init__", "_version")  # the package itself names what it exports, and imports nothing else
+DOOR = ("__init__", "_version")  # the package itself names its exports and imports nothing else
 
 
 @cache
 def modules() -> list[str]:
-    """Dotted names within the package, "__init__" for the package itself."""
+    """Dotted names within the package. "__init__" is the package itself."""
     return sorted(".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in PACKAGE.rglob("*.py"))
 
 
@@ -76,7 +76,7 @@ def tree(module: str) -> ast.Module:
 
 @cache
 def nodes(module: str) -> list[ast.AST]:
-    """All of a module's syntax tree."""
+    """All nodes of a module's syntax tree."""
     return list(ast.walk(tree(module)))
 
 
@@ -87,7 +87,7 @@ def room(module: str) -> str:
 
 @cache
 def imports(module: str) -> list[str]:
-    """Absolute names of everything that a module imports, anywhere in it: modules, and names in them."""
+    """Absolute names of all modules and names that a module imports anywhere."""
     names: list[str] = []
     for node in nodes(module):
         if isinstance(node, ast.Import):
@@ -100,7 +100,7 @@ def imports(module: str) -> list[str]:
 
 
 def rooms_entered(module: str) -> set[str]:
-    """Rooms a module imports from; names imported from the package itself belong to no room and fail."""
+    """Rooms from which a module imports. Names imported from the package itself belong to no room and fail."""
     entered = {room(name.removeprefix("spvfilter.")) for name in imports(module) if name.startswith("spvfilter.")} - {
         "_version"
     }
@@ -141,7 +141,7 @@ def imported_modules(module: str) -> set[str]:
 
 
 def circles() -> list[set[str]]:
-    """Groups of modules that import each other, directly or through others (Tarjan's strongly connected components)."""
+    """Groups of modules that import each other, directly or indirectly (Tarjan's strongly connected components)."""
     number: dict[str, int] = {}
     lowest: dict[str, int] = {}
     path: list[str] = []
@@ -171,7 +171,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert circles() == CIRCLES
 
 
-def test_the_rule_sees_what_it_judges() -> None:
+def test_imports_of_real_modules_are_found() -> None:
     assert rooms_entered("filters.bip37") == {
         "_public",
         "bloom",
@@ -200,7 +200,7 @@ def test_no_module_loads_keys_or_sets_a_global_network(module: str) -> None:
 @pytest.mark.parametrize(
     "module", [module for module in modules() if module.startswith(SILENT) or not f"{module}.".startswith(AWAITING)]
 )
-def test_only_the_rooms_named_open_sockets_or_await(module: str) -> None:
+def test_only_named_rooms_open_sockets_or_await(module: str) -> None:
     assert not {name.split(".")[0] for name in imports(module)} & {
         "socket",
         "asyncio",
@@ -213,7 +213,7 @@ def test_only_the_rooms_named_open_sockets_or_await(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", [module for module in modules() if module.startswith(SILENT)])
-def test_the_engine_knows_no_connection_and_no_clock(module: str) -> None:
+def test_the_engine_uses_no_connection_and_no_clock(module: str) -> None:
     assert "p2p" not in rooms_entered(module)
     assert not {name.split(".")[0] for name in imports(module)} & {
         "time",
@@ -251,11 +251,11 @@ def c_files() -> list[str]:
 
 
 def includes(file: str) -> list[str]:
-    """The files of the kernel that one includes, in order."""
+    """The files of the kernel that a file includes, in order."""
     return re.findall(r'^#include "(.+)"$', (CSRC / file).read_text(encoding="utf-8"), re.MULTILINE)
 
 
-def test_every_c_file_lives_on_a_floor_and_includes_what_is_there() -> None:
+def test_every_c_file_has_a_floor_and_existing_includes() -> None:
     files = c_files()
     assert len(files) > 60
     assert {file.split("/")[0] for file in files} == C_FLOOR_OF.keys()
@@ -277,19 +277,19 @@ def test_no_circle_of_c_includes() -> None:
 
 
 @pytest.mark.parametrize("file", c_files())
-def test_a_c_file_says_what_it_is_and_has_a_plain_name(file: str) -> None:
+def test_a_c_file_describes_itself_and_has_a_plain_name(file: str) -> None:
     source, path = (CSRC / file).read_text(encoding="utf-8"), Path(file)
     header = str(path.with_suffix(".h"))
     if path.suffix == ".c" and (CSRC / header).exists():
-        assert includes(file)[0] == header  # which says it
+        assert includes(file)[0] == header  # the header has the description
     else:
         assert source.startswith("/* ")
     assert not any(path.name.startswith(f"{folder}_") for folder in path.parts[:-1])
 
 
 def loaded_by(code: str) -> set[str]:
-    """Names of the modules a fresh interpreter has loaded after `code`, without what an editable installation imports
-    (-S).
+    """Names of the modules that a fresh interpreter has loaded after `code`. -S leaves out imports of editable
+    installations.
     """
     command = [sys.executable, "-S", "-c", f"{code}\nimport sys; print(*sys.modules)"]
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
@@ -303,7 +303,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert not loaded_by("import spvfilter") & HEAVY
 
 
-def test_a_room_loads_nothing_before_a_name_of_it_is_used() -> None:
+def test_a_room_loads_only_modules_of_used_names() -> None:
     rooms = {f"spvfilter.{name.removesuffix('.__init__')}" for name in modules() if "lazy" in names_bound(name)} - {
         "spvfilter.__init__"
     }
@@ -336,7 +336,7 @@ DEFERRED = {
     "urllib.parse",
     "zmq",
 }
-MOST = {  # of the package's own modules without the kernel; each takes some 0.3 ms
+MOST = {  # most of the package's own modules, without the kernel; each takes some 0.3 ms
     "from spvfilter import LightClient": 70,
     "from spvfilter import Matcher": 43,
     "import spvfilter.cli.scan.command": 18,
@@ -346,13 +346,13 @@ NEEDED = {
         "pathlib",
         "ipaddress",
         "urllib.parse",
-    },  # until Python 3.12 the first needs the others
+    },  # until Python 3.12 the first one imports the others
     "import spvfilter.cli.scan.command": {"argparse"},
 }
 
 
 @pytest.mark.parametrize("code", MOST)
-def test_modules_that_take_long_to_import_wait_until_they_are_used(code: str) -> None:
+def test_slow_modules_are_imported_when_used(code: str) -> None:
     loaded = loaded_by(code)
     assert not loaded & DEFERRED - NEEDED.get(code, set())
     own = {name for name in loaded if name.startswith("spvfilter.") and not name.startswith("spvfilter.kernel")}
@@ -370,7 +370,7 @@ def test_modules_that_take_long_to_import_wait_until_they_are_used(code: str) ->
         ("import spvfilter.cli.scan.command", "scan.matcher scan.remote watch.watchlist address kernel"),
     ],
 )
-def test_what_only_a_run_needs_is_loaded_when_it_begins(code: str, later: str) -> None:
+def test_modules_for_a_run_are_imported_when_it_begins(code: str, later: str) -> None:
     names = {f"spvfilter.{name}" for name in later.split()}
     assert names - {"spvfilter.kernel"} <= {f"spvfilter.{name}" for name in modules()}
     assert not loaded_by(code) & names

@@ -69,7 +69,7 @@ class Receiver:
         assert self.bodies.setdefault(key, body.decode()) == body.decode()
 
     def told(self, id: str) -> list[str]:
-        """The states that were told of an invoice, in order."""
+        """The reported states of an invoice, in order."""
         webhooks = [json.loads(body) for body in self.bodies.values()]
         mine = [each for each in webhooks if each["id"] == id]
         assert [each["change"] for each in mine] == list(range(1, len(mine) + 1))
@@ -165,7 +165,7 @@ class World:
 
     @asynccontextmanager
     async def killed(self, url: str, dice: random.Random) -> AsyncIterator[None]:
-        """Run the program in a process of its own, which is killed and started again at random times."""
+        """Run the program in its own process, which is killed and restarted at random times."""
         words = [sys.executable, "-W", "error", str(PATH), "serve", "--network", "regtest", "--peer", self.node.address]
         words += ["--webhook", url, "--mode", self.mode, "--confirmations", "2", "--folder", str(self.folder)]
         words += [word for pair in ACCOUNTS.items() for word in ("--account", "=".join(pair))]
@@ -354,7 +354,7 @@ async def test_overpaid_invoice_names_both_amounts(world: World) -> None:
         await world.reaches("a", "overpaid", 1_500, 1_500)
 
 
-async def test_second_payment_of_a_paid_invoice_is_told(world: World) -> None:
+async def test_second_payment_of_a_paid_invoice_is_reported(world: World) -> None:
     async with world.serving():
         address = await world.invoice("a")
         world.node.pay(address, 1_000)
@@ -433,7 +433,7 @@ async def test_double_spent_payment_does_not_count(world: World) -> None:
     assert twin != txid
 
 
-async def test_double_spend_in_favour_of_the_payer_is_told(world: World) -> None:
+async def test_double_spend_in_favour_of_the_payer_is_reported(world: World) -> None:
     async with world.serving():
         txid = world.node.pay(await world.invoice("a"), 1_000)
         await world.reaches("a", "confirming", 1_000)
@@ -466,7 +466,7 @@ async def test_paid_invoice_is_unpaid_after_a_reorganization(world: World) -> No
     assert told[-5:] == ["paid", "confirming", "paid", "confirming", "waiting"]
 
 
-async def test_disconnected_block_below_the_required_depth_is_told(world: World) -> None:
+async def test_disconnected_block_below_the_required_depth_is_reported(world: World) -> None:
     """The payment stays in its block, and only its second confirmation is lost for a moment."""
     async with world.serving():
         world.node.pay(await world.invoice("a"), 1_000)
@@ -476,7 +476,7 @@ async def test_disconnected_block_below_the_required_depth_is_told(world: World)
         await world.reaches("a", "paid", 1_000, 1_000)
 
 
-async def test_invoice_expires_and_a_late_payment_is_told(world: World) -> None:
+async def test_invoice_expires_and_a_late_payment_is_reported(world: World) -> None:
     async with world.serving():
         late = await world.invoice("late", expires=int(world.now) + HOUR)
         part = await world.invoice("part", expires=int(world.now) + HOUR)
@@ -547,7 +547,7 @@ async def test_3000_unpaid_invoices_do_not_hide_a_paid_one(world: World) -> None
     assert len(world.receiver.bodies) <= 3
 
 
-async def test_each_account_has_addresses_of_its_own(world: World) -> None:
+async def test_each_account_has_its_own_addresses(world: World) -> None:
     async with world.serving():
         unknown = ("none", "pub", 1_000, ALWAYS)
         world.shop.write("INSERT INTO invoices (id, account, amount, expires) VALUES (?, ?, ?, ?)", *unknown)

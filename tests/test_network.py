@@ -114,7 +114,7 @@ def test_seeds_are_names_of_hosts() -> None:
         assert all(re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)+", seed) for seed in known.dns_seeds)
 
 
-def test_there_are_five_networks_with_magics_of_their_own() -> None:
+def test_five_networks_have_their_own_magics() -> None:
     assert NETWORKS == (MAINNET, TESTNET3, TESTNET4, SIGNET, REGTEST)
     assert len({known.magic for known in NETWORKS}) == len({known.genesis_hash for known in NETWORKS}) == 5
 

@@ -1,6 +1,4 @@
-"""Pickles: every public value is read back by an interpreter that has imported nothing, and its pickle names public
-homes only.
-"""
+"""Pickles: a fresh interpreter reads every public value, and its pickle contains only public module names."""
 
 from __future__ import annotations
 
@@ -46,7 +44,7 @@ def values(room: str) -> list[object]:
 
 
 def is_value(cls: type) -> bool:
-    """Whether objects of a class are plain data; others hold connections, files, tasks or learned state."""
+    """Return True if objects of a class are plain data, without connections, files, tasks or learned state."""
     data = (
         issubclass(cls, (tuple, SpvFilterError, SpvFilterWarning))
         or dataclasses.is_dataclass(cls)
@@ -56,14 +54,14 @@ def is_value(cls: type) -> bool:
 
 
 def modules_in(pickled: bytes) -> Iterator[str]:
-    """The package's modules that a pickle names: whole strings, wherever they stand in it."""
+    """The package's modules that a pickle names, as complete strings."""
     for opcode, argument, _ in pickletools.genops(pickled):
         if isinstance(argument, str) and argument.startswith("spvfilter"):
             yield argument.split(" ")[0] if opcode.name == "GLOBAL" else argument
 
 
 def same(mine: object, theirs: object) -> bool:
-    """Whether two objects have the same contents, even if they are equal only to themselves."""
+    """Return True if two objects have the same contents, even if they are equal only to themselves."""
     if type(mine) is not type(theirs):
         return False
     match mine:
@@ -81,7 +79,7 @@ def same(mine: object, theirs: object) -> bool:
 
 
 @ROOMS
-def test_values_are_read_back_by_an_interpreter_that_has_imported_nothing(room: str) -> None:
+def test_a_fresh_interpreter_reads_all_values(room: str) -> None:
     given = values(room)
     code = AGAIN.format(protocols=[*PROTOCOLS])
     pickles = b"".join(pickle.dumps(given, protocol) for protocol in PROTOCOLS)
@@ -95,14 +93,14 @@ def test_values_are_read_back_by_an_interpreter_that_has_imported_nothing(room: 
 
 
 @ROOMS
-def test_a_pickle_names_public_homes_only(room: str) -> None:
+def test_a_pickle_contains_only_public_module_names(room: str) -> None:
     for value in values(room):
         for protocol in PROTOCOLS:
             assert set(modules_in(pickle.dumps(value, protocol))) <= HOMES, value
 
 
 @ROOMS
-def test_every_value_is_tried(room: str) -> None:
+def test_every_value_is_tested(room: str) -> None:
     tried = {type(value) for value in VALUES.get(room, [])}
     assert {
         cls for cls in named(room) if isinstance(cls, type) and not issubclass(cls, Enum) and is_value(cls)

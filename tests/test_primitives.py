@@ -57,7 +57,7 @@ class TestCompactSize:
         assert compact_size(value).hex() == (BOUNDARIES | ABOVE_LIMIT)[value]
 
     @pytest.mark.parametrize("value", BOUNDARIES)
-    def test_encoding_reads_back_wherever_it_stands(self, value: int) -> None:
+    def test_encoding_is_parsed_at_any_offset(self, value: int) -> None:
         raw = bytes.fromhex(BOUNDARIES[value])
         assert read_compact_size(raw, 0, "count") == (value, len(raw))
         assert read_compact_size(b"ab" + raw + b"c", 2, "count") == (value, 2 + len(raw))
@@ -200,7 +200,7 @@ class TestHashText:
             "٠" * 64,
         ],
     )
-    def test_what_is_not_64_hex_digits_is_refused(self, text: str) -> None:
+    def test_text_without_64_hex_digits_is_refused(self, text: str) -> None:
         with pytest.raises(ParameterError, match=r"a hash is 64 hex digits; these \d+ characters are not"):
             hash_from_hex(text)
 
@@ -327,7 +327,7 @@ class TestScriptPushes:
         assert [push.hex() for push in script_pushes(bytes.fromhex(script))] == pushes
 
     @pytest.mark.parametrize("opcode", [0x00, *range(0x4F, 0x100)], ids=hex)
-    def test_opcode_that_carries_no_data_pushes_nothing_and_ends_nothing(self, opcode: int) -> None:
+    def test_an_opcode_without_data_pushes_nothing(self, opcode: int) -> None:
         assert list(script_pushes(bytes((opcode, 1, 0xAA, opcode)))) == [b"\xaa"]
 
     @pytest.mark.parametrize("empty", ["4c00", "4d0000", "4e00000000"])
@@ -346,7 +346,7 @@ class TestScriptPushes:
         assert list(script_pushes(bytes.fromhex("01aa" + huge + "01bb"))) == [b"\xaa"]
 
     @given(st.lists(st.binary(min_size=1, max_size=600), max_size=5))
-    def test_what_was_pushed_comes_back(self, pieces: list[bytes]) -> None:
+    def test_pushed_data_is_returned(self, pieces: list[bytes]) -> None:
         script = b"".join(
             bytes((len(piece),)) + piece if len(piece) <= 75 else b"\x4d" + len(piece).to_bytes(2, "little") + piece
             for piece in pieces

@@ -92,7 +92,7 @@ def test_every_package_is_public_or_internal() -> None:
 
 
 @pytest.mark.parametrize("room", ["", *ROOMS])
-def test_type_checkers_see_what_there_is(room: str) -> None:
+def test_type_checkers_see_the_real_names(room: str) -> None:
     package = loaded(room) if room else FACE
     seen = re_exported(Path(str(package.__file__)))
     assert package.__all__ == sorted(seen)
@@ -205,7 +205,7 @@ def test_classes_in_public_signatures_are_public() -> None:
     assert hidden == HIDDEN.keys()
 
 
-def test_a_deferred_module_is_not_used_before_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deferred_module_is_used_only_once_it_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second thread waits until the first one has imported it, even if that takes long."""
     (tmp_path / "takeslong.py").write_text(
         "import threading\nbegun.set()\nassert going_on.wait(60)\nlast = 1\n", encoding="utf-8"

@@ -40,7 +40,7 @@ def test_published_transactions_have_their_ids_and_sizes(case: dict[str, object]
     )
 
 
-def test_the_parts_are_those_that_were_put_in() -> None:
+def test_a_parsed_transaction_has_its_parts() -> None:
     tx = Transaction.parse(FUNDING)
     assert (tx.version, tx.lock_time, tx.sequences) == (-1, 9, (7,))
     assert tx.inputs == (b"\x11" * 32 + b"\x05\0\0\0",)
@@ -50,7 +50,7 @@ def test_the_parts_are_those_that_were_put_in() -> None:
         tx.output(2)
 
 
-def test_without_witness_both_ids_are_one() -> None:
+def test_without_witness_both_ids_are_equal() -> None:
     legacy, segwit = Transaction.parse(FUNDING), Transaction.parse(SEGWIT)
     assert legacy.wtxid == legacy.txid == build.txid(FUNDING)
     assert (segwit.txid, segwit.wtxid) == (build.txid(SEGWIT), build.wtxid(SEGWIT))
@@ -79,7 +79,7 @@ def test_a_coinbase_spends_the_null_outpoint_alone(outpoints: list[bytes], is_co
 
 
 @given(st.lists(inputs, min_size=1, max_size=4), st.lists(outputs, max_size=4))
-def test_any_transaction_gives_back_its_parts(spends: list[TxIn], paid: list[build.TxOut]) -> None:
+def test_any_transaction_returns_its_parts(spends: list[TxIn], paid: list[build.TxOut]) -> None:
     tx = Transaction.parse(build.tx(spends, paid))
     assert tx.inputs == tuple(each.outpoint for each in spends)
     assert tx.outputs == tuple(TxOut(each.value, each.script_pubkey) for each in paid)
@@ -87,7 +87,7 @@ def test_any_transaction_gives_back_its_parts(spends: list[TxIn], paid: list[bui
 
 
 @pytest.mark.parametrize("raw", [FUNDING, SEGWIT])
-def test_every_truncation_and_what_follows_raise(raw: bytes) -> None:
+def test_truncated_or_longer_transactions_raise(raw: bytes) -> None:
     for size in range(len(raw)):
         with pytest.raises(FormatError):
             Transaction.parse(raw[:size])

@@ -92,7 +92,7 @@ def test_tests_of_a_room_pass_without_posix(room: str) -> None:
 
 
 def test_modules_of_posix_are_imported_in_one_place() -> None:
-    """The type checker finds names that Windows lacks, but not modules: to it they are there and empty."""
+    """The type checker finds names that Windows lacks, but not modules: it sees them as empty."""
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

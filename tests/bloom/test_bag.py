@@ -1,4 +1,4 @@
-"""A filter of a Dask bag is the filter of its keys, wherever its partitions are."""
+"""A filter of a Dask bag is the filter of its keys, however they are partitioned."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_bag_gives_the_filter_of_its_keys(partitions: int) -> None:
         built.update(f"another{number}" for number in range(500))
 
 
-def test_many_files_are_a_bag_too(tmp_path: Path) -> None:
+def test_many_files_are_a_bag(tmp_path: Path) -> None:
     import dask.bag
 
     for number in range(3):
@@ -51,7 +51,7 @@ def test_many_files_are_a_bag_too(tmp_path: Path) -> None:
     assert len(built) == pytest.approx(30, abs=4)
 
 
-def test_too_many_keys_together_are_an_error_and_so_are_wrong_ones() -> None:
+def test_too_many_or_wrong_keys_are_errors() -> None:
     with pytest.raises(CapacityError):
         BloomFilter.build(bag_of([f"{number}".encode() for number in range(400)], 4), 100, 0.001)
     with pytest.raises(TypeError):

@@ -39,7 +39,7 @@ def random_keys(seed: int, count: int, width: int = 20) -> list[bytes]:
 
 
 class Once:
-    """An object that is iterable and nothing else."""
+    """An object that can only be iterated."""
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(KEYS)
@@ -69,7 +69,7 @@ BATCHES: dict[str, Callable[[], Any]] = {
 
 @kinds
 @pytest.mark.parametrize("form", BATCHES)
-def test_a_batch_in_any_form_equals_its_keys_one_by_one(kind: Any, form: str) -> None:
+def test_a_batch_in_any_form_equals_its_keys(kind: Any, form: str) -> None:
     made, single = kind(60, 0.01), kind(60, 0.01)
     new = sum(single.add(key) for key in KEYS)
     assert made.update(BATCHES[form]()) == new
@@ -86,7 +86,7 @@ def test_a_batch_in_any_form_equals_its_keys_one_by_one(kind: Any, form: str) ->
 @pytest.mark.parametrize(
     ("typecode", "width"), [("h", 2), ("H", 2), ("i", 4), ("I", 4), ("l", 8), ("L", 8), ("q", 8), ("Q", 8)]
 )
-def test_a_row_of_integers_is_keys_of_their_size(typecode: str, width: int) -> None:
+def test_a_row_of_integers_is_a_row_of_keys(typecode: str, width: int) -> None:
     raw = bytes(range(64))
     made, single = BloomFilter(60, 0.01), BloomFilter(60, 0.01)
     assert array.array(typecode).itemsize == width
@@ -96,7 +96,7 @@ def test_a_row_of_integers_is_keys_of_their_size(typecode: str, width: int) -> N
 
 
 @kinds
-def test_integers_go_in_as_numbers_where_they_are_encoded(kind: Any) -> None:
+def test_integers_are_numbers_if_the_filter_encodes_them(kind: Any) -> None:
     for encode, numbers in (("int64", [0, -1, -(2**63), 2**63 - 1]), ("uint64", [0, 1, 2**63, 2**64 - 1])):
         dtype = np.dtype(encode)
         made, single = kind(60, 0.01, encode=encode), kind(60, 0.01, encode=encode)
@@ -110,7 +110,7 @@ def test_integers_go_in_as_numbers_where_they_are_encoded(kind: Any) -> None:
 
 
 @given(hnp.arrays(np.uint8, st.tuples(st.integers(0, 9), st.integers(0, 5))))
-def test_every_grid_of_bytes_is_as_many_keys_as_it_has_rows(grid: Any) -> None:
+def test_a_grid_of_bytes_has_one_key_a_row(grid: Any) -> None:
     made, single = BloomFilter(bits=64, hash_funcs=3), BloomFilter(bits=64, hash_funcs=3)
     rows = [row.tobytes() for row in grid]
     assert made.update(grid) == sum(map(single.add, rows))
@@ -122,7 +122,7 @@ def test_every_grid_of_bytes_is_as_many_keys_as_it_has_rows(grid: Any) -> None:
 @pytest.mark.parametrize(
     "empty", [[], (), iter(()), np.zeros((0, 20), np.uint8), np.zeros(0, np.int64), array.array("q")]
 )
-def test_an_empty_batch_is_nothing(kind: Any, empty: Any) -> None:
+def test_an_empty_batch_adds_no_key(kind: Any, empty: Any) -> None:
     made = kind(10, 0.1)
     assert made.update(empty) == 0
     assert made.contains_many(empty) == b""
@@ -131,7 +131,7 @@ def test_an_empty_batch_is_nothing(kind: Any, empty: Any) -> None:
 
 @kinds
 @pytest.mark.parametrize("key", [b"key", bytearray(b"key"), "key", b"", ""])
-def test_a_key_is_no_batch(kind: Any, key: Any) -> None:
+def test_a_single_key_is_no_batch(kind: Any, key: Any) -> None:
     made = kind(10, 0.1)
     for call in (made.update, made.contains_many):
         with pytest.raises(TypeError, match=f"a batch of keys expected, not one {type(key).__name__}"):
@@ -173,7 +173,7 @@ def test_a_key_is_no_batch(kind: Any, key: Any) -> None:
     ],
 )
 @kinds
-def test_what_is_no_batch_of_keys_is_refused(kind: Any, encode: Any, batch: Any, message: str) -> None:
+def test_an_invalid_batch_is_refused(kind: Any, encode: Any, batch: Any, message: str) -> None:
     made = kind(10, 0.1, encode=encode)
     for call in (made.update, made.contains_many):
         with pytest.raises(TypeError, match=message):
@@ -191,7 +191,7 @@ def test_a_batch_stops_at_its_first_bad_key() -> None:
 # Bits in other memory
 
 
-def test_bits_in_a_bytearray_are_shared_both_ways() -> None:
+def test_a_filter_and_its_bytearray_share_bits() -> None:
     memory = bytearray(32)
     made = BloomFilter(bits=256, hash_funcs=4, buffer=memory)
     made.add(b"a")
@@ -204,7 +204,7 @@ def test_bits_in_a_bytearray_are_shared_both_ways() -> None:
 
 
 @pytest.mark.parametrize("memory", [array.array("Q", bytes(32)), np.zeros(4, np.uint64), np.zeros((4, 8), np.uint8)])
-def test_any_contiguous_buffer_of_the_size_will_do(memory: Any) -> None:
+def test_any_contiguous_buffer_of_the_size_is_accepted(memory: Any) -> None:
     made, plain = (BloomFilter(bits=256, hash_funcs=4, buffer=buffer) for buffer in (memory, None))
     made.update(KEYS)
     plain.update(KEYS)
@@ -235,7 +235,7 @@ def test_bits_in_a_mapped_file_outlive_the_filter(tmp_path: Path) -> None:
 
 def add_from_another_process(name: str) -> None:
     memory = SharedMemory(name)
-    # present until it is closed
+    # memory.buf exists until it is closed
     shared = BloomFilter(bits=8192, hash_funcs=4, buffer=memory.buf[:1024])  # type: ignore[index]
     assert KEYS[0] in shared
     shared.update(KEYS[20:])
@@ -244,10 +244,10 @@ def add_from_another_process(name: str) -> None:
 
 
 @pytest.mark.posix
-def test_bits_in_shared_memory_are_one_filter_of_two_processes() -> None:
+def test_two_processes_share_a_filter_in_shared_memory() -> None:
     memory = SharedMemory(create=True, size=1024)
     try:
-        # present until it is closed
+        # memory.buf exists until it is closed
         made = BloomFilter(bits=8192, hash_funcs=4, buffer=memory.buf[:1024])  # type: ignore[index]
         made.update(KEYS[:20])
         other = multiprocessing.get_context("fork").Process(target=add_from_another_process, args=(memory.name,))
@@ -274,7 +274,7 @@ def test_a_forked_child_changes_its_own_copy(bits: int) -> None:
 
 @pytest.mark.posix
 @pytest.mark.parametrize(("hashing", "partitioned"), [(FastHash(), False), (SipHash(bytes(16)), True)])
-def test_keys_land_beyond_2_to_the_32_bits(tmp_path: Path, hashing: HashFamily, partitioned: bool) -> None:
+def test_positions_reach_beyond_2_to_the_32_bits(tmp_path: Path, hashing: HashFamily, partitioned: bool) -> None:
     bits, keys = (1 << 33) + 8 * 7, random_keys(33, 100)
     bits -= bits % 7
     size = (bits + 7) // 8
@@ -297,7 +297,7 @@ def test_keys_land_beyond_2_to_the_32_bits(tmp_path: Path, hashing: HashFamily, 
 
 
 class Changing:
-    """A number whose reading changes the list that it is in."""
+    """A number that changes its own list when it is read."""
 
     def __init__(self, number: int, change: Callable[[], object]) -> None:
         self.number, self.change = number, change
@@ -310,8 +310,8 @@ class Changing:
 @pytest.mark.parametrize("ask", [False, True])
 @pytest.mark.parametrize("at", [0, 3, 15, 16, 17, 40])
 @pytest.mark.parametrize("how", ["cut", "replace", "grow"])
-def test_a_list_that_changes_while_its_keys_are_taken_is_read_as_by_a_loop(ask: bool, at: int, how: str) -> None:
-    """Large numbers, which nothing else refers to: a key that was dropped must not be read."""
+def test_a_list_that_changes_is_read_as_by_a_loop(ask: bool, at: int, how: str) -> None:
+    """The list has the only references to these large numbers. A removed key must not be read."""
 
     def batch() -> list[Any]:
         keys: list[Any] = [(1 << 40) + number for number in range(60)]
@@ -339,7 +339,7 @@ def test_a_list_that_changes_while_its_keys_are_taken_is_read_as_by_a_loop(ask: 
 # Built in one call
 
 
-def test_builds_of_any_family_and_encoding_are_filters_that_were_updated() -> None:
+def test_build_equals_an_updated_filter() -> None:
     options: list[tuple[Any, dict[str, Any]]] = [
         (KEYS, {"hashing": SipHash(bytes(16)), "partitioned": True}),
         (iter(KEYS), {"hashing": FastHash(9)}),
@@ -360,7 +360,7 @@ def test_builds_of_any_family_and_encoding_are_filters_that_were_updated() -> No
         assert (built.capacity, built.nominal_fp_rate) == (100, 0.01)
 
 
-def test_a_bad_key_ends_a_build_whatever_its_form() -> None:
+def test_a_bad_key_ends_a_build_in_any_form() -> None:
     for keys in (["str"], itertools.chain(KEYS, [1]), b"one key", memoryview(b"one key"), np.zeros((2, 2)), 5):
         with pytest.raises(TypeError):
             BloomFilter.build(keys, 100, 0.01)  # type: ignore[arg-type]  # a bad batch, and refused
@@ -368,6 +368,6 @@ def test_a_bad_key_ends_a_build_whatever_its_form() -> None:
         BloomFilter.build("word", 100, 0.01, encode="utf-8")
 
 
-def test_a_build_refuses_what_a_filter_refuses() -> None:
+def test_a_build_refuses_the_same_arguments_as_a_filter() -> None:
     with pytest.raises(ParameterError, match="fp_rate"):
         BloomFilter.build(KEYS, 100, 1.0)

@@ -38,7 +38,9 @@ def claimed_and_found(make: Any, items: int, fillings: int) -> tuple[float, floa
     ("kind", "bits", "hash_funcs"),
     [(BloomFilter, *size) for size in SIZES] + [(CountingBloomFilter, *size) for size in SIZES if size[0] <= 4_096],
 )
-def test_claim_is_what_a_sample_shows(kind: Any, hashing: HashFamily, bits: int, hash_funcs: int, load: float) -> None:
+def test_the_claimed_rate_equals_that_of_a_sample(
+    kind: Any, hashing: HashFamily, bits: int, hash_funcs: int, load: float
+) -> None:
     encode = None if hashing.family == Family.REDISBLOOM else "int64"
     items = max(1, round(load * bits * math.log(2) / hash_funcs))
     fillings = 8 if bits < 10_000 and BACKEND == "native" else 1

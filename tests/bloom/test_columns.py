@@ -1,6 +1,4 @@
-"""Columns of keys: arrays of NumPy, and columns of pandas, polars, pyarrow and DuckDB, which are taken as their keys
-one by one.
-"""
+"""Columns of keys: arrays of NumPy, and columns of pandas, polars, pyarrow and DuckDB. A column equals its keys."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ kinds = pytest.mark.parametrize("kind", MADE)
 
 
 def same(kind: str, encode: Any, column: Callable[[], Any], keys: list[Any], **nulls: Any) -> Any:
-    """A column is its keys, None for those left out: added, and looked up; the mask for a half of them."""
+    """A column gives the result of its keys, with None for skipped nulls. Returns the mask for half of the keys."""
     make = MADE[kind]
     by_column, by_key, half = make(encode=encode), make(encode=encode), make(encode=encode)
     there = [key for key in keys if key is not None]
@@ -106,7 +104,7 @@ NUMPY: dict[str, tuple[Any, Callable[[], Any], list[Any]]] = {
 
 @kinds
 @pytest.mark.parametrize("form", NUMPY)
-def test_an_array_of_numpy_is_its_keys_and_gets_a_mask(kind: str, form: str) -> None:
+def test_a_numpy_array_equals_its_keys_and_gets_a_mask(kind: str, form: str) -> None:
     encode, column, keys = NUMPY[form]
     mask = same(kind, encode, column, keys)
     assert mask.dtype == np.bool_
@@ -114,7 +112,7 @@ def test_an_array_of_numpy_is_its_keys_and_gets_a_mask(kind: str, form: str) -> 
     assert len(column()[~mask]) == len(keys) - sum(mask)
 
 
-def test_random_arrays_are_their_lists() -> None:
+def test_random_arrays_equal_their_lists() -> None:
     for seed in range({"quick": 40, "ci": 100, "full": 2_000}[EFFORT]):
         rng = random.Random(seed)
         keys = ["".join(rng.choices("aé€😀\0", k=rng.randrange(9))).rstrip("\0") for _ in range(rng.randrange(50))]
@@ -158,7 +156,7 @@ def test_a_masked_array_has_nulls() -> None:
 @pytest.mark.parametrize(
     "form", [list, tuple, iter, lambda keys: np.array(keys, object), lambda keys: (key for key in keys), dict.fromkeys]
 )
-def test_nulls_among_objects_are_refused_or_left_out(kind: str, form: Callable[[list[Any]], Any]) -> None:
+def test_nulls_among_objects_are_refused_or_skipped(kind: str, form: Callable[[list[Any]], Any]) -> None:
     keys = ["a", None, float("nan"), "b"]
     same(kind, "utf-8", lambda: form(keys), ["a", None, None, "b"], nulls="skip")
     made = MADE[kind](encode="utf-8")
@@ -167,7 +165,7 @@ def test_nulls_among_objects_are_refused_or_left_out(kind: str, form: Callable[[
     assert "a" in made
 
 
-def test_the_users_function_gets_none_unless_it_is_left_out() -> None:
+def test_the_users_function_gets_none_unless_nulls_are_skipped() -> None:
     made = BloomFilter(9, 0.001, encode=lambda key: repr(key).encode())
     assert made.update([None, 1]) == 2
     assert made.update([None, 2, 1.5], nulls="skip") == 2
@@ -175,7 +173,7 @@ def test_the_users_function_gets_none_unless_it_is_left_out() -> None:
     assert all(key in made for key in (None, 2, 1.5, 7, 8, b"x", "y"))
 
 
-def test_several_batches_go_in_one_after_the_other() -> None:
+def test_several_batches_are_added_in_order() -> None:
     for kind in MADE:
         made = MADE[kind](encode="utf-8")
         assert made.update(["a"], np.array(["b", "a"]), iter("cd")) == 4
@@ -185,7 +183,7 @@ def test_several_batches_go_in_one_after_the_other() -> None:
         assert "e" in made
 
 
-def test_text_that_is_none_is_named() -> None:
+def test_invalid_text_is_named() -> None:
     for column, message in (
         (np.array(["a", "\ud800"]), "text of a column, key 1: U\\+D800 is no character"),
         (np.array([0x61, 0x110000], "u4").view("U1"), "text of a column, key 1: U\\+110000 is no character"),
@@ -196,7 +194,7 @@ def test_text_that_is_none_is_named() -> None:
         assert "a" in made
 
 
-def test_numbers_that_do_not_fit_are_named() -> None:
+def test_numbers_out_of_range_are_named() -> None:
     for encode, column in (("int64", np.array([5, 2**63], np.uint64)), ("uint64", np.array([5, -1], np.int8))):
         made = BloomFilter(9, 0.1, encode=encode)
         with pytest.raises(OverflowError, match=f"^key 1: {int(column[1])} does not fit into {encode}$"):
@@ -204,21 +202,21 @@ def test_numbers_that_do_not_fit_are_named() -> None:
         assert 5 in made
 
 
-def test_a_column_stops_where_a_filter_is_full() -> None:
+def test_a_column_stops_where_the_filter_is_full() -> None:
     made = BloomFilter(1_000, 0.01, encode="int64")
     with pytest.raises(CapacityError):
         made.update(np.arange(5_000, dtype=np.int32))
     assert made.contains_many(np.arange(1_000, dtype=np.int16)).all()
 
 
-def test_a_filter_is_built_of_a_column() -> None:
+def test_a_filter_is_built_from_a_column() -> None:
     updated = BloomFilter(60, 0.001, encode="utf-8")
     updated.update(TEXTS)
     for column in (np.array(TEXTS), np.array(TEXTS, object), np.array(TEXTS, np.dtypes.StringDType())):
         assert BloomFilter.build(column, 60, 0.001, encode="utf-8") == updated
 
 
-def test_no_library_is_imported_for_columns() -> None:
+def test_columns_import_no_library() -> None:
     code = (
         "import sys; from spvfilter import BloomFilter; f = BloomFilter(9, .1, encode='utf-8');"
         " f.update(iter('ab'));f.contains_many(iter('a')); libraries = {'numpy', 'pandas', 'polars', 'pyarrow',"
@@ -344,7 +342,7 @@ COLUMNS: dict[str, tuple[Any, Callable[..., Any], list[Any]]] = {
 
 @pytest.mark.columns
 @pytest.mark.parametrize("form", COLUMNS)
-def test_a_column_of_any_library_is_its_keys_and_gets_a_mask_of_its_kind(libraries: dict[str, Any], form: str) -> None:
+def test_a_librarys_column_equals_its_keys_and_gets_a_mask(libraries: dict[str, Any], form: str) -> None:
     encode, make, keys = COLUMNS[form]
     make_filter = MADE["scalable"] if len(keys) > 60 else MADE["bits"]
     MADE["now"] = make_filter
@@ -356,7 +354,7 @@ def test_a_column_of_any_library_is_its_keys_and_gets_a_mask_of_its_kind(librari
     match form.split()[0]:
         case "pyarrow":
             assert isinstance(mask, pyarrow.BooleanArray) or mask == []
-            if not form.endswith("_view"):  # which pyarrow does not filter
+            if not form.endswith("_view"):  # pyarrow cannot filter this type
                 assert len(column.filter(mask)) == sum(mask.to_pylist())
         case "polars":
             assert isinstance(mask, polars.Series)
@@ -419,7 +417,7 @@ def test_a_column_of_any_library_is_its_keys_and_gets_a_mask_of_its_kind(librari
         ),
     ],
 )
-def test_a_column_of_what_is_no_key_is_refused(
+def test_a_column_of_invalid_keys_is_refused(
     libraries: dict[str, Any], encode: Any, make: Callable[..., Any], message: str
 ) -> None:
     made = BloomFilter(9, 0.1, encode=encode)
@@ -430,14 +428,14 @@ def test_a_column_of_what_is_no_key_is_refused(
 
 
 @pytest.mark.columns
-def test_a_stream_of_duckdb_that_fails_says_why(libraries: dict[str, Any]) -> None:
+def test_a_failing_stream_of_duckdb_reports_its_error(libraries: dict[str, Any]) -> None:
     made = BloomFilter(9, 0.1, encode="int64")
     with pytest.raises(Exception, match="Could not convert string 'b' to"):
         made.update(libraries["duckdb"].sql("select cast(a as bigint) from (values ('1'), ('b')) t(a)"))
 
 
 @pytest.mark.columns
-def test_a_filter_is_built_of_a_librarys_column(libraries: dict[str, Any]) -> None:
+def test_a_filter_is_built_from_a_librarys_column(libraries: dict[str, Any]) -> None:
     updated = BloomFilter(60, 0.001, encode="utf-8")
     updated.update(TEXTS)
     for make in (libraries["pandas"].Series, libraries["polars"].Series, libraries["pyarrow"].array):

@@ -24,7 +24,7 @@ from support.vectors import effort
 
 FAMILIES: list[HashFamily] = [FastHash(3), SipHash(bytes(16)), Bip37Hash(3), CustomHash("crc", zlib.crc32)]
 KEYS = [bytes([i]) for i in range(10)]
-SHAPE: dict[str, Any] = {"bits": 17, "hash_funcs": 3}  # counters that most of the keys share, and an odd number of them
+SHAPE: dict[str, Any] = {"bits": 17, "hash_funcs": 3}  # an odd number of counters, which most keys share
 
 
 def counters(made: CountingBloomFilter) -> list[int]:
@@ -117,7 +117,7 @@ TestModel.settings = settings(max_examples=effort(10, 40, 1_000), stateful_step_
 
 @pytest.mark.parametrize("hashing", FAMILIES, ids=lambda hashing: hashing.family.name)
 @pytest.mark.parametrize("partitioned", [False, True])
-def test_what_was_added_and_removed_leaves_nothing_behind(hashing: HashFamily, partitioned: bool) -> None:
+def test_removing_all_keys_empties_the_filter(hashing: HashFamily, partitioned: bool) -> None:
     rng = random.Random(1)
     keys = [rng.randbytes(20) for _ in range(500)]
     made = CountingBloomFilter(500, 0.01, hashing=hashing, partitioned=partitioned)
@@ -161,7 +161,7 @@ def test_a_saturated_counter_sticks() -> None:
     assert neighbour not in made
 
 
-def test_fourteen_times_is_still_taken_back() -> None:
+def test_a_key_added_14_times_can_be_removed() -> None:
     made = CountingBloomFilter(100, 0.01)
     for _ in range(14):
         made.add(b"often")
@@ -172,7 +172,7 @@ def test_fourteen_times_is_still_taken_back() -> None:
         made.remove(b"often")
 
 
-def test_what_is_partly_there_is_not_removed() -> None:
+def test_a_partly_present_key_is_not_removed() -> None:
     made = CountingBloomFilter(bits=64, hash_funcs=4)
     made.add(b"a")
     before = bytes(made.buffer)
@@ -187,7 +187,7 @@ def test_what_is_partly_there_is_not_removed() -> None:
 
 
 @given(st.lists(st.sampled_from(KEYS), max_size=60), st.lists(st.sampled_from(KEYS), max_size=60))
-def test_a_union_is_the_saturating_sum(first: list[bytes], second: list[bytes]) -> None:
+def test_a_union_is_the_saturated_sum(first: list[bytes], second: list[bytes]) -> None:
     left, right = CountingBloomFilter(**SHAPE), CountingBloomFilter(**SHAPE)
     left.update(first)
     right.update(second)
@@ -201,7 +201,7 @@ def test_a_union_is_the_saturating_sum(first: list[bytes], second: list[bytes]) 
 
 
 @given(st.lists(st.sampled_from(KEYS), max_size=20), st.integers(1, 70), st.integers(1, 5))
-def test_a_bloom_filter_of_the_same_keys(keys: list[bytes], cells: int, hash_funcs: int) -> None:
+def test_to_bloom_equals_a_filter_of_the_same_keys(keys: list[bytes], cells: int, hash_funcs: int) -> None:
     for planes in (False, True):
         shape: dict[str, Any] = {
             "bits": cells * hash_funcs,
@@ -220,7 +220,7 @@ def test_a_bloom_filter_of_the_same_keys(keys: list[bytes], cells: int, hash_fun
         )
 
 
-def test_a_bloom_filter_across_chunk_borders() -> None:
+def test_to_bloom_works_across_chunk_borders() -> None:
     shape: dict[str, Any] = {"bits": 3 * (1 << 20) + 5, "hash_funcs": 3}  # 1.5 MiB of counters
     made, plain = CountingBloomFilter(**shape), BloomFilter(**shape)
     keys = [bytes([i, j]) for i in range(50) for j in range(50)]
@@ -241,7 +241,7 @@ def test_to_bloom_keeps_capacity_and_encoding_and_is_independent() -> None:
         plain.add(b"a")
 
 
-def test_lengths_are_estimates_and_a_full_one_has_none() -> None:
+def test_lengths_are_estimates_and_a_full_filter_has_none() -> None:
     made = CountingBloomFilter(1000, 0.01)
     made.update(i.to_bytes(4, "big") for i in range(1000))
     assert len(made) == round(made.approx_len) == pytest.approx(1000, rel=0.05)
@@ -251,23 +251,23 @@ def test_lengths_are_estimates_and_a_full_one_has_none() -> None:
         len(full)
 
 
-def test_the_chance_that_a_counter_sticks() -> None:
+def test_the_chance_of_a_stuck_counter_is_right() -> None:
     made = CountingBloomFilter(10**6, 0.01)
     assert made.counter_overflow == sizing.counter_overflow(made.cells, made.hash_funcs, 10**6)
     assert made.counter_overflow == pytest.approx(1.6e-15, rel=0.1)
     assert CountingBloomFilter(bits=64, hash_funcs=2).counter_overflow is None
 
 
-def test_counters_stick_as_often_as_they_should() -> None:
+def test_counters_stick_as_often_as_computed() -> None:
     shape: dict[str, Any] = {"bits": 2000, "hash_funcs": 4}
     made = CountingBloomFilter(**shape)
-    made.update(i.to_bytes(8, "little") for i in range(5000))  # 10 a counter
+    made.update(i.to_bytes(8, "little") for i in range(5000))  # 10 for each counter
     expected = 2000 * sizing.counter_overflow(2000, 4, 5000)
     assert 100 < expected < 250
     assert abs(counters(made).count(15) - expected) < 4 * expected**0.5
 
 
-def test_it_lives_in_a_file_and_a_pickle(tmp_path: Path) -> None:
+def test_files_and_pickles_keep_the_counters(tmp_path: Path) -> None:
     made = CountingBloomFilter(100, 0.01, hashing=SipHash(bytes(16)))
     made.update(KEYS * 3)
     for again in (CountingBloomFilter.from_bytes(bytes(made)), pickle.loads(pickle.dumps(made)), made.copy()):
@@ -303,7 +303,7 @@ def test_copy_and_clear_are_independent() -> None:
     assert twin != made
 
 
-def test_what_counts_and_what_does_not_never_mix() -> None:
+def test_counting_and_plain_filters_never_mix() -> None:
     made, plain = CountingBloomFilter(**SHAPE), BloomFilter(**SHAPE)
     assert made != plain
     for operation in (
@@ -320,7 +320,7 @@ def test_what_counts_and_what_does_not_never_mix() -> None:
         _ = made & made  # type: ignore[operator]
 
 
-def test_its_buffer_holds_two_counters_a_byte() -> None:
+def test_a_byte_of_the_buffer_has_two_counters() -> None:
     # of a wrong type, and refused
     assert len(CountingBloomFilter(bits=17, hash_funcs=2).buffer) == 9  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="a buffer of 9 bytes expected, not 17"):
@@ -336,7 +336,7 @@ def test_stuck_counters_are_counted(counters: list[int]) -> None:
     assert made.stuck_counters == counters.count(15)
 
 
-def test_key_that_was_added_15_times_sticks_and_is_seen() -> None:
+def test_a_key_added_15_times_sticks_and_is_counted() -> None:
     made = CountingBloomFilter(1_000, 0.01)
     for _ in range(14):
         made.add(b"hot")

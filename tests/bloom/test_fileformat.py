@@ -17,7 +17,7 @@ from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import FastHash, HashFamily, SipHash
 from support.filterfiles import CRC, FAMILIES, KEYS, KINDS, Filter, sample, whole
 
-# m = 20, k = 3, keys a, b, a. Never change one of these: what they are, others have on their disks.
+# m = 20, k = 3, keys a, b, a. Never change one of these: users have files in this format.
 GOLDEN = {
     "bits bip37": (
         "535056424c4f4f4d010001010000000003000000140000000000000000000000000000000000000000000000efbeadde000000000000000000000000fd4d32bb"
@@ -98,7 +98,7 @@ def test_the_format_does_not_drift(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_field_is_where_the_layout_says(kind: str) -> None:
+def test_every_field_is_at_its_offset(kind: str) -> None:
     made = KINDS[kind](1000, 0.01, 3, hashing=SipHash(bytes(range(16))), encode="int64", partitioned=True)
     made.update(range(500))
     raw = bytes(made)
@@ -129,7 +129,7 @@ def test_encodings_have_stable_numbers(encode: Any, number: int) -> None:
     assert bytes(BloomFilter(bits=8, hash_funcs=1, encode=encode))[12] == number
 
 
-def test_a_file_written_by_hand_is_a_filter() -> None:
+def test_a_hand_written_file_is_a_filter() -> None:
     assert BloomFilter.from_bytes(whole()) == BloomFilter(bits=20, hash_funcs=3)
     assert CountingBloomFilter.from_bytes(whole(bytes(10), kind=2)) == CountingBloomFilter(bits=20, hash_funcs=3)
     for counter_bits, kind in ((8, 4), (16, 5)):
@@ -156,7 +156,7 @@ FORMS = [
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_filter_comes_back_as_it_was(form: dict[str, Any], kind: str, tmp_path: Path) -> None:
+def test_every_filter_is_restored_unchanged(form: dict[str, Any], kind: str, tmp_path: Path) -> None:
     made = KINDS[kind](**form)
     key = {"utf-8": "ä", "int64": -5, str.encode: "ä", None: b"a"}[form.get("encode")]
     made.add(key)
@@ -197,7 +197,7 @@ def test_every_filter_comes_back_as_it_was(form: dict[str, Any], kind: str, tmp_
     st.lists(st.binary(max_size=4), max_size=20),
     st.sampled_from(list(KINDS)),
 )
-def test_from_bytes_of_bytes_is_the_same(
+def test_from_bytes_accepts_any_bytes_like_object(
     bits: int, hash_funcs: int, hashing: HashFamily, planes: bool, keys: list[bytes], kind: str
 ) -> None:
     made = KINDS[kind](
@@ -210,7 +210,7 @@ def test_from_bytes_of_bytes_is_the_same(
     assert again.contains_many(keys) == b"\x01" * len(keys)
 
 
-def test_what_comes_back_is_independent_of_its_bytes() -> None:
+def test_a_restored_filter_is_independent_of_its_bytes() -> None:
     raw = bytearray(bytes(sample()))
     made = BloomFilter.from_bytes(raw)
     raw[64:-4] = bytes(len(raw) - 68)
@@ -219,7 +219,7 @@ def test_what_comes_back_is_independent_of_its_bytes() -> None:
     del raw[:]  # raises BufferError if the filter still refers to it
 
 
-def test_a_filter_that_others_write_to_is_saved_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_filter_with_other_writers_is_saved_consistently(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bits = bytearray(32)
     made = BloomFilter(bits=256, hash_funcs=2, buffer=bits)
     crc32 = zlib.crc32

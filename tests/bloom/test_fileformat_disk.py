@@ -22,19 +22,19 @@ from support.filterfiles import header, sample
 # Mapped files
 
 
-def test_a_read_only_mapped_file_is_not_written_to(tmp_path: Path) -> None:
+def test_a_read_only_mapped_file_stays_unchanged(tmp_path: Path) -> None:
     sample().save(tmp_path / "f")
     made = BloomFilter.open(tmp_path / "f", mmap=True)
     assert made == sample()
     for change in (lambda: made.add(b"a"), lambda: made.update([b"x"]), made.clear, lambda: made.__ior__(sample())):
         with pytest.raises(ReadOnlyError):
             change()
-    made.close()  # nothing to finish
+    made.close()  # a reader has nothing to finish
     assert (tmp_path / "f").read_bytes() == bytes(sample())
     assert made | sample() == sample()
 
 
-def test_a_writable_mapped_file_keeps_what_is_added(tmp_path: Path) -> None:
+def test_a_writable_mapped_file_keeps_added_keys(tmp_path: Path) -> None:
     sample().save(tmp_path / "f")
     expected = sample()
     expected.add(b"new")
@@ -50,7 +50,7 @@ def test_a_writable_mapped_file_keeps_what_is_added(tmp_path: Path) -> None:
     assert (tmp_path / "f").read_bytes() == bytes(expected)
 
 
-def test_readers_that_map_the_same_file_see_what_is_added(tmp_path: Path) -> None:
+def test_readers_of_a_mapped_file_see_added_keys(tmp_path: Path) -> None:
     sample().save(tmp_path / "f")
     reader = BloomFilter.open(tmp_path / "f", mmap=True)
     with BloomFilter.open(tmp_path / "f", mmap=True, writable=True) as writer:
@@ -59,7 +59,7 @@ def test_readers_that_map_the_same_file_see_what_is_added(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("mmap", [False, True])
-def test_a_file_that_is_open_or_was_not_closed_is_refused(tmp_path: Path, mmap: bool) -> None:
+def test_an_open_or_unclosed_file_is_refused(tmp_path: Path, mmap: bool) -> None:
     sample().save(tmp_path / "f")
     made: BloomFilter | None = BloomFilter.open(tmp_path / "f", mmap=True, writable=True)
     assert made is not None
@@ -77,7 +77,7 @@ def test_a_file_that_is_open_or_was_not_closed_is_refused(tmp_path: Path, mmap: 
         assert b"new" in BloomFilter.open(tmp_path / "f", mmap=mmap, verify=False)
         if made is None:
             break
-        made = None  # as if the process had died
+        made = None  # as if the process had been killed
     with BloomFilter.open(tmp_path / "f", mmap=True, writable=True, verify=False) as saved:
         assert b"new" in saved
     assert b"new" in BloomFilter.open(tmp_path / "f", mmap=mmap)
@@ -91,7 +91,7 @@ def test_an_error_inside_with_still_closes_the_file(tmp_path: Path) -> None:
     assert b"new" in BloomFilter.open(tmp_path / "f")
 
 
-def test_a_file_refused_for_writing_is_left_as_it_was(tmp_path: Path) -> None:
+def test_a_file_refused_for_writing_stays_unchanged(tmp_path: Path) -> None:
     raw = bytearray(bytes(sample()))
     raw[-1] ^= 1
     (tmp_path / "f").write_bytes(raw)
@@ -100,13 +100,13 @@ def test_a_file_refused_for_writing_is_left_as_it_was(tmp_path: Path) -> None:
     assert (tmp_path / "f").read_bytes() == raw
 
 
-def test_writable_is_for_mapped_files(tmp_path: Path) -> None:
+def test_writable_needs_a_mapped_file(tmp_path: Path) -> None:
     sample().save(tmp_path / "f")
     with pytest.raises(ParameterError, match="writable needs mmap=True"):
         BloomFilter.open(tmp_path / "f", writable=True)
 
 
-def test_a_sparse_file_beyond_2_to_the_32_bits_is_mapped_without_reading_it(tmp_path: Path) -> None:
+def test_a_huge_sparse_file_is_mapped_without_reading_it(tmp_path: Path) -> None:
     bits = (1 << 33) + 5
     with (tmp_path / "f").open("wb") as file:
         file.write(header(bits=bits, hash_funcs=7))
@@ -124,13 +124,13 @@ def test_a_sparse_file_beyond_2_to_the_32_bits_is_mapped_without_reading_it(tmp_
 # Saving
 
 
-def test_a_save_makes_a_file_that_others_cannot_read(tmp_path: Path) -> None:
+def test_other_users_cannot_read_a_saved_file(tmp_path: Path) -> None:
     sample().save(tmp_path / "f")
     assert BloomFilter.open(tmp_path / "f") == sample()
     assert stat.S_IMODE((tmp_path / "f").stat().st_mode) == 0o600
 
 
-def test_a_save_that_fails_in_the_middle_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_failed_save_keeps_the_old_file(tmp_path: Path) -> None:
     sample().save(tmp_path / "f")
     large = BloomFilter(bits=1 << 25, hash_funcs=1)  # 4 MiB
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -168,7 +168,7 @@ print(high_water() - before)
 
 
 @pytest.mark.parametrize("how", ["open", "from_bytes", "save"])
-def test_loading_takes_the_filters_memory_once(how: str, tmp_path: Path) -> None:
+def test_loading_needs_the_filters_memory_only_once(how: str, tmp_path: Path) -> None:
     made = BloomFilter(bits=1 << 29, hash_funcs=3)  # 64 MiB
     made.add(b"a")
     made.save(tmp_path / "f")

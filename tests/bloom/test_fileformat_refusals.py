@@ -22,7 +22,7 @@ from support.filterfiles import CRC, KEYS, KINDS, Filter, sample, whole
 
 
 def refused(raw: bytes, path: Path, cls: type[Filter] = BloomFilter, **options: Any) -> set[str]:
-    """The messages with which the bytes are refused, in all three ways of reading them; they must agree."""
+    """The messages with which all three ways of reading refuse the bytes."""
     path.write_bytes(raw)
     messages = set()
     for read in (
@@ -38,7 +38,7 @@ def refused(raw: bytes, path: Path, cls: type[Filter] = BloomFilter, **options: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_file_cut_at_any_byte_is_refused(kind: str, tmp_path: Path) -> None:
+def test_a_truncated_file_is_refused(kind: str, tmp_path: Path) -> None:
     made = KINDS[kind](bits=20, hash_funcs=3)
     made.update(KEYS)
     raw = bytes(made)
@@ -49,7 +49,7 @@ def test_a_file_cut_at_any_byte_is_refused(kind: str, tmp_path: Path) -> None:
             type(made).open(tmp_path / "f", mmap=True, verify=False)
 
 
-def test_a_file_that_goes_on_is_refused(tmp_path: Path) -> None:
+def test_a_file_with_additional_bytes_is_refused(tmp_path: Path) -> None:
     for extra in (b"\x00", bytes(sample())):
         (message,) = refused(bytes(sample()) + extra, tmp_path / "f")
         assert message == f"file at byte {len(bytes(sample()))}: {len(extra)} trailing bytes"
@@ -141,7 +141,7 @@ def test_a_flipped_bit_of_the_header_is_found_without_verifying(tmp_path: Path) 
         (whole()[:-4] + bytes(4), "CRC at byte 67: the file is damaged: its CRC does not match"),
     ],
 )
-def test_a_file_that_is_wrong_is_refused_by_name(raw: bytes, message: str, tmp_path: Path) -> None:
+def test_an_invalid_file_is_refused_by_name(raw: bytes, message: str, tmp_path: Path) -> None:
     tracemalloc.start()
     try:
         assert refused(raw, tmp_path / "f") == {message}
@@ -159,14 +159,14 @@ def test_counters_beyond_the_last_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mmap", [False, True])
-def test_bits_beyond_the_last_are_refused_without_verifying_too(mmap: bool, tmp_path: Path) -> None:
+def test_bits_beyond_the_last_one_are_refused_without_verifying(mmap: bool, tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(whole(b"\x00\x00\x10"))
     with pytest.raises(FormatError, match="padding bits are set"):
         BloomFilter.open(tmp_path / "f", mmap=mmap, verify=False)
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_refused_as_such(raw: bytes) -> None:
+def test_random_bytes_are_refused(raw: bytes) -> None:
     for cls in KINDS.values():
         for forged in (raw, b"SPVBLOOM" + raw, b"SPVBLOOM\x01\x00" + raw):
             with pytest.raises(FormatError):
@@ -195,9 +195,7 @@ numbers = st.one_of(st.integers(0, 300), st.sampled_from([2**31, 2**32 - 1]))
     st.booleans(),
 )
 @example({"fp_rate": -0.0}, b"", True)
-def test_a_forged_header_with_a_good_crc_is_a_filter_or_an_error(
-    changes: dict[str, Any], body: bytes, fitting: bool
-) -> None:
+def test_a_forged_header_gives_a_filter_or_an_error(changes: dict[str, Any], body: bytes, fitting: bool) -> None:
     if fitting and changes.get("bits", 20) <= 300:
         body = bytes(
             (changes.get("bits", 20) + 7) // 8 if changes.get("kind", 1) == 1 else (changes.get("bits", 20) + 1) // 2
@@ -208,7 +206,7 @@ def test_a_forged_header_with_a_good_crc_is_a_filter_or_an_error(
         made = cls.from_bytes(raw, hashing=None)
     except FormatError:
         return
-    except ParameterError:  # a custom function that was not passed
+    except ParameterError:  # the caller did not pass the custom function
         assert 255 in (changes.get("family"), changes.get("encoding"))
         return
     assert bytes(made) == raw
@@ -217,9 +215,7 @@ def test_a_forged_header_with_a_good_crc_is_a_filter_or_an_error(
 
 
 @pytest.mark.posix
-def test_more_than_the_machine_has_is_refused_unless_it_is_mapped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_filter_larger_than_memory_must_be_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     raw, made = bytes(sample()), sample()
     made.save(tmp_path / "f")
     monkeypatch.setattr(os, "sysconf", lambda name: 1)
@@ -229,7 +225,7 @@ def test_more_than_the_machine_has_is_refused_unless_it_is_mapped(
     assert BloomFilter.open(tmp_path / "f", mmap=True) == made
 
 
-def test_no_file_is_an_os_error(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         BloomFilter.open(tmp_path / "f")
     with pytest.raises(IsADirectoryError):
@@ -272,7 +268,7 @@ def other(data: bytes, i: int) -> int:
         ({}, {"encode": "utf-8"}, "the file's keys are encoded as bytes, not utf8"),
     ],
 )
-def test_what_does_not_go_with_the_file_is_refused(
+def test_arguments_that_contradict_the_file_are_refused(
     made_with: dict[str, Any], opened_with: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     made = BloomFilter(bits=64, hash_funcs=2, **made_with)
@@ -285,4 +281,4 @@ def test_what_does_not_go_with_the_file_is_refused(
         with pytest.raises(ParameterError) as caught:
             read()  # type: ignore[no-untyped-call]  # the callee has no types
         assert str(caught.value).startswith(message)
-    assert BloomFilter.open(tmp_path / "f", **made_with) == made  # and is as it was
+    assert BloomFilter.open(tmp_path / "f", **made_with) == made  # the file is unchanged

@@ -24,7 +24,7 @@ from support.smallfilters import KEYS, every_family, random_keys, small
 
 
 @pytest.mark.parametrize(("capacity", "fp_rate"), [(1, 0.5), (13, 0.01), (1000, 0.001), (10**6, 0.01)])
-def test_capacity_and_rate_give_the_optimum_in_whole_words(capacity: int, fp_rate: float) -> None:
+def test_capacity_and_rate_give_the_optimal_size(capacity: int, fp_rate: float) -> None:
     bits, hash_funcs = sizing.optimal(capacity, fp_rate)
     made = BloomFilter(capacity, fp_rate)
     assert (made.bits, made.hash_funcs) == (-(-bits // 32) * 32, hash_funcs)
@@ -32,18 +32,18 @@ def test_capacity_and_rate_give_the_optimum_in_whole_words(capacity: int, fp_rat
     assert sizing.fp_rate(made.bits, made.hash_funcs, capacity) <= fp_rate
 
 
-def test_capacity_rate_and_functions_give_the_bits_for_them() -> None:
+def test_capacity_rate_and_functions_give_the_bits() -> None:
     made = BloomFilter(1000, 0.01, 3)
     assert (made.bits, made.hash_funcs) == (sizing.align_bits(sizing.bits_for(1000, 0.01, 3)), 3)
 
 
-def test_bits_and_functions_are_taken_as_they_stand() -> None:
+def test_given_bits_and_functions_are_used_unchanged() -> None:
     made = BloomFilter(bits=1001, hash_funcs=3)
     assert (made.bits, made.hash_funcs, made.capacity, made.nominal_fp_rate) == (1001, 3, None, None)
     assert len(bytes(made.buffer)) == 126
 
 
-def test_planes_are_whole_and_of_one_size() -> None:
+def test_planes_are_complete_and_of_equal_size() -> None:
     made = BloomFilter(1000, 0.01, partitioned=True)
     assert made.bits % made.hash_funcs == 0
     assert 0 <= made.bits - BloomFilter(1000, 0.01).bits < made.hash_funcs
@@ -117,7 +117,7 @@ def test_a_rate_may_be_a_decimal() -> None:
         ),
     ],
 )
-def test_arguments_that_make_no_filter_raise_with_the_offending_value(arguments: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_named(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ParameterError) as caught:
         BloomFilter(**arguments)
     assert str(caught.value) == message
@@ -125,7 +125,7 @@ def test_arguments_that_make_no_filter_raise_with_the_offending_value(arguments:
 
 @pytest.mark.posix
 @pytest.mark.parametrize("arguments", [{"bits": 2**56, "hash_funcs": 1}, {"capacity": 10**15, "fp_rate": 0.01}])
-def test_more_than_the_machine_has_raises_before_anything_is_allocated(arguments: dict[str, Any]) -> None:
+def test_a_filter_larger_than_memory_is_refused(arguments: dict[str, Any]) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(TooLargeError, match="bytes of memory") as caught:
@@ -137,7 +137,7 @@ def test_more_than_the_machine_has_raises_before_anything_is_allocated(arguments
     assert isinstance(caught.value, MemoryError)
 
 
-def test_memory_that_is_refused_raises_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_allocation_raises_the_same_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*arguments: object, **options: object) -> mmap.mmap:
         raise OSError(12, "Cannot allocate memory")
 
@@ -151,7 +151,7 @@ def test_memory_that_is_refused_raises_the_same(monkeypatch: pytest.MonkeyPatch)
 
 @every_family
 @pytest.mark.parametrize("partitioned", [False, True])
-def test_add_tells_what_is_new_and_in_finds_it(hashing: HashFamily, partitioned: bool) -> None:
+def test_add_reports_new_keys_and_in_finds_them(hashing: HashFamily, partitioned: bool) -> None:
     bits, hash_funcs = (2_880, 10)  # for 200 keys at 0.001
     made = BloomFilter(bits=bits, hash_funcs=hash_funcs, hashing=hashing, partitioned=partitioned)
     keys = random_keys(1, 200)
@@ -162,7 +162,7 @@ def test_add_tells_what_is_new_and_in_finds_it(hashing: HashFamily, partitioned:
 
 
 @given(KEYS, st.integers(1, 300), st.integers(1, 12), st.booleans())
-def test_what_was_added_is_contained_and_is_not_new(
+def test_an_added_key_is_contained_and_not_new(
     keys: list[bytes], bits: int, hash_funcs: int, partitioned: bool
 ) -> None:
     made = BloomFilter(bits=bits * hash_funcs, hash_funcs=hash_funcs, partitioned=partitioned)
@@ -174,7 +174,7 @@ def test_what_was_added_is_contained_and_is_not_new(
 
 
 @given(st.lists(st.binary(max_size=3), max_size=12))
-def test_add_is_true_exactly_where_in_was_false(keys: list[bytes]) -> None:
+def test_add_is_true_if_in_was_false(keys: list[bytes]) -> None:
     made = BloomFilter(bits=24, hash_funcs=2)
     for key in keys:
         known = key in made
@@ -196,7 +196,7 @@ def test_a_filter_of_one_bit_contains_everything_or_nothing() -> None:
     assert made.current_fp_rate == 1.0
 
 
-def test_all_kinds_of_bytes_are_the_same_key(tmp_path: Any) -> None:
+def test_all_bytes_like_objects_are_the_same_key(tmp_path: Any) -> None:
     (tmp_path / "data").write_bytes(b"..the key..")
     with (tmp_path / "data").open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         forms: list[object] = [
@@ -219,7 +219,7 @@ def test_all_kinds_of_bytes_are_the_same_key(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     "key", ["key", 1, True, None, 1.0, ("a",), np.int64(1), np.float64(1), np.str_("key"), np.bool_(True)]
 )
-def test_what_is_not_bytes_is_refused_without_encode(key: object) -> None:
+def test_a_key_that_is_not_bytes_needs_encode(key: object) -> None:
     made = small()
     for call in (made.add, made.__contains__, made.positions):
         with pytest.raises(
@@ -247,7 +247,7 @@ def test_what_is_not_bytes_is_refused_without_encode(key: object) -> None:
         (bytearray, b"ab", b"ab"),
     ],
 )
-def test_an_encoded_key_is_its_bytes(encode: Any, key: object, raw: bytes) -> None:
+def test_an_encoded_key_equals_its_bytes(encode: Any, key: object, raw: bytes) -> None:
     made = small(encode=encode)
     assert made.add(key)
     assert key in made
@@ -275,7 +275,7 @@ def test_an_encoded_key_is_its_bytes(encode: Any, key: object, raw: bytes) -> No
         (lambda key: key, 1, TypeError),
     ],
 )
-def test_keys_of_another_kind_are_refused_by_an_encoding(encode: Any, key: object, error: type[Exception]) -> None:
+def test_an_encoding_refuses_keys_of_other_types(encode: Any, key: object, error: type[Exception]) -> None:
     made = small(encode=encode)
     for call in (made.add, made.__contains__):
         with pytest.raises(error):
@@ -283,7 +283,7 @@ def test_keys_of_another_kind_are_refused_by_an_encoding(encode: Any, key: objec
     assert not made
 
 
-def test_a_number_and_its_digits_never_meet_in_one_filter() -> None:
+def test_a_number_and_its_digits_are_different_keys() -> None:
     for encode, own in ((None, b"1"), ("utf-8", "1"), ("int64", 1)):
         made = small(encode=encode)
         made.add(own)
@@ -297,7 +297,7 @@ def test_a_number_and_its_digits_never_meet_in_one_filter() -> None:
 
 
 @pytest.mark.parametrize(("kind", "least"), [(BloomFilter, 120), (CountingBloomFilter, 480)])
-def test_a_small_filter_takes_little_memory_besides_its_cells(
+def test_a_small_filter_needs_little_more_than_its_cells(
     kind: type[BloomFilter] | type[CountingBloomFilter], least: int
 ) -> None:
     kind(100, 0.01)
@@ -308,13 +308,13 @@ def test_a_small_filter_takes_little_memory_besides_its_cells(
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(made[0].body) >= least  # which are not counted below
+    assert len(made[0].body) >= least  # these bytes are not counted below
     most = 310 if kernel.BACKEND == "native" else 3_200  # 9 of them in the list; 8 more since Python 3.12 than before
     assert (after - before) / len(made) - len(made[0].body) <= most
     assert not hasattr(made[0], "__dict__")
 
 
-def test_sizes_are_remembered_for_whole_numbers_alone() -> None:
+def test_only_sizes_of_whole_numbers_are_cached() -> None:
     BloomFilter(100, 0.5)
     BloomFilter(1, 0.5)
     for capacity in (100.0, "100", True):

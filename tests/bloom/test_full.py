@@ -1,4 +1,4 @@
-"""`on_full`: a filter refuses new keys, or warns of them, once it was given as many as it was made for."""
+"""`on_full`: a filter that has its capacity of keys refuses new keys, or warns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Filter = TypeVar("Filter", bound=BloomFilter | CountingBloomFilter)
 
 
 def filled(kind: type[Filter], capacity: int = 100, **options: object) -> Filter:
-    """A filter that was given its capacity of new keys, 0, 1, …"""
+    """A filter with its capacity of new keys, 0, 1, …"""
     made = kind(capacity, 0.01, encode="int64", **options)  # type: ignore[arg-type]  # of several types
     number = new = 0
     while new < capacity:
@@ -48,7 +48,7 @@ def filled(kind: type[Filter], capacity: int = 100, **options: object) -> Filter
 
 @KINDS
 @pytest.mark.parametrize("hashing", FAMILIES, ids=lambda family: type(family).__name__)
-def test_the_key_after_the_last_that_fits_is_refused_one_by_one_and_in_batches(kind: Kind, hashing: HashFamily) -> None:
+def test_a_key_above_the_capacity_is_refused(kind: Kind, hashing: HashFamily) -> None:
     made = filled(kind, hashing=hashing)
     before = bytes(made)
     strangers = [number for number in range(1_000, 2_000) if number not in made]
@@ -71,7 +71,7 @@ def test_the_key_after_the_last_that_fits_is_refused_one_by_one_and_in_batches(k
 
 @KINDS
 @pytest.mark.parametrize("form", [list, iter, lambda keys: np.fromiter(keys, np.int64)])
-def test_a_batch_adds_the_keys_before_the_one_that_is_refused(kind: Kind, form: object) -> None:
+def test_a_batch_adds_its_keys_before_the_refused_one(kind: Kind, form: object) -> None:
     made, one_by_one = kind(300, 0.001, encode="int64"), kind(300, 0.001, encode="int64")
     with pytest.raises(CapacityError):
         made.update(form(range(5_000)))  # type: ignore[operator]  # of several types
@@ -83,7 +83,7 @@ def test_a_batch_adds_the_keys_before_the_one_that_is_refused(kind: Kind, form: 
 
 
 @KINDS
-def test_keys_that_are_contained_take_no_room(kind: Kind) -> None:
+def test_contained_keys_need_no_room(kind: Kind) -> None:
     made = kind(100, 0.001, encode="int64")
     for _ in range(5):
         made.update(range(50))
@@ -93,7 +93,7 @@ def test_keys_that_are_contained_take_no_room(kind: Kind) -> None:
     assert full.add(1) is False
 
 
-def test_a_key_that_is_removed_gives_its_room_back() -> None:
+def test_a_removed_key_leaves_room_for_another() -> None:
     made = filled(CountingBloomFilter)
     made.remove(7)
     if 7 not in made:
@@ -108,7 +108,7 @@ def test_a_key_that_is_removed_gives_its_room_back() -> None:
 
 
 @KINDS
-def test_warn_warns_once_and_takes_every_key(kind: Kind) -> None:
+def test_on_full_warn_warns_once_and_accepts_every_key(kind: Kind) -> None:
     made = kind(100, 0.01, encode="int64", on_full="warn")
     with pytest.warns(CapacityWarning, match=r"made for 100 keys at 0.01, holds 100 and has a rate of") as caught:
         made.update(range(5_000))
@@ -120,7 +120,7 @@ def test_warn_warns_once_and_takes_every_key(kind: Kind) -> None:
 
 
 @KINDS
-def test_a_filter_made_by_bits_is_never_full(kind: Kind) -> None:
+def test_a_filter_made_by_bits_has_no_capacity(kind: Kind) -> None:
     made = kind(bits=64, hash_funcs=3, encode="int64")
     made.update(range(1_000))
     assert made.room is None
@@ -130,7 +130,7 @@ def test_a_filter_made_by_bits_is_never_full(kind: Kind) -> None:
 
 @pytest.mark.parametrize("capacity", [1, 10, 1_000, 20_000])
 @pytest.mark.parametrize("shape", [{}, {"partitioned": True}, {"hash_funcs": 2}])
-def test_from_a_file_it_takes_what_is_left_and_little_more(
+def test_a_loaded_filter_accepts_its_remaining_capacity(
     capacity: int, shape: dict[str, object], tmp_path: Path
 ) -> None:
     made = BloomFilter(capacity, 0.01, encode="int64", **shape)  # type: ignore[arg-type]  # of several types
@@ -149,7 +149,7 @@ def test_from_a_file_it_takes_what_is_left_and_little_more(
         assert capacity <= caught.value.count <= capacity + 2 * spare + 12
 
 
-def test_a_file_of_a_filter_that_holds_too_many_refuses_the_next_new_key() -> None:
+def test_a_loaded_overfull_filter_refuses_new_keys() -> None:
     with pytest.warns(CapacityWarning):
         made = BloomFilter(100, 0.01, encode="int64", on_full="warn")
         made.update(range(50_000))
@@ -164,7 +164,7 @@ def test_a_file_of_a_filter_that_holds_too_many_refuses_the_next_new_key() -> No
         again.update(range(1_000, 2_000))
 
 
-def test_on_full_lives_in_the_object_and_in_its_pickles_but_not_in_files() -> None:
+def test_pickles_keep_on_full_but_files_do_not() -> None:
     made = filled(BloomFilter, on_full="warn")
     with pytest.warns(CapacityWarning):
         made.update(range(1_000, 2_000))
@@ -179,14 +179,14 @@ def test_on_full_lives_in_the_object_and_in_its_pickles_but_not_in_files() -> No
 
 
 @pytest.mark.parametrize("wrong", ["error", "", None, 5, []])
-def test_any_other_on_full_is_refused(wrong: object) -> None:
+def test_an_invalid_on_full_is_refused(wrong: object) -> None:
     with pytest.raises(ParameterError, match="on_full must be 'raise' or 'warn', not "):
         BloomFilter(100, 0.01, on_full=wrong)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="on_full must be"):
         BloomFilter.from_bytes(bytes(BloomFilter(9, 0.1)), on_full=wrong)  # type: ignore[arg-type]
 
 
-def test_operations_on_all_cells_count_anew() -> None:
+def test_operations_on_all_cells_restart_the_count() -> None:
     made, other = filled(BloomFilter), BloomFilter(100, 0.01, encode="int64")
     made &= other
     assert made.update(range(90)) > 80
@@ -207,7 +207,7 @@ def test_build_refuses_too_many() -> None:
         BloomFilter.build(range(3_000), 1_000, 0.01, encode="int64", on_full="warn")
 
 
-def test_writers_to_shared_memory_together_stay_near_the_capacity() -> None:
+def test_writers_to_shared_memory_stay_near_the_capacity() -> None:
     capacity, writers = 20_000, 4
     memory = mmap.mmap(-1, BloomFilter(capacity, 0.01).header().body_size)
     filters = [BloomFilter(capacity, 0.01, encode="int64", buffer=memory) for _ in range(writers)]
@@ -223,7 +223,7 @@ def test_writers_to_shared_memory_together_stay_near_the_capacity() -> None:
     assert capacity * 0.97 < filters[0].approx_len < capacity * (1.03 + writers / 64)
 
 
-def test_threads_together_add_what_fits() -> None:
+def test_threads_add_keys_up_to_the_capacity() -> None:
     capacity = effort(20_000, 50_000, 500_000)
     made = BloomFilter(capacity, 0.001, encode="int64")
     refused = []
@@ -239,7 +239,7 @@ def test_threads_together_add_what_fits() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(refused) >= 3  # one may have added all that fits
+    assert len(refused) >= 3  # one thread may have added all keys that fit
     assert capacity <= made.approx_len * 1.02
     assert made.approx_len < capacity * 1.02 + 4 * 64
 
@@ -247,7 +247,7 @@ def test_threads_together_add_what_fits() -> None:
 @pytest.mark.skipif(BACKEND != "native", reason="the reference counts the room without locks")
 @KINDS
 def test_threads_fill_a_small_filter_to_its_last_key(kind: Kind) -> None:
-    """None of the keys is contained before, so that all room that a thread takes is used."""
+    """No key is contained before, so threads use all room that they reserve."""
     capacity, threads_of = 1_000, 4
     for attempt in range(effort(10, 30, 300)):
         made = kind(capacity, 1e-9, encode="int64")
@@ -265,7 +265,7 @@ def test_threads_fill_a_small_filter_to_its_last_key(kind: Kind) -> None:
         assert sum(made.contains_many(keys.ravel())) == capacity, f"attempt {attempt}"
 
 
-def test_a_capacity_far_beyond_the_bits_of_a_file_leaves_room() -> None:
+def test_a_huge_capacity_in_a_small_file_leaves_room() -> None:
     for kind, body in ((1, bytes(3)), (2, bytes(10))):
         raw = whole(body, kind=kind, capacity=1 << 48, fp_rate=0.5)
         made = (BloomFilter if kind == 1 else CountingBloomFilter).from_bytes(raw)

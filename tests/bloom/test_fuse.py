@@ -208,7 +208,7 @@ def refused(raw: bytes, path: Path) -> str:
 
 
 @pytest.mark.parametrize("size", [0, 3])
-def test_a_file_that_is_cut_or_goes_on_is_refused(size: int, tmp_path: Path) -> None:
+def test_a_truncated_or_longer_file_is_refused(size: int, tmp_path: Path) -> None:
     raw = bytes(StaticFilter(range(size), encode="int64"))
     for end in range(len(raw)):
         assert "truncated" in refused(raw[:end], tmp_path / "f")

@@ -79,7 +79,7 @@ def murmur3_x64_128_again(data: bytes, seed: int) -> tuple[int, int]:
 
 
 @given(st.binary(max_size=80), st.integers(0, 2**32 - 1))
-def test_murmur3_x64_128_equals_a_second_writing(data: bytes, seed: int) -> None:
+def test_murmur3_x64_128_equals_a_second_implementation(data: bytes, seed: int) -> None:
     assert murmur3_x64_128(data, seed) == murmur3_x64_128_again(data, seed)
 
 
@@ -102,7 +102,7 @@ shapes = given(
 
 
 def positions(data: bytes, hash_funcs: int, plane: int, planes: bool, hashing: HashFamily) -> tuple[list[int], int]:
-    """A filter's positions of a key, and its m. Its bits are mapped and never touched, so they cost no memory."""
+    """A filter's positions of a key, and its m. The bits are mapped and never used, so they cost no memory."""
     cells = plane * hash_funcs if planes else plane
     untouched = mmap.mmap(-1, (cells + 7) // 8, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)
     made = BloomFilter(bits=cells, hash_funcs=hash_funcs, hashing=hashing, partitioned=planes, buffer=untouched)
@@ -111,18 +111,14 @@ def positions(data: bytes, hash_funcs: int, plane: int, planes: bool, hashing: H
 
 @pytest.mark.posix
 @shapes
-def test_fast_positions_are_the_documented_ones(
-    data: bytes, hash_funcs: int, plane: int, planes: bool, seed: int
-) -> None:
+def test_fast_positions_are_as_documented(data: bytes, hash_funcs: int, plane: int, planes: bool, seed: int) -> None:
     found, cells = positions(data, hash_funcs, plane, planes, FastHash(seed))
     assert found == remixed(*murmur3_x64_128(data, seed), cells, hash_funcs, planes)
 
 
 @pytest.mark.posix
 @shapes
-def test_siphash_positions_are_the_documented_ones(
-    data: bytes, hash_funcs: int, plane: int, planes: bool, seed: int
-) -> None:
+def test_siphash_positions_are_as_documented(data: bytes, hash_funcs: int, plane: int, planes: bool, seed: int) -> None:
     key = seed.to_bytes(16, "big")
     first = siphash24(data, key)
     found, cells = positions(data, hash_funcs, plane, planes, SipHash(key))
@@ -131,7 +127,9 @@ def test_siphash_positions_are_the_documented_ones(
 
 @pytest.mark.posix
 @shapes
-def test_bip37_positions_are_the_bips(data: bytes, hash_funcs: int, plane: int, planes: bool, tweak: int) -> None:
+def test_bip37_positions_are_those_of_the_bip(
+    data: bytes, hash_funcs: int, plane: int, planes: bool, tweak: int
+) -> None:
     plane = min(plane, 2**32 // hash_funcs)
     found, cells = positions(data, hash_funcs, plane, planes, Bip37Hash(tweak))
     span = plane if planes else cells
@@ -141,33 +139,33 @@ def test_bip37_positions_are_the_bips(data: bytes, hash_funcs: int, plane: int, 
     ]
 
 
-def test_bip37_bits_are_those_of_a_bip37_filter() -> None:
+def test_bip37_bits_equal_those_of_a_bip37_filter() -> None:
     generic, wire = BloomFilter(bits=360, hash_funcs=4, hashing=Bip37Hash(99)), Bip37Filter(50, 0.03, 99)
     assert (wire.bits, wire.hash_funcs) == (360, 4)
     for key in (b"", b"a", bytes(20), bytes(36)):
         assert generic.positions(key) == wire.positions(key)
 
 
-def test_a_users_function_is_asked_for_each_index() -> None:
+def test_a_users_function_is_called_for_each_index() -> None:
     made = BloomFilter(bits=1000, hash_funcs=4, hashing=CustomHash("crc", zlib.crc32))
     assert made.positions(b"key") == [zlib.crc32(b"key", i) % 1000 for i in range(4)]
     planes = BloomFilter(bits=1000, hash_funcs=4, hashing=CustomHash("crc", zlib.crc32), partitioned=True)
     assert planes.positions(b"key") == [zlib.crc32(b"key", i) % 250 + 250 * i for i in range(4)]
 
 
-def test_a_users_list_of_functions_is_asked_one_by_one() -> None:
+def test_a_users_functions_are_called_in_order() -> None:
     made = BloomFilter(
         bits=1000, hash_funcs=3, hashing=CustomHash("three", [zlib.crc32, zlib.adler32, lambda key: -1 - len(key)])
     )
     assert made.positions(b"key") == [zlib.crc32(b"key") % 1000, zlib.adler32(b"key") % 1000, 996]
 
 
-def test_a_list_of_functions_of_another_length_raises() -> None:
+def test_a_wrong_number_of_functions_raises() -> None:
     with pytest.raises(ParameterError, match="expected 3 hash functions, 'two' has 2"):
         BloomFilter(bits=1000, hash_funcs=3, hashing=CustomHash("two", [zlib.crc32, zlib.adler32]))
 
 
-def test_a_users_function_that_gives_no_int_raises_and_adds_nothing() -> None:
+def test_a_users_function_must_return_an_int() -> None:
     # refused
     made = BloomFilter(bits=1000, hash_funcs=2, hashing=CustomHash("floats", [zlib.crc32, lambda key: 0.5]))  # type: ignore[list-item,return-value]
     with pytest.raises(TypeError):
@@ -210,7 +208,7 @@ def test_families_are_frozen_hashable_values(hashing: Any, same: Any, other: Any
     assert len(hashing.key) == 16
 
 
-def test_a_siphash_key_is_random_and_not_shown() -> None:
+def test_a_siphash_key_is_random_and_hidden() -> None:
     first, second = SipHash(), SipHash()
     assert first != second
     assert len(first.key) == 16
@@ -233,7 +231,7 @@ def test_a_siphash_key_is_random_and_not_shown() -> None:
         (lambda: CustomHash("", zlib.crc32), "a custom hash family needs a name"),
     ],
 )
-def test_families_outside_their_domain_raise(make: Callable[[], object], message: str) -> None:
+def test_families_out_of_range_raise(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ParameterError) as caught:
         make()
     assert str(caught.value) == message
@@ -264,14 +262,14 @@ def keys(kind: str, count: int) -> list[bytes]:
 @pytest.mark.parametrize("kind", ["sequential", "shifted", "random"])
 @pytest.mark.parametrize("bits", [128, 1000, 10**6 + 3])
 @by_name
-def test_positions_are_uniform_and_independent_of_each_other(hashing: HashFamily, bits: int, kind: str) -> None:
+def test_positions_are_uniform_and_independent(hashing: HashFamily, bits: int, kind: str) -> None:
     made = BloomFilter(bits=bits, hash_funcs=7, hashing=hashing)
     slow = hashing.family == Family.SIPHASH
     count = effort(1_500, 3_000, 100_000) if slow else effort(5_000, 10_000, 200_000)
     found = np.array([made.positions(key) for key in keys(kind, count)])
     assert found.min() >= 0
     assert found.max() < bits
-    bins = 125 if bits == 1000 else 128  # which 1000 bits fill evenly
+    bins = 125 if bits == 1000 else 128  # 1000 bits fill 125 bins evenly
     binned = found * bins // bits
     assert abs(chi_square(np.bincount(binned.ravel(), minlength=bins))) < 5
     for i in range(7):

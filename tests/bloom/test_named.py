@@ -1,4 +1,4 @@
-"""Set operations by name, many keys removed at once, raw cells, and what a filter's repr tells of its state."""
+"""Set operations by name, removal of many keys, raw cells, and the repr of a filter."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def counted(*keys: bytes) -> CountingBloomFilter:
 # Set operations
 
 
-def test_the_named_operations_are_the_operators() -> None:
+def test_named_operations_equal_the_operators() -> None:
     a, b, c = filled(b"a", b"x"), filled(b"b", b"x"), filled(b"c", b"x")
     assert a.union(b, c) == a | b | c
     assert a.intersection(b, c) == a & b & c
-    assert a == filled(b"a", b"x")  # as it was
+    assert a == filled(b"a", b"x")  # unchanged
     assert (a.union(), a.intersection()) == (a, a)
     assert a.union() is not a
     a.union_update(b)
@@ -49,14 +49,14 @@ def test_the_named_operations_are_the_operators() -> None:
     assert a == (filled(b"a", b"x") | b) & b & c
 
 
-def test_counting_filters_are_united_with_their_counts() -> None:
+def test_a_union_of_counting_filters_adds_their_counts() -> None:
     a, b = counted(b"a", b"a"), counted(b"a", b"b")
     assert a.union(b, b) == a | b | b
     a.union_update(b)
     assert (a.count(b"a"), a.count(b"b")) == (3, 1)
 
 
-def test_bip37_filters_have_them_too() -> None:
+def test_bip37_filters_have_the_named_operations() -> None:
     a, b = (Bip37Filter(10, 0.01, tweak=5) for _ in range(2))
     a.insert(b"a")
     b.insert(b"b")
@@ -65,7 +65,7 @@ def test_bip37_filters_have_them_too() -> None:
 
 
 @pytest.mark.parametrize("operation", ["union", "intersection", "union_update", "intersection_update"])
-def test_nothing_is_changed_if_one_of_the_operands_does_not_fit(operation: str) -> None:
+def test_an_unsuitable_operand_changes_no_filter(operation: str) -> None:
     made, before = filled(b"a"), filled(b"a")
     fits: list[Any] = [filled(b"b"), counted(b"b"), {b"b"}, BloomFilter(100, 0.01, hashing=FastHash(1))]
     for other, error in zip(fits[1:], (TypeError, TypeError, MismatchError), strict=True):
@@ -81,7 +81,7 @@ def test_nothing_is_changed_if_one_of_the_operands_does_not_fit(operation: str) 
 
 
 @pytest.mark.parametrize("operation", ["issubset", "issuperset"])
-def test_what_is_no_filter_of_the_shape_is_compared_with_none(operation: str) -> None:
+def test_comparisons_refuse_other_shapes_and_types(operation: str) -> None:
     for other, error in (({b"a"}, TypeError), (counted(), TypeError), (BloomFilter(101, 0.01), MismatchError)):
         with pytest.raises(error):
             getattr(filled(b"a"), operation)(other)
@@ -90,7 +90,7 @@ def test_what_is_no_filter_of_the_shape_is_compared_with_none(operation: str) ->
 # remove_many
 
 
-def test_many_keys_are_removed_and_those_that_are_absent_are_told() -> None:
+def test_remove_many_removes_keys_and_reports_absent_ones() -> None:
     made = counted(*KEYS[:50], *KEYS[:10])
     assert made.remove_many([KEYS[0], b"absent", KEYS[0], KEYS[0], KEYS[20]]) == bytes([1, 0, 1, 0, 1])
     expected = counted(*KEYS[1:50], *KEYS[1:10])
@@ -101,9 +101,9 @@ def test_many_keys_are_removed_and_those_that_are_absent_are_told() -> None:
     assert made == counted(*KEYS[1:10])
 
 
-def test_unknown_keys_take_nothing_from_others() -> None:
+def test_removing_absent_keys_changes_no_other_key() -> None:
     rng = random.Random(19)
-    made = CountingBloomFilter(100, 0.5)  # where many of the cells of an unknown key are taken
+    made = CountingBloomFilter(100, 0.5)  # many cells of an unknown key are set
     held = [rng.randbytes(8) for _ in range(60)]
     made.update(held)
     unknown = [key for key in (rng.randbytes(8) for _ in range(500)) if key not in made]
@@ -113,7 +113,7 @@ def test_unknown_keys_take_nothing_from_others() -> None:
     assert made.dump() == before
 
 
-def test_removing_by_batch_is_removing_one_by_one() -> None:
+def test_removing_a_batch_equals_removing_its_keys() -> None:
     rng = random.Random(20)
     one_by_one, batch = CountingBloomFilter(50, 0.1), CountingBloomFilter(50, 0.1)
     added = [bytes([rng.randrange(40)]) for _ in range(80)]
@@ -148,7 +148,7 @@ def test_removing_by_batch_is_removing_one_by_one() -> None:
         ("utf-8", np.array(["a", "länger"], dtype=np.dtypes.StringDType())),
     ],
 )
-def test_what_is_added_as_a_buffer_is_removed_as_one(encode: Any, batch: Any) -> None:
+def test_a_buffer_that_was_added_can_be_removed(encode: Any, batch: Any) -> None:
     made = CountingBloomFilter(100, 0.001, encode=encode)
     made.update(batch)
     assert made.remove_many(batch) == bytes([1] * len(batch))
@@ -156,8 +156,8 @@ def test_what_is_added_as_a_buffer_is_removed_as_one(encode: Any, batch: Any) ->
     assert made.remove_many(batch) == bytes(len(batch))
 
 
-def test_rows_of_byte_strings_take_nothing_from_other_keys() -> None:
-    rows = np.array([b"a", b"bcd"])  # b"a" has two zeros behind it, which are not part of the key
+def test_removing_rows_of_byte_strings_changes_no_other_key() -> None:
+    rows = np.array([b"a", b"bcd"])  # the two zeros after b"a" are padding and not part of the key
     for seed in range(40):
         made = CountingBloomFilter(bits=24, hash_funcs=2, hashing=FastHash(seed))
         made.update([b"other", b"bcd"])
@@ -168,7 +168,7 @@ def test_rows_of_byte_strings_take_nothing_from_other_keys() -> None:
 
 @pytest.mark.columns
 @pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
-def test_a_column_is_removed_and_its_mask_indexes_it(library: str) -> None:
+def test_a_column_is_removed_and_gets_its_mask(library: str) -> None:
     texts = ["a", None, "longer than twelve", "b"]
     if library == "pyarrow":
         import pyarrow
@@ -196,20 +196,20 @@ def test_a_column_is_removed_and_its_mask_indexes_it(library: str) -> None:
 @pytest.mark.parametrize(
     "wrong", [b"a", bytearray(b"a"), "a", 5, [b"a", "a"], [b"a", None], np.arange(3.0), np.zeros((2, 2, 2), np.uint8)]
 )
-def test_a_batch_with_something_wrong_in_it_removes_nothing(wrong: Any) -> None:
+def test_an_invalid_batch_removes_no_key(wrong: Any) -> None:
     made = counted(b"a")
     with pytest.raises(TypeError):
         made.remove_many(wrong)
     assert made == counted(b"a")
 
 
-def test_a_read_only_filter_removes_nothing() -> None:
+def test_a_read_only_filter_refuses_removal() -> None:
     made = CountingBloomFilter(bits=64, hash_funcs=2, buffer=bytes(32))
     with pytest.raises(ReadOnlyError):
         made.remove_many([b"a"])
 
 
-def test_removed_keys_make_room() -> None:
+def test_removed_keys_leave_room_for_others() -> None:
     made = counted(*KEYS[:100])
     made.remove_many(KEYS[:10])
     made.update(KEYS[100:110])
@@ -229,7 +229,7 @@ def test_removed_keys_make_room() -> None:
         {"capacity": 300, "fp_rate": 0.01, "partitioned": True, "encode": "utf-8"},
     ],
 )
-def test_raw_cells_and_the_shape_are_the_filter(
+def test_raw_cells_and_shape_restore_the_filter(
     kind: type[BloomFilter] | type[CountingBloomFilter], shape: dict[str, Any]
 ) -> None:
     made = kind(**shape)
@@ -241,10 +241,10 @@ def test_raw_cells_and_the_shape_are_the_filter(
     assert again == made
     assert bytes(again) == bytes(made)  # capacity and rate, too
     again.clear()
-    assert kind.load(raw, **shape) == made  # they are copied
+    assert kind.load(raw, **shape) == made  # load copies the cells
 
 
-def test_loaded_cells_count_towards_the_capacity() -> None:
+def test_loaded_cells_count_against_the_capacity() -> None:
     raw = BloomFilter.build(KEYS, 300, 0.001).dump()
     again = BloomFilter.load(raw, 300, 0.001, on_full="warn")
     assert again.capacity == 300
@@ -275,7 +275,7 @@ def test_cells_of_another_size_are_refused(raw: bytes, message: str) -> None:
         (lambda: BloomFilter.load(bytes(250), 100), ParameterError),
         (lambda: BloomFilter.load(bytes(250), bits=2_000), ParameterError),
         (lambda: BloomFilter.load(bytes(250), bits=0, hash_funcs=1), ParameterError),
-        (lambda: BloomFilter.load(b"", bits=1 << 50, hash_funcs=1), FormatError),  # nothing is allocated
+        (lambda: BloomFilter.load(b"", bits=1 << 50, hash_funcs=1), FormatError),  # refused before an allocation
         # of a wrong type, and refused
         (lambda: BloomFilter.load("cells", bits=40, hash_funcs=1), TypeError),  # type: ignore[arg-type]
         (lambda: BloomFilter.load(bytes(250), bits=2_000, hash_funcs=3, encode="latin"), ParameterError),
@@ -283,13 +283,13 @@ def test_cells_of_another_size_are_refused(raw: bytes, message: str) -> None:
         (lambda: BloomFilter.load(bytes(250), bits=2_000, hash_funcs=3, on_full="grow"), ParameterError),  # type: ignore[arg-type]
     ],
 )
-def test_cells_and_shapes_that_do_not_fit_are_refused(load: Callable[[], object], error: type[Exception]) -> None:
+def test_cells_that_contradict_the_shape_are_refused(load: Callable[[], object], error: type[Exception]) -> None:
     with pytest.raises(error):
         load()
 
 
 @pytest.mark.posix
-def test_cells_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_larger_than_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sysconf", lambda name: 1)
     with pytest.raises(TooLargeError):
         BloomFilter.load(bytes(250), bits=2_000, hash_funcs=3)
@@ -298,7 +298,7 @@ def test_cells_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.Monke
 # Reprs
 
 
-def test_a_repr_tells_fill_and_rate() -> None:
+def test_a_repr_shows_fill_and_rate() -> None:
     made = BloomFilter(300, 0.01, 3)
     made.update(KEYS)
     assert repr(made).endswith(f"k=3, FastHash(seed=0), fill {made.fill:.1%}, rate {made.current_fp_rate:.3g}>")
@@ -324,7 +324,7 @@ def test_a_repr_of_a_large_filter_estimates(kind: Any) -> None:
     assert float(rate) == pytest.approx(made.current_fp_rate, rel=0.2)
 
 
-def test_a_repr_looks_at_64_kib_whatever_the_size() -> None:
+def test_a_repr_reads_at_most_64_kib() -> None:
     looked = 0
     body = memoryview(bytes(5 << 20))
     count = sample._count

@@ -20,7 +20,7 @@ from support.smallfilters import KEYS, SECRET, every_family, random_keys, small
 
 
 @given(KEYS, KEYS)
-def test_union_and_intersection_are_those_of_the_bits(first: list[bytes], second: list[bytes]) -> None:
+def test_union_and_intersection_work_on_bits(first: list[bytes], second: list[bytes]) -> None:
     left, right = small(*first), small(*second)
     mine, theirs = (int.from_bytes(bytes(of.buffer), "little") for of in (left, right))
     assert int.from_bytes(bytes((left | right).buffer), "little") == mine | theirs
@@ -38,7 +38,7 @@ def test_union_and_intersection_are_those_of_the_bits(first: list[bytes], second
     assert left & right <= left <= left | right
 
 
-def test_operations_hold_across_chunk_borders() -> None:
+def test_operations_work_across_chunk_borders() -> None:
     shape: dict[str, Any] = {"bits": (1 << 23) * 2 + 77, "hash_funcs": 3}  # 2 MiB and a little
     left, right = BloomFilter(**shape), BloomFilter(**shape)
     left.update(random_keys(1, 3000))
@@ -54,7 +54,7 @@ def test_operations_hold_across_chunk_borders() -> None:
     assert bytes(left.buffer) == bytes(len(right.buffer))  # type: ignore[arg-type]
 
 
-def test_in_place_operations_keep_the_object_and_a_filter_may_be_its_own_operand() -> None:
+def test_in_place_operations_keep_the_object() -> None:
     made = same = small(b"a")
     made |= small(b"b")
     made &= made
@@ -74,7 +74,7 @@ def test_a_copy_is_independent() -> None:
     assert (twin.hashing, twin.capacity) == (made.hashing, made.capacity)
 
 
-def test_a_cleared_filter_is_as_new() -> None:
+def test_a_cleared_filter_is_empty() -> None:
     made = small(b"a", b"b")
     made.clear()
     assert made == small()
@@ -82,7 +82,7 @@ def test_a_cleared_filter_is_as_new() -> None:
     assert (len(made), made.fill, made.current_fp_rate) == (0, 0.0, 0.0)
 
 
-def test_equality_is_of_shape_and_bits_and_not_of_what_it_was_made_for() -> None:
+def test_equality_compares_shape_and_bits_only() -> None:
     sized = BloomFilter(100, 0.01)
     assert sized == BloomFilter(bits=sized.bits, hash_funcs=sized.hash_funcs)
     assert sized != BloomFilter(bits=sized.bits, hash_funcs=sized.hash_funcs, hashing=FastHash(1))
@@ -129,13 +129,13 @@ def test_filters_of_different_shape_raise_with_the_difference(
     assert made == small(b"a")
 
 
-def test_a_mismatch_of_secret_keys_does_not_show_them() -> None:
+def test_a_mismatch_of_secret_keys_hides_them() -> None:
     with pytest.raises(MismatchError) as caught:
         _ = small(hashing=SipHash(SECRET)) | small(hashing=SipHash(bytes(16)))
     assert str(caught.value) == "filters of different key"
 
 
-def test_other_types_are_no_operands() -> None:
+def test_other_types_are_refused_as_operands() -> None:
     made = small()
     # of a wrong type, and refused
     for operation in (lambda: made | {b"a"}, lambda: made & 1, lambda: made <= set(), lambda: made.__ior__("a") | 1):  # type: ignore[arg-type,operator]
@@ -158,7 +158,7 @@ def test_estimates_are_near_the_truth() -> None:
     assert left.current_fp_rate == left.fill**left.hash_funcs
 
 
-def test_a_full_filter_has_no_length() -> None:
+def test_a_full_filter_has_no_estimated_length() -> None:
     made = BloomFilter(bits=8, hash_funcs=1, buffer=bytearray(b"\xff"))
     assert made.approx_len == math.inf
     assert made.union_len(made) == math.inf
@@ -186,7 +186,7 @@ def test_each_function_stays_in_its_plane(hashing: HashFamily) -> None:
         for i, at in enumerate(made.positions(key)):
             assert 13 * i <= at < 13 * (i + 1)
             seen[i].add(at)
-    assert [len(of) for of in seen] == [13] * 7  # and uses all of it
+    assert [len(of) for of in seen] == [13] * 7  # and it uses the complete plane
 
 
 @given(KEYS, st.integers(1, 40), st.integers(1, 20))
@@ -200,7 +200,7 @@ def test_plane_fills_are_counted_bit_by_bit(keys: list[bytes], plane: int, hash_
     assert made.fill == sum(counts) / made.bits
 
 
-def test_planes_are_merged_and_estimated_too() -> None:
+def test_planes_are_united_and_estimated() -> None:
     keys = random_keys(6, 1500)
     left, right = BloomFilter(1500, 0.01, partitioned=True), BloomFilter(1500, 0.01, partitioned=True)
     left.update(keys[:1000])
@@ -212,7 +212,7 @@ def test_planes_are_merged_and_estimated_too() -> None:
 # Bip37Filter has the same operations
 
 
-def test_bip37_filters_are_merged_as_such() -> None:
+def test_bip37_filters_are_united_as_such() -> None:
     left, right = Bip37Filter(50, 0.01, 7, 2), Bip37Filter(50, 0.01, 7, 2)
     left.insert(b"a" * 20)
     right.insert(b"b" * 20)
@@ -228,13 +228,13 @@ def test_bip37_filters_are_merged_as_such() -> None:
     assert Bip37Filter.parse(bytes(both)) == both
 
 
-def test_bip37_filters_of_other_tweak_or_size_do_not_mix() -> None:
+def test_bip37_filters_of_other_tweaks_or_sizes_are_refused() -> None:
     for other, message in ((Bip37Filter(50, 0.01, 8), "different key"), (Bip37Filter(60, 0.01, 7), "different cells")):
         with pytest.raises(MismatchError, match=message):
             _ = Bip37Filter(50, 0.01, 7) | other
 
 
-def test_a_generic_filter_takes_up_a_bip37_one_of_its_shape() -> None:
+def test_a_generic_filter_accepts_an_equal_bip37_filter() -> None:
     wire = Bip37Filter(50, 0.01, 7)
     wire.insert(b"a" * 20)
     generic = BloomFilter(bits=wire.bits, hash_funcs=wire.hash_funcs, hashing=Bip37Hash(7))
@@ -244,7 +244,7 @@ def test_a_generic_filter_takes_up_a_bip37_one_of_its_shape() -> None:
     assert generic != wire
 
 
-def test_bip37_filters_refuse_what_is_not_bytes() -> None:
+def test_bip37_filters_accept_only_bytes() -> None:
     with pytest.raises(TypeError):
         Bip37Filter(50, 0.01).add("address")
 
@@ -252,7 +252,7 @@ def test_bip37_filters_refuse_what_is_not_bytes() -> None:
 # Read-only bits
 
 
-def test_a_read_only_buffer_is_read_and_never_written() -> None:
+def test_a_read_only_buffer_is_never_written() -> None:
     filled = small(b"a")
     frozen = BloomFilter(bits=256, hash_funcs=4, buffer=bytes(filled.buffer))
     assert b"a" in frozen
@@ -309,6 +309,6 @@ def test_internals_are_private() -> None:
 
 
 @pytest.mark.parametrize("key", ["text", 7])
-def test_error_for_a_key_says_what_encode_is_for(key: object) -> None:
+def test_the_error_for_a_key_explains_encode(key: object) -> None:
     with pytest.raises(TypeError, match="other keys need `encode`, such as 'utf-8' for str or 'int64' for int"):
         BloomFilter(10, 0.1).add(key)

@@ -48,7 +48,7 @@ SIZES += [
 
 @pytest.mark.parametrize(("bits", "kind"), SIZES)
 @pytest.mark.parametrize("partitioned", [False, True])
-def test_a_filters_rate_is_that_of_its_fill(bits: int, kind: str, partitioned: bool) -> None:
+def test_a_filters_rate_follows_from_its_fill(bits: int, kind: str, partitioned: bool) -> None:
     bits -= bits % 7 if partitioned else 0
     made = BloomFilter(bits=bits, hash_funcs=7, hashing=FastHash(bits), partitioned=partitioned)
     items, queries = bits // 10, effort(10_000, 20_000, 1_000_000)
@@ -111,18 +111,18 @@ def test_small_partitioned_filters_have_the_rate_of_independent_planes(family: s
     [(1_000, 0.1, None), (5_000, 0.01, None), (20_000, 0.01, 3), (5_000, 0.001, 3)],
 )
 @pytest.mark.parametrize("partitioned", [False, True])
-def test_the_rate_asked_for_is_the_rate_at_capacity(
+def test_the_requested_rate_holds_at_capacity(
     capacity: int, fp_rate: float, hash_funcs: int | None, partitioned: bool
 ) -> None:
     made = BloomFilter(capacity, fp_rate, hash_funcs, partitioned=partitioned)
     made.update(map(KINDS["decimal"], range(capacity)))
     queries = effort(20_000, 50_000, 1_000_000)
     found = measured(made, KINDS["decimal"], capacity, queries)
-    assert abs(found - fp_rate) < 3 * sigma(fp_rate, queries) + 0.1 * fp_rate  # chance of the fill
+    assert abs(found - fp_rate) < 3 * sigma(fp_rate, queries) + 0.1 * fp_rate  # tolerance for a random fill
     assert made.approx_len == pytest.approx(capacity, rel=0.05)
 
 
-def test_the_share_seen_before_while_filling_is_its_own_theory() -> None:
+def test_the_share_seen_while_filling_follows_its_own_theory() -> None:
     capacity = effort(5_000, 20_000, 1_000_000)
     made = BloomFilter(capacity, 0.1, 3)
     new = made.update(map(KINDS["sequential"], range(capacity)))
@@ -143,8 +143,8 @@ def test_a_counting_filter_has_the_rate_of_a_bloom_filter() -> None:
     assert abs(measured(made, KINDS["sequential"], 4_000, queries) - rate) < 3 * sigma(rate, queries)
 
 
-def test_a_weak_hash_of_the_users_own_shows_in_these_tests() -> None:
-    """crc32 that starts from the index is linear: the functions are correlated, and small filters miss their rate."""
+def test_a_weak_user_hash_fails_these_tests() -> None:
+    """A crc32 that starts from the index is linear: the functions are correlated, and small filters miss their rate."""
     from spvfilter.bloom.hashing import CustomHash
 
     rates = []

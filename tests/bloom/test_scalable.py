@@ -34,7 +34,7 @@ FAMILIES: list[HashFamily] = [FastHash(3), Bip37Hash(3), SipHash(bytes(16)), Cus
 FIRST = 300
 
 
-SLOWER = 1 if BACKEND == "native" else 20  # the reference
+SLOWER = 1 if BACKEND == "native" else 20  # factor for the reference kernel
 
 
 def numbers(start: int, count: int) -> np.ndarray[Any, Any]:
@@ -49,7 +49,7 @@ def grown(count: int, **options: Any) -> ScalableBloomFilter:
 
 @pytest.mark.parametrize(("first", "rate"), [(100, 0.01), (1_000, 0.01), (1_000, 0.001), (250, 0.1)])
 @pytest.mark.parametrize("hashing", [FastHash(1), SipHash(bytes(16))], ids=repr)
-def test_the_rate_stays_within_its_promise_at_any_size(first: int, rate: float, hashing: HashFamily) -> None:
+def test_the_rate_keeps_its_promise_at_any_size(first: int, rate: float, hashing: HashFamily) -> None:
     made = ScalableBloomFilter(first, rate, hashing=hashing, encode="int64")
     asked = effort(100_000, 400_000, 4_000_000) // SLOWER
     sizes = (1, 10, 100) if SLOWER == 1 else (1, 10)
@@ -58,7 +58,7 @@ def test_the_rate_stays_within_its_promise_at_any_size(first: int, rate: float, 
         found = sum(made.contains_many(numbers(1 << 40, asked))) / asked
         assert made.current_fp_rate <= 1.1 * rate
         assert found <= 1.1 * rate + 4 * (rate / asked) ** 0.5
-        # bits that are set above their mean end a slice
+        # a slice ends early if it has more set bits than the mean
         assert len(made.slices) - Growth(first, rate).slices_for(first * times) in (0, 1)
         assert len(made) == pytest.approx(first * times, rel=0.05 + rate, abs=10)  # false positives are not added
     assert made.contains_many(numbers(0, first * sizes[-1])) == b"\1" * first * sizes[-1]
@@ -82,7 +82,7 @@ def test_the_slices_follow_the_article() -> None:
 
 
 @pytest.mark.parametrize("hashing", FAMILIES, ids=lambda family: type(family).__name__)
-def test_keys_one_by_one_lists_and_buffers_give_the_same_filter(hashing: HashFamily) -> None:
+def test_keys_lists_and_buffers_give_the_same_filter(hashing: HashFamily) -> None:
     count = 3_000
     ways = [ScalableBloomFilter(FIRST, 0.01, hashing=hashing, encode="int64") for _ in range(4)]
     new = [[ways[0].add(number) for number in [*range(count), *range(50)]].count(True)]
@@ -97,7 +97,7 @@ def test_keys_one_by_one_lists_and_buffers_give_the_same_filter(hashing: HashFam
         assert ways[1].contains_many(form) == expected
 
 
-def test_a_key_of_an_earlier_slice_is_not_new_and_takes_no_room() -> None:
+def test_a_key_of_an_earlier_slice_is_not_new() -> None:
     made = grown(2_000)
     slices, room = made.slices, made.slices[-1].room
     assert made.add(0) is False
@@ -106,7 +106,7 @@ def test_a_key_of_an_earlier_slice_is_not_new_and_takes_no_room() -> None:
     assert made.add(0) is False
 
 
-def test_bytes_files_maps_copies_and_pickles_keep_it(tmp_path: Path) -> None:
+def test_bytes_files_maps_copies_and_pickles_keep_the_filter(tmp_path: Path) -> None:
     made = grown(2_000, growth=3, tightening=0.7, hashing=SipHash(bytes(range(16))))
     made.save(tmp_path / "f")
     assert (tmp_path / "f").read_bytes() == bytes(made)
@@ -132,7 +132,7 @@ def test_bytes_files_maps_copies_and_pickles_keep_it(tmp_path: Path) -> None:
     assert made.add(0) is False
 
 
-def test_custom_functions_are_passed_again() -> None:
+def test_custom_functions_must_be_passed_again() -> None:
     hashing = CustomHash("own", zlib.crc32)
     made = ScalableBloomFilter(50, 0.01, hashing=hashing, encode=repr_bytes)
     made.update(range(500))
@@ -151,7 +151,7 @@ def repr_bytes(key: object) -> bytes:
     return repr(key).encode()
 
 
-def test_clear_empties_it_and_it_can_be_filled_again() -> None:
+def test_a_cleared_filter_can_be_filled_again() -> None:
     made = grown(1_000)
     assert made
     made.clear()
@@ -183,7 +183,7 @@ def test_bad_parameters_have_their_own_errors(arguments: Any, said: str) -> None
         ScalableBloomFilter(*arguments)
 
 
-def test_wrong_keys_are_refused_as_by_any_filter() -> None:
+def test_wrong_keys_are_refused_as_in_other_filters() -> None:
     made = grown(1_000)
     for key, error in (("1", TypeError), (b"1", TypeError), (True, TypeError), (2**63, OverflowError)):
         with pytest.raises(error):
@@ -198,7 +198,7 @@ def test_wrong_keys_are_refused_as_by_any_filter() -> None:
 
 
 def damaged() -> list[tuple[str, bytes, str]]:
-    """Files that are refused, by what is wrong with them; headers and CRCs are made right again."""
+    """Invalid files with their faults. Headers and CRCs fit the changed bytes."""
     whole = bytes(grown(1_000))
     slice_at = 80
 
@@ -253,7 +253,7 @@ def test_a_damaged_file_is_refused(raw: bytes, said: str, tmp_path: Path) -> Non
             ScalableBloomFilter.open(tmp_path / "f", **options)  # type: ignore[arg-type]
 
 
-def test_every_truncation_and_any_flipped_bit_is_refused() -> None:
+def test_truncations_and_flipped_bits_are_refused() -> None:
     made = ScalableBloomFilter(5, 0.1)
     made.update([b"%d" % number for number in range(12)])
     whole = bytes(made)
@@ -271,12 +271,12 @@ def test_every_truncation_and_any_flipped_bit_is_refused() -> None:
             ScalableBloomFilter.from_bytes(raw)
 
 
-def test_a_plain_filter_does_not_open_its_file() -> None:
+def test_a_plain_filter_refuses_the_file() -> None:
     with pytest.raises(FormatError, match="kind 3 is not a BloomFilter"):
         BloomFilter.from_bytes(bytes(grown(10)))
 
 
-def test_threads_add_to_it_together_and_lose_nothing() -> None:
+def test_threads_that_add_lose_no_key() -> None:
     made = ScalableBloomFilter(100, 0.001, encode="int64")
     count = effort(20_000, 40_000, 400_000) // SLOWER
 
@@ -296,8 +296,8 @@ def test_threads_add_to_it_together_and_lose_nothing() -> None:
 
 
 @pytest.mark.skipif(BACKEND != "native", reason="the reference counts the room without locks")
-def test_slices_that_fill_while_threads_add_keep_their_rates() -> None:
-    """Each thread adds many keys at a time, far more than a small slice holds."""
+def test_slices_that_fill_under_threads_keep_their_rates() -> None:
+    """Each thread adds many keys at once, far more than a small slice can hold."""
     for attempt in range(effort(20, 60, 600)):
         made = ScalableBloomFilter(100, 0.001, encode="int64")
         keys = np.random.default_rng(attempt).integers(0, 1 << 62, (4, 2_000))
@@ -311,9 +311,9 @@ def test_slices_that_fill_while_threads_add_keep_their_rates() -> None:
 
 
 @pytest.mark.parametrize("way", ["key", "list", "buffer"])
-def test_room_that_another_thread_takes_first_is_made_again(way: str) -> None:
+def test_room_used_by_another_thread_is_made_again(way: str) -> None:
     class Contended(ScalableBloomFilter):
-        """Of the room that is made, others leave nothing, but for every fifth time."""
+        """Other threads use all new room, except every fifth time."""
 
         calls = 0
 
@@ -335,7 +335,7 @@ def test_room_that_another_thread_takes_first_is_made_again(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["key", "list", "buffer"])
-def test_where_no_room_is_ever_made_a_key_is_refused(way: str) -> None:
+def test_a_key_is_refused_if_no_room_is_made(way: str) -> None:
     class Idle(ScalableBloomFilter):
         def _make_room(self) -> None:
             pass
@@ -370,7 +370,7 @@ def core(cells: int = 64, **changes: Any) -> BitCore:
     return BitCore(**{**arguments, **changes})
 
 
-def test_a_series_has_slices_of_one_family_key_and_encoding() -> None:
+def test_slices_of_a_series_share_family_key_and_encoding() -> None:
     made = SeriesCore([core(), core(128)])
     for other in (core(family=3), core(key=b"\1" * 16), core(encoding=1)):
         with pytest.raises(MismatchError, match="one hash family, key and encoding"):
@@ -392,7 +392,7 @@ def test_a_series_has_slices_of_one_family_key_and_encoding() -> None:
         SeriesCore([core()] * 64).append(core(), 64)
 
 
-def test_a_series_without_room_asks_for_it_and_refuses_without() -> None:
+def test_a_series_without_room_requests_it_or_refuses() -> None:
     slices = [core(), core(4_096)]
     slices[1].room = 2
     made = SeriesCore(slices)

@@ -1,6 +1,4 @@
-"""Size: what follows from two of capacity, rate and bits is what filters have, and what is expected of them is what
-they show.
-"""
+"""Size: computed from two of capacity, rate and bits. Filters have the same values, and expectations hold."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ RATES = st.floats(1e-8, 0.9)
 
 
 @given(st.integers(1, 10**6), RATES, st.none() | st.integers(1, 20))
-def test_a_size_is_that_of_the_filter_with_the_same_arguments(
-    capacity: int, rate: float, hash_funcs: int | None
-) -> None:
+def test_a_size_equals_that_of_the_same_filter(capacity: int, rate: float, hash_funcs: int | None) -> None:
     size = Size.of(capacity, rate, hash_funcs)
     header = BloomFilter(capacity, rate, hash_funcs).header() if size.bits < 1 << 24 else None
     if header is not None:
@@ -31,7 +27,7 @@ def test_a_size_is_that_of_the_filter_with_the_same_arguments(
 
 
 @given(st.integers(64, 10**9), RATES)
-def test_what_follows_from_bits_fits_them(bits: int, rate: float) -> None:
+def test_a_size_computed_from_bits_keeps_the_rate(bits: int, rate: float) -> None:
     size = Size.of(fp_rate=rate, bits=bits)
     assert (size.bits, size.fp_rate) == (bits, rate)
     assert size.expected(size.capacity).fp_rate <= rate
@@ -42,7 +38,7 @@ def test_what_follows_from_bits_fits_them(bits: int, rate: float) -> None:
     assert Size.of(fp_rate=rate, bits=bits, hash_funcs=size.hash_funcs) == size
 
 
-def test_what_three_functions_cost_is_what_the_articles_say() -> None:
+def test_three_functions_cost_the_published_space() -> None:
     best, three = Size.of(10_000_000, 0.001), Size.of(10_000_000, 0.001, 3)
     assert (best.hash_funcs, round(best.bits_per_key, 3)) == (10, 14.378)
     assert round(three.bits_per_key, 3) == 28.474
@@ -50,7 +46,7 @@ def test_what_three_functions_cost_is_what_the_articles_say() -> None:
 
 
 @pytest.mark.parametrize("load", [0.5, 1, 2])
-def test_what_is_expected_of_a_filter_is_what_it_shows(load: float) -> None:
+def test_a_filter_meets_its_expected_values(load: float) -> None:
     size = Size.of(20_000, 0.01)
     expected = size.expected(round(load * 20_000))
     made = BloomFilter(bits=size.bits, hash_funcs=size.hash_funcs)
@@ -62,7 +58,7 @@ def test_what_is_expected_of_a_filter_is_what_it_shows(load: float) -> None:
     assert expected.stuck_counters == expected.counter_overflow * size.bits
 
 
-def test_counters_that_stick_are_foreseen() -> None:
+def test_the_number_of_stuck_counters_is_predicted() -> None:
     size = Size(1_000, None, 4_000, 3)
     made = CountingBloomFilter(bits=4_000, hash_funcs=3)
     made.update(np.arange(12_000))
@@ -70,14 +66,14 @@ def test_counters_that_stick_are_foreseen() -> None:
     assert stuck == pytest.approx(size.expected(12_000).stuck_counters, rel=0.15)
 
 
-def test_of_very_many_functions_no_exact_rate_is_computed() -> None:
+def test_very_many_functions_have_no_exact_rate() -> None:
     size = Size(10, None, 100_000, 257)
     assert size.expected(10).fp_rate_exact is None
     assert size._replace(hash_funcs=256).expected(10).fp_rate_exact is not None
 
 
 @pytest.mark.parametrize("load", [0, 0.5, 0.9, 1.5, 2.8, 10])
-def test_what_is_expected_of_a_scalable_filter_is_what_it_shows(load: float) -> None:
+def test_a_scalable_filter_meets_its_expected_values(load: float) -> None:
     plan = Growth(5_000, 0.01)
     expected = plan.expected(round(5_000 * load))
     made = ScalableBloomFilter(*plan)
@@ -91,7 +87,7 @@ def test_what_is_expected_of_a_scalable_filter_is_what_it_shows(load: float) -> 
     assert expected.fp_rate <= 0.01
 
 
-def test_a_series_has_an_end() -> None:
+def test_a_series_has_a_largest_size() -> None:
     with pytest.raises(ParameterError, match="65 slices, at most 64"):
         Growth(1, 1e-3, tightening=0.99).expected(2**64)
 
@@ -118,7 +114,7 @@ def test_a_series_has_an_end() -> None:
         ({"fp_rate": 1e-300, "capacity": 10, "hash_funcs": 1}, "need more than"),
     ],
 )
-def test_what_determines_no_size_is_refused(arguments: dict[str, Any], message: str) -> None:
+def test_contradictory_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         Size.of(**arguments)
 
@@ -131,5 +127,5 @@ def test_a_number_of_keys_out_of_range_is_refused() -> None:
     assert math.isclose(size.bits_per_key, size.bits / 100)
 
 
-def test_a_rate_too_small_for_a_float_is_zero_without_a_sign() -> None:
+def test_a_rate_too_small_for_a_float_is_zero() -> None:
     assert str(Growth(1_000, 1e-300).expected(500).fp_rate) == "0.0"

@@ -23,15 +23,16 @@ SMALL = (st.integers(2, 5_000), st.integers(1, 12), st.integers(0, 2_000))  # bi
 
 
 def printed(value: float, digits: str) -> bool:
-    """Whether `value` rounds to the printed digits, also in scientific notation."""
+    """Return True if `value` rounds to the printed digits, also in scientific notation."""
     mantissa, _, exponent = digits.partition("e")
     places = len(mantissa.partition(".")[2]) - int(exponent or 0)
     return abs(value - float(digits)) <= 0.5000001 * 10.0**-places
 
 
 def near(value: float, rel: float) -> object:
-    """Equal to `value` within a relative error: pytest.approx also allows an absolute one, which accepts any rate below
-    1e-12.
+    """Equal to `value` within a relative error.
+
+    By default pytest.approx also allows an absolute error, which accepts any rate below 1e-12.
     """
     return pytest.approx(value, rel=rel, abs=0.0)
 
@@ -47,7 +48,7 @@ def occupancy_rate(bits: int, hash_funcs: int, items: int) -> float:
 # Published figures
 
 
-def test_rates_of_1024_bits_are_the_published_ones() -> None:
+def test_rates_of_1024_bits_are_as_published() -> None:
     assert printed(sizing.fp_rate(1024, 7, 107), "0.0101140")
     assert printed(sizing.fp_rate_exact(1024, 7, 107), "0.0101996")
     assert printed(sizing.fp_rate_bound(1024, 7, 107), "0.0103882")
@@ -62,7 +63,7 @@ def test_rates_of_1024_bits_are_the_published_ones() -> None:
         (0.0001, ["9999.500025", "199.004975", "63.167063", "38.095238", "29.231432"]),
     ],
 )
-def test_taylor_sizes_are_the_published_ones(rate: float, per_item: list[str]) -> None:
+def test_taylor_sizes_are_as_published(rate: float, per_item: list[str]) -> None:
     for hash_funcs, digits in enumerate(per_item, start=1):
         bits = sizing.bits_for_taylor(N, rate, hash_funcs)
         assert printed((bits - 1) / N, digits) or printed(bits / N, digits)  # the last bit is rounded up
@@ -77,15 +78,15 @@ def test_taylor_oversizes_by_the_published_percentages(rate: float, percent: str
     ("rate", "per_item", "hash_funcs"),
     [(0.1, "4.793", 3), (0.01, "9.585", 7), (0.001, "14.378", 10), (0.0001, "19.170", 13)],
 )
-def test_optimum_is_the_published_one(rate: float, per_item: str, hash_funcs: int) -> None:
+def test_the_optimum_is_as_published(rate: float, per_item: str, hash_funcs: int) -> None:
     assert printed(sizing.optimal_bits_per_item(rate), per_item)
     bits, chosen = sizing.optimal(N, rate)
     assert chosen == hash_funcs
     assert bits == sizing.bits_for(N, rate, hash_funcs)
-    assert 1 <= bits / N / sizing.optimal_bits_per_item(rate) < 1.005  # what an integer k costs
+    assert 1 <= bits / N / sizing.optimal_bits_per_item(rate) < 1.005  # the cost of an integer k
 
 
-def test_chance_of_a_stuck_counter_is_the_published_one() -> None:
+def test_the_chance_of_a_stuck_counter_is_as_published() -> None:
     at_optimum = round(TERA * math.log(2))
     assert printed(sizing.counter_overflow(TERA, 1, at_optimum), "1.6e-15")
     assert printed(sizing.counter_overflow(TERA, 1, at_optimum, limit=16), "7.07e-17")
@@ -99,13 +100,13 @@ def test_sizes_are_aligned_to_4_bytes() -> None:
 # Well-known errors
 
 
-def test_one_percent_does_not_need_13_bits_and_8_functions() -> None:
+def test_one_percent_needs_fewer_than_13_bits_a_key() -> None:
     bits, hash_funcs = sizing.optimal(N, 0.01)
     assert (hash_funcs, math.floor(bits / N)) == (7, 9)
     assert sizing.fp_rate(13 * N, 8, N) < 0.002  # five times better than requested, for a third more bits
 
 
-def test_forgetting_the_square_of_ln_2_gives_4_percent_instead_of_1() -> None:
+def test_one_forgotten_ln_2_gives_4_percent() -> None:
     bits = math.ceil(-N * math.log(0.01) / math.log(2))
     assert printed(100 * min(sizing.fp_rate(bits, hash_funcs, N) for hash_funcs in range(1, 20)), "4.1")
 
@@ -119,7 +120,7 @@ def test_share_seen_while_filling_is_not_the_rate_at_capacity() -> None:
     assert filling * 0.0179 / at_capacity == near(0.004965, 0.03)
 
 
-def test_a_mask_reaches_only_its_own_bits_when_m_is_no_power_of_two() -> None:
+def test_a_mask_reaches_only_its_own_bits() -> None:
     assert len({position & (120 - 1) for position in range(1 << 12)}) == 2 ** (120 - 1).bit_count() == 64
     bits, items = 125_829_120, 125_829_120 // 13
     assert printed(100 * sizing.fp_rate(bits, 6, items), "0.26")
@@ -137,7 +138,7 @@ def test_plain_double_hashing_doubles_the_rate_of_small_filters() -> None:
             first, stride = rng.randrange(bits), rng.randrange(bits)
             for i in range(hash_funcs):
                 filled |= 1 << (first + i * stride) % bits
-        # all 128 × 128 probes at once: rotations put the i-th bit of every probe in one place
+        # All 128 × 128 probes at once: rotations put the i-th bit of every probe in one place.
         for stride in range(bits):
             seen = full
             for i in range(hash_funcs):
@@ -148,7 +149,7 @@ def test_plain_double_hashing_doubles_the_rate_of_small_filters() -> None:
     assert sizing.fp_rate_exact(bits, hash_funcs, items) == near(0.0095, 0.01)
 
 
-def test_a_power_of_two_for_one_percent_is_2_to_the_minus_7() -> None:
+def test_powers_of_two_need_2_to_the_minus_7() -> None:
     assert sizing.fp_rate(*sizing.optimal(N, 2**-6), N) > 0.01
     assert sizing.fp_rate(*sizing.optimal(N, 2**-7), N) < 0.01
 
@@ -157,14 +158,14 @@ def test_a_power_of_two_for_one_percent_is_2_to_the_minus_7() -> None:
 
 
 @given(CAPACITIES, RATES)
-def test_optimum_meets_the_rate_and_no_other_k_is_smaller(capacity: int, rate: float) -> None:
+def test_the_optimum_meets_the_rate_with_the_fewest_bits(capacity: int, rate: float) -> None:
     bits, hash_funcs = sizing.optimal(capacity, rate)
     assert sizing.fp_rate(bits, hash_funcs, capacity) <= rate
     assert bits <= min(sizing.bits_for(capacity, rate, other) for other in range(1, 61))
 
 
 @given(CAPACITIES, RATES, st.integers(1, 60))
-def test_one_bit_less_misses_the_rate_and_taylor_never_does(capacity: int, rate: float, hash_funcs: int) -> None:
+def test_one_bit_less_misses_the_rate(capacity: int, rate: float, hash_funcs: int) -> None:
     bits = sizing.bits_for(capacity, rate, hash_funcs)
     assert sizing.fp_rate(bits, hash_funcs, capacity) <= rate
     if 1 < bits <= 10**12:
@@ -174,29 +175,29 @@ def test_one_bit_less_misses_the_rate_and_taylor_never_does(capacity: int, rate:
     assert sizing.fp_rate(taylor, hash_funcs, capacity) <= rate
 
 
-def test_a_rate_that_floats_round_to_above_the_asked_one_gets_one_bit_more() -> None:
+def test_a_rate_rounded_up_by_floats_gets_another_bit() -> None:
     assert sizing.fp_rate(9_999_999_995, 1, 10) > 1e-9  # -n / ln(1 - p) = 9999999994.9999999992
     assert sizing.bits_for(10, 1e-9, 1) == 9_999_999_996
 
 
 @given(*SMALL)
-def test_exact_rate_lies_between_the_approximation_and_the_bound(bits: int, hash_funcs: int, items: int) -> None:
+def test_the_exact_rate_is_between_approximation_and_bound(bits: int, hash_funcs: int, items: int) -> None:
     approximate, exact = sizing.fp_rate(bits, hash_funcs, items), sizing.fp_rate_exact(bits, hash_funcs, items)
     assert approximate * (1 - 1e-12) <= exact <= sizing.fp_rate_bound(bits, hash_funcs, items) * (1 + 1e-12)
 
 
 @given(st.integers(1, 24), st.integers(1, 8), st.integers(0, 8))
-def test_exact_rate_is_the_sum_over_the_occupancy(bits: int, hash_funcs: int, items: int) -> None:
+def test_the_exact_rate_is_the_sum_over_the_occupancy(bits: int, hash_funcs: int, items: int) -> None:
     assert sizing.fp_rate_exact(bits, hash_funcs, items) == near(occupancy_rate(bits, hash_funcs, items), 1e-12)
 
 
 @pytest.mark.parametrize(("bits", "hash_funcs", "items"), [(300, 20, 3), (500, 30, 2), (200, 50, 8), (1024, 7, 40)])
-def test_exact_rate_keeps_its_digits_where_its_terms_cancel(bits: int, hash_funcs: int, items: int) -> None:
+def test_the_exact_rate_keeps_its_digits_despite_cancellation(bits: int, hash_funcs: int, items: int) -> None:
     assert sizing.fp_rate_exact(bits, hash_funcs, items) == near(occupancy_rate(bits, hash_funcs, items), 1e-10)
 
 
 @pytest.mark.parametrize("bits", [10**5, 10**9, TERA])
-def test_exact_rate_of_large_filters_nears_the_approximation_as_1_over_m(bits: int) -> None:
+def test_exact_rates_of_large_filters_approach_the_approximation(bits: int) -> None:
     approximate, exact = sizing.fp_rate(bits, 7, bits // 10), sizing.fp_rate_exact(bits, 7, bits // 10)
     assert exact / approximate - 1 == pytest.approx(8.83 / bits, rel=0.05, abs=1e-14)
 
@@ -220,7 +221,7 @@ def test_rates_grow_with_items_and_shrink_with_bits(bits: int, hash_funcs: int, 
         assert rate(bits + 1, hash_funcs, items) <= here * (1 + 1e-12)
 
 
-def test_empty_filters_have_rate_0_and_full_ones_1() -> None:
+def test_empty_filters_have_rate_0_and_full_filters_1() -> None:
     for rate in (sizing.fp_rate, sizing.fp_rate_exact, sizing.fp_rate_of_fill):
         assert rate(1024, 7, 0) == 0.0
     assert sizing.fp_rate_of_fill(1024, 7, 1024) == sizing.fp_rate_exact(1, 7, 1) == 1.0
@@ -234,13 +235,13 @@ def test_rate_of_a_nearly_empty_tera_filter_keeps_its_digits() -> None:
 
 
 @given(st.integers(1, TERA), st.integers(1, 50), st.data())
-def test_estimate_of_items_inverts_the_expected_fill(bits: int, hash_funcs: int, data: st.DataObject) -> None:
+def test_the_estimated_items_invert_the_expected_fill(bits: int, hash_funcs: int, data: st.DataObject) -> None:
     set_bits = data.draw(st.integers(0, bits - 1))
     items = sizing.estimate_items(bits, hash_funcs, set_bits)
     assert -math.expm1(-hash_funcs * items / bits) * bits == near(set_bits, 1e-9)
 
 
-def test_estimates_at_the_ends_of_a_tera_filter_keep_their_digits() -> None:
+def test_estimates_of_a_huge_filter_keep_their_digits() -> None:
     assert sizing.estimate_items(TERA, 7, 0) == 0.0
     assert sizing.estimate_items(TERA, 1, 1) == near(1 + 0.5 / TERA, 1e-15)
     assert sizing.estimate_items(TERA, 1, TERA - 1) == near(TERA * math.log(TERA), 1e-14)
@@ -291,7 +292,7 @@ def test_filling_by_integral_is_the_mean_of_the_rates(capacity: int, per_item: f
 
 
 @given(st.integers(1, TERA), st.integers(1, 50), CAPACITIES)
-def test_filling_sees_less_than_the_rate_at_capacity(bits: int, hash_funcs: int, capacity: int) -> None:
+def test_the_share_seen_while_filling_is_below_the_rate(bits: int, hash_funcs: int, capacity: int) -> None:
     filling = sizing.fp_rate_while_filling(bits, hash_funcs, capacity)
     assert 0 <= filling <= sizing.fp_rate(bits, hash_funcs, capacity) * (1 + 1e-12)
     assert sizing.fp_rate_while_filling(bits, hash_funcs, 1) == 0.0
@@ -307,7 +308,7 @@ def test_every_float_rate_has_an_optimum(rate: float, capacity: int) -> None:
 # Simulation
 
 
-def test_thrown_balls_agree_with_the_exact_rate_and_not_with_the_approximate() -> None:
+def test_a_simulation_confirms_the_exact_rate() -> None:
     rng, rounds = random.Random(1024), effort(4_000, 8_000, 40_000)
     places = range(1024)
     rates = [sizing.fp_rate_of_fill(1024, 7, len(set(rng.choices(places, k=7 * 107)))) for _ in range(rounds)]
@@ -318,7 +319,7 @@ def test_thrown_balls_agree_with_the_exact_rate_and_not_with_the_approximate() -
 
 
 @given(st.integers(1, TERA), RATES, st.integers(1, 60))
-def test_a_capacity_is_the_largest_that_keeps_the_rate(bits: int, rate: float, hash_funcs: int) -> None:
+def test_a_capacity_is_the_largest_within_the_rate(bits: int, rate: float, hash_funcs: int) -> None:
     capacity = sizing.capacity_for(bits, rate, hash_funcs)
     assert sizing.fp_rate(bits, hash_funcs, capacity) <= rate
     assert sizing.fp_rate(bits, hash_funcs, capacity + 1) > rate * (1 - 1e-12)
@@ -327,7 +328,7 @@ def test_a_capacity_is_the_largest_that_keeps_the_rate(bits: int, rate: float, h
 
 
 @given(st.integers(1, TERA), RATES)
-def test_the_best_capacity_is_that_of_the_best_number_of_functions(bits: int, rate: float) -> None:
+def test_the_best_capacity_has_the_best_number_of_functions(bits: int, rate: float) -> None:
     capacity, hash_funcs = sizing.optimal_capacity(bits, rate)
     assert capacity == sizing.capacity_for(bits, rate, hash_funcs)
     assert capacity >= max(sizing.capacity_for(bits, rate, other) for other in range(1, 61))
@@ -403,9 +404,7 @@ def test_the_best_number_of_functions_has_a_limit() -> None:
         (lambda: sizing.counter_overflow(64, 7, 10, limit=65536), "limit must be at most 65535: 65536"),
     ],
 )
-def test_arguments_outside_their_domain_raise_with_the_offending_value(
-    call: Callable[[], object], message: str
-) -> None:
+def test_invalid_arguments_are_named(call: Callable[[], object], message: str) -> None:
     with pytest.raises(ParameterError) as caught:
         call()
     assert str(caught.value) == message

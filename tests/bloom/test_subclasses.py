@@ -30,7 +30,7 @@ class Slotted(BloomFilter):
 
 
 class Plain(BloomFilter):
-    """Attributes in a `__dict__`, and a constructor of its own."""
+    """A subclass with attributes in a `__dict__` and its own constructor."""
 
     def __init__(self, label: str) -> None:
         super().__init__(100, 0.01)

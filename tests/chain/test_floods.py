@@ -1,4 +1,4 @@
-"""Floods of hostile headers: typed errors, nothing stored, constant memory."""
+"""Floods of hostile headers: each has its typed error, stores nothing, and needs constant memory."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_million_headers_of_low_work_store_nothing() -> None:
     assert (chain.height, chain.tip_hash, sync.height) == (0, REGTEST.genesis_hash, 0)
 
 
-def test_a_million_headers_offered_straight_to_the_chain_store_nothing() -> None:
+def test_low_work_headers_sent_to_the_chain_store_nothing() -> None:
     chain = HeaderChain(replace(REGTEST, min_chain_work=1 << 80))
     message = regular(chain, 2_000)
     start = 0
@@ -68,7 +68,7 @@ def test_a_million_headers_offered_straight_to_the_chain_store_nothing() -> None
     assert chain.height == 0
 
 
-def test_the_second_pass_holds_no_more_than_its_lookahead() -> None:
+def test_the_second_pass_holds_only_its_lookahead() -> None:
     source = grown(effort(12_000, 40_000, 300_000))
     chain = HeaderChain(replace(REGTEST, min_chain_work=source.work))
     sync = HeaderSync(chain, SALT)
@@ -80,7 +80,7 @@ def test_the_second_pass_holds_no_more_than_its_lookahead() -> None:
 
 
 def test_forks_of_every_shape_stay_within_their_bounds() -> None:
-    """Every header meets its target and lies near the tip: the forks are valid but useless."""
+    """Every header meets its target and is near the tip: the forks are valid but useless."""
     chain = grown(3_000)
     rng = random.Random(7)
     tip, best = chain.tip_hash, chain.headers(0, 4_000)
@@ -119,7 +119,7 @@ def test_a_few_long_forks_stay_within_their_bounds() -> None:
     assert chain.tip_hash == tip_hash(better)
 
 
-def test_a_fork_longer_than_all_may_be_is_not_kept_until_it_is_better() -> None:
+def test_an_overlong_fork_is_kept_only_if_it_is_better() -> None:
     chain = grown(MAX_FORK_HEADERS + 100)
     fork = regular(chain, MAX_FORK_HEADERS + 101, height=0, branch=1)
     with pytest.raises(
@@ -134,7 +134,7 @@ def test_a_fork_longer_than_all_may_be_is_not_kept_until_it_is_better() -> None:
     assert old not in chain  # the old branch is also too long to be kept
 
 
-def test_the_lightest_fork_leaves_first() -> None:
+def test_the_fork_with_the_least_work_is_evicted_first() -> None:
     chain = grown(500)
     heavy = regular(chain, 40, height=459, branch=1 << 32)
     light = [regular(chain, 1, height=400 + number % 50, branch=number + 1) for number in range(2 * MAX_FORKS)]
@@ -147,7 +147,7 @@ def test_the_lightest_fork_leaves_first() -> None:
     assert tip_hash(light[-1]) in chain
 
 
-def test_headers_that_connect_to_nothing_leave_nothing() -> None:
+def test_unconnected_headers_leave_nothing_in_memory() -> None:
     chain = grown(10)
     start = resident()
     for number in range(effort(200, 1_000, 20_000)):
@@ -157,7 +157,7 @@ def test_headers_that_connect_to_nothing_leave_nothing() -> None:
 
 
 @given(st.data())
-def test_any_damage_to_a_message_is_a_typed_error_or_changes_nothing_it_should_not(data: st.DataObject) -> None:
+def test_a_damaged_message_stores_only_genuine_headers(data: st.DataObject) -> None:
     chain = grown(30)
     before = chain.headers(0, 100)
     message = bytearray(regular(chain, 5))
@@ -193,7 +193,7 @@ def test_random_bytes_are_a_typed_error(junk: bytes) -> None:
             take(junk, NOW)
 
 
-def test_mutated_headers_never_end_in_another_error() -> None:
+def test_mutated_headers_end_only_in_typed_errors() -> None:
     """A valid message with mutated fields. Half of the messages get a new proof of work."""
     chain = grown(40)
     rng = random.Random(11)
@@ -220,7 +220,7 @@ def test_mutated_headers_never_end_in_another_error() -> None:
     assert refused > effort(500, 5_000, 150_000)
 
 
-def test_an_unproven_header_costs_no_look_at_the_rules_below_it() -> None:
+def test_an_unproven_header_is_refused_before_other_rules() -> None:
     chain = grown(5)
     for raw in (unproven(chain.tip_hash, NOW), unproven(bytes(32), NOW)):
         with pytest.raises(HeaderError, match="is above the target"):
@@ -256,7 +256,7 @@ assert chain.height == count and chain.height_of(chain.hash_at(count // 2)) == c
 """
 
 
-def test_the_chain_takes_120_bytes_of_real_memory_a_header_at_most() -> None:
+def test_the_chain_needs_at_most_120_bytes_a_header() -> None:
     count = effort(100_000, 100_000, 900_000)
     done = subprocess.run([sys.executable, "-c", MEMORY, str(count)], capture_output=True, text=True, check=True)
     is_locked = getattr(

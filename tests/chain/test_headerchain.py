@@ -40,7 +40,7 @@ from support.headerchains import (
 # Lookups
 
 
-def test_blocks_beside_the_best_chain_have_their_work_and_a_joint_with_it() -> None:
+def test_blocks_of_forks_have_work_and_a_common_height() -> None:
     chain = chain_of(30)
     beside = regular(chain, 5, height=20, branch=1)
     chain.accept(beside, NOW)
@@ -85,7 +85,7 @@ def test_every_height_and_hash_is_found() -> None:
         assert absent not in chain
 
 
-def test_median_times_at_every_height_are_those_of_the_last_eleven() -> None:
+def test_the_median_time_is_that_of_the_last_eleven() -> None:
     tip = HeaderChain(REGTEST).tip()
     jumps = itertools.cycle((100, 700, -50, 1_300, 0, -400))
     times = [GENESIS_TIME]
@@ -138,7 +138,7 @@ def test_headers_end_at_the_tip() -> None:
         (100, [*range(100, 88, -1), 87, 83, 75, 59, 27, 0]),
     ],
 )
-def test_a_locator_is_as_cores(height: int, heights: list[int]) -> None:
+def test_a_locator_equals_cores(height: int, heights: list[int]) -> None:
     chain = chain_of(height)
     assert [chain.height_of(block_hash) for block_hash in chain.locator()] == heights
 
@@ -156,7 +156,7 @@ def test_headers_are_connected_in_order() -> None:
     ]
 
 
-def test_known_headers_are_passed_over() -> None:
+def test_known_headers_are_skipped() -> None:
     chain = HeaderChain(REGTEST)
     headers = regular(chain, 30)
     chain.accept(headers[: 80 * 20], NOW)
@@ -169,7 +169,7 @@ def test_known_headers_are_passed_over() -> None:
     assert caught.value.index == 30
 
 
-def test_of_equal_work_the_first_seen_stays_and_more_work_wins() -> None:
+def test_the_first_branch_stays_until_another_has_more_work() -> None:
     chain = chain_of(10)
     ours = chain.headers(8, 10)
     theirs = regular(chain, 4, height=7, branch=1)
@@ -215,7 +215,7 @@ def test_more_work_beats_more_headers() -> None:
     assert chain.accept(obey(root.copy(), [time + 1_201 * at for at in (1, 2, 3, 4)])[240:], NOW) == Update(2_017, 1)
 
 
-def test_a_reorganisation_goes_back_and_forth_among_three_branches() -> None:
+def test_reorganizations_switch_among_three_branches() -> None:
     chain = chain_of(20)
     branches = {number: regular(chain, 12, height=10 + number, branch=number) for number in (1, 2, 3)}
     follow = chain.headers(1, 20)
@@ -238,7 +238,7 @@ def test_a_reorganisation_goes_back_and_forth_among_three_branches() -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 143, 144, 145, 2_015, 2_016, 2_017, 3_000])
-def test_a_reorganisation_of_any_depth_is_followed_at_once(depth: int) -> None:
+def test_a_reorganization_of_any_depth_is_followed_at_once(depth: int) -> None:
     chain = chain_of(3_000)
     old = chain.headers(3_001 - depth, depth)
     new = regular(chain, depth + 1, height=3_000 - depth, branch=1)
@@ -264,7 +264,7 @@ def test_a_reorganisation_of_any_depth_is_followed_at_once(depth: int) -> None:
 # Starts and loading
 
 
-def test_a_trusted_start_stands_for_the_genesis_block() -> None:
+def test_a_trusted_start_replaces_the_genesis_block() -> None:
     source = chain_of(60)
     start = Start(30, source.headers(30, 11), 77)
     with pytest.raises(ParameterError, match="headers 30 to 40 do not suffice to validate the next one"):
@@ -297,7 +297,7 @@ def test_a_trusted_start_stands_for_the_genesis_block() -> None:
         (2_017, 11, False),
     ],
 )
-def test_a_start_reaches_down_to_its_period_and_has_eleven_headers(first: int, count: int, suffices: bool) -> None:
+def test_a_start_needs_its_period_or_eleven_headers(first: int, count: int, suffices: bool) -> None:
     source = chain_of(2_040)
     start = Start(first, source.headers(first, count), 5_000)
     if not suffices:
@@ -317,7 +317,7 @@ def test_a_start_reaches_down_to_its_period_and_has_eleven_headers(first: int, c
         chain.header_at(first - 1)
 
 
-def test_a_start_that_is_damaged_is_refused() -> None:
+def test_a_damaged_start_is_refused() -> None:
     headers = chain_of(20).headers(0, 20)
     for damage, error in (
         (headers[:-1], FormatError),
@@ -329,7 +329,7 @@ def test_a_start_that_is_damaged_is_refused() -> None:
 
 
 @pytest.mark.parametrize("now", [None, NOW])
-def test_a_chain_that_was_stored_is_loaded_again(now: int | None) -> None:
+def test_a_stored_chain_is_loaded_again(now: int | None) -> None:
     chain = chain_of(5_000)
     for size in (1, 700, 2_000, 10_000):
         pieces = (
@@ -344,7 +344,7 @@ def test_a_chain_that_was_stored_is_loaded_again(now: int | None) -> None:
         assert [again.height_of(chain.hash_at(height)) for height in (0, 1, 4_999, 5_000)] == [0, 1, 4_999, 5_000]
 
 
-def test_loading_judges_where_asked_and_always_finds_damage_below_the_tip() -> None:
+def test_loading_finds_damage_and_judges_on_request() -> None:
     chain = chain_of(50)
     headers = chain.headers(1, 50)
     early = headers + grow(tip_hash(headers), [GENESIS_TIME])
@@ -363,7 +363,7 @@ def test_loading_judges_where_asked_and_always_finds_damage_below_the_tip() -> N
         HeaderChain.load(REGTEST, [headers[:-1]])
 
 
-def test_a_loaded_chain_needs_no_minimum_of_work_but_more_headers_do() -> None:
+def test_a_loaded_chain_may_have_less_than_the_minimum_work() -> None:
     source = chain_of(30)
     network = replace(REGTEST, min_chain_work=2 * 28)
     chain = HeaderChain.load(network, [source.headers(1, 10)])

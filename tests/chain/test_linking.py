@@ -52,7 +52,7 @@ def linked(nodes: Sequence[Node]) -> tuple[list[tuple[list[int], int | None]], s
 # Work
 
 
-def test_work_of_the_first_difficulty_is_the_one_everybody_knows() -> None:
+def test_work_of_the_first_difficulty_is_well_known() -> None:
     assert work(GENESIS_BITS) == 4295032833
     assert work(EASY_BITS) == 2
     assert work(0x1B0404CB) == 70040908352512  # example of the Bitcoin wiki: difficulty 16307.4
@@ -61,7 +61,7 @@ def test_work_of_the_first_difficulty_is_the_one_everybody_knows() -> None:
 @pytest.mark.parametrize(
     "bits", [0, 0x1D000000, 0x1D80FFFF, 0x01803456, 0x02000000, 0xFF7FFFFF, 0x23000001, 0x22000100, 0x21010000]
 )
-def test_bits_that_are_no_target_count_as_one_hash(bits: int) -> None:
+def test_invalid_bits_count_as_one_hash(bits: int) -> None:
     assert work(bits) == 1
 
 
@@ -88,7 +88,7 @@ def test_work_agrees_with_the_vectors(case: dict[str, object]) -> None:
 # Linking
 
 
-def test_nothing_links_to_nothing() -> None:
+def test_no_blocks_give_an_empty_order() -> None:
     assert link([], REGTEST) == Order([], [])
 
 
@@ -101,7 +101,7 @@ def test_more_work_beats_more_blocks() -> None:
     assert linked(nodes) == ([([1, 9], None)], {2, 3, 4})
 
 
-def test_a_header_that_does_not_meet_its_bits_has_no_work_where_others_prove_theirs() -> None:
+def test_a_header_without_proof_of_work_has_no_work() -> None:
     damaged = Node(b"\xff" * 32, name(1), GENESIS_BITS)  # it claims as much work as 2^31 other blocks
     assert link([*path(1, 2, 3), damaged], REGTEST) == Order([Segment([0, 1, 2], None)], [3], [3])
     genuine = Node(b"\x09" + bytes(31), name(1), GENESIS_BITS)
@@ -109,7 +109,7 @@ def test_a_header_that_does_not_meet_its_bits_has_no_work_where_others_prove_the
 
 
 @pytest.mark.parametrize("block_hash", [bytes(32), b"\xff" * 32], ids=["smaller hash", "larger hash"])
-def test_a_damaged_copy_never_displaces_the_genuine_block(block_hash: bytes) -> None:
+def test_a_damaged_copy_never_replaces_the_genuine_block(block_hash: bytes) -> None:
     genuine, damaged = (
         Node(bytes(4) + b"\x05" + bytes(27), name(1), GENESIS_BITS),
         Node(block_hash[:31] + b"\xff", name(1), GENESIS_BITS),
@@ -120,12 +120,12 @@ def test_a_damaged_copy_never_displaces_the_genuine_block(block_hash: bytes) -> 
         assert [blocks[at] for at in order.unproven] == [damaged]
 
 
-def test_a_damaged_block_without_a_rival_is_kept_and_named() -> None:
+def test_a_damaged_block_without_a_copy_is_kept() -> None:
     damaged = Node(b"\xff" * 32, name(3), GENESIS_BITS)
     assert link([*path(1, 2, 3), damaged], REGTEST) == Order([Segment([0, 1, 2, 3], None)], [], [3])
 
 
-def test_a_heavy_block_low_on_a_branch_counts_for_its_tip() -> None:
+def test_a_heavy_ancestor_counts_for_the_tip() -> None:
     nodes = path(1) + path(2, above=1, bits=0x2007FFFF) + path(3, above=2) + path(4, 5, 6, above=1)
     assert linked(nodes) == ([([1, 2, 3], None)], {4, 5, 6})
 
@@ -139,7 +139,7 @@ def test_equal_work_is_decided_by_the_smaller_tip_hash() -> None:
     assert linked(path(1) + path(7, above=1) + path(5, above=1)) == ([([1, 5], None)], {7})
 
 
-def test_blocks_upon_the_same_absent_block_compete() -> None:
+def test_blocks_with_the_same_absent_parent_compete() -> None:
     assert linked(path(1, above=99) + path(2, 3, above=99)) == ([([2, 3], None)], {1})
 
 
@@ -162,7 +162,7 @@ def test_heights_come_from_the_lowest_block_that_states_one() -> None:
         assert link(told, REGTEST).segments[0].height == first
 
 
-def test_a_height_stated_on_a_stale_branch_tells_nothing_about_the_best_one() -> None:
+def test_a_height_stated_on_a_stale_branch_is_ignored() -> None:
     nodes = [*path(1, 2, 3), Node(name(9), name(1), height=77)]
     assert linked(nodes) == ([([1, 2, 3], None)], {9})
 
@@ -182,13 +182,13 @@ def forests(draw: st.DrawFn) -> list[Node]:
 
 
 @given(forests(), st.randoms(use_true_random=False))
-def test_the_order_does_not_depend_on_the_order_of_the_headers(nodes: list[Node], rng: random.Random) -> None:
+def test_the_order_of_headers_does_not_matter(nodes: list[Node], rng: random.Random) -> None:
     mixed = rng.sample(nodes, len(nodes))
     assert linked(mixed) == linked(nodes)
 
 
 @given(forests())
-def test_every_header_is_in_one_segment_or_stale_and_each_segment_is_a_chain(nodes: list[Node]) -> None:
+def test_every_header_is_stale_or_in_one_segment(nodes: list[Node]) -> None:
     order = link(nodes, REGTEST)
     seen = [at for segment in order.segments for at in segment.blocks] + order.stale
     assert sorted(seen) == list(range(len(nodes)))
@@ -201,7 +201,7 @@ def test_every_header_is_in_one_segment_or_stale_and_each_segment_is_a_chain(nod
 
 
 @given(forests())
-def test_no_stale_tip_has_more_work_than_the_branch_that_was_kept(nodes: list[Node]) -> None:
+def test_no_stale_tip_has_more_work_than_the_best(nodes: list[Node]) -> None:
     by_hash = {node.hash: node for node in nodes}
 
     order = link(nodes, REGTEST)
@@ -237,7 +237,7 @@ def test_real_chains_link_from_any_order() -> None:
 
 
 @real_block_cases()
-def test_a_real_block_states_its_height_from_bip34_on_and_none_before(block: RealBlock) -> None:
+def test_a_real_block_states_its_height_since_bip34(block: RealBlock) -> None:
     expected = block.height if block.height >= block.network.bip34_height else None
     assert coinbase_height(block.raw, block.network) == expected
     assert coinbase_height(block.raw[:200], block.network) == expected
@@ -291,11 +291,11 @@ def test_a_number_that_is_no_height_is_not_read(number: int) -> None:
         b"\x4f\x4f",  # OP_1NEGATE
     ],
 )
-def test_anything_but_the_shortest_push_states_no_height(script: bytes) -> None:
+def test_only_the_shortest_push_states_a_height(script: bytes) -> None:
     assert coinbase_height(stating(script), REGTEST) is None
 
 
-def test_the_height_may_be_followed_by_anything() -> None:
+def test_other_data_may_follow_the_height() -> None:
     assert coinbase_height(stating(b"\x02\x2c\x01" + bytes(97)), REGTEST) == 300
     assert coinbase_height(stating(b"\x53\x02\x2c\x01"), REGTEST) == 3
 
@@ -311,7 +311,7 @@ def test_a_version_from_two_on_states_its_height(version: int) -> None:
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=str)
-def test_a_height_below_the_networks_activation_is_not_believed(network: object) -> None:
+def test_a_height_below_the_networks_activation_is_ignored(network: object) -> None:
     at = network.bip34_height  # type: ignore[attr-defined]
     for height, expected in ((at, at), (at + 1, at + 1), (at - 1, None)):
         if height:
@@ -320,19 +320,19 @@ def test_a_height_below_the_networks_activation_is_not_believed(network: object)
 
 
 @pytest.mark.parametrize("count", [0, 1, 252, 253, 70_000])
-def test_the_height_is_found_behind_a_transaction_count_of_any_size(count: int) -> None:
+def test_the_height_is_found_behind_any_transaction_count(count: int) -> None:
     filler = tx([TxIn(b"\x01" * 32, 0)], [])
     assert coinbase_height(stating(b"\x02\x2c\x01", extra=[filler] * count)[:256], REGTEST) == 300
 
 
-def test_a_first_transaction_that_is_no_coinbase_states_no_height() -> None:
+def test_a_first_transaction_without_a_coinbase_states_no_height() -> None:
     spends = tx([TxIn(b"\x01" * 32, 0xFFFFFFFF, b"\x02\x2c\x01")], [])
     two = tx([TxIn(bytes(32), 0xFFFFFFFF, b"\x02\x2c\x01"), TxIn(b"\x01" * 32, 0)], [])
     for first in (spends, two):
         assert coinbase_height(block(bytes(32), [first]), REGTEST) is None
 
 
-def test_any_prefix_gives_the_height_or_none() -> None:
+def test_a_prefix_of_a_block_gives_the_height_or_none() -> None:
     for segwit in (False, True):
         raw = block(bytes(32), [coinbase(300, witness=segwit)])
         told = [coinbase_height(raw[:size], REGTEST) for size in range(len(raw) + 1)]
@@ -342,6 +342,6 @@ def test_any_prefix_gives_the_height_or_none() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_behind_a_header_are_survived(tail: bytes) -> None:
+def test_random_bytes_behind_a_header_cause_no_error(tail: bytes) -> None:
     height = coinbase_height(header(bytes(32), bytes(32)) + tail, REGTEST)
     assert height is None or 1 <= height < 2**31

@@ -108,7 +108,7 @@ def check(chain: HeaderChain, model: Model, nodes: list[Node], shadow: list[byte
 
 
 @given(trees(), st.data())
-def test_a_peer_finds_its_way_from_any_chain_to_ours(nodes: list[Node], data: st.DataObject) -> None:
+def test_a_peer_on_any_chain_reaches_the_clients_chain(nodes: list[Node], data: st.DataObject) -> None:
     ours, theirs = (nodes[data.draw(st.integers(0, len(nodes) - 1))] for _ in range(2))
     mine_, other = (
         HeaderChain.load(NETWORK, [b"".join(node.path)] if node.path else [], NOW) for node in (ours, theirs)

@@ -32,7 +32,7 @@ from support.headerchains import NOW, chain_of, grow, hashes, mine, regular, spl
 # Refused headers
 
 
-def test_a_refused_message_leaves_nothing_behind() -> None:
+def test_a_refused_message_stores_nothing() -> None:
     chain = chain_of(30)
     before = state(chain)
     headers = split(regular(chain, 6))
@@ -57,7 +57,7 @@ def test_a_refused_message_leaves_nothing_behind() -> None:
     assert chain.accept(b"".join(headers), NOW).stored == 6
 
 
-def test_what_happens_to_a_validated_tip_elsewhere_does_not_change_the_chain() -> None:
+def test_changes_of_a_candidate_tip_do_not_change_the_chain() -> None:
     chain = chain_of(30)
     candidate = chain.examine(regular(chain, 5), NOW)
     chain.store(candidate.headers, candidate.hashes)
@@ -67,7 +67,7 @@ def test_what_happens_to_a_validated_tip_elsewhere_does_not_change_the_chain() -
     assert chain.tip() == HeaderChain.load(REGTEST, [chain.headers(1, 35)]).tip()
 
 
-def test_a_header_from_the_future_is_taken_later() -> None:
+def test_a_header_from_the_future_is_accepted_later() -> None:
     chain = chain_of(3)
     headers = regular(chain, 3)
     last = mine(tip_hash(headers), NOW)
@@ -80,7 +80,7 @@ def test_a_header_from_the_future_is_taken_later() -> None:
     assert chain.accept(last, NOW - 7_200).stored == 1
 
 
-def test_headers_upon_an_unknown_one_are_told_from_worthless_ones() -> None:
+def test_unconnected_headers_have_another_error_than_invalid_ones() -> None:
     chain = chain_of(10)
     later = regular(chain, 5)[80:]
     with pytest.raises(UnconnectedHeadersError, match="is unknown") as caught:
@@ -102,7 +102,7 @@ def test_a_truncated_header_is_an_error(size: int) -> None:
     assert (caught.value.offset, caught.value.field) == (size - size % 80, "header")
 
 
-def test_a_fork_from_below_a_passed_checkpoint_is_refused() -> None:
+def test_a_fork_below_a_passed_checkpoint_is_refused() -> None:
     chain = chain_of(40)
     headers = chain.headers(1, 40)
     network = replace(REGTEST, checkpoints=((10, chain.hash_at(10)), (20, chain.hash_at(20)), (60, bytes(32))))
@@ -137,7 +137,7 @@ def test_work_below_the_minimum_is_not_stored() -> None:
     assert chain.accept(headers[: 80 * 51], NOW).stored == 1
 
 
-def test_a_fork_is_stored_within_144_blocks_work_of_the_tip_and_not_below() -> None:
+def test_a_fork_near_the_tip_is_stored() -> None:
     chain = chain_of(300)
     near, far = regular(chain, 1, height=155, branch=1), regular(chain, 2, height=154, branch=2)
     assert chain.required_work == 2 * (301 - 144)
@@ -150,7 +150,7 @@ def test_a_fork_is_stored_within_144_blocks_work_of_the_tip_and_not_below() -> N
 # Errors
 
 
-def test_what_a_peer_deserves_is_in_the_errors_class() -> None:
+def test_the_error_class_shows_if_the_peer_lied() -> None:
     invalid = {
         DiscontinuousHeadersError,
         TargetError,

@@ -41,7 +41,7 @@ from support.headerchains import (
 )
 
 T = 1_600_000_000
-HARD = 0x201FFFFF  # four times as hard as the limit
+HARD = 0x201FFFFF  # four times the minimum difficulty
 HARDER = 0x2007FFFF
 
 
@@ -63,7 +63,7 @@ HARDER = 0x2007FFFF
         (0x20FFFFFF, "negative"),
     ],
 )
-def test_bits_that_are_no_target_are_refused_by_their_cause(bits: int, cause: str) -> None:
+def test_invalid_bits_are_refused_by_their_cause(bits: int, cause: str) -> None:
     tip = tip_of(REGTEST, 5, [T], EASY_BITS)
     with pytest.raises(TargetError, match=f"bits {bits:08x} encode no valid target: {cause}"):
         raw = mine(tip.hash, T + 600, bits, limit=1 << 256)
@@ -81,7 +81,7 @@ def test_a_target_just_above_the_networks_limit_is_refused(network: Network, bit
             tip.advance(raw, sha256d(raw), NOW)
 
 
-def test_a_hash_equal_to_the_target_meets_it_and_one_above_does_not() -> None:
+def test_a_hash_equal_to_the_target_meets_it() -> None:
     raw = mine(bytes(32), T + 600)
     value = int.from_bytes(sha256d(raw), "little")
     tip = tip_of(REGTEST, 5, [T], EASY_BITS)
@@ -115,7 +115,7 @@ def test_a_header_without_proof_of_work_is_refused() -> None:
 @pytest.mark.parametrize("network", [EASY_MAINNET, EASY_TESTNET3, EASY_TESTNET4, REGTEST], ids=str)
 @pytest.mark.parametrize("height", [1, 2014, 2016])
 @pytest.mark.parametrize("bits", [HARD - 1, HARD + 1, HARDER, EASY_BITS])
-def test_within_a_period_only_the_same_bits_are_taken(network: Network, height: int, bits: int) -> None:
+def test_bits_stay_the_same_within_a_period(network: Network, height: int, bits: int) -> None:
     tip = tip_of(network, height, [T], HARD)
     assert judge(tip, T + 600, HARD).bits == HARD
     with pytest.raises(DifficultyError, match=f"header {height + 1} has bits {bits:08x}, not {HARD:08x}"):
@@ -126,7 +126,7 @@ def test_within_a_period_only_the_same_bits_are_taken(network: Network, height: 
 @pytest.mark.parametrize(
     "span", [302_399, 302_400, 302_401, 604_800, 1_209_600, 2_419_200, 4_838_399, 4_838_400, 4_838_401]
 )
-def test_a_retarget_one_off_is_refused(network: Network, span: int) -> None:
+def test_a_wrong_retarget_is_refused(network: Network, span: int) -> None:
     tip = tip_of(network, 4031, [T, T + span], HARDER)
     expected = retarget(HARDER, span, network.pow_limit)
     assert judge(tip, T + span + 600, expected).period_bits == expected
@@ -138,7 +138,7 @@ def test_a_retarget_one_off_is_refused(network: Network, span: int) -> None:
 
 @pytest.mark.parametrize("network", [EASY_TESTNET3, EASY_TESTNET4, REGTEST], ids=str)
 @pytest.mark.parametrize("height", [1, 2013, 2014, 2016])
-def test_the_twenty_minute_rule_holds_from_the_1201st_second_on(network: Network, height: int) -> None:
+def test_the_twenty_minute_rule_applies_after_1200_seconds(network: Network, height: int) -> None:
     tip = tip_of(network, height, [T], HARD)
     for late in (1, 600, 1_199, 1_200):
         assert judge(tip, T + late, HARD).bits == HARD
@@ -151,7 +151,7 @@ def test_the_twenty_minute_rule_holds_from_the_1201st_second_on(network: Network
             judge(tip, T + late, HARD)
 
 
-def test_on_mainnet_a_late_block_must_not_have_the_minimum() -> None:
+def test_mainnet_has_no_twenty_minute_rule() -> None:
     tip = tip_of(EASY_MAINNET, 7, [T], HARD)
     assert judge(tip, T + 1_201, HARD).bits == HARD
     with pytest.raises(DifficultyError):
@@ -159,14 +159,14 @@ def test_on_mainnet_a_late_block_must_not_have_the_minimum() -> None:
 
 
 @pytest.mark.parametrize("network", [EASY_TESTNET3, EASY_TESTNET4], ids=str)
-def test_at_a_periods_start_a_late_block_is_retargeted_like_any_other(network: Network) -> None:
+def test_a_late_block_is_retargeted_at_a_periods_start(network: Network) -> None:
     tip = tip_of(network, 2015, [T, T + 1_209_600], HARD)
     assert judge(tip, T + 1_209_600 + 100_000, HARD).bits == HARD
     with pytest.raises(DifficultyError):
         judge(tip, T + 1_209_600 + 100_000, EASY_BITS)
 
 
-def test_behind_late_blocks_the_usual_bits_return() -> None:
+def test_the_usual_bits_return_after_late_blocks() -> None:
     tip = tip_of(EASY_TESTNET3, 100, [T], HARD)
     for _ in range(30):  # the window of 11 times now has only such times
         tip = judge(tip, tip.times[-1] + 1_201, EASY_BITS)
@@ -176,8 +176,8 @@ def test_behind_late_blocks_the_usual_bits_return() -> None:
         judge(tip, tip.times[-1] + 1_200, EASY_BITS)
 
 
-def test_usual_bits_are_looked_for_no_further_than_the_periods_start() -> None:
-    """A period that starts with the minimum difficulty keeps it throughout, whatever the period before had."""
+def test_usual_bits_are_looked_up_only_within_the_period() -> None:
+    """A period that starts with the minimum difficulty keeps it to its end, whatever the previous period had."""
     tip = tip_of(EASY_TESTNET3, 2014, [T], HARD)
     tip = judge(tip, T + 1_201, EASY_BITS)  # height 2015, late
     assert tip.period_bits == HARD
@@ -195,7 +195,7 @@ def test_usual_bits_are_looked_for_no_further_than_the_periods_start() -> None:
 
 
 @pytest.mark.parametrize("count", range(1, 12))
-def test_a_time_must_be_above_the_median_of_the_last_eleven_or_fewer(count: int) -> None:
+def test_a_time_must_be_above_the_median_of_eleven(count: int) -> None:
     times = [T + 60 * (at * 7 % 11) for at in range(count)]  # not sorted
     middle = sorted(times)[count // 2]
     tip = tip_of(REGTEST, count - 1, times, EASY_BITS)
@@ -207,10 +207,10 @@ def test_a_time_must_be_above_the_median_of_the_last_eleven_or_fewer(count: int)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_among_many_headers_too_the_median_moves_with_each(seed: int) -> None:
-    """The times are the lowest that are allowed, with jumps between them.
+def test_the_median_moves_within_a_message(seed: int) -> None:
+    """The times are the lowest allowed ones, with jumps between them.
 
-    If the code forgot the wrong time, it would refuse a valid header or accept an invalid one.
+    If the code dropped the wrong time from the window, it would refuse a valid header or accept an invalid one.
     """
     rng = random.Random(seed)
     tip = tip_of(REGTEST, 100, [T], EASY_BITS)
@@ -233,7 +233,7 @@ def test_the_median_is_of_the_last_eleven_not_of_all() -> None:
     assert judge(above, T + 6, EASY_BITS).median_time == T + 5
 
 
-def test_a_time_of_two_hours_ahead_is_the_last_one_taken() -> None:
+def test_a_time_may_be_two_hours_ahead() -> None:
     tip = tip_of(REGTEST, 5, [T], EASY_BITS)
     assert judge(tip, T + 7_800, EASY_BITS, now=T + 600).height == 6
     with pytest.raises(FutureHeaderError, match="header 6 is 7201 seconds ahead of our clock") as caught:
@@ -242,7 +242,7 @@ def test_a_time_of_two_hours_ahead_is_the_last_one_taken() -> None:
     assert judge(tip, T + 7_801, EASY_BITS, now=T + 601).height == 6
 
 
-def test_among_many_headers_too_a_time_of_two_hours_ahead_is_the_last_one_taken() -> None:
+def test_a_time_within_a_message_may_be_two_hours_ahead() -> None:
     tip = tip_of(REGTEST, 50, [T] * 11, EASY_BITS)
     headers = obey(tip.copy(), [T + 7_800] * 5)
     above = tip.copy()
@@ -254,13 +254,13 @@ def test_among_many_headers_too_a_time_of_two_hours_ahead_is_the_last_one_taken(
 
 
 @pytest.mark.parametrize("back", [0, 599, 600])
-def test_bip94_lets_a_period_start_ten_minutes_back(back: int) -> None:
+def test_bip94_allows_a_period_to_start_ten_minutes_earlier(back: int) -> None:
     tip = tip_of(EASY_TESTNET4, 2015, [T - 10_000] * 10 + [T], EASY_BITS, period=(EASY_BITS, T - 1_209_600))
     assert judge(tip, T - back, EASY_BITS).period_time == T - back
 
 
 @pytest.mark.parametrize("back", [601, 602, 9_999])
-def test_bip94_refuses_a_period_that_starts_further_back(back: int) -> None:
+def test_bip94_refuses_a_period_that_starts_earlier(back: int) -> None:
     tip = tip_of(EASY_TESTNET4, 2015, [T - 10_000] * 10 + [T], EASY_BITS, period=(EASY_BITS, T - 1_209_600))
     with pytest.raises(
         TimewarpError, match=f"header 2016 starts a period {back} seconds before the end of the last one"
@@ -297,7 +297,7 @@ HEIGHTS = [
 @pytest.mark.parametrize(
     ("network", "bip34", "bip66", "bip65"), HEIGHTS, ids=lambda value: str(value) if isinstance(value, Network) else ""
 )
-def test_versions_are_refused_from_the_heights_of_bip34_66_and_65(
+def test_old_versions_are_refused_from_their_activation_heights(
     network: Network, bip34: int, bip66: int, bip65: int
 ) -> None:
     easy = replace(
@@ -323,7 +323,7 @@ def test_versions_are_refused_from_the_heights_of_bip34_66_and_65(
 # Checkpoints
 
 
-def test_only_the_known_header_is_taken_at_a_checkpoint() -> None:
+def test_only_the_known_header_is_accepted_at_a_checkpoint() -> None:
     tip = tip_of(REGTEST, 5, [T], EASY_BITS)
     good, bad = mine(tip.hash, T + 600), mine(tip.hash, T + 601)
     network = replace(REGTEST, checkpoints=((6, sha256d(good)),))
@@ -379,7 +379,7 @@ def runs(draw: st.DrawFn) -> tuple[Tip, bytes]:
 
 
 @given(runs(), st.data())
-def test_headers_are_judged_alike_one_by_one_and_in_any_pieces(run: tuple[Tip, bytes], data: st.DataObject) -> None:
+def test_headers_are_judged_the_same_in_any_pieces(run: tuple[Tip, bytes], data: st.DataObject) -> None:
     tip, headers = run
     one, many, pieces = tip.copy(), tip.copy(), tip.copy()
     for raw in split(headers):
@@ -393,7 +393,7 @@ def test_headers_are_judged_alike_one_by_one_and_in_any_pieces(run: tuple[Tip, b
 
 
 @given(runs(), st.data())
-def test_a_bad_header_is_named_alike_one_by_one_and_among_many(run: tuple[Tip, bytes], data: st.DataObject) -> None:
+def test_a_bad_header_is_named_the_same_in_any_pieces(run: tuple[Tip, bytes], data: st.DataObject) -> None:
     tip, headers = run
     pieces = split(headers)
     if not pieces:
@@ -437,7 +437,7 @@ def core_next_bits(network: Network, chain: list[tuple[int, int]], time: int) ->
 
 
 @pytest.mark.parametrize("network", [EASY_MAINNET, EASY_TESTNET3, EASY_TESTNET4, REGTEST], ids=str)
-def test_three_periods_have_the_bits_that_cores_walk_finds(network: Network) -> None:
+def test_three_periods_have_the_bits_of_cores_algorithm(network: Network) -> None:
     rng = random.Random(3)
     chain = HeaderChain(network)
     tip = chain.tip()

@@ -1,4 +1,4 @@
-"""The packed chain and its forks in memory. The headers are made up, since storage does not validate them."""
+"""The packed chain and its forks in memory. The headers are fake, since storage does not validate them."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def packed(hashes: list[bytes], first: int = 0) -> PackedHeaders:
     return PackedHeaders(first, headers, hashes[-1], total_work(headers))
 
 
-def test_a_part_of_an_entry_is_not_taken_for_another() -> None:
-    """Bytes that begin in one entry and end in the next are not a hash of the chain."""
+def test_a_hash_across_two_entries_is_not_found() -> None:
+    """Bytes that begin in one entry and end in the next are no hash of the chain."""
     low, high = b"ABCD".ljust(32, b"\x01"), b"CDEF".ljust(32, b"\x02")
     chain = packed([low, high])
     assert (chain.height_of(low), chain.height_of(high)) == (0, 1)
     assert chain.height_of(b"CDCD".ljust(32, b"\x01")) is None
 
 
-def test_hashes_that_begin_alike_are_told_apart() -> None:
+def test_hashes_with_equal_prefixes_are_told_apart() -> None:
     hashes = [b"same" + bytes([at]) * 28 for at in range(20)]
     chain = packed(hashes, 100)
     assert [chain.height_of(block_hash) for block_hash in hashes] == list(range(100, 120))
@@ -54,7 +54,7 @@ STEPS = st.tuples(st.integers(1, 700) | st.integers(1, 40_000), st.integers(0, 9
 
 
 @given(st.lists(STEPS, min_size=1, max_size=5), st.integers(0, 1 << 32))
-def test_a_packed_chain_is_its_list_of_headers(steps: list[tuple[int, int]], seed: int) -> None:
+def test_a_packed_chain_equals_its_list_of_headers(steps: list[tuple[int, int]], seed: int) -> None:
     rng = random.Random(seed)
     hashes = [rng.randbytes(32)]
     bits = [0x1D00FFFF]
@@ -84,7 +84,7 @@ def test_a_packed_chain_is_its_list_of_headers(steps: list[tuple[int, int]], see
             assert chain.height_of(hashes[at]) == 50 + at
 
 
-def test_a_chain_is_restored_as_it_was_but_not_from_pieces_that_do_not_follow_each_other() -> None:
+def test_a_chain_is_restored_from_adjacent_pieces_only() -> None:
     chain = HeaderChain(REGTEST)
     chain.accept(regular(chain, 20), NOW)
     pieces = [chain.headers(1, 7), b"", chain.headers(8, 1), chain.headers(9, 12)]
@@ -118,7 +118,7 @@ def test_a_hash_across_two_others_is_not_found() -> None:
     assert forks.find(b"\xff" * 32) is None
 
 
-def test_a_fork_takes_the_place_of_those_that_it_prolongs() -> None:
+def test_a_longer_fork_replaces_its_own_beginning() -> None:
     forks = Forks()
     for each in (fork(5, 1, 2), fork(5, 1, 2, 3), fork(5, 1, 4), fork(5, 1, 2, 3, 4)):
         forks.add(each)
@@ -129,7 +129,7 @@ def test_a_fork_takes_the_place_of_those_that_it_prolongs() -> None:
 
 
 @pytest.mark.parametrize("above", [0, 1, 2, 3])
-def test_a_fork_upon_a_branch_that_leaves_can_still_win(above: int) -> None:
+def test_a_fork_on_a_disconnected_branch_can_still_win(above: int) -> None:
     """A fork that starts `above` headers after the point where the new branch starts."""
     chain = HeaderChain(REGTEST)
     chain.accept(regular(chain, 10), NOW)
@@ -146,7 +146,7 @@ def test_a_fork_upon_a_branch_that_leaves_can_still_win(above: int) -> None:
 
 
 @pytest.mark.parametrize("shared", [0, 1, 2])
-def test_a_fork_that_shares_its_first_headers_with_the_new_branch_can_still_win(shared: int) -> None:
+def test_a_fork_of_the_new_branch_can_still_win(shared: int) -> None:
     chain = HeaderChain(REGTEST)
     chain.accept(regular(chain, 10), NOW)
     first = regular(chain, 3, height=7, branch=1)
@@ -165,7 +165,7 @@ def test_a_fork_that_shares_its_first_headers_with_the_new_branch_can_still_win(
 
 
 @pytest.mark.parametrize("known", [1, 2, 3])
-def test_a_fork_that_becomes_the_best_chain_is_no_longer_a_fork(known: int) -> None:
+def test_a_fork_that_wins_is_no_longer_a_fork(known: int) -> None:
     chain = HeaderChain(REGTEST)
     chain.accept(regular(chain, 10), NOW)
     branch = regular(chain, 4, height=7, branch=1)

@@ -75,7 +75,7 @@ def long_chain() -> HeaderChain:
 
 
 @pytest.mark.parametrize("size", [0, 15])
-def test_a_salt_that_could_be_guessed_is_refused(size: int) -> None:
+def test_a_salt_that_can_be_guessed_is_refused(size: int) -> None:
     with pytest.raises(ParameterError, match=f"a salt has at least 16 bytes, not {size}"):
         HeaderSync(HeaderChain(REGTEST), bytes(size))
 
@@ -83,7 +83,7 @@ def test_a_salt_that_could_be_guessed_is_refused(size: int) -> None:
 # In one pass
 
 
-def test_enough_work_is_stored_at_once_and_more_is_wanted_while_messages_are_full(long_chain: HeaderChain) -> None:
+def test_enough_work_is_stored_in_one_pass(long_chain: HeaderChain) -> None:
     chain = HeaderChain(REGTEST)
     steps = list(talk(HeaderSync(chain, SALT), long_chain))
     assert [step.update.stored for step in steps] == [2_000] * 7 + [1_000]
@@ -91,7 +91,7 @@ def test_enough_work_is_stored_at_once_and_more_is_wanted_while_messages_are_ful
     assert chain.tip_hash == long_chain.tip_hash
 
 
-def test_an_empty_answer_ends_it() -> None:
+def test_an_empty_answer_ends_the_sync() -> None:
     chain = grown(5)
     sync = HeaderSync(chain, SALT)
     assert sync.wants_more
@@ -101,8 +101,10 @@ def test_an_empty_answer_ends_it() -> None:
     assert (sync.phase, sync.height) == (SyncPhase.DIRECT, 5)  # type: ignore[unreachable]
 
 
-def test_a_peer_on_a_lesser_fork_is_asked_on_from_where_it_stands() -> None:
-    """The peer's first 2,000 headers fork off our chain. A locator from our own tip would get the same answer again."""
+def test_a_fork_with_less_work_is_read_completely() -> None:
+    """The peer's first 2,000 headers fork off the client's chain. A locator of the client's own tip would get the same
+    answer again.
+    """
     chain = grown(2_100)
     peer = fork_of(chain, 40, 2_030)
     sync = HeaderSync(chain, SALT)
@@ -115,10 +117,10 @@ def test_a_peer_on_a_lesser_fork_is_asked_on_from_where_it_stands() -> None:
     assert next(talk(HeaderSync(chain, SALT), peer)).update.stored == 0
 
 
-def test_a_peer_that_has_left_our_chain_between_two_hashes_of_the_locator_is_followed_to_its_end(
+def test_a_deep_fork_is_read_completely(
     long_chain: HeaderChain,
 ) -> None:
-    """The first message is full and brings nothing new: the next locator starts at its last header."""
+    """The first message is full and has no new header, so the next locator starts at its last header."""
     chain = HeaderChain.load(REGTEST, [long_chain.headers(1, 15_000)])
     peer = fork_of(long_chain, 9_000, 1)
     sync = HeaderSync(chain, SALT)
@@ -130,7 +132,7 @@ def test_a_peer_that_has_left_our_chain_between_two_hashes_of_the_locator_is_fol
         list(talk(sync, peer))
 
 
-def test_what_does_not_connect_or_is_damaged_is_an_error_as_in_the_chain() -> None:
+def test_sync_raises_the_errors_of_the_chain() -> None:
     chain = grown(20)
     sync = HeaderSync(chain, SALT)
     ahead = regular(chain, 3)
@@ -146,7 +148,7 @@ def test_what_does_not_connect_or_is_damaged_is_an_error_as_in_the_chain() -> No
 # Two passes
 
 
-def test_a_long_chain_is_read_twice_and_stored_the_second_time(long_chain: HeaderChain) -> None:
+def test_a_long_chain_is_read_twice_and_then_stored(long_chain: HeaderChain) -> None:
     chain = HeaderChain(demanding(13_000))
     sync = HeaderSync(chain, SALT)
     steps = list(talk(sync, long_chain))
@@ -165,16 +167,14 @@ def test_a_long_chain_is_read_twice_and_stored_the_second_time(long_chain: Heade
 
 
 @pytest.mark.parametrize(("minimum", "enough"), [(1_999, True), (2_000, True), (2_001, False), (2_500, False)])
-def test_the_minimum_of_work_is_enough_and_one_header_less_is_not(
-    long_chain: HeaderChain, minimum: int, enough: bool
-) -> None:
+def test_a_chain_with_exactly_the_minimum_work_is_stored(long_chain: HeaderChain, minimum: int, enough: bool) -> None:
     chain = HeaderChain(demanding(minimum))
     sync = HeaderSync(chain, SALT)
     sync.receive(long_chain.headers(1, 2_000), NOW)
     assert (chain.height, sync.phase) == ((2_000, SyncPhase.DIRECT) if enough else (0, SyncPhase.PRESYNC))
 
 
-def test_a_chain_that_ends_with_too_little_work_leaves_nothing(long_chain: HeaderChain) -> None:
+def test_a_chain_with_too_little_work_is_not_stored(long_chain: HeaderChain) -> None:
     chain = HeaderChain(demanding(15_001))
     sync = HeaderSync(chain, SALT)
     with pytest.raises(
@@ -210,7 +210,7 @@ def test_other_headers_in_the_second_pass_are_never_stored(long_chain: HeaderCha
     assert (sync.phase, sync.height) == (SyncPhase.DIRECT, chain.height)
 
 
-def test_where_a_forgery_is_found_is_the_salts_secret() -> None:
+def test_the_salt_hides_where_forgeries_are_found() -> None:
     """A message ends with a hundred forged headers. With one salt in six, a commitment is among them."""
     honest = grown(2_600)
     forged = fork_of(honest, 1_900, 700)
@@ -229,7 +229,7 @@ def test_where_a_forgery_is_found_is_the_salts_secret() -> None:
     assert 1 <= found.count(True) <= 20
 
 
-def test_what_is_committed_to_cannot_be_ground_without_the_salt(long_chain: HeaderChain) -> None:
+def test_commitments_cannot_be_predicted_without_the_salt(long_chain: HeaderChain) -> None:
     """Two peers have different commitments, even for the same headers at the same heights."""
     seen: dict[int, HeaderSync] = {}
     for number in range(10_000):
@@ -260,7 +260,7 @@ def test_a_second_pass_that_ends_early_is_an_error(long_chain: HeaderChain) -> N
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_announcements_during_the_passes_are_passed_over(long_chain: HeaderChain, again: bool) -> None:
+def test_announcements_during_the_passes_are_ignored(long_chain: HeaderChain, again: bool) -> None:
     chain = HeaderChain(demanding(14_500))
     sync = HeaderSync(chain, SALT)
     messages = 0
@@ -283,7 +283,7 @@ def test_announcements_during_the_passes_are_passed_over(long_chain: HeaderChain
     assert messages == 8 + 8
 
 
-def test_a_bad_header_in_a_pass_leaves_it_where_it_was(long_chain: HeaderChain) -> None:
+def test_a_bad_header_does_not_change_the_passes(long_chain: HeaderChain) -> None:
     chain = HeaderChain(demanding(14_500))
     sync = HeaderSync(chain, SALT)
     for _ in range(100):
@@ -301,7 +301,7 @@ def test_a_bad_header_in_a_pass_leaves_it_where_it_was(long_chain: HeaderChain) 
     assert chain.tip_hash == long_chain.tip_hash
 
 
-def test_a_peer_that_leaves_its_chain_between_two_messages_starts_again(long_chain: HeaderChain) -> None:
+def test_a_reorganization_between_two_messages_restarts_the_sync(long_chain: HeaderChain) -> None:
     chain = HeaderChain(demanding(14_500))
     sync = HeaderSync(chain, SALT)
     for step in talk(sync, fork_of(long_chain, 0, 5_000)):
@@ -312,7 +312,7 @@ def test_a_peer_that_leaves_its_chain_between_two_messages_starts_again(long_cha
     assert chain.tip_hash == long_chain.tip_hash
 
 
-def test_two_peers_at_once_do_not_disturb_each_other(long_chain: HeaderChain) -> None:
+def test_two_parallel_syncs_do_not_disturb_each_other(long_chain: HeaderChain) -> None:
     chain = HeaderChain(demanding(14_500))
     first, second = HeaderSync(chain, SALT), HeaderSync(chain, sha256d(SALT))
     talks = [talk(first, long_chain), talk(second, long_chain)]
@@ -333,7 +333,7 @@ def test_two_peers_at_once_do_not_disturb_each_other(long_chain: HeaderChain) ->
 
 
 @pytest.mark.parametrize("more", [1, 2, 3_000])
-def test_a_deep_branch_is_stored_when_it_is_the_better_one(more: int) -> None:
+def test_a_deep_branch_is_stored_if_it_has_more_work(more: int) -> None:
     chain = grown(4_300)
     ours = chain.headers(501, 3_800)
     peer = fork_of(chain, 500, 3_800 + more)
@@ -346,7 +346,7 @@ def test_a_deep_branch_is_stored_when_it_is_the_better_one(more: int) -> None:
     assert steps[0].after is SyncPhase.PRESYNC
 
 
-def test_a_branch_longer_than_the_lookahead_is_held_until_it_is_the_better_one(long_chain: HeaderChain) -> None:
+def test_a_long_branch_is_held_until_it_has_more_work(long_chain: HeaderChain) -> None:
     chain = HeaderChain.load(REGTEST, [long_chain.headers(1, 10_000)])
     peer = fork_of(chain, 500, 9_800)
     told = 0
@@ -360,7 +360,7 @@ def test_a_branch_longer_than_the_lookahead_is_held_until_it_is_the_better_one(l
 
 
 @pytest.mark.parametrize("less", [0, 1, 1_000])
-def test_a_deep_branch_that_is_no_better_leaves_nothing(less: int) -> None:
+def test_a_deep_branch_with_less_work_is_not_stored(less: int) -> None:
     chain = grown(4_300)
     before = chain.headers(0, 5_000)
     peer = fork_of(chain, 500, 3_800 - less)
@@ -370,7 +370,7 @@ def test_a_deep_branch_that_is_no_better_leaves_nothing(less: int) -> None:
     assert peer.hash_at(501) not in chain
 
 
-def test_a_branch_that_ours_has_outgrown_meanwhile_is_left() -> None:
+def test_a_branch_that_falls_behind_is_dropped() -> None:
     chain = grown(4_300)
     peer = fork_of(chain, 500, 3_900)
     sync = HeaderSync(chain, SALT)
@@ -384,8 +384,8 @@ def test_a_branch_that_ours_has_outgrown_meanwhile_is_left() -> None:
     assert (chain.tip_hash, sync.phase) == (tip, SyncPhase.DIRECT)
 
 
-def test_the_second_pass_reads_no_further_than_the_first() -> None:
-    """The first pass has no commitments above its end, even if our own chain has grown meanwhile."""
+def test_the_second_pass_ends_where_the_first_ended() -> None:
+    """The first pass has no commitments above its end, even if the client's chain has grown meanwhile."""
     chain = grown(4_300)
     peer = fork_of(chain, 500, 9_000)
     sync = HeaderSync(chain, SALT)
@@ -402,7 +402,7 @@ def test_the_second_pass_reads_no_further_than_the_first() -> None:
     assert max(told) < end < 6_500
 
 
-def test_a_branch_upon_a_stored_fork_is_taken() -> None:
+def test_a_branch_of_a_stored_fork_is_accepted() -> None:
     chain = grown(3_000)
     fork = regular(chain, 100, height=2_950, branch=1)
     chain.accept(fork[: 80 * 40], NOW)
@@ -412,7 +412,7 @@ def test_a_branch_upon_a_stored_fork_is_taken() -> None:
     assert chain.tip_hash == tip_hash(fork)
 
 
-def test_a_stopped_sync_goes_on_from_what_is_stored(long_chain: HeaderChain) -> None:
+def test_a_stopped_sync_resumes_from_stored_headers(long_chain: HeaderChain) -> None:
     chain = HeaderChain(demanding(14_500))
     sync = HeaderSync(chain, SALT)
     while not chain.height:
@@ -434,7 +434,7 @@ def test_a_message_may_be_longer_than_cores(long_chain: HeaderChain) -> None:
     assert mine(chain.tip_hash, NOW)[4:36] == sync.locator()[0]
 
 
-def test_headers_that_another_peer_has_stored_meanwhile_are_not_kept_nor_connected_again(
+def test_headers_stored_by_another_sync_are_not_kept(
     long_chain: HeaderChain,
 ) -> None:
     """A regression: while one peer stalled in its second pass, the headers of another peer stayed in memory."""

@@ -1,4 +1,4 @@
-"""The real and published header chains of the vectors in 06_headers, validated from end to end."""
+"""The real and published header chains of the vectors in 06_headers, validated completely."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FROM_GENESIS = [
 
 
 @pytest.mark.parametrize(("name", "network"), FROM_GENESIS, ids=lambda value: value if isinstance(value, str) else "")
-def test_a_chain_from_its_genesis_block_is_taken_whole(name: str, network: Network) -> None:
+def test_a_chain_from_its_genesis_block_is_accepted(name: str, network: Network) -> None:
     headers = header_file(name)
     chain = HeaderChain(replace(network, min_chain_work=0))
     assert headers[:80] == network.genesis
@@ -70,7 +70,7 @@ FROM_THE_MIDDLE = [("mainnet_80001_100000.bin", 80_001, 80_640), ("mainnet_15000
 @pytest.mark.parametrize(
     ("name", "first", "period"), FROM_THE_MIDDLE, ids=lambda value: value if isinstance(value, str) else ""
 )
-def test_a_chain_is_judged_from_a_trusted_start_on(name: str, first: int, period: int) -> None:
+def test_a_chain_is_judged_after_a_trusted_start(name: str, first: int, period: int) -> None:
     """The trusted headers reach into the first whole period.
 
     Every later retarget and the work of each header are therefore exact.
@@ -104,7 +104,7 @@ def test_a_chain_is_judged_from_a_trusted_start_on(name: str, first: int, period
             assert chain.hash_at(height) == block_hash
 
 
-def test_a_chain_of_testnet3_obeys_the_twenty_minute_rule_for_real() -> None:
+def test_a_chain_of_testnet3_obeys_the_twenty_minute_rule() -> None:
     (blocks,) = (blocks for entry, blocks in runs() if entry["first_height"] == 1000)
     headers = b"".join(block.raw[:80] for block in blocks)
     start = Start(1000, headers[:880], 1 << 40)
@@ -122,7 +122,7 @@ def test_a_chain_of_testnet3_obeys_the_twenty_minute_rule_for_real() -> None:
     assert (tip.height, tip.hash) == (1999, tip_hash(headers))
 
 
-def test_mainnet_is_taken_in_two_passes_up_to_its_minimum_of_work() -> None:
+def test_mainnet_needs_two_passes_up_to_its_minimum_work() -> None:
     headers = header_file("mainnet_0_10236.bin")
     network = replace(MAINNET, min_chain_work=total_work(headers[: 80 * 9_000]))
     whole = HeaderChain.load(OPEN_MAINNET, [headers[80:]])
@@ -141,7 +141,7 @@ def test_mainnet_is_taken_in_two_passes_up_to_its_minimum_of_work() -> None:
 
 
 @vector_cases("06_headers/chain_state.json")
-def test_a_header_moves_the_chains_state_as_published(case: dict[str, Any]) -> None:
+def test_a_header_changes_the_tip_as_published(case: dict[str, Any]) -> None:
     bits = encode_bits(int(case["current_target"], 16))
     tip = Tip(
         network=MAINNET,
@@ -182,7 +182,7 @@ CAUSES: dict[str, type[HeaderError]] = {
 
 
 @vector_cases("06_headers/header_checks.json", lambda case: case["network"] == "regtest")
-def test_a_header_on_regtest_is_taken_or_refused_by_its_cause(case: dict[str, Any]) -> None:
+def test_a_regtest_header_is_accepted_or_refused_by_its_cause(case: dict[str, Any]) -> None:
     before = bytes.fromhex("".join(case["prev_headers"]))
     chain = HeaderChain(REGTEST)
     chain.accept(before[80:], case["adjusted_time"])
@@ -202,7 +202,7 @@ def test_a_header_on_regtest_is_taken_or_refused_by_its_cause(case: dict[str, An
 
 
 @vector_cases("06_headers/header_checks.json", lambda case: case["network"] == "mainnet")
-def test_a_header_on_mainnet_is_taken_or_refused_by_its_cause(case: dict[str, Any]) -> None:
+def test_a_mainnet_header_is_accepted_or_refused_by_its_cause(case: dict[str, Any]) -> None:
     before, header = bytes.fromhex(case["prev_headers"][0]), bytes.fromhex(case["header"])
     parsed = Header.parse(before)  # height 705,600, where a period starts
     tip = Tip(MAINNET, 705_600, parsed.hash, 0, parsed.bits, parsed.bits, parsed.time, [parsed.time])
@@ -220,7 +220,7 @@ def test_a_header_on_mainnet_is_taken_or_refused_by_its_cause(case: dict[str, An
         tip.advance(header, sha256d(header), NOW)
 
 
-def test_the_fork_of_july_2015_is_refused_for_its_first_headers_version() -> None:
+def test_the_fork_of_july_2015_is_refused_by_its_version() -> None:
     case = vector_file("06_headers/july2015_fork_headers.json")
     headers = bytes.fromhex("".join(case["headers"]))
     first = Header.parse(headers[:80])
@@ -238,11 +238,11 @@ def test_the_fork_of_july_2015_is_refused_for_its_first_headers_version() -> Non
         tip.copy().advance(headers, hashes(headers), NOW)
     assert caught.value.index == 0
     tip.height, tip.hash, tip.times = case["first_height"], first.hash, [first.time]
-    tip.advance(headers[80:], hashes(headers[80:]), NOW)  # the headers after it violate no rule themselves
+    tip.advance(headers[80:], hashes(headers[80:]), NOW)  # the later headers violate no rule themselves
     assert hash_to_hex(tip.hash) == case["hashes"][-1]
 
 
-def test_the_published_reorganisation_is_followed_step_by_step() -> None:
+def test_the_published_reorganization_is_followed_step_by_step() -> None:
     (case,) = vector_file("06_headers/reorg_btcd.json")["vectors"]
     chain = HeaderChain(OPEN_MAINNET)
     for step in case["steps"]:
@@ -254,7 +254,7 @@ def test_the_published_reorganisation_is_followed_step_by_step() -> None:
     assert hash_to_hex(next(placed.hash for placed in update.disconnected)) == case["steps"][0]["tip"]
 
 
-def test_testnet3s_fork_at_the_genesis_block_is_refused_once_the_checkpoint_is_passed() -> None:
+def test_a_checkpoint_ends_testnet3s_fork_at_the_genesis_block() -> None:
     fork = bytes.fromhex("".join(vector_file("06_headers/testnet3_genesis_fork.json")["headers"]))
     headers = header_file("testnet3_0_546.bin")
     chain = HeaderChain(replace(TESTNET3, min_chain_work=0))
@@ -278,7 +278,7 @@ def test_testnet3s_fork_at_the_genesis_block_is_refused_once_the_checkpoint_is_p
 
 
 @pytest.mark.parametrize("name", ["mainnet", "signet", "testnet3"])
-def test_published_checkpoints_prove_their_work_and_that_of_the_chain(name: str) -> None:
+def test_published_checkpoints_and_their_chain_prove_their_work(name: str) -> None:
     known = checkpoints(name)
     network = Network.named(name)
     for height, entry in known.items():
@@ -307,7 +307,7 @@ def test_published_checkpoints_prove_their_work_and_that_of_the_chain(name: str)
         assert int(above["chainwork"], 16) - int(below["chainwork"], 16) == gained
 
 
-def test_our_checkpoints_and_minimum_work_are_those_of_the_published_chain() -> None:
+def test_own_checkpoints_and_minimum_work_are_the_published_ones() -> None:
     entries = vector_file("06_headers/electrum_checkpoints_mainnet.json")["checkpoints"]
     published = {2_016 * (number + 1) - 1: block_hash for number, (block_hash, _) in enumerate(entries)}
     ours = [(height, block_hash) for height, block_hash in MAINNET.checkpoints if height in published]
@@ -332,7 +332,7 @@ def test_our_checkpoints_and_minimum_work_are_those_of_the_published_chain() -> 
         )
 
 
-def test_the_bits_of_electrums_checkpoints_are_those_of_the_chain() -> None:
+def test_the_bits_of_electrums_checkpoints_are_the_chains() -> None:
     entries = vector_file("06_headers/electrum_checkpoints_mainnet.json")["checkpoints"]
     compared = 0
     for number, (_, goal) in enumerate(entries):
@@ -343,7 +343,7 @@ def test_the_bits_of_electrums_checkpoints_are_those_of_the_chain() -> None:
     assert compared == 290
 
 
-def test_all_files_of_the_folder_are_read_here_or_in_the_tests_of_difficulty() -> None:
+def test_every_file_of_the_folder_has_a_test() -> None:
     root = vectors_root()
     assert root is not None
     here = {name for name, *_ in (*FROM_GENESIS, *FROM_THE_MIDDLE)}

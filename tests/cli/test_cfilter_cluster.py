@@ -1,4 +1,4 @@
-"""Filters made on a cluster are those made in one process, in files for each part, which are made once."""
+"""A cluster builds the same filters as one process, and builds the file of each part once."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ pytestmark = [
     pytest.mark.vectors,
     pytest.mark.filterwarnings(
         "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
-    ),  # distributed's own sockets
+    ),  # sockets of distributed
 ]
 
 
 class SmallParts:
-    """In place of Plan."""
+    """A replacement for Plan with small parts."""
 
     @staticmethod
     def of(files: BlockFiles, network: Network) -> Plan:
@@ -67,7 +67,7 @@ def lines_in(out: Path) -> list[dict[str, object]]:
     return [json.loads(line) for path in sorted(out.iterdir()) for line in path.read_text().splitlines()]
 
 
-def test_a_cluster_makes_the_same_filters_once(
+def test_a_cluster_builds_the_same_filters_once(
     worker: Cluster, blocks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert build(blocks, "--format", "jsonl") == 0
@@ -104,7 +104,7 @@ def test_a_cluster_makes_the_same_filters_once(
     lock.release()
 
 
-def test_a_block_that_is_damaged_is_named_and_its_filter_is_made_later(
+def test_a_damaged_block_is_named_and_built_later(
     worker: Cluster, blocks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sound, lone = (blocks / "blk00000.dat").read_bytes(), node_records("blk00000.dat", 0)[50]
@@ -122,7 +122,7 @@ def test_a_block_that_is_damaged_is_named_and_its_filter_is_made_later(
     assert len(lines_in(out)) == before + 1
 
 
-def test_what_a_block_without_spends_needs_is_the_block_alone(tmp_path: Path) -> None:
+def test_a_block_without_spends_needs_no_other_block(tmp_path: Path) -> None:
     (tmp_path / "blk00000.dat").write_bytes(record(block_of(REGTEST.genesis_hash, 1)))
     (part,) = Plan.of(BlockFiles(tmp_path / "blk00000.dat"), REGTEST).parts
     made = part_filters(part)
@@ -140,7 +140,7 @@ def test_what_a_block_without_spends_needs_is_the_block_alone(tmp_path: Path) ->
         (["--dask", "tcp://127.0.0.1:1", "--out", "x", "--undo", "off"], "leave out --prevouts and --undo off"),
     ],
 )
-def test_options_that_do_not_fit_are_named(
+def test_contradictory_options_are_named(
     options: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert build(tmp_path, *options) == 2

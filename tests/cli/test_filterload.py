@@ -1,4 +1,4 @@
-"""`filterload`: published filters, decoys, every format, and every argument that can be wrong."""
+"""`filterload`: published filters, decoys, every format, and every wrong argument."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OUTPOINT = "f4184fc596403b9d638783cf57adfe4c75c605f6356fbc91338530e9831e9e16:1"
 
 
 @pytest.mark.parametrize("tweak", CORE_PAYLOADS)
-def test_the_filters_of_cores_tests_come_out_as_one_line_of_hex(run: Any, tweak: int) -> None:
+def test_filters_of_cores_tests_are_printed_in_hex(run: Any, tweak: int) -> None:
     ran = run("filterload", *CORE, "--tweak", tweak)
     assert ran[:2] == (0, CORE_PAYLOADS[tweak] + "\n")
     assert ran.err.startswith("spvfilter: warning: the filter has no decoys")
@@ -44,19 +44,19 @@ def test_a_tweak_may_be_hexadecimal(run: Any) -> None:
     assert run("filterload", *CORE, "--tweak", "0x80000001").out == CORE_PAYLOADS[2147483649] + "\n"
 
 
-def test_raw_is_the_payloads_bytes() -> None:
+def test_raw_prints_the_bytes_of_the_payload() -> None:
     ran = process("filterload", *CORE, "--tweak", 0, "--format", "raw")
     assert (ran.returncode, ran.stdout.hex()) == (0, CORE_PAYLOADS[0])
 
 
-def test_message_is_the_whole_message_of_the_network_in_hex(run: Any) -> None:
+def test_message_prints_the_complete_message_in_hex(run: Any) -> None:
     expected = encode_message(REGTEST.magic, "filterload", bytes.fromhex(CORE_PAYLOADS[0]))
     ran = run("filterload", *CORE, "--tweak", 0, "--network", "regtest", "--format", "message")
     assert ran[:2] == (0, expected.hex() + "\n")
     assert ran.out.startswith("fabfb5da66696c7465726c6f6164")
 
 
-def test_json_says_what_the_filter_is(run: Any) -> None:
+def test_json_describes_the_filter(run: Any) -> None:
     ran = run("filterload", *CORE, "--tweak", 0, "--format", "jsonl")
     filter_bits = bytes.fromhex("614e9b")
     fill = sum(byte.bit_count() for byte in filter_bits) / 24
@@ -99,7 +99,7 @@ def test_without_decoys_the_real_rate_is_printed(run: Any) -> None:
     assert f"real false-positive rate is {made.current_fp_rate:.2g}" in ran.err
     assert "hides nothing" in ran.err
     assert "--db or --secret-file" in ran.err
-    assert "decoy_key" not in ran.err  # a name of the library
+    assert "decoy_key" not in ran.err  # the message uses no name of the library
 
 
 def test_a_full_filter_without_decoys_gets_a_milder_warning(run: Any) -> None:
@@ -190,7 +190,7 @@ def test_raw_on_a_terminal_is_refused() -> None:
     assert "spvfilter: raw bytes would garble the terminal" in screen
 
 
-def test_addresses_file_data_and_outpoints_all_go_in(run: Any, tmp_path: Path) -> None:
+def test_addresses_file_data_and_outpoints_are_elements(run: Any, tmp_path: Path) -> None:
     watch = tmp_path / "wallet.txt"
     watch.write_text("12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S,label\n")
     before = watch.read_bytes()
@@ -220,7 +220,7 @@ def test_addresses_file_data_and_outpoints_all_go_in(run: Any, tmp_path: Path) -
     assert watch.read_bytes() == before
 
 
-def test_without_a_tweak_it_is_random(run: Any) -> None:
+def test_a_missing_tweak_is_random(run: Any) -> None:
     assert len({run("filterload", ADDRESS).out for _ in range(4)}) == 4
 
 
@@ -229,7 +229,7 @@ def test_flags_are_the_payloads_last_byte(run: Any, flags: str, last: str) -> No
     assert run("filterload", "--outpoint", OUTPOINT, "--flags", flags).out.strip()[-2:] == last
 
 
-def test_flags_that_lose_spends_are_a_warning_of_one_line(run: Any, tmp_path: Path) -> None:
+def test_flags_that_lose_spends_cause_a_warning(run: Any, tmp_path: Path) -> None:
     ran = run("filterload", ADDRESS, "--flags", "none", "--secret-file", secret_file(tmp_path))
     assert (ran.code, len(ran.out.splitlines())) == (0, 1)
     assert (
@@ -238,7 +238,7 @@ def test_flags_that_lose_spends_are_a_warning_of_one_line(run: Any, tmp_path: Pa
     )
 
 
-def test_a_rate_that_the_protocol_cannot_keep_is_a_warning(run: Any, tmp_path: Path) -> None:
+def test_a_rate_that_the_protocol_cannot_keep_causes_a_warning(run: Any, tmp_path: Path) -> None:
     secret = secret_file(tmp_path)
     ran = run("filterload", ADDRESS, "--elements", 100_000, "--fp-rate", "0.001", "--secret-file", secret)
     assert ran.code == 0
@@ -288,7 +288,7 @@ def test_a_bad_argument_is_one_line_and_exit_code_2(run: Any, argv: list[str], s
     assert ran.err.count("\n") == 1
 
 
-def test_every_bad_line_of_a_watch_file_is_told_with_its_number(run: Any, tmp_path: Path) -> None:
+def test_every_bad_line_of_a_watch_file_is_numbered(run: Any, tmp_path: Path) -> None:
     watch = tmp_path / "wallet.txt"
     watch.write_text(f"# mine\n{ADDRESS},good\nnonsense\n{TESTNET_ADDRESS}\n\nscript:zz\n")
     ran = run("filterload", "--watch", watch)

@@ -38,7 +38,7 @@ def db(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def commands(block_file: Path, made: Path, db: Path, chain: Sequence[bytes]) -> dict[str, list[object]]:
-    """A command line for each command that prints rows of its own."""
+    """A command line for each command that prints its own rows."""
     return {
         "scan": [block_file, "--address", ADDRESS, *REGTEST_ONLY],
         "inspect": [chain[0].hex(), *REGTEST_ONLY],
@@ -107,7 +107,7 @@ def test_filters_are_imported_into_the_network_of_the_database(
 
 
 @pytest.mark.parametrize("name", ["watch", "broadcast"])
-def test_the_modes_say_what_nodes_learn(run: Any, name: str) -> None:
+def test_help_of_modes_names_the_facts_that_nodes_learn(run: Any, name: str) -> None:
     said = " ".join(run(name, "--help").out.split())
     assert "With compact, nodes learn only which blocks are fetched." in said
     assert "nothing" not in said.partition("--mode")[2].partition("--network")[0]

@@ -365,7 +365,7 @@ def test_an_interrupt_in_a_destructor_ends_it() -> None:
     )
 
 
-def test_another_error_in_a_destructor_is_told() -> None:
+def test_another_error_in_a_destructor_is_reported() -> None:
     failed = "type('Failed', (), {'__del__': lambda self: 1 / 0})() and None"
     code, err = _interrupted(f"({failed}, print('ready', flush=True), read(*given))[-1]")
     assert (code, b"ZeroDivisionError" in err, err.endswith(b"\nspvfilter: interrupted\n")) == (130, True, True)

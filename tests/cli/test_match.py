@@ -274,7 +274,7 @@ async def test_match_on_a_pipe_is_printed_at_once() -> None:
         assert last == "spvfilter: interrupted"
 
 
-async def test_published_transactions_are_matched_and_gaps_are_told(tmp_path: Path) -> None:
+async def test_published_transactions_are_matched_and_gaps_are_reported(tmp_path: Path) -> None:
     address = f"ipc://{tmp_path}/zmq"
     with Publisher(address, topics=1) as publisher:
         async with matching(address) as child:
@@ -298,7 +298,7 @@ async def test_published_transactions_are_matched_and_gaps_are_told(tmp_path: Pa
     assert last == "spvfilter: terminated"
 
 
-async def test_silent_publisher_is_told(tmp_path: Path) -> None:
+async def test_silent_publisher_is_reported(tmp_path: Path) -> None:
     address = f"ipc://{tmp_path}/zmq"
     code = f"import spvfilter.cli.match.sources as s; s._SILENCE_S = 0.2; {WITH_SIGINT}"
     async with matching(address, code=code) as child:

@@ -1,4 +1,4 @@
-"""Secrets in every form that a user may type are kept out of messages, and other arguments are not."""
+"""Secrets in every form that a user may type are kept out of messages. Other arguments are shown."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_no_message_repeats_a_phrase_in_quotes(before: str, between: str) -> Non
         assert not any(word in hidden for word in WORDS)
 
 
-def test_words_that_name_files_are_hidden_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_that_name_files_are_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / WORDS[0]).mkdir()
     assert WORDS[0] not in Secrets(WORDS).hide(f"{WORDS[0]}: Is a directory")
@@ -123,7 +123,7 @@ def test_other_arguments_are_shown(argv: list[str]) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
 @pytest.mark.parametrize("secret", [[WIF], WORDS, [" ".join(WORDS)], ["--rpcpassword=hunter2"], ["--seed", "hunter2"]])
-def test_the_process_that_holds_a_database_is_named_without_its_secrets(tmp_path: Path, secret: list[str]) -> None:
+def test_the_process_that_holds_a_database_is_named_without_secrets(tmp_path: Path, secret: list[str]) -> None:
     holder = "import pathlib, sys; pathlib.Path(sys.argv[1]).touch(); input()"
     with subprocess.Popen(
         [sys.executable, "-c", holder, tmp_path / "begun", *secret, "wallet.db"], stdin=subprocess.PIPE

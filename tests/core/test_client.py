@@ -32,7 +32,7 @@ async def test_client_has_the_coins_that_core_has(mode: str, seed: int, tmp_path
     watched = rng.sample(list(locks), len(locks) // 2)
     for script in watched:
         watch.add_script(script)
-    given = 1  # the genesis block is there
+    given = 1  # the chain has the genesis block
     with CoreEngine(tmp_path) as core:
         async with Node(made) as node, LightClient(watch, peers=[f"127.0.0.1:{node.port}"], mode=mode) as client:
             events = client.events()

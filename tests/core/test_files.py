@@ -46,7 +46,7 @@ async def scan_to(out: Path, blocks: Path, watch: WatchList) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(effort(1, 3, 60)))
-async def test_scan_has_what_core_says_while_core_writes(seed: int, tmp_path: Path) -> None:
+async def test_scan_equals_cores_answer_while_core_writes(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     made = Regtest()
     made.mine(105)
@@ -55,7 +55,7 @@ async def test_scan_has_what_core_says_while_core_writes(seed: int, tmp_path: Pa
     watch = WatchList(REGTEST)
     for script in watched:
         watch.add_script(script)
-    given = 1  # the genesis block is there
+    given = 1  # the files have the genesis block
     for number in range(5):
         for _ in range(rng.randrange(12)):
             live(made, rng, locks)

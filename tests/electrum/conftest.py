@@ -1,4 +1,4 @@
-"""Fixtures of these tests: a regtest node in a thread of its own."""
+"""Fixtures of these tests: a regtest node in its own thread."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def test_arguments_may_be_given_by_name() -> None:
     assert made.answer("blockchain.scripthash.get_history", {"scripthash": KNOWN}) == []
 
 
-def test_subscriber_is_told_of_a_changed_status_once() -> None:
+def test_subscriber_gets_a_changed_status_once() -> None:
     made = session("1.4.2")
     histories = made._state.histories
     assert made.answer("blockchain.scripthash.subscribe", [KNOWN.upper()]) is None
@@ -172,7 +172,7 @@ def test_subscriptions_of_a_session_are_bounded() -> None:
         made.answer("blockchain.scripthash.subscribe", [UNKNOWN])
 
 
-def test_header_subscriber_is_told_only_of_a_new_tip() -> None:
+def test_header_subscriber_gets_only_new_tips() -> None:
     made = session("1.4")
     assert made.header_notice() == []
     tip = {"height": 0, "hex": REGTEST.genesis.hex()}

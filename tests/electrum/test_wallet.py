@@ -50,7 +50,7 @@ class Wallets:
             assert await self.electrum.call("load_wallet", wallet_path=wallet["wallet"])
 
     async def agree(self) -> None:
-        """Wait until the books of both wallets are equal to ours."""
+        """Wait until the books of both wallets are equal to the client's."""
         for wallet in (self.watching, self.signing):
             await self.electrum.until(partial(self._agrees, wallet))
 

@@ -1,6 +1,4 @@
-"""Matching a stream of filters: results in order, bounded memory, threads that end, and an error for every malformed
-filter.
-"""
+"""Matching a stream of filters: ordered results, bounded memory, threads that end, and errors for malformed filters."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ OURS = [build.p2wpkh(bytes((number,)) * 20) for number in range(4)]
 
 
 def filters(hits: Iterable[int], count: int) -> list[tuple[bytes, bytes]]:
-    """`count` filters of two scripts each, some of which are ours."""
+    """`count` filters of two scripts each. Some have own scripts."""
     source, places = random.Random(7), set(hits)
     made = []
     for number in range(count):
@@ -45,7 +43,7 @@ def threads() -> set[str]:
 
 
 @JOBS
-def test_candidates_come_in_order(jobs: int) -> None:
+def test_candidates_are_yielded_in_order(jobs: int) -> None:
     count = effort(700, 1_000, 20_000)
     hits = sorted(random.Random(3).sample(range(count), count // 50))
     pairs = filters(hits, count)
@@ -60,7 +58,7 @@ def test_candidates_come_in_order(jobs: int) -> None:
 
 
 @JOBS
-def test_a_block_given_twice_is_told_twice_and_filters_may_be_objects(jobs: int) -> None:
+def test_a_duplicate_block_is_yielded_twice(jobs: int) -> None:
     (pair,) = filters([0], 1)
     parsed = BasicFilter.parse(pair[1], pair[0])
     assert list(match_filters([pair, (pair[0], parsed)], GcsQuery(OURS), jobs=jobs)) == [pair[0], pair[0]]
@@ -68,14 +66,14 @@ def test_a_block_given_twice_is_told_twice_and_filters_may_be_objects(jobs: int)
 
 @JOBS
 @pytest.mark.parametrize("kind", [bytearray, memoryview])
-def test_filters_and_hashes_may_be_any_bytes(jobs: int, kind: type[bytearray | memoryview]) -> None:
+def test_filters_and_hashes_may_be_bytes_like(jobs: int, kind: type[bytearray | memoryview]) -> None:
     pairs = filters([2, 300], 301)
     given = [(kind(block_hash), kind(data)) for block_hash, data in pairs]
     assert list(match_filters(given, GcsQuery(OURS), jobs=jobs)) == hashes(pairs, [2, 300])
 
 
 @JOBS
-def test_a_buffer_that_is_used_again_is_no_matter(jobs: int) -> None:
+def test_a_reused_buffer_causes_no_error(jobs: int) -> None:
     pairs, buffer = filters([2, 600], 700), bytearray()
 
     def reused() -> Iterator[tuple[bytes, bytearray]]:
@@ -97,7 +95,7 @@ def test_a_buffer_that_is_used_again_is_no_matter(jobs: int) -> None:
         (("0" * 32, b"\0"), "a block hash is 32 bytes, not str"),
     ],
 )
-def test_what_is_no_filter_is_named_after_the_candidates_before_it(jobs: int, pair: Any, said: str) -> None:
+def test_an_invalid_item_raises_after_earlier_candidates(jobs: int, pair: Any, said: str) -> None:
     pairs = filters([2], 3)
     found = match_filters([*pairs, pair], GcsQuery(OURS), jobs=jobs)
     assert next(found) == pairs[2][0]
@@ -106,7 +104,7 @@ def test_what_is_no_filter_is_named_after_the_candidates_before_it(jobs: int, pa
 
 
 @JOBS
-def test_an_interrupt_of_the_stream_ends_it_at_once(jobs: int) -> None:
+def test_an_interrupt_ends_the_stream_at_once(jobs: int) -> None:
     pairs = filters([2], 3)
 
     def interrupted() -> Iterator[tuple[bytes, bytes]]:
@@ -119,7 +117,7 @@ def test_an_interrupt_of_the_stream_ends_it_at_once(jobs: int) -> None:
 
 
 @JOBS
-def test_a_stream_without_end_is_read_only_so_far_ahead(jobs: int) -> None:
+def test_an_endless_stream_is_read_with_a_bounded_lead(jobs: int) -> None:
     pairs = filters([5], 10)
     read = 0
 
@@ -139,7 +137,7 @@ def test_a_stream_without_end_is_read_only_so_far_ahead(jobs: int) -> None:
 
 
 @JOBS
-def test_large_filters_are_read_a_few_at_a_time(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_few_large_filters_are_read_ahead(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch, "_BATCH_SIZE", 10_000)
     pairs = filters([0], 1)
     large = (bytes(32), b"\xfd\xa0\x0f" + bytes(10_000))  # 4,000 times the value 0
@@ -152,7 +150,7 @@ def test_large_filters_are_read_a_few_at_a_time(jobs: int, monkeypatch: pytest.M
 
 @JOBS
 @pytest.mark.parametrize("bad", [0, 100, 256, 599])
-def test_a_malformed_filter_is_named_after_the_candidates_before_it(jobs: int, bad: int) -> None:
+def test_a_malformed_filter_raises_after_earlier_candidates(jobs: int, bad: int) -> None:
     hits = [3, 99, 101, 255, 300, 598]
     pairs = filters(hits, 600)
     pairs[bad] = (pairs[bad][0], pairs[bad][1][:-1])
@@ -172,7 +170,7 @@ def test_a_malformed_filter_is_named_after_the_candidates_before_it(jobs: int, b
 
 
 @JOBS
-def test_what_the_stream_raises_comes_after_the_candidates_before_it(jobs: int) -> None:
+def test_an_error_of_the_stream_follows_earlier_candidates(jobs: int) -> None:
     hits = [1, 255, 256, 513]
     pairs = filters(hits, 514)
 
@@ -189,7 +187,7 @@ def test_what_the_stream_raises_comes_after_the_candidates_before_it(jobs: int) 
 
 
 @JOBS
-def test_what_is_no_block_hash_or_anothers_filter_is_refused(jobs: int) -> None:
+def test_a_wrong_block_hash_is_refused(jobs: int) -> None:
     (pair,) = filters([0], 1)
     with pytest.raises(ParameterError, match="32 bytes, not 31"):
         list(match_filters([(pair[0][1:], pair[1])], GcsQuery(OURS), jobs=jobs))
@@ -197,7 +195,7 @@ def test_what_is_no_block_hash_or_anothers_filter_is_refused(jobs: int) -> None:
         list(match_filters([(bytes(32), BasicFilter.parse(pair[1], pair[0]))], GcsQuery(OURS), jobs=jobs))
 
 
-def test_arguments_are_checked_at_once() -> None:
+def test_arguments_are_checked_immediately() -> None:
     watch = WatchList()
     with pytest.raises(ParameterError, match="jobs must be at least 1: 0"):
         match_filters([], watch, jobs=0)
@@ -215,7 +213,7 @@ def test_an_early_end_leaves_no_thread(jobs: int) -> None:
     assert not threads()
 
 
-def test_an_error_survives_a_pickle() -> None:
+def test_an_error_can_be_pickled() -> None:
     pairs = filters((), 1)
     with pytest.raises(BlockFilterError) as caught:
         list(match_filters([(pairs[0][0], b"")], GcsQuery(())))

@@ -1,5 +1,5 @@
-"""BIP-158 basic filters and BIP-157 filter headers: published vectors to the byte, real blocks with their prevouts,
-chains of headers.
+"""BIP-158 basic filters and BIP-157 filter headers: published vectors, real blocks with their spent outputs, and
+chains.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def test_edge_cases_of_the_rules(case: dict[str, Any]) -> None:
 
 
 @vector_cases("04_bip158/false_positives.json")
-def test_false_positives_match_though_the_block_has_them_not(case: dict[str, Any]) -> None:
+def test_false_positives_match(case: dict[str, Any]) -> None:
     read = BasicFilter.parse(bytes.fromhex(case["filter"]), hash_from_hex(case["block_hash"]))
     raw = vector_path(case["block_file"]).read_bytes()
     for script in map(bytes.fromhex, case["false_positive_scripts"]):
@@ -79,7 +79,7 @@ def test_false_positives_match_though_the_block_has_them_not(case: dict[str, Any
 
 
 @pytest.mark.vectors
-def test_the_bips_own_vectors() -> None:
+def test_the_vectors_of_the_bip_match() -> None:
     rows = vector_file("04_bip158/testnet-19.json")[1:]
     assert len(rows) == 10
     for height, block_hash, block, scripts, previous, data, header, *_ in rows:
@@ -112,7 +112,7 @@ def test_chains_of_filters_and_their_headers(name: str) -> None:
 
 
 @pytest.mark.vectors
-def test_mainnets_first_filter_headers_are_those_published() -> None:
+def test_mainnets_first_filter_headers_are_as_published() -> None:
     published = vector_path("04_bip158/filter_headers_mainnet_0_10236.bin").read_bytes()
     chain = vector_file("04_bip158/chain_mainnet_000000_000255.json")["blocks"]
     filters = [BasicFilter.parse(bytes.fromhex(entry["filter"]), hash_from_hex(entry["hash"])) for entry in chain]
@@ -127,18 +127,18 @@ BLOCK = build.block_of(
 )
 
 
-def test_what_goes_into_a_filter() -> None:
+def test_a_filter_has_paid_and_spent_scripts() -> None:
     made = BasicFilter.build(BLOCK, [SPENT])
     assert made.match(SCRIPT)
     assert made.match(SPENT)
     assert BasicFilter.build(BLOCK, [b""]).n == made.n - 1
     assert BasicFilter.build(BLOCK, [SCRIPT]).n == made.n - 1
     assert not made.match_any([b"", b"\x6a\x01x"])
-    assert BasicFilter.build(BLOCK, [b"\x6a"]).match(b"\x6a")  # an OP_RETURN that was spent, were it possible
+    assert BasicFilter.build(BLOCK, [b"\x6a"]).match(b"\x6a")  # a spent OP_RETURN, if that were possible
 
 
 @pytest.mark.parametrize("scripts", [[], [SPENT, SPENT]])
-def test_scripts_that_do_not_fit_the_inputs_are_refused(scripts: list[bytes]) -> None:
+def test_a_wrong_number_of_spent_scripts_is_refused(scripts: list[bytes]) -> None:
     with pytest.raises(ParameterError, match=f"spends 1 outputs, but prevout_scripts has {len(scripts)} scripts"):
         BasicFilter.build(BLOCK, scripts)
 

@@ -39,7 +39,7 @@ def payload(field: bytes, hash_funcs: int, tweak: int = 0, flags: int = 0) -> by
 
 
 @vector_cases("02_bip37/filters.json")
-def test_published_filters_are_rebuilt_to_the_byte(case: dict[str, Any]) -> None:
+def test_published_filters_are_reproduced(case: dict[str, Any]) -> None:
     elements, rate = case["n_elements"], case["fp_rate"]
     size = filter_size(elements, rate)
     assert size == case["filter_size"]
@@ -80,7 +80,7 @@ def test_published_transactions_are_matched_and_learned(case: dict[str, Any]) ->
 
 
 @vector_cases("02_bip37/tx_match.json")
-def test_batch_is_matched_like_its_transactions(case: dict[str, Any]) -> None:
+def test_a_batch_matches_like_its_transactions(case: dict[str, Any]) -> None:
     found = Bip37Filter.parse(case["filterload_before"])
     txs = [bytes.fromhex(tx) for tx in case["txs"]]
     matched = found.match_txs(iter(txs))
@@ -94,7 +94,7 @@ def test_batch_is_matched_like_its_transactions(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("form", ["hex", "message", "jsonl"])
-def test_filter_is_parsed_from_what_the_command_prints(form: str) -> None:
+def test_a_filter_is_parsed_from_the_commands_output(form: str) -> None:
     made = Bip37Filter(3, 0.01, 5)
     payload = bytes(made)
     message = encode_message(MAINNET.magic, "filterload", payload)
@@ -102,7 +102,7 @@ def test_filter_is_parsed_from_what_the_command_prints(form: str) -> None:
     assert Bip37Filter.parse(f"  {text}\n") == made
 
 
-def test_text_that_is_no_filter_is_refused() -> None:
+def test_invalid_text_is_refused() -> None:
     message = encode_message(MAINNET.magic, "filterload", bytes(Bip37Filter(3, 0.01, 5)))
     for text in ("", "xyz", "{}", '{"payload": 5}', "{", "[]"):
         with pytest.raises(FormatError):
@@ -115,7 +115,7 @@ def test_text_that_is_no_filter_is_refused() -> None:
 
 
 @vector_cases("02_bip37/merkleblock_from_filter.json")
-def test_published_blocks_are_answered_with_the_published_transactions(case: dict[str, Any]) -> None:
+def test_published_blocks_give_the_published_transactions(case: dict[str, Any]) -> None:
     block = bytes.fromhex(case["block"]) if "block" in case else vector_path(case["block_file"]).read_bytes()
     assert build.block_hash(block)[::-1].hex() == case["block_hash"]
     found = Bip37Filter.parse(bytes.fromhex(case["filterload"]))
@@ -130,7 +130,7 @@ def test_published_blocks_are_answered_with_the_published_transactions(case: dic
 @pytest.mark.parametrize(
     ("tweak", "hexed"), [(0, "03614e9b050000000000000001"), (2147483649, "03ce4299050000000100008001")]
 )
-def test_the_filter_of_cores_unit_test_has_its_bytes(tweak: int, hexed: str) -> None:
+def test_the_filter_of_cores_unit_test_is_reproduced(tweak: int, hexed: str) -> None:
     made = Bip37Filter(3, 0.01, tweak, UpdateFlags.ALL)
     assert not any(element in made for element in CORE_ELEMENTS)
     for element in CORE_ELEMENTS:
@@ -141,7 +141,7 @@ def test_the_filter_of_cores_unit_test_has_its_bytes(tweak: int, hexed: str) -> 
 # Sizes
 
 
-def test_ten_elements_at_one_percent_tell_integer_from_float_division() -> None:
+def test_sizes_use_integer_division_like_core() -> None:
     made = Bip37Filter(10, 0.01)
     assert (made.size, made.hash_funcs) == (11, 5)  # with float division 6
     assert (made.capacity, made.nominal_fp_rate) == (10, 0.01)
@@ -187,15 +187,13 @@ def test_undefined_flags_raise(flags: int) -> None:
         (200_000, 0.5, "0 hash functions", "144000 elements at rate 0.382"),
     ],
 )
-def test_a_filter_that_peers_read_as_match_all_raises_and_says_what_would_fit(
-    elements: int, rate: float, result: str, named: str
-) -> None:
+def test_a_refused_match_all_filter_names_a_valid_size(elements: int, rate: float, result: str, named: str) -> None:
     with pytest.raises(ParameterError, match=f"give {result}: such a filter matches everything; .*{named}"):
         Bip37Filter(elements, rate)
 
 
 @given(st.integers(1, 300_000), st.floats(1e-6, 1, exclude_max=True))
-def test_what_the_refusal_names_really_builds(elements: int, rate: float) -> None:
+def test_the_size_named_by_the_refusal_is_valid(elements: int, rate: float) -> None:
     try:
         Bip37Filter(elements, rate)
         return
@@ -213,7 +211,7 @@ def test_what_the_refusal_names_really_builds(elements: int, rate: float) -> Non
             Bip37Filter(most + 1, fits)
 
 
-def test_match_all_is_one_full_byte_that_every_implementation_understands() -> None:
+def test_match_all_is_one_full_byte() -> None:
     made = Bip37Filter.match_all(tweak=5, flags=UpdateFlags.ALL)
     assert bytes(made) == bytes.fromhex("01ff010000000500000001")
     assert (b"anything" in made, made.current_fp_rate, made.fill, made.estimated_elements) == (True, 1.0, 1.0, math.inf)
@@ -225,7 +223,7 @@ def test_match_all_is_one_full_byte_that_every_implementation_understands() -> N
 
 @pytest.mark.parametrize("hash_funcs", [0, 1, 50])
 @pytest.mark.parametrize("size", [0, 1, 252, 253, 36_000])
-def test_filters_up_to_the_limits_are_read(size: int, hash_funcs: int) -> None:
+def test_filters_at_the_limits_are_parsed(size: int, hash_funcs: int) -> None:
     raw = payload(bytes(size), hash_funcs, 0xFFFFFFFF, 1)
     found = Bip37Filter.parse(raw)
     assert bytes(found) == raw
@@ -249,14 +247,14 @@ def test_filters_up_to_the_limits_are_read(size: int, hash_funcs: int) -> None:
         (payload(b"\xff", 1) + b"\x00", "filterload"),
     ],
 )
-def test_filters_beyond_the_limits_raise(raw: bytes, field: str) -> None:
+def test_filters_above_the_limits_raise(raw: bytes, field: str) -> None:
     with pytest.raises(FormatError) as caught:
         Bip37Filter.parse(raw)
     assert caught.value.field == field
 
 
 @pytest.mark.parametrize("count", [2**64 - 1, 2**63, 2**32 - 1, 2**31, 2**25, 36_001])
-def test_absurd_sizes_raise_before_memory_is_taken(count: int) -> None:
+def test_absurd_sizes_raise_before_an_allocation(count: int) -> None:
     tracemalloc.start()
     for raw in (build.var_int(count) + bytes(40_000), payload(b"\xff", min(count, 2**32 - 1))):
         with pytest.raises(FormatError):
@@ -274,16 +272,14 @@ def test_truncation_at_every_byte_raises() -> None:
 
 
 @pytest.mark.parametrize("flags", range(256))
-def test_a_received_flags_byte_is_masked_and_sent_on_as_it_came(flags: int) -> None:
+def test_unknown_flags_are_ignored_but_serialized(flags: int) -> None:
     found = Bip37Filter.parse(payload(b"\x00\x01", 3, 9, flags))
     assert found.flags == flags & 3
     assert bytes(found) == bytes(found.copy()) == payload(b"\x00\x01", 3, 9, flags)
 
 
 @pytest.mark.parametrize(("field", "hash_funcs"), [(b"", 0), (b"", 5), (b"\x00\x00", 0)])
-def test_a_filter_without_bits_or_functions_contains_everything_and_takes_nothing(
-    field: bytes, hash_funcs: int
-) -> None:
+def test_a_filter_without_bits_contains_everything(field: bytes, hash_funcs: int) -> None:
     raw = payload(field, hash_funcs, 1, 1)  # CVE-2013-5700: no division by the size
     found = Bip37Filter.parse(raw)
     found.insert(b"anything")
@@ -300,14 +296,14 @@ filters = st.builds(
 
 
 @given(filters)
-def test_parsing_and_writing_are_inverse(raw: bytes) -> None:
+def test_serializing_inverts_parsing(raw: bytes) -> None:
     found = Bip37Filter.parse(raw)
     assert bytes(found) == raw
     assert Bip37Filter.parse(bytes(found)) == found == pickle.loads(pickle.dumps(found)) == found.copy()
 
 
 @given(filters, st.data())
-def test_mutated_filters_are_read_or_refused(raw: bytes, data: st.DataObject) -> None:
+def test_mutated_filters_are_parsed_or_refused(raw: bytes, data: st.DataObject) -> None:
     at, byte = data.draw(st.integers(0, len(raw) - 1)), data.draw(st.integers(0, 255))
     mutated = raw[:at] + bytes((byte,)) + raw[at + 1 :]
     try:
@@ -325,9 +321,7 @@ def test_mutated_filters_are_read_or_refused(raw: bytes, data: st.DataObject) ->
     st.integers(0, 2**32 - 1),
     st.sampled_from([0, 1, 2]),
 )
-def test_nothing_that_was_inserted_is_ever_missed(
-    elements: list[bytes], size: int, rate: float, tweak: int, flags: int
-) -> None:
+def test_every_inserted_element_is_found(elements: list[bytes], size: int, rate: float, tweak: int, flags: int) -> None:
     made = Bip37Filter(size, rate, tweak, flags)
     second = Filter(bytes(made.size), made.hash_funcs, tweak, flags)
     for element in elements:
@@ -343,7 +337,7 @@ def test_nothing_that_was_inserted_is_ever_missed(
     assert made.current_fp_rate == pytest.approx(made.fill**made.hash_funcs, rel=1e-12)
 
 
-def test_elements_are_estimated_from_the_bits() -> None:
+def test_the_number_of_elements_is_estimated_from_the_bits() -> None:
     made = Bip37Filter(5_000, 0.001)
     assert made.estimated_elements == 0.0
     for number in range(5_000):
@@ -354,7 +348,7 @@ def test_elements_are_estimated_from_the_bits() -> None:
     assert made.estimated_elements == pytest.approx(5_000, rel=0.02)
 
 
-def test_inserting_takes_bytes_and_outpoints_but_no_numbers() -> None:
+def test_insert_accepts_bytes_and_outpoints_but_no_numbers() -> None:
     point = OutPoint(b"\x01" * 32, 7)
     made = Bip37Filter(10, 1e-6)
     made.insert(point)

@@ -139,7 +139,7 @@ def test_with_decoys_the_real_rate_is_the_one_asked_for(elements: int, rate: flo
 
 
 @pytest.mark.parametrize("elements", [1, 10, 100])
-def test_without_decoys_a_small_wallet_hides_behind_nothing(elements: int) -> None:
+def test_a_small_wallet_without_decoys_has_no_cover(elements: int) -> None:
     with pytest.warns(FpRateWarning, match="hides nothing"):
         made = Bip37Filter.for_watchlist(wallet(elements), 1e-3, 99)
     assert made.nominal_fp_rate == 1e-3

@@ -70,7 +70,7 @@ def random_filter(rng: random.Random, txs: Sequence[CTransaction]) -> Filter:
 
 
 @pytest.mark.vectors
-def test_real_transactions_are_judged_as_the_oracle_does() -> None:
+def test_real_transactions_are_judged_like_the_oracle() -> None:
     rng = random.Random(37)
     names = [
         "core_tx_valid",
@@ -105,7 +105,7 @@ def test_real_transactions_are_judged_as_the_oracle_does() -> None:
 
 @pytest.mark.vectors
 @pytest.mark.parametrize("flags", range(4))
-def test_real_blocks_are_answered_as_the_oracle_does(flags: int) -> None:
+def test_real_blocks_are_answered_like_the_oracle(flags: int) -> None:
     rng = random.Random(flags)
     blocks = [block.raw for block in all_blocks() if 300 < len(block.raw) < 60_000]
     matched = 0
@@ -131,25 +131,25 @@ def test_an_empty_filter_matches_everything_and_stays_empty() -> None:
     assert bytes(found) == before
 
 
-def test_a_filter_without_functions_matches_everything_and_stays_as_it_is() -> None:
+def test_a_filter_without_functions_matches_and_stays_unchanged() -> None:
     found = Bip37Filter.parse(Filter(bytes(9), 0, 0, ALL).payload())
     before = bytes(found)
     assert found.matches_tx(paying(build.p2pkh(HASH)))
     assert bytes(found) == before
 
 
-def test_a_filter_of_nothing_matches_nothing() -> None:
+def test_an_empty_bit_field_matches_no_transaction() -> None:
     assert not holding().matches_tx(paying(build.p2pkh(HASH)))
 
 
-def test_a_txid_is_found_and_outpoints_are_still_inserted() -> None:
+def test_a_txid_matches_and_outpoints_are_inserted() -> None:
     raw = paying(build.p2pkh(HASH), b"\x51", build.p2pkh(HASH))
     found = holding(build.txid(raw))
     assert found.matches_tx(raw)
     assert learned(found, raw, 3) == []
     found = holding(build.txid(raw), HASH)
     assert found.matches_tx(raw)
-    assert learned(found, raw, 3) == [0, 2]  # others stop at the txid
+    assert learned(found, raw, 3) == [0, 2]  # other implementations stop at the txid
 
 
 def test_the_txid_is_that_of_the_stripped_transaction() -> None:
@@ -158,7 +158,7 @@ def test_the_txid_is_that_of_the_stripped_transaction() -> None:
     assert not holding(build.wtxid(raw)).matches_tx(raw)
 
 
-def test_witnesses_are_never_read() -> None:
+def test_witnesses_are_never_tested() -> None:
     raw = build.tx([TxIn(b"\x55" * 32, 1, witness=(KEYS[0], HASH))], [TxOut(1, b"\x51")])
     assert not holding(KEYS[0], HASH).matches_tx(raw)
 
@@ -167,12 +167,12 @@ def test_witnesses_are_never_read() -> None:
     "tail",
     [b"\x05\x01", b"\x4c", b"\x4c\x05\x01", b"\x4d\x05", b"\x4d\xff\xff", b"\x4e\x00\x00", b"\x4e\xff\xff\xff\xff"],
 )
-def test_a_push_that_runs_over_the_end_hides_none_before_it(tail: bytes) -> None:
+def test_an_overlong_push_hides_only_later_data(tail: bytes) -> None:
     good = build.push(HASH) + tail
     assert holding(HASH).matches_tx(paying(good))
     assert holding(HASH).matches_tx(build.tx([TxIn(b"\x55" * 32, 1, good)], []))
-    assert not holding(HASH).matches_tx(paying(b"\x4c\xff" + build.push(HASH)))  # but all behind it
-    assert holding(HASH).matches_tx(paying(b"\x4c\xff", build.push(HASH)))  # and only in its own script
+    assert not holding(HASH).matches_tx(paying(b"\x4c\xff" + build.push(HASH)))  # it hides all data after it
+    assert holding(HASH).matches_tx(paying(b"\x4c\xff", build.push(HASH)))  # it affects only its own script
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_operations_without_data_are_not_tested(code: bytes) -> None:
     small = [b"", code, *(bytes((n,)) for n in range(17)), b"\x81"]
     assert not holding(*small).matches_tx(paying(code))
     assert not holding(*small).matches_tx(build.tx([TxIn(b"\x55" * 32, 1, code)], []))
-    assert holding(HASH).matches_tx(paying(code + build.push(HASH)))  # and what follows is
+    assert holding(HASH).matches_tx(paying(code + build.push(HASH)))  # later pushes are tested
 
 
 @pytest.mark.parametrize("size", [1, 75, 76, 255, 256, 520, 521, 70_000])
@@ -202,10 +202,10 @@ def test_a_coinbase_input_is_not_special() -> None:
     raw = build.coinbase(300, [TxOut(1, b"\x51")], build.push(b"pool name"))
     assert holding(b"pool name").matches_tx(raw)
     assert holding(b"\x2c\x01").matches_tx(raw)  # its height
-    assert holding(bytes(32) + b"\xff" * 4).matches_tx(raw)  # the outpoint it names
+    assert holding(bytes(32) + b"\xff" * 4).matches_tx(raw)  # its outpoint
 
 
-def test_inputs_are_found_by_outpoint_and_by_script_sig_and_never_learned() -> None:
+def test_inputs_match_but_teach_no_outpoint() -> None:
     raw = build.tx(
         [TxIn(b"\x66" * 32, 2), TxIn(b"\x55" * 32, 1, build.push(b"sig") + build.push(KEYS[0]))], [TxOut(1, b"\x51")]
     )
@@ -222,7 +222,7 @@ def test_inputs_are_found_by_outpoint_and_by_script_sig_and_never_learned() -> N
     ("flags", "expected"),
     [(NONE, []), (ALL, [0, 1, 2, 3]), (P2PUBKEY_ONLY, [2, 3]), (UNDEFINED, []), (0xFD, [0, 1, 2, 3])],
 )
-def test_flags_say_which_outpoints_are_inserted(flags: int, expected: list[int]) -> None:
+def test_flags_decide_which_outpoints_are_inserted(flags: int, expected: list[int]) -> None:
     scripts = [
         build.p2pkh(HASH),
         b"\x6a" + build.push(HASH),
@@ -234,7 +234,7 @@ def test_flags_say_which_outpoints_are_inserted(flags: int, expected: list[int])
     found = holding(HASH, KEYS[0], flags=flags)
     assert found.matches_tx(raw)
     assert learned(found, raw, 5) == expected
-    assert bytes(found)[-1] == flags  # and the byte is sent on as it came
+    assert bytes(found)[-1] == flags  # the flags byte is serialized unchanged
     if not expected:
         assert bytes(found) == bytes(holding(HASH, KEYS[0], flags=flags))
 
@@ -253,7 +253,7 @@ def test_flags_say_which_outpoints_are_inserted(flags: int, expected: list[int])
         b"\x51\x4c" + build.push(KEYS[0]) + b"\x51\xae",  # a key behind OP_PUSHDATA1
     ],
 )
-def test_p2pubkey_only_inserts_for_keys_and_bare_multisig(script: bytes) -> None:
+def test_p2pubkey_only_inserts_outpoints_of_bare_keys(script: bytes) -> None:
     raw, element = paying(script), next(pushed(script))
     found = holding(element, flags=P2PUBKEY_ONLY)
     assert found.matches_tx(raw)
@@ -285,7 +285,7 @@ def test_p2pubkey_only_inserts_for_keys_and_bare_multisig(script: bytes) -> None
         build.p2tr(b"\x0d" * 32),
     ],
 )
-def test_p2pubkey_only_inserts_for_nothing_else(script: bytes) -> None:
+def test_p2pubkey_only_inserts_no_other_outpoints(script: bytes) -> None:
     raw, element = paying(script), next(pushed(script))
     found = holding(element, flags=P2PUBKEY_ONLY)
     assert found.matches_tx(raw)
@@ -295,9 +295,9 @@ def test_p2pubkey_only_inserts_for_nothing_else(script: bytes) -> None:
     assert learned(found, raw, 1) == [0]
 
 
-def test_later_outputs_see_what_earlier_ones_inserted_and_earlier_ones_are_not_tested_again() -> None:
-    # no script can push the outpoint of its own transaction, but a one-byte filter of one function lets an insert
-    # decide the next test
+def test_later_outputs_see_earlier_insertions() -> None:
+    # No script can push the outpoint of its own transaction. But in a one-byte filter of one function, an insertion can
+    # decide the next test.
     seen = set()
     for tweak in range(4_000):
         raw = paying(build.push(b"\xaa"), build.push(b"\xbb"), build.push(b"\xcc"))
@@ -320,7 +320,7 @@ def test_later_outputs_see_what_earlier_ones_inserted_and_earlier_ones_are_not_t
     assert seen == {0, 2}
 
 
-def test_later_transactions_see_what_earlier_ones_inserted() -> None:
+def test_later_transactions_see_earlier_insertions() -> None:
     funding = paying(b"\x51", build.p2wpkh(HASH))
     spending = build.tx([TxIn(build.txid(funding), 1, witness=(b"sig", KEYS[0]))], [TxOut(1, b"\x51")])
     for flags, expected in ((ALL, [1, 2]), (NONE, [1]), (P2PUBKEY_ONLY, [1]), (UNDEFINED, [1])):
@@ -329,11 +329,11 @@ def test_later_transactions_see_what_earlier_ones_inserted() -> None:
         backwards = build.block_of(build.GENESIS, 1, [spending, funding])
         found = holding(HASH, flags=flags)
         assert [tx.position for tx in found.scan_block(backwards)] == [2]
-        assert found.matches_tx(spending) == (flags == ALL)  # kept for the blocks to come
+        assert found.matches_tx(spending) == (flags == ALL)  # kept for later blocks
 
 
 @pytest.mark.parametrize("damaged", [lambda raw: raw[:-1], lambda raw: raw + b"\x00", lambda raw: b""])
-def test_malformed_bytes_raise_and_leave_the_filter_as_it_was(damaged: object) -> None:
+def test_malformed_bytes_raise_and_leave_the_filter_unchanged(damaged: object) -> None:
     assert callable(damaged)
     funding = paying(build.p2pkh(HASH))
     found = holding(HASH)
@@ -344,5 +344,5 @@ def test_malformed_bytes_raise_and_leave_the_filter_as_it_was(damaged: object) -
         found.scan_block(damaged(build.block_of(build.GENESIS, 1, [funding])))
     assert bytes(found) == before
     empty = Bip37Filter.parse(Filter(b"", 0, 0, 0).payload())
-    with pytest.raises(FormatError):  # matching everything is no excuse
+    with pytest.raises(FormatError):  # even a filter that matches everything raises
         empty.matches_tx(damaged(funding))

@@ -35,7 +35,7 @@ def wallet(count: int) -> Elements:
 
 
 def funded_and_spent(script: bytes) -> tuple[bytes, bytes, bytes]:
-    """A block that pays the script, then spends that output so that only its outpoint shows it; and the two
+    """A block that pays the script and spends that output so that only its outpoint shows it; and the two
     transactions.
     """
     funding = build.tx([TxIn(b"\x77" * 32, 0)], [TxOut(1, STRANGER), TxOut(2, script), TxOut(3, STRANGER)])
@@ -79,11 +79,12 @@ def test_a_script_is_found_with_its_spend_on_a_chain(name: str) -> None:
     alone.insert(element)
     assert [tx.raw for tx in alone.scan_block(block)] == [funding, spending]
     assert not Bip37Filter(100, 1e-9, 6).scan_block(block)
-    assert [str(match.kind) for match in watch.match_block(block)] == ["output", "input"]  # the list finds the same
+    # the watch list finds the same
+    assert [str(match.kind) for match in watch.match_block(block)] == ["output", "input"]
 
 
 @pytest.mark.parametrize("key", [KEY, LONG_KEY])
-def test_a_public_key_is_found_with_its_spend_in_all_five_forms(key: bytes) -> None:
+def test_a_key_is_found_in_all_five_forms(key: bytes) -> None:
     key_hash = Hash160(key)
     forms = [
         build.p2pk(key),
@@ -120,7 +121,7 @@ def test_data_and_outpoints_are_found() -> None:
     assert made.matches_tx(build.tx([TxIn(b"\x66" * 32, 1, build.push(b"data"))], []))
 
 
-def test_known_outpoints_are_found_even_if_the_peer_inserts_nothing() -> None:
+def test_known_outpoints_match_even_if_the_peer_inserts_none() -> None:
     block, funding, spending = funded_and_spent(build.p2wpkh(HASH))
     watch = watching(build.p2wpkh(HASH))
     watch.match_tx(funding)
@@ -135,13 +136,13 @@ def test_known_outpoints_are_found_even_if_the_peer_inserts_nothing() -> None:
 @pytest.mark.parametrize(
     ("count", "capacity"), [(1, 256), (128, 256), (129, 512), (256, 512), (257, 1024), (1_000, 2_048)]
 )
-def test_room_is_kept_for_the_outpoints_to_come(count: int, capacity: int) -> None:
+def test_room_is_reserved_for_future_outpoints(count: int, capacity: int) -> None:
     made = Bip37Filter.for_watchlist(wallet(count), 1e-3, decoy_key=SECRET)
     assert (made.capacity, made.nominal_fp_rate, made.flags) == (capacity, 1e-3, ALL)
     assert (made.size, made.hash_funcs) == (Bip37Filter(capacity, 1e-3).size, Bip37Filter(capacity, 1e-3).hash_funcs)
 
 
-def test_the_reserve_gives_way_before_the_protocols_cap_costs_the_rate() -> None:
+def test_the_reserve_shrinks_before_the_cap_costs_the_rate() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         made = Bip37Filter.for_watchlist(wallet(10_000), 1e-4, decoy_key=SECRET)
@@ -186,7 +187,7 @@ def test_parameters_out_of_range_raise(rate: float, tweak: int, flags: int) -> N
 # Decoys
 
 
-def test_decoys_are_the_same_for_the_same_secret_and_tweak_and_no_other() -> None:
+def test_only_secret_and_tweak_decide_the_decoys() -> None:
     made = {
         bytes(Bip37Filter.for_watchlist(wallet(5), 1e-3, tweak, decoy_key=key))
         for tweak in (1, 1, 2)
@@ -205,7 +206,7 @@ def test_decoys_are_hmacs_with_the_secret(size: int) -> None:
     assert decoys(key, 0, 260)[250:] == made
 
 
-def test_new_outpoints_take_the_place_of_decoys() -> None:
+def test_new_outpoints_replace_decoys() -> None:
     watch = watching(build.p2wpkh(HASH))
     before = Bip37Filter.for_watchlist(watch, 1e-3, 5, decoy_key=SECRET)
     sizes, rates = {before.size}, [before.current_fp_rate]
@@ -222,20 +223,21 @@ def test_new_outpoints_take_the_place_of_decoys() -> None:
     shared = Bip37Filter.parse(bytes(made)).set_bits() - sum(
         (a & ~b).bit_count() for a, b in zip(bytes(made)[3:-9], bytes(before)[3:-9], strict=True)
     )
-    assert shared > 0.8 * before.set_bits()  # the same decoys, not new ones: two filters do not intersect to the wallet
+    # the same decoys, not new ones: the intersection of two filters does not show the wallet
+    assert shared > 0.8 * before.set_bits()
 
 
-def test_a_wallet_that_fills_its_filter_needs_no_decoys() -> None:
+def test_a_wallet_that_fills_its_filter_gets_no_decoys() -> None:
     plain = Bip37Filter.for_watchlist(wallet(300), 1e-3, 5, elements=300)
     decoys = Bip37Filter.for_watchlist(wallet(300), 1e-3, 5, elements=300, decoy_key=SECRET)
     assert decoys.set_bits() - plain.set_bits() < 0.05 * plain.set_bits()
 
 
 @pytest.mark.parametrize("tweak", range(20))
-def test_decoys_end_where_the_rate_is_nearest_to_the_one_asked_for(tweak: int) -> None:
+def test_decoys_fill_the_filter_up_to_the_rate(tweak: int) -> None:
     made = Bip37Filter.for_watchlist(wallet(2), 0.01, tweak, elements=20, decoy_key=SECRET)
     target = 8 * made.size * 0.01 ** (1 / made.hash_funcs)  # bits set
-    assert abs(made.set_bits() - target) <= made.hash_funcs / 2  # the last decoy set at most hash_funcs bits
+    assert abs(made.set_bits() - target) <= made.hash_funcs / 2  # the last decoy sets at most hash_funcs bits
 
 
 @pytest.mark.parametrize("size", [0, 15])
@@ -247,7 +249,7 @@ def test_a_short_secret_raises(size: int) -> None:
 # Warnings
 
 
-def test_a_filter_without_decoys_keeps_its_bytes_and_warns() -> None:
+def test_a_filter_without_decoys_warns() -> None:
     elements = wallet(3)
     with pytest.warns(FpRateWarning) as caught:
         made = Bip37Filter.for_watchlist(elements, 1e-4, 7)
@@ -278,9 +280,9 @@ def quiet(make: Callable[[], Bip37Filter]) -> Bip37Filter:
         return make()
 
 
-def test_the_protocols_cap_is_warned_of_when_it_doubles_the_rate() -> None:
+def test_the_protocols_cap_warns_when_it_doubles_the_rate() -> None:
     quiet(lambda: Bip37Filter.for_watchlist(wallet(15_000), 1e-4, decoy_key=SECRET))
-    quiet(lambda: Bip37Filter.for_watchlist(wallet(16_000), 1e-4))  # above the rate, but not by twice
+    quiet(lambda: Bip37Filter.for_watchlist(wallet(16_000), 1e-4))  # above the rate, but less than twice
     with pytest.warns(
         FpRateWarning,
         match="20000 elements in the 36000 bytes and 50 functions that BIP-37 allows: the real rate is 0.00",
@@ -297,7 +299,7 @@ LOSING = [
 
 
 @pytest.mark.parametrize("watch", LOSING)
-def test_flags_that_lose_spends_are_warned_of(watch: WatchList) -> None:
+def test_flags_that_lose_spends_cause_a_warning(watch: WatchList) -> None:
     for flags, name in ((NONE, "NONE"), (P2PUBKEY_ONLY, "P2PUBKEY_ONLY")):
         with pytest.warns(LostSpendsWarning, match=f"flags {name} .* spends of 1 watched"):
             Bip37Filter.for_watchlist(watch, 1e-9, 5, flags, decoy_key=SECRET)
@@ -305,14 +307,14 @@ def test_flags_that_lose_spends_are_warned_of(watch: WatchList) -> None:
 
 
 @pytest.mark.parametrize("script", [build.p2pk(KEY), build.p2pk(LONG_KEY), build.multisig(1, [KEY, LONG_KEY])])
-def test_keys_alone_lose_no_spend_with_p2pubkey_only(script: bytes) -> None:
+def test_bare_keys_lose_no_spend_with_p2pubkey_only(script: bytes) -> None:
     watch = watching(script)
     made = quiet(lambda: Bip37Filter.for_watchlist(watch, 1e-9, 5, P2PUBKEY_ONLY, decoy_key=SECRET))
     block, funding, spending = funded_and_spent(script)
-    assert [tx.raw for tx in made.scan_block(block)] == [funding, spending]  # no warning was due
+    assert [tx.raw for tx in made.scan_block(block)] == [funding, spending]  # no warning was needed
     with pytest.warns(LostSpendsWarning):
         lossy = Bip37Filter.for_watchlist(watch, 1e-9, 5, NONE, decoy_key=SECRET)
-    assert [tx.raw for tx in lossy.scan_block(block)] == [funding]  # the warning was due
+    assert [tx.raw for tx in lossy.scan_block(block)] == [funding]  # the warning was right
 
 
 def test_a_public_key_loses_the_spends_of_its_hashes() -> None:
@@ -322,7 +324,7 @@ def test_a_public_key_loses_the_spends_of_its_hashes() -> None:
         Bip37Filter.for_watchlist(watch, 1e-9, 5, P2PUBKEY_ONLY, decoy_key=SECRET)
 
 
-def test_outpoints_alone_lose_nothing() -> None:
+def test_outpoints_alone_lose_no_spend() -> None:
     watch = WatchList()
     watch.add_outpoint(OutPoint(b"\x77" * 32, 1))
     for flags in (NONE, P2PUBKEY_ONLY, ALL):
@@ -331,12 +333,12 @@ def test_outpoints_alone_lose_nothing() -> None:
         assert made.matches_tx(build.tx([TxIn(b"\x77" * 32, 1)], []))
 
 
-def test_the_cap_of_functions_is_warned_of_when_it_spoils_the_rate() -> None:
+def test_the_cap_on_functions_warns_when_it_spoils_the_rate() -> None:
     with pytest.warns(FpRateWarning, match="10 elements in the 36000 bytes and 50 functions"):
         Bip37Filter.for_watchlist(wallet(10), 1e-30, elements=10)
 
 
-def test_an_outpoint_can_be_asked_for_as_it_was_inserted() -> None:
+def test_an_inserted_outpoint_can_be_looked_up() -> None:
     made = Bip37Filter(10, 1e-6)
     point = OutPoint(bytes(range(32)), 7)
     assert point not in made

@@ -32,7 +32,7 @@ def made(count: int, tweak: int = 5, rate: float = 0.01) -> Bip37Filter:
     return Bip37Filter.for_watchlist(wallet(count), rate, tweak, decoy_key=KEY)
 
 
-def test_decoys_and_the_posterior_are_those_of_bayes() -> None:
+def test_decoys_and_posterior_follow_from_bayes() -> None:
     told = Exposure(10, 1_000_000_010, 1e-4)
     assert told.decoys == pytest.approx(100_000)
     assert told.posterior == pytest.approx(10 / 100_010)
@@ -46,7 +46,7 @@ def test_an_exposure_out_of_range_raises(own: int, rate: float) -> None:
         Exposure(own, 10, rate)
 
 
-def test_the_interval_of_a_sample_holds_the_true_rate_about_95_times_in_100() -> None:
+def test_95_percent_of_sample_intervals_contain_the_true_rate() -> None:
     rng, held = random.Random(3), 0
     for _ in range(400):
         low, high = SampledRate(sum(rng.random() < 0.02 for _ in range(500)), 500).interval
@@ -57,14 +57,14 @@ def test_the_interval_of_a_sample_holds_the_true_rate_about_95_times_in_100() ->
     assert SampledRate(7, 7).interval[1] == 1.0
 
 
-def test_one_filter_s_rate_is_that_of_its_bits_and_so_is_that_of_the_same_filter_again() -> None:
+def test_equal_filters_have_the_rate_of_one() -> None:
     one = made(10)
     assert joint_rate([one]) == joint_rate([one, made(10), made(10)]) == one.current_fp_rate
     with pytest.raises(ParameterError, match="filters is empty"):
         joint_rate([])
 
 
-def test_filters_of_unlike_tweaks_multiply_their_rates() -> None:
+def test_filters_of_different_tweaks_multiply_their_rates() -> None:
     two = [made(10, 1, 0.05), made(10, 2, 0.05)]
     expected = two[0].current_fp_rate * two[1].current_fp_rate
     assert joint_rate(two) == pytest.approx(expected)
@@ -83,8 +83,8 @@ def test_filters_of_one_tweak_are_compared_bit_by_bit() -> None:
     assert new.hits + sampled.hits == sample_rate([after], MANY, 2).hits
 
 
-def test_a_sample_is_drawn_from_its_seed_and_tests_what_the_filter_contains() -> None:
-    filter, probes = made(100, rate=0.3), 40_000  # more than are drawn at once
+def test_a_sample_depends_only_on_its_seed() -> None:
+    filter, probes = made(100, rate=0.3), 40_000  # more than one batch of the sample
     drawn, hits = random.Random("strangers 9"), 0
     for count in (1 << 15, probes - (1 << 15)):
         raw = drawn.randbytes(20 * count)
@@ -97,15 +97,15 @@ def test_a_sample_is_drawn_from_its_seed_and_tests_what_the_filter_contains() ->
         sample_rate([], 1, 9)
 
 
-def test_a_sample_has_no_element_that_was_drawn_with_the_same_seed() -> None:
+def test_a_sample_avoids_elements_drawn_with_its_seed() -> None:
     drawn, filter = random.Random(0), Bip37Filter(1_000, 1e-9, 5)
     filter.update(drawn.randbytes(20) for _ in range(1_000))
     assert sample_rate([filter], 1_000, 0).hits == 0
 
 
 @pytest.mark.parametrize("count", [10, 1_000])
-def test_measured_rates_of_a_report_are_those_computed(count: int) -> None:
-    """Uses the default seed: the random addresses of the sample differ from the random elements of the filters."""
+def test_sampled_rates_of_a_report_equal_computed_rates(count: int) -> None:
+    """This uses the default seed: the random addresses of the sample differ from the random elements of the filters."""
     for case in privacy_report(wallet(count), 1e-4, 5, KEY, restarts=2, added=20, probes=MANY).cases:
         assert case.sampled is not None
         expected = case.exposure.fp_rate * MANY
@@ -133,7 +133,7 @@ def cases(report: PrivacyReport) -> dict[str, float]:
     return {case.name: case.exposure.fp_rate for case in report.cases}
 
 
-def test_a_report_says_what_restarts_and_additions_tell() -> None:
+def test_a_report_shows_what_restarts_and_additions_reveal() -> None:
     report = privacy_report(wallet(20), 0.01, 5, KEY, restarts=100, added=5, probes=MANY)
     rates = cases(report)
     assert (report.own, report.outpoints, report.capacity, report.is_steady) == (20, 0, 1_024, True)
@@ -149,13 +149,13 @@ def test_a_report_says_what_restarts_and_additions_tell() -> None:
             assert low * 0.9 < case.exposure.fp_rate < high * 1.1
 
 
-def test_a_report_is_the_same_for_the_same_seed_and_takes_no_sample_unasked() -> None:
+def test_a_report_is_reproducible_and_samples_only_on_request() -> None:
     reports = [privacy_report(wallet(3), 0.01, 5, KEY, restarts=2, probes=0, seed=seed) for seed in (1, 1)]
     assert reports[0] == reports[1]
     assert {case.sampled for case in reports[0].cases} == {None}
 
 
-def test_a_wallet_that_outgrows_its_filter_is_told_by_two_unlike_ones() -> None:
+def test_an_outgrown_filter_is_replaced_by_a_different_one() -> None:
     rates = cases(privacy_report(wallet(1_024), 0.01, 5, KEY, elements=1_024, restarts=1, added=1, probes=0))
     assert rates["added-known"] == pytest.approx(0.01**2, rel=0.2)
 
@@ -166,7 +166,7 @@ def test_counts_out_of_range_raise(restarts: int, added: int) -> None:
         privacy_report(wallet(1), 0.01, 5, KEY, restarts=restarts, added=added)
 
 
-def test_a_list_without_addresses_has_nothing_to_hide() -> None:
+def test_a_list_without_addresses_is_refused() -> None:
     with pytest.raises(ParameterError, match="empty"):
         privacy_report(WatchList(), 0.01, 5, KEY)
     with pytest.raises(ParameterError, match="only outpoints"):

@@ -35,7 +35,7 @@ def refusal(data: bytes, p: int = P) -> FormatError:
 
 
 @vector_cases("09_siphash_gcs/gcs.json")
-def test_published_sets_are_built_and_asked(case: dict[str, Any]) -> None:
+def test_published_sets_are_built_and_queried(case: dict[str, Any]) -> None:
     key, p, m = bytes.fromhex(case["key"]), case["P"], case["M"]
     made = GolombCodedSet.build(map(bytes.fromhex, case["items"]), key, p, m)
     assert bytes(made).hex() == case["filter"]
@@ -58,7 +58,7 @@ def test_published_golomb_rice_codes(case: dict[str, Any]) -> None:
     st.integers(1, 32),
     st.data(),
 )
-def test_whatever_went_in_is_found(items: list[bytes], key: bytes, p: int, data: st.DataObject) -> None:
+def test_every_element_is_found(items: list[bytes], key: bytes, p: int, data: st.DataObject) -> None:
     m = data.draw(st.integers(max(1, (1 << p) // 4), min((1 << p) * 4, (1 << 32) - 1)))
     made = GolombCodedSet.build(items, key, p, m)
     assert len(made) == len(set(items))
@@ -72,7 +72,7 @@ def test_whatever_went_in_is_found(items: list[bytes], key: bytes, p: int, data:
     assert made.match_any(asked) == any(item in made for item in asked)
 
 
-def test_small_and_large_queries_agree_with_each_item_asked_alone() -> None:
+def test_queries_of_any_size_agree_with_single_items() -> None:
     items = [number.to_bytes(4, "little") * 6 for number in range(300)]
     made = GolombCodedSet.build(items, KEY, 6, 64)  # false positives, 1 in 64
     strangers = [number.to_bytes(4, "big") * 6 for number in range(1, 1_000)]
@@ -85,7 +85,7 @@ def test_small_and_large_queries_agree_with_each_item_asked_alone() -> None:
         assert made.match_any([items[17], *absent[:count]])
 
 
-def test_one_query_over_many_sets() -> None:
+def test_one_query_can_search_many_sets() -> None:
     query = GcsQuery([ITEMS[3], b"stranger"])
     empty = gcs_build([], KEY, P, M)
     other = gcs_build(ITEMS[10:], KEY, P, M)
@@ -103,7 +103,7 @@ def test_one_query_over_many_sets() -> None:
         query.match_many([(KEY, SET), (KEY, b""), (KEY, b"")], P, M)
 
 
-def test_of_sets_that_are_not_sound_the_first_is_named_whichever_ends_first() -> None:
+def test_the_first_unsound_set_is_named() -> None:
     query = GcsQuery([b"stranger"])
     long = gcs_build([number.to_bytes(4, "little") for number in range(3_000)], KEY, P, M)
     for sets in (
@@ -117,7 +117,7 @@ def test_of_sets_that_are_not_sound_the_first_is_named_whichever_ends_first() ->
             query.match_many([(KEY, data) for data in sets], P, M)
 
 
-def test_sets_of_any_size_and_quotients_of_any_length_side_by_side() -> None:
+def test_sets_and_quotients_of_any_size_match_together() -> None:
     source = random.Random(5)
     items = [source.randbytes(22) for _ in range(20)]
     for p in (1, 6, 19, 27, 28, 32):
@@ -142,7 +142,7 @@ def test_the_empty_set_is_one_zero_byte_and_matches_nothing() -> None:
     assert not GolombCodedSet.build(ITEMS, KEY, P, M).match_any([])
 
 
-def test_every_truncation_is_refused_and_never_no_match() -> None:
+def test_every_truncation_is_an_error_and_never_no_match() -> None:
     for end in range(len(SET)):
         refusal(SET[:end])
 
@@ -152,19 +152,19 @@ def test_every_truncation_is_refused_and_never_no_match() -> None:
     [
         (b"", 0, "element count"),
         (b"\xff" + b"\xff" * 8 + bytes(5), 0, "element count"),  # 2^64 - 1
-        (b"\xfe\xff\xff\xff\xff" + bytes(5), 0, "element count"),  # 2^32 - 1 with five bytes behind it
+        (b"\xfe\xff\xff\xff\xff" + bytes(5), 0, "element count"),  # 2^32 - 1 with only five bytes after it
         (b"\xfe\x01\x00\x00\x02" + bytes(5), 0, "element count"),  # above 2^25
         (b"\xfd\x01\x00" + bytes(3), 0, "element count"),  # not canonical
         (b"\x02" + bytes(4), 0, "element count"),
         (b"\x01" + b"\xff" * 3, 4, "element"),  # a quotient without an end
         (b"\x01" + b"\xff" * 100_000, 100_001, "element"),
-        (b"\x01" + b"\xff" * 99 + b"\xfe\x00", 102, "element"),  # its remainder is cut off
+        (b"\x01" + b"\xff" * 99 + b"\xfe\x00", 102, "element"),  # its remainder is truncated
         (b"\x00\x00", 1, "filter"),
         (SET + b"\x00", len(SET), "filter"),
         (SET + bytes(50), len(SET), "filter"),
     ],
 )
-def test_bombs_and_nonsense_are_refused_without_memory(data: bytes, offset: int, field: str) -> None:
+def test_absurd_data_is_refused_without_an_allocation(data: bytes, offset: int, field: str) -> None:
     gcs_check(SET, P)
     tracemalloc.start()
     error = refusal(data)
@@ -174,7 +174,7 @@ def test_bombs_and_nonsense_are_refused_without_memory(data: bytes, offset: int,
     assert peak < 1 << 20
 
 
-def test_padding_bits_are_not_looked_at() -> None:
+def test_padding_bits_are_ignored() -> None:
     used = 8 * len(SET) - 8
     assert gcs_values(SET, P)
     for p in range(1, 32):
@@ -194,7 +194,7 @@ def test_a_long_quotient_is_read() -> None:
 @pytest.mark.parametrize(
     ("p", "m", "key"), [(0, M, KEY), (33, M, KEY), (P, 0, KEY), (P, 1 << 32, KEY), (P, M, KEY[:15]), (P, M, b"")]
 )
-def test_parameters_outside_their_domain_are_refused(p: int, m: int, key: bytes) -> None:
+def test_parameters_out_of_range_are_refused(p: int, m: int, key: bytes) -> None:
     with pytest.raises(ParameterError):
         gcs_build(ITEMS, key, p, m)
     with pytest.raises(ParameterError):
@@ -203,7 +203,7 @@ def test_parameters_outside_their_domain_are_refused(p: int, m: int, key: bytes)
         GolombCodedSet(SET, key, p, m)
 
 
-def test_bytes_are_no_batch_of_items() -> None:
+def test_a_single_item_is_no_batch() -> None:
     for make in (GcsQuery, lambda items: gcs_build(items, KEY, P, M)):
         for wrong in (b"one item", "text", [1], ["text"], None):
             with pytest.raises(TypeError):

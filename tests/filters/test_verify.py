@@ -1,6 +1,4 @@
-"""Verification of a filter against its block: true filters pass, and a filter fails if it lacks a script that it must
-contain.
-"""
+"""Verification of a filter against its block: true filters pass, and a filter without a required script fails."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ def nothing_known(outpoint: bytes) -> bytes | None:
 
 
 def block_spending(*locks: Lock) -> tuple[bytes, bytes, set[bytes]]:
-    """A block that spends such outputs and pays others; its hash; its filter's elements."""
+    """A block that spends such outputs and pays others, its hash, and its filter's elements."""
     coins = [lock.spends(OutPoint(bytes((number,)) * 32, 0)) for number, lock in enumerate(locks, 1)]
     paid = [TxOut(1, b"\x51\x20" + b"\x33" * 32), op_return(b"x").pays(0), TxOut(1, b"")]
     txs = [build_tx(coins, paid)]
@@ -54,12 +52,12 @@ def judged(raw: bytes, block_hash: bytes, elements: set[bytes]) -> Judgement:
 
 
 @pytest.mark.parametrize("lock", SHOWN)
-def test_an_input_shows_the_script_that_its_hash_is_of(lock: Lock) -> None:
+def test_an_input_shows_the_script_of_its_hash(lock: Lock) -> None:
     assert spent_script(lock.script_sig, list(lock.witness)) == lock.script_pubkey
 
 
 @pytest.mark.parametrize("lock", HIDDEN)
-def test_an_input_that_does_not_show_its_script_is_not_guessed(lock: Lock) -> None:
+def test_a_script_that_the_input_hides_is_unknown(lock: Lock) -> None:
     assert spent_script(lock.script_sig, list(lock.witness)) is None
 
 
@@ -74,12 +72,12 @@ def test_an_input_that_does_not_show_its_script_is_not_guessed(lock: Lock) -> No
         [b"x", b""],
     ],
 )
-def test_what_may_be_taproot_is_taken_for_no_witness_script(witness: list[bytes]) -> None:
+def test_a_possible_taproot_spend_shows_no_witness_script(witness: list[bytes]) -> None:
     assert spent_script(b"", witness) is None
 
 
 def block_within(*locks: Lock) -> tuple[bytes, bytes, set[bytes]]:
-    """A block that spends outputs of its own and no others; its hash; its filter's elements."""
+    """A block that spends only its own outputs, its hash, and its filter's elements."""
     coinbase = build_coinbase(7, [lock.pays(5_000) for lock in locks], [])
     made = txid(coinbase, parse_tx(coinbase))
     tx = build_tx([lock.spends(OutPoint(made, number)) for number, lock in enumerate(locks)], [TxOut(1, b"\x51")])
@@ -87,7 +85,7 @@ def block_within(*locks: Lock) -> tuple[bytes, bytes, set[bytes]]:
     return raw, sha256d(raw[:HEADER_SIZE]), filter_elements([b"\x51"], [lock.script_pubkey for lock in locks])
 
 
-def test_a_filter_is_true_or_false_where_all_spent_outputs_are_of_the_block() -> None:
+def test_own_outputs_decide_if_a_filter_is_true() -> None:
     raw, block_hash, elements = block_within(*SHOWN, *HIDDEN)
     assert judged(raw, block_hash, elements).verdict is Verdict.TRUE
     assert judged(raw, block_hash, elements | {b"more"}) == Judgement(
@@ -97,10 +95,10 @@ def test_a_filter_is_true_or_false_where_all_spent_outputs_are_of_the_block() ->
         assert judged(raw, block_hash, elements - {left_out}).verdict is Verdict.FALSE
 
 
-def test_a_filter_is_possible_where_outputs_of_other_blocks_are_spent() -> None:
+def test_spent_outputs_of_other_blocks_leave_a_filter_possible() -> None:
     raw, block_hash, elements = block_spending(*SHOWN, *HIDDEN)
     assert judged(raw, block_hash, elements) == Judgement(Verdict.POSSIBLE)
-    for lock in (*SHOWN, *HIDDEN):  # an input may show another script than the one it spends
+    for lock in (*SHOWN, *HIDDEN):  # an input may show another script than that of its coin
         assert judged(raw, block_hash, elements - {lock.script_pubkey}) == Judgement(Verdict.POSSIBLE)
         assert judged(raw, block_hash, elements - {lock.script_pubkey} | {b"another"}) == Judgement(Verdict.POSSIBLE)
 
@@ -113,7 +111,7 @@ def test_a_filter_without_an_output_is_false() -> None:
         )
 
 
-def test_of_several_that_are_missing_the_first_is_named() -> None:
+def test_the_first_missing_script_is_named() -> None:
     paid = [p2wsh(bytes((number,))) for number in range(1, 9)]
     txs = [build_tx([p2wpkh(KEY).spends(OutPoint(b"\x07" * 32, 0))], [lock.pays(1) for lock in paid])]
     raw = build_block(bytes(32), 1_700_000_000, [build_coinbase(7, [TxOut(1, b"\x51")], txs), *txs])
@@ -123,17 +121,17 @@ def test_of_several_that_are_missing_the_first_is_named() -> None:
     )
 
 
-def test_a_filter_of_more_elements_than_the_block_can_have_is_false() -> None:
+def test_a_filter_with_too_many_elements_is_false() -> None:
     raw, block_hash, elements = block_spending(*SHOWN, *HIDDEN)
     assert judged(raw, block_hash, elements | {b"more"}).verdict is Verdict.FALSE
 
 
-REDEEM = bytes.fromhex("02aabb7575") + b"\x61" * 27 + b"\x51"  # pushes aabb, drops it and what was signed with, NOPs, 1
+REDEEM = bytes.fromhex("02aabb7575") + b"\x61" * 27 + b"\x51"  # pushes aabb, drops it and the signature, NOPs, 1
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_a_script_of_33_bytes_that_looks_like_a_key_makes_no_true_filter_false(nested: bool) -> None:
-    """P2SH of REDEEM looks like the spend of a P2PKH, P2WSH of it like that of a P2WPKH."""
+def test_a_script_like_a_key_makes_no_true_filter_false(nested: bool) -> None:
+    """A P2SH spend of REDEEM looks like a P2PKH spend, and a P2WSH spend like a P2WPKH spend."""
     if nested:
         odd = Lock(b"\x00\x20" + sha256(REDEEM).digest(), b"", (SIGNATURE, REDEEM))
         alike = b"\x00\x14" + hash160(REDEEM)
@@ -146,7 +144,7 @@ def test_a_script_of_33_bytes_that_looks_like_a_key_makes_no_true_filter_false(n
     assert judged(raw, block_hash, elements - {odd.script_pubkey} | {alike}).verdict is Verdict.POSSIBLE
 
 
-def test_a_block_without_its_witnesses_is_judged_as_with_them() -> None:
+def test_a_block_without_witnesses_is_judged_the_same() -> None:
     raw, block_hash, elements = block_spending(*SHOWN, *HIDDEN)
     stripped = stripped_block(raw)
     assert len(stripped) < len(raw)
@@ -155,12 +153,12 @@ def test_a_block_without_its_witnesses_is_judged_as_with_them() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x05\x01", b"\xfe\xff\xff\xff\xff\x00", b"\x00\x00", b"\x01" + b"\xff" * 40])
-def test_a_filter_that_is_none_is_false(data: bytes) -> None:
+def test_a_malformed_filter_is_false(data: bytes) -> None:
     raw, block_hash, _ = block_spending(p2pkh(KEY))
     assert verify_filter(raw, data, block_hash, nothing_known).verdict is Verdict.FALSE
 
 
-def test_a_script_that_is_known_must_be_there() -> None:
+def test_a_known_spent_script_is_required() -> None:
     raw, block_hash, elements = block_spending(HIDDEN[0])
     known = {TxIn(OutPoint(b"\x01" * 32, 0), b"", (), 0).outpoint: HIDDEN[0].script_pubkey}
 
@@ -182,7 +180,7 @@ def true_data(block: TreeBlock) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(effort(1, 3, 30)))
-def test_no_true_filter_of_a_wallets_chain_is_judged_false(seed: int) -> None:
+def test_every_true_filter_of_a_wallets_chain_passes(seed: int) -> None:
     world = World(seed, LOCKS)
     world.grow(30, share=0.9)
     verdicts = {

@@ -55,7 +55,7 @@ def watching() -> WatchList:
 
 
 async def funded(node: Node, client: LightClient, *values: int) -> None:
-    """Payments of these values to the next addresses of the wallet, in blocks of their own."""
+    """Pay these values to the next addresses of the wallet, each in its own block."""
     for value in values:
         address = await client.next_address()
         txid = node.regtest.pay(TxOut(value, address_to_script(address, REGTEST)))

@@ -1,5 +1,6 @@
-"""The compiled fast path for addresses against address.py: what it decodes is equal, and whatever it leaves is invalid.
-The encoders.
+"""The compiled fast path for addresses against address.py: results are equal, and address.py judges all other texts.
+
+The encoders of both kernels are compared, too.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def told(encode_address: Callable[[bytes, int, int, str], str | None], script: b
 
 
 def judge(text: str, network: Network) -> bytes | None:
-    """What address.py decodes without the fast path; None if it refuses."""
+    """The script that address.py decodes without the fast path. None if it refuses the text."""
     try:
         return slow._decode(text, network)
     except AddressError:
@@ -62,7 +63,7 @@ def judge(text: str, network: Network) -> bytes | None:
 
 
 def agree(text: str, network: Network) -> bool:
-    """Whether the fast path decoded the text; if so, asserts that address.py gives the same."""
+    """Return True if the fast path decoded the text. Asserts that address.py gives the same."""
     decided = decide(text, network)
     assert decided is None or decided == judge(text, network)
     return decided is not None
@@ -77,11 +78,12 @@ networks = st.one_of(st.sampled_from(NETWORKS), st.builds(custom, st.integers(0,
 
 
 @given(scripts, st.sampled_from(NETWORKS))
-def test_every_common_address_is_decided(script: bytes, network: Network) -> None:
+def test_the_fast_path_decodes_every_common_address(script: bytes, network: Network) -> None:
     text = script_to_address(script, network)
     assert text is not None
     for written in (text, text.upper()) if text.startswith(network.hrp) else (text,):
-        assert agree(written, network) or len(written) in (51, 52)  # as long as a private key: left to address.py
+        # such a text is as long as a private key and left to address.py
+        assert agree(written, network) or len(written) in (51, 52)
 
 
 def mutated(rng: random.Random, text: str) -> str:
@@ -105,7 +107,7 @@ def mutated(rng: random.Random, text: str) -> str:
 
 
 @given(scripts, networks, networks, st.randoms(use_true_random=False))
-def test_changed_and_foreign_addresses_are_decided_as_address_py_does(
+def test_changed_and_foreign_addresses_decode_as_in_address_py(
     script: bytes, of: Network, on: Network, rng: random.Random
 ) -> None:
     try:
@@ -118,7 +120,7 @@ def test_changed_and_foreign_addresses_are_decided_as_address_py_does(
 
 
 @given(st.integers(0, 32), st.integers(0, 45), st.binary(min_size=45, max_size=45), st.booleans(), networks)
-def test_every_witness_version_and_length_is_decided_as_address_py_does(
+def test_every_witness_version_and_length_decodes_as_in_address_py(
     version: int, size: int, data: bytes, late: bool, network: Network
 ) -> None:
     encoding = slow.Bech32Encoding.BECH32M if late else slow.Bech32Encoding.BECH32
@@ -131,7 +133,7 @@ def test_every_witness_version_and_length_is_decided_as_address_py_does(
 
 
 @given(st.binary(max_size=40), st.booleans(), networks)
-def test_every_base58_payload_is_decided_as_address_py_does(payload: bytes, ours: bool, network: Network) -> None:
+def test_every_base58_payload_decodes_as_in_address_py(payload: bytes, ours: bool, network: Network) -> None:
     from bitcoin.base58 import encode
 
     raw = bytes((network.p2pkh_version,)) + payload if ours else payload
@@ -140,21 +142,19 @@ def test_every_base58_payload_is_decided_as_address_py_does(payload: bytes, ours
 
 
 @given(hash20, st.integers(0, 255), st.integers(0, 255))
-def test_every_version_byte_is_decided_as_address_py_does(
-    key_hash: bytes, p2pkh_version: int, p2sh_version: int
-) -> None:
+def test_every_version_byte_decodes_as_in_address_py(key_hash: bytes, p2pkh_version: int, p2sh_version: int) -> None:
     network = custom(p2pkh_version, p2sh_version, "bc")
     for script in (build.p2pkh(key_hash), build.p2sh(key_hash), build.p2pkh(bytes(20))):
         agree(script_to_address(script, network) or "", network)
 
 
 @given(st.text(max_size=100) | st.text(alphabet=BASE58, max_size=60), networks)
-def test_any_text_is_decided_as_address_py_does(text: str, network: Network) -> None:
+def test_any_text_decodes_as_in_address_py(text: str, network: Network) -> None:
     agree(text, network)
 
 
 @vector_cases("05_addresses/invalid.json")
-def test_what_is_no_address_is_left_to_address_py(case: Any) -> None:
+def test_an_invalid_address_is_left_to_address_py(case: Any) -> None:
     for network in NETWORKS:
         assert decide(case["address"], network) is None
 
@@ -166,7 +166,7 @@ def test_what_is_no_address_is_left_to_address_py(case: Any) -> None:
     st.binary(min_size=20, max_size=20) | st.integers(0, 20).map(lambda zeros: bytes(zeros) + b"\xff" * (20 - zeros)),
     networks,
 )
-def test_hashes_are_encoded_as_base58_of_python_bitcoinlib(key_hash: bytes, network: Network) -> None:
+def test_hashes_are_encoded_as_in_python_bitcoinlib(key_hash: bytes, network: Network) -> None:
     from bitcoin.base58 import encode
 
     for version, script in (
@@ -180,7 +180,7 @@ def test_hashes_are_encoded_as_base58_of_python_bitcoinlib(key_hash: bytes, netw
 
 @pytest.mark.parametrize("network", NETWORKS, ids=str)
 @pytest.mark.parametrize("version", range(17))
-def test_every_witness_program_is_encoded_and_decodes_to_itself(version: int, network: Network) -> None:
+def test_every_witness_program_is_encoded_and_decoded(version: int, network: Network) -> None:
     rng = random.Random(version)
     for size in range(2, 41):
         script = bytes((0x50 + version if version else 0, size)) + rng.randbytes(size)
@@ -194,7 +194,7 @@ def test_every_witness_program_is_encoded_and_decodes_to_itself(version: int, ne
 
 
 def almost(rng: random.Random) -> bytes:
-    """A script with an address, or one that a changed byte, a missing one or one too many has made of it."""
+    """A script with an address, or such a script with a changed, missing or additional byte."""
     size = rng.choice((1, 2, 3, 20, 32, 39, 40, 41))
     program = bytes((rng.choice((0, 0x4F, 0x50, 0x51, 0x60, 0x61)), size)) + rng.randbytes(size)
     script = bytearray(rng.choice((build.p2pkh(rng.randbytes(20)), build.p2sh(rng.randbytes(20)), program)))
@@ -209,7 +209,7 @@ def almost(rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(effort(10, 50, 1_000)))
-def test_any_script_is_encoded_the_same_by_both_kernels(seed: int) -> None:
+def test_both_kernels_encode_any_script_the_same(seed: int) -> None:
     rng = random.Random(seed)
     for number in range(400):
         if number % 20 == 0:
@@ -228,7 +228,7 @@ def test_any_script_is_encoded_the_same_by_both_kernels(seed: int) -> None:
 
 
 @pytest.mark.parametrize("encoder", [0, 1])
-def test_what_has_no_bech32_string_is_refused_and_no_network_without_segwit_has_one(encoder: int) -> None:
+def test_a_script_without_a_bech32_string_is_refused(encoder: int) -> None:
     encode_address = ENCODERS[encoder]
     long, short = b"\x60\x28" + bytes(40), b"\x51\x02" + bytes(2)
     assert told(encode_address, long, custom(0, 5, "")) is None
@@ -311,7 +311,7 @@ Found = tuple[list[object], list[object], dict[int, str | None], object]
 
 
 def read(path: Path, change: Callable[[WatchList], None]) -> Found:
-    """A list read from a file after `change`: entries and coins in their order, labels, problems."""
+    """Read a list from a file after `change`. Returns entries and coins in order, labels and problems."""
     watch, problems = WatchList(), None
     change(watch)
     try:
@@ -323,7 +323,7 @@ def read(path: Path, change: Callable[[WatchList], None]) -> Found:
 
 
 @pytest.mark.parametrize("seed", range(effort(20, 150, 3_000)))
-def test_a_file_reads_the_same_with_and_without_the_fast_path(
+def test_a_file_reads_the_same_without_the_fast_path(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from spvfilter.kernel.native import WatchTable
@@ -345,7 +345,7 @@ def test_a_file_reads_the_same_with_and_without_the_fast_path(
     assert read(path, fast) == read(path, plodding)
 
 
-def test_plain_lines_are_taken_by_the_fast_path_up_to_the_first_other() -> None:
+def test_the_fast_path_stops_at_the_first_other_line() -> None:
     from spvfilter.kernel.native import WatchTable
 
     table = WatchTable()
@@ -368,8 +368,8 @@ def test_plain_lines_are_taken_by_the_fast_path_up_to_the_first_other() -> None:
 
 @pytest.mark.native
 @pytest.mark.parametrize("seed", range(effort(3, 10, 100)))
-def test_threads_take_the_same_lines_in_the_same_order(seed: int) -> None:
-    """Pieces of 64 kB are decoded by threads. A line that is not taken may be in any of them."""
+def test_threads_read_the_same_lines_in_the_same_order(seed: int) -> None:
+    """Threads decode pieces of 64 kB. A line that the fast path refuses may be in any piece."""
     from spvfilter.kernel.native import WatchTable
 
     rng = random.Random(seed)

@@ -1,7 +1,6 @@
-"""Bytes that change while the kernel reads them: every entry works on what was there at one moment, and none keeps hold
-of the caller's.
+"""Bytes that change while the kernel reads them: every entry uses their state at one moment and keeps no reference.
 
-The rule is in csrc/binding/binding.h. These tests run over all entries: one that is new fails here until it has a case.
+The rule is in csrc/binding/binding.h. These tests cover all entries: a new one fails here until it has a case.
 """
 
 from __future__ import annotations
@@ -36,9 +35,7 @@ from support.kernelentries import (
 from support.vectors import effort
 
 pytestmark = pytest.mark.native
-IS_LOCKED = getattr(
-    sys, "_is_gil_enabled", lambda: True
-)()  # whether what another thread does to a bytearray is done at once
+IS_LOCKED = getattr(sys, "_is_gil_enabled", lambda: True)()  # True if no other thread sees a half-written bytearray
 SECONDS = effort(50, 100, 2_000) / 1000  # of changes for each place
 PLACES = taken_places()
 places = pytest.mark.parametrize(
@@ -48,7 +45,7 @@ OBJECTS = {"__doc__", "__module__", "__hash__", "__lt__", "__eq__", "__ne__", "_
 
 
 def entries_of(kernel: Kernel) -> Iterator[str]:
-    """Names of all that can be called of the module, and of the attributes that can be set."""
+    """Names of all callables of the module, and of its writable attributes."""
     for name in dir(kernel):
         value = getattr(kernel, name)
         if name.startswith("_"):
@@ -67,8 +64,8 @@ def test_every_entry_has_a_case() -> None:
     assert set(entries_of(native())) == ENTRIES.keys()
 
 
-def test_every_entry_that_takes_bytes_says_so() -> None:
-    """An entry without a place has no argument that is bytes, but for the cells' buffers."""
+def test_every_entry_that_takes_bytes_has_a_place() -> None:
+    """An entry without a place takes no bytes, except for the cells' buffers."""
     silent = {name for name, entry in ENTRIES.items() if entry.arguments and not entry.taken}
     cells = ("buffer", "__ior__", "__iand__", "__le__", "union_set_bits")
     assert {name for name in silent if not name.endswith(cells)} == {
@@ -85,7 +82,7 @@ def test_every_entry_that_takes_bytes_says_so() -> None:
 
 @pytest.mark.parametrize("kernel", [native, reference])
 @places
-def test_whatever_has_a_buffer_is_taken_as_its_bytes(entry: Entry, path: Path, kernel: Callable[[], Kernel]) -> None:
+def test_every_buffer_counts_as_its_bytes(entry: Entry, path: Path, kernel: Callable[[], Kernel]) -> None:
     raw = at(entry.arguments, path)
 
     class Derived(bytes):
@@ -107,7 +104,7 @@ def test_whatever_has_a_buffer_is_taken_as_its_bytes(entry: Entry, path: Path, k
 
 @contextmanager
 def at_every_collection(change: Callable[[], None]) -> Iterator[None]:
-    """Runs as often as the collector does: wherever the kernel makes a list or a tuple."""
+    """Call `change` at every collection, that is wherever the kernel makes a list or a tuple."""
 
     def changing(phase: str, info: dict[str, Any]) -> None:
         change()
@@ -123,8 +120,8 @@ def at_every_collection(change: Callable[[], None]) -> Iterator[None]:
 
 
 @places
-def test_what_a_collection_changes_during_a_call_does_not_count(entry: Entry, path: Path) -> None:
-    """The places of a transaction are Python objects: making them runs the collector, and that anyone's code."""
+def test_changes_by_the_collector_do_not_affect_a_call(entry: Entry, path: Path) -> None:
+    """The parts of a transaction are Python objects. Making them runs the collector, and that runs arbitrary code."""
     raw = at(entry.arguments, path)
     given, refusals = bytearray(raw), list[BufferError]()
     arguments = replaced(entry.arguments, path, given)
@@ -139,7 +136,7 @@ def test_what_a_collection_changes_during_a_call_does_not_count(entry: Entry, pa
             given[:] = bytes(len(raw))
             given.append(0)
             given.pop()
-        except BufferError as refusal:  # somebody holds it
+        except BufferError as refusal:  # another object holds it
             refusals.append(refusal)
 
     for _ in range(10):
@@ -151,7 +148,7 @@ def test_what_a_collection_changes_during_a_call_does_not_count(entry: Entry, pa
 
 
 @places
-def test_what_another_thread_changes_during_a_call_does_not_count(entry: Entry, path: Path) -> None:
+def test_changes_by_another_thread_do_not_affect_a_call(entry: Entry, path: Path) -> None:
     raw = at(entry.arguments, path)
     other = bytes(byte ^ (1 + number % 7) for number, byte in enumerate(raw))
     given, stop, refusals = bytearray(raw), threading.Event(), list[BufferError]()
@@ -162,7 +159,7 @@ def test_what_another_thread_changes_during_a_call_does_not_count(entry: Entry, 
     def change() -> None:
         while not stop.is_set():
             try:
-                given[:] = other  # of the same length, so all at once
+                given[:] = other  # of the same length, so written at once
                 given[:] = raw
                 given.append(0)
                 given.pop()
@@ -184,16 +181,16 @@ def test_what_another_thread_changes_during_a_call_does_not_count(entry: Entry, 
         sys.setswitchinterval(interval)
     # between append and pop
     longer = {repr(outcome(call, *replaced(entry.arguments, path, of + b"\0"))) for of in (raw, other)}
-    if IS_LOCKED:  # else a bytearray is half written when it is copied, and held for that moment
+    if IS_LOCKED:  # otherwise a bytearray may be copied while it is half written
         assert results <= expected | longer
         assert not refusals
 
 
 @pytest.mark.parametrize("family", [Family.BIP37, Family.FAST, Family.SIPHASH])
 @pytest.mark.parametrize("kind", ["BitCore", "CounterCore"])
-def test_a_buffer_of_keys_is_used_in_place_whatever_changes_in_it(kind: str, family: Family) -> None:
-    """The exception of the rule: it is held, so that it can be neither resized nor freed, and cells are in range
-    whatever is read.
+def test_a_changing_buffer_of_keys_is_used_in_place(kind: str, family: Family) -> None:
+    """This is the exception to the rule. The buffer is held, so nobody can resize or free it, and all cells are in
+    range.
     """
     width, count = 24, 4096
     given, stop, held = bytearray(width * count), threading.Event(), list[BufferError]()
@@ -245,9 +242,7 @@ class Evil(int):
 
 @pytest.mark.parametrize("kernel", [native, reference])
 @pytest.mark.parametrize("kind", ["BitCore", "CounterCore"])
-def test_a_cell_of_the_users_own_function_is_within_its_span_whatever_its_class_says(
-    kind: str, kernel: Callable[[], Kernel]
-) -> None:
+def test_a_cell_of_a_users_function_is_always_in_range(kind: str, kernel: Callable[[], Kernel]) -> None:
     made = core(
         kernel(),
         kind,

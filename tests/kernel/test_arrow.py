@@ -1,6 +1,4 @@
-"""Arrow's C data interface, in both kernels: every layout, producers that contradict themselves, and that everything is
-released once.
-"""
+"""Arrow's C data interface in both kernels: every layout, inconsistent producers, and one release of each column."""
 
 from __future__ import annotations
 
@@ -52,7 +50,7 @@ def outcome(call: Callable[[], Any]) -> Any:
 
 
 def packed(rng: random.Random, flags: list[bool], offset: int) -> bytes:
-    """A validity bitmap, noise before and behind it."""
+    """A validity bitmap with noise on both sides."""
     bits = [rng.random() < 0.5 for _ in range(offset)] + flags + [True] * 9
     return bytes(sum(bit << at for at, bit in enumerate(bits[byte : byte + 8])) for byte in range(0, len(bits), 8))
 
@@ -92,7 +90,7 @@ def a_part(rng: random.Random, texts: list[bytes], kind: bytes, offset: int) -> 
 
 
 def a_column(rng: random.Random) -> tuple[Producer, Encoding, list[Any]]:
-    """A column of random keys in a random layout, and its keys as single ones, None for nulls."""
+    """A column of random keys in a random layout, and the list of its keys, with None for nulls."""
     count, offset = rng.choice([0, 1, 5, 70]), rng.choice([0, 0, 1, 9])
     valid = [rng.random() < 0.8 for _ in range(count)] if rng.random() < 0.5 else [True] * count
     validity = None if all(valid) and rng.random() < 0.5 else packed(rng, valid, offset)
@@ -120,7 +118,7 @@ def a_column(rng: random.Random) -> tuple[Producer, Encoding, list[Any]]:
         keys = [text.decode() for text in texts] if encoding is Encoding.UTF8 else texts
         producer = Producer(format, count, [validity, *buffers], **shape)
     keys = [key if there else None for key, there in zip(keys, valid, strict=True)]
-    if rng.random() < 0.3:  # a dictionary of it
+    if rng.random() < 0.3:  # a dictionary of the column
         chosen = [rng.randrange(count) for _ in range(rng.randrange(50))] if count else []
         letter = rng.choice("cCsSiIlL")
         indexes = integers(*chosen, width=1 << "cCsSiIlL".index(letter) // 2)
@@ -128,7 +126,7 @@ def a_column(rng: random.Random) -> tuple[Producer, Encoding, list[Any]]:
             Producer(letter.encode(), len(chosen), [None, indexes], dictionary=producer),
             [keys[at] for at in chosen],
         )
-    if rng.random() < 0.2:  # a table that has it as its only column
+    if rng.random() < 0.2:  # a table whose only column it is
         skipped = rng.randrange(len(keys) + 1)
         keys = keys[skipped:]
         producer = Producer(b"+s", len(keys), [None], children=[producer], offset=skipped)
@@ -136,7 +134,7 @@ def a_column(rng: random.Random) -> tuple[Producer, Encoding, list[Any]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_random_column_is_its_keys_one_by_one(kernel: Kernel, kind: str) -> None:
+def test_a_random_column_equals_its_keys(kernel: Kernel, kind: str) -> None:
     for seed in range(ROUNDS):
         producer, encoding, keys = a_column(random.Random(seed))
         again, _, _ = a_column(random.Random(seed))
@@ -154,8 +152,8 @@ def test_a_random_column_is_its_keys_one_by_one(kernel: Kernel, kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_column_of_many_keys_goes_in_piece_by_piece(kernel: Kernel, kind: str) -> None:
-    count = 20_000 if kernel.BitCore.__module__.endswith("native") else 300  # more than are taken at once
+def test_a_column_of_many_keys_is_added_in_pieces(kernel: Kernel, kind: str) -> None:
+    count = 20_000 if kernel.BitCore.__module__.endswith("native") else 300  # more keys than one piece has
     keys = [b"%d" % number for number in range(count)]
     ends = [0]
     for key in keys:
@@ -168,12 +166,12 @@ def test_a_column_of_many_keys_goes_in_piece_by_piece(kernel: Kernel, kind: str)
 
 
 @pytest.mark.parametrize("keys", [[LONG, b"b"], [None, b"\xc3\xa9"]])
-def test_the_users_functions_get_what_a_single_key_is(kernel: Kernel, keys: list[Any]) -> None:
+def test_a_users_function_gets_each_single_key(kernel: Kernel, keys: list[Any]) -> None:
     seen: list[object] = []
     own = made(
         kernel,
         Encoding.CALLABLE,
-        # for its effect
+        # called for its effect
         encode=lambda key: (seen.append(key), repr(key).encode())[1],  # type: ignore[func-returns-value]
     )
     flags = bytes([sum((key is not None) << at for at, key in enumerate(keys))])
@@ -188,7 +186,7 @@ def test_the_users_functions_get_what_a_single_key_is(kernel: Kernel, keys: list
 # Streams
 
 
-def test_a_stream_is_its_arrays_in_order(kernel: Kernel) -> None:
+def test_a_stream_has_its_arrays_in_order(kernel: Kernel) -> None:
     arrays = [Producer(b"u", 2, [None, integers(0, 1, 2), b"%c%c" % (97 + at, 98 + at)]) for at in range(0, 6, 2)]
     stream = Streamed(Producer(b"u", 0, []), arrays)
     of = made(kernel)
@@ -198,7 +196,7 @@ def test_a_stream_is_its_arrays_in_order(kernel: Kernel) -> None:
     assert stream.released == 1
 
 
-def test_nulls_are_numbered_over_the_whole_stream(kernel: Kernel) -> None:
+def test_nulls_are_numbered_over_the_complete_stream(kernel: Kernel) -> None:
     def stream() -> Streamed:
         arrays = [
             Producer(b"u", 2, [None, integers(0, 1, 2), b"ab"]),
@@ -229,7 +227,7 @@ def test_nulls_are_numbered_over_the_whole_stream(kernel: Kernel) -> None:
         ),
     ],
 )
-def test_a_stream_that_fails_says_why(kernel: Kernel, given: dict[str, Any], expected: object) -> None:
+def test_a_failing_stream_reports_its_error(kernel: Kernel, given: dict[str, Any], expected: object) -> None:
     array = Producer(b"u", 1, [None, integers(0, 1), b"a"])
     stream = Streamed(Producer(b"u", 0, []), [array], **given)
     of = made(kernel)
@@ -245,7 +243,7 @@ def test_a_wrong_type_is_refused_before_the_first_array(kernel: Kernel) -> None:
     assert stream.released == 1
 
 
-# What single keys refuse
+# Values that single keys refuse
 
 
 @pytest.mark.parametrize(
@@ -337,7 +335,7 @@ def test_a_table_of_several_columns_is_refused(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize("nulls", ["ignore", None, 1, "RAISE"])
-def test_what_becomes_of_nulls_is_one_of_two(kernel: Kernel, nulls: Any) -> None:
+def test_nulls_must_be_raise_or_skip(kernel: Kernel, nulls: Any) -> None:
     of = made(kernel)
     for call in (of.update, of.contains_many):
         with pytest.raises(ValueError, match=f"^nulls must be 'raise' or 'skip', not {nulls!r}$"):
@@ -373,7 +371,7 @@ def named(index: int, **changes: Any) -> Producer:
 
 
 HUGE = 1 << 62
-UNKEPT = {"dictionary": ctypes.pointer(texts().schema)}  # a schema's, that no array has
+UNKEPT = {"dictionary": ctypes.pointer(texts().schema)}  # a schema has it, but no array
 MALFORMED: dict[str, tuple[Callable[[], Producer], str]] = {
     "length": (lambda: texts(-1), "length of a column, key 0: -1 from 0"),
     "offset": (lambda: texts(offset=-5), "length of a column, key 0: 2 from -5"),
@@ -507,16 +505,16 @@ MALFORMED: dict[str, tuple[Callable[[], Producer], str]] = {
 
 @pytest.mark.parametrize("case", MALFORMED)
 @pytest.mark.parametrize("method", ["update", "contains_many"])
-def test_a_producer_that_contradicts_itself_is_refused(kernel: Kernel, case: str, method: str) -> None:
+def test_an_inconsistent_producer_is_refused(kernel: Kernel, case: str, method: str) -> None:
     make, message = MALFORMED[case]
     producer, of = make(), made(kernel)
     kind, said = outcome(lambda: getattr(of, method)(producer))
     assert (
         (kind, said) == (ColumnError, message) if " of a column" in message else (kind is TypeError and message in said)
     )
-    released = 0 if case in ("released", "table released") else 1  # by somebody else
+    released = 0 if case in ("released", "table released") else 1  # the test releases it
     assert producer.released == released
-    if not released:  # which is the end of a stream
+    if not released:  # the end of a stream
         return
     producer = make()
     stream = Streamed(producer, [producer])
@@ -527,7 +525,7 @@ def test_a_producer_that_contradicts_itself_is_refused(kernel: Kernel, case: str
     assert stream.released == 1
 
 
-def test_the_keys_before_a_malformed_one_are_added(kernel: Kernel) -> None:
+def test_keys_before_a_malformed_key_are_added(kernel: Kernel) -> None:
     of = made(kernel)
     with pytest.raises(ColumnError) as refusal:
         of.update(texts(ends=integers(0, 1, 2), data=b"a\xff"))
@@ -536,7 +534,7 @@ def test_the_keys_before_a_malformed_one_are_added(kernel: Kernel) -> None:
 
 
 class Given:
-    """An object that returns what a test says."""
+    """An object that returns the test's value."""
 
     def __init__(self, given: Any) -> None:
         self.given = given
@@ -546,12 +544,12 @@ class Given:
 
 
 @pytest.mark.parametrize("given", [None, [1, 2], (1, 2, 3), (1, 2), b"", (None, None)])
-def test_what_is_no_pair_of_capsules_is_refused(kernel: Kernel, given: Any) -> None:
+def test_a_wrong_pair_of_capsules_is_refused(kernel: Kernel, given: Any) -> None:
     with pytest.raises(TypeError, match="capsule"):
         made(kernel).update(Given(given))
 
 
-def test_capsules_of_other_names_are_refused_and_left_alone(kernel: Kernel) -> None:
+def test_capsules_with_other_names_are_refused_and_unchanged(kernel: Kernel) -> None:
     producer = texts()
     schema, array = producer.__arrow_c_array__()
     for given in ((array, schema), (schema, schema), (schema, capsule(producer.array, b"other"))):
@@ -564,7 +562,7 @@ def test_capsules_of_other_names_are_refused_and_left_alone(kernel: Kernel) -> N
     assert (producer.released, producer.schemas_released) == (1, 1)
 
 
-def test_a_stream_that_was_taken_is_gone(kernel: Kernel) -> None:
+def test_a_stream_can_be_used_once(kernel: Kernel) -> None:
     stream = Streamed(texts(), [texts()])
     assert made(kernel).update(stream) == 2
     with pytest.raises(ColumnError, match="stream of a column, key 0: it was released, or is incomplete"):
@@ -572,7 +570,7 @@ def test_a_stream_that_was_taken_is_gone(kernel: Kernel) -> None:
     assert stream.released == 1
 
 
-def test_an_error_of_the_filters_own_code_releases_the_column(kernel: Kernel) -> None:
+def test_an_error_of_user_code_releases_the_column(kernel: Kernel) -> None:
     def refuse(key: object) -> bytes:
         raise LookupError(key)
 
@@ -583,7 +581,7 @@ def test_an_error_of_the_filters_own_code_releases_the_column(kernel: Kernel) ->
 
 
 class Owner:
-    """An object with a weak reference, which iterates over nothing."""
+    """An object with weak references that iterates over nothing."""
 
     def __init__(self) -> None:
         self.producer = texts()
@@ -595,7 +593,7 @@ class Owner:
         raise AssertionError("it is a column")
 
 
-def test_nothing_holds_a_column_afterwards(kernel: Kernel) -> None:
+def test_no_filter_keeps_a_column(kernel: Kernel) -> None:
     owner = Owner()
     gone = weakref.ref(owner)
     assert made(kernel).contains_many(owner) == b"\0\0"
@@ -605,8 +603,8 @@ def test_nothing_holds_a_column_afterwards(kernel: Kernel) -> None:
 
 
 @pytest.mark.native
-def test_offsets_that_change_meanwhile_lead_nowhere() -> None:
-    """Another thread writes to a column that is read: every key is still within what the last offset encloses."""
+def test_changing_offsets_never_lead_outside_the_column() -> None:
+    """Another thread writes to the column. Every key still ends at or before the original last offset."""
     native = type("Kernel", (), backend.compiled())
     count = 4_096
     stop = threading.Event()

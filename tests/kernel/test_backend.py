@@ -26,7 +26,7 @@ HINT = "install a C compiler and Python's headers (Debian: apt install gcc pytho
 
 @pytest.fixture
 def wanted(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Sets SPVFILTER_BACKEND."""
+    """Return a function that sets SPVFILTER_BACKEND."""
     return lambda name: monkeypatch.setenv(backend.VARIABLE, name)
 
 
@@ -59,14 +59,14 @@ def there(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.parametrize("name", ["", "auto", "native"])
-def test_the_compiled_kernel_runs_where_it_is(wanted: Any, there: ModuleType, name: str) -> None:
+def test_an_installed_compiled_kernel_is_used(wanted: Any, there: ModuleType, name: str) -> None:
     wanted(name)
     chosen, twin = backend.choose()
     assert chosen == "native"
     assert twin == {name: getattr(there, name) for name in backend.reference()}
 
 
-def test_pure_is_pure_also_where_a_compiled_kernel_is(wanted: Any, there: ModuleType) -> None:
+def test_pure_is_used_even_if_a_compiled_kernel_exists(wanted: Any, there: ModuleType) -> None:
     wanted("pure")
     assert backend.choose() == ("pure", backend.reference())
 
@@ -179,7 +179,7 @@ def test_worker_processes_do_not_repeat_the_warning(folder: Path) -> None:
 
 @pytest.mark.posix
 @pytest.mark.usefixtures("missing")
-def test_native_forced_and_missing_is_an_error_that_says_how_to_get_it(wanted: Any) -> None:
+def test_a_forced_but_missing_native_kernel_has_a_helpful_error(wanted: Any) -> None:
     wanted("native")
     with pytest.raises(
         errors.BackendError, match="SPVFILTER_BACKEND=native, but the compiled kernel is not installed: "
@@ -190,7 +190,7 @@ def test_native_forced_and_missing_is_an_error_that_says_how_to_get_it(wanted: A
 
 
 @pytest.mark.posix
-def test_a_compiled_kernel_of_other_sources_is_not_taken(wanted: Any, there: ModuleType) -> None:
+def test_a_compiled_kernel_of_other_sources_is_refused(wanted: Any, there: ModuleType) -> None:
     wanted("native")
     del there.walk_block
     with pytest.raises(errors.BackendError, match=r"does not load .*walk_block.*: it was compiled from other sources"):
@@ -199,7 +199,7 @@ def test_a_compiled_kernel_of_other_sources_is_not_taken(wanted: Any, there: Mod
 
 @pytest.mark.posix
 @pytest.mark.usefixtures("broken")
-def test_a_compiled_kernel_that_does_not_load_is_never_ignored_silently(wanted: Any) -> None:
+def test_a_compiled_kernel_that_fails_to_load_causes_a_warning(wanted: Any) -> None:
     wanted("auto")
     with pytest.warns(
         errors.BackendWarning, match="runs with the pure Python kernel, .* does not load .undefined symbol: spv_nothing"
@@ -211,10 +211,8 @@ def test_a_compiled_kernel_that_does_not_load_is_never_ignored_silently(wanted: 
 
 
 @pytest.mark.posix
-def test_a_compiled_kernel_that_another_kind_of_python_loads_is_not_taken(
-    wanted: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A free-threaded Python takes a file by the name of the stable ABI, of which it has none."""
+def test_a_compiled_kernel_of_another_python_is_refused(wanted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A free-threaded Python loads files named after the stable ABI, but does not support that ABI."""
 
     def refuse(name: str) -> ModuleType:
         if name == NATIVE:
@@ -236,9 +234,7 @@ def test_another_name_is_an_error(wanted: Any, name: str) -> None:
 
 @pytest.mark.posix
 @pytest.mark.usefixtures("missing")
-def test_the_version_says_how_to_get_the_compiled_kernel_unless_pure_was_chosen(
-    wanted: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_version_explains_how_to_get_the_compiled_kernel(wanted: Any, capsys: pytest.CaptureFixture[str]) -> None:
     wanted("auto")
     assert main(["--version"]) == 0
     first, *more = capsys.readouterr().out.splitlines()
@@ -251,13 +247,13 @@ def test_the_version_says_how_to_get_the_compiled_kernel_unless_pure_was_chosen(
 
 
 @pytest.mark.parametrize("name", ["pure", pytest.param("native", marks=pytest.mark.native)])
-def test_the_backend_is_the_one_forced(name: str) -> None:
+def test_the_backend_is_the_forced_one(name: str) -> None:
     ran = python("from spvfilter.kernel import BACKEND; print(BACKEND)", name)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{name}\n", "")
 
 
 @pytest.mark.native
-def test_the_compiled_kernel_loads_nothing_of_the_reference() -> None:
+def test_the_compiled_kernel_imports_no_reference_module() -> None:
     ran = python(
         "import sys, spvfilter.kernel; print(*(name for name in sys.modules if 'kernel.pure' in name))", "native"
     )
@@ -265,7 +261,7 @@ def test_the_compiled_kernel_loads_nothing_of_the_reference() -> None:
 
 
 @pytest.mark.native
-def test_both_twins_have_the_same_names() -> None:
+def test_both_kernels_have_the_same_names() -> None:
     native, reference = importlib.import_module(NATIVE), backend.reference()
     assert public(native) == reference.keys()
     assert public(native) == set(re.findall(r"\w+ as (\w+)", STUBS.read_text(encoding="utf-8")))
@@ -278,7 +274,7 @@ def public(of: object) -> set[str]:
     return {name for name in dir(of) if not name.startswith("_")}
 
 
-def test_the_command_line_has_one_line_for_a_forced_backend_that_is_missing() -> None:
+def test_the_command_reports_a_missing_forced_backend_on_one_line() -> None:
     ran = python(
         f"import sys; sys.modules[{NATIVE!r}] = None; from spvfilter.cli import main; sys.exit(main(['demo']))",
         "native",

@@ -27,7 +27,7 @@ def formats(source: str) -> list[str]:
     return found
 
 
-def test_formats_are_found_wherever_they_stand_in_a_call() -> None:
+def test_formats_are_found_anywhere_in_a_call() -> None:
     source = (
         """return Py_BuildValue(\n "(y#O)", f(1), ")"); if (!PyArg_ParseTuple(a, "y*|n", k)) """
         """g("s#", _Py_BuildValue_SizeT("i", 0));"""

@@ -34,14 +34,14 @@ def test_repeated_branches_are_noticed(count: int) -> None:
     leaves = [hashlib.sha256(bytes((number,))).digest() for number in range(count)]
     width = 1
     while width < count:
-        if count // width % 2 and count % width == 0:  # the last branch of this width stands alone: repeat it
+        if count // width % 2 and count % width == 0:  # the last branch of this width has no sibling: repeat it
             repeated = leaves + leaves[-width:]
             assert kernel.merkle_root(repeated) == (build.merkle_root(leaves), True)
         width *= 2
     assert kernel.merkle_root(leaves[:1] + leaves)[1]
 
 
-def test_a_block_with_repeated_transactions_is_refused_and_the_genuine_one_is_not() -> None:  # CVE-2012-2459
+def test_only_a_block_with_repeated_transactions_is_refused() -> None:  # CVE-2012-2459
     txs = [build.coinbase(1), LEGACY, build.tx([TxIn(b"\x55" * 32, 0)], [])]
     genuine = build.block(build.GENESIS, txs)
     forged = genuine[:80] + b"\x04" + genuine[81:] + txs[-1]
@@ -64,9 +64,10 @@ def committed(scripts: list[bytes], stack: tuple[bytes, ...] = NONCE, script_sig
     return build.block(build.GENESIS, [first, SEGWIT])
 
 
-def test_witness_commitments_that_hold_are_accepted() -> None:
+def test_valid_witness_commitments_are_accepted() -> None:
     kernel.check_block(committed([b"\x51", COMMITMENT]))
-    kernel.check_block(committed([COMMITMENT[:6] + bytes(32), COMMITMENT]))  # BIP-141: the one with the highest index
+    # BIP-141: the commitment with the highest index counts
+    kernel.check_block(committed([COMMITMENT[:6] + bytes(32), COMMITMENT]))
     kernel.check_block(committed([COMMITMENT + b"anything", b"\x51", COMMITMENT[:-1]]))  # more is allowed, less is none
 
 
@@ -86,25 +87,25 @@ def test_witness_commitments_that_hold_are_accepted() -> None:
         ([COMMITMENT], (b"\x01" + bytes(31),)),
     ],
 )
-def test_missing_wrong_and_nonceless_commitments_are_refused(scripts: list[bytes], stack: tuple[bytes, ...]) -> None:
+def test_missing_or_wrong_commitments_are_refused(scripts: list[bytes], stack: tuple[bytes, ...]) -> None:
     error = refusal(committed(scripts, stack))
     assert error.field == "witness commitment"
-    list(kernel.walk_block(committed(scripts, stack)))  # well formed all the same
+    list(kernel.walk_block(committed(scripts, stack)))  # the block is well formed
 
 
-def test_a_stack_as_long_as_the_nonce_is_not_the_nonce() -> None:
+def test_a_stack_as_long_as_the_nonce_is_refused() -> None:
     stack = (bytes(30), b"\x07")  # 34 bytes on the wire, as 1 item of 32 has
     forged = build.commitment_script([b"", SEGWIT], nonce=stack[0] + b"\x01" + stack[1])
     assert refusal(committed([forged], stack)).field == "witness commitment"
 
 
-def test_a_changed_witness_is_refused_though_the_merkle_root_holds() -> None:
+def test_a_changed_witness_is_refused_despite_the_merkle_root() -> None:
     raw = committed([COMMITMENT])
     at = raw.index(b"\x03sig") + 1
     assert refusal(raw[:at] + b"SIG" + raw[at + 3 :]).field == "witness commitment"
 
 
-def test_a_block_without_witnesses_is_held_to_no_commitment() -> None:
+def test_a_block_without_witnesses_needs_no_commitment() -> None:
     first = build.coinbase(5, [TxOut(0, COMMITMENT[:6] + bytes(32))])
     kernel.check_block(build.block(build.GENESIS, [first, LEGACY]))
 
@@ -118,7 +119,7 @@ LONG_KEY = b"\x04" + bytes(64)
 @pytest.mark.parametrize(
     "data", [b"\x02" + bytes(32), b"\x03" + bytes(32), *(bytes((first,)) + bytes(64) for first in (4, 6, 7))]
 )
-def test_keys_are_told_by_their_shape(data: bytes) -> None:
+def test_keys_are_recognized_by_their_form(data: bytes) -> None:
     assert kernel.is_pubkey(data)
     assert kernel.is_p2pk(build.p2pk(data))
     assert kernel.multisig_keys(build.multisig(1, [data])) == [data]
@@ -177,13 +178,13 @@ def test_bare_multisig_gives_its_keys(script: bytes, keys: list[bytes]) -> None:
         build.multisig(1, KEYS[:1]) + b"\x61",
         build.multisig(1, KEYS[:1]) + b"\xae",
         build.multisig(1, KEYS[:1])[:-1] + b"\xaf",
-        b"\x51" + build.push(KEY) + b"\x61\x51\xae",  # an operation between
-        b"\x51" + build.push(KEY) + b"\x22\x51\xae",  # a push that runs over the end
+        b"\x51" + build.push(KEY) + b"\x61\x51\xae",  # an operation between the keys
+        b"\x51" + build.push(KEY) + b"\x22\x51\xae",  # a push that runs past the end
         b"\x51" + build.push(KEY) + b"\x4c\x51\xae",
         b"\x51" + build.push(KEY) + b"\x4e\x51\xae",
         b"\x51" + build.push(KEY) + b"\x01\x51\xae",  # n is data here
         b"\x01\x01" + build.push(KEY) + b"\x51\xae",
     ],
 )
-def test_what_is_nearly_bare_multisig_is_none(script: bytes) -> None:
+def test_almost_bare_multisig_has_no_keys(script: bytes) -> None:
     assert kernel.multisig_keys(script) == []

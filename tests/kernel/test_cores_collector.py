@@ -1,6 +1,4 @@
-"""Filters in rings of references: whatever order the collector finds and clears them in, nothing crashes and nothing
-stays.
-"""
+"""Filters in reference cycles: the collector may clear them in any order, without a crash or a leak."""
 
 from __future__ import annotations
 
@@ -23,8 +21,8 @@ pytestmark = pytest.mark.native
 SIZE = 512  # bytes
 ROOT = Path(__file__).parents[2]
 
-# Run apart, as what it found crashed the interpreter: collections of each generation, new buffers between them, for
-# every such order; then a young collection between a core's making and its memory's.
+# Run in a separate process, because a bug would crash the interpreter. Collections of each generation run in every
+# order, with new buffers between them. Then a young collection runs between the creation of a core and of its memory.
 ORDERS = """
 import gc, itertools
 from spvfilter.kernel import Family
@@ -82,7 +80,7 @@ print("survived")
 """
 
 
-def test_no_order_of_collections_and_buffers_crashes_or_keeps_a_filter() -> None:
+def test_no_order_of_collections_crashes_or_leaks() -> None:
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-c", ORDERS], capture_output=True, text=True, cwd=ROOT, timeout=300
     )
@@ -107,7 +105,7 @@ def in_a_ring(buffer: Any, ring: list[object]) -> weakref.ref[Any]:
     [lambda memory: memory, memoryview, lambda memory: memoryview(memory)[:]],
     ids=["itself", "a view", "a view of a view"],
 )
-def test_a_ring_through_what_holds_the_cells_is_collected(view: Callable[[Any], Any]) -> None:
+def test_a_cycle_through_the_cells_owner_is_collected(view: Callable[[Any], Any]) -> None:
     memory, ring = Derived(SIZE), list[object]()
     memory.ring = ring  # type: ignore[attr-defined]
     gone = in_a_ring(view(memory), ring)
@@ -116,7 +114,7 @@ def test_a_ring_through_what_holds_the_cells_is_collected(view: Callable[[Any], 
     assert gone() is None
 
 
-def test_what_holds_the_cells_lives_as_long_as_the_filter_and_no_longer() -> None:
+def test_the_cells_owner_lives_as_long_as_the_filter() -> None:
     memory = Derived(SIZE)
     made = native().BitCore(SIZE * 8, 3, Family.FAST, bytes(16), memory)
     with pytest.raises(BufferError):
@@ -135,8 +133,8 @@ def test_what_holds_the_cells_lives_as_long_as_the_filter_and_no_longer() -> Non
     mapped.close()
 
 
-def test_nobody_finds_and_releases_the_filters_own_hold_on_a_buffer() -> None:
-    """gc.get_referents and gc.get_objects show all that the collector knows."""
+def test_no_user_can_release_the_filters_view_of_a_buffer() -> None:
+    """gc.get_referents and gc.get_objects show every object that the collector knows."""
     memory = bytearray(SIZE)
     made = native().BitCore(SIZE * 8, 3, Family.FAST, bytes(16), memory)
     near = [made]
@@ -151,7 +149,7 @@ def test_nobody_finds_and_releases_the_filters_own_hold_on_a_buffer() -> None:
     assert any(memory)
 
 
-def test_memory_of_its_own_outlives_the_filter_where_somebody_looks_at_it() -> None:
+def test_a_view_keeps_the_memory_of_a_deleted_filter() -> None:
     made = native().BitCore(SIZE * 8, 3, Family.FAST, bytes(16), None)
     made.add(b"key")
     view, body = made.buffer, made.body

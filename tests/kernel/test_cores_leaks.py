@@ -1,6 +1,4 @@
-"""The compiled BitCore and CounterCore do not leak: memory stays flat over very many calls, including those that
-fail.
-"""
+"""The compiled BitCore and CounterCore do not leak: memory stays constant over many calls, including failing ones."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from spvfilter.kernel import Encoding, Family
 from support.vectors import effort
 
 pytestmark = pytest.mark.native
-ROUNDS, PARTS = effort(10, 10, 500), 4  # of some 600 calls for each kind of core: in full 2,000,000 of them
+ROUNDS, PARTS = effort(10, 10, 500), 4  # some 600 calls for each kind of core: in full 2,000,000
 ROWS = np.arange(600, dtype=np.uint64).reshape(200, 3).view(np.uint8)
 TEXTS = [f"schlüssel {number}" for number in range(150)]
 NUMBERS = [*range(150), 2**70]
@@ -118,7 +116,7 @@ def calls(kind: str) -> list[Callable[[], object]]:
         np.array([*TEXTS, None]),
         np.arange(9),
     ]
-    # of which three are refused
+    # three of them are refused
     works += [lambda column=column: texts.update(column) for column in columns]  # type: ignore[misc]
     works += [
         lambda: texts.contains_many(columns[3], nulls="skip"),
@@ -175,7 +173,7 @@ def run(works: list[Callable[[], object]]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["BitCore", "CounterCore"])
-def test_a_million_calls_leave_nothing_behind(kind: str) -> None:
+def test_a_million_calls_leave_no_memory(kind: str) -> None:
     works = calls(kind)
     run(works)
     run(works)
@@ -187,13 +185,13 @@ def test_a_million_calls_leave_nothing_behind(kind: str) -> None:
             run(works)
         gc.collect()
         grown.append(sys.getallocatedblocks() - blocks)
-    # what one call keeps, each round keeps; Python's and NumPy's own caches fill now and then
+    # A leak in one call would appear in each round. The caches of Python and NumPy grow only sometimes.
     assert min(grown) < ROUNDS
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 8_000  # KiB
 
 
 @pytest.mark.parametrize("kind", ["BitCore", "CounterCore"])
-def test_a_filter_in_a_ring_of_references_goes_with_it(kind: str) -> None:
+def test_a_filter_in_a_reference_cycle_is_collected(kind: str) -> None:
     class Core(type(core(kind))):  # type: ignore[misc]
         pass
 

@@ -20,7 +20,7 @@ from support.vectors import effort
 
 pytestmark = pytest.mark.native
 SEEDS = range(effort(4, 20, 200))
-LIVES = effort(25, 100, 250)  # of filters, per seed, of twelve operations each
+LIVES = effort(25, 100, 250)  # filters for each seed, with twelve operations each
 FUNCTIONS: list[Callable[[bytes], int]] = [
     zlib.crc32,
     zlib.adler32,
@@ -41,16 +41,17 @@ def outcome(call: Callable[..., Any], *arguments: Any) -> object:
     try:
         return call(*arguments)
     except Exception as error:
-        return type(error), "" if isinstance(error, ZeroDivisionError) else str(error)  # 3.14 words that one anew
+        # Python 3.14 has another message for this error
+        return type(error), "" if isinstance(error, ZeroDivisionError) else str(error)
 
 
 def own_encoding(key: Any) -> Any:
-    """A user's function that returns bytes for most keys, and sometimes something else."""
+    """A user's function. It returns bytes for most keys, and sometimes another object."""
     return key if isinstance(key, (bytes, memoryview)) else repr(key).encode() if key != 3 else key
 
 
 class Twins:
-    """A compiled core and its reference, each over its own copy of the same bytes, given the same calls."""
+    """A compiled core and its reference, each over its own copy of the same bytes. Both get the same calls."""
 
     def __init__(self, kind: str, arguments: dict[str, Any], raw: bytes, form: str) -> None:
         from spvfilter.kernel import native
@@ -69,8 +70,9 @@ class Twins:
             assert made[0] == made[1]
 
     def same(self, operation: str, *arguments: Any) -> object:
-        """What a method gives or how it refuses, and what it leaves behind: both alike. Twins and factories among the
-        arguments are resolved for each.
+        """The result or error of a method, which must be the same in both, like the bytes afterwards.
+
+        Twins and factories among the arguments are resolved for each core.
         """
         results = []
         for number, core in enumerate(self.cores):
@@ -132,8 +134,8 @@ def some_arguments(rng: random.Random, kind: str) -> dict[str, Any]:
 
 
 def some_key(rng: random.Random, encoding: Encoding) -> Any:
-    """Mostly a key of that encoding out of few, so that many were added before; now and then one that is none, or is at
-    its edge.
+    """Mostly a key of that encoding from a small set, so that many keys are added twice. Some keys are invalid or at a
+    limit.
     """
     number = rng.randrange(12)
     if rng.random() < 0.04:
@@ -206,7 +208,7 @@ def some_of(key: Any) -> Any:
 
 
 def a_life(rng: random.Random) -> int:
-    """A filter and another of its kind, mostly of its shape, through twelve operations; how many they were."""
+    """Apply twelve operations to a filter and another of its class, mostly of the same shape. Returns their number."""
     kind = rng.choice(["BitCore", "CounterCore"])
     arguments = some_arguments(rng, kind)
     width = arguments.get("counter_bits", 1)
@@ -270,7 +272,7 @@ def a_life(rng: random.Random) -> int:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_any_life_of_a_filter_is_the_same(seed: int) -> None:
+def test_both_kernels_give_a_filter_the_same_life(seed: int) -> None:
     rng = random.Random(seed)
     assert sum(a_life(rng) for _ in range(LIVES)) > LIVES
 
@@ -281,7 +283,7 @@ class Meter(type):
 
 
 class Unlike(metaclass=Meter):
-    """Its class and each object have an `__index__`, but not its objects as such, and only that is what Python asks."""
+    """The class and each object have an `__index__`, but Python only looks in the object's type, which has none."""
 
     def __init__(self) -> None:
         self.__index__ = lambda: 5
@@ -289,7 +291,7 @@ class Unlike(metaclass=Meter):
 
 @pytest.mark.parametrize("encoding", NUMBERS)
 @pytest.mark.parametrize("call", ["add", "__contains__", "positions"])
-def test_the_type_of_a_key_says_whether_it_is_an_integer(call: str, encoding: Encoding) -> None:
+def test_only_the_type_of_a_key_makes_it_an_integer(call: str, encoding: Encoding) -> None:
     arguments = {"cells": 64, "hash_funcs": 3, "family": Family.FAST, "key": bytes(16), "encoding": encoding}
     twins = Twins("BitCore", arguments, bytes(8), "view")
     assert twins.same(call, Unlike()) == (TypeError, "an int expected by a filter that encodes integers, not Unlike")
@@ -298,7 +300,7 @@ def test_the_type_of_a_key_says_whether_it_is_an_integer(call: str, encoding: En
 @pytest.mark.parametrize("private", [False, True])
 @pytest.mark.parametrize("width", [4, 8, 20])
 @pytest.mark.parametrize("room", [None, 40])
-def test_batches_of_split_blocks_are_alike(private: bool, width: int, room: int | None) -> None:
+def test_batches_of_split_blocks_are_equal_in_both_kernels(private: bool, width: int, room: int | None) -> None:
     rng = random.Random(width)
     for count in (0, 1, 31, 32, 33, 63, 64, 65, 1_000):
         shape = {"cells": 256 * 5, "hash_funcs": 8, "family": Family.SPLIT_BLOCK, "key": bytes(16)}

@@ -1,4 +1,4 @@
-"""Threads and processes that write to one filter at once: the result is that of the same writes one after the other."""
+"""Threads and processes that write to one filter in parallel: the result is that of the same writes in sequence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SHARES = np.array_split(KEYS, WORKERS)
 
 @cache
 def filters(core: str = "BitCore") -> Any:
-    """Return the class of filters over the compiled core, whichever the package has chosen.
+    """Return the class of filters over the compiled core, even if the package uses another core.
 
     The digits at the end of a name are the size of counters.
     """
@@ -48,7 +48,7 @@ each_core = pytest.mark.parametrize("core", ["BitCore", "CounterCore", "CounterC
 
 
 def at_once(works: list[Callable[[], object]]) -> None:
-    """Run all of them in threads that start together; an error of one of them is raised."""
+    """Run the functions in threads that start together. Raises the error of any of them."""
     ready, failures = threading.Barrier(len(works)), list[BaseException]()
 
     def run(work: Callable[[], object]) -> None:
@@ -86,9 +86,9 @@ def ways_of_adding(made: Any) -> list[Callable[[], object]]:
 
 @each_core
 @pytest.mark.parametrize("shared", [False, True])
-def test_threads_that_add_to_one_filter_lose_nothing(core: str, shared: bool) -> None:
+def test_threads_that_add_to_one_filter_lose_no_key(core: str, shared: bool) -> None:
     kind = filters(core)
-    shape = {"bits": COUNT, "hash_funcs": 2}  # many keys to a byte, and counters that seldom stick
+    shape = {"bits": COUNT, "hash_funcs": 2}  # many keys for each byte, and few saturated counters
     serial, made = kind(**shape), kind(**shape)
     if shared:
         made = kind(**shape, buffer=made.buffer)
@@ -100,19 +100,19 @@ def test_threads_that_add_to_one_filter_lose_nothing(core: str, shared: bool) ->
 
 @pytest.mark.parametrize("hashing", [FastHash(), SipHash(bytes(16)), Bip37Hash()])
 @each_core
-def test_two_filters_over_one_memory_lose_nothing(core: str, hashing: HashFamily) -> None:
+def test_two_filters_over_one_memory_lose_no_key(core: str, hashing: HashFamily) -> None:
     for keys in np.array_split(KEYS, 20):
         shape = {"bits": len(keys), "hash_funcs": 2, "hashing": hashing}
         made, serial = filters(core)(**shape), filters(core)(**shape)
         twin = filters(core)(**shape, buffer=made.buffer)
         halves = np.array_split(keys, 2)
-        # called before the next round
+        # both run before the next round
         at_once([lambda: made.update(halves[0]), lambda: twin.update(halves[1])])  # noqa: B023
         serial.update(keys)
         assert made == twin == serial
 
 
-def test_unions_and_additions_at_once_lose_nothing() -> None:
+def test_parallel_unions_and_additions_lose_no_key() -> None:
     parts = [filters()(bits=COUNT + 8, hash_funcs=2) for _ in range(32)]
     for part, share in zip(parts, np.array_split(KEYS[: COUNT // 2], 32), strict=True):
         part.update(share)
@@ -141,7 +141,7 @@ def test_unions_and_additions_at_once_lose_nothing() -> None:
     assert counted == twice
 
 
-def test_threads_that_remove_take_each_key_once() -> None:
+def test_threads_remove_each_key_once() -> None:
     made = filters("CounterCore")(bits=COUNT, hash_funcs=3)
     shares = [rows(share[: COUNT // 100]) for share in SHARES]
     for share in shares:
@@ -172,7 +172,7 @@ def test_threads_that_remove_take_each_key_once() -> None:
     assert not any(made.body)
 
 
-def test_readers_see_what_was_added_before_whoever_writes() -> None:
+def test_readers_see_earlier_keys_during_writes() -> None:
     made = filters()(COUNT, 0.01)
     made.update(SHARES[0])
     first = rows(SHARES[0][:2000])
@@ -214,7 +214,7 @@ def add_in_a_process(core: str, path: Path, size: int, half: int, started: Any) 
 
 
 @each_core
-def test_two_processes_that_add_to_one_map_lose_nothing(core: str, tmp_path: Path) -> None:
+def test_two_processes_that_add_to_one_map_lose_no_key(core: str, tmp_path: Path) -> None:
     serial = over(core, None)
     serial.update(KEYS)
     path = tmp_path / "cells"
@@ -237,7 +237,7 @@ def test_two_processes_that_add_to_one_map_lose_nothing(core: str, tmp_path: Pat
         del made
 
 
-def test_a_file_closed_while_another_thread_adds_is_whole(tmp_path: Path) -> None:
+def test_a_file_closed_during_additions_is_complete(tmp_path: Path) -> None:
     filters()(COUNT, 0.01).save(tmp_path / "f")
     with filters().open(tmp_path / "f", mmap=True, writable=True) as made:
         begun = threading.Event()
@@ -257,11 +257,11 @@ def test_a_file_closed_while_another_thread_adds_is_whole(tmp_path: Path) -> Non
             made.close()
 
         at_once([add, add, close])
-    found = filters().open(tmp_path / "f")  # its CRC holds
+    found = filters().open(tmp_path / "f")  # its CRC is right
     assert all(found.contains_many(KEYS[:4096]))
 
 
-def test_a_child_forked_while_a_thread_writes_can_write_too() -> None:
+def test_a_child_forked_during_a_write_can_write() -> None:
     made = filters()(bits=1 << 24, hash_funcs=20)
     stop, begun = threading.Event(), threading.Event()
 
@@ -276,7 +276,7 @@ def test_a_child_forked_while_a_thread_writes_can_write_too() -> None:
     try:
         for _ in range(effort(3, 10, 50)):
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads is what this is about
+                warnings.simplefilter("ignore", DeprecationWarning)  # this test forks with threads on purpose
                 child = multiprocessing.get_context("fork").Process(target=made.add, args=(b"key",))
                 child.start()
             child.join(60)
@@ -286,7 +286,7 @@ def test_a_child_forked_while_a_thread_writes_can_write_too() -> None:
         writer.join()
 
 
-def test_writers_that_never_pause_keep_no_buffer_from_being_replaced() -> None:
+def test_a_buffer_can_be_replaced_despite_permanent_writers() -> None:
     from spvfilter.kernel import Family, native
 
     core = native.BitCore(1 << 18, 7, Family.FAST, bytes(16), bytearray(1 << 15))

@@ -30,7 +30,7 @@ BLOCK = build.block_of(build.GENESIS, 5, [LEGACY, SEGWIT])
 
 
 def readers() -> list[Callable[[bytes], object]]:
-    """Run everything that reads a whole block."""
+    """Functions that read a complete block."""
     watch = WatchList()
     watch.add_script(b"\x51")
     found = Bip37Filter(10, 0.01)
@@ -51,7 +51,7 @@ def refusal(call: Callable[[bytes], object], raw: bytes) -> FormatError:
 
 
 def refused(call: Callable[[bytes], object], raw: bytes) -> bool:
-    """The same, fast; any other error escapes."""
+    """Return True if the call raises FormatError. Faster than `refusal`."""
     try:
         call(raw)
     except FormatError:
@@ -66,7 +66,7 @@ def refused(call: Callable[[bytes], object], raw: bytes) -> bool:
 def test_truncation_at_every_byte_of_a_small_real_block_raises() -> None:
     small = [block.raw for block in all_blocks() if len(block.raw) <= 10_000]
     assert len(small) > 1_500
-    if EFFORT != "full":  # of blocks whose parts lie at the same offsets, one
+    if EFFORT != "full":  # one of the blocks whose parts have equal offsets
         small = list({repr(whole(raw)): raw for raw in small}.values())
     scans = readers()
     for raw in small:
@@ -98,7 +98,7 @@ def assert_cuts_raise(raw: bytes, cuts: Sequence[int]) -> None:
 
 
 @real_block_cases()
-def test_a_byte_too_many_raises(block: RealBlock) -> None:
+def test_an_additional_byte_raises(block: RealBlock) -> None:
     for scan in readers():
         assert refusal(scan, block.raw + b"\x00").offset == len(block.raw)
 
@@ -112,7 +112,7 @@ def test_truncated_or_longer_transactions_raise(raw: bytes) -> None:
 
 
 @given(st.data())
-def test_changed_bytes_are_refused_or_read_but_never_break_anything(data: st.DataObject) -> None:
+def test_changed_bytes_are_read_or_refused(data: st.DataObject) -> None:
     raw = bytearray(BLOCK)
     for _ in range(data.draw(st.integers(1, 3))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
@@ -124,7 +124,7 @@ def test_changed_bytes_are_refused_or_read_but_never_break_anything(data: st.Dat
 
 
 @pytest.mark.vectors
-def test_single_byte_mutations_of_a_real_block_raise_nothing_but_format_errors() -> None:
+def test_mutations_of_a_real_block_raise_only_format_errors() -> None:
     rng = random.Random(37)
     raw = next(block.raw for block in all_blocks() if block.name == "mainnet-482683")
     read = refused = 0
@@ -161,7 +161,7 @@ HEAD = BLOCK[:80]
         ("witness item length", HEAD + b"\x01" + build.tx([TxIn(bytes(32), 0, witness=(b"x",))], [])[:-6]),
     ],
 )
-def test_absurd_counts_raise_before_memory_is_taken(count: int, field: str, before: bytes) -> None:
+def test_absurd_counts_raise_without_an_allocation(count: int, field: str, before: bytes) -> None:
     raw = before + build.var_int(count) + bytes(50_000)
     for scan in readers():
         tracemalloc.start()
@@ -169,18 +169,18 @@ def test_absurd_counts_raise_before_memory_is_taken(count: int, field: str, befo
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert peak < 1 << 20
-        # a length: where its script would start
+        # the offset of a length is the start of its script
         assert error.offset == len(before) or error.field == field.removesuffix(" length")
         assert error.field.startswith(field.removesuffix(" length"))
 
 
 def sized(value: int, width: int) -> bytes:
-    """A CompactSize of `width` more bytes, whether or not that is the shortest."""
+    """A CompactSize of `width` more bytes, even if a shorter form exists."""
     return {2: b"\xfd", 4: b"\xfe", 8: b"\xff"}[width] + value.to_bytes(width, "little")
 
 
 @pytest.mark.parametrize("width", [2, 4, 8])
-def test_non_canonical_sizes_are_refused_wherever_they_stand(width: int) -> None:
+def test_non_canonical_sizes_are_refused_everywhere(width: int) -> None:
     plain = build.tx([TxIn(b"\x11" * 32, 0, b"\x51", witness=(b"x",))], [TxOut(1, b"\x51")])
     places = {6: "input count", 43: "scriptSig length", 49: "output count", 58: "scriptPubKey length"}
     places |= {60: "witness item count", 61: "witness item length"}
@@ -196,7 +196,7 @@ def test_non_canonical_sizes_are_refused_wherever_they_stand(width: int) -> None
     [
         (3, "version"),
         (4, "input count"),
-        (4 + 1 + 81, "input count"),  # what is left cannot hold two inputs
+        (4 + 1 + 81, "input count"),  # the rest cannot hold two inputs
         (4 + 1 + 82, "scriptSig"),
         (4 + 1 + 36 + 1 + 50 + 3, "sequence"),
         (4 + 1 + 91 + 35, "outpoint"),
@@ -207,7 +207,7 @@ def test_non_canonical_sizes_are_refused_wherever_they_stand(width: int) -> None
         (len(LONG) - 1, "lock time"),
     ],
 )
-def test_a_truncation_names_the_field_it_falls_in(end: int, field: str) -> None:
+def test_a_truncation_names_its_field(end: int, field: str) -> None:
     assert refusal(kernel.parse_tx, LONG[:end]).field == field
 
 

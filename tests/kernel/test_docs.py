@@ -56,7 +56,7 @@ def test_the_twins_have_the_same_members(owner: str) -> None:
 
 @pytest.mark.native
 @pytest.mark.parametrize("name", NAMES + MEMBERS)
-def test_the_compiled_kernel_says_what_the_reference_says(name: str) -> None:
+def test_the_compiled_kernel_has_the_docstrings_of_the_reference(name: str) -> None:
     assert named(native(), name).__doc__ == said_by_the_reference(name) != ""
 
 

@@ -1,6 +1,4 @@
-"""Blocks read and scanned where they lie in files: the bytes that are there, XORed or not, and the hits that their
-blocks give.
-"""
+"""Blocks read and scanned directly in files: their bytes, XORed or not, and their hits."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ from support.kernelentries import BLOCK, FILE, FILE_KEY, PLACE, RECORD, SCRIPTS,
 from support.vectors import effort
 
 both = pytest.mark.parametrize("kernel", [pytest.param(native, marks=pytest.mark.native), reference])
-DATA = random.Random(5).randbytes(600_000)  # more than is read at once
+DATA = random.Random(5).randbytes(600_000)  # more than one read
 FUNDING = build.tx([TxIn(b"\x11" * 32, 0)], [TxOut(number, script) for number, script in enumerate(SCRIPTS[:5])])
 SPENDING = build.tx([TxIn(build.txid(FUNDING), 2)], [TxOut(1, build.p2wpkh(b"someone else" + bytes(8)))])
 FIRST = build.block_of(build.GENESIS, 1, [FUNDING])
@@ -46,7 +44,7 @@ def xored(data: bytes, key: bytes) -> bytes:
 
 @pytest.fixture
 def written(tmp_path: Path) -> Any:
-    """Writes a file and gives its descriptor, open for reading."""
+    """Return a function that writes a file and returns its descriptor, open for reading."""
     descriptors: list[int] = []
 
     def write(data: bytes) -> int:
@@ -61,7 +59,7 @@ def written(tmp_path: Path) -> Any:
 
 
 def placed(write: Callable[[bytes], int], blocks: list[bytes], key: bytes = b"") -> list[Place]:
-    """The blocks in a file, a byte between any two, and where they lie."""
+    """The blocks in a file, with a byte between them, and their positions."""
     descriptor = write(xored(b"-" + b"-".join(blocks), key))
     offset, places = 1, []
     for block in blocks:
@@ -72,9 +70,7 @@ def placed(write: Callable[[bytes], int], blocks: list[bytes], key: bytes = b"")
 
 @both
 @pytest.mark.parametrize("key", [b"", bytes(8), FILE_KEY])
-def test_what_is_read_is_what_lies_there_whatever_the_offset_and_the_key(
-    kernel: Callable[[], Kernel], written: Any, key: bytes
-) -> None:
+def test_read_returns_the_decoded_bytes_at_any_offset(kernel: Callable[[], Kernel], written: Any, key: bytes) -> None:
     read_at = kernel().read_at
     descriptor = written(xored(DATA, key))
 
@@ -87,7 +83,7 @@ def test_what_is_read_is_what_lies_there_whatever_the_offset_and_the_key(
 
 
 @both
-def test_what_cannot_be_read_is_an_os_error(kernel: Callable[[], Kernel]) -> None:
+def test_unreadable_descriptors_raise_os_errors(kernel: Callable[[], Kernel]) -> None:
     descriptor = os.open(os.devnull, os.O_RDONLY)
     os.close(descriptor)
     with pytest.raises(OSError, match="Bad file descriptor") as raised:
@@ -116,7 +112,7 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 
 @both
 @pytest.mark.parametrize("name", WRONG)
-def test_a_place_that_cannot_be_one_is_refused(kernel: Callable[[], Kernel], name: str) -> None:
+def test_an_invalid_place_is_refused(kernel: Callable[[], Kernel], name: str) -> None:
     changes, kind, message = WRONG[name]
     place = PLACE._replace(**changes)
     assert outcome(kernel().read_at, *place[:4]) == (kind, message)
@@ -124,7 +120,7 @@ def test_a_place_that_cannot_be_one_is_refused(kernel: Callable[[], Kernel], nam
 
 
 @both
-def test_a_place_has_five_parts_and_a_whole_hash(kernel: Callable[[], Kernel]) -> None:
+def test_a_place_has_five_parts_and_a_complete_hash(kernel: Callable[[], Kernel]) -> None:
     scan = table(kernel()).scan_files
     buffer = kernel().ReadBuffer()
     assert outcome(scan, [PLACE[:4]], buffer) == (TypeError, "a Place expected, not tuple")
@@ -144,7 +140,7 @@ def test_a_place_has_five_parts_and_a_whole_hash(kernel: Callable[[], Kernel]) -
 
 @both
 @pytest.mark.parametrize("key", [b"", FILE_KEY])
-def test_blocks_in_files_give_the_hits_that_they_give_in_memory(
+def test_blocks_in_files_give_the_same_hits_as_in_memory(
     kernel: Callable[[], Kernel], written: Any, key: bytes
 ) -> None:
     blocks = [BLOCK, FIRST, SECOND, BLOCK[:-1], FIRST]
@@ -161,7 +157,7 @@ def test_blocks_in_files_give_the_hits_that_they_give_in_memory(
     hits = [each(block) for block in blocks]
     assert [type(of) for of in hits] == [list, list, list, FormatError, list]
     assert not isinstance(hits[2], FormatError)
-    assert any(hit.spend and hit.script is not None for hit in hits[2])  # of an output of the block before
+    assert any(hit.spend and hit.script is not None for hit in hits[2])  # it spends an output of the previous block
     assert repr(made.scan_blocks(blocks, in_memory)) == repr(hits)
     assert repr(made.scan_files(placed(written, blocks, key), kernel().ReadBuffer(), in_files)) == repr(hits)
     assert dict(in_memory.coins()) == dict(in_files.coins()) == dict(expected.coins())
@@ -169,7 +165,7 @@ def test_blocks_in_files_give_the_hits_that_they_give_in_memory(
 
 
 @both
-def test_a_block_that_fails_the_check_is_not_scanned(kernel: Callable[[], Kernel], written: Any) -> None:
+def test_a_block_that_fails_its_check_is_not_scanned(kernel: Callable[[], Kernel], written: Any) -> None:
     wrong = bytearray(FIRST)
     wrong[40] ^= 1
     places = placed(written, [bytes(wrong), SECOND])
@@ -181,9 +177,7 @@ def test_a_block_that_fails_the_check_is_not_scanned(kernel: Callable[[], Kernel
 
 
 @both
-def test_where_no_such_block_lies_is_none_and_the_others_are_scanned(
-    kernel: Callable[[], Kernel], written: Any
-) -> None:
+def test_a_missing_block_is_none_and_the_rest_is_scanned(kernel: Callable[[], Kernel], written: Any) -> None:
     place = placed(written, [BLOCK])[0]
     closed = os.open(os.devnull, os.O_RDONLY)
     os.close(closed)
@@ -203,7 +197,7 @@ def test_where_no_such_block_lies_is_none_and_the_others_are_scanned(
 
 
 @both
-def test_a_buffer_is_used_again_for_blocks_of_any_size(kernel: Callable[[], Kernel], written: Any) -> None:
+def test_a_buffer_is_reused_for_blocks_of_any_size(kernel: Callable[[], Kernel], written: Any) -> None:
     buffer, made = kernel().ReadBuffer(), table(kernel())
     places, blocks = placed(written, [FIRST, BLOCK, SECOND], FILE_KEY), [FIRST, BLOCK, SECOND]
     for number in (0, 2, 1, 0, 1):
@@ -221,7 +215,7 @@ def test_a_buffer_keeps_the_memory_of_the_largest_block() -> None:
 
 
 @both
-def test_a_buffer_that_another_thread_uses_is_refused(kernel: Callable[[], Kernel]) -> None:
+def test_a_buffer_in_use_by_another_thread_is_refused(kernel: Callable[[], Kernel]) -> None:
     made, buffer, refusals, stop = table(kernel()), kernel().ReadBuffer(), [], threading.Event()
     hits = made.scan_block(BLOCK)
 
@@ -242,11 +236,11 @@ def test_a_buffer_that_another_thread_uses_is_refused(kernel: Callable[[], Kerne
         thread.join(100)
     sys.setswitchinterval(interval)
     assert set(refusals) == {"another thread uses this buffer"}
-    assert made.scan_files([PLACE], buffer) == [hits]  # and it is free again
+    assert made.scan_files([PLACE], buffer) == [hits]  # the buffer is free again
 
 
 @pytest.mark.native
-def test_random_blocks_and_random_damage_give_what_the_reference_gives(written: Any) -> None:
+def test_random_damage_gives_the_result_of_the_reference(written: Any) -> None:
     source = random.Random(7)
     ours, theirs = table(native()), table(reference())
     buffer = native().ReadBuffer()
@@ -265,5 +259,5 @@ def test_random_blocks_and_random_damage_give_what_the_reference_gives(written: 
 
 
 @pytest.mark.posix
-def test_the_sample_is_what_it_says() -> None:
+def test_the_sample_file_has_its_stated_content() -> None:
     assert xored(os.pread(FILE.fileno(), 1 << 20, 0), FILE_KEY) == b"ahead" + BLOCK + RECORD

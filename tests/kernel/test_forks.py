@@ -1,6 +1,4 @@
-"""Children forked while other threads are inside the kernel: they wait for none of these threads and find nothing
-half-changed.
-"""
+"""Children forked while other threads are inside the kernel: they wait for no thread and see no unfinished change."""
 
 from __future__ import annotations
 
@@ -30,16 +28,16 @@ ROWS = np.random.default_rng(0).integers(0, 256, (1 << 16, 32), np.uint8)
 def children(
     child: Callable[[], None], *threads: Callable[[], object], before: Callable[[], None] = lambda: None
 ) -> None:
-    """Forks many times while each of `threads` is called over and over; `child` ends in time, and raises nothing, in
-    all.
+    """Fork many times while threads call each of `threads` again and again. Every child must end in time without an
+    error.
 
-    Between forks `before` is called.
+    `before` is called between forks.
     """
     stop, going = threading.Event(), threading.Event()
 
     def again(work: Callable[[], object]) -> None:
         while not stop.is_set():
-            going.wait()  # a child that there is already sees nothing of what threads do
+            going.wait()  # an existing child is not affected by the threads
             work()
 
     interval = sys.getswitchinterval()
@@ -53,7 +51,7 @@ def children(
             before()
             time.sleep((1 + number % 7) * 1e-4)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads is what this is about
+                warnings.simplefilter("ignore", DeprecationWarning)  # this test forks with threads on purpose
                 pid = os.fork()
             if not pid:
                 signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -76,7 +74,7 @@ def children(
 
 
 def whole(table: Any, of: list[bytes]) -> None:
-    """The table holds some of the scripts, each under its own number."""
+    """The table has some of the scripts, each with its own number."""
     entries = list(table.entries())
     assert len(entries) == len(table)
     assert all(table.find(*entry) == number for number, entry in enumerate(entries))
@@ -91,7 +89,7 @@ def filled() -> Any:
     return table
 
 
-def test_a_table_that_is_scanned_can_be_changed() -> None:
+def test_a_child_forked_during_a_scan_can_change_the_table() -> None:
     table = filled()
 
     def child() -> None:
@@ -108,14 +106,14 @@ BOAT = "1BoatSLRHtKNngkdXEeobR76b53LETtpyT"
 LINES = b"".join(b"%s,label %d\n" % (BOAT.encode(), number) for number in range(2_000))
 
 
-def test_a_table_that_is_changed_is_whole() -> None:
+def test_a_table_is_consistent_in_a_child_forked_during_changes() -> None:
     others = [b"%d" % number for number in range(3_000)]
     boat = native().decode_address(BOAT, 0, 5, "bc")
     tables = [(filled(), native().WatchTable())]
     hits = tables[0][0].scan_block(BLOCK)
     learned = [Hit(False, 0, bytes(32), 0, b"%36d" % number, 1, None, 0) for number in range(3_000)]
 
-    def renew() -> None:  # a small one, which soon grows several times
+    def renew() -> None:  # a small table, which soon grows several times
         tables[0] = filled(), native().WatchTable()
 
     def add() -> None:
@@ -143,11 +141,11 @@ def test_a_table_that_is_changed_is_whole() -> None:
     children(child, add, learn, scan, before=renew)
 
 
-def test_a_table_on_which_threads_wait_for_each_other_can_be_dropped() -> None:
+def test_a_contended_table_can_be_dropped_in_a_child() -> None:
     tables = [filled()]
 
     def child() -> None:
-        tables.clear()  # the last reference, but for those of threads that are not there
+        tables.clear()  # the last reference, except for those of missing threads
 
     def change() -> None:
         for table in tables:
@@ -156,17 +154,17 @@ def test_a_table_on_which_threads_wait_for_each_other_can_be_dropped() -> None:
     children(child, *[change] * 3, lambda: tables[0].scan_block(BLOCK))
 
 
-def test_a_buffer_that_is_read_into_can_be_used_and_dropped() -> None:
+def test_a_child_can_use_and_drop_a_busy_buffer() -> None:
     table, used = filled(), [native().ReadBuffer()]
     hits = table.scan_block(BLOCK)
 
     def renew() -> None:
-        used[0] = native().ReadBuffer()  # whose memory is soon exchanged for more
+        used[0] = native().ReadBuffer()  # its memory is soon replaced by a larger block
 
     def scan() -> None:
         try:
             table.scan_files([PLACE._replace(size=90), PLACE] * 3, used[0])
-        except BufferError:  # the other thread
+        except BufferError:  # the other thread uses it
             return
 
     def child() -> None:
@@ -178,7 +176,7 @@ def test_a_buffer_that_is_read_into_can_be_used_and_dropped() -> None:
 
 @pytest.mark.parametrize("kind", ["BitCore", "CounterCore"])
 @pytest.mark.parametrize("private", [True, False])
-def test_a_filter_that_is_written_can_be_written_read_and_given_another_buffer(kind: str, private: bool) -> None:
+def test_a_filter_under_writes_can_be_used_in_a_child(kind: str, private: bool) -> None:
     cells = 1 << 20
     size = cells // 8 if kind == "BitCore" else cells // 2
     made = core(native(), kind, cells=cells, buffer=bytearray(size), private=private, family=Family.FAST)
@@ -197,7 +195,7 @@ def test_a_filter_that_is_written_can_be_written_read_and_given_another_buffer(k
     children(child, lambda: made.update(ROWS), lambda: made.update(ROWS[: 1 << 12]))
 
 
-def test_a_child_of_a_child_begins_anew_too() -> None:
+def test_a_grandchild_has_no_stuck_lock_either() -> None:
     table = filled()
 
     def grandchild() -> None:
@@ -246,7 +244,7 @@ thread.join()
 """
 
 
-def test_a_child_does_not_wait_for_what_another_thread_was_importing() -> None:
+def test_a_child_does_not_wait_for_an_import_in_progress() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", IMPORTING], capture_output=True, text=True, timeout=60, check=True
     )

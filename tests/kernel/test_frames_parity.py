@@ -1,4 +1,4 @@
-"""The sound messages at the head of a stream, on both kernels: which they are, and where they end."""
+"""The sound messages at the start of a stream, on both kernels: their contents, and where they end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def kernel(request: pytest.FixtureRequest) -> Kernel:
     return native() if request.param == "native" else reference()
 
 
-def test_every_sound_message_is_given_with_the_bytes_of_all(kernel: Kernel) -> None:
+def test_every_sound_message_is_returned_with_the_total_size(kernel: Kernel) -> None:
     large = bytes(range(256)) * 1_000
     stream = TWO + encode_message(MAGIC, "twelve_bytes", large)
     assert kernel.sound_frames(stream, MAGIC) == (
@@ -38,7 +38,7 @@ def test_every_sound_message_is_given_with_the_bytes_of_all(kernel: Kernel) -> N
 
 
 @pytest.mark.parametrize("left", range(len(TWO)))
-def test_it_ends_before_a_message_that_is_incomplete(kernel: Kernel, left: int) -> None:
+def test_an_incomplete_message_ends_the_result(kernel: Kernel, left: int) -> None:
     frames, size = kernel.sound_frames(TWO[:left], MAGIC)
     assert (len(frames), size) == ((1, 32) if left >= 32 else (0, 0))
 
@@ -59,7 +59,7 @@ def test_it_ends_before_a_message_that_is_incomplete(kernel: Kernel, left: int) 
     ],
     ids=["magic", "no name", "NUL", "delete", "control", "not ASCII", "long", "longest", "payload", "checksum"],
 )
-def test_it_ends_before_a_message_that_is_unsound(kernel: Kernel, unsound: bytes) -> None:
+def test_an_unsound_message_ends_the_result(kernel: Kernel, unsound: bytes) -> None:
     assert kernel.sound_frames(unsound, MAGIC) == ([], 0)
     assert kernel.sound_frames(TWO + unsound + TWO, MAGIC) == ([("ping", bytes(8)), ("verack", b"")], len(TWO))
 
@@ -92,7 +92,7 @@ def cfilter(number: int, data: bytes, *, kind: int = 0) -> bytes:
     return encode_message(MAGIC, "cfilter", bytes(CFilter(kind, bytes([number]) * 32, data)))
 
 
-def test_successive_filters_are_joined_up_to_what_is_none(kernel: Kernel) -> None:
+def test_successive_filters_are_joined(kernel: Kernel) -> None:
     data = [b"", b"\1", bytes(0xFC), bytes(0xFD), bytes(70_000)]
     run = [cfilter(number, each) for number, each in enumerate(data)]
     pairs = [(bytes([number]) * 32, each) for number, each in enumerate(data)]
@@ -110,11 +110,11 @@ def test_successive_filters_are_joined_up_to_what_is_none(kernel: Kernel) -> Non
 
 
 @pytest.mark.parametrize("size", [*range(4), 20, 251, 252, 253, 254, 300, 65_535, 65_536])
-def test_a_filter_is_taken_out_of_its_message_as_the_message_says(kernel: Kernel, size: int) -> None:
-    """Whatever is wrong with a cfilter is left to the parser of messages."""
+def test_a_joined_filter_equals_its_parsed_message(kernel: Kernel, size: int) -> None:
+    """The parser of messages handles every malformed cfilter."""
     whole = bytes(CFilter(0, bytes(range(32)), bytes(range(256)) * (size // 256) + bytes(range(size % 256))))
     broken = [whole[:cut] for cut in (0, 1, 32, 33, 34, len(whole) - 1)] + [whole + b"\0", b"\1" + whole[1:]]
-    # not the shortest length
+    # a longer form of the length than needed
     wide = [whole[:33] + b"\xfd" + size.to_bytes(2, "little") + whole[-size:]] if 0 < size < 253 else []
     for payload in [whole, *broken, *wide]:
         try:
@@ -136,8 +136,8 @@ def test_a_filter_is_taken_out_of_its_message_as_the_message_says(kernel: Kernel
     ),
     st.data(),
 )
-def test_both_kernels_join_the_same(messages: list[tuple[str, int, bytes, int]], data: st.DataObject) -> None:
-    """What is joined is what is sound; the filters are those of the messages, none more, none less."""
+def test_both_kernels_join_the_same_filters(messages: list[tuple[str, int, bytes, int]], data: st.DataObject) -> None:
+    """The joined messages are the sound ones, and the joined filters are those of the messages."""
     stream = bytearray()
     for command, kind, filter, cut in messages:
         payload = bytes(CFilter(kind, bytes(32), filter))

@@ -1,4 +1,4 @@
-"""Hashes of many headers at once, on the backend that runs and on the reference."""
+"""Hashes of many headers at once, on the active backend and on the reference."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ TWINS = pytest.mark.parametrize("header_hashes", [kernel.header_hashes, headers.
 
 @TWINS
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 2_000])
-def test_each_header_is_hashed_in_its_place(header_hashes: Callable[[bytes], bytes], count: int) -> None:
+def test_each_header_is_hashed_in_order(header_hashes: Callable[[bytes], bytes], count: int) -> None:
     headers = random.Random(count).randbytes(80 * count)
     assert header_hashes(headers) == b"".join(sha256d(headers[at : at + 80]) for at in range(0, len(headers), 80))
 
 
 @TWINS
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_any_bytes_are_taken(header_hashes: Callable[[bytes], bytes], kind: type[bytes]) -> None:
+def test_any_bytes_like_object_is_accepted(header_hashes: Callable[[bytes], bytes], kind: type[bytes]) -> None:
     raw = bytes(range(80)) * 3
     assert header_hashes(kind(raw)) == sha256d(raw[:80]) * 3
 
 
 @TWINS
 @given(size=st.integers(0, 400))
-def test_a_truncated_header_is_refused_alike(header_hashes: Callable[[bytes], bytes], size: int) -> None:
+def test_a_truncated_header_is_refused_by_both_kernels(header_hashes: Callable[[bytes], bytes], size: int) -> None:
     if not size % 80:
         assert len(header_hashes(bytes(size))) == size // 80 * 32
         return
@@ -48,6 +48,6 @@ def test_a_truncated_header_is_refused_alike(header_hashes: Callable[[bytes], by
 
 @TWINS
 @pytest.mark.parametrize("wrong", [None, 80, "x" * 80, [0] * 80])
-def test_what_is_no_bytes_is_a_type_error(header_hashes: Callable[[object], bytes], wrong: object) -> None:
+def test_an_object_without_bytes_is_a_type_error(header_hashes: Callable[[object], bytes], wrong: object) -> None:
     with pytest.raises(TypeError):
         header_hashes(wrong)

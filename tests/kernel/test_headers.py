@@ -1,6 +1,4 @@
-"""Links, bits, rules and indexes of headers, and chains of filter headers: on the backend that runs and on the
-reference.
-"""
+"""Links, bits, rules and indexes of headers, and filter-header chains, on the active backend and the reference."""
 
 from __future__ import annotations
 
@@ -60,7 +58,7 @@ def judge(
 
 
 @TWINS
-def test_links_are_counted_up_to_the_first_that_is_wrong(twin: ModuleType) -> None:
+def test_links_are_counted_up_to_the_first_wrong_one(twin: ModuleType) -> None:
     raw, hashes = run(9)
     assert [twin.linked_headers(raw[: 80 * count], hashes[: 32 * count]) for count in range(10)] == list(range(10))
     for at in range(1, 9):
@@ -69,19 +67,19 @@ def test_links_are_counted_up_to_the_first_that_is_wrong(twin: ModuleType) -> No
             false[80 * at + byte] ^= 1
             assert twin.linked_headers(bytes(false), hashes) == at
     false = bytearray(raw)
-    false[4] ^= 1  # what the first one follows is not asked
+    false[4] ^= 1  # the parent of the first header does not matter
     assert twin.linked_headers(bytes(false), hashes) == 9
 
 
 @TWINS
-def test_equal_bits_are_counted_together(twin: ModuleType) -> None:
+def test_equal_bits_are_counted(twin: ModuleType) -> None:
     raw = b"".join(header(0, bits) for bits in (5, 5, 5, 0xFFFFFFFF, 5, 0, 0))
     assert twin.header_bits(raw) == [(5, 3), (0xFFFFFFFF, 1), (5, 1), (0, 2)]
     assert twin.header_bits(b"") == []
 
 
 @TWINS
-def test_each_rule_stops_at_the_header_that_breaks_it(twin: ModuleType) -> None:
+def test_each_rule_stops_at_the_first_violation(twin: ModuleType) -> None:
     times = [1_000 * number for number in range(1, 12)]
     good = b"".join(header(11_000 + 600 * number) for number in range(1, 6))
     assert judge(twin, good, times) == (5, 0)
@@ -101,7 +99,7 @@ def test_each_rule_stops_at_the_header_that_breaks_it(twin: ModuleType) -> None:
 
 
 @TWINS
-def test_a_late_header_has_other_bits_from_the_first_second_above_the_limit(twin: ModuleType) -> None:
+def test_a_header_is_late_from_one_second_above_the_limit(twin: ModuleType) -> None:
     raw = header(12_200) + header(13_401, LATE) + header(14_000) + header(16_000, LATE)
     assert judge(twin, raw, [11_000]) == (4, 2)
     assert judge(twin, header(12_201), [11_000]) == (0, 0)
@@ -119,7 +117,7 @@ def test_a_late_header_has_other_bits_from_the_first_second_above_the_limit(twin
 
 @TWINS
 @pytest.mark.parametrize("byte", range(32))
-def test_every_byte_of_a_hash_counts_against_the_target(twin: ModuleType, byte: int) -> None:
+def test_every_byte_of_a_hash_matters_for_the_target(twin: ModuleType, byte: int) -> None:
     target = 0x5A << 8 * byte
     for value, count in ((target, 1), (target - 1, 1), (target + 1, 0), (target + (1 << 8 * byte), 0)):
         assert judge(twin, header(2), [1], usual=difficulty(RULED, target), hashes=value.to_bytes(32, "little")) == (
@@ -130,7 +128,7 @@ def test_every_byte_of_a_hash_counts_against_the_target(twin: ModuleType, byte: 
 
 @pytest.mark.native
 @given(st.integers(0, 1 << 32))
-def test_any_headers_are_judged_alike(seed: int) -> None:
+def test_both_kernels_judge_any_headers_the_same(seed: int) -> None:
     rng = random.Random(seed)
     times = [rng.randrange(5_000, 5_020) for _ in range(rng.randrange(1, 12))]
     time, raw = times[-1], []
@@ -157,7 +155,7 @@ def sizes() -> st.SearchStrategy[list[int]]:
 
 @TWINS
 @given(sizes(), st.integers(0, 1 << 32))
-def test_an_index_finds_each_header_and_joined_ones_find_the_same(twin: Any, counts: list[int], seed: int) -> None:
+def test_indexes_and_joined_indexes_find_each_header(twin: Any, counts: list[int], seed: int) -> None:
     rng = random.Random(seed)
     names = [rng.choice((b"same", b"salt", rng.randbytes(4))) + rng.randbytes(28) for _ in range(sum(counts))]
     raw = b"".join(bytes(4) + name + bytes(44) for name in [bytes(32), *names[:-1]])
@@ -177,7 +175,7 @@ def test_an_index_finds_each_header_and_joined_ones_find_the_same(twin: Any, cou
 
 
 @TWINS
-def test_an_index_takes_65536_headers_and_no_more(twin: Any) -> None:
+def test_an_index_has_at_most_65536_headers(twin: Any) -> None:
     raw, last = random.Random(1).randbytes(80 * 65_536), bytes(32)
     index = twin.index_headers(raw, last)
     assert index == pure.index_headers(raw, last)
@@ -199,7 +197,7 @@ def test_an_index_takes_65536_headers_and_no_more(twin: Any) -> None:
 
 @TWINS
 @pytest.mark.parametrize("count", [0, 1, 2, 2_000])
-def test_filter_headers_follow_from_each_other(twin: Any, count: int) -> None:
+def test_each_filter_header_commits_to_the_previous_one(twin: Any, count: int) -> None:
     rng = random.Random(count)
     hashes, previous = [rng.randbytes(32) for _ in range(count)], rng.randbytes(32)
     assert twin.chain_filter_headers(b"".join(hashes), previous) == b"".join(filter_headers(hashes, previous))
@@ -270,7 +268,7 @@ REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
 
 @TWINS
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_meant_is_refused(twin: ModuleType, name: str) -> None:
+def test_invalid_arguments_are_refused(twin: ModuleType, name: str) -> None:
     call, message = REFUSED[name]
     with pytest.raises(ParameterError) as caught:
         call(twin)

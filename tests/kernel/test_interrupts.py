@@ -1,4 +1,4 @@
-"""Ctrl-C during a call that would never end: it is handled soon, whatever is iterated."""
+"""Ctrl-C during an endless call is handled soon, whatever object is iterated."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Lines of packed hits, in both kernels, against json and csv of the matches that the watch list makes of the same
-hits.
-"""
+"""Lines of packed hits, in both kernels. The modules json and csv write the expected lines of the same matches."""
 
 from __future__ import annotations
 
@@ -133,7 +131,7 @@ def of_network(network: Network) -> tuple[int, int, str]:
 
 @both
 @pytest.mark.parametrize("network", NETWORKS, ids=str)
-def test_lines_are_what_json_and_csv_write_of_the_matches(kernel: Callable[[], Kernel], network: Network) -> None:
+def test_lines_equal_those_of_json_and_csv(kernel: Callable[[], Kernel], network: Network) -> None:
     rng = random.Random(str(network))
     watch, entries = wallet(rng, network)
     hits = [hit_of(rng, script, entries) for script in [*SCRIPTS, None, None, *SCRIPTS[:20]]]
@@ -153,7 +151,7 @@ def test_lines_are_what_json_and_csv_write_of_the_matches(kernel: Callable[[], K
 
 
 @both
-def test_a_line_is_these_characters(kernel: Callable[[], Kernel]) -> None:
+def test_a_line_has_these_characters(kernel: Callable[[], Kernel]) -> None:
     txid, other = bytes(31) + b"\x01", b"\x0a" + bytes(31)
     paid = Hit(False, 0, txid, 2, build.outpoint(txid, 2), 5_000, b"\x00\x14" + bytes(20), 1)
     spent = Hit(True, 3, txid, 0, build.outpoint(other, 7), NO_VALUE, None, 0, 99)
@@ -174,14 +172,14 @@ def test_a_line_is_these_characters(kernel: Callable[[], Kernel]) -> None:
 
 
 @both
-def test_no_hits_are_no_lines(kernel: Callable[[], Kernel]) -> None:
+def test_no_hits_give_no_lines(kernel: Callable[[], Kernel]) -> None:
     for form in (0, 1):
         assert kernel().hit_lines(b"", form, b"", b"", HASH, 1, 2, *of_network(MAINNET)) == b""
 
 
 @pytest.mark.native
 @pytest.mark.parametrize("seed", range(effort(20, 100, 2_000)))
-def test_lines_of_random_hits_are_the_same_from_both_kernels(seed: int) -> None:
+def test_both_kernels_write_random_hits_the_same(seed: int) -> None:
     rng = random.Random(seed)
     entries = rng.choice((1, 10, 2_000))
     hits = [
@@ -241,7 +239,7 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 
 @both
 @pytest.mark.parametrize("name", WRONG)
-def test_what_lines_cannot_be_made_of_is_refused(kernel: Callable[[], Kernel], name: str) -> None:
+def test_invalid_arguments_are_refused(kernel: Callable[[], Kernel], name: str) -> None:
     changes, kind, message = WRONG[name]
     assert outcome(lambda: kernel().hit_lines(**(ARGUMENTS | changes))) == (kind, message)
 
@@ -271,7 +269,7 @@ def test_labels_outside_of_the_texts_are_refused(kernel: Callable[[], Kernel], p
 
 
 @both
-def test_a_network_without_segwit_has_no_such_addresses_and_an_unfit_prefix_is_refused(
+def test_a_network_without_segwit_has_no_such_addresses(
     kernel: Callable[[], Kernel],
 ) -> None:
     of = random.Random(3)
@@ -292,8 +290,8 @@ def coins_in(record: bytes) -> list[tuple[int, str]]:
 
 @both
 @pytest.mark.vectors
-def test_lines_of_a_real_nodes_blocks_tell_every_coin_that_its_undo_files_hold(kernel: Callable[[], Kernel]) -> None:
-    """From a wallet that owns all scripts: every output, and every input with the true value and script."""
+def test_lines_of_a_real_nodes_blocks_have_every_coin(kernel: Callable[[], Kernel]) -> None:
+    """The wallet owns all scripts: it sees every output, and every input with its true value and script."""
     functions = kernel()
     blocks = {sha256d(raw[:80]): raw for raw in node_records("blk00000.dat", 0)}
     records = node_records("rev00000.dat", 32)
@@ -307,7 +305,7 @@ def test_lines_of_a_real_nodes_blocks_tell_every_coin_that_its_undo_files_hold(k
         table = functions.WatchTable()
         for script in {*paid, *(script for _, script in spent)}:
             table.add(EntryKind.SCRIPT, bytes.fromhex(script))
-        # also of rival blocks
+        # records of stale blocks included
         fitting = [record for record in records if sha256d(raw[4:36] + record[:-32]) == record[-32:]]
         record = next((record for record in fitting if coins_in(record) == spent), None)
         assert record or not facts["height"]

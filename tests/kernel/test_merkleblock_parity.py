@@ -1,6 +1,4 @@
-"""Partial merkle trees on both kernels: what they prove, and the first flaw of those that prove nothing, in the same
-words.
-"""
+"""Partial merkle trees on both kernels: the proved transactions, or the first flaw, with equal messages."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from support.vectors import effort
 
 pytestmark = pytest.mark.native
 FEW = [bytes([number]) * 32 for number in range(3)]
-# 64 bytes, two hashes and a transaction
+# 64 bytes: two hashes and a transaction
 HALVES = build.tx([build.TxIn(bytes([7]) * 32, 0)], [build.TxOut(0, b"\x51" * 4)])
 NO_OUTPUT = build.tx([build.TxIn(bytes([7]) * 32, 0, b"\x51" * 13)], [])  # 64 bytes, too
 
@@ -36,7 +34,7 @@ def txids(count: int) -> list[bytes]:
 
 
 def judged(root: bytes, total: int, hashes: Sequence[bytes], flags: bytes) -> tuple[object, object]:
-    """What either kernel says of a tree: the result, or the error with its cause."""
+    """The results of both kernels for a tree, or their errors with causes."""
 
     def judge(kernel: Kernel) -> object:
         try:
@@ -48,7 +46,7 @@ def judged(root: bytes, total: int, hashes: Sequence[bytes], flags: bytes) -> tu
 
 
 def flaw_of(root: bytes, total: int, hashes: Sequence[bytes], flags: bytes) -> tuple[str, str]:
-    """The flaw and the message, of which both kernels must be of one mind."""
+    """The flaw and the message, which must be the same in both kernels."""
     one, other = judged(root, total, hashes, flags)
     assert one == other
     assert isinstance(one, tuple)
@@ -58,7 +56,7 @@ def flaw_of(root: bytes, total: int, hashes: Sequence[bytes], flags: bytes) -> t
 
 
 @pytest.mark.parametrize("count", [*range(1, 18), 31, 32, 33, 127, 128, 129, 1_000])
-def test_what_a_sound_tree_proves(kernel: Kernel, count: int) -> None:
+def test_a_sound_tree_proves_its_matches(kernel: Kernel, count: int) -> None:
     ids = txids(count)
     for some in {0, 1, 2, count // 2, count}:
         positions = sorted(random.Random(some).sample(range(count), min(some, count)))
@@ -71,16 +69,18 @@ def test_what_a_sound_tree_proves(kernel: Kernel, count: int) -> None:
 
 
 @given(st.integers(0, 40), st.lists(st.sampled_from(FEW), max_size=20), st.binary(max_size=6), st.data())
-def test_any_tree_is_judged_alike(total: int, hashes: list[bytes], flags: bytes, data: st.DataObject) -> None:
+def test_both_kernels_judge_any_tree_the_same(
+    total: int, hashes: list[bytes], flags: bytes, data: st.DataObject
+) -> None:
     expected = extracted(total, hashes, flags)
     root = expected[0] if expected else data.draw(st.sampled_from(FEW))
     one, other = judged(root, total, hashes, flags)
     assert one == other
 
 
-def test_trees_with_one_change_are_judged_alike() -> None:
-    """Flags, hashes and counts changed a little: the first flaw is the same, though one kernel goes by depth and the
-    other by levels.
+def test_both_kernels_judge_changed_trees_the_same() -> None:
+    """Flags, hashes and counts are slightly changed. The first flaw is the same, although one kernel works by depth and
+    the other by levels.
     """
     rng = random.Random(12)
     causes: set[object] = set()
@@ -112,7 +112,7 @@ def test_trees_with_one_change_are_judged_alike() -> None:
 @pytest.mark.parametrize(
     ("total", "hashes", "flags", "flaw", "said"),
     [
-        # equal siblings, then the bits or hashes end: what comes first in the tree is said
+        # Equal siblings, then too few bits or hashes: the error names the first flaw in the tree.
         (9, [FEW[1], FEW[1]], b"\x0f", Flaw.EQUAL_SIBLINGS, "height 1, position 0"),
         (8, [FEW[1], FEW[1]], b"\x07", Flaw.EQUAL_SIBLINGS, "height 1, position 0"),
         (8, [FEW[1], FEW[2]], b"\x07", Flaw.HASHES_EXHAUSTED, "more than 2 hashes"),
@@ -126,7 +126,7 @@ def test_trees_with_one_change_are_judged_alike() -> None:
         (4, [build.sha256d(FEW[1] * 2), FEW[1], FEW[1]], b"\x05", Flaw.EQUAL_SIBLINGS, "height 1, position 1"),
     ],
 )
-def test_the_first_flaw_depth_first_is_said(
+def test_the_first_flaw_in_depth_first_order_is_named(
     total: int, hashes: list[bytes], flags: bytes, flaw: Flaw, said: str
 ) -> None:
     cause, message = flaw_of(bytes(32), total, hashes, flags)
@@ -135,7 +135,7 @@ def test_the_first_flaw_depth_first_is_said(
 
 
 @pytest.mark.parametrize("tx", [HALVES, NO_OUTPUT], ids=["output", "no-output"])
-def test_a_transaction_of_64_bytes_is_seen_at_every_level(kernel: Kernel, tx: bytes) -> None:
+def test_a_64_byte_transaction_is_noticed_at_every_level(kernel: Kernel, tx: bytes) -> None:
     one, two = tx[:32], tx[32:]
     pair = build.sha256d(one + two)
     for hashes, total, flags, root in [
@@ -152,9 +152,7 @@ def test_a_transaction_of_64_bytes_is_seen_at_every_level(kernel: Kernel, tx: by
     "change",
     [list, iter, lambda hashes: map(bytearray, hashes), lambda hashes: tuple(memoryview(hash) for hash in hashes)],
 )
-def test_hashes_are_taken_of_any_iterable_and_given_as_bytes(
-    kernel: Kernel, change: Callable[[object], object]
-) -> None:
+def test_hashes_come_from_any_iterable_and_return_as_bytes(kernel: Kernel, change: Callable[[object], object]) -> None:
     ids = txids(5)
     total, hashes, flags = kernel.parse_merkleblock(bytearray(80) + partial_tree(ids, [1, 4]))
     matched, _ = kernel.extract_matches(bytearray(build.merkle_root(ids)), total, change(hashes), bytearray(flags))
@@ -177,7 +175,7 @@ def test_hashes_are_taken_of_any_iterable_and_given_as_bytes(
         (None, 1, (bytes(32),), b"\x01"),
     ],
 )
-def test_arguments_out_of_range_are_refused_alike(arguments: tuple[object, ...]) -> None:
+def test_arguments_out_of_range_are_refused_by_both_kernels(arguments: tuple[object, ...]) -> None:
     one, other = (outcome(kernel.extract_matches, *arguments) for kernel in (native(), reference()))
     assert one == other
     assert isinstance(one, tuple)
@@ -188,7 +186,7 @@ def payload() -> bytes:
     return bytes(range(80)) + partial_tree(txids(40), [3, 17])
 
 
-def test_every_truncation_and_every_changed_count_is_refused_alike() -> None:
+def test_truncations_and_changed_counts_are_refused_by_both_kernels() -> None:
     raw = payload()
     cases = [raw[:size] for size in range(len(raw))] + [raw + b"\0"]
     for at in (84, raw.rindex(native().parse_merkleblock(raw)[2]) - 1):
@@ -213,7 +211,7 @@ def test_every_truncation_and_every_changed_count_is_refused_alike() -> None:
         assert one[0] is FormatError or case[84] == 0
 
 
-def test_what_is_parsed_is_what_was_there(kernel: Kernel) -> None:
+def test_parsing_returns_the_fields_of_the_payload(kernel: Kernel) -> None:
     raw = payload()
     total, hashes, flags = kernel.parse_merkleblock(raw)
     assert (type(total), type(hashes), type(flags)) == (int, tuple, bytes)

@@ -1,6 +1,4 @@
-"""Packed hits, in both kernels: the same hits in another form, their sums, and every kind of damage, which is an
-error.
-"""
+"""Packed hits, in both kernels: the same hits in another form, their sums, and an error for every kind of damage."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ INPUT = Hit(True, 7, TXID, 9, build.outpoint(OTHER, 1), NO_VALUE, None, 2, 120)
 
 
 def packed_by_hand(hit: Hit) -> bytes:
-    """From the format's description, with no code of the kernel's."""
+    """Pack a hit by the format's description, without code of the kernel."""
     numbers = [hit.position, hit.n, hit.entry, 0xFFFFFFFF if hit.script is None else len(hit.script)]
     head = b"".join(number.to_bytes(4, "little") for number in numbers)
     head += b"".join(number.to_bytes(8, "little", signed=True) for number in (hit.value, hit.fee))
@@ -64,7 +62,7 @@ def hit_of(rng: random.Random, entries: int = 5) -> Hit:
 
 
 @both
-def test_packed_hits_are_the_bytes_that_the_format_says(kernel: Callable[[], Kernel]) -> None:
+def test_packed_hits_follow_the_format(kernel: Callable[[], Kernel]) -> None:
     assert kernel().pack_hits([]) == b""
     assert kernel().unpack_hits(b"") == kernel().hit_sums(b"") == []
     assert packed_by_hand(OUTPUT).hex() == (
@@ -81,7 +79,7 @@ def test_packed_hits_are_the_bytes_that_the_format_says(kernel: Callable[[], Ker
 
 
 def scanned(kernel: Kernel, world: World, blocks: list[bytes], packed: bool) -> list[object]:
-    """Outcomes of a scan, with unpacked hits; an error is its text."""
+    """Outcomes of a scan, with unpacked hits. An error becomes its text."""
     table: Any = world.tables(kernel.WatchTable)[0]
     results: list[Any] = table.scan_blocks(blocks, None, False, None, packed)
     assert all(isinstance(result, (bytes if packed else list, FormatError)) for result in results)
@@ -94,7 +92,7 @@ def told(result: object) -> object:
 
 @both
 @pytest.mark.parametrize("seed", range(effort(5, 40, 400)))
-def test_a_packed_scan_gives_the_hits_and_errors_of_the_other(kernel: Callable[[], Kernel], seed: int) -> None:
+def test_a_packed_scan_has_the_same_hits_and_errors(kernel: Callable[[], Kernel], seed: int) -> None:
     world = World(seed)
     blocks = [world.damaged(world.block(), 0.2) for _ in range(6)]
     state = world.rng.getstate()
@@ -105,7 +103,7 @@ def test_a_packed_scan_gives_the_hits_and_errors_of_the_other(kernel: Callable[[
 
 @both
 @pytest.mark.parametrize("seed", range(effort(2, 4, 40)))
-def test_a_packed_scan_with_undo_learns_and_tells_the_same(kernel: Callable[[], Kernel], seed: int) -> None:
+def test_a_packed_scan_with_undo_learns_the_same(kernel: Callable[[], Kernel], seed: int) -> None:
     ledger, blocks, records = ledger_chain(seed, 12)
     records[3] = records[3][:-1] + bytes((records[3][-1] ^ 1,))
     outcomes = []
@@ -122,7 +120,7 @@ def test_a_packed_scan_with_undo_learns_and_tells_the_same(kernel: Callable[[], 
 
 
 @both
-def test_blocks_in_files_are_packed_as_those_in_memory(kernel: Callable[[], Kernel], tmp_path: Path) -> None:
+def test_blocks_in_files_are_packed_as_in_memory(kernel: Callable[[], Kernel], tmp_path: Path) -> None:
     ledger, blocks, _ = ledger_chain(5, 24)
     table = kernel().WatchTable()
     for script in ledger.interest.scripts:
@@ -146,8 +144,8 @@ def test_blocks_in_files_are_packed_as_those_in_memory(kernel: Callable[[], Kern
 
 @pytest.mark.native
 @real_block_cases(most=400_000)
-def test_real_blocks_are_packed_alike_by_both_kernels(block: RealBlock) -> None:
-    """From a wallet that owns every seventh output of the block and every fifth coin that it spends."""
+def test_both_kernels_pack_real_blocks_the_same(block: RealBlock) -> None:
+    """The wallet owns every seventh output of the block and every fifth coin that it spends."""
     scripts = [block.raw[start:end] for tx in walk_block(block.raw) for _, start, end in tx.outputs][::7]
     record = None
     if block.facts.get("prevouts_file"):
@@ -169,7 +167,7 @@ def test_real_blocks_are_packed_alike_by_both_kernels(block: RealBlock) -> None:
 
 @both
 @pytest.mark.parametrize("seed", range(effort(3, 20, 200)))
-def test_sums_are_those_of_a_dict(kernel: Callable[[], Kernel], seed: int) -> None:
+def test_sums_equal_those_of_a_dict(kernel: Callable[[], Kernel], seed: int) -> None:
     rng = random.Random(seed)
     hits = [
         hit_of(rng, rng.choice((1, 3, 2**31 - 1)))._replace(value=rng.choice((NO_VALUE, 0, 2**50))) for _ in range(300)
@@ -204,7 +202,7 @@ def test_added_sums_are_the_sums_of_all_calls(kernel: Callable[[], Kernel], seed
 
 
 @both
-def test_sums_of_unsuitable_memory_or_entries_stay_unchanged(kernel: Callable[[], Kernel]) -> None:
+def test_unsuitable_memory_or_entries_change_no_sum(kernel: Callable[[], Kernel]) -> None:
     packed, sums = kernel().pack_hits([OUTPUT, INPUT]), bytearray(32 * 4)
     assert outcome(kernel().add_hit_sums, packed, sums) == (
         IndexError,
@@ -227,7 +225,7 @@ def test_sums_of_unsuitable_memory_or_entries_stay_unchanged(kernel: Callable[[]
 
 @both
 @pytest.mark.parametrize("hit", [OUTPUT, INPUT], ids=["received", "spent"])
-def test_a_sum_beyond_64_bits_is_refused_and_none_wraps(kernel: Callable[[], Kernel], hit: Hit) -> None:
+def test_a_sum_above_64_bits_is_refused(kernel: Callable[[], Kernel], hit: Hit) -> None:
     most, other = hit._replace(value=2**63 - 1), hit._replace(entry=9)
     full = kernel().pack_hits([most, other, most, hit._replace(value=1)])
     assert (2**64 - 1) in kernel().hit_sums(full)[0]
@@ -285,7 +283,7 @@ def test_damage_is_named_by_every_function(kernel: Callable[[], Kernel], name: s
 
 
 def results_of(kernel: Kernel, raw: bytes) -> list[object]:
-    """What each function makes of the bytes."""
+    """The result of each function for these bytes."""
     return [
         outcome(kernel.unpack_hits, raw),
         outcome(kernel.hit_sums, raw),
@@ -302,7 +300,7 @@ def added(kernel: Kernel, raw: bytes, sums: bytearray) -> tuple[object, bytearra
 
 
 @pytest.mark.native
-def test_every_truncation_and_change_of_a_byte_is_the_same_to_both_kernels() -> None:
+def test_both_kernels_judge_truncated_and_changed_bytes_the_same() -> None:
     one, other = native(), reference()
     hits = [OUTPUT, INPUT._replace(script=b"\x00\x14" + bytes(20), value=3), OUTPUT._replace(script=b"")]
     raw = b"".join(map(packed_by_hand, hits))
@@ -319,7 +317,7 @@ def test_every_truncation_and_change_of_a_byte_is_the_same_to_both_kernels() -> 
 
 @pytest.mark.native
 @pytest.mark.parametrize("seed", range(effort(5, 30, 1_000)))
-def test_random_damage_is_the_same_to_both_kernels(seed: int) -> None:
+def test_both_kernels_judge_random_damage_the_same(seed: int) -> None:
     world = World(seed)
     for number in range(100):
         if number % 5 == 0:
@@ -349,7 +347,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 
 @both
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_no_scan_gives_is_not_packed(kernel: Callable[[], Kernel], name: str) -> None:
+def test_a_hit_that_no_scan_gives_is_refused(kernel: Callable[[], Kernel], name: str) -> None:
     changes, kind, message = REFUSED[name]
     assert outcome(kernel().pack_hits, [OUTPUT, INPUT, OUTPUT._replace(**changes)]) == (kind, message)
 
@@ -370,7 +368,7 @@ def test_all_functions_agree_on_many_hits() -> None:
 
 @both
 @pytest.mark.parametrize("seed", range(effort(2, 5, 50)))
-def test_packed_hits_teach_what_hits_teach(kernel: Callable[[], Kernel], seed: int) -> None:
+def test_packed_hits_teach_the_same_coins_as_hits(kernel: Callable[[], Kernel], seed: int) -> None:
     rng = random.Random(seed)
     hits = [hit_of(rng) for _ in range(rng.randrange(60))]
     # the same outpoints again
@@ -393,7 +391,7 @@ def test_packed_hits_teach_what_hits_teach(kernel: Callable[[], Kernel], seed: i
 
 
 @both
-def test_numbers_that_ascend(kernel: Callable[[], Kernel]) -> None:
+def test_ascending_numbers_are_recognized(kernel: Callable[[], Kernel]) -> None:
     for numbers in ((), (0,), (0, 1), (1, 5, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)):
         assert kernel().is_ascending(array("I", numbers))
     for others in ((0, 0), (1, 0), (0, 0xFFFFFFFF, 1), (1, 2, 3, 3)):

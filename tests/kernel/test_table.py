@@ -36,7 +36,7 @@ def pays(script: bytes) -> bytes:
     return build.tx([TxIn(b"\x33" * 32, 0)], [TxOut(1, script)])
 
 
-def test_entries_keep_their_numbers_and_are_told_by_kind_and_bytes() -> None:
+def test_entries_keep_their_numbers() -> None:
     made = WatchTable()
     entries = [
         (kind, byte * (1 if kind == EntryKind.SCRIPT_TYPE else 36)) for kind in EntryKind for byte in (b"\0", b"\1")
@@ -54,7 +54,7 @@ def test_inputs_come_before_outputs_and_transactions_in_order() -> None:
     assert table((EntryKind.SCRIPT, SCRIPT)).scan_block(BLOCK) == [PAID, SPENT, CHANGE]
 
 
-def test_a_scan_changes_nothing_until_its_hits_are_learned() -> None:
+def test_a_scan_changes_no_table_until_hits_are_learned() -> None:
     made = table((EntryKind.SCRIPT, SCRIPT))
     hits = made.scan_block(BLOCK)
     assert made.scan_block(BLOCK) == hits
@@ -67,16 +67,16 @@ def test_a_scan_changes_nothing_until_its_hits_are_learned() -> None:
     assert made.scan_tx(SPENDING) == [SPENT._replace(position=0), CHANGE._replace(position=0)]
 
 
-def test_a_run_of_blocks_shares_the_coins_it_found() -> None:
+def test_blocks_of_one_run_share_found_coins() -> None:
     made, found = table((EntryKind.SCRIPT, SCRIPT)), WatchTable()
     first, second = build.chain_of([[FUNDING], [SPENDING]], height=1)
     assert made.scan_block(first, found) == [PAID]
     assert made.scan_block(second, found) == [SPENT._replace(position=1), CHANGE._replace(position=1)]
-    assert made.scan_block(second) == [CHANGE._replace(position=1)]  # alone it cannot know
+    assert made.scan_block(second) == [CHANGE._replace(position=1)]  # the table does not know the coin
     assert (len(found), len(made), list(made.coins())) == (0, 1, [])
 
 
-def test_a_malformed_block_leaves_the_run_as_it_was() -> None:
+def test_a_malformed_block_does_not_change_the_run() -> None:
     made, found = table((EntryKind.SCRIPT, SCRIPT)), WatchTable()
     for damaged in (BLOCK[:-1], BLOCK + b"\x00"):
         with pytest.raises(FormatError):
@@ -86,12 +86,10 @@ def test_a_malformed_block_leaves_the_run_as_it_was() -> None:
 
 @pytest.mark.parametrize(("value", "script"), [(NO_VALUE, None), (5_000, None), (NO_VALUE, SCRIPT)])
 @pytest.mark.parametrize("split", [False, True])
-def test_an_outpoint_watched_by_hand_gains_what_its_funding_shows(
-    value: int, script: bytes | None, split: bool
-) -> None:
+def test_a_watched_outpoint_gets_the_facts_of_its_funding(value: int, script: bytes | None, split: bool) -> None:
     made = table((EntryKind.SCRIPT, SCRIPT), (EntryKind.OUTPOINT, POINT))
     made.set_coin(POINT, 1, value, script)
-    if split:  # whether in one block, in one run, or learned in between, the same
+    if split:  # the result is the same in one block, in one run, or with learning between
         found = WatchTable()
         first, second = build.chain_of([[FUNDING], [SPENDING]], height=1)
         paid, spent = made.scan_block(first, found), made.scan_block(second, found)
@@ -102,14 +100,14 @@ def test_an_outpoint_watched_by_hand_gains_what_its_funding_shows(
     assert made.scan_tx(SPENDING)[0] == SPENT._replace(entry=1, position=0)
 
 
-def test_an_outpoint_is_found_whoever_spends_it_and_only_it() -> None:
+def test_an_outpoint_matches_only_its_own_spend() -> None:
     made = table((EntryKind.OUTPOINT, POINT))
     assert made.scan_block(BLOCK) == [Hit(True, 2, SPENT.txid, 1, POINT, NO_VALUE, None, 0)]
     for other in (build.outpoint(POINT[:32], 0), build.outpoint(b"\x01" + POINT[1:32], 1)):
         assert table((EntryKind.OUTPOINT, other)).scan_block(BLOCK) == []
 
 
-def test_a_learned_outpoint_can_be_named_by_hand_and_keeps_what_is_known() -> None:
+def test_a_learned_outpoint_can_be_added_as_an_entry() -> None:
     made = table((EntryKind.SCRIPT, SCRIPT))
     made.learn(made.scan_tx(FUNDING))
     assert made.find(EntryKind.OUTPOINT, POINT) == NO_ENTRY
@@ -117,7 +115,7 @@ def test_a_learned_outpoint_can_be_named_by_hand_and_keeps_what_is_known() -> No
     assert dict(made.coins()) == {POINT: Coin(1, 5_000, SCRIPT)}
 
 
-def test_the_first_of_script_key_and_data_takes_an_output() -> None:
+def test_script_matches_before_key_and_data() -> None:
     script = build.multisig(1, [KEY, OTHER_KEY])
     entries = [(EntryKind.SCRIPT, script), (EntryKind.MULTISIG_KEY, KEY), (EntryKind.DATA, KEY)]
     for chosen in itertools.permutations(entries):
@@ -128,7 +126,7 @@ def test_the_first_of_script_key_and_data_takes_an_output() -> None:
             assert made.entry(hit.entry) == best == made.entry(made.match_script(script))
 
 
-def test_multisig_keys_match_bare_multisig_alone() -> None:
+def test_multisig_keys_match_only_bare_multisig() -> None:
     made = table((EntryKind.MULTISIG_KEY, KEY))
     for script in (build.multisig(1, [KEY]), build.multisig(2, [OTHER_KEY, KEY])):
         assert len(made.scan_tx(pays(script))) == 1
@@ -138,7 +136,7 @@ def test_multisig_keys_match_bare_multisig_alone() -> None:
     assert first.match_script(build.multisig(1, [KEY, OTHER_KEY])) == 1  # the first key in the script
 
 
-def test_data_matches_pushes_in_outputs_and_script_sigs_but_not_in_witnesses() -> None:
+def test_data_matches_pushes_but_no_witnesses() -> None:
     made = table((EntryKind.DATA, DATA))
     assert [hit.spend for hit in made.scan_tx(pays(b"\x6a" + build.push(DATA)))] == [False]
     assert [hit.spend for hit in made.scan_tx(pays(b"\x4c\x0c" + DATA))] == [False]
@@ -153,13 +151,13 @@ def test_data_matches_pushes_in_outputs_and_script_sigs_but_not_in_witnesses() -
     assert made.scan_tx(build.tx([TxIn(b"\x44" * 32, 7, witness=(DATA,))], [])) == []
 
 
-def test_a_push_that_runs_over_the_end_hides_nothing_before_it() -> None:
+def test_an_overlong_push_hides_no_earlier_data() -> None:
     made = table((EntryKind.DATA, DATA))
     assert len(made.scan_tx(pays(build.push(DATA) + b"\x4c\xff\x00"))) == 1
     assert made.scan_tx(pays(b"\x4c\xff" + build.push(DATA))) == []
 
 
-def test_a_spend_of_a_known_coin_is_matched_once_though_it_pushes_watched_data() -> None:
+def test_a_known_coins_spend_with_data_matches_once() -> None:
     made = table((EntryKind.SCRIPT, SCRIPT), (EntryKind.DATA, DATA))
     made.learn(made.scan_tx(FUNDING))
     (hit,) = made.scan_tx(build.tx([TxIn(POINT[:32], 1, build.push(DATA))], []))
@@ -167,7 +165,7 @@ def test_a_spend_of_a_known_coin_is_matched_once_though_it_pushes_watched_data()
 
 
 @pytest.mark.parametrize(("value", "seen"), [(0, 0), (2**63 - 1, 2**63 - 1), (-1, NO_VALUE), (-(2**63), NO_VALUE)])
-def test_a_value_below_0_counts_as_unknown(value: int, seen: int) -> None:
+def test_a_negative_value_counts_as_unknown(value: int, seen: int) -> None:
     made = table((EntryKind.SCRIPT, SCRIPT))
     made.learn(made.scan_tx(build.tx([TxIn(bytes(32), 0)], [TxOut(value, SCRIPT)])))
     assert [coin.value for _, coin in made.coins()] == [seen]
@@ -185,7 +183,7 @@ def test_a_copy_shares_nothing() -> None:
     assert made.match_script(SCRIPT) == twin.match_script(SCRIPT) == 0
 
 
-def test_a_copy_without_outpoints_forgets_these_and_nothing_else() -> None:
+def test_a_copy_without_outpoints_lacks_only_these() -> None:
     point, other = b"\x01" * 36, b"\x02" * 36
     made = table((EntryKind.SCRIPT, SCRIPT), (EntryKind.OUTPOINT, point), (EntryKind.DATA, DATA))
     made.set_coin(other, 2, 7, STRANGER)
@@ -204,7 +202,7 @@ def test_a_copy_without_outpoints_forgets_these_and_nothing_else() -> None:
     }
 
 
-def test_a_copy_without_what_is_no_outpoint_is_refused() -> None:
+def test_a_copy_without_an_invalid_outpoint_is_refused() -> None:
     made = table((EntryKind.SCRIPT, SCRIPT))
     with pytest.raises(ParameterError, match="36 bytes"):
         made.without([POINT, POINT[:35]])
@@ -218,10 +216,10 @@ def test_a_copy_without_what_is_no_outpoint_is_refused() -> None:
     st.lists(st.tuples(st.sampled_from([SCRIPT, STRANGER, b""]), st.integers(0, 2**40)), max_size=12),
     st.integers(0, 11),
 )
-def test_cutting_a_chain_into_blocks_changes_no_match(outputs: list[tuple[bytes, int]], cut: int) -> None:
+def test_the_division_into_blocks_changes_no_match(outputs: list[tuple[bytes, int]], cut: int) -> None:
     txs: list[bytes] = []
     previous = (b"\x55" * 32, 0)
-    for script, value in outputs:  # each spends the one before
+    for script, value in outputs:  # each transaction spends the previous one
         txs.append(build.tx([TxIn(*previous)], [TxOut(value, script)]))
         previous = (build.txid(txs[-1]), 0)
     made = table((EntryKind.SCRIPT, SCRIPT))
@@ -234,7 +232,7 @@ def test_cutting_a_chain_into_blocks_changes_no_match(outputs: list[tuple[bytes,
     assert len(whole) == sum(wanted) + sum(wanted[:-1])
 
 
-def test_a_table_may_change_while_it_is_iterated() -> None:
+def test_a_table_may_change_during_iteration() -> None:
     made = WatchTable()
     for number in range(3):
         made.add(EntryKind.SCRIPT, bytes((number,)))
@@ -246,7 +244,7 @@ def test_a_table_may_change_while_it_is_iterated() -> None:
         made.set_coin(number.to_bytes(36, "big"), 0, 0, None)
     made.set_coin(b"\x02" * 36, 0, 5, b"script")
     assert [value for _, value in entries] == [b"\x01", b"\x02"]  # the entries at the time of the call
-    assert [coin for _, coin in coins] == [(1, NO_VALUE, None), (2, 5, b"script")]  # each as it is when its turn comes
+    assert [coin for _, coin in coins] == [(1, NO_VALUE, None), (2, 5, b"script")]  # each coin with its present state
     assert (next(entries, None), next(coins, None)) == (None, None)
 
 
@@ -264,7 +262,7 @@ def test_coins_may_belong_to_entries_of_another_table() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 7, 8, 15, 16, 17, 23, 24, 40, 41, 62, 63, 64, 65, 104, 1_000, 70_000])
-def test_scripts_of_every_length_are_told_apart_by_every_byte(size: int) -> None:
+def test_scripts_of_every_length_differ_by_every_byte(size: int) -> None:
     script = bytes(number % 251 for number in range(size))
     others = [
         script[:at] + bytes((script[at] ^ 1,)) + script[at + 1 :]

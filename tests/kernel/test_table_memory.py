@@ -1,5 +1,5 @@
-"""Memory of the compiled WatchTable: bytes per entry at any count, and none kept by calls that fail or have ended. Uses
-Linux's /proc.
+"""Memory of the compiled WatchTable: bytes for each entry, and no leak in failing or finished calls. Uses Linux's
+/proc.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from support.vectors import effort
 
 pytestmark = pytest.mark.native
 CALLS = effort(2_000, 20_000, 1_000_000)
-PER_SCRIPT = 80  # bytes, the script's own included
+PER_SCRIPT = 80  # bytes, including the script
 MANY = effort(100_000, 1_000_000, 1_000_000)
 
 
@@ -41,7 +41,7 @@ def test_an_entry_takes_80_bytes_at_any_count(kind: str) -> None:
             table.set_coin(number.to_bytes(36, "big"), 0, 5, None)
         if number >= 1_000:
             largest = max(largest, sys.getsizeof(table) / (number + 1))
-    assert largest <= (PER_SCRIPT if kind == "script" else 90)  # 52 of a coin's are its outpoint, value and entry
+    assert largest <= (PER_SCRIPT if kind == "script" else 90)  # a coin has 52 bytes for its outpoint, value and entry
     sizes = [sys.getsizeof(table.copy()), sys.getsizeof(table)]
     assert max(sizes) < 1.1 * min(sizes)
 
@@ -66,7 +66,7 @@ print(of("VmHWM") - before)
 
 
 def test_growth_has_no_peak_above_80_bytes_a_script() -> None:
-    for count in (MANY, MANY * 855 // 1000):  # 855,000: the index has just been doubled, the worst moment
+    for count in (MANY, MANY * 855 // 1000):  # 855,000 is the worst case: the index has just been doubled
         grown = subprocess.run(
             [sys.executable, "-c", GROW, str(count)], capture_output=True, text=True, check=True
         ).stdout
@@ -81,7 +81,7 @@ TWICE = build.block_of(build.GENESIS, 1, [FUNDING, FUNDING])
 ADDRESS = b"1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa"
 
 
-def test_a_million_calls_leave_nothing_behind() -> None:
+def test_a_million_calls_leave_no_memory() -> None:
     from spvfilter.kernel.native import WatchTable, decode_address
 
     table = WatchTable()
@@ -102,7 +102,7 @@ def test_a_million_calls_leave_nothing_behind() -> None:
         raise KeyError
 
     def round_of_calls() -> None:
-        # called for what it does
+        # called for its effect
         table.add(EntryKind.SCRIPT, SCRIPT), table.add(3, bytes(36)), table.find(EntryKind.DATA, b"none")  # type: ignore[arg-type]
         (
             table.entry(0),
@@ -113,7 +113,7 @@ def test_a_million_calls_leave_nothing_behind() -> None:
             sys.getsizeof(table),
         )
         list(table.entries()), list(table.coins()), next(table.entries()), next(table.coins())
-        # called for what it does
+        # called for its effect
         table.set_coin(hits[0].outpoint, 0, 5, SCRIPT), table.learn(hits), table.copy().scan_block(BLOCK, WatchTable())  # type: ignore[func-returns-value]
         table.scan_block(BLOCK, table), table.scan_tx(FUNDING), table.scan_block(raw=BLOCK, found=None)
         (

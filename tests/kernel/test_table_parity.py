@@ -1,6 +1,4 @@
-"""The compiled WatchTable against its reference: the same results and the same errors for any arguments in any
-order.
-"""
+"""The compiled WatchTable against its reference: the same results and errors for any arguments in any order."""
 
 from __future__ import annotations
 
@@ -37,14 +35,14 @@ def outcome(table: WatchTable, method: str, *arguments: object) -> object:
 
 
 class Twins:
-    """A compiled table and its reference, given the same calls."""
+    """A compiled table and its reference. Both get the same calls."""
 
     def __init__(self, *tables: WatchTable) -> None:
         self.tables = tables or (compiled()(), Reference())
 
     def same(self, method: str, *arguments: object) -> object:
-        """The result of a method, or its error, which must be the same in both. A twin among the arguments is replaced
-        by its own kind.
+        """The result or the error of a method, which must be the same in both. A twin among the arguments is resolved
+        for each.
         """
         one, other = (
             outcome(table, method, *(item.tables[kind] if isinstance(item, Twins) else item for item in arguments))
@@ -66,16 +64,16 @@ class Twins:
         return one
 
 
-def test_the_twins_are_two() -> None:
+def test_the_two_tables_are_of_different_classes() -> None:
     assert compiled() is not Reference
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_any_life_of_a_table_is_the_same(seed: int) -> None:
+def test_both_kernels_give_a_table_the_same_life(seed: int) -> None:
     world = World(seed)
     rng = world.rng
     for step in range(STEPS):
-        if step % 20 == 0:  # another wallet; what was seen stays
+        if step % 20 == 0:  # another wallet; found coins stay
             table, found = Twins(*world.tables(compiled(), Reference)), Twins()
         hits: object = None
         match rng.randrange(12):
@@ -115,13 +113,13 @@ def test_any_life_of_a_table_is_the_same(seed: int) -> None:
 
 
 @real_block_cases()
-def test_real_blocks_are_scanned_the_same_whole_and_damaged(block: RealBlock) -> None:
+def test_real_blocks_are_scanned_the_same(block: RealBlock) -> None:
     world = World(block.height)
     rng = world.rng
     txs = list(walk_block(block.raw))
     scripts = [block.raw[start:end] for tx in txs for _, start, end in tx.outputs]
     points = [block.raw[at : at + 36] for tx in txs for at, _, _ in tx.inputs]
-    for share in (0, 1, 3, len(scripts)):  # from a wallet that is not concerned to one that owns everything
+    for share in (0, 1, 3, len(scripts)):  # from no watched script to all scripts
         twins = Twins()
         for script in rng.sample(scripts, min(share, len(scripts))):
             twins.same("add", EntryKind.SCRIPT, script)
@@ -164,7 +162,7 @@ WRONG: list[tuple[object, ...]] = [
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
-def test_what_is_out_of_range_is_refused_alike_and_changes_nothing(wrong: tuple[str, object]) -> None:
+def test_out_of_range_arguments_are_refused_by_both_kernels(wrong: tuple[str, object]) -> None:
     twins = Twins()
     refusal = twins.same(*wrong)
     assert isinstance(refusal, tuple)

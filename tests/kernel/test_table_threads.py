@@ -1,6 +1,4 @@
-"""WatchTable and walks from several threads: scans continue while others change the table, nothing is lost, no thread
-waits for ever.
-"""
+"""WatchTable and walks from several threads: scans continue during changes by other threads, and no thread hangs."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ BLOCK = build.block_of(build.GENESIS, 1, [FUNDING, *SPENDING])
 
 
 def together(*work: Callable[[], object]) -> list[object]:
-    """The results of these calls, started at the same time, each in its own thread."""
+    """The results of these calls, which start together in their own threads."""
     start = threading.Barrier(len(work))
 
     def begin(one: Callable[[], object]) -> object:
@@ -44,7 +42,7 @@ def watching() -> WatchTable:
 
 
 @pytest.mark.native
-def test_threads_that_walk_a_block_together_get_each_transaction_once() -> None:
+def test_threads_that_share_a_walk_get_each_transaction_once() -> None:
     # The pure walk is a generator: Python itself refuses a second thread in it.
     for _ in range(ROUNDS):
         walk = native().walk_block(BLOCK)
@@ -80,7 +78,7 @@ def test_two_threads_scan_while_a_third_learns() -> None:
     assert list(table.entries())[-1] == (EntryKind.SCRIPT, (ROUNDS - 1).to_bytes(30, "big"))
 
 
-def test_threads_may_share_what_they_found_and_be_each_others_tables() -> None:
+def test_threads_may_share_tables_and_found_coins() -> None:
     one, other, found = watching(), watching(), WatchTable()
 
     def scan(table: WatchTable, kept: WatchTable) -> Callable[[], object]:
@@ -95,7 +93,7 @@ def test_threads_may_share_what_they_found_and_be_each_others_tables() -> None:
 
 
 @pytest.mark.native
-def test_a_compiled_copy_is_of_one_moment_though_two_threads_add() -> None:
+def test_a_compiled_copy_shows_one_moment_despite_writers() -> None:
     from spvfilter.kernel.native import WatchTable as Compiled
 
     table = Compiled()
@@ -115,7 +113,7 @@ def test_a_compiled_copy_is_of_one_moment_though_two_threads_add() -> None:
     assert [value for _, value in table.entries()] == [number.to_bytes(36, "big") for number in range(5 * ROUNDS)]
 
 
-def test_hits_may_be_made_by_the_table_that_learns_them() -> None:
+def test_the_table_that_learns_hits_may_make_them() -> None:
     table = watching()
     table.learn(hit for position in (0, 1) for hit in table.scan_block(BLOCK, table) if hit.position > position)
     assert len(list(table.coins())) == 2 * len(MINE[::2])

@@ -1,6 +1,4 @@
-"""Undo records on both kernels: a real node's, those of real blocks, and damaged ones; and what a scan finds with
-them.
-"""
+"""Undo records on both kernels: those of a real node and of real blocks, damaged ones, and scans that use them."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ BOTH = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 
 
 def both(name: str, *arguments: Any) -> object:
-    """What either kernel makes of it; they must be of one mind."""
+    """The outcome of a function, which must be the same in both kernels."""
     one, other = (outcome(getattr(kernel, name), *arguments) for kernel in (native(), reference()))
     assert one == other
     return one
@@ -44,7 +42,7 @@ def both(name: str, *arguments: Any) -> object:
 
 @pytest.mark.vectors
 @BOTH
-def test_every_coin_of_a_real_nodes_files_is_the_true_one(kernel: Kernel) -> None:
+def test_every_coin_of_a_real_nodes_files_is_true(kernel: Kernel) -> None:
     blocks = {block_hash(raw): raw for raw in node_records("blk00000.dat", 0)}
     records = node_records("rev00000.dat", 32)
     seen = 0
@@ -61,7 +59,7 @@ def test_every_coin_of_a_real_nodes_files_is_the_true_one(kernel: Kernel) -> Non
 
 
 @real_block_cases()
-def test_undo_of_a_real_block_comes_back_and_its_scan_has_every_value_and_fee(block: RealBlock) -> None:
+def test_a_real_blocks_undo_gives_every_value_and_fee(block: RealBlock) -> None:
     if not block.facts.get("prevouts_file"):
         assert block not in [each for each in single_blocks() if each.facts.get("prevouts_file")]
         return
@@ -108,8 +106,8 @@ def test_undo_of_a_real_block_comes_back_and_its_scan_has_every_value_and_fee(bl
         (0xFFFFFFFF, "8efefefe7f"),
     ],
 )
-def test_varints_are_cores(number: int, written: str) -> None:
-    """As the code of a coin, whose height is above 0 for all but the first."""
+def test_varints_equal_cores(number: int, written: str) -> None:
+    """The number is the code of a coin. Only the first coin has height 0."""
     assert var(number).hex() == written
     version = b"" if number < 2 else b"\x05"
     undo = b"\x01\x01" + bytes.fromhex(written) + version + b"\x09\x06"
@@ -123,7 +121,7 @@ def test_varints_are_cores(number: int, written: str) -> None:
     ("written", "most"),
     [("8efefeff00", 0xFFFFFFFF), ("ffffffffff", 0xFFFFFFFF), ("80fefefefefefefefeff00", None), ("ff" * 30, None)],
 )
-def test_a_number_of_more_bits_than_the_field_has_is_refused(written: str, most: int | None) -> None:
+def test_a_number_with_too_many_bits_is_refused(written: str, most: int | None) -> None:
     undo = b"\x01\x01" + (bytes.fromhex(written) if most else b"\0" + bytes.fromhex(written)) + b"\0" * 40
     refusal = both("spent_coins", undo)
     assert isinstance(refusal, tuple)
@@ -131,7 +129,7 @@ def test_a_number_of_more_bits_than_the_field_has_is_refused(written: str, most:
     assert "above the limit" in refusal[1]
 
 
-def test_every_amount_survives() -> None:
+def test_every_amount_is_restored() -> None:
     rng = random.Random(4)
     known = {0: 0, 1: 1, 1_000_000: 7, 100_000_000: 9, 50 * 10**8: 50, 21_000_000 * 10**8: 21_000_000}
     assert {amount: packed_amount(amount) for amount in known} == known
@@ -147,7 +145,7 @@ def test_every_amount_survives() -> None:
     assert [coin.value for coin in coins[0]] == amounts
 
 
-def test_more_than_all_coins_is_refused() -> None:
+def test_an_amount_above_all_coins_is_refused() -> None:
     rng = random.Random(5)
     for packed in [packed_amount(21_000_000 * 10**8 + more) for more in (1, 10, 10**9)] + [
         rng.randrange(1 << 56, 1 << 64) for _ in range(300)
@@ -158,7 +156,7 @@ def test_more_than_all_coins_is_refused() -> None:
         )
 
 
-def test_every_kind_of_script_survives() -> None:
+def test_every_type_of_script_is_restored() -> None:
     scripts = [
         *(p2pkh(bytes([n]) * 20) for n in range(3)),
         p2sh(bytes(20)),
@@ -190,7 +188,7 @@ def test_a_key_that_is_not_on_the_curve_is_refused() -> None:
         assert both("spent_coins", b"\x01\x01\0\x09\x04" + x.to_bytes(32, "big"))[0] is UndoError  # type: ignore[index]
 
 
-def test_a_script_above_the_limit_becomes_cores_stand_in() -> None:
+def test_an_oversized_script_becomes_cores_replacement() -> None:
     undo = b"\x01\x02\0\x09" + var(10_001 + 6) + bytes(10_001) + b"\0\x09\x07\x52"
     assert both("spent_coins", undo) == [[SpentCoin(10**8, b"\x6a", None, None), SpentCoin(10**8, b"\x52", None, None)]]
 
@@ -199,7 +197,7 @@ CHAIN = ledger_chain(7, 12)
 
 
 def sample() -> tuple[bytes, bytes]:
-    """A block that spends a lot, and its record."""
+    """A block with many spends, and its record."""
     _, blocks, records = CHAIN
     return max(zip(blocks, records, strict=True), key=lambda pair: len(pair[1]))
 
@@ -216,13 +214,13 @@ def watching(kernel: Kernel) -> Any:
 
 
 def scanned(raw: bytes, record: bytes) -> object:
-    """The outcome of a scan with the record: both kernels' alike."""
+    """The outcome of a scan with the record, which must be the same in both kernels."""
     one, other = (outcome(watching(kernel).scan_block, raw, None, record) for kernel in (native(), reference()))
     assert one == other
     return one
 
 
-def test_every_truncation_and_every_changed_byte_of_a_record_is_an_error() -> None:
+def test_every_truncated_or_changed_record_is_an_error() -> None:
     raw, record = sample()
     assert isinstance(scanned(raw, record), list)
     rng = random.Random(9)
@@ -237,8 +235,8 @@ def test_every_truncation_and_every_changed_byte_of_a_record_is_an_error() -> No
         assert "undo check" in refusal[1]
 
 
-def test_a_damaged_undo_with_a_check_made_to_fit_is_judged_alike() -> None:
-    """The check is no secret: structure and amounts are looked at, too."""
+def test_damaged_undo_with_a_valid_check_is_judged_the_same() -> None:
+    """Anybody can compute the check, so the kernels also check structure and amounts."""
     raw, record = sample()
     undo, rng = record[:-32], random.Random(10)
     messages = set()
@@ -300,7 +298,7 @@ def test_a_transaction_without_inputs_has_no_coins() -> None:
     )
 
 
-def test_a_malformed_block_is_said_to_be_one_whatever_its_record() -> None:
+def test_a_malformed_block_is_reported_with_any_record() -> None:
     raw, record = sample()
     for cut in (0, 40, 79, 100, len(raw) - 1):
         refusal = scanned(raw[:cut], record)
@@ -309,8 +307,8 @@ def test_a_malformed_block_is_said_to_be_one_whatever_its_record() -> None:
 
 
 @BOTH
-def test_a_watched_uncompressed_key_is_found_only_by_its_own_point(kernel: Kernel) -> None:
-    """A record has x and the parity of y: a watched script with that x and a y off the curve is another one."""
+def test_an_uncompressed_key_is_found_only_by_its_point(kernel: Kernel) -> None:
+    """A record has x and the parity of y. A watched script with that x and a y off the curve is a different script."""
     key = KEYS[3]
     for y in range(1, 200, 2):
         wrong = key[:33] + (int.from_bytes(key[33:], "big") ^ y << 1).to_bytes(32, "big")
@@ -343,7 +341,7 @@ def test_many_uncompressed_keys_are_found() -> None:
 
 
 @pytest.mark.parametrize("seed", range(effort(3, 8, 100)))
-def test_a_chain_gives_the_same_hits_with_and_without_undo_but_for_what_was_paid_before_it(seed: int) -> None:
+def test_undo_adds_only_values_of_earlier_outputs(seed: int) -> None:
     ledger, blocks, records = ledger_chain(seed)
     before = set(ledger.before)
     spent = spent_of(blocks, ledger.before, 100)
@@ -363,7 +361,7 @@ def test_a_chain_gives_the_same_hits_with_and_without_undo_but_for_what_was_paid
             earlier = [hit for hit in by_undo if hit.spend and hit.outpoint in before]
             assert all(hit.script == ledger.before[hit.outpoint].script for hit in earlier)
             rest = [hit._replace(fee=NO_VALUE) for hit in by_undo if not (hit.spend and hit.outpoint in before)]
-            plain = [hit for hit in plain if not (hit.spend and hit.outpoint in before)]  # by hand
+            plain = [hit for hit in plain if not (hit.spend and hit.outpoint in before)]  # watched by hand
             known = [hit for hit in plain if hit.value != NO_VALUE]
             assert [
                 hit
@@ -383,7 +381,7 @@ def test_a_chain_gives_the_same_hits_with_and_without_undo_but_for_what_was_paid
     assert any(hit.outpoint in before for hit in results[0])
 
 
-def test_records_are_taken_for_each_block_of_a_batch(tmp_path: Any) -> None:
+def test_each_block_of_a_batch_uses_its_record(tmp_path: Any) -> None:
     ledger, blocks, records = ledger_chain(3, 20)
     given: list[bytes | None] = list(records)
     given[3], given[5], given[7] = None, given[6], records[7][:20]
@@ -431,7 +429,7 @@ def test_records_are_taken_for_each_block_of_a_batch(tmp_path: Any) -> None:
 
 
 @BOTH
-def test_another_number_of_records_than_blocks_is_refused(kernel: Kernel) -> None:
+def test_a_wrong_number_of_records_is_refused(kernel: Kernel) -> None:
     raw, record = sample()
     for undo in ([], [record, None]):
         with pytest.raises(ParameterError, match=f"{len(undo)} undo records for 1 blocks"):
@@ -442,7 +440,7 @@ def test_another_number_of_records_than_blocks_is_refused(kernel: Kernel) -> Non
 
 
 @pytest.mark.vectors
-def test_the_first_testnet_blocks_have_undo_records_that_find_every_spend() -> None:
+def test_undo_finds_every_spend_of_the_first_testnet_blocks() -> None:
     (chain,) = [blocks for entry, blocks in runs() if entry["file"] == "testnet3_000000_000459.blk"]
     raws = [block.raw for block in chain]
     spent = spent_of(raws)
@@ -452,7 +450,7 @@ def test_the_first_testnet_blocks_have_undo_records_that_find_every_spend() -> N
             for coin in coins:
                 table.add(EntryKind.SCRIPT, coin.script)
     total = 0
-    for raw, of_raw in reversed(list(zip(raws, spent, strict=True))):  # in any order
+    for raw, of_raw in reversed(list(zip(raws, spent, strict=True))):  # in reverse order
         hits = table.scan_block(raw, None, record_of(raw, undo_of(of_raw)))
         total += sum(hit.spend for hit in hits)
         assert [hit.value for hit in hits if hit.spend] == [coin.value for of_tx in of_raw for coin in of_tx]

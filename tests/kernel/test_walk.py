@@ -90,7 +90,7 @@ def test_a_transaction_of_half_a_megabyte_of_witness_is_read() -> None:
 
 
 @real_block_cases()
-def test_real_blocks_are_what_the_index_says(block: RealBlock) -> None:
+def test_real_blocks_match_the_index_of_the_vectors(block: RealBlock) -> None:
     raw, facts = block.raw, block.facts
     txs = walk(raw)
     kernel.check_block(raw)
@@ -140,7 +140,7 @@ def test_superfluous_witness_raises() -> None:
     refusal(plain[:4] + b"\x00\x01\x00\x00" + plain[-4:])  # nor without any input
 
 
-def test_a_transaction_of_nothing_is_read_as_core_does() -> None:
+def test_an_empty_transaction_is_parsed_as_in_core() -> None:
     raw = b"\x01\x00\x00\x00\x00\x00\x07\x00\x00\x00"
     tx = kernel.parse_tx(raw)
     assert tx == kernel.TxSpan(0, 10, [], [], 0)

@@ -1,6 +1,4 @@
-"""Transactions and blocks, whole and damaged, on both kernels: read alike, or refused at the same place in the same
-words.
-"""
+"""Transactions and blocks, sound and damaged, on both kernels: equal results, or equal errors at the same offset."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ COUNTS = [0, 1, 2, 0xFC, 0xFD, 0xFFFF, 0x10000, 2**25, 2**25 + 1, 2**31 - 1, 2**
 
 
 def judged(kernel: Kernel, raw: bytes) -> list[object]:
-    """What a kernel makes of the bytes as a transaction, as the first of several, and as a block."""
+    """A kernel's results for the bytes as a transaction, as the first of several, and as a block."""
     readers = (
         kernel.parse_tx,
         kernel.spent_outpoints,
@@ -40,14 +38,14 @@ def same(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("raw", [LEGACY, SEGWIT, BLOCK], ids=["legacy", "segwit", "block"])
-def test_every_truncation_is_refused_alike(raw: bytes) -> None:
+def test_every_truncation_is_refused_by_both_kernels(raw: bytes) -> None:
     for end in range(len(raw) + 1):
         same(raw[:end])
     same(raw + b"\x00")
 
 
 @pytest.mark.parametrize("raw", [LEGACY, SEGWIT, BLOCK[HEADER_SIZE:]], ids=["legacy", "segwit", "block"])
-def test_a_count_in_place_of_any_byte_is_judged_alike(raw: bytes) -> None:
+def test_a_count_at_any_byte_is_judged_the_same(raw: bytes) -> None:
     head = BLOCK[:HEADER_SIZE]
     for at in range(len(raw)):
         for count in COUNTS:
@@ -63,7 +61,7 @@ def test_a_count_in_place_of_any_byte_is_judged_alike(raw: bytes) -> None:
 @given(
     st.sampled_from([LEGACY, SEGWIT, BLOCK]), st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 255)), max_size=4)
 )
-def test_changed_bytes_are_judged_alike(raw: bytes, changes: list[tuple[int, int]]) -> None:
+def test_changed_bytes_are_judged_the_same(raw: bytes, changes: list[tuple[int, int]]) -> None:
     damaged = bytearray(raw)
     for at, value in changes:
         damaged[at % len(raw)] = value

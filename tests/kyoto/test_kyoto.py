@@ -1,8 +1,8 @@
-"""BDK's Kyoto as judge: it and our client, on one node, have the same confirmed coins, through spends and
-reorganisations.
+"""BDK's Kyoto as judge: it and this client, on one node, have the same confirmed coins after spends and
+reorganizations.
 
-Kyoto takes the blocks of one update from the highest down, and BDK knows a spend only of a coin that it knows already.
-So what one update brings here spends only coins of updates before, or of the same block.
+Kyoto passes the blocks of an update to BDK from the highest to the lowest, and BDK recognizes only spends of known
+coins. Therefore each update of these tests spends only coins of earlier updates or of the same block.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from support.vectors import effort
 
 pytestmark = pytest.mark.kyoto
 
-PAID = 8  # scripts of each keychain that are paid to: none that BDK does not watch from the beginning
+PAID = 8  # paid scripts of each keychain: BDK watches all of them from the start
 WITNESS = (SIGNATURE, b"\x02" + b"\x11" * 32)
 
 
 @pytest.fixture(params=[Transport.V1, pytest.param(Transport.V2, marks=pytest.mark.v2)])
 async def kyoto_world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[World, Node, Kyoto]]:
-    """A chain whose wallet is Kyoto's, a node with it, and Kyoto connected to that, encrypted or not."""
+    """A chain with Kyoto's wallet, a node that serves it, and Kyoto, connected with or without encryption."""
     world, transport = World(7, []), request.param
     async with Node(world.regtest) as node, Kyoto(tmp_path, node.port, is_encrypted=transport is Transport.V2) as kyoto:
         scripts = kyoto.scripts()
         half = len(scripts) // 2
         world.locks = [Lock(script, witness=WITNESS) for script in (*scripts[:PAID], *scripts[half : half + PAID])]
         yield world, node, kyoto
-        # our client has left, and Kyoto is still connected
+        # this client has disconnected, and Kyoto is still connected
         assert {responder.session.transport for responder in node.responders} == {transport}
 
 
@@ -62,7 +62,7 @@ def receive(world: World, blocks: int) -> None:
 
 
 async def compare(world: World, run: Run, kyoto: Kyoto) -> int:
-    """Wait until both have the tip, and compare them; the number of coins."""
+    """Wait until both clients have the tip, and compare them. Returns the number of coins."""
     async with asyncio.timeout(60):
         await asyncio.gather(run.synced(world), kyoto.until(world.regtest.chain.tip.hash))
     ours = coins(run)
@@ -73,7 +73,7 @@ async def compare(world: World, run: Run, kyoto: Kyoto) -> int:
 
 
 @pytest.mark.parametrize("mode", [Mode.COMPACT, Mode.BIP37])
-async def test_confirmed_coins_are_those_of_kyoto(
+async def test_confirmed_coins_equal_those_of_kyoto(
     mode: Mode, kyoto_world: tuple[World, Node, Kyoto], tmp_path: Path
 ) -> None:
     world, node, kyoto = kyoto_world
@@ -87,7 +87,9 @@ async def test_confirmed_coins_are_those_of_kyoto(
 
 
 @pytest.mark.parametrize("mode", [Mode.COMPACT, Mode.BIP37])
-async def test_both_follow_a_reorganisation(mode: Mode, kyoto_world: tuple[World, Node, Kyoto], tmp_path: Path) -> None:
+async def test_both_clients_follow_a_reorganization(
+    mode: Mode, kyoto_world: tuple[World, Node, Kyoto], tmp_path: Path
+) -> None:
     world, node, kyoto = kyoto_world
     receive(world, 40)
     async with running(world, node, mode=mode, store=tmp_path / "ours.db") as run:
@@ -99,5 +101,5 @@ async def test_both_follow_a_reorganisation(mode: Mode, kyoto_world: tuple[World
             world.regtest.reorg(depth)
             after = await compare(world, run, kyoto)
             assert depth < 30 or after < before
-        world.regtest.mine()  # what came back to the mempool
+        world.regtest.mine()  # confirms the transactions that returned to the mempool
         await compare(world, run, kyoto)

@@ -1,8 +1,7 @@
-"""BDK as judge of keychains: at every tip of random lives it has the same balance, coins, history and next addresses as
-our client.
+"""BDK as judge of keychains: at every tip of random lives, it agrees with this client's balance, coins and history.
 
-Our client lives on a node, with windows that move, restarts and reorganisations. BDK is told the facts: the blocks of
-the best chain, and how far the windows of our client reach; it judges what of them is whose.
+The next addresses are compared, too. The client runs against a node, with moving windows, restarts and reorganizations.
+BDK gets the blocks of the best chain and the ends of the client's windows. From these facts it computes the wallet.
 """
 
 from __future__ import annotations
@@ -36,19 +35,20 @@ else:
     bdk = deferred("bdkpython")
 
 KINDS = ("wpkh", "pkh", "sh(wpkh)", "tr", "wsh(sortedmulti)", "miniscript")
-INDEXES = 120  # of each keychain, that payments go to
-TIPS = effort(3, 3, 60)  # of a life
+INDEXES = 120  # paid indexes of each keychain
+TIPS = effort(3, 3, 60)  # number of tips in a life
 
 
 class Judge:
-    """BDK's wallet of two descriptors, made anew of the facts of each tip."""
+    """BDK's wallet of two descriptors, built from the facts at each tip."""
 
     def __init__(self, receiving: str, change: str) -> None:
         self.descriptors = [bdk.Descriptor(text, bdk.NetworkKind.TEST) for text in (receiving, change)]
 
     def wallet(self, world: World, ends: list[int]) -> Any:
-        """With the blocks of the best chain, and the scripts of both keychains up to these ends, of which BDK looks
-        ahead one.
+        """The wallet with the blocks of the best chain and the scripts of both keychains up to these ends.
+
+        BDK looks ahead by one script.
         """
         changes, txs, anchors = [], [], []
         for block in world.regtest.chain.active:
@@ -72,7 +72,7 @@ class Judge:
                 return facts
 
             def persist(self, changeset: Any) -> None:
-                pass  # of a wallet that is made of facts, nothing is kept
+                pass  # the wallet is rebuilt each time, so nothing is stored
 
         return bdk.Wallet.load(*self.descriptors, bdk.Persister.custom(Facts()), 1)
 
@@ -85,7 +85,7 @@ class Judge:
         history: list[HistoryEntry],
         next_: list[str],
     ) -> None:
-        """Both agree on everything."""
+        """Check that both wallets agree on everything."""
         wallet = self.wallet(world, ends)
         theirs = wallet.balance()
         assert (theirs.confirmed.to_sat(), theirs.immature.to_sat()) == (balance.confirmed, balance.immature)
@@ -129,12 +129,12 @@ async def test_bdk_agrees_at_every_tip(kind: str, mode: str, tmp_path: Path) -> 
     scripts = [each.scripts for text in texts for each in parse_descriptor(text, REGTEST)]
     bare = b"\x51" if kind in ("pkh", "sh(wpkh)") else b""
     world.locks = [Lock(at(index)[0], bare, (SIGNATURE,)) for at in scripts for index in rng.sample(range(INDEXES), 40)]
-    used: list[set[int]] = [set(), set()]  # that a block of any branch has paid
+    used: list[set[int]] = [set(), set()]  # indexes paid by a block of any branch
     async with Node(world.regtest) as node:
         tips = TIPS
         while tips > 0:
             watch = WatchList(REGTEST)
-            for text in texts if tips == TIPS or rng.random() < 0.5 else ():  # else the database knows
+            for text in texts if tips == TIPS or rng.random() < 0.5 else ():  # otherwise the database knows them
                 watch.add_descriptor(text, lookahead=GAP_LIMIT)
             clock = Clock(wall=lambda: START)
             async with LightClient(
@@ -161,7 +161,7 @@ async def _checked(
             await asyncio.sleep(0)
     chains = [next(each for each in await client.keychains() if each.name == text) for text in texts]
     for each, known in zip(chains, used, strict=True):
-        known.update(each.used)  # whatever became of the payments
+        known.update(each.used)  # even if the payments are stale
         assert each.used == tuple(sorted(known))
         assert max(each.used, default=-1) + 1 + GAP_LIMIT <= each.window
     next_ = [await client.next_address(text) for text in texts]

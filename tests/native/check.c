@@ -7,11 +7,12 @@
 
 #ifdef GUARDED
 
-enum { SLOTS = 256, ROOM = 1 << 16, STRIDE = 2 * ROOM }; /* bytes: the room of each slot, then as many that are not accessible */
+/* bytes: the size of each slot, and of the inaccessible memory after it */
+enum { SLOTS = 256, ROOM = 1 << 16, STRIDE = 2 * ROOM };
 
 static struct {
     uint8_t *memory;
-    size_t count, idle[SLOTS]; /* slots that are not in use */
+    size_t count, idle[SLOTS]; /* unused slots */
 } pool;
 
 static void make_pool(void) {

@@ -3,7 +3,7 @@
 #include "hash/sha256/way.h"
 
 void oracle_sha256(const uint8_t *data, size_t size, uint8_t digest[32]) {
-    uint8_t last[128] = {0}; /* the rest that does not fill a block, a one bit, zeros, the size in bits */
+    uint8_t last[128] = {0}; /* the incomplete block, a one bit, zeros, the size in bits */
     const size_t whole = size / 64, rest = size % 64, end = rest < 56 ? 64 : 128;
     uint32_t state[8];
     if (rest)

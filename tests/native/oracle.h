@@ -20,7 +20,7 @@ uint64_t oracle_siphash24(const uint8_t *data, size_t size, const uint8_t key[16
 uint64_t oracle_xxhash64(const uint8_t *data, size_t size);
 /* From Austin Appleby's MurmurHash64A, byte by byte. */
 uint64_t oracle_murmur64a(const uint8_t *data, size_t size, uint64_t seed);
-/* Spark's, of which each word or trailing byte is one step. */
+/* Spark's variant: each word or trailing byte is one step. */
 uint32_t oracle_spark_murmur(const uint8_t *data, size_t size, uint32_t seed);
 
 #endif

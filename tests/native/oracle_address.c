@@ -3,7 +3,7 @@
 static const char BASE58[] = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
 static const char BECH32[] = "qpzry9x8gf2tvdw0s3jn54khce6mua7l";
 
-/* Base58 by long division, one digit after the other. */
+/* Base58 by long division, digit by digit. */
 static size_t base58(const uint8_t *bytes, size_t size, char *text) {
     uint8_t number[64];
     char reversed[LONGEST_TEXT];

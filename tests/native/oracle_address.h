@@ -6,7 +6,8 @@
 
 enum { LONGEST_TEXT = 120 };
 
-/* Writes the address of a script and returns its characters; 0: it has none. `hrp` is a short one of lower-case letters, or empty. */
+/* Writes the address of a script and returns its number of characters, or 0 if it has none. `hrp` is short and
+   lower-case, or empty. */
 size_t plain_address(uint8_t p2pkh_version, uint8_t p2sh_version, const char *hrp, const uint8_t *script, size_t size, char text[LONGEST_TEXT]);
 
 #endif

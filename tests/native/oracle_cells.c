@@ -7,7 +7,7 @@ static uint64_t onto(uint64_t x, uint64_t span) {
     return (uint64_t)((wide)((x ^ x >> 32) * 0xD6E8FEB86659FD93) * span >> 64);
 }
 
-/* Cell number i of the filters of other programs, within the span. */
+/* Cell number i of other programs' filters, within the span. */
 static uint64_t foreign(const plain_filter *filter, const uint8_t *data, size_t size, uint32_t i, uint64_t span) {
     static const uint32_t salt[8] = {
         0x47B6137Bu, 0x44974D91u, 0x8824AD5Bu, 0xA2B7289Du, 0x705495C7u, 0x2DF1424Bu, 0x9EFC4947u, 0x5C6BFB31u,
@@ -70,7 +70,7 @@ bool plain_bits_add(plain_filter *filter, const uint64_t *positions, size_t coun
     return fresh;
 }
 
-/* Two functions of a key that lead to one cell move it once. */
+/* If two functions of a key lead to one cell, the cell is changed once. */
 static void move(plain_filter *filter, const uint64_t *positions, size_t count, int step) {
     const unsigned limit = (1u << filter->width) - 1;
     for (size_t i = 0; i < count; i++) {

@@ -17,7 +17,8 @@ typedef struct {
     uint16_t *cells; /* a value for each cell */
 } plain_filter;
 
-/* The key's cells, one per function; returns their number: hash_funcs, or 0 for a filter without cells. */
+/* Computes the key's cells, one for each function. Returns their number: hash_funcs, or 0 for a filter without
+   cells. */
 size_t plain_positions(const plain_filter *filter, const uint8_t *data, size_t size, uint64_t *positions);
 
 bool plain_bits_add(plain_filter *filter, const uint64_t *positions, size_t count);
@@ -25,21 +26,21 @@ bool plain_counters_add(plain_filter *filter, const uint64_t *positions, size_t 
 bool plain_counters_remove(plain_filter *filter, const uint64_t *positions, size_t count);
 unsigned plain_least(const plain_filter *filter, const uint64_t *positions, size_t count);
 
-/* How many cells from `first` to before `end` are not 0. */
+/* The number of cells from `first` to before `end` that are not 0. */
 uint64_t plain_used(const plain_filter *filter, uint64_t first, uint64_t end);
 
 /* Checks that packed cells equal the plain ones, with zeros after the last one. */
 void check_same_cells(const uint8_t *packed, const plain_filter *filter);
 
-/* The same of a bit for each cell, set where its value is not 0. */
+/* The same for one bit for each cell, which is set if the value is not 0. */
 void check_counted_bits(const uint8_t *bits, const plain_filter *filter);
 
-/* Check that `mixed` is the union, the intersection, or the sum of counters that stop at their limit. */
+/* Checks that `mixed` is the union, the intersection, or the sum of counters that stop at their limit. */
 void check_or(const uint8_t *mixed, const uint8_t *one, const uint8_t *other, size_t size);
 void check_and(const uint8_t *mixed, const uint8_t *one, const uint8_t *other, size_t size);
 void check_sum(const uint8_t *mixed, const uint8_t *one, const uint8_t *other, unsigned width, size_t size);
 
-/* How many bits of either are set; `subset`: whether each bit of `one` is set in `other`. */
+/* The number of bits that are set in either. `subset`: true if each bit of `one` is set in `other`. */
 uint64_t plain_either(const uint8_t *one, const uint8_t *other, size_t size, bool *subset);
 
 #endif

@@ -5,7 +5,7 @@
 #include "check.h"
 
 typedef struct {
-    uint64_t *values; /* ascending; to be released */
+    uint64_t *values; /* ascending; the caller releases them */
     size_t count;
 } plain_set;
 
@@ -19,7 +19,7 @@ bool plain_contains(const plain_set *set, uint64_t value);
 /* The number of distinct items. */
 size_t plain_distinct(const spv_bytes *items, size_t count);
 
-/* Checks that the set holds the items' values and no other. */
+/* Checks that the set contains exactly the items' values. */
 void check_holds_just(const plain_set *set, const spv_bytes *items, size_t count, const uint8_t *key, uint64_t m);
 
 #endif

@@ -9,7 +9,7 @@ static bool above(const uint8_t *one, const uint8_t *other) {
     return false;
 }
 
-/* The middle one of up to eleven times: it has as many below it as half of them. */
+/* The middle one of up to eleven times: half of the times are below it. */
 static uint32_t middle(const uint32_t *times, size_t count) {
     for (size_t i = 0; i < count; i++) {
         size_t below = 0, equal = 0;

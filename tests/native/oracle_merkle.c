@@ -11,8 +11,8 @@ static uint32_t width(uint32_t leaves, unsigned height) {
     return (leaves + (1u << height) - 1) >> height;
 }
 
-/* A transaction of 64 bytes without witness: one input, then one output and four bytes for both scripts, or no output and 13 for its
-   script. No block has the latter, but it parses. */
+/* A transaction of 64 bytes without witness. It has one input, and either one output and four bytes for both
+   scripts, or no output and 13 bytes for its script. No block contains the second form, but it parses. */
 static bool is_tx_of_64_bytes(const uint8_t *node) {
     const uint8_t script_sig = node[41];
     if (node[4] != 1 || script_sig > 13)

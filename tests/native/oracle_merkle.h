@@ -1,4 +1,5 @@
-/* Partial merkle trees, recursively as Bitcoin Core walks them, for comparison with the kernel's, which goes level by level. */
+/* Partial merkle trees, walked recursively as in Bitcoin Core, for comparison with the kernel, which works level by
+   level. */
 #ifndef ORACLE_MERKLE_H
 #define ORACLE_MERKLE_H
 
@@ -7,9 +8,9 @@
 
 typedef void hash_function(const uint8_t *data, size_t size, uint8_t digest[32]); /* sha256d */
 
-/* What the tree proves; `matched` as in spv_proof. */
+/* The proof of the tree. `matched` is as in spv_proof. */
 typedef struct {
-    const char *flaw;  /* the first one, depth first; NULL: the proof holds */
+    const char *flaw;  /* the first one, depth first; NULL if the proof is valid */
     unsigned height;   /* of the node above equal siblings, */
     uint32_t position; /* and its position */
     bool ambiguous;
@@ -19,8 +20,8 @@ typedef struct {
 
 void plain_extract(const spv_partial_tree *tree, const uint8_t root[32], hash_function *sha256d, plain_proof *proof);
 
-/* The partial tree over `count` leaves that proves the marked ones, as Core builds it: fills `hashes` and `flags`, which are zeroed and have
-   room for all leaves and for two bits each, and what the tree is made of. */
+/* Builds the partial tree over `count` leaves that proves the marked ones, as Core does. It fills `hashes` and
+   `flags`. They are zeroed, with room for all leaves and two bits for each leaf. The tree refers to them. */
 void plain_build(const spv_hash *leaves, const bool *marked, uint32_t count, spv_hash *hashes, uint8_t *flags, spv_partial_tree *tree, uint8_t root[32]);
 
 #endif

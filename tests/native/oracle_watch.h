@@ -35,7 +35,7 @@ typedef struct {
     size_t count, room;
 } plain_hits;
 
-void plain_free(plain_table *table); /* what it holds */
+void plain_free(plain_table *table); /* frees the contents, not the table */
 uint32_t plain_find(const plain_table *table, unsigned kind, spv_bytes value);
 uint32_t plain_add(plain_table *table, unsigned kind, spv_bytes value);
 bool plain_is_pattern(const plain_table *table, uint32_t entry); /* a data prefix or a script type: no coin is learned */
@@ -43,12 +43,13 @@ uint32_t plain_match_script(const plain_table *table, spv_bytes script);
 plain_coin *plain_find_coin(const plain_table *table, const uint8_t *outpoint);
 void plain_set_coin(plain_table *table, const plain_coin *coin, bool replace);
 
-/* The hits of walked transactions, appended. `found` may be NULL or `table`; false for duplicated transactions, and it is as it was. */
+/* Appends the hits of walked transactions. `found` may be NULL or `table`. Returns false for duplicate transactions
+   and then leaves `found` unchanged. */
 bool plain_scan(const plain_table *table, plain_table *found, const uint8_t *raw, const spv_tx *txs, uint32_t count, plain_hits *hits);
 
-/* Checks that both found the same, hit by hit; `hits` refer to `raw`. */
+/* Checks that both found the same hits. `hits` refer to `raw`. */
 void check_same_hits(const spv_hits *hits, const plain_hits *plain);
-/* Checks that both hold the same entries and coins. */
+/* Checks that both have the same entries and coins. */
 void check_same_table(const spv_table *table, const plain_table *plain);
 
 #endif

@@ -1,10 +1,11 @@
-/* What scripts/bench compares the proofs of merkleblocks with: a payload read into arrays, bits apart as Core's std::vector<bool> has them,
-   and its tree walked and hashed as Core's ExtractMatches does, with the kernel's fastest SHA-256 of one message. */
+/* A comparison for scripts/bench: proofs of merkleblocks as in Core. The payload is read into arrays with separate
+   bits, like Core's std::vector<bool>. The tree is walked and hashed as in Core's ExtractMatches. The hash is the
+   kernel's fastest SHA-256 of one message. */
 #include "block/merkleblock.h"
 
 #include <stdlib.h>
 
-/* Whether the payload's proof holds; done `times` times. */
+/* True if the payload's proof is valid. The check runs `times` times. */
 bool peer_prove(const uint8_t *payload, size_t size, size_t times);
 
 typedef struct {

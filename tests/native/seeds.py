@@ -60,7 +60,7 @@ def scripts(raw: bytes, tx: TxSpan) -> list[tuple[int, int]]:
 
 
 def multisigs() -> Iterator[bytes]:
-    """Bare multisig scripts with keys of both sizes pushed in every way, and others that miss being one by a little."""
+    """Bare multisig scripts with keys of both sizes, pushed in every way, and scripts that almost are bare multisig."""
     ways: list[Callable[[bytes], bytes]] = [
         lambda key: bytes([len(key)]) + key,
         lambda key: b"\x4c" + bytes([len(key)]) + key,

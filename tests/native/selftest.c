@@ -1,5 +1,6 @@
-/* The self-test of the kernel's C half, without Python: `selftest FILE…` takes real blocks, *.raw of one and *.blk of many as Bitcoin Core
-   stores them. Built by scripts/dev/selftest in every way that should find another kind of mistake. */
+/* The self-test of the kernel's C half, without Python. `selftest FILE…` takes real blocks: *.raw has one, and *.blk
+   many as Bitcoin Core stores them. scripts/dev/selftest builds it in several ways, each of which finds another kind
+   of mistake. */
 #include "selftest.h"
 
 #include "block/headers.h"
@@ -47,7 +48,7 @@ static size_t load(const char *path, real_block *blocks) {
     return count;
 }
 
-/* A proof of every third transaction, and what else it is said to prove. */
+/* A proof of every third transaction, and the false proofs that differ from it. */
 static void test_proof(const real_block *block, const spv_hash *ids) {
     const uint32_t count = block->transactions;
     spv_hash *hashes = zeroed(count, sizeof *hashes), root;
@@ -95,7 +96,8 @@ void test_real_blocks(const real_block *blocks, size_t count) {
     }
 }
 
-/* Blocks cut short and with bytes changed: refused with a place and a reason, or read as something else; never read beyond. */
+/* Truncated and changed blocks are refused with an offset and a message, or parse differently. No read is beyond the
+   end. */
 void test_damaged_blocks(const real_block *blocks, size_t count) {
     dice dice = {20090103};
     for (size_t i = 0; i < count; i++) {

@@ -1,11 +1,11 @@
-/* The parts of the self-test; each stops the program if a check fails. */
+/* The parts of the self-test. Each stops the program if a check fails. */
 #ifndef SELFTEST_H
 #define SELFTEST_H
 
 #include "oracle.h"
 
 typedef struct {
-    uint8_t *raw; /* exactly `size` bytes of its own */
+    uint8_t *raw; /* a separate copy of exactly `size` bytes */
     size_t size;
     uint32_t transactions;
     spv_tx *txs;
@@ -21,7 +21,8 @@ void roll_bytes(dice *dice, uint8_t *bytes, size_t size);
 void test_hashes(void);
 void test_headers(void);
 void test_many_siphashes(void);
-void test_processors(void); /* calls what depends on the processor's features: test_many_siphashes, test_bloom and test_fuse */
+/* calls the parts that depend on the processor's features: test_many_siphashes, test_bloom and test_fuse */
+void test_processors(void);
 void test_walk(void);
 void test_real_blocks(const real_block *blocks, size_t count);
 void test_damaged_blocks(const real_block *blocks, size_t count);

@@ -1,4 +1,4 @@
-/* The BIP-37 scan of real blocks against the plain one, with filters that match nothing, something and everything. */
+/* The BIP-37 scan of real blocks against the plain one, with filters that match none, some or all transactions. */
 #include "selftest.h"
 
 #include "oracle_bip37.h"

@@ -1,4 +1,5 @@
-/* Generic filters: whole arrays of every size at every alignment, a byte or a bit at a time for comparison; cells of filters of any size. */
+/* Generic filters: complete arrays of every size and alignment, compared byte by byte or bit by bit; cells of
+   filters of any size. */
 #include "selftest.h"
 
 #include "bloom/whole.h"
@@ -98,7 +99,7 @@ static void whole_arrays(dice *dice) {
     }
 }
 
-/* Cells of filters far larger than memory, too. */
+/* Cells of filters, some of them far larger than memory. */
 static void cells(dice *dice) {
     static const uint64_t sizes[] = {
         0, 1, 2, 3, 7, 64, 1000, 12345, UINT64_C(1) << 31, UINT32_MAX, UINT64_C(1) << 32, (UINT64_C(1) << 32) + 1, UINT64_C(1) << 40,
@@ -108,7 +109,7 @@ static void cells(dice *dice) {
     };
     static const uint32_t functions[] = {0, 1, 2, 7, 33};
     for (size_t i = 0; i < 13 * 7 * 5 * 2; i++) {
-        enum { WIDTH = 160, KEYS = 43 }; /* more than are hashed at once, and longer ones than are */
+        enum { WIDTH = 160, KEYS = 43 }; /* more keys than one hashing step takes, and longer ones */
         const size_t width = i * 7 % WIDTH;
         const uint32_t hash_funcs = families[i / 13 % 7] == SPV_FAMILY_SPLIT_BLOCK ? SPV_BLOCK_FUNCTIONS : functions[i / 91 % 5];
         plain_filter plain = {.family = families[i / 13 % 7], .cell_count = sizes[i % 13], .hash_funcs = hash_funcs, .partitioned = i & 1};
@@ -124,7 +125,7 @@ static void cells(dice *dice) {
         spv_shape shape;
         spv_shape_make(&shape, plain.family, plain.cell_count, hash_funcs, plain.partitioned, plain.key);
         uint64_t *wanted = zeroed(hash_funcs, sizeof *wanted), *positions = zeroed(KEYS * shape.functions, sizeof *positions);
-        spv_bytes apart[KEYS]; /* the rows again, one of them cut short */
+        spv_bytes apart[KEYS]; /* the rows again, with one truncated row */
         for (size_t key = 0; key < KEYS; key++)
             apart[key] = (spv_bytes){rows + key * width, key == i % KEYS ? width / 2 : width};
         for (int rowwise = 0; rowwise < 2; rowwise++) {
@@ -142,7 +143,8 @@ static void cells(dice *dice) {
     }
 }
 
-/* One batch of keys, half of which are in the filter already: added, with room for some of the new ones, and looked up. */
+/* One batch of keys, half of which are in the filter. It is added, with room for some of the new keys, and looked
+   up. */
 static void batch(dice *dice, plain_filter *plain, const spv_keys *keys, size_t count, int64_t room_left, bool far, bool shared) {
     enum { BEFORE = 2 }; /* keys before those of the batch */
     const size_t size = (size_t)(plain->cell_count + 7) / 8;
@@ -187,7 +189,7 @@ static void batch(dice *dice, plain_filter *plain, const spv_keys *keys, size_t 
     release(at);
 }
 
-/* Batches of every size up to three windows, into filters that are nearly empty, half full and full. */
+/* Batches of every size up to three windows, into filters that are nearly empty, half full or full. */
 static void batches(dice *dice) {
     enum { MOST_KEYS = 3 * SPV_AHEAD + 3, LONGEST = 40 };
     static const spv_family families[] = {SPV_FAMILY_BIP37, SPV_FAMILY_FAST, SPV_FAMILY_FAST, SPV_FAMILY_SIPHASH, SPV_FAMILY_SPLIT_BLOCK};
@@ -206,7 +208,7 @@ static void batches(dice *dice) {
         uint8_t *rows = zeroed(MOST_KEYS, LONGEST);
         roll_bytes(dice, rows, MOST_KEYS * LONGEST);
         spv_bytes apart[MOST_KEYS];
-        const size_t odd = roll(dice) % (2 * MOST_KEYS); /* the key that is shorter, if there is one */
+        const size_t odd = roll(dice) % (2 * MOST_KEYS); /* the shorter key, if there is one */
         for (size_t key = 0; key < MOST_KEYS; key++)
             apart[key] = (spv_bytes){rows + key * width, key == odd ? width / 2 : width};
         const spv_keys keys = {.keys = roll(dice) & 1 ? apart : NULL, .rows = rows, .width = width};

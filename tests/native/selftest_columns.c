@@ -1,5 +1,5 @@
-/* Columns of keys: arrays of Arrow with any offsets, views and dictionaries, in buffers of exactly the size they state. What is taken lies
-   within them and is what a plain reading gives; what is not taken is malformed. */
+/* Columns of keys: arrays of Arrow with any offsets, views and dictionaries, in buffers of exactly the stated size.
+   Accepted keys are within the buffers and equal a plain reading. A refused column is malformed. */
 #include "selftest.h"
 
 #include "bloom/column/arrow.h"
@@ -27,7 +27,7 @@ static uint64_t get(const uint8_t *at, size_t width) {
     return width == 4 ? (uint64_t)(int32_t)(uint32_t)value : value;
 }
 
-/* Every key of the column, up to the first that is refused; the number of rows taken. */
+/* Every key of the column, up to the first refused one. Returns the number of accepted rows. */
 static size_t take_all(const spv_column *column, bool skip, spv_bytes *keys, size_t *count, spv_status *status) {
     spv_column_keys taken = {.skip = skip};
     void *memory = zeroed(spv_column_room(column) + 1, 1);
@@ -60,7 +60,7 @@ static void check_parts(dice *dice) {
         data[roll(dice) % size] = 0xC3;
     for (size_t i = 0; i < count; i++)
         put(ends + i * width, i + 1 == count ? size : size * i / count, width);
-    if (roll(dice) % 2) /* one that is anything; the last is the producer's word for the size */
+    if (roll(dice) % 2) /* a random offset anywhere except in last place, which is the size stated by the producer */
         put(ends + roll(dice) % (count - 1 + (count == 1)) * width, count == 1 ? size : roll(dice) >> roll(dice) % 64, width);
     const void *buffers[3] = {nulls ? validity : NULL, ends, data};
     const char *formats[2][2] = {{"z", "Z"}, {"u", "U"}};
@@ -152,7 +152,7 @@ static void check_names(dice *dice) {
     CHECK(index >= 3 || (key.size == (size_t[]){1, 2, 0}[index] && !memcmp(key.data, data + (index > 0), key.size)));
 }
 
-/* Every character goes to UTF-8 and is valid there; what is none is refused. */
+/* Every character becomes valid UTF-8. A value that is no character is refused. */
 static void check_text(dice *dice) {
     for (uint32_t character = 1; character < 0x110400; character += 1 + (uint32_t)(roll(dice) % 40)) {
         uint8_t wide[8] = {0}, text[8];

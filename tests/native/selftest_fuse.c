@@ -1,4 +1,4 @@
-/* Binary fuse filters: random hashes and shapes, in memory of exactly the size that is needed. */
+/* Binary fuse filters: random hashes and shapes, in memory of exactly the needed size. */
 #include "selftest.h"
 
 #include "bloom/fuse.h"
@@ -10,7 +10,7 @@ static bool holds(const uint8_t *hashes, size_t count, const uint8_t *hash) {
     return false;
 }
 
-/* The look-ups of a batch are those of single keys. */
+/* A batch gives the results of single keys. */
 static void look_up(const spv_fuse *fuse, const uint8_t *table, const uint8_t *rows, size_t count) {
     static const uint8_t key[16] = {7};
     spv_shape shape;
@@ -27,7 +27,7 @@ static void look_up(const spv_fuse *fuse, const uint8_t *table, const uint8_t *r
     release(hashes);
 }
 
-/* True if the seed did not fail. */
+/* True if the seed worked. */
 static bool build(dice *dice, size_t count) {
     uint8_t *hashes = zeroed(count, 8), *merged = zeroed(count, 8);
     const bool few = roll(dice) % 4 == 0; /* of a few different hashes */

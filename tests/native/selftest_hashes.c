@@ -48,7 +48,8 @@ static void published_sha256(void) {
     }
 }
 
-/* Transactions of every length, as bytes and as what is left without a witness, in every way, in numbers that fill lanes and do not. */
+/* Transactions of every length, complete and without witness, by every implementation. Some numbers of them fill the
+   lanes exactly, and some do not. */
 static void sha256_ways(void) {
     dice dice = {180};
     uint8_t *raw = zeroed(LONGEST * 40, 1);
@@ -133,7 +134,7 @@ static void published_siphash(void) {
     }
 }
 
-/* Of mmh3's tests. */
+/* From mmh3's tests. */
 static void published_murmur3_x64(void) {
     static const struct {
         uint32_t seed;
@@ -175,7 +176,7 @@ static void of_every_length(void) {
     }
 }
 
-/* Remainders by every size of number, and the bits of keys of every length in every way of MurmurHash3. */
+/* Remainders by numbers of every size, and keys of every length in every implementation of MurmurHash3. */
 static void murmur3_ways(void) {
     static const uint64_t edges[] = {2, 3, 5, 8, 24, 288000, UINT32_MAX / 2, UINT64_C(1) << 31, UINT32_MAX, UINT64_C(1) << 32, UINT64_C(1) << 40};
     enum { EDGES = sizeof edges / sizeof *edges, LONGEST_KEY = 130, KEYS = 4 * SPV_MURMUR3_LANES };

@@ -1,4 +1,5 @@
-/* Runs of headers against plain loops: links, bits, the rules between two landmarks, indexes by hash, chains of filter headers. */
+/* Runs of headers against plain loops: links, bits, the rules between two landmarks, indexes by hash, filter-header
+   chains. */
 #include "selftest.h"
 
 #include "oracle_headers.h"
@@ -45,7 +46,7 @@ static void test_rules(dice *dice) {
     release(hashes);
 }
 
-/* An index in which some keys are equal: each header is found, and nothing else. */
+/* An index in which some keys are equal: a search finds each header and no other. */
 static void test_index(dice *dice) {
     const size_t count = 2 + roll(dice) % (MOST - 1), half = 1 + roll(dice) % (count - 1);
     uint8_t *headers = zeroed(count, SPV_HEADER_SIZE), *whole = zeroed(count, SPV_INDEX_ENTRY), *joined = zeroed(count, SPV_INDEX_ENTRY);
@@ -77,11 +78,11 @@ static void test_index(dice *dice) {
     memcpy(stranger, "\xff\xff\xff", 3);
     const uint8_t *numbers;
     CHECK(spv_find_header(whole, count, stranger, &numbers) == 0 || !memcmp(whole + SPV_INDEX_KEY * (count - 1), stranger, 3));
-    uint8_t *none = zeroed(0, 1); /* not a byte of which may be read */
+    uint8_t *none = zeroed(0, 1); /* none of its bytes may be read */
     CHECK(spv_find_header(none, 0, stranger, &numbers) == 0);
     release(none);
     spv_put_le32(stranger, (uint32_t)count);
-    memcpy(low + SPV_INDEX_KEY * half, stranger, 2); /* a number that no header has */
+    memcpy(low + SPV_INDEX_KEY * half, stranger, 2); /* a number without a header */
     CHECK(spv_join_indexes(parts, 2, joined) == SPV_RANGE);
     CHECK(spv_check_headers(SPV_HEADER_SIZE * count, &error) == SPV_OK);
     check_refusal(spv_check_headers(SPV_HEADER_SIZE * count + 79, &error), &error, SPV_HEADER_SIZE * count + 79);
@@ -93,7 +94,8 @@ static void test_index(dice *dice) {
     release(hashes);
 }
 
-/* Keys that crowd at one end, as only somebody's work makes them: a header is found however far it is from its share of the index. */
+/* Keys that crowd at one end, as only an attacker with proof of work can make them. A search finds a header even if
+   it is far from its expected position. */
 static void test_crowded_index(dice *dice, bool above) {
     enum { CROWD = 1500 };
     uint8_t *index = zeroed(CROWD, SPV_INDEX_ENTRY);

@@ -1,4 +1,5 @@
-/* Memory that runs out, at each allocation in turn: what fails says so, leaks nothing and works when it is tried again.
+/* Memory that runs out, at each allocation in turn. A failing function reports it, leaks nothing, and works when
+   repeated.
 
    Linked with -Wl,--wrap=NAME for each NAME that is wrapped below. */
 #define _DEFAULT_SOURCE /* mmap's MAP_ANONYMOUS */
@@ -20,8 +21,8 @@
 #include "watch/lines.h"
 #include "watch/render.h"
 
-static size_t until_failure; /* allocations up to the one that fails; 0: none does */
-static size_t mapped;        /* bytes, which leak unnoticed by sanitizers */
+static size_t until_failure; /* number of the failing allocation; 0 for none */
+static size_t mapped;        /* mapped bytes, whose leaks sanitizers do not detect */
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
@@ -68,7 +69,8 @@ int __wrap_munmap(void *at, size_t size) {
     return __real_munmap(at, size);
 }
 
-/* Tries with the first allocation failing, then the second, and so on until none is left to fail; after each failure comes `undo`. */
+/* Tries with the first allocation failing, then the second, and so on until no allocation fails. Calls `undo` after
+   each failure. */
 #define EVENTUALLY(attempt, undo) \
     for (size_t nth_ = 1;; nth_++) { \
         until_failure = nth_; \
@@ -173,7 +175,7 @@ static void watch_tables(const real_block *block, const uint8_t *strangers) {
     plain_free(&plain);
 }
 
-/* Bytes that stay where they are and as they were, in little more memory than they take. */
+/* Bytes that stay at their place and unchanged, in little more memory than their size. */
 static void arena(dice *dice) {
     enum { TAKEN = 4000 };
     static uint8_t *taken[TAKEN];
@@ -193,7 +195,7 @@ static void arena(dice *dice) {
     spv_arena_free(&arena);
 }
 
-/* Zeroed, aligned, all of it to be written, and given back. */
+/* Zeroed, aligned, writable everywhere, and released. */
 static void blanks(void) {
     static const size_t sizes[] = {1, 63, 64, 65, 5000, (2 << 20) - 1, 2 << 20, (2 << 20) + 1, 5 << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -221,12 +223,12 @@ static bool is_number(const void *context, uint32_t number) {
     return *(const uint32_t *)context == number;
 }
 
-/* Far beyond the size from which an index is mapped in pages of its own. */
+/* Far above the size from which an index is mapped in its own pages. */
 static void large_index(void) {
     enum { NUMBERS = 500000 };
     spv_index index, copy;
     uint64_t hash;
-    mapped = 0; /* whatever the C library maps */
+    mapped = 0; /* the C library may map more */
     spv_index_init(&index);
     for (uint32_t number = 0; number < NUMBERS; number++) {
         EVENTUALLY(spv_index_reserve(&index, number, number_hash, NULL), CHECK(index.count == number));
@@ -278,7 +280,7 @@ static void free_columns(spv_hit_table *table) {
     table->left = SIZE_MAX;
 }
 
-/* Hits of many entries, half of them labelled: packed, summed and rendered. */
+/* Hits of many entries, half of them with labels: packed, summed and rendered. */
 static void packed_hits(const uint8_t *random) {
     enum { HITS = 600, ENTRIES = 200 };
     spv_hits hits = {.hits = zeroed(HITS, sizeof(spv_hit)), .txids = zeroed(HITS, sizeof(spv_hash)), .count = HITS};
@@ -333,7 +335,7 @@ static void packed_hits(const uint8_t *random) {
     release(hits.txids);
 }
 
-/* Sets of all items and of a few, asked for one item that all of them have, alone and among as many others as the larger sets have. */
+/* Sets of all items and of a few. The query is one item that all sets contain, alone and among many others. */
 static void golomb_coded_sets(const uint8_t *random) {
     enum { SETS = 6, P = 19, M = 784931 };
     const uint8_t *key = random;
@@ -349,7 +351,7 @@ static void golomb_coded_sets(const uint8_t *random) {
         size_t size;
         void *room = zeroed(spv_gcs_room(count), 1);
         const spv_bytes first = items[0];
-        items[0] = items[1]; /* which is there twice, and counts once */
+        items[0] = items[1]; /* a duplicate, which counts once */
         EVENTUALLY(spv_gcs_build(items, count, room, key, P, M, &built[i], &size), );
         plain_set repeated;
         CHECK(plain_decode(built[i], size, P, &repeated) && repeated.count == count - 1);
@@ -393,7 +395,7 @@ static void block_checks(const real_block *block) {
     CHECK(matches.count == block->transactions);
     spv_tx_matches_free(&matches);
 
-    const uint8_t whole = 0; /* one clear bit: of the tree the root alone is sent */
+    const uint8_t whole = 0; /* one clear bit: the tree has only its root */
     spv_proved_tx matched;
     spv_proof proof = {.matched = &matched};
     const spv_partial_tree tree = {block->transactions, (const spv_hash *)(block->raw + 36), 1, {&whole, 1}};

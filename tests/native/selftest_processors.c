@@ -1,4 +1,5 @@
-/* The ways for every processor: SipHash, cells and whole arrays as if this one lacked some of its features.
+/* The implementations for every processor: SipHash, cells and complete arrays, as if this processor lacked some
+   features.
 
    Linked with -Wl,--wrap=spv_cpu. */
 #include "selftest.h"
@@ -26,7 +27,7 @@ static void features(void) {
 #endif
 }
 
-/* A feature that is there has its ways, and the widest comes first. */
+/* An available feature has its implementations, and the widest comes first. */
 static void ways(void) {
     const unsigned cpu = spv_cpu();
     const bool sha = cpu & SPV_CPU_SHA, avx2 = cpu & SPV_CPU_AVX2, avx512 = cpu & SPV_CPU_AVX512;

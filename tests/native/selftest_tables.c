@@ -1,4 +1,4 @@
-/* The watch table by itself: its keyed hash, its lock after a scan, labels of lines. */
+/* The watch table alone: its keyed hash, its lock after a scan, labels of lines. */
 #include "selftest.h"
 
 #include "watch/image.h"
@@ -7,8 +7,7 @@
 
 enum { LONGEST = 100 };
 
-/* Every bit that the caller, or somebody else, chooses makes a difference, and so does every word of the key that a value of this size
-   is mixed with. */
+/* Every bit of the value changes the hash. The kind and every key word for a value of this size change it, too. */
 static void keyed_hash(void) {
     dice dice = {61};
     spv_table_key key;
@@ -32,13 +31,13 @@ static void keyed_hash(void) {
             CHECK(hash != spv_keyed_hash(&key, 1, value, size));
             key.word[words[i]] ^= 1;
         }
-        if (size) /* bytes of another length, equal as far as they go */
+        if (size) /* bytes of another length with an equal beginning */
             CHECK(hash != spv_keyed_hash(&key, 1, value, size - 1));
         release(value);
     }
 }
 
-/* A full pile says that it takes at least its records and a place for each segment, and not much more. */
+/* A full pile reports at least the size of its records and a place for each segment, and not much more. */
 static void size_of_a_pile(void) {
     enum { RECORD = 24 };
     spv_pile pile = {.record = RECORD};
@@ -61,7 +60,7 @@ static void check_unlocked(spv_table *table) {
     spv_end_write(&table->lock);
 }
 
-/* Whatever is scanned, and however it ends, nobody is left in the tables. */
+/* However a scan ends, no thread remains registered in the tables. */
 static void locks_after_scans(void) {
     static const uint8_t tx[] = { /* an input and an output, without scripts */
         [0] = 1, [4] = 1, [46] = 1, [59] = 0,
@@ -93,7 +92,7 @@ static void locks_after_scans(void) {
     spv_table_free(other);
 }
 
-/* Labels in UTF-8, by the table of Unicode § 3.9, without control characters and line ends of any kind. */
+/* Labels in UTF-8, by the table of Unicode § 3.9, without control characters and line ends. */
 static void labels(void) {
     static const struct {
         const char *text;

@@ -1,4 +1,5 @@
-/* The watch table's lock and the filters' gate: which threads enter together, alone or after waiting, and in a child of fork. */
+/* The watch table's lock and the filters' gate: which threads enter together, alone or after waiting, also in a
+   forked child. */
 #define _DEFAULT_SOURCE /* fork, alarm, usleep */
 #include "selftest.h"
 
@@ -91,7 +92,7 @@ static void who_waits_for_whom(void) {
         sched_yield();
     spv_end_write(&g.lock);
     CHECK(!pthread_join(reader, NULL) && !pthread_join(writer, NULL) && g.inside == 4);
-    CHECK(spv_try_write(&g.lock)); /* no thread is counted that has left */
+    CHECK(spv_try_write(&g.lock)); /* threads that left are not counted */
     spv_end_write(&g.lock);
     CHECK(spv_try_read(&g.lock));
     spv_end_read(&g.lock);
@@ -147,7 +148,8 @@ static void *write_plainly(void *of) {
     return NULL;
 }
 
-/* The first writer without the lock writes plainly until a second comes; that one waits until the first has seen it. */
+/* The first writer without the lock writes plainly until a second one comes. The second one waits until the first
+   has noticed it. */
 static void gates(void) {
     gated g = {.begun = false};
     pthread_t first;
@@ -234,7 +236,7 @@ static void forks(void) {
     spv_end_read(&lock);
     CHECK(spv_try_write(&lock));
     spv_end_write(&lock);
-    lock.written = true; /* as a fork finds it between a writer's entry and the begin of its change */
+    lock.written = true; /* the state if a fork comes between a writer's entry and the start of its change */
     in_a_child(take_lock, &lock);
     lock.written = false;
     spv_lock_free(&lock);
@@ -254,7 +256,8 @@ static void forks(void) {
     CHECK(spv_generation() == 1);
 }
 
-/* Threads that add to one filter, as batches without the interpreter's lock do: nothing is lost, and no write is torn. */
+/* Threads that add to one filter, as batches without the interpreter's lock do: no key is lost, and no write is
+   torn. */
 enum { KEYS = 2000, WIDTH = 20, CELLS = 40009, FUNCTIONS = 5 };
 
 typedef struct {
@@ -305,7 +308,7 @@ static void filters(void) {
     CHECK(spv_room_left(&alone.room) >= 0 && spv_room_left(&together.room) >= 0);
 }
 
-/* Threads that read and change one table, each by the rule of its lock. */
+/* Threads that read and change one table, all by the rule of its lock. */
 typedef struct {
     spv_lock lock;
     spv_table *table;
@@ -359,7 +362,7 @@ static bool is_ended(void *of) {
     return ((change *)of)->ended;
 }
 
-/* A fork waits for a change to end, so that a child never sees half of it. */
+/* A fork waits for the end of a change, so that a child never sees half of it. */
 static void fork_during_a_change(void) {
     change c = {.begun = false};
     pthread_t writer;
@@ -373,7 +376,7 @@ static void fork_during_a_change(void) {
 }
 
 void test_threads(void) {
-    alarm(120); /* s; a thread that waits for ever ends the program */
+    alarm(120); /* seconds; a thread that waits for ever ends the program */
     who_gets_in();
     who_waits_for_whom();
     readers_and_writers();

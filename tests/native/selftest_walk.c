@@ -1,4 +1,4 @@
-/* CompactSizes in every form, and scripts so long that their lengths take each of them. */
+/* CompactSizes in every form, and scripts with lengths of each form. */
 #include "selftest.h"
 
 static size_t put_size(uint8_t *to, unsigned width, uint64_t value) {
@@ -16,7 +16,7 @@ static unsigned shortest(uint64_t value) {
     return value < 0xFD ? 1 : value <= 0xFFFF ? 2 : value <= UINT32_MAX ? 4 : 8;
 }
 
-/* Only the shortest form is read, up to the limit, and only if it is whole. */
+/* Only the shortest form is accepted, up to the limit, and only if it is complete. */
 static void forms(void) {
     static const uint64_t values[] = {
         0, 1, 0xFC, 0xFD, 0xFE, 0xFF, 0x100, 0xFFFE, 0xFFFF, 0x10000, 0x10001, SPV_MAX_COMPACT_SIZE - 1, SPV_MAX_COMPACT_SIZE,
@@ -49,7 +49,8 @@ static void forms(void) {
         }
 }
 
-/* A transaction with one input and two outputs, whose scripts have `size` bytes, is walked in bounds and again without checks. */
+/* A transaction with one input and two outputs, whose scripts have `size` bytes, is walked within bounds and again
+   without checks. */
 static void scripts_of(size_t size) {
     uint8_t *raw = zeroed(3 * size + 200, 1), form[9];
     const size_t width = put_size(form, shortest(size), size);

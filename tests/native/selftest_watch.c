@@ -1,4 +1,5 @@
-/* The exact scan of real blocks against lists searched from end to end, with tables of scripts of the blocks among many others. */
+/* The exact scan of real blocks against lists searched from end to end. The tables have scripts of the blocks among
+   many others. */
 #include "selftest.h"
 
 #include "oracle_watch.h"

@@ -32,7 +32,7 @@ def regtest(blocks: int) -> Regtest:
 
 
 async def sync(peer: Client, made: Regtest) -> None:
-    """Fetch the headers up to the tip, after which the node knows that the peer has them."""
+    """Fetch the headers up to the tip. The node then knows that the peer has them."""
     await peer.ask("getheaders", locate([made.chain.tip.hash]))
 
 
@@ -44,7 +44,7 @@ def headers_from(made: Regtest, height: int) -> list[bytes]:
     return [block.raw[:80] for block in made.chain.active[height:]]
 
 
-async def test_a_block_is_announced_by_inv_unless_headers_are_preferred() -> None:
+async def test_blocks_are_announced_by_inv_without_sendheaders() -> None:
     made = regtest(3)
     async with Node(made) as node, client(node) as peer:
         await sync(peer, made)
@@ -68,7 +68,7 @@ async def test_sendheaders_may_come_before_verack() -> None:
         assert [command for command, _ in await peer.answers()] == ["headers"]
 
 
-async def test_to_a_peer_that_does_not_know_the_block_below_an_inv_is_sent() -> None:
+async def test_an_inv_is_sent_to_a_peer_without_the_parent() -> None:
     made = regtest(3)
     async with Node(made) as node, client(node, "sendheaders") as peer:
         made.mine()
@@ -93,7 +93,7 @@ async def test_up_to_8_blocks_at_once_are_announced_by_headers(blocks: int, comm
 
 
 @pytest.mark.parametrize(("depth", "command"), [(1, "headers"), (7, "headers"), (8, "inv"), (20, "inv")])
-async def test_a_reorganisation_is_announced_by_the_headers_from_the_fork(depth: int, command: str) -> None:
+async def test_a_reorganization_is_announced_by_headers_from_the_fork(depth: int, command: str) -> None:
     made = regtest(30)
     async with Node(made) as node, client(node, "sendheaders") as peer:
         await sync(peer, made)
@@ -106,7 +106,7 @@ async def test_a_reorganisation_is_announced_by_the_headers_from_the_fork(depth:
             assert (told, payload) == inv_of_tip(made)
 
 
-async def test_blocks_that_were_left_again_before_they_were_told_are_told_by_inv() -> None:
+async def test_blocks_that_became_stale_meanwhile_are_announced_by_inv() -> None:
     made = regtest(5)
     async with Node(made) as node, client(node, "sendheaders") as peer:
         await sync(peer, made)
@@ -115,7 +115,7 @@ async def test_blocks_that_were_left_again_before_they_were_told_are_told_by_inv
         assert await peer.answers() == [inv_of_tip(made)]
 
 
-async def test_a_peer_that_asked_meanwhile_is_told_nothing_twice() -> None:
+async def test_a_peer_that_requested_a_block_gets_no_announcement() -> None:
     made = regtest(5)
     async with Node(made) as node, client(node, "sendheaders") as peer:
         await sync(peer, made)
@@ -124,7 +124,7 @@ async def test_a_peer_that_asked_meanwhile_is_told_nothing_twice() -> None:
         assert await peer.answers() == []
 
 
-async def test_what_happens_during_the_handshake_is_told_after_it_but_for_transactions() -> None:
+async def test_only_blocks_of_the_handshakes_time_are_announced() -> None:
     made = regtest(105)
     async with Node(made) as node, connection(node) as peer:
         await peer.send("version", version_payload())
@@ -137,7 +137,7 @@ async def test_what_happens_during_the_handshake_is_told_after_it_but_for_transa
 
 
 @pytest.mark.parametrize("wtxidrelay", [False, True])
-async def test_transactions_are_announced_once_by_the_hash_agreed_on(wtxidrelay: bool) -> None:
+async def test_transactions_are_announced_once_by_the_negotiated_hash(wtxidrelay: bool) -> None:
     made = regtest(101)
     async with Node(made) as node, client(node, *(["wtxidrelay"] * wtxidrelay)) as peer:
         first = made.find_tx(made.pay(LOCK.pays(5)))
@@ -159,7 +159,7 @@ async def test_block_and_transactions_share_an_inv() -> None:
         assert confirmed not in made.mempool
 
 
-async def test_without_relay_no_transaction_is_announced_but_blocks_are() -> None:
+async def test_without_relay_only_blocks_are_announced() -> None:
     made = regtest(101)
     async with Node(made) as node, client(node, relay=False) as peer:
         made.pay(LOCK.pays(5))
@@ -168,7 +168,7 @@ async def test_without_relay_no_transaction_is_announced_but_blocks_are() -> Non
         assert await peer.answers() == [inv_of_tip(made)]
 
 
-async def test_transactions_below_the_peers_fee_rate_are_not_announced() -> None:
+async def test_transactions_below_the_peers_fee_rate_are_skipped() -> None:
     made = regtest(101)
     async with Node(made) as node, client(node) as peer:
         tx = made.find_tx(made.pay(LOCK.pays(5)))
@@ -186,7 +186,7 @@ async def test_transactions_below_the_peers_fee_rate_are_not_announced() -> None
         assert len(await peer.ask("mempool")) == 1
 
 
-async def test_what_returns_to_the_mempool_after_a_reorganisation_is_not_announced_again() -> None:
+async def test_transactions_of_a_disconnected_block_are_not_announced() -> None:
     made = regtest(101)
     async with Node(made) as node, client(node) as peer:
         made.pay(LOCK.pays(5))

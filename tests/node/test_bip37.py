@@ -59,7 +59,7 @@ def element(lock: Lock) -> bytes:
 
 
 def matched(answer: Sequence[Received], block: bytes) -> list[bytes]:
-    """The transactions that follow a merkleblock of the block and are the ones it proves, in its order."""
+    """The transactions after a merkleblock of the block. Checks that they are its proven transactions, in order."""
     (command, payload), *txs = answer
     assert command == "merkleblock"
     assert payload[:80] == block[:80]
@@ -97,7 +97,7 @@ async def test_receipt_and_spend_of_every_type_of_output_are_found(kind: str) ->
         assert await filtered(peer, made, 105) == []
 
 
-async def test_without_update_flags_the_spend_of_a_witness_output_is_not_seen() -> None:
+async def test_without_update_flags_a_witness_spend_is_not_matched() -> None:
     lock, made = LOCKS["p2wpkh"], regtest()
     paid = made.pay(lock.pays(50_000))
     made.mine()
@@ -112,7 +112,7 @@ async def test_without_update_flags_the_spend_of_a_witness_output_is_not_seen() 
 
 
 @pytest.mark.parametrize(("kind", "found"), [("p2pk", 1), ("multisig", 1), ("p2wpkh", 0), ("p2pkh", 0)])
-async def test_p2pubkey_only_learns_the_outpoints_of_bare_keys_only(kind: str, found: int) -> None:
+async def test_p2pubkey_only_learns_outpoints_of_bare_keys(kind: str, found: int) -> None:
     made = regtest()
     lock = replace(LOCKS[kind], script_sig=b"", witness=(b"no push of a key in the spend",))
     paid = made.pay(lock.pays(50_000))
@@ -125,7 +125,7 @@ async def test_p2pubkey_only_learns_the_outpoints_of_bare_keys_only(kind: str, f
         assert len(await filtered(peer, made, 107)) == found
 
 
-async def test_chained_transactions_within_a_block_follow_the_filter_as_it_learns() -> None:
+async def test_chained_transactions_of_a_block_follow_the_learning_filter() -> None:
     lock, made = LOCKS["p2wpkh"], regtest()
     paid = made.pay(lock.pays(50_000))
     raw = build_tx([lock.spends(OutPoint(paid, 0))], [STRANGER.pays(40_000), lock.pays(5_000)])
@@ -138,7 +138,7 @@ async def test_chained_transactions_within_a_block_follow_the_filter_as_it_learn
         assert [txid(found) for found in await filtered(peer, made)] == [paid, txid(raw), txid(again)]
 
 
-async def test_every_connection_has_a_filter_of_its_own() -> None:
+async def test_every_connection_has_its_own_filter() -> None:
     lock, made = LOCKS["p2tr"], regtest()
     paid = made.pay(lock.pays(50_000))
     made.mine()
@@ -153,7 +153,7 @@ async def test_every_connection_has_a_filter_of_its_own() -> None:
         assert await three.ask("getdata", inventory((FILTERED_BLOCK, made.chain.tip.hash))) == []
 
 
-async def test_a_filterload_replaces_the_filter_and_what_it_had_learned() -> None:
+async def test_a_filterload_replaces_the_filter_and_its_outpoints() -> None:
     lock, made = LOCKS["p2tr"], regtest()
     paid = made.pay(lock.pays(50_000))
     made.mine()
@@ -167,7 +167,7 @@ async def test_a_filterload_replaces_the_filter_and_what_it_had_learned() -> Non
             assert len(await filtered(peer, made, 107)) == 1
 
 
-async def test_a_filter_of_no_bytes_or_no_functions_matches_everything() -> None:
+async def test_a_filter_without_bytes_or_functions_matches_everything() -> None:
     made = regtest()
     made.pay(STRANGER.pays(5))
     made.mine()
@@ -179,7 +179,7 @@ async def test_a_filter_of_no_bytes_or_no_functions_matches_everything() -> None
             assert len(await filtered(peer, made)) == 2
 
 
-async def test_after_filterclear_filtered_blocks_are_not_answered() -> None:
+async def test_filterclear_ends_filtered_blocks() -> None:
     made = regtest()
     async with Node(made) as node, client(node) as peer:
         await peer.ask("filterload", filterload(b"\xff"))
@@ -215,10 +215,10 @@ async def test_relay_begins_with_filterload_and_is_filtered() -> None:
         ours = made.pay(lock.pays(9_000))
         assert await peer.answers() == [("inv", inventory((TX, ours)))]
         spend = made.submit_tx(build_tx([lock.spends(OutPoint(ours, 0))], [STRANGER.pays(8_000)]))
-        assert await peer.answers() == [("inv", inventory((TX, spend)))]  # its filter has learned
+        assert await peer.answers() == [("inv", inventory((TX, spend)))]  # the filter has learned the outpoint
 
 
-async def test_filterclear_turns_the_relay_of_everything_on() -> None:
+async def test_filterclear_starts_the_relay_of_all_transactions() -> None:
     made = regtest()
     async with Node(made) as node, client(node, relay=False) as peer:
         await peer.ask("filterclear")
@@ -226,7 +226,7 @@ async def test_filterclear_turns_the_relay_of_everything_on() -> None:
         assert await peer.answers() == [("inv", inventory((TX, paid)))]
 
 
-async def test_what_the_mempool_relay_taught_the_filter_counts_in_blocks() -> None:
+async def test_outpoints_learned_from_the_mempool_match_in_blocks() -> None:
     lock, made = LOCKS["p2tr"], regtest()
     async with Node(made) as node, client(node, relay=False) as peer:
         await peer.ask("filterload", bytes(filter_of(element(lock))))
@@ -240,7 +240,7 @@ async def test_what_the_mempool_relay_taught_the_filter_counts_in_blocks() -> No
 
 
 @pytest.mark.parametrize("relay", [False, True])
-async def test_mempool_is_answered_with_everything_or_what_the_filter_matches(relay: bool) -> None:
+async def test_mempool_is_answered_with_matching_transactions(relay: bool) -> None:
     lock, made = LOCKS["p2wpkh"], regtest()
     ours = made.pay(lock.pays(9_000))
     other = made.pay(STRANGER.pays(5))
@@ -256,7 +256,7 @@ async def test_mempool_is_answered_with_everything_or_what_the_filter_matches(re
 # Limits and disconnections
 
 
-async def test_filters_at_the_limits_are_taken() -> None:
+async def test_filters_at_the_limits_are_accepted() -> None:
     made = regtest()
     async with Node(made) as node, client(node) as peer:
         await peer.ask("filterload", filterload(b"\xff" * 36_000, 50))
@@ -278,7 +278,7 @@ async def test_filters_at_the_limits_are_taken() -> None:
         ("filteradd", var_bytes(bytes(521))),
     ],
 )
-async def test_what_exceeds_a_limit_is_punished_by_the_end_of_the_connection(command: str, payload: bytes) -> None:
+async def test_a_message_above_a_limit_ends_the_connection(command: str, payload: bytes) -> None:
     async with Node() as node, client(node) as peer, client(node) as other:
         await peer.ask("filterload", filterload(bytes(10)))
         await peer.send(command, payload)
@@ -286,7 +286,7 @@ async def test_what_exceeds_a_limit_is_punished_by_the_end_of_the_connection(com
         assert await other.answers() == []
 
 
-async def test_filteradd_without_a_filter_is_punished() -> None:
+async def test_filteradd_without_a_filter_ends_the_connection() -> None:
     async with Node() as node, client(node) as peer, client(node) as other:
         await peer.send("filteradd", var_bytes(b"element"))
         assert await peer.is_cut()
@@ -306,7 +306,7 @@ async def test_filteradd_without_a_filter_is_punished() -> None:
         b"\xfd\x05\x00" + filterload(bytes(5))[1:],
     ],
 )
-async def test_a_malformed_filterload_is_dropped_and_the_old_filter_stays(payload: bytes) -> None:
+async def test_a_malformed_filterload_keeps_the_old_filter(payload: bytes) -> None:
     made = regtest()
     async with Node(made) as node, client(node) as peer:
         await peer.ask("filterload", filterload(b"\xff", 1))
@@ -318,7 +318,7 @@ async def test_a_malformed_filterload_is_dropped_and_the_old_filter_stays(payloa
     ("command", "payload"),
     [("filterload", filterload(b"\xff")), ("filteradd", var_bytes(b"x")), ("filterclear", b""), ("mempool", b"")],
 )
-async def test_without_node_bloom_each_of_its_messages_ends_the_connection(command: str, payload: bytes) -> None:
+async def test_without_node_bloom_its_messages_end_the_connection(command: str, payload: bytes) -> None:
     settings = replace(SETTINGS, services=SERVICES & ~Service.BLOOM)
     async with Node(regtest(), settings=settings) as node, client(node) as peer:
         assert peer.greeting[0][1][4] == 1 | 8 | 64

@@ -1,6 +1,4 @@
-"""The embedded node's block tree: the blocks that it accepts, those that it refuses and why, and its coins after a
-reorganisation.
-"""
+"""The embedded node's block tree: accepted and refused blocks, and its coins after a reorganization."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ def block_on(parent: TreeBlock, txs: Sequence[bytes] = (), *, time: int | None =
 
 
 def extend(chain: BlockTree, count: int, parent: TreeBlock | None = None, **more: Any) -> list[TreeBlock]:
-    """Accept empty blocks, each on the one before."""
+    """Accept empty blocks, each on top of the previous one."""
     added = []
     for _ in range(count):
         raw = block_on(parent or chain.tip, **more)
@@ -75,14 +73,14 @@ def spend(*coins: OutPoint, value: int = 1, count: int = 1, **more: Any) -> byte
 
 @pytest.fixture
 def chain() -> BlockTree:
-    """101 blocks, so that the first coinbase can be spent in the next."""
+    """101 blocks: the next block can spend the first coinbase."""
     made = empty_chain()
     extend(made, 101)
     return made
 
 
 def refusal(chain: BlockTree, raw: bytes) -> str:
-    """The reason for which a block is refused; checks that the chain is unchanged."""
+    """The reason why a block is refused. Checks that the chain is unchanged."""
     before = (chain.tip, dict(chain.coins), len(chain.active))
     with pytest.raises(RefusedError) as caught:
         chain.accept(raw)
@@ -90,7 +88,7 @@ def refusal(chain: BlockTree, raw: bytes) -> str:
     return caught.value.reason
 
 
-def test_the_chain_starts_at_regtests_genesis_whose_coinbase_is_no_coin() -> None:
+def test_the_genesis_coinbase_is_no_coin() -> None:
     chain = empty_chain()
     assert (chain.tip.hash, chain.tip.height, chain.coins) == (REGTEST.genesis_hash, 0, {})
     assert sha256d(chain.tip.raw[:80]) == REGTEST.genesis_hash
@@ -111,7 +109,7 @@ def test_the_subsidy_halves_every_150_blocks() -> None:
     ]
 
 
-def test_blocks_of_an_independent_builder_are_taken() -> None:
+def test_blocks_of_an_independent_builder_are_accepted() -> None:
     chain = empty_chain()
     raw = build.block_of(REGTEST.genesis_hash, 1, time=NOW)
     change = chain.accept(raw)
@@ -133,7 +131,7 @@ def test_blocks_of_an_independent_builder_are_taken() -> None:
         ({"time": 1_296_688_602}, MedianTimeError),
     ],
 )
-def test_a_header_that_breaks_a_rule_is_refused_by_its_cause(change: dict[str, Any], error: type[HeaderError]) -> None:
+def test_an_invalid_header_is_refused_by_its_cause(change: dict[str, Any], error: type[HeaderError]) -> None:
     chain = empty_chain()
     raw = block_on(chain.tip, time=NOW)
     header = replace(Header.parse(raw[:80]), **change)
@@ -144,13 +142,13 @@ def test_a_header_that_breaks_a_rule_is_refused_by_its_cause(change: dict[str, A
 
 
 def hard(header: Header) -> Header:
-    """Mined for a 256th of regtest's target."""
+    """Mine for a 256th of regtest's target."""
     while header.hash[31]:
         header = replace(header, nonce=header.nonce + 1)
     return header
 
 
-def test_the_time_may_be_two_hours_ahead_and_must_be_above_the_median() -> None:
+def test_the_time_has_a_lower_and_an_upper_bound() -> None:
     chain = empty_chain()
     first = chain.tip.header.time
     # the median of 1, 2, 3 and 4 blocks: the middle or the later middle
@@ -182,15 +180,13 @@ def test_a_block_without_proof_of_work_is_refused() -> None:
         (lambda raw: raw[:-4] + b"\1\0\0\0", "merkle root"),
     ],
 )
-def test_bytes_that_are_not_the_block_its_header_names_are_no_block(
-    damage: Callable[[bytes], bytes], field: str
-) -> None:
+def test_bytes_that_contradict_their_header_are_no_block(damage: Callable[[bytes], bytes], field: str) -> None:
     chain = empty_chain()
     raw = block_on(chain.tip)
     with pytest.raises(FormatError) as caught:
         chain.accept(damage(raw))
     assert caught.value.field == field
-    chain.accept(raw)  # the genuine one is still taken
+    chain.accept(raw)  # the genuine block is still accepted
     assert refusal(chain, raw) == "duplicate"
 
 
@@ -227,13 +223,13 @@ BODIES: dict[str, Callable[[BlockTree], list[bytes]]] = {
 
 
 @pytest.mark.parametrize("reason", BODIES)
-def test_a_body_that_breaks_a_rule_is_refused_by_its_cause(chain: BlockTree, reason: str) -> None:
+def test_an_invalid_body_is_refused_by_its_cause(chain: BlockTree, reason: str) -> None:
     raw = build_block(chain.tip.hash, chain.tip.median_time + 1, BODIES[reason](chain))
     assert refusal(chain, raw) == reason
 
 
-def test_the_limits_themselves_are_taken(chain: BlockTree) -> None:
-    """A spend of the whole oldest coinbase, with a lock time just passed; the fee goes to the miner."""
+def test_a_block_at_all_limits_is_accepted(chain: BlockTree) -> None:
+    """It spends the oldest coinbase completely, with a lock time that has just passed. The fee goes to the miner."""
     worth = subsidy(1)
     fee = 1_000
     raw = spend(first_coin(chain), value=worth - fee, lock_time=chain.tip.height)
@@ -249,7 +245,7 @@ def coin_bytes(txid: bytes, index: int = 0) -> bytes:
     return bytes(OutPoint(txid, index))
 
 
-def test_a_block_may_spend_what_it_creates_but_only_in_order_and_once(chain: BlockTree) -> None:
+def test_a_block_may_spend_its_own_outputs_in_order(chain: BlockTree) -> None:
     parent = spend(first_coin(chain), value=9)
     child = spend(OutPoint(build.txid(parent), 0), value=8)
     again = spend(OutPoint(build.txid(parent), 0), value=7)
@@ -265,14 +261,14 @@ def test_a_block_may_spend_what_it_creates_but_only_in_order_and_once(chain: Blo
     assert [coin.value for coin in chain.tip.spent.values()] == [subsidy(1), 9]
 
 
-def test_outputs_that_nothing_can_spend_are_no_coins(chain: BlockTree) -> None:
+def test_unspendable_outputs_are_no_coins(chain: BlockTree) -> None:
     outputs = [TxOut(1, b"\x6a\x01x"), TxOut(1, b""), TxOut(1, bytes(10_000)), TxOut(1, bytes(10_001))]
     raw = build_tx([TxIn(first_coin(chain))], outputs)
     chain.accept(block_on(chain.tip, [raw]))
     assert [coin_bytes(build.txid(raw), index) in chain.coins for index in range(4)] == [False, True, True, False]
 
 
-def test_the_first_seen_of_equals_stays_and_more_work_wins() -> None:
+def test_the_first_branch_stays_until_another_has_more_work() -> None:
     chain = empty_chain()
     ours = extend(chain, 3)
     theirs = extend(chain, 3, chain.active[0], extra=b"other")
@@ -286,14 +282,14 @@ def test_the_first_seen_of_equals_stays_and_more_work_wins() -> None:
 
 
 def replayed(chain: BlockTree) -> dict[bytes, object]:
-    """The coins of the best chain, from a second tree that has only its blocks."""
+    """The coins of the best chain, computed by a second tree that has only these blocks."""
     fresh = empty_chain()
     for block in chain.active[1:]:
         fresh.accept(block.raw)
     return {outpoint: tuple(coin) for outpoint, coin in fresh.coins.items()}
 
 
-def test_after_every_reorganisation_the_coins_are_those_of_the_best_chain_alone(chain: BlockTree) -> None:
+def test_after_reorganizations_coins_are_those_of_the_best_chain(chain: BlockTree) -> None:
     parent = spend(first_coin(chain), value=1_000, count=3)
     child = spend(OutPoint(build.txid(parent), 0), OutPoint(build.txid(parent), 2), value=100)
     chain.accept(block_on(chain.tip, [parent, child]))
@@ -305,7 +301,7 @@ def test_after_every_reorganisation_the_coins_are_those_of_the_best_chain_alone(
         assert {outpoint: tuple(coin) for outpoint, coin in chain.coins.items()} == replayed(chain)
 
 
-def test_a_branch_that_turns_out_invalid_leaves_everything_as_it_was(chain: BlockTree) -> None:
+def test_an_invalid_branch_changes_nothing(chain: BlockTree) -> None:
     fork = chain.active[-3]
     side = extend(chain, 1, fork, extra=b"side")[0]
     bad = block_on(side, [spend(OutPoint(bytes(32), 9))])  # as much work as the best chain, so not checked yet
@@ -319,7 +315,7 @@ def test_a_branch_that_turns_out_invalid_leaves_everything_as_it_was(chain: Bloc
     assert chain.active[-4] is side
 
 
-def test_a_locator_finds_the_fork_and_unknown_hashes_fall_back_to_genesis() -> None:
+def test_a_locator_finds_the_fork() -> None:
     chain = empty_chain()
     ours = extend(chain, 3)
     stale = extend(chain, 1, ours[0], extra=b"stale")[0]
@@ -346,5 +342,5 @@ def block_hash_of(chain: BlockTree, time: int) -> bytes:
     return next(block.hash for block in chain.blocks.values() if block.header.time == time)
 
 
-def test_regtests_bits_are_asked_for() -> None:
+def test_bits_must_be_those_of_regtest() -> None:
     assert empty_chain().tip.header.bits == BITS == 0x207FFFFF

@@ -1,5 +1,5 @@
-"""Builders of the embedded node: scripts of every type, transactions, mined blocks, checked by python-bitcoinlib and
-other builders.
+"""Builders of the embedded node: scripts of every type, transactions and mined blocks. python-bitcoinlib and other
+builders check them.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def test_every_type_of_output_has_its_script(name: str, script: bytes) -> None:
         ),
     ],
 )
-def test_every_type_is_spent_by_the_pushes_and_witness_items_it_wants(
+def test_every_type_is_spent_with_its_pushes_and_witness(
     name: str, pushes: list[bytes], items: list[bytes | int]
 ) -> None:
     txin = LOCKS[name]().spends(COIN)
@@ -91,7 +91,7 @@ def test_every_type_is_spent_by_the_pushes_and_witness_items_it_wants(
 
 
 @pytest.mark.parametrize("name", sorted(set(LOCKS) - {"op_return"}))
-def test_a_wallet_that_watches_the_script_finds_receipt_and_spend(name: str) -> None:
+def test_a_watch_list_finds_receipt_and_spend(name: str) -> None:
     lock = LOCKS[name]()
     watch = WatchList("regtest")
     watch.add_script(lock.script_pubkey)
@@ -102,7 +102,7 @@ def test_a_wallet_that_watches_the_script_finds_receipt_and_spend(name: str) -> 
 
 
 @pytest.mark.parametrize("size", [0, 1, 75, 76, 255, 256, 65_535, 65_536])
-def test_a_push_of_any_size_is_read_back(size: int) -> None:
+def test_a_push_of_any_size_can_be_read(size: int) -> None:
     data = bytes(size)
     ((_, read, _),) = CScript(push(data)).raw_iter()
     assert (read or b"") == data
@@ -125,7 +125,7 @@ def test_keys_of_the_wrong_size_or_number_are_refused(wrong: Callable[[], Lock],
 
 
 @pytest.mark.parametrize("name", sorted(LOCKS))
-def test_a_transaction_is_what_python_bitcoinlib_reads(name: str) -> None:
+def test_python_bitcoinlib_reads_the_same_transaction(name: str) -> None:
     lock = LOCKS[name]()
     raw = build_tx(
         [lock.spends(COIN), TxIn(COIN, b"\x01\x02", (), 5)], [lock.pays(9), TxOut(0, b"")], version=1, lock_time=77
@@ -144,11 +144,11 @@ def test_a_transaction_is_what_python_bitcoinlib_reads(name: str) -> None:
 
 
 @pytest.mark.parametrize("height", [0, 1, 16, 17, 127, 128, 255, 256, 32_767, 32_768, 8_388_607, 8_388_608])
-def test_a_coinbase_states_its_height_as_bip34_wants(height: int) -> None:
+def test_a_coinbase_states_its_height_by_bip34(height: int) -> None:
     assert build.coinbase(height, script_sig=b"\x00\x00")[42:].startswith(height_push(height))
 
 
-def test_a_block_is_mined_linked_and_committed_to() -> None:
+def test_a_block_has_proof_of_work_a_parent_and_commitments() -> None:
     spend = build_tx([p2wpkh(KEY).spends(COIN)], [TxOut(1, b"\x51")])
     legacy = build_tx([p2pkh(KEY).spends(COIN)], [TxOut(1, b"\x51")])
     coinbase = build_coinbase(5, [TxOut(50, b"\x51")], [spend, legacy], extra=b"extra")
@@ -161,7 +161,7 @@ def test_a_block_is_mined_linked_and_committed_to() -> None:
     assert bytes(block.vtx[0].vout[-1].scriptPubKey) == build.commitment_script([coinbase, spend, legacy])
 
 
-def test_mining_takes_the_first_nonce_that_meets_the_target() -> None:
+def test_mining_uses_the_first_valid_nonce() -> None:
     for time in range(20):
         mined = mine(Header(4, bytes(32), bytes(32), time, BITS, 0))
         tries = [Header(4, bytes(32), bytes(32), time, BITS, nonce).hash[31] for nonce in range(mined.nonce + 1)]

@@ -26,7 +26,7 @@ def regtest(blocks: int) -> Regtest:
 
 
 def asks(start: int, stop: bytes, kind: int = 0) -> bytes:
-    """The payload of getcfilters and getcfheaders."""
+    """Payload of getcfilters and getcfheaders."""
     return struct.pack("<BI", kind, start) + stop
 
 
@@ -63,7 +63,7 @@ async def test_filters_are_served_in_order_one_message_each() -> None:
         assert last == answers[-1]
 
 
-async def test_filter_headers_are_hashes_upon_the_header_before() -> None:
+async def test_filter_headers_commit_to_the_previous_header() -> None:
     made = busy()
     headers = headers_of(made.chain.active)
     async with Node(made) as node, client(node) as peer:
@@ -94,7 +94,7 @@ async def test_checkpoints_are_the_headers_of_every_thousandth_block() -> None:
             )
 
 
-async def test_stale_branches_are_served_as_long_as_core_serves_them() -> None:
+async def test_stale_branches_are_served_as_long_as_in_core() -> None:
     made = busy()
     old = list(made.chain.active)
     made.reorg(2)
@@ -104,7 +104,7 @@ async def test_stale_branches_are_served_as_long_as_core_serves_them() -> None:
         assert len(await peer.ask("getcfilters", asks(0, old[-1].hash))) == len(old)
 
 
-async def test_a_block_never_in_the_best_chain_has_no_filter_and_is_not_answered() -> None:
+async def test_a_block_outside_the_best_chain_has_no_filter() -> None:
     made = regtest(5)
     (aside,) = made.mine(on=made.chain.active[2].hash)
     async with Node(made) as node, client(node) as peer:
@@ -139,7 +139,7 @@ async def test_a_start_above_the_stop_ends_the_connection(command: str) -> None:
 
 
 @pytest.mark.parametrize(("command", "most"), [("getcfilters", 1_000), ("getcfheaders", 2_000)])
-async def test_a_range_may_be_as_long_as_core_allows_and_no_longer(command: str, most: int) -> None:
+async def test_a_range_has_cores_maximum(command: str, most: int) -> None:
     made = regtest(most)
     stop = made.chain.tip.hash
     async with Node(made) as node, client(node) as peer:
@@ -149,7 +149,7 @@ async def test_a_range_may_be_as_long_as_core_allows_and_no_longer(command: str,
         assert await peer.is_cut()
 
 
-async def test_a_node_without_the_service_ends_the_connection() -> None:
+async def test_a_node_without_compact_filters_ends_the_connection() -> None:
     made = regtest(3)
     settings = replace(SETTINGS, services=SERVICES & ~Service.COMPACT_FILTERS)
     async with Node(made, settings=settings) as node, client(node) as peer:

@@ -67,7 +67,7 @@ def many_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_500_connections_at_once_all_hear_of_a_block_and_get_their_answers(many_files: None) -> None:
+async def test_500_connections_get_announcements_and_responses(many_files: None) -> None:
     made = regtest()
     async with AsyncExitStack() as stack:
         node = await stack.enter_async_context(Node(made))
@@ -100,7 +100,7 @@ async def greedy(node: Node) -> AsyncIterator[socket.socket]:
         yield sock
 
 
-async def test_peers_that_do_not_read_hold_little_memory_and_are_cut() -> None:
+async def test_peers_that_do_not_read_are_disconnected() -> None:
     made = with_large_block()
     async with Node(made, stall_s=0.5) as node, client(node) as other, AsyncExitStack() as stack:
         tracemalloc.start()
@@ -108,17 +108,17 @@ async def test_peers_that_do_not_read_hold_little_memory_and_are_cut() -> None:
             count = 20
             for _ in range(count):
                 await stack.enter_async_context(greedy(node))
-            while len(node.responders) > 1:  # each of these has been sent 1 MB at most, and one block more
+            while len(node.responders) > 1:  # each of them received at most 1 MB and one block more
                 await other.answers()
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        # 1 MB, one block more, and what asyncio keeps of one sent in part: all of it since Python 3.12
+        # 1 MB, one more block, and asyncio's copy of a partly sent block, which is complete since Python 3.12
         assert peak < count * 3_000_000
         assert len(await other.ask("getheaders", locate([REGTEST.genesis_hash]))) == 1
 
 
-async def test_a_length_that_is_only_claimed_takes_no_memory() -> None:
+async def test_a_claimed_length_takes_no_memory() -> None:
     async with Node() as node, client(node) as other, AsyncExitStack() as stack:
         peers = [await stack.enter_async_context(client(node)) for _ in range(50)]
         envelope = message("tx", bytes(4_000_000))[:24]
@@ -136,7 +136,7 @@ async def test_a_length_that_is_only_claimed_takes_no_memory() -> None:
 @pytest.mark.parametrize(
     ("command", "count"), [("junk", effort(20, 80, 400)), ("block", effort(5, 20, 80)), ("tx", effort(2, 4, 80))]
 )
-async def test_4_mb_messages_from_one_connection_do_not_keep_another_from_its_pongs(command: str, count: int) -> None:
+async def test_a_flood_of_4_mb_messages_delays_no_pongs(command: str, count: int) -> None:
     txin = bytes(36) + b"\x00" + bytes(4)
     many = 90_000
     tx = b"\x02\0\0\0" + var_int(many) + txin * many + b"\x01" + bytes(9) + bytes(4)
@@ -162,7 +162,7 @@ async def test_4_mb_messages_from_one_connection_do_not_keep_another_from_its_po
         assert pongs > 0
 
 
-async def test_a_flood_of_small_requests_does_not_either() -> None:
+async def test_a_flood_of_small_requests_delays_no_pongs() -> None:
     made = regtest(2_000)
     came = 0
     async with Node(made) as node, client(node) as flooder, client(node) as other:
@@ -183,7 +183,7 @@ async def test_a_flood_of_small_requests_does_not_either() -> None:
         await pouring
 
 
-async def test_connections_above_the_limit_are_not_let_in() -> None:
+async def test_connections_above_the_limit_are_refused() -> None:
     async with Node(max_connections=2) as node, client(node) as one, client(node):
         async with connection(node) as third:
             with pytest.raises((EOFError, ConnectionError)):
@@ -197,7 +197,7 @@ async def test_connections_above_the_limit_are_not_let_in() -> None:
         Node(max_connections=0)
 
 
-async def test_a_peer_without_a_handshake_is_left() -> None:
+async def test_a_peer_without_a_handshake_is_disconnected() -> None:
     async with (
         Node(settings=replace(SETTINGS, handshake_s=0.05)) as node,
         connection(node) as silent,
@@ -207,7 +207,7 @@ async def test_a_peer_without_a_handshake_is_left() -> None:
         assert await prompt.answers() == []
 
 
-async def test_a_peer_that_does_not_answer_pings_is_left() -> None:
+async def test_a_peer_that_sends_no_pongs_is_disconnected() -> None:
     async with (
         Node(settings=replace(SETTINGS, ping_interval_s=0.05, ping_timeout_s=0.05)) as node,
         client(node) as peer,
@@ -216,7 +216,7 @@ async def test_a_peer_that_does_not_answer_pings_is_left() -> None:
         assert await peer.reader.read() == b""
 
 
-async def test_a_session_made_to_misbehave_that_breaks_takes_its_connection_along(
+async def test_a_failing_responder_ends_its_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     from spvfilter.node.responder import Responder
@@ -232,7 +232,7 @@ async def test_a_session_made_to_misbehave_that_breaks_takes_its_connection_alon
     assert "on purpose" in caplog.text
 
 
-async def test_a_session_may_lie() -> None:
+async def test_a_responder_may_lie() -> None:
     from spvfilter.node.responder import Responder
     from spvfilter.wire.messages.table import Message, Tx
 
@@ -278,7 +278,7 @@ async def is_over(peer: Client) -> bool:
         return True
 
 
-async def test_cancelling_whoever_runs_the_node_closes_it() -> None:
+async def test_cancelling_the_nodes_task_closes_the_node() -> None:
     before = asyncio.all_tasks()
     started: asyncio.Future[Node] = asyncio.get_running_loop().create_future()
 
@@ -297,7 +297,7 @@ async def test_cancelling_whoever_runs_the_node_closes_it() -> None:
     assert asyncio.all_tasks() == before
 
 
-async def test_a_taken_port_is_an_error_and_a_node_can_be_entered_again() -> None:
+async def test_a_used_port_is_an_error() -> None:
     async with Node() as node:
         with pytest.raises(OSError, match="address already in use"):
             async with Node(port=node.port):
@@ -353,5 +353,5 @@ async def test_mutated_messages_never_break_the_node(caplog: pytest.LogCaptureFi
 
 
 async def is_answered(peer: Client) -> bool:
-    """Whether the node still sends it headers, among any other messages."""
+    """Return True if the node still answers getheaders."""
     return "headers" in [command for command, _ in await peer.ask("getheaders", locate([REGTEST.genesis_hash]))]

@@ -1,5 +1,5 @@
 """The embedded node's mempool: refusals and their reasons, chains of unconfirmed transactions, conflicts, blocks,
-reorganisations.
+reorganizations.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def pool(made: Regtest) -> list[bytes]:
 
 
 def refusal(made: Regtest, raw: bytes) -> str:
-    """The reason for which a transaction is refused; checks that the mempool is unchanged."""
+    """The reason why a transaction is refused. Checks that the mempool is unchanged."""
     before = (pool(made), made.mempool.size)
     with pytest.raises(RefusedError) as caught:
         made.submit_tx(raw)
@@ -65,12 +65,12 @@ REFUSED: dict[str, Callable[[Regtest], bytes]] = {
 
 
 @pytest.mark.parametrize("reason", REFUSED)
-def test_what_could_not_stand_in_the_next_block_is_refused_by_its_cause(reason: str) -> None:
+def test_an_invalid_transaction_is_refused_by_its_cause(reason: str) -> None:
     made = regtest()
     assert refusal(made, REFUSED[reason](made)) == reason
 
 
-def test_the_limits_themselves_are_taken() -> None:
+def test_transactions_at_the_limits_are_accepted() -> None:
     made = regtest()
     oldest = coinbase(made, 5)  # its 100th block is the next
     taken = [
@@ -96,7 +96,7 @@ def test_malformed_bytes_are_no_transaction() -> None:
             made.submit_tx(wrong)
 
 
-def test_without_replacement_a_second_spend_of_an_outpoint_is_refused_and_names_the_first() -> None:
+def test_without_replacement_a_conflict_is_refused_by_name() -> None:
     made = regtest(replace_by_fee=False)
     first = spend(coinbase(made, 1))
     made.submit_tx(first)
@@ -127,7 +127,7 @@ def test_unconfirmed_outputs_can_be_spent_and_blocks_keep_the_order() -> None:
     assert made.chain.tip.txids[1:] == tuple(map(txid, chain))
 
 
-def test_it_is_found_by_txid_and_by_wtxid() -> None:
+def test_a_transaction_is_found_by_txid_and_wtxid() -> None:
     made = regtest()
     raw = build_tx([TxIn(coinbase(made, 1), witness=(b"x",))], [ANY.pays(1)])
     assert made.submit_tx(raw) == txid(raw)
@@ -139,7 +139,7 @@ def test_it_is_found_by_txid_and_by_wtxid() -> None:
     assert made.find_tx(txid(raw), by_wtxid=True) is None
 
 
-def test_a_block_takes_out_what_it_holds_and_what_conflicts_with_it_descendants_included() -> None:
+def test_a_block_removes_its_transactions_and_their_conflicts() -> None:
     made = regtest()
     held = spend(coinbase(made, 1), value=5_000)
     child_of_held = spend(output(held), value=4_000)
@@ -151,12 +151,12 @@ def test_a_block_takes_out_what_it_holds_and_what_conflicts_with_it_descendants_
     made.mine(transactions=[held, spend(coinbase(made, 2), value=7)])
     assert pool(made) == [child_of_held]
     assert made.mempool.size == len(child_of_held)
-    made.submit_tx(spend(coinbase(made, 3), value=6))  # free again
+    made.submit_tx(spend(coinbase(made, 3), value=6))  # not spent any more
     made.mine()
     assert (len(made.mempool), made.mempool.size, made.mempool.fees) == (0, 0, {})
 
 
-def test_a_long_unconfirmed_chain_falls_with_its_first() -> None:
+def test_a_conflict_with_the_first_transaction_removes_its_descendants() -> None:
     made = regtest()
     raw = spend(coinbase(made, 1), value=10**8)
     made.submit_tx(raw)
@@ -168,7 +168,7 @@ def test_a_long_unconfirmed_chain_falls_with_its_first() -> None:
     assert len(made.mempool) == 0
 
 
-def test_after_a_reorganisation_transactions_return_where_they_are_still_valid() -> None:
+def test_valid_transactions_of_disconnected_blocks_return() -> None:
     made = regtest()
     stays = spend(coinbase(made, 1), value=10_000)
     doubled = spend(coinbase(made, 2), value=10_000)
@@ -193,12 +193,12 @@ def test_after_a_reorganisation_transactions_return_where_they_are_still_valid()
     assert pool(made) == [other, stays, young, unconfirmed, fresh]
 
 
-def test_spends_of_coinbases_that_a_reorganisation_unmade_or_made_young_fall() -> None:
+def test_a_reorganization_removes_spends_of_immature_coinbases() -> None:
     made = regtest(101)
     spent = made.pay(TxOut(1, ANY.script_pubkey))
     assert spent in made.mempool
     made.reorg(101, blocks=102)
-    assert len(made.mempool) == 0  # that coinbase has gone
+    assert len(made.mempool) == 0  # its coinbase is in no block any more
     again = made.pay(TxOut(1, ANY.script_pubkey))
     made.mine(1)
     assert made.find_tx(again) is not None
@@ -206,7 +206,7 @@ def test_spends_of_coinbases_that_a_reorganisation_unmade_or_made_young_fall() -
     assert len(made.mempool) == 1
 
 
-def test_it_never_holds_more_bytes_than_it_may() -> None:
+def test_the_mempool_never_exceeds_its_size() -> None:
     made = regtest(max_mempool=111 + 80)
     first = spend(coinbase(made, 1), count=2)
     made.submit_tx(first)

@@ -1,6 +1,4 @@
-"""Regtest under random payments, blocks, conflicts and reorganisations: its state is always that of the best chain
-alone.
-"""
+"""Regtest under random payments, blocks, conflicts and reorganizations: its state depends only on the best chain."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ LOCKS = [Lock(bytes((0x51, number)) + bytes(20)) for number in range(5)]
 
 
 def replayed(made: Regtest) -> Regtest:
-    """A second Regtest, given the best chain's blocks and then the mempool's transactions, in order."""
+    """A second Regtest that gets the best chain's blocks and then the mempool's transactions, in order."""
     twin = Regtest(clock=lambda: NOW)
     for block in made.chain.active[1:]:
         twin.submit_block(block.raw)
@@ -31,7 +29,7 @@ def replayed(made: Regtest) -> Regtest:
 
 
 def any_spend(made: Regtest, rng: random.Random) -> bytes:
-    """A spend of random coins of the chain or the mempool, which may be spent already or immature."""
+    """A spend of random coins of the chain or the mempool. Some are spent or immature."""
     coins = [outpoint for tx in made.mempool for outpoint in unspent_outputs(tx, 0)] + list(made.chain.coins)[-60:]
     chosen = rng.sample(coins, min(len(coins), rng.choice((1, 1, 2, 3))))
     outputs = [rng.choice(LOCKS).pays(rng.randrange(1, 5_000)) for _ in range(rng.choice((1, 2)))]
@@ -55,7 +53,7 @@ def act(made: Regtest, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(effort(3, 10, 100)))
-def test_the_state_is_that_of_the_best_chain_and_a_valid_mempool(seed: int) -> None:
+def test_the_state_is_that_of_the_best_chain(seed: int) -> None:
     rng = random.Random(seed)
     made = Regtest(clock=lambda: NOW)
     made.mine(120)

@@ -1,4 +1,4 @@
-"""Regtest in memory as tests and demos use it: mining, paying from its own coinbases, reorganisations on command."""
+"""Regtest in memory, as tests and demos use it: mining, payments from its own coinbases, reorganizations on request."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ SCRIPT = b"\x00\x14" + bytes(20)
 
 
 class Log:
-    """A listener that keeps every call."""
+    """A listener that records every call."""
 
     def __init__(self) -> None:
-        self.tips: list[tuple[int, int]] = []  # blocks disconnected and connected
+        self.tips: list[tuple[int, int]] = []  # numbers of disconnected and connected blocks
         self.txids: list[bytes] = []
 
     def on_tip(self, change: TipChange) -> None:
@@ -60,7 +60,7 @@ def test_mined_blocks_follow_each_other_by_real_proof_of_work() -> None:
     assert times[-1] < NOW + 20  # times advance only as the median demands
 
 
-def test_coinbases_mature_after_100_blocks_and_pay_what_is_asked() -> None:
+def test_coinbases_mature_after_100_blocks_and_pay() -> None:
     made = regtest(99)
     assert made.balance == 0
     with pytest.raises(ParameterError, match="51000 satoshi needed, 0 can be spent"):
@@ -78,7 +78,7 @@ def test_coinbases_mature_after_100_blocks_and_pay_what_is_asked() -> None:
     assert made.balance == subsidy(1) - 50_007 - FEE + subsidy(2)
 
 
-def test_it_pays_from_unconfirmed_change_and_from_many_coins() -> None:
+def test_payments_use_unconfirmed_change_and_many_coins() -> None:
     made = regtest(103)
     for _ in range(30):
         made.pay(TxOut(10**8, SCRIPT))
@@ -93,7 +93,7 @@ def test_it_pays_from_unconfirmed_change_and_from_many_coins() -> None:
 
 
 def expected_balance(made: Regtest) -> int:
-    """The balance, by looking at every coin."""
+    """The balance, computed from every coin."""
     script, tip = made.lock.script_pubkey, made.height + 1
     unspent = dict(made.chain.coins)
     for tx in made.mempool:
@@ -104,7 +104,7 @@ def expected_balance(made: Regtest) -> int:
     return sum(coin.value for coin in mine if not coin.coinbase or tip - coin.height >= 100)
 
 
-def test_the_balance_is_right_through_payments_conflicts_and_reorganisations() -> None:
+def test_the_balance_is_right_after_conflicts_and_reorganizations() -> None:
     made = regtest(110)
     for number in range(12):
         made.pay(TxOut(10**8, SCRIPT), made.lock.pays(5))
@@ -146,14 +146,14 @@ def test_coins_of_every_type_are_received_and_spent() -> None:
         made.submit_tx(build_tx([Lock(b"").spends(OutPoint(paid, len(LOCKS)))], [TxOut(0, SCRIPT)]))
 
 
-def test_coinbases_pay_the_script_named() -> None:
+def test_coinbases_pay_the_given_script() -> None:
     made = regtest()
     (block_hash,) = made.mine(to=address_to_script("bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080", REGTEST))
     out = CBlock.deserialize(made.chain.blocks[block_hash].raw).vtx[0].vout[0]
     assert bytes(out.scriptPubKey).hex() == "0014751e76e8199196d454941c45d1b3a323f1433bd6"
 
 
-def test_a_block_may_be_mined_anywhere_and_the_first_of_equals_stays() -> None:
+def test_a_block_may_have_any_parent() -> None:
     made = regtest(5)
     fork = made.chain.active[3].hash
     tip = made.chain.tip.hash
@@ -164,14 +164,14 @@ def test_a_block_may_be_mined_anywhere_and_the_first_of_equals_stays() -> None:
         made.mine(on=bytes(32))
 
 
-def test_blocks_of_the_same_contents_differ() -> None:
+def test_blocks_with_the_same_content_differ() -> None:
     made = regtest(1)
     genesis = made.chain.active[0].hash
     assert len({made.mine(on=genesis, time=NOW)[0] for _ in range(5)}) == 5
 
 
 @pytest.mark.parametrize("depth", [1, 2, 50])
-def test_a_reorganisation_of_any_depth_leaves_the_blocks_behind(depth: int) -> None:
+def test_a_reorganization_of_any_depth_leaves_stale_blocks(depth: int) -> None:
     made = regtest(50)
     before = [block.hash for block in made.chain.active]
     mined = made.reorg(depth)
@@ -188,7 +188,7 @@ def test_a_branch_of_the_same_length_changes_nothing() -> None:
     assert made.chain.tip is tip
 
 
-def test_the_new_branch_holds_the_transactions_given() -> None:
+def test_the_new_branch_has_the_given_transactions() -> None:
     made = regtest(103)
     first, second = (
         build_tx([made.lock.spends(OutPoint(made.chain.active[height].txids[0], 0))], [TxOut(1, SCRIPT)])
@@ -214,7 +214,7 @@ def test_more_transactions_than_blocks_are_refused() -> None:
         regtest(3).reorg(1, transactions=[[], [], []])
 
 
-def test_invalid_submissions_are_refused_and_change_nothing() -> None:
+def test_invalid_submissions_are_refused() -> None:
     made = regtest(3)
     other = Regtest(clock=lambda: NOW + 1)
     other.mine(2)
@@ -230,11 +230,11 @@ def test_invalid_submissions_are_refused_and_change_nothing() -> None:
     assert made.height == 3
 
 
-def test_the_same_calls_make_the_same_blocks() -> None:
+def test_the_same_calls_mine_the_same_blocks() -> None:
     assert regtest(7).chain.tip.hash == regtest(7).chain.tip.hash
 
 
-def test_what_a_twin_has_mined_is_not_mined_again() -> None:
+def test_blocks_of_another_regtest_are_not_mined_again() -> None:
     ours, theirs = regtest(), regtest(3)
     for block in theirs.chain.active[1:]:
         ours.submit_block(block.raw)
@@ -251,7 +251,7 @@ def test_two_chains_exchange_their_blocks() -> None:
     assert ours.chain.tip.hash == theirs.chain.tip.hash
 
 
-def test_a_block_leaves_in_the_mempool_what_finds_no_room() -> None:
+def test_transactions_that_do_not_fit_stay_in_the_mempool() -> None:
     made = regtest(105)
     large = [
         build_tx(
@@ -268,7 +268,7 @@ def test_a_block_leaves_in_the_mempool_what_finds_no_room() -> None:
     assert made.chain.tip.txids[1:] == (txid(large[2]),)
 
 
-def test_listeners_hear_of_new_transactions_and_of_every_change_of_the_tip() -> None:
+def test_listeners_get_new_transactions_and_tip_changes() -> None:
     made, log = regtest(101), Log()
     made.listeners.append(log)
     paid = made.pay(TxOut(1, SCRIPT))

@@ -1,6 +1,4 @@
-"""Replacement by fee in the embedded node: Core's rules one by one, evictions, bumps and double spends, and what they
-leave.
-"""
+"""Replacement by fee in the embedded node: each of Core's rules, evictions, fee bumps and double spends."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ def coinbase(made: Regtest, height: int) -> OutPoint:
 
 
 def spend(coins: list[OutPoint], fee: int, count: int = 1, value: int | None = None) -> bytes:
-    """A transaction with a fee, whose coins are coinbases unless their value is given."""
+    """A transaction with a fee. Its coins are coinbases unless their value is given."""
     left = (COIN * len(coins) if value is None else value) - fee
     return build_tx([ANY.spends(coin) for coin in coins], [ANY.pays(left // count)] * count)
 
@@ -55,7 +53,7 @@ def reason(call: Callable[[], object], made: Regtest) -> str:
     return caught.value.reason
 
 
-def test_the_least_fee_that_replaces_is_that_of_all_it_replaces_and_of_its_own_size(made: Regtest) -> None:
+def test_a_replacement_pays_all_replaced_fees_and_its_size(made: Regtest) -> None:
     first = made.submit_tx(spend([coinbase(made, 1)], 1_000, 2))
     child = made.submit_tx(spend([OutPoint(first, 0)], 500, value=(COIN - 1_000) // 2))
     bare = spend([coinbase(made, 1)], 0)
@@ -72,30 +70,30 @@ def test_the_least_fee_that_replaces_is_that_of_all_it_replaces_and_of_its_own_s
     assert len(made.chain.tip.txids) == 3
 
 
-def test_a_replacement_pays_a_higher_rate_than_each_that_it_replaces_directly(made: Regtest) -> None:
+def test_a_replacement_has_a_higher_fee_rate_than_direct_conflicts(made: Regtest) -> None:
     made.submit_tx(spend([coinbase(made, 1)], 3_000))
     large = [coinbase(made, height) for height in range(1, 9)]
-    # more in all, but less for each byte
+    # a higher fee, but a lower rate
     assert reason(lambda: made.submit_tx(spend(large, 4_000)), made) == "insufficient fee"
     made.submit_tx(spend(large, 40_000))
     assert len(txids(made)) == 1
 
 
-def test_it_spends_no_unconfirmed_output_that_the_replaced_does_not(made: Regtest) -> None:
+def test_a_replacement_adds_no_unconfirmed_inputs(made: Regtest) -> None:
     made.submit_tx(spend([coinbase(made, 1)], 1_000))
     other = made.submit_tx(spend([coinbase(made, 2)], 1_000))
     raw = build_tx([ANY.spends(coinbase(made, 1)), ANY.spends(OutPoint(other, 0))], [ANY.pays(COIN)])
     assert reason(lambda: made.submit_tx(raw), made) == "replacement-adds-unconfirmed"
 
 
-def test_it_spends_nothing_of_what_it_replaces(made: Regtest) -> None:
+def test_a_replacement_spends_none_of_the_replaced_outputs(made: Regtest) -> None:
     first = made.submit_tx(spend([coinbase(made, 1)], 1_000))
     raw = build_tx([ANY.spends(coinbase(made, 1)), ANY.spends(OutPoint(first, 0))], [ANY.pays(COIN)])
     assert reason(lambda: made.submit_tx(raw), made) == "bad-txns-spends-conflicting-tx"
 
 
 @pytest.mark.parametrize(("children", "is_taken"), [(99, True), (100, False)])
-def test_it_replaces_a_hundred_transactions_at_most(made: Regtest, children: int, is_taken: bool) -> None:
+def test_a_replacement_replaces_at_most_100_transactions(made: Regtest, children: int, is_taken: bool) -> None:
     first = made.submit_tx(spend([coinbase(made, 1)], 1_000, children))
     for index in range(children):
         made.submit_tx(spend([OutPoint(first, index)], 10, value=(COIN - 1_000) // children))
@@ -107,7 +105,7 @@ def test_it_replaces_a_hundred_transactions_at_most(made: Regtest, children: int
         assert reason(lambda: made.submit_tx(raw), made) == "too many potential replacements"
 
 
-def test_a_payment_is_bumped_from_its_change(made: Regtest) -> None:
+def test_a_payments_fee_is_bumped_from_its_change(made: Regtest) -> None:
     balance = made.balance
     first = made.pay(OURS.pays(70_000))
     second = made.bump(first)
@@ -125,7 +123,7 @@ def test_a_payment_is_bumped_from_its_change(made: Regtest) -> None:
             made.bump(gone)
 
 
-def test_a_payment_is_spent_bumped_and_evicted_with_what_spends_it(made: Regtest) -> None:
+def test_a_payment_is_spent_bumped_and_evicted_with_descendants(made: Regtest) -> None:
     paid = made.pay(OURS.pays(70_000))
     spent = made.spend(OutPoint(paid, 0), outputs=[ANY.pays(20_000)], fee=300)
     tx = made.mempool.get(spent)
@@ -140,7 +138,7 @@ def test_a_payment_is_spent_bumped_and_evicted_with_what_spends_it(made: Regtest
 
 
 @pytest.mark.parametrize("in_block", [False, True])
-def test_a_payment_is_spent_twice(made: Regtest, in_block: bool) -> None:
+def test_a_payment_is_double_spent(made: Regtest, in_block: bool) -> None:
     paid = made.pay(OURS.pays(70_000))
     child = made.spend(OutPoint(paid, 0))
     rival = made.double_spend(paid, in_block=in_block)
@@ -166,7 +164,7 @@ def test_a_coin_of_every_type_is_spent(made: Regtest, lock: Lock) -> None:
         made.spend(OutPoint(paid, 0))
 
 
-def test_what_cannot_be_spent_is_said(made: Regtest) -> None:
+def test_impossible_spends_have_clear_errors(made: Regtest) -> None:
     paid = OutPoint(made.pay(OURS.pays(70_000)), 0)
     with pytest.raises(ParameterError, match="at least one coin"):
         made.spend()

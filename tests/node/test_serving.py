@@ -1,6 +1,4 @@
-"""The embedded node over a socket: handshake, headers, inventories, blocks and transactions, and requests that it
-ignores.
-"""
+"""The embedded node over a socket: handshake, headers, inventories, blocks and transactions, and ignored requests."""
 
 from __future__ import annotations
 
@@ -58,7 +56,7 @@ def headers(made: Regtest, start: int, end: int) -> list[bytes]:
     return [block.raw[:80] for block in made.chain.active[start : end + 1]]
 
 
-async def test_the_handshake_tells_services_height_and_relay() -> None:
+async def test_the_handshake_states_services_height_and_relay() -> None:
     async with Node(regtest(7)) as node, client(node) as peer:
         commands = [command for command, _ in peer.greeting]
         assert commands == ["version", "wtxidrelay", "sendaddrv2", "verack"]
@@ -70,12 +68,12 @@ async def test_the_handshake_tells_services_height_and_relay() -> None:
         assert struct.unpack("<i?", payload[-5:]) == (7, True)
 
 
-async def test_an_older_peer_is_offered_nothing_newer() -> None:
+async def test_an_older_peer_gets_no_newer_messages() -> None:
     async with Node() as node, client(node, version=70015) as peer:
         assert [command for command, _ in peer.greeting] == ["version", "verack"]
 
 
-async def test_nothing_is_answered_before_the_handshake() -> None:
+async def test_requests_before_the_handshake_get_no_response() -> None:
     async with Node(regtest(3), settings=PLAIN) as node, connection(node) as peer:
         await peer.send("getheaders", locate([GENESIS]))
         await peer.send("version", version_payload())
@@ -93,7 +91,7 @@ async def test_nothing_is_answered_before_the_handshake() -> None:
     ("locator", "start"),
     [([0], 1), ([3], 4), ([5], 6), ([None, 2, 0], 3), ([None], 1), ([4, 2], 5)],
 )
-async def test_getheaders_answers_from_the_first_hash_that_is_known(locator: list[int | None], start: int) -> None:
+async def test_headers_begin_after_the_first_known_hash(locator: list[int | None], start: int) -> None:
     made = regtest(5)
     async with Node(made) as node, client(node) as peer:
         payload = locate([UNKNOWN if height is None else hashes(made, height, height)[0] for height in locator])
@@ -102,7 +100,7 @@ async def test_getheaders_answers_from_the_first_hash_that_is_known(locator: lis
         assert parse_headers(answer) == headers(made, start, 5)
 
 
-async def test_headers_stop_at_2000_and_at_the_stop_hash_which_is_included() -> None:
+async def test_headers_end_after_2000_or_at_the_stop_hash() -> None:
     made = regtest(2_005)
     async with Node(made) as node, client(node) as peer:
         ((_, answer),) = await peer.ask("getheaders", locate([GENESIS]))
@@ -117,7 +115,7 @@ async def test_headers_stop_at_2000_and_at_the_stop_hash_which_is_included() -> 
         assert parse_headers(answer) == headers(made, 10, 2_005)
 
 
-async def test_without_a_locator_the_header_of_the_stop_hash_is_given() -> None:
+async def test_without_a_locator_only_the_stop_header_is_sent() -> None:
     made = regtest(5)
     stale = made.mine(on=hashes(made, 3, 3)[0])[0]
     async with Node(made) as node, client(node) as peer:
@@ -128,13 +126,13 @@ async def test_without_a_locator_the_header_of_the_stop_hash_is_given() -> None:
         assert await peer.ask("getheaders", locate([], UNKNOWN)) == []
 
 
-async def test_at_the_tip_the_answer_is_an_empty_headers() -> None:
+async def test_at_the_tip_headers_are_empty() -> None:
     made = regtest(2)
     async with Node(made) as node, client(node) as peer:
         assert await peer.ask("getheaders", locate(hashes(made, 2, 2))) == [("headers", b"\0")]
 
 
-async def test_101_hashes_in_a_locator_are_answered_and_102_end_the_connection() -> None:
+async def test_a_locator_may_have_101_hashes_but_not_102() -> None:
     made = regtest(2)
     for command in ("getheaders", "getblocks"):
         async with Node(made) as node, client(node) as peer:
@@ -146,7 +144,7 @@ async def test_101_hashes_in_a_locator_are_answered_and_102_end_the_connection()
 # getblocks
 
 
-async def test_getblocks_is_answered_by_an_inv_of_500_and_asking_for_the_last_goes_on() -> None:
+async def test_getblocks_continues_after_the_last_of_500_blocks() -> None:
     made = regtest(1_003)
     async with Node(made) as node, client(node) as peer:
         ((command, answer),) = await peer.ask("getblocks", locate([GENESIS]))
@@ -164,7 +162,7 @@ async def test_getblocks_is_answered_by_an_inv_of_500_and_asking_for_the_last_go
         assert [command for command, _ in got] == ["block"]  # the answer was not full
 
 
-async def test_the_continuation_follows_filtered_blocks_too() -> None:
+async def test_the_continuation_also_follows_filtered_blocks() -> None:
     made = regtest(501)
     async with Node(made) as node, client(node, relay=False) as peer:
         await peer.ask("filterload", b"\x01\x00\x01\0\0\0\0\0\0\0\0")
@@ -173,7 +171,7 @@ async def test_the_continuation_follows_filtered_blocks_too() -> None:
         assert got[-1] == ("inv", inventory((BLOCK, made.chain.tip.hash)))
 
 
-async def test_getblocks_leaves_the_stop_hash_out_and_is_silent_at_the_tip() -> None:
+async def test_getblocks_excludes_the_stop_hash() -> None:
     made = regtest(5)
     async with Node(made) as node, client(node) as peer:
         ((_, answer),) = await peer.ask("getblocks", locate([GENESIS], hashes(made, 4, 4)[0]))
@@ -185,7 +183,7 @@ async def test_getblocks_leaves_the_stop_hash_out_and_is_silent_at_the_tip() -> 
 # Blocks
 
 
-async def test_blocks_come_with_and_without_witness() -> None:
+async def test_blocks_are_served_with_and_without_witness() -> None:
     made = regtest(101)
     made.pay(LOCK.pays(5))
     made.mine()
@@ -203,7 +201,7 @@ async def test_blocks_come_with_and_without_witness() -> None:
         assert genesis == made.chain.active[0].raw
 
 
-async def test_unknown_blocks_and_kinds_and_filtered_blocks_without_a_filter_are_passed_over_in_silence() -> None:
+async def test_requests_for_unknown_blocks_get_no_response() -> None:
     made = regtest(2)
     tip = made.chain.tip.hash
     async with Node(made) as node, client(node) as peer:
@@ -230,7 +228,7 @@ async def test_stale_blocks_are_served() -> None:
 # Transactions
 
 
-async def test_transactions_are_given_from_the_mempool_and_the_last_block() -> None:
+async def test_transactions_are_served_from_mempool_and_last_block() -> None:
     made = regtest(101)
     confirmed = made.pay(LOCK.pays(5))
     made.mine()
@@ -247,13 +245,13 @@ async def test_transactions_are_given_from_the_mempool_and_the_last_block() -> N
         assert got[2][1] == inventory((WITNESS_TX, confirmed))
 
 
-async def test_what_is_not_there_is_named_in_notfound_as_it_was_asked_for() -> None:
+async def test_notfound_lists_unknown_items_as_requested() -> None:
     async with Node() as node, client(node) as peer:
         wanted = [(TX, UNKNOWN), (WITNESS_TX, GENESIS), (WTX, UNKNOWN)]
         assert await peer.ask("getdata", inventory(*wanted)) == [("notfound", inventory(*wanted))]
 
 
-async def test_50000_items_are_answered_and_50001_end_the_connection() -> None:
+async def test_50000_items_are_answered_but_50001_end_the_connection() -> None:
     async with Node() as node, client(node) as peer:
         got = await peer.ask("getdata", inventory(*[(TX, UNKNOWN)] * 50_000))
         assert {command for command, _ in got} == {"notfound"}
@@ -263,7 +261,7 @@ async def test_50000_items_are_answered_and_50001_end_the_connection() -> None:
 
 
 @pytest.mark.parametrize("wtxidrelay", [False, True])
-async def test_a_transaction_announced_by_a_peer_is_fetched_and_told_to_the_others(wtxidrelay: bool) -> None:
+async def test_an_announced_transaction_is_fetched_and_relayed(wtxidrelay: bool) -> None:
     made = regtest(101)
     raw = build_tx([made.lock.spends(OutPoint(made.chain.active[1].txids[0], 0))], [TxOut(1, LOCK.script_pubkey)])
     announced, fetched = (
@@ -277,10 +275,10 @@ async def test_a_transaction_announced_by_a_peer_is_fetched_and_told_to_the_othe
         assert await sender.ask("inv", inventory(announced)) == []  # known
         assert await other.ask("getdata", inventory((WITNESS_TX, txid(raw)))) == [("tx", raw)]
         wrong = (TX, UNKNOWN) if wtxidrelay else (WTX, UNKNOWN)
-        assert await sender.ask("inv", inventory(wrong)) == []  # not what was agreed on (BIP-339)
+        assert await sender.ask("inv", inventory(wrong)) == []  # the other hash type was negotiated (BIP-339)
 
 
-async def test_an_invalid_transaction_is_dropped_in_silence() -> None:
+async def test_an_invalid_transaction_is_dropped_silently() -> None:
     made = regtest(101)
     async with Node(made) as node, client(node) as peer, client(node) as other:
         raw = build_tx([made.lock.spends(OutPoint(UNKNOWN, 0))], [TxOut(1, LOCK.script_pubkey)])
@@ -314,13 +312,13 @@ async def test_an_invalid_transaction_is_dropped_in_silence() -> None:
         ("tx", b"\xff"),
     ],
 )
-async def test_where_core_is_silent_so_is_the_node(command: str, payload: bytes) -> None:
+async def test_the_node_ignores_the_same_messages_as_core(command: str, payload: bytes) -> None:
     async with Node(regtest(2)) as node, client(node) as peer:
         assert await peer.ask(command, payload) == []
         assert len(await peer.ask("getheaders", locate([GENESIS]))) == 1
 
 
-async def test_a_message_with_a_wrong_checksum_is_dropped_and_the_connection_stays() -> None:
+async def test_a_message_with_a_wrong_checksum_is_dropped() -> None:
     async with Node(regtest(2)) as node, client(node) as peer:
         await peer.send_bytes(message("getheaders", locate([GENESIS]), checksum=b"bad!"))
         assert await peer.answers() == []
@@ -356,7 +354,7 @@ def header_list(*raws: bytes) -> bytes:
     return bytes([len(raws)]) + b"".join(raw + b"\0" for raw in raws)
 
 
-async def test_headers_must_have_work_and_follow_one_another() -> None:
+async def test_headers_must_have_work_and_a_known_order() -> None:
     made = regtest(3)
     good = headers(made, 1, 3)
     easy = good[0][:72] + bytes.fromhex("ffff7f22") + good[0][76:]  # a target above the limit
@@ -396,7 +394,7 @@ async def test_another_networks_magic_ends_the_connection() -> None:
         assert await peer.reader.read() == b""
 
 
-async def test_what_was_asked_before_the_client_closed_its_side_is_answered() -> None:
+async def test_a_half_closed_connection_still_gets_its_response() -> None:
     made = regtest(2)
     async with Node(made) as node, client(node) as peer:
         await peer.send("getheaders", locate([GENESIS]))

@@ -1,4 +1,4 @@
-"""A connection over loopback: addresses, clocks, back-pressure, fences, and peers that break the rules."""
+"""A connection over loopback: addresses, clocks, back-pressure, fences, and peers that violate the protocol."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SETTINGS = Settings(REGTEST)
         ("abcdefghij234567.onion", "abcdefghij234567.onion", 18444, "abcdefghij234567.onion:18444"),
     ],
 )
-def test_an_address_is_read_and_shown(text: str, host: str, port: int, shown: str) -> None:
+def test_an_address_is_parsed_and_shown(text: str, host: str, port: int, shown: str) -> None:
     address = Address.parse(text, 18444)
     assert (address.host, address.port, str(address)) == (host, port, shown)
 
@@ -49,7 +49,7 @@ def test_an_address_is_read_and_shown(text: str, host: str, port: int, shown: st
     "text",
     ["", ":1", "[::1", "[::1]x", "host:", "host:0", "host:65536", "host:１", "host:-1", "a b", "a..b", "http://x"],
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(ParameterError):
         Address.parse(text, 18444)
 
@@ -63,9 +63,9 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         {"flight": 50_001},
     ],
 )
-def test_limits_are_numbers_that_make_sense(wrong: dict[str, Any]) -> None:
-    """Without any in flight nothing was ever asked for, and nobody said so; others ended the client with an error of
-    its insides.
+def test_limits_must_be_valid_numbers(wrong: dict[str, Any]) -> None:
+    """With zero requests in flight, the client would silently request nothing. Other values caused an
+    internal error.
     """
     (name,) = wrong
     with pytest.raises(ParameterError, match=f"^{name} is "):
@@ -94,10 +94,12 @@ async def test_messages_and_fences_are_answered_in_order() -> None:
             await connection.receive()
 
 
-def test_a_resolver_that_hangs_takes_no_thread_that_others_need_and_keeps_no_program_from_ending(
+def test_a_resolver_that_hangs_blocks_no_other_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As that of a laptop that has lost its network: Ctrl-C waited for it, and matching filters for a thread."""
+    """A laptop without network has such a resolver. In an earlier version, Ctrl-C waited for it, and filter matching
+    waited for its thread.
+    """
     answers, threads = threading.Event(), list[str]()
 
     def getaddrinfo(*args: Any, **named: Any) -> Any:
@@ -117,7 +119,7 @@ def test_a_resolver_that_hangs_takes_no_thread_that_others_need_and_keeps_no_pro
     assert threads == ["spvfilter-dns"]
 
 
-async def test_of_the_addresses_of_a_name_one_that_can_be_connected_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_first_reachable_address_of_a_name_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[str] = []
 
     def getaddrinfo(*args: Any, **named: Any) -> Any:
@@ -136,7 +138,7 @@ async def test_of_the_addresses_of_a_name_one_that_can_be_connected_is_taken(mon
 
 
 @pytest.mark.parametrize("host", ["abcdefghij234567.onion", "ABCDEFGHIJ234567.Onion"])
-async def test_no_resolver_is_asked_for_an_onion_address(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_onion_addresses_are_never_resolved(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
     def getaddrinfo(*args: Any, **named: Any) -> Any:
@@ -149,7 +151,7 @@ async def test_no_resolver_is_asked_for_an_onion_address(host: str, monkeypatch:
     assert not asked
 
 
-async def test_a_port_where_nobody_listens_is_refused() -> None:
+async def test_a_port_without_a_server_refuses_the_connection() -> None:
     async with Node() as node:
         address = to(node)
     with pytest.raises(OSError):
@@ -157,7 +159,7 @@ async def test_a_port_where_nobody_listens_is_refused() -> None:
 
 
 async def served(first: bytes, *, read: bool = True) -> tuple[asyncio.Server, Address, list[asyncio.StreamWriter]]:
-    """A server that sends `first` after version and verack to each client, and then nothing."""
+    """A server that sends `first` after version and verack to each client, and nothing more."""
     writers: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -188,7 +190,7 @@ async def closed(server: asyncio.Server, writers: list[asyncio.StreamWriter]) ->
         (message("wtxidrelay"), SessionError),
     ],
 )
-async def test_a_peer_that_breaks_the_stream_is_cut(first: bytes, error: type[PeerError]) -> None:
+async def test_a_peer_that_breaks_the_stream_is_disconnected(first: bytes, error: type[PeerError]) -> None:
     server, address, writers = await served(first)
     connection = await Connection.open(address, SETTINGS)
     with pytest.raises(error):
@@ -196,12 +198,12 @@ async def test_a_peer_that_breaks_the_stream_is_cut(first: bytes, error: type[Pe
     await closed(server, writers)
 
 
-async def test_a_peer_that_never_pongs_is_cut_after_its_time() -> None:
+async def test_a_peer_without_pongs_is_disconnected() -> None:
     server, address, writers = await served(b"")
     now, step = [0.0], [0.0]
 
     def monotonic() -> float:
-        now[0] += step[0]  # at each look
+        now[0] += step[0]  # at each reading of the clock
         return now[0]
 
     connection = await Connection.open(address, SETTINGS, clock=Clock(monotonic=monotonic))
@@ -212,7 +214,7 @@ async def test_a_peer_that_never_pongs_is_cut_after_its_time() -> None:
     await closed(server, writers)
 
 
-async def test_silence_during_the_handshake_is_cut() -> None:
+async def test_silence_during_the_handshake_ends_the_connection() -> None:
     writers: list[asyncio.StreamWriter] = []
     server = await asyncio.start_server(lambda reader, writer: writers.append(writer), "127.0.0.1", 0)
     address = Address("127.0.0.1", server.sockets[0].getsockname()[1])
@@ -233,7 +235,7 @@ async def test_a_silent_peer_is_named_before_the_handshake_times_out() -> None:
     await closed(server, writers)
 
 
-async def test_a_line_end_makes_an_http_server_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_line_end_makes_an_http_server_respond(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spvfilter.p2p.connection._PROMPT_S", 0.05)
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
         serving = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -258,7 +260,7 @@ async def test_a_slow_node_ignores_the_line_end(monkeypatch: pytest.MonkeyPatch)
         connection.close()
 
 
-async def test_a_peer_that_floods_with_pings_and_does_not_read_is_not_answered_without_end() -> None:
+async def test_pongs_to_a_peer_that_does_not_read_are_bounded() -> None:
     flood = message("ping", bytes(8)) * 60_000  # 2 MB of pongs
     server, address, writers = await served(flood, read=False)
     connection = await Connection.open(address, SETTINGS, limits=Limits(send_s=0.2))
@@ -269,8 +271,8 @@ async def test_a_peer_that_floods_with_pings_and_does_not_read_is_not_answered_w
     await closed(server, writers)
 
 
-async def test_what_is_posted_to_a_peer_that_does_not_read_is_bounded() -> None:
-    """It may ask for a large transaction of ours many times before it is known not to read."""
+async def test_messages_to_a_peer_that_does_not_read_are_bounded() -> None:
+    """A peer may request a large own transaction many times before the client notices that it does not read."""
     server, address, writers = await served(b"", read=False)
     connection = await Connection.open(address, SETTINGS)
     transport, large = connection._writer.transport, wire.Tx(bytes(3_000_000))
@@ -279,7 +281,7 @@ async def test_what_is_posted_to_a_peer_that_does_not_read_is_bounded() -> None:
             connection.post(large)
     assert transport.get_write_buffer_size() < MAX_SEND_BUFFER + 4_000_000
     connection.close()
-    connection.post(large)  # as to any connection that has ended
+    connection.post(large)  # as on any closed connection
     await closed(server, writers)
 
 

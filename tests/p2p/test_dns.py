@@ -1,4 +1,4 @@
-"""DNS seeds against a scripted resolver: names asked for, time limits, failures."""
+"""DNS seeds against a scripted resolver: requested names, time limits, failures."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ class Resolver:
 
 
 @pytest.mark.parametrize(("services", "prefix"), [(0x49, "x49"), (0x0D, "xd")])
-async def test_a_seed_is_asked_for_the_services_and_by_its_plain_name_if_it_does_not_know_them(
-    services: int, prefix: str
-) -> None:
+async def test_a_seed_is_asked_by_services_and_then_plainly(services: int, prefix: str) -> None:
     resolver = Resolver(
         {f"{prefix}.a": ["1.1.1.1", "2a00::1"], "a": ["2.2.2.2"], f"{prefix}.b": [], "b": ["3.3.3.3"], "c": ["4.4.4.4"]}
     )
@@ -49,7 +47,7 @@ async def test_a_seed_is_asked_for_the_services_and_by_its_plain_name_if_it_does
     assert sorted(resolver.asked) == sorted([f"{prefix}.a", f"{prefix}.b", "b", f"{prefix}.c", "c"])
 
 
-async def test_all_seeds_are_asked_at_once_and_one_that_hangs_keeps_nobody_waiting_for_long() -> None:
+async def test_a_seed_that_hangs_does_not_delay_the_others() -> None:
     resolver = Resolver({"x49.slow": 3_600.0, "x49.late": 0.01, "x49.a": ["1.1.1.1"]})
     begun = time.monotonic()
     slow, late, a, gone = await ask_seeds(["slow", "late", "a", "gone"], 0x49, resolver, timeout_s=0.3)
@@ -60,22 +58,22 @@ async def test_all_seeds_are_asked_at_once_and_one_that_hangs_keeps_nobody_waiti
     assert isinstance(gone.error, socket.gaierror)
 
 
-async def test_a_seed_without_any_address_says_so() -> None:
+async def test_a_seed_without_addresses_is_an_error() -> None:
     (answer,) = await ask_seeds(["a"], 0x49, Resolver({"x49.a": [], "a": []}))
     assert answer.hosts == ()
     assert str(answer.error) == "gave no address"
 
 
-async def test_of_a_long_answer_the_first_are_looked_at() -> None:
+async def test_only_the_first_hosts_of_a_long_answer_are_used() -> None:
     (answer,) = await ask_seeds(["a"], 0x49, Resolver({"x49.a": ["1.1.1.1"] * 5_000}))
     assert len(answer.hosts) == MAX_HOSTS
 
 
-async def test_no_seed_no_answer() -> None:
+async def test_no_seed_gives_no_answer() -> None:
     assert await ask_seeds([], 0x49) == []
 
 
-async def test_many_names_take_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_names_need_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: set[int] = set()
     proceed = threading.Event()
 
@@ -111,7 +109,7 @@ async def test_lookup_without_any_thread_raises(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_has_lookups_of_its_own() -> None:
+def test_a_forked_child_has_its_own_lookups() -> None:
     lookups = dns.Lookups()
     lookups._threads, lookups._waiting = MAX_LOOKUPS, deque([lambda: None])
     lookups._lock.acquire()
@@ -121,8 +119,8 @@ def test_a_forked_child_has_lookups_of_its_own() -> None:
     assert done.wait(60)
 
 
-async def test_the_system_is_asked_in_threads_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A resolver that hangs must not keep threads that the search needs."""
+async def test_the_system_resolver_runs_in_its_own_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resolver that hangs must not block threads that the search needs."""
     threads: set[str] = set()
 
     def getaddrinfo(name: Any, port: Any, **named: Any) -> Any:

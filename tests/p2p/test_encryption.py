@@ -198,7 +198,7 @@ async def test_both_attempts_share_the_time_of_one_handshake() -> None:
         assert [is_plain(each) for each in server.connections] == [False, True]
 
 
-async def test_the_injected_random_bytes_decide_what_is_sent() -> None:
+async def test_the_injected_random_bytes_determine_the_sent_bytes() -> None:
     starts = []
     for _ in range(2):
         async with serving(close) as server:

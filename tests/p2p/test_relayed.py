@@ -1,4 +1,4 @@
-"""Relayed transactions from real nodes over loopback: several peers, peers that do not send, nodes that go away."""
+"""Relayed transactions from real nodes over loopback: several peers, peers that stay silent, nodes that restart."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def paid(regtest: Regtest, count: int) -> set[bytes]:
     return {tx.raw for tx in regtest.mempool if tx.txid in txids}
 
 
-async def test_transactions_of_two_peers_come_once() -> None:
+async def test_transactions_of_two_peers_are_yielded_once() -> None:
     regtest = Regtest()
     regtest.mine(120)
     async with Node(regtest) as one, Node(regtest) as two:
@@ -68,7 +68,7 @@ async def test_transactions_of_two_peers_come_once() -> None:
         assert txs.connected == 0
 
 
-async def test_other_peer_is_asked_for_what_a_peer_does_not_send(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_another_peer_is_asked_for_an_unsent_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(txrequests, "REQUEST_S", 0.2)
     monkeypatch.setattr(relayed, "_LOOK_S", 0.05)
     regtest = Regtest()
@@ -86,7 +86,7 @@ async def test_other_peer_is_asked_for_what_a_peer_does_not_send(monkeypatch: py
             assert paid(regtest, 5) == await taken(txs, 5)
 
 
-async def test_node_that_comes_back_is_connected_again() -> None:
+async def test_a_node_that_returns_is_reconnected() -> None:
     regtest = Regtest()
     regtest.mine(120)
     async with Node(regtest) as node:
@@ -101,7 +101,7 @@ async def test_node_that_comes_back_is_connected_again() -> None:
         await txs.__aexit__(None, None, None)
 
 
-async def test_peers_wait_while_nobody_takes_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_peers_wait_while_no_transactions_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     regtest = Regtest()
     regtest.mine(140)
     size = len(paid(regtest, 1).pop())
@@ -116,8 +116,8 @@ async def test_peers_wait_while_nobody_takes_transactions(monkeypatch: pytest.Mo
             while txs.received < 6:  # noqa: ASYNC110  no event tells it
                 await asyncio.sleep(0.001)
         await asyncio.sleep(0.05)
-        assert txs.received == 6  # five wait, and one is about to
-        assert txs.unanswered == 0  # the answers of the peer are not read yet
+        assert txs.received == 6  # five wait in the queue, and one is next
+        assert txs.unanswered == 0  # the responses of the peer are not read yet
         assert await taken(txs, 30) == expected
 
 
@@ -125,7 +125,7 @@ async def test_large_transaction_is_hashed_in_a_thread(monkeypatch: pytest.Monke
     large, original, calls = tx([TxIn(bytes(32), 0)], [build.TxOut(1, b"\x6a" + bytes(70_000))]), asyncio.to_thread, []
 
     class Large(Responder):
-        """A peer that sends a large transaction in place of every other."""
+        """A peer that sends a large transaction in place of every other one."""
 
         def send(self, message: Message) -> None:
             super().send(Tx(large) if isinstance(message, Tx) else message)

@@ -28,7 +28,7 @@ def test_announced_transaction_is_requested_once() -> None:
     assert requests.arrived(b"t" * 32, item(1)[1], TX, WTX)
     assert not requests.arrived(b"t" * 32, item(1)[1], TX, WTX)
     assert requests.announced(3, [item(1), (TX, b"t" * 32)], 0) == []
-    assert requests.arrived(b"u" * 32, item(9)[1], TX, WTX)  # nobody asked for it
+    assert requests.arrived(b"u" * 32, item(9)[1], TX, WTX)  # unsolicited
 
 
 def test_transaction_with_two_ids_comes_once() -> None:
@@ -54,7 +54,7 @@ def test_next_announcer_is_asked_when_a_peer_fails(how: str) -> None:
 
     assert requests.expired(REQUEST_S - 1) == {}
     assert fail(1, REQUEST_S) == {2: [item(1)]}
-    assert requests.unanswered == 1  # item 2, which nobody else announced
+    assert requests.unanswered == 1  # No other peer announced item 2.
     assert requests.missing(3, [item(1)], REQUEST_S) == {}  # peer 3 was not asked yet
     assert fail(2, 2 * REQUEST_S) == {3: [item(1)]}
     assert fail(3, 3 * REQUEST_S) == {}

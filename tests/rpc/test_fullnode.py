@@ -1,4 +1,4 @@
-"""A node by REST and JSON-RPC: what it is asked, and each way in which it can fail to answer."""
+"""A node by REST and JSON-RPC: the requests, and each way in which a response can fail."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def opened(core: CoreNode, way: str, pauses: Pauses | None = None) -> AbstractAs
 def about(
     word: str, answer: Callable[[Request], bytes] | bytes, times: int = 10**9
 ) -> Callable[[Request], bytes | None]:
-    """A fault of the next requests whose path or calls have a word."""
+    """A fault of the next requests whose path or calls contain a word."""
     left = [times]
 
     def fault(request: Request) -> bytes | None:
@@ -62,7 +62,7 @@ def about(
 
 
 def block_answer(way: str, raw: bytes) -> Callable[[Request], bytes]:
-    """An answer to a request for a block with these bytes."""
+    """Make a response to a block request from these bytes."""
 
     def answer(request: Request) -> bytes:
         if way == "rest":
@@ -78,7 +78,7 @@ BLOCK = {"rest": "/rest/block/", "rpc": '"getblock"'}
 
 
 @WAYS
-async def test_the_chain_is_listed_and_its_blocks_are_given(core: CoreNode, way: str) -> None:
+async def test_the_chain_is_listed_and_its_blocks_are_served(core: CoreNode, way: str) -> None:
     async with opened(core, way) as node:
         info = await node.info()
         assert (info.name, info.height, info.best, info.prune_height) == (
@@ -106,7 +106,7 @@ async def test_the_chain_is_listed_and_its_blocks_are_given(core: CoreNode, way:
         )
 
 
-async def test_rest_is_taken_where_it_is_served_and_gets_no_password(core: CoreNode) -> None:
+async def test_rest_is_preferred_and_gets_no_password(core: CoreNode) -> None:
     async with FullNode.open(
         core.url, REGTEST, credentials=Password(USER, PASSWORD), patience=Pauses().patience()
     ) as node:
@@ -116,7 +116,7 @@ async def test_rest_is_taken_where_it_is_served_and_gets_no_password(core: CoreN
     assert not any("authorization" in request.headers for request in core.requests if request.method == "GET")
 
 
-async def test_headers_are_asked_for_in_the_way_of_older_nodes(core: CoreNode) -> None:
+async def test_older_nodes_get_the_older_request_for_headers(core: CoreNode) -> None:
     core.old_headers = True
     async with opened(core, "rest") as node:
         assert (await node.listing()).hashes == b"".join(core.hashes)
@@ -124,7 +124,7 @@ async def test_headers_are_asked_for_in_the_way_of_older_nodes(core: CoreNode) -
 
 
 @WAYS
-async def test_a_long_chain_is_listed_in_pieces_that_overlap(
+async def test_a_long_chain_is_listed_in_overlapping_pieces(
     core: CoreNode, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spvfilter.rpc.rest.Rest.headers_at_once", 30)
@@ -150,7 +150,7 @@ async def test_a_long_chain_is_listed_in_pieces_that_overlap(
 # Refused, starting, busy, down
 
 
-async def test_a_refused_connection_is_told_at_once(core: CoreNode) -> None:
+async def test_a_refused_connection_is_reported_at_once(core: CoreNode) -> None:
     gone = CoreNode(core.blocks)
     async with gone.serving():
         pass
@@ -163,7 +163,7 @@ async def test_a_refused_connection_is_told_at_once(core: CoreNode) -> None:
     assert pauses.slept == []
 
 
-async def test_rest_that_is_off_is_named_with_what_to_do(core: CoreNode) -> None:
+async def test_disabled_rest_is_named_with_the_remedy(core: CoreNode) -> None:
     core.rest = False
     with pytest.raises(
         NodeRefusedError, match=r"REST is off: start the node with -rest=1, or give --cookie FILE or --user NAME"
@@ -172,7 +172,7 @@ async def test_rest_that_is_off_is_named_with_what_to_do(core: CoreNode) -> None
             pass
 
 
-async def test_a_wrong_password_is_refused_and_shown_nowhere(core: CoreNode, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_wrong_password_is_refused_and_never_shown(core: CoreNode, caplog: pytest.LogCaptureFixture) -> None:
     core.rest = False
     caplog.set_level(logging.DEBUG)
     with pytest.raises(NodeRefusedError, match=r"wrong user, password or cookie \(401\)") as error:
@@ -183,10 +183,10 @@ async def test_a_wrong_password_is_refused_and_shown_nowhere(core: CoreNode, cap
     shown = caplog.text + str(error.value) + repr(error.value)
     assert "geheim" not in shown
     assert basic(f"{USER}:geheim-geheim")[6:] not in shown
-    assert sum(request.method == "POST" for request in core.requests) == 1  # Core waits 250 ms for each
+    assert sum(request.method == "POST" for request in core.requests) == 1  # Core waits 250 ms for each wrong password
 
 
-async def test_a_forbidden_address_is_told(core: CoreNode) -> None:
+async def test_a_forbidden_address_is_reported(core: CoreNode) -> None:
     core.faults.append(about("", response(403)))
     with pytest.raises(NodeRefusedError, match=r"\(403\): see its options rpcallowip"):
         async with opened(core, "rest"):
@@ -194,7 +194,7 @@ async def test_a_forbidden_address_is_told(core: CoreNode) -> None:
 
 
 @WAYS
-async def test_a_node_that_is_starting_is_waited_for(core: CoreNode, way: str) -> None:
+async def test_the_client_waits_for_a_starting_node(core: CoreNode, way: str) -> None:
     core.warming_up = "Verifying blocks…"
     pauses = Pauses(lambda: None, lambda: setattr(core, "warming_up", None))
     async with opened(core, way, pauses) as node:
@@ -204,7 +204,7 @@ async def test_a_node_that_is_starting_is_waited_for(core: CoreNode, way: str) -
 
 
 @WAYS
-async def test_a_node_that_never_starts_is_given_up(core: CoreNode, way: str) -> None:
+async def test_the_client_stops_waiting_for_a_node_that_never_starts(core: CoreNode, way: str) -> None:
     core.warming_up = "Loading block index…"
     pauses = Pauses()
     with pytest.raises(NodeBusyError, match="Loading block index"):
@@ -214,7 +214,7 @@ async def test_a_node_that_never_starts_is_given_up(core: CoreNode, way: str) ->
 
 
 @WAYS
-async def test_a_full_work_queue_is_waited_for(core: CoreNode, way: str) -> None:
+async def test_the_client_waits_while_the_work_queue_is_full(core: CoreNode, way: str) -> None:
     pauses = Pauses()
     async with opened(core, way, pauses) as node:
         core.faults.append(about("", response(503, b"Work queue depth exceeded"), times=3))
@@ -224,15 +224,15 @@ async def test_a_full_work_queue_is_waited_for(core: CoreNode, way: str) -> None
 
 
 @WAYS
-async def test_a_node_that_goes_and_comes_back_is_asked_again(core: CoreNode, way: str) -> None:
+async def test_a_node_that_returns_is_asked_again(core: CoreNode, way: str) -> None:
     pauses = Pauses()
     async with opened(core, way, pauses) as node:
-        core.faults.append(about("", b"", times=2))  # it closes the connection
+        core.faults.append(about("", b"", times=2))  # the node closes the connection
         assert await node.block(core.hashes[2]) == core.blocks[2]
     assert pauses.slept == [0.5, 1]
 
 
-async def test_a_cookie_is_read_anew_after_a_restart(core: CoreNode, tmp_path: Path) -> None:
+async def test_a_cookie_is_read_again_after_a_restart(core: CoreNode, tmp_path: Path) -> None:
     path = tmp_path / ".cookie"
     path.write_text("__cookie__:first")
     core.rest, core.secret = False, "__cookie__:first"
@@ -298,7 +298,7 @@ async def test_a_pruned_block_is_named(core: CoreNode, way: str) -> None:
         ("the answer is another block", lambda raw, other: bytes(4) + raw[4:]),
     ],
 )
-async def test_a_block_that_is_not_the_one_asked_for_is_asked_for_again_and_refused(
+async def test_a_false_block_is_requested_again_and_then_refused(
     core: CoreNode, way: str, cause: str, wrong: Callable[[bytes, bytes], bytes]
 ) -> None:
     answer = block_answer(way, wrong(core.blocks[105], core.blocks[106]))
@@ -314,7 +314,7 @@ async def test_a_block_that_is_not_the_one_asked_for_is_asked_for_again_and_refu
 
 @WAYS
 @pytest.mark.parametrize("framing", ["length", "chunked", "until closed"])
-async def test_an_answer_that_is_too_long_is_not_read_to_its_end(core: CoreNode, way: str, framing: str) -> None:
+async def test_an_oversized_response_is_not_read_completely(core: CoreNode, way: str, framing: str) -> None:
     kind = BINARY if way == "rest" else JSON
     head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n"
     piece = b"1" * 1_000_000
@@ -329,7 +329,7 @@ async def test_an_answer_that_is_too_long_is_not_read_to_its_end(core: CoreNode,
 
 
 @WAYS
-async def test_a_compressed_answer_is_refused_and_was_not_asked_for(core: CoreNode, way: str) -> None:
+async def test_a_compressed_response_is_refused(core: CoreNode, way: str) -> None:
     bomb = gzip.compress(bytes(10_000_000))
     async with opened(core, way) as node:
         core.faults.append(
@@ -359,7 +359,7 @@ async def test_another_content_type_is_no_bitcoin_node(core: CoreNode, way: str)
 
 
 @WAYS
-async def test_an_answer_cut_off_is_asked_for_again(core: CoreNode, way: str) -> None:
+async def test_a_truncated_response_is_requested_again(core: CoreNode, way: str) -> None:
     pauses = Pauses()
     async with opened(core, way, pauses) as node:
         core.faults.append(about(BLOCK[way], lambda request: core.answer(request)[:-10], times=1))
@@ -369,9 +369,7 @@ async def test_an_answer_cut_off_is_asked_for_again(core: CoreNode, way: str) ->
 
 
 @WAYS
-async def test_an_answer_that_never_ends_has_its_time(
-    core: CoreNode, way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_endless_response_has_a_time_limit(core: CoreNode, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = asyncio.Event()
 
     async def slow(request: Request) -> bytes | None:
@@ -380,7 +378,7 @@ async def test_an_answer_that_never_ends_has_its_time(
         return None
 
     async with opened(core, way) as node:
-        # both ways have it
+        # both APIs have this attribute
         monkeypatch.setattr(node._api._http, "_limits", Limits(answer_s=0.02))  # type: ignore[attr-defined]
         core.faults.append(lambda request: slow(request) if request.about(BLOCK[way]) else None)
         with pytest.raises(NodeUnreachableError, match=r"no answer within 0.02 s"):
@@ -388,7 +386,7 @@ async def test_an_answer_that_never_ends_has_its_time(
     assert asked.is_set()
 
 
-async def test_words_that_are_no_http_are_an_error(core: CoreNode) -> None:
+async def test_a_response_that_is_no_http_is_an_error(core: CoreNode) -> None:
     async with opened(core, "rest") as node:
         core.faults.append(about(BLOCK["rest"], b"SSH-2.0-OpenSSH_9.6\r\n\r\n"))
         with pytest.raises(NodeUnreachableError, match="is not HTTP"):
@@ -422,16 +420,14 @@ def rpc_answer(value: object) -> bytes:
         (rpc_answer({"result": None, "error": "an old one", "id": 0}), "RPC error 0: without a reason"),
     ],
 )
-async def test_malformed_answers_of_rpc_are_errors(core: CoreNode, answer: bytes, cause: str) -> None:
+async def test_malformed_rpc_responses_are_errors(core: CoreNode, answer: bytes, cause: str) -> None:
     async with opened(core, "rpc") as node:
         core.faults.append(about(BLOCK["rpc"], answer))
         with pytest.raises(NodeAnswerError, match=cause):
             await node.block(core.hashes[3])
 
 
-async def test_a_node_that_repeats_the_password_in_an_error_is_not_quoted(
-    core: CoreNode, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_password_repeated_by_the_node_is_not_quoted(core: CoreNode, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
 
     def echo(request: Request) -> bytes:
@@ -464,7 +460,7 @@ async def test_a_node_that_repeats_the_password_in_an_error_is_not_quoted(
         {"chain": "\x1b[31m"},
     ],
 )
-async def test_what_it_says_of_its_chain_is_checked(core: CoreNode, way: str, wrong: dict[str, object]) -> None:
+async def test_the_chain_info_of_the_node_is_checked(core: CoreNode, way: str, wrong: dict[str, object]) -> None:
     async with opened(core, way) as node:
         info = core._info() | wrong
         core.faults.append(
@@ -490,9 +486,7 @@ async def test_what_it_says_of_its_chain_is_checked(core: CoreNode, way: str, wr
         (r"more than [\d,]+ bytes", lambda raws: b"".join(raw[:80] for raw in raws) * 30),
     ],
 )
-async def test_headers_that_are_wrong_are_refused(
-    core: CoreNode, cause: str, wrong: Callable[[list[bytes]], bytes]
-) -> None:
+async def test_false_headers_are_refused(core: CoreNode, cause: str, wrong: Callable[[list[bytes]], bytes]) -> None:
     async with opened(core, "rest") as node:
         core.faults.append(about("/rest/headers/", response(200, wrong(core.blocks[10:]), BINARY)))
         with pytest.raises(NodeAnswerError, match=cause):
@@ -509,7 +503,7 @@ def unproven(raw: bytes) -> bytes:
 
 
 @WAYS
-async def test_a_chain_that_changes_while_it_is_listed_is_listed_again(
+async def test_a_chain_that_changes_during_listing_is_listed_again(
     core: CoreNode, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spvfilter.rpc.rest.Rest.headers_at_once", 7)
@@ -529,10 +523,10 @@ async def test_a_chain_that_changes_while_it_is_listed_is_listed_again(
 
 
 @WAYS
-async def test_a_chain_that_changes_for_ever_is_given_up(core: CoreNode, way: str) -> None:
+async def test_listing_a_chain_that_always_changes_ends(core: CoreNode, way: str) -> None:
     pauses = Pauses()
     async with opened(core, way, pauses) as node:
-        info = core._info() | {"blocks": len(core.blocks) + 5}  # so that there are always fewer than it says
+        info = core._info() | {"blocks": len(core.blocks) + 5}  # the node always has fewer blocks than it states
         core.faults.append(
             about(
                 "chaininfo" if way == "rest" else "getblockchaininfo",
@@ -547,7 +541,7 @@ async def test_a_chain_that_changes_for_ever_is_given_up(core: CoreNode, way: st
 # TLS, IPv6, extras
 
 
-async def test_ipv6_is_spoken(core: CoreNode) -> None:
+async def test_ipv6_addresses_work(core: CoreNode) -> None:
     twin = CoreNode(core.blocks)
     async with (
         twin.serving("::1"),
@@ -556,7 +550,7 @@ async def test_ipv6_is_spoken(core: CoreNode) -> None:
         assert await node.block(core.hashes[3]) == core.blocks[3]
 
 
-async def test_a_certificate_that_nobody_signed_is_refused_and_nothing_is_sent(core: CoreNode, tmp_path: Path) -> None:
+async def test_an_untrusted_certificate_is_refused_before_sending(core: CoreNode, tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     words = [
         "openssl",
@@ -592,7 +586,7 @@ async def test_a_certificate_that_nobody_signed_is_refused_and_nothing_is_sent(c
                 assert await node.block(core.hashes[3]) == core.blocks[3]
 
 
-async def test_https_of_a_server_without_tls_is_told(core: CoreNode) -> None:
+async def test_https_to_a_server_without_tls_is_reported(core: CoreNode) -> None:
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         writer.close()
@@ -616,7 +610,7 @@ async def test_proxies_and_netrc_are_not_used(core: CoreNode, tmp_path: Path, mo
     assert not any("authorization" in request.headers for request in core.requests)
 
 
-async def test_the_extra_is_named_where_it_is_missing(core: CoreNode, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_extra_is_named(core: CoreNode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)
     with pytest.raises(ParameterError, match=r"pip install 'spvfilter\[rpc\]'"):
         async with FullNode.open(core.url, REGTEST):
@@ -630,7 +624,7 @@ def test_credentials_are_a_protocol() -> None:
 
 @WAYS
 @pytest.mark.parametrize("is_right", [True, False])
-async def test_wrong_password_is_an_error_also_with_rest(core: CoreNode, way: str, is_right: bool) -> None:
+async def test_a_wrong_password_is_an_error_even_with_rest(core: CoreNode, way: str, is_right: bool) -> None:
     core.rest = way == "rest"
     password = Password(USER, PASSWORD if is_right else "wrong")
     opening = FullNode.open(core.url, REGTEST, credentials=password, patience=Pauses().patience())

@@ -1,5 +1,5 @@
-"""Notices by ZMQ from a real publisher: what wakes, gaps, duplicates, nonsense, a publisher that comes late and one
-that comes back.
+"""ZMQ notices from a real publisher: wake-ups, gaps, duplicates, malformed messages, and publishers that come late or
+return.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PATIENCE_S = 30.0
 
 @asynccontextmanager
 async def joined(folder: Path) -> AsyncIterator[tuple[Publisher, TipNotices]]:
-    """A publisher and notices that it reaches."""
+    """A publisher and the notices connected to it."""
     address = f"ipc://{folder}/zmq"
     with Publisher(address) as publisher:
         async with TipNotices.subscribed([address]) as notices:
@@ -34,13 +34,13 @@ async def joined(folder: Path) -> AsyncIterator[tuple[Publisher, TipNotices]]:
 
 
 async def until(notices: TipNotices, received: int) -> None:
-    """Wait until so many messages, of whatever form, have come."""
+    """Wait until a number of messages has arrived, valid or malformed."""
     async with asyncio.timeout(PATIENCE_S):
         while notices.received + notices.malformed < received:  # noqa: ASYNC110  the counters tell, and no event
             await asyncio.sleep(0.001)
 
 
-async def test_what_changes_the_chain_wakes_and_what_does_not_does_not(tmp_path: Path) -> None:
+async def test_only_changes_of_the_chain_wake(tmp_path: Path) -> None:
     raw = paid_chain().blocks[5]
     async with joined(tmp_path) as (publisher, notices):
         for number, (topic, body, wakes) in enumerate(
@@ -60,11 +60,11 @@ async def test_what_changes_the_chain_wakes_and_what_does_not_does_not(tmp_path:
             assert await notices.wait(PATIENCE_S if wakes else 0.001) == wakes, (topic, body[-9:])
         assert notices.block(bytes(32)) is None
         assert notices.block(block_hash(raw)) == raw
-        assert notices.block(block_hash(raw)) is None  # it is given once
+        assert notices.block(block_hash(raw)) is None  # a block is returned once
         assert (notices.received, notices.lost, notices.malformed) == (7, 0, 0)
 
 
-async def test_a_gap_wakes_though_its_message_does_not_and_is_counted(tmp_path: Path) -> None:
+async def test_a_gap_wakes_and_is_counted(tmp_path: Path) -> None:
     async with joined(tmp_path) as (publisher, notices):
         added = bytes(32) + b"A" + bytes(8)
         await publisher.send("sequence", added)
@@ -72,11 +72,11 @@ async def test_a_gap_wakes_though_its_message_does_not_and_is_counted(tmp_path: 
         await publisher.send("sequence", added)
         assert await notices.wait(PATIENCE_S)
         assert notices.lost == 3
-        publisher.counters["sequence"] = 0  # the node was started again
+        publisher.counters["sequence"] = 0  # the node was restarted
         await publisher.send("sequence", added)
         assert await notices.wait(PATIENCE_S)
         assert notices.lost == 3
-        publisher.counters["sequence"] = (1 << 32) - 1  # and counts round
+        publisher.counters["sequence"] = (1 << 32) - 1  # the counter wraps around
         await publisher.send("sequence", added)
         await until(notices, 4)
         await publisher.send("sequence", added)
@@ -84,7 +84,7 @@ async def test_a_gap_wakes_though_its_message_does_not_and_is_counted(tmp_path: 
         assert notices.lost == 3 + (1 << 32) - 2
 
 
-async def test_nonsense_is_counted_and_wakes_nobody(tmp_path: Path) -> None:
+async def test_a_malformed_notice_is_counted_and_does_not_wake(tmp_path: Path) -> None:
     async with joined(tmp_path) as (publisher, notices):
         for parts in (
             [b"sequence"],
@@ -99,7 +99,7 @@ async def test_nonsense_is_counted_and_wakes_nobody(tmp_path: Path) -> None:
         assert not await notices.wait(0.001)
 
 
-async def test_a_few_published_blocks_are_kept_and_not_all(tmp_path: Path) -> None:
+async def test_only_a_few_published_blocks_are_kept(tmp_path: Path) -> None:
     blocks = paid_chain().blocks[1:11]
     async with joined(tmp_path) as (publisher, notices):
         for raw in blocks:
@@ -109,7 +109,7 @@ async def test_a_few_published_blocks_are_kept_and_not_all(tmp_path: Path) -> No
         assert kept == list(blocks[-4:])
 
 
-async def test_a_publisher_that_sends_more_than_a_block_is_hung_up_on(tmp_path: Path) -> None:
+async def test_an_oversized_message_disconnects_the_publisher(tmp_path: Path) -> None:
     async with joined(tmp_path) as (publisher, notices):
         await publisher.send("rawblock", bytes(MAX_BLOCK_SIZE))
         assert await notices.wait(PATIENCE_S)
@@ -118,7 +118,7 @@ async def test_a_publisher_that_sends_more_than_a_block_is_hung_up_on(tmp_path: 
         assert (notices.received, notices.malformed) == (1, 0)
 
 
-async def test_a_publisher_that_comes_late_is_waited_for(tmp_path: Path) -> None:
+async def test_notices_wait_for_a_late_publisher(tmp_path: Path) -> None:
     address = f"ipc://{tmp_path}/zmq"
     async with TipNotices.subscribed([address]) as notices:
         assert not await notices.wait(0.001)
@@ -128,7 +128,7 @@ async def test_a_publisher_that_comes_late_is_waited_for(tmp_path: Path) -> None
             assert await notices.wait(PATIENCE_S)
 
 
-async def test_over_tcp_and_from_two_addresses(tmp_path: Path) -> None:
+async def test_notices_come_over_tcp_from_two_addresses(tmp_path: Path) -> None:
     with Publisher("tcp://127.0.0.1:*") as one, Publisher(f"ipc://{tmp_path}/zmq") as other:
         async with TipNotices.subscribed([one.address, other.address]) as notices:
             for number, publisher in enumerate((one, other), 1):
@@ -157,7 +157,7 @@ async def test_a_bad_address_is_refused(address: str) -> None:
             pass
 
 
-async def test_no_address_and_no_pyzmq_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_address_or_pyzmq_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ParameterError, match="at least one address"):
         async with TipNotices.subscribed([]):
             pass

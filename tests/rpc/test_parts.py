@@ -1,4 +1,4 @@
-"""The parts of asking a node: its URL, credentials, patience, and what a block spends."""
+"""The parts of a node client: URL, credentials, retry policy, and the spent outputs of a block."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from support.vectors import effort
         ("http://[::1]", "http://[::1]:8332"),
     ],
 )
-def test_a_url_is_taken_apart_and_shown(url: str, shown: str) -> None:
+def test_a_url_is_parsed_and_shown(url: str, shown: str) -> None:
     assert str(Endpoint.parse(url)) == shown
 
 
@@ -72,13 +72,13 @@ def test_a_url_is_taken_apart_and_shown(url: str, shown: str) -> None:
         ),
     ],
 )
-def test_a_url_with_credentials_a_path_or_a_mistake_is_refused_and_not_repeated(url: str) -> None:
+def test_an_unsuitable_url_is_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(ParameterError) as error:
         Endpoint.parse(url)
     assert "geheim" not in str(error.value)
 
 
-def test_a_cookie_is_read_each_time(tmp_path: Path) -> None:
+def test_a_cookie_is_read_for_each_request(tmp_path: Path) -> None:
     path = tmp_path / ".cookie"
     cookie = CookieFile(path)
     with pytest.raises(NodeRefusedError, match=r"\.cookie: No such file"):
@@ -94,7 +94,7 @@ def test_a_cookie_is_read_each_time(tmp_path: Path) -> None:
     assert repr(cookie) == f"CookieFile({str(path)!r})"
 
 
-def test_a_password_is_not_shown() -> None:
+def test_a_password_is_hidden() -> None:
     password = Password("alice", "geheim:1")
     assert password.secret() == "alice:geheim:1"
     assert "geheim" not in repr(password) + str(vars(password).keys())
@@ -108,7 +108,7 @@ def test_a_password_is_not_shown() -> None:
     assert redacted("nothing", None) == "nothing"
 
 
-def test_limits_and_patience_are_numbers_that_make_sense() -> None:
+def test_limits_and_retries_must_be_valid_numbers() -> None:
     for wrong in ({"connections": 0}, {"connect_s": 0}, {"answer_s": -1}, {"answer_s": float("nan")}):
         with pytest.raises(ParameterError):
             Limits(**wrong)
@@ -118,7 +118,7 @@ def test_limits_and_patience_are_numbers_that_make_sense() -> None:
 
 
 class Calls:
-    """Raises these errors, one a call, and then gives a number."""
+    """Raises one of these errors for each call, and then returns a number."""
 
     def __init__(self, *errors: NodeError) -> None:
         self.errors = list(errors)
@@ -129,7 +129,7 @@ class Calls:
         return 5
 
 
-async def test_a_node_that_is_down_is_asked_again_with_growing_pauses() -> None:
+async def test_retries_to_a_node_that_is_down_have_growing_pauses() -> None:
     pauses = Pauses()
     assert (
         await pauses.patience().ask(Calls(*[NodeUnreachableError("down")] * 4, *[NodeBusyError("starting")] * 6)) == 5
@@ -138,7 +138,7 @@ async def test_a_node_that_is_down_is_asked_again_with_growing_pauses() -> None:
     assert pauses.told == ["down; trying again"] * 4 + ["starting; trying again"] * 6
 
 
-async def test_patience_ends() -> None:
+async def test_retries_end() -> None:
     pauses = Pauses()
     with pytest.raises(NodeUnreachableError):
         await pauses.patience(20).ask(Calls(*[NodeUnreachableError("down")] * 100))
@@ -148,7 +148,7 @@ async def test_patience_ends() -> None:
     assert endless.now > 20_000
 
 
-async def test_a_node_never_reached_is_not_waited_for_but_one_that_is_starting_is() -> None:
+async def test_only_a_starting_node_is_waited_for_at_first() -> None:
     pauses = Pauses()
     with pytest.raises(NodeUnreachableError):
         await pauses.patience().ask(Calls(NodeUnreachableError("refused")), is_known=False)
@@ -156,7 +156,7 @@ async def test_a_node_never_reached_is_not_waited_for_but_one_that_is_starting_i
     assert pauses.slept == [0.5]
 
 
-async def test_a_wrong_answer_is_asked_for_again_twice_and_a_refusal_never() -> None:
+async def test_a_false_answer_is_retried_twice_and_a_refusal_never() -> None:
     pauses = Pauses()
     assert await pauses.patience().ask(Calls(*[NodeAnswerError("wrong")] * 2)) == 5
     with pytest.raises(NodeAnswerError):
@@ -184,7 +184,7 @@ def coin(rng: random.Random) -> Spent:
 
 
 @pytest.mark.parametrize("seed", range(effort(10, 40, 2_000)))
-def test_an_answer_becomes_a_record_of_the_same_coins(seed: int) -> None:
+def test_a_response_becomes_an_undo_record_of_the_same_coins(seed: int) -> None:
     rng = random.Random(seed)
     spent = [[coin(rng) for _ in range(rng.choice([0, 1, 2, 300]))] for _ in range(rng.randrange(5))]
     previous = rng.randbytes(32)
@@ -193,7 +193,7 @@ def test_an_answer_becomes_a_record_of_the_same_coins(seed: int) -> None:
     assert spent_coins(record[:-32]) == spent_coins(undo_of(spent))
 
 
-def test_a_malformed_answer_is_an_error_wherever_it_is_cut() -> None:
+def test_a_truncated_response_is_an_error() -> None:
     rng = random.Random(1)
     answer = spent_answer([[coin(rng), Spent(5, b"\x51")], [Spent(MAX_MONEY, b"")]])
     for size in range(len(answer)):
@@ -201,7 +201,7 @@ def test_a_malformed_answer_is_an_error_wherever_it_is_cut() -> None:
             undo_record(answer[:size], bytes(32))
     for wrong in (
         answer + b"\0",
-        b"\0",  # not even a coinbase
+        b"\0",  # without even the coinbase
         b"\x01\x01" + answer[3:],  # a coinbase that spends
         b"\xfe\xff\xff\xff\x00\0",  # more transactions than fit into a block
         b"\x02\0\xfe\xff\xff\xff\x00",

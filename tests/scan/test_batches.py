@@ -131,7 +131,7 @@ async def test_a_batch_is_columns() -> None:
     assert (row["kind"], row["value"], row["label"], row["coinbase"]) == ("output", 5_000, None, True)
 
 
-async def test_batches_say_what_could_not_be_read(tmp_path: Path) -> None:
+async def test_batches_report_unreadable_blocks(tmp_path: Path) -> None:
     interest, blocks = random_chain(3)
     path = write_records(tmp_path / "blk00000.dat", blocks)
     path.write_bytes(path.read_bytes()[:-10])

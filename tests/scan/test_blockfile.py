@@ -1,4 +1,4 @@
-"""Block files: the framing of blk*.dat, as Core writes it and as accidents damage it; raw and hex files."""
+"""Block files: the framing of blk*.dat, sound and damaged, and raw and hex files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALL = [ONE, TWO, THREE]
 
 
 def read(path: Path) -> tuple[list[bytes], list[str]]:
-    """All blocks of a file, and all sentences about the rest."""
+    """All blocks of a file, and all messages about the rest."""
     file = BlockFile(path)
     found = list(file.records(REGTEST, 256))
     records = [one for one in found if isinstance(one, Record)]
@@ -47,14 +47,14 @@ def zeros(count: int) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["blk00000.dat", "some.blk", "anything"])
-def test_records_are_found_one_behind_the_other(name: str, tmp_path: Path) -> None:
+def test_adjacent_records_are_found(name: str, tmp_path: Path) -> None:
     assert written(tmp_path, b"".join(map(record, ALL)), name) == (ALL, [])
 
 
 @pytest.mark.parametrize(
     "gap", [1, 2, 3, 4, 7, 8, 80, 263, 264, 265, 4_095, 4_096, 4_097, 5_000, 1 << 20, (1 << 20) + 4_093]
 )
-def test_zeros_before_between_and_behind_records_are_padding(gap: int, tmp_path: Path) -> None:
+def test_zeros_around_records_are_padding(gap: int, tmp_path: Path) -> None:
     data = record(ONE) + zeros(gap) + record(TWO) + zeros(gap) + record(THREE) + zeros(gap)
     assert written(tmp_path, data) == (ALL, [])
     assert written(tmp_path, zeros(gap) + data) == (ALL, [])
@@ -71,21 +71,21 @@ def test_tens_of_megabytes_of_padding_are_skipped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gap", [1, 3, 4, 100, 4_090, 4_096, 10_000, 1_100_000])
-def test_garbage_between_records_is_reported_and_the_rest_is_found(gap: int, tmp_path: Path) -> None:
+def test_garbage_between_records_is_reported_and_skipped(gap: int, tmp_path: Path) -> None:
     garbage = random.Random(gap).randbytes(gap).replace(REGTEST.magic[:1], b"\x01").replace(b"\x00", b"\x01")
     raws, said = written(tmp_path, record(ONE) + garbage + record(TWO) + record(THREE))
     assert raws == ALL
     assert said == [f"{gap} bytes from byte {len(ONE) + 8} are no block record of regtest"]
 
 
-def test_garbage_at_the_start_of_a_blk_file_is_reported_and_the_rest_is_found(tmp_path: Path) -> None:
+def test_garbage_at_the_start_is_reported_and_skipped(tmp_path: Path) -> None:
     assert written(tmp_path, b"garbage" + record(ONE)) == (
         [ONE],
         ["7 bytes from byte 0 are no block record of regtest"],
     )
 
 
-def test_a_byte_lost_in_a_record_costs_that_record_alone(tmp_path: Path) -> None:
+def test_a_lost_byte_loses_only_its_record(tmp_path: Path) -> None:
     """The damaged record still states its old length, so the next record seems to start inside it.
 
     The blocks after it are still found.
@@ -99,14 +99,14 @@ def test_a_byte_lost_in_a_record_costs_that_record_alone(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("length", [0, 1, 80, MAX_BLOCK_SIZE + 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])
-def test_an_absurd_length_is_reported_and_the_next_record_found(length: int, tmp_path: Path) -> None:
+def test_an_absurd_length_is_reported_and_skipped(length: int, tmp_path: Path) -> None:
     absurd = REGTEST.magic + length.to_bytes(4, "little") + TWO
     raws, said = written(tmp_path, record(ONE) + absurd + record(THREE))
     assert raws == [ONE, THREE]
     assert said == [f"{len(absurd)} bytes from byte {len(ONE) + 8} are no block record of regtest"]
 
 
-def test_a_half_written_last_record_is_reported_and_the_others_are_found(tmp_path: Path) -> None:
+def test_an_incomplete_last_record_is_reported(tmp_path: Path) -> None:
     raws, said = written(tmp_path, record(ONE) + record(TWO) + record(THREE)[:-1])
     assert raws == [ONE, TWO]
     assert said == [
@@ -115,7 +115,7 @@ def test_a_half_written_last_record_is_reported_and_the_others_are_found(tmp_pat
     ]
 
 
-def test_a_record_said_to_reach_behind_the_end_does_not_hide_those_within(tmp_path: Path) -> None:
+def test_a_record_beyond_the_end_hides_no_later_records(tmp_path: Path) -> None:
     lying = REGTEST.magic + (100_000).to_bytes(4, "little") + ONE
     raws, said = written(tmp_path, lying + record(TWO) + record(THREE))
     assert raws == [TWO, THREE]
@@ -126,9 +126,7 @@ def test_a_record_said_to_reach_behind_the_end_does_not_hide_those_within(tmp_pa
 @pytest.mark.parametrize("network", [network for network in NETWORKS if network is not REGTEST], ids=str)
 @pytest.mark.parametrize("lead", [0, 9])
 @pytest.mark.parametrize("key", [b"", b"\x01\x02\x03\x04\x05\x06\x07\x08"])
-def test_a_file_of_another_network_is_refused_by_its_name(
-    network: object, lead: int, key: bytes, tmp_path: Path
-) -> None:
+def test_a_file_of_another_network_is_refused_by_name(network: object, lead: int, key: bytes, tmp_path: Path) -> None:
     path = write_records(tmp_path / "blk00000.dat", ALL, network.magic)  # type: ignore[attr-defined]
     path.write_bytes(zeros(lead) + path.read_bytes())
     if key and not lead:
@@ -138,14 +136,14 @@ def test_a_file_of_another_network_is_refused_by_its_name(
         read(path)
 
 
-def test_a_record_of_another_network_among_ours_is_reported(tmp_path: Path) -> None:
+def test_a_record_of_another_network_is_reported(tmp_path: Path) -> None:
     raws, said = written(tmp_path, record(ONE) + record(TWO, SIGNET.magic) + record(THREE))
     assert raws == [ONE, THREE]
     assert len(said) == 1
 
 
 @pytest.mark.parametrize("key", [b"", b"\x9a\x1c\x00\xff\x10\x20\x30\x40"])
-def test_a_blk_file_cut_at_any_byte_never_reads_as_whole(key: bytes, tmp_path: Path) -> None:
+def test_a_truncated_file_never_reads_as_complete(key: bytes, tmp_path: Path) -> None:
     _, blocks = random_chain(5)
     chosen = list(blocks[: effort(1, 2, 12)])
     data = b"".join(map(record, chosen)) + zeros(20)
@@ -162,7 +160,7 @@ def test_a_blk_file_cut_at_any_byte_never_reads_as_whole(key: bytes, tmp_path: P
         assert bool(said) == (cut < ends[-1] and cut not in ends)
 
 
-async def test_a_scan_of_a_cut_file_gives_what_is_left_and_then_says_what_is_missing(tmp_path: Path) -> None:
+async def test_a_scan_of_a_truncated_file_reports_the_missing_block(tmp_path: Path) -> None:
     interest, blocks = random_chain(5)
     data = b"".join(map(record, blocks[:3]))
     ends = [0, *(sum(8 + len(raw) for raw in blocks[: n + 1]) for n in range(3))]
@@ -174,7 +172,7 @@ async def test_a_scan_of_a_cut_file_gives_what_is_left_and_then_says_what_is_mis
         given = []
         try:
             async for match in matcher.scan(BlockFiles(path)):
-                given.append(exact(match))  # noqa: PERF401  those before the error are wanted
+                given.append(exact(match))  # noqa: PERF401  keep the matches before the error
         except errors.IncompleteScanError as error:
             assert cut not in ends
             assert str(path) in str(error)
@@ -190,11 +188,11 @@ async def test_a_scan_of_a_cut_file_gives_what_is_left_and_then_says_what_is_mis
     "key", [b"\x01\x02\x03\x04\x05\x06\x07\x08", b"\xff" * 8, b"\x00" * 7 + b"\x01", REGTEST.magic * 2]
 )
 @pytest.mark.parametrize("gap", [0, 1, 5, 11, 5_000])
-def test_records_are_read_through_the_key_beside_them(key: bytes, gap: int, tmp_path: Path) -> None:
+def test_records_are_decoded_with_the_key_of_their_directory(key: bytes, gap: int, tmp_path: Path) -> None:
     (tmp_path / "xor.dat").write_bytes(key)
     data = b""
     for raw in ALL:
-        # Core does not write the padding, so the key is not on it
+        # Core writes no padding, so the key does not apply to it
         data += xored(record(raw), key, len(data)) + zeros(gap)
     raws, said = written(tmp_path, data)
     assert raws == ALL
@@ -202,7 +200,7 @@ def test_records_are_read_through_the_key_beside_them(key: bytes, gap: int, tmp_
         assert said == []
 
 
-def test_padding_under_a_key_that_hides_the_magics_first_byte_is_left_at_the_right_byte(tmp_path: Path) -> None:
+def test_padding_ends_at_the_right_byte_under_an_unlucky_key(tmp_path: Path) -> None:
     (tmp_path / "xor.dat").write_bytes(REGTEST.magic[:1] * 8)
     data = b""
     for raw in ALL:
@@ -210,7 +208,7 @@ def test_padding_under_a_key_that_hides_the_magics_first_byte_is_left_at_the_rig
     assert written(tmp_path, data) == (ALL, [])
 
 
-def test_a_key_of_zeros_is_none(tmp_path: Path) -> None:
+def test_a_key_of_zeros_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / "xor.dat").write_bytes(bytes(8))
     assert written(tmp_path, b"".join(map(record, ALL))) == (ALL, [])
 
@@ -222,7 +220,7 @@ def test_a_key_of_the_wrong_length_is_refused(size: int, tmp_path: Path) -> None
         written(tmp_path, record(ONE))
 
 
-def test_a_plain_file_beside_a_key_is_read_as_it_is(tmp_path: Path) -> None:
+def test_a_plain_file_beside_a_key_is_read_without_it(tmp_path: Path) -> None:
     (tmp_path / "xor.dat").write_bytes(b"\x01\x02\x03\x04\x05\x06\x07\x08")
     assert written(tmp_path, b"".join(map(record, ALL))) == (ALL, [])
     assert written(tmp_path, ONE, "one.raw") == ([ONE], [])
@@ -237,7 +235,7 @@ def test_a_wrong_or_missing_key_is_reported(tmp_path: Path) -> None:
     assert written(tmp_path, data) == ([], [f"{len(data)} bytes from byte 0 are no block record of regtest"])
 
 
-def test_a_key_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+def test_an_unreadable_key_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "xor.dat").mkdir()
     with pytest.raises(OSError, match="directory"):
         written(tmp_path, record(ONE))
@@ -256,13 +254,13 @@ def test_a_file_of_hex_is_one_block(text: str, name: str, tmp_path: Path) -> Non
     assert written(tmp_path, text.encode(), name) == ([ONE], [])
 
 
-def test_hex_with_something_else_in_it_is_refused(tmp_path: Path) -> None:
+def test_hex_with_other_characters_is_refused(tmp_path: Path) -> None:
     for text in (ONE.hex()[:-1], ONE.hex() + "z", ONE.hex() + "\xe9"):
         with pytest.raises(errors.SourceError, match="not hex throughout"):
             written(tmp_path, text.encode("latin-1"), "one.hex")
 
 
-def test_more_than_a_block_is_refused_before_it_is_read(tmp_path: Path) -> None:
+def test_an_oversized_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
     for head in (ONE.hex().encode(), ONE):
         path = tmp_path / "much"
         path.write_bytes(head)
@@ -271,7 +269,7 @@ def test_more_than_a_block_is_refused_before_it_is_read(tmp_path: Path) -> None:
             read(path)
 
 
-def test_a_raw_file_is_one_block_whatever_its_bytes(tmp_path: Path) -> None:
+def test_a_raw_file_is_one_block(tmp_path: Path) -> None:
     for data in (ONE, ONE[:-1], ONE + b"\x00", ONE[:81], ONE[:80], b"\x01"):
         assert written(tmp_path, data, "one.raw") == ([data], [])
 
@@ -282,7 +280,7 @@ def test_an_empty_file_is_refused(tmp_path: Path) -> None:
             written(tmp_path, b"", name)
 
 
-def test_the_kind_of_a_file_is_found_out_anew_each_time(tmp_path: Path) -> None:
+def test_the_kind_of_a_file_is_detected_at_each_read(tmp_path: Path) -> None:
     path = tmp_path / "file"
     file = BlockFile(path)
     for data in (ONE.hex().encode(), ONE, record(ONE), ONE.hex().encode()):
@@ -292,10 +290,10 @@ def test_the_kind_of_a_file_is_found_out_anew_each_time(tmp_path: Path) -> None:
         assert file.read(found.offset, found.size) == ONE
 
 
-# Paths that are no regular file, and files that change
+# Irregular files, and files that change
 
 
-def test_what_is_no_regular_file_is_refused_and_never_waited_for(tmp_path: Path) -> None:
+def test_an_irregular_file_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
         with pytest.raises(errors.SourceError, match="not a regular file"):
@@ -305,7 +303,7 @@ def test_what_is_no_regular_file_is_refused_and_never_waited_for(tmp_path: Path)
 
 
 @pytest.mark.parametrize("tail", [bytes(3 << 20), b"\x01" * (3 << 20)], ids=["padding", "garbage"])
-def test_a_file_that_shrinks_while_it_is_indexed_is_an_error_and_does_not_hang(tail: bytes, tmp_path: Path) -> None:
+def test_a_file_that_shrinks_while_indexed_is_an_error(tail: bytes, tmp_path: Path) -> None:
     """Missing bytes are neither padding nor garbage."""
     path = tmp_path / "blk00000.dat"
     path.write_bytes(record(ONE) + record(TWO) + tail)
@@ -326,7 +324,7 @@ def test_a_file_that_shrinks_while_it_is_indexed_is_an_error_and_does_not_hang(t
     assert raised == ["the file has become shorter while it was read"]
 
 
-def test_a_file_that_grows_while_it_is_indexed_gives_what_it_had(tmp_path: Path) -> None:
+def test_a_file_that_grows_while_indexed_keeps_its_first_blocks(tmp_path: Path) -> None:
     path = write_records(tmp_path / "blk00000.dat", [ONE, TWO])
     found = BlockFile(path).records(REGTEST, 256)
     first = next(found)
@@ -369,7 +367,7 @@ def test_no_descriptor_stays_open(tmp_path: Path) -> None:
 
 
 @pytest.mark.vectors
-def test_a_real_file_gives_its_blocks_and_offsets() -> None:
+def test_a_real_file_has_its_blocks_and_offsets() -> None:
     path = vector_path("03_blocks/mainnet_000000_000255.blk")
     found = list(BlockFile(path).records(MAINNET, 80))
     assert len(found) == 256

@@ -1,4 +1,4 @@
-"""Gaps, branches and duplicates: each match is yielded once, and the branch with the most work counts."""
+"""Gaps, branches and duplicates: each match is yielded once, and the branch with the most work is the best chain."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("small_batches_and_many_threads")
 
 @SEEDS
 @JOBS
-async def test_blocks_that_cannot_be_linked_give_every_match_once(seed: int, jobs: int) -> None:
+async def test_unlinked_blocks_give_every_match_once(seed: int, jobs: int) -> None:
     interest, chain = random_chain(seed, backwards=seed % 2 == 1)
     rng = random.Random(seed)
     blocks = [raw for raw in chain if rng.random() < 0.6]
@@ -44,7 +44,7 @@ async def test_blocks_that_cannot_be_linked_give_every_match_once(seed: int, job
 
 
 @pytest.mark.parametrize("first", [1_300_000_000, 1_400_000_000])
-async def test_a_spend_is_found_whichever_of_two_unlinked_blocks_looks_older(first: int) -> None:
+async def test_a_spend_is_found_in_unlinked_blocks_of_any_age(first: int) -> None:
     paid = pay()
     blocks = [
         block_of(b"\x01" * 32, 500, [paid], time=1_350_000_000),
@@ -61,12 +61,12 @@ async def test_a_spend_is_found_whichever_of_two_unlinked_blocks_looks_older(fir
             assert matcher.report.segments == 2
 
 
-async def test_a_match_of_the_second_pass_has_the_height_the_whole_stream_tells() -> None:
+async def test_a_match_of_the_second_pass_has_its_height() -> None:
     paid = pay()
     first = block_of(ANCESTOR, 500, [paid])
     second = tx([TxIn(txid(paid), 0)], [])
     blocks = [first, *chain_of([[second]], block_hash(first), 501)]
-    # without a height in the coinbase; the merkle root is then wrong
+    # the coinbase then states no height, and the merkle root is wrong
     silent = blocks[1].replace(b"\x02\xf5\x01", b"\x02\x00\x00")
     assert silent != blocks[1]
     matches = await found_by(Matcher(mine()), iter([silent, first]))
@@ -78,7 +78,7 @@ async def test_a_match_of_the_second_pass_has_the_height_the_whole_stream_tells(
 
 @SEEDS
 @JOBS
-async def test_of_a_tree_of_branches_only_the_one_with_the_most_work_counts(seed: int, jobs: int) -> None:
+async def test_only_the_branch_with_the_most_work_counts(seed: int, jobs: int) -> None:
     interest, blocks = random_tree(seed)
     best = best_chain(blocks)
     stale = set(map(block_hash, blocks)) - set(map(block_hash, best))
@@ -94,9 +94,7 @@ async def test_of_a_tree_of_branches_only_the_one_with_the_most_work_counts(seed
 
 @SEEDS
 @JOBS
-async def test_a_stream_of_branches_gives_the_best_one_and_names_the_blocks_it_gave_too_many(
-    seed: int, jobs: int
-) -> None:
+async def test_a_stream_of_branches_names_its_stale_blocks(seed: int, jobs: int) -> None:
     interest, blocks = random_tree(seed)
     best = best_chain(blocks)
     expected = {found[:5] for found in interest.expected(best)}
@@ -111,13 +109,13 @@ async def test_a_stream_of_branches_gives_the_best_one_and_names_the_blocks_it_g
 def fork(bodies: Sequence[Sequence[Sequence[bytes]]]) -> list[list[bytes]]:
     """A common block, and branches of the given bodies on top of it."""
     root = block_of(ANCESTOR, 100)
-    # else blocks with equal bodies would be equal
+    # otherwise blocks with equal bodies would be equal
     strangers = [pay(p2wpkh(bytes(20)), 50 + number) for number in range(len(bodies))]
     marked = [[[*first, stranger], *rest] for (first, *rest), stranger in zip(bodies, strangers, strict=True)]
     return [[root], *(chain_of(body, block_hash(root), 101) for body in marked)]
 
 
-async def test_a_shorter_branch_is_stale_whatever_comes_first() -> None:
+async def test_a_shorter_branch_is_stale_in_any_order() -> None:
     short, long = pay(salt=1), pay(salt=2)
     root, a, b = fork([[[short]], [[long], [spend(long)]]])
     for order in (root + a + b, b[::-1] + a + root, a + b + root):
@@ -126,7 +124,7 @@ async def test_a_shorter_branch_is_stale_whatever_comes_first() -> None:
         assert matcher.report.stale == [block_hash(a[0])]
 
 
-async def test_of_equal_branches_the_smaller_tip_is_kept() -> None:
+async def test_the_smaller_tip_decides_between_equal_branches() -> None:
     one, two = pay(salt=1), pay(salt=2)
     root, a, b = fork([[[one]], [[two]]])
     kept, lost = sorted((a[0], b[0]), key=block_hash)
@@ -136,7 +134,7 @@ async def test_of_equal_branches_the_smaller_tip_is_kept() -> None:
         assert matcher.report.stale == [block_hash(lost)]
 
 
-async def test_branches_whose_common_block_is_not_there_compete_all_the_same() -> None:
+async def test_branches_compete_without_their_common_block() -> None:
     paid = pay()
     _, a, b = fork([[[paid]], [[paid], [spend(paid)]]])
     for order in (a + b, b + a, b[::-1] + a):
@@ -147,7 +145,7 @@ async def test_branches_whose_common_block_is_not_there_compete_all_the_same() -
 
 
 @JOBS
-async def test_a_spend_is_found_though_only_a_stale_block_taught_its_outpoint(jobs: int) -> None:
+async def test_a_spend_of_an_output_in_stale_blocks_is_found(jobs: int) -> None:
     paid = pay()
     root, a, b = fork([[[paid]], [[paid], [spend(paid)], []]])
     order = [
@@ -156,7 +154,7 @@ async def test_a_spend_is_found_though_only_a_stale_block_taught_its_outpoint(jo
         *root,
         a[0],
         b[0],
-    ]  # the spend comes first; the stale copy of the payment holds the better copy back
+    ]  # the spend comes first, and the stale copy of the payment comes before the other copy
     matcher = Matcher(mine(), jobs=jobs)
     matches = once(await found_by(matcher, iter(order)))
     assert matcher.report.stale == [block_hash(a[0])]
@@ -167,7 +165,7 @@ async def test_a_spend_is_found_though_only_a_stale_block_taught_its_outpoint(jo
     }
 
 
-async def test_a_better_branch_met_second_is_given_at_the_end_of_a_stream() -> None:
+async def test_a_better_branch_is_yielded_at_a_streams_end() -> None:
     one, two = pay(salt=1), pay(salt=2)
     root, a, b = fork([[[one]], [[two], [spend(two)]]])
     matcher = Matcher(mine())
@@ -181,7 +179,7 @@ async def test_a_better_branch_met_second_is_given_at_the_end_of_a_stream() -> N
     assert matcher.report.blocks == 4
 
 
-async def test_a_worse_branch_met_second_is_not_given() -> None:
+async def test_a_worse_branch_is_not_yielded() -> None:
     one, two = pay(salt=1), pay(salt=2)
     root, a, b = fork([[[one]], [[two], [spend(two)]]])
     matcher = Matcher(mine())
@@ -190,7 +188,7 @@ async def test_a_worse_branch_met_second_is_not_given() -> None:
 
 
 @JOBS
-async def test_duplicates_are_reported_and_not_counted(jobs: int) -> None:
+async def test_duplicates_are_reported_but_not_counted(jobs: int) -> None:
     interest, blocks = random_chain(0)
     order = shuffled([*blocks, *blocks, *blocks[:3]], 1)
     for source in (order, iter(order), slowly(order)):
@@ -200,7 +198,7 @@ async def test_duplicates_are_reported_and_not_counted(jobs: int) -> None:
         assert matcher.report.blocks == len(blocks)
 
 
-async def test_a_damaged_copy_does_not_hide_a_sound_one(tmp_path: Path) -> None:
+async def test_a_damaged_copy_does_not_hide_a_sound_copy(tmp_path: Path) -> None:
     interest, blocks = random_chain(2)
     damaged = blocks[7][:-3] + b"\xff\xff\xff\xff"
     sound = write_records(tmp_path / "blk00000.dat", blocks)

@@ -1,4 +1,6 @@
-"""A scan on a Dask cluster leaves the bytes of a scan in one thread, even if workers die; errors of the cluster."""
+"""A scan on a Dask cluster writes the same bytes as a scan in one thread, even if workers die. Cluster errors are
+clear.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,7 @@ async def test_a_cluster_gives_the_same_bytes(two_workers: Cluster, tmp_path: Pa
 async def test_workers_map_a_compiled_list_or_receive_it(
     two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sees: bool
 ) -> None:
-    """A worker that does not see the file has another file at its path."""
+    """A worker that cannot see the file has another file at that path."""
     plan, watch = chain(tmp_path / "blocks", undo=False, seed=7)
     expected = await in_one_thread(tmp_path / "thread", plan, watch)
     watch.compile(tmp_path / "list.spvwl")
@@ -110,7 +112,7 @@ async def test_workers_map_a_compiled_list_or_receive_it(
     assert isinstance(sent[-1].table, ImagePlace) == sees
 
 
-async def test_a_client_that_is_not_asynchronous_does_too(two_workers: Cluster, tmp_path: Path) -> None:
+async def test_a_synchronous_client_gives_the_same_bytes(two_workers: Cluster, tmp_path: Path) -> None:
     import distributed
 
     plan, watch = chain(tmp_path / "blocks", undo=False, seed=2)
@@ -131,7 +133,7 @@ async def test_a_cluster_writes_binary_hashes_by_option(two_workers: Cluster, tm
 
 
 async def test_workers_may_die_at_any_moment(own_cluster: Cluster, tmp_path: Path) -> None:
-    """Among the dying workers is the only one, with the watch list that it was sent."""
+    """The only worker with the watch list dies, too."""
     seed = random.randrange(1 << 32)
     print("seed", seed)
     rng = random.Random(seed)
@@ -151,10 +153,10 @@ async def test_workers_may_die_at_any_moment(own_cluster: Cluster, tmp_path: Pat
             assert everything(scan.directory) == expected
 
 
-async def test_a_worker_that_dies_while_the_watch_list_is_sent_is_done_without(
+async def test_a_worker_that_dies_during_scatter_is_replaced(
     two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error from the scheduler may look as if the scheduler were lost."""
+    """The scheduler's error may look as if the scheduler were lost."""
     from distributed.comm.core import CommClosedError
 
     monkeypatch.setattr(daskcalls, "_LOOK_S", 0)
@@ -196,7 +198,7 @@ async def test_a_worker_may_come_late(own_cluster: Cluster, tmp_path: Path) -> N
     assert everything(tmp_path / "cluster") == expected
 
 
-async def test_without_a_scheduler_or_a_worker_the_end_is_clear_and_the_scan_goes_on(
+async def test_a_lost_scheduler_is_named_and_the_scan_resumes(
     own_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(daskcalls, "_WORKERS_S", 0.2)
@@ -234,7 +236,7 @@ async def test_without_a_scheduler_or_a_worker_the_end_is_clear_and_the_scan_goe
     assert everything(out) == expected
 
 
-async def test_a_scan_that_is_given_up_leaves_nothing_to_do_and_goes_on(two_workers: Cluster, tmp_path: Path) -> None:
+async def test_a_cancelled_scan_leaves_no_tasks_and_resumes(two_workers: Cluster, tmp_path: Path) -> None:
     plan, watch = chain(tmp_path / "blocks", undo=True)
     expected = await in_one_thread(tmp_path / "thread", plan, watch)
 
@@ -258,8 +260,8 @@ async def test_a_scan_that_is_given_up_leaves_nothing_to_do_and_goes_on(two_work
     assert everything(scan.directory) == expected
 
 
-async def test_calls_that_are_given_up_leave_the_client_to_others(two_workers: Cluster) -> None:
-    """A client joins several gathers. If one of them is cancelled, it would end each later one."""
+async def test_cancelled_calls_leave_the_client_usable(two_workers: Cluster) -> None:
+    """A client joins several gathers. Without care, one cancelled gather would end each later one."""
     async with client_of(two_workers) as client:
         calls = daskcalls.Calls(client)
         for turns in range(effort(20, 20, 100)):
@@ -276,7 +278,7 @@ async def test_calls_that_are_given_up_leave_the_client_to_others(two_workers: C
                 assert await calls.once(bytes, (3,)) == bytes(3)
 
 
-async def test_a_worker_that_does_not_see_the_files_is_no_scan_of_nothing(two_workers: Cluster, tmp_path: Path) -> None:
+async def test_a_worker_without_the_files_is_an_error(two_workers: Cluster, tmp_path: Path) -> None:
     plan, watch = chain(tmp_path / "blocks", undo=True)
     (tmp_path / "blocks" / "rev00000.dat").rename(tmp_path / "rev")
     async with client_of(two_workers) as client:
@@ -307,7 +309,7 @@ async def test_another_version_on_a_worker_is_named(
         monkeypatch.setattr(daskcalls, "metadata", raising(ModuleNotFoundError("spvfilter")))
         with pytest.raises(SourceError, match="has no spvfilter: install"):
             await scan_cluster(client, plan, watch, tmp_path / "cluster")
-        # the error of a worker that leaves; it is no fault
+        # the error of a worker that leaves: this is no version mismatch
         monkeypatch.setattr(daskcalls, "metadata", raising(ConnectionResetError("closed")))
         await scan_cluster(client, plan, watch, tmp_path / "cluster")
     task = PartTask(plan.parts[0], tmp_path / "part", bytes(32), "auto", False, None)
@@ -320,14 +322,14 @@ def answering(answer: object) -> Callable[..., object]:
     return lambda *args: answer
 
 
-async def test_what_is_no_file_of_the_part_is_refused(
+async def test_a_wrong_answer_of_a_worker_is_refused(
     two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan, watch = chain(tmp_path / "blocks", undo=True)
     await in_one_thread(tmp_path / "thread", plan, watch)
     whole = min(
         (tmp_path / "thread" / "parts").iterdir()
-    ).read_bytes()  # the file of the first part, which is wrong for every other part
+    ).read_bytes()  # the file of the first part: it is wrong for every other part
     flipped = whole[:100] + bytes((whole[100] ^ 1,)) + whole[101:]
     async with client_of(two_workers) as client:
         for answer in (None, "text", b"", whole, whole[:-1], whole[:100], flipped):
@@ -375,7 +377,7 @@ def test_the_command_scans_on_a_cluster(
         ("tcp://user:hunter2@127.0.0.1:1", "not the address of a Dask scheduler"),
     ],
 )
-def test_an_address_of_no_scheduler_is_named(
+def test_an_unreachable_scheduler_is_named(
     address: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(daskcalls, "_CONNECT_S", 0.2)
@@ -397,7 +399,7 @@ def test_an_address_of_no_scheduler_is_named(
     assert (said.count("\n"), "hunter2" in said) == (1, False)
 
 
-def test_dask_that_is_missing_is_named(
+def test_missing_dask_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)

@@ -1,4 +1,4 @@
-"""Damaged and further copies of blocks beside valid ones: nothing is lost or counted twice; damage is reported."""
+"""Damaged copies of blocks and duplicates: no match is lost or counted twice, and damage is reported."""
 
 from __future__ import annotations
 
@@ -42,9 +42,7 @@ def real_wallet() -> tuple[WatchList, bytes]:
 @pytest.mark.vectors
 @pytest.mark.parametrize("check", [False, True])
 @pytest.mark.parametrize(("at", "bit"), [(40, 1), (76, 0), (79, 7), (75, 3), (70, 2)])
-async def test_a_copy_with_a_flipped_header_bit_neither_hides_the_genuine_block_nor_counts(
-    at: int, bit: int, check: bool, tmp_path: Path
-) -> None:
+async def test_a_damaged_header_does_not_hide_the_genuine_block(at: int, bit: int, check: bool, tmp_path: Path) -> None:
     watch, raw = real_wallet()
     alone, _ = await scanned(watch.copy(), [raw])
     assert alone
@@ -73,7 +71,7 @@ def pay(seed: int, to: bytes, value: int = 1_000) -> bytes:
     return build.tx([TxIn(bytes([seed]) * 32, 0)], [TxOut(value, to)])
 
 
-def test_a_block_with_a_payment_twice_is_refused() -> None:
+def test_a_block_with_a_duplicate_payment_is_refused() -> None:
     """CVE-2012-2459: repeating the last transaction does not change the merkle root."""
     genuine = build.block(b"\x05" * 32, [build.coinbase(700), pay(1, OTHER), pay(2, MINE)], mined=True)
     count = genuine[80]
@@ -102,10 +100,10 @@ async def one_by_one(blocks: Iterable[bytes]) -> AsyncIterator[bytes]:
         yield raw
 
 
-async def test_what_only_a_stale_block_paid_may_be_spent_anywhere_in_any_order() -> None:
-    """A and A1 have the same parent and C follows A, so A1 is stale.
+async def test_outputs_of_a_stale_block_are_found_as_spent() -> None:
+    """A and A1 have the same parent, and C follows A, so A1 is stale.
 
-    D, which is linked with none of them, spends an output that only A1 has.
+    D is linked to no other block and spends an output that only A1 has.
     """
     paid = pay(1, MINE)
     a = build.block(b"\x05" * 32, [build.coinbase(700)], mined=True)

@@ -50,7 +50,7 @@ async def of_files(watch: WatchList, folder: Path, **options: object) -> tuple[l
 @WAYS
 @pytest.mark.parametrize("jobs", [1, 3])
 @pytest.mark.parametrize("ahead", [1, 16])
-async def test_the_matches_are_those_of_the_same_blocks_in_files(
+async def test_matches_equal_those_of_the_same_blocks_in_files(
     core: CoreNode, tmp_path: Path, way: str, jobs: int, ahead: int
 ) -> None:
     expected, files = await of_files(watched(), paid_chain().files(tmp_path, undo=way == "rest"))
@@ -77,7 +77,7 @@ async def test_the_matches_are_those_of_the_same_blocks_in_files(
     ],
 )
 @WAYS
-async def test_a_range_is_that_of_files(core: CoreNode, tmp_path: Path, span: BlockSpan, way: str) -> None:
+async def test_a_range_equals_that_of_files(core: CoreNode, tmp_path: Path, span: BlockSpan, way: str) -> None:
     expected, files = await of_files(watched(), paid_chain().files(tmp_path, undo=way == "rest"), span=span)
     matcher = Matcher(watched())
     async with opened(core, way=way) as node:
@@ -86,8 +86,8 @@ async def test_a_range_is_that_of_files(core: CoreNode, tmp_path: Path, span: Bl
 
 
 @pytest.mark.vectors
-async def test_a_real_nodes_chain_is_scanned_as_its_files_are() -> None:
-    """The 208 blocks that a real node wrote, with a reorganization. Its undo file has the coins that they spend."""
+async def test_a_real_nodes_chain_matches_its_files() -> None:
+    """The test uses 208 blocks of a real node, with a reorganization. Its undo file has the coins that they spend."""
     source = BlockFiles(vector_path("12_undo/blk00000.dat").parent)
     refs = [ref for ref in source.index(REGTEST) if isinstance(ref, BlockRef)]
     raws = {ref.hash: source.read(ref) for ref in refs}
@@ -120,7 +120,7 @@ def all_scripts(raws: Iterable[bytes]) -> WatchList:
 # Spent coins from the node
 
 
-async def test_a_node_before_core_30_is_asked_once_what_blocks_spend(core: CoreNode) -> None:
+async def test_an_older_node_is_asked_once_for_spent_outputs(core: CoreNode) -> None:
     core.spent = None
     matcher = Matcher(watched())
     async with opened(core) as node:
@@ -134,13 +134,13 @@ async def test_a_node_before_core_30_is_asked_once_what_blocks_spend(core: CoreN
             await found_by(Matcher(watched()), NodeBlocks(node, undo="require"))
 
 
-async def test_undo_that_is_off_is_not_asked_for(core: CoreNode) -> None:
+async def test_undo_mode_off_requests_no_spent_outputs(core: CoreNode) -> None:
     async with opened(core) as node:
         assert len(await found_by(Matcher(watched()), NodeBlocks(node, undo="off"))) == 12
     assert not any("spenttxouts" in request.path for request in core.requests)
 
 
-async def test_what_a_block_spends_that_is_not_its_own_is_told_and_its_outpoints_are_used(core: CoreNode) -> None:
+async def test_false_spent_outputs_are_reported_and_replaced_by_outpoints(core: CoreNode) -> None:
     assert core.spent is not None
     spending = [digest for digest, told in core.spent.items() if told[0] > 1]
     core.spent[spending[1]] = core.spent[spending[2]] + b""
@@ -153,7 +153,7 @@ async def test_what_a_block_spends_that_is_not_its_own_is_told_and_its_outpoints
     assert spending[3] in matcher.report.without_undo
 
 
-async def test_what_a_block_spends_that_is_malformed_ends_the_scan(core: CoreNode) -> None:
+async def test_malformed_spent_outputs_end_the_scan(core: CoreNode) -> None:
     assert core.spent is not None
     core.spent[core.hashes[105]] += b"\0"
     matcher = Matcher(watched())
@@ -163,10 +163,10 @@ async def test_what_a_block_spends_that_is_malformed_ends_the_scan(core: CoreNod
     assert matcher.report.blocks == 105
 
 
-# Fetched ahead
+# Prefetching
 
 
-async def test_no_more_blocks_are_fetched_ahead_than_said(core: CoreNode) -> None:
+async def test_prefetching_is_bounded(core: CoreNode) -> None:
     async with opened(core) as node:
         scan = Matcher(watched()).scan(NodeBlocks(node, ahead=3, undo="off", span=BlockSpan(102)))
         async with aclosing(scan) as matches:
@@ -196,8 +196,8 @@ async def test_leaving_at_any_moment_leaves_nothing_behind(seed: int) -> None:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_blocks_are_fetched_again_for_scripts_that_a_keychain_gains(core: CoreNode, tmp_path: Path) -> None:
-    """An index far ahead is used first, so earlier blocks must be searched again."""
+async def test_a_grown_keychain_fetches_blocks_again(core: CoreNode, tmp_path: Path) -> None:
+    """A distant index is used first, so earlier blocks must be searched again."""
 
     def keychain() -> WatchList:
         watch = WatchList(REGTEST)
@@ -224,7 +224,7 @@ def script_of(core: CoreNode, height: int) -> bytes:
 
 @WAYS
 @pytest.mark.parametrize("seed", range(effort(1, 2, 100)))
-async def test_a_node_that_dies_now_and_then_changes_nothing(way: str, seed: int) -> None:
+async def test_failed_requests_change_no_match(way: str, seed: int) -> None:
     rng = random.Random(seed)
     pauses = Pauses()
 
@@ -244,7 +244,7 @@ async def test_a_node_that_dies_now_and_then_changes_nothing(way: str, seed: int
 
 
 @WAYS
-async def test_a_node_that_stays_away_ends_the_scan_after_all_that_came(core: CoreNode, way: str) -> None:
+async def test_a_node_that_stays_down_ends_the_scan(core: CoreNode, way: str) -> None:
     pauses = Pauses()
     matcher = Matcher(watched())
     found: list[Match] = []
@@ -257,13 +257,13 @@ async def test_a_node_that_stays_away_ends_the_scan_after_all_that_came(core: Co
         )
         with pytest.raises(NodeUnreachableError):
             async for match in matcher.scan(NodeBlocks(node)):
-                found.append(match)  # noqa: PERF401  those before the error are wanted
+                found.append(match)  # noqa: PERF401  keep the matches before the error
     assert matcher.report.blocks == 107  # up to height 106
     assert {match.height for match in found} == {102, 104, 105, 106}
     assert pauses.now > 500
 
 
-async def test_a_block_pruned_in_the_middle_of_a_scan_is_named(core: CoreNode) -> None:
+async def test_a_block_pruned_during_a_scan_is_named(core: CoreNode) -> None:
     matcher = Matcher(watched())
 
     def prune(request: Request) -> None:
@@ -277,8 +277,8 @@ async def test_a_block_pruned_in_the_middle_of_a_scan_is_named(core: CoreNode) -
     assert matcher.report.blocks == 60
 
 
-async def test_blocks_that_were_listed_are_scanned_though_the_chain_changes(core: CoreNode) -> None:
-    """The node still has the stale block. The scan is of the chain as it was."""
+async def test_listed_blocks_are_scanned_even_if_they_become_stale(core: CoreNode) -> None:
+    """The node still has the stale block. The scan covers the chain as it was listed."""
     expected = await found_by(Matcher(watched()), list(core.blocks))
 
     def reorganise(request: Request) -> None:
@@ -291,15 +291,15 @@ async def test_blocks_that_were_listed_are_scanned_though_the_chain_changes(core
     assert [match.txid for match in found] == [match.txid for match in expected]
 
 
-async def test_a_block_at_another_height_than_it_states_is_refused(core: CoreNode) -> None:
-    """The node leaves out its first blocks and claims that the rest begins at height 0. The test makes its listing."""
+async def test_a_block_at_a_false_height_is_refused(core: CoreNode) -> None:
+    """The node leaves out its first blocks and claims that its chain begins at height 0. The test makes its listing."""
     async with opened(core) as node:
         listing = Listing(50, core.hashes[50], b"".join(core.hashes[51:60]))
         with pytest.raises(NodeAnswerError, match=r"for height 50, but the block states 51"):
             await found_by(Matcher(watched()), NodeBlocks(node, listing=listing))
 
 
-async def test_an_answer_of_many_megabytes_for_every_block_stays_within_bounds(core: CoreNode) -> None:
+async def test_oversized_answers_are_refused(core: CoreNode) -> None:
     async with opened(core) as node:
         core.faults.append(
             lambda request: response(200, bytes(MAX_BLOCK_SIZE + 1), BINARY) if "/rest/block/" in request.path else None
@@ -308,7 +308,7 @@ async def test_an_answer_of_many_megabytes_for_every_block_stays_within_bounds(c
             await found_by(Matcher(watched()), NodeBlocks(node, ahead=2))
 
 
-async def test_what_makes_no_sense_is_refused(core: CoreNode) -> None:
+async def test_invalid_options_are_refused(core: CoreNode) -> None:
     async with opened(core) as node:
         listing = await node.listing()
         for wrong in ({"undo": "maybe"}, {"ahead": 0}, {"listing": listing, "span": BlockSpan(1)}):

@@ -31,7 +31,7 @@ Event = Match | Connected | Disconnected
 
 
 class Ledger:
-    """The state of a program that follows a chain: the blocks that count, and the matches in them."""
+    """The state of a program that follows a chain: the blocks of the best chain, and the matches in them."""
 
     def __init__(self) -> None:
         self.chain: dict[int, bytes] = {}
@@ -79,7 +79,7 @@ def identities(matches: list[Match]) -> list[tuple[object, ...]]:
     return [(match.kind, match.txid, match.index, match.height, match.block_hash, match.value) for match in matches]
 
 
-async def test_blocks_that_come_are_told_after_their_matches() -> None:
+async def test_new_blocks_are_reported_after_their_matches() -> None:
     regtest = paid_regtest()
     core = CoreNode(chain_of(regtest))
     ledger = Ledger()
@@ -104,7 +104,7 @@ async def test_blocks_that_come_are_told_after_their_matches() -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 7, 14])
-async def test_a_reorganisation_takes_blocks_away_and_brings_others(depth: int) -> None:
+async def test_a_reorganization_replaces_blocks(depth: int) -> None:
     regtest = paid_regtest()
     core = CoreNode(chain_of(regtest))
     before = chain_of(regtest)
@@ -126,7 +126,7 @@ async def test_a_reorganisation_takes_blocks_away_and_brings_others(depth: int) 
 
 
 @pytest.mark.parametrize("seed", range(effort(1, 2, 100)))
-async def test_whatever_the_chain_does_what_counts_is_what_files_say(seed: int) -> None:
+async def test_random_reorganizations_end_with_the_matches_of_files(seed: int) -> None:
     rng = random.Random(seed)
     regtest = paid_regtest()
     core = CoreNode(chain_of(regtest))
@@ -158,7 +158,7 @@ async def test_whatever_the_chain_does_what_counts_is_what_files_say(seed: int) 
     assert [ledger.chain[height] for height in sorted(ledger.chain)] == core.hashes
 
 
-async def test_a_reorganisation_in_the_middle_of_a_scan_of_new_blocks_tells_nothing_twice() -> None:
+async def test_a_reorganization_during_a_scan_reports_nothing_twice() -> None:
     """The chain changes after the new blocks are listed and before they are fetched.
 
     The node has dropped the stale blocks.
@@ -188,14 +188,14 @@ async def test_a_reorganisation_in_the_middle_of_a_scan_of_new_blocks_tells_noth
         opened(core, pauses) as node,
         aclosing(follow(Matcher(watched()), NodeBlocks(node, ahead=1))) as events,
     ):
-        await followed(events, lambda: core.hashes[-1], ledger)  # the chain as it was before
+        await followed(events, lambda: core.hashes[-1], ledger)  # the chain before the reorganization
         while len(core.blocks) < 121 or ledger.chain[max(ledger.chain)] != core.hashes[-1]:
             ledger.take(await anext(events))
     assert identities(ledger.found) == identities(await as_in_files(core))
     assert any("is no longer in its chain" in sentence for sentence in pauses.told)
 
 
-async def test_a_pruned_block_of_the_best_chain_ends_it() -> None:
+async def test_a_pruned_block_of_the_best_chain_ends_following() -> None:
     core = CoreNode(chain_of(paid_regtest()))
     async with (
         core.serving(),
@@ -208,7 +208,7 @@ async def test_a_pruned_block_of_the_best_chain_ends_it() -> None:
                 pass
 
 
-async def test_a_reorganisation_deeper_than_is_remembered_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reorganization_deeper_than_the_memory_ends_following(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spvfilter.scan.following._MOST_KEPT", 10)
     regtest = paid_regtest()
     core = CoreNode(chain_of(regtest))
@@ -227,7 +227,7 @@ async def test_a_reorganisation_deeper_than_is_remembered_ends_it(monkeypatch: p
                 pass
 
 
-async def test_a_scan_from_a_height_is_told_anew_if_the_chain_changes_below() -> None:
+async def test_a_reorganization_below_the_start_repeats_the_scan() -> None:
     regtest = paid_regtest()
     core = CoreNode(chain_of(regtest))
 
@@ -248,7 +248,7 @@ async def test_a_scan_from_a_height_is_told_anew_if_the_chain_changes_below() ->
     assert ledger.disconnected == 14
 
 
-async def test_a_chain_that_reorganises_for_ever_is_followed_with_bounded_memory_and_pauses() -> None:
+async def test_endless_reorganizations_use_bounded_memory_and_pauses() -> None:
     regtest = Regtest(clock=iter_clock())
     regtest.mine(5)
     one = chain_of(regtest)
@@ -281,8 +281,8 @@ def iter_clock() -> Callable[[], float]:
     return lambda: float(next(times))
 
 
-async def test_notices_wake_and_lost_ones_are_made_good(tmp_path: Path) -> None:
-    """A real publisher. Blocks come with a notice, without one but a gap later, and with a false notice.
+async def test_a_poll_makes_up_for_lost_notices(tmp_path: Path) -> None:
+    """A real publisher. Some blocks have a notice, some only a gap in the numbers, and some a false notice.
 
     A published block is not fetched.
     """
@@ -326,7 +326,7 @@ async def test_notices_wake_and_lost_ones_are_made_good(tmp_path: Path) -> None:
     assert identities(ledger.found) == identities(await as_in_files(core))
 
 
-async def test_what_makes_no_sense_is_refused() -> None:
+async def test_invalid_options_are_refused() -> None:
     core = CoreNode(chain_of(paid_regtest(0)))
     async with core.serving(), opened(core, Pauses()) as node:
         for blocks, poll_s in ((NodeBlocks(node, span=BlockSpan(0, 5)), 1.0), (NodeBlocks(node), 0.0)):

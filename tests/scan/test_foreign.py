@@ -24,7 +24,7 @@ def with_bits(raw: bytes, bits: int) -> bytes:
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_a_genesis_block_is_of_its_network_only(network: Any) -> None:
+def test_a_genesis_block_belongs_to_one_network(network: Any) -> None:
     for other in NETWORKS:
         said = contradiction(other.genesis + b"\x01", network)
         follows = contradiction(with_bits(block_of(other.genesis_hash, 1), HARD), network)
@@ -35,7 +35,7 @@ def test_a_genesis_block_is_of_its_network_only(network: Any) -> None:
             assert follows == f"the block after the genesis block of {other}, not of {network}"
 
 
-def test_bits_that_a_network_does_not_allow_are_of_another_one() -> None:
+def test_bits_above_a_networks_limit_are_of_another_network() -> None:
     raw = block_of(bytes(range(32)), 5)
     assert contradiction(raw, REGTEST) is None
     for network in (MAINNET, TESTNET3, SIGNET):
@@ -57,7 +57,7 @@ def test_no_real_block_contradicts_its_network(block: RealBlock) -> None:
     assert contradiction(block.raw, network) is None
 
 
-def test_a_line_of_another_network_is_named_and_the_next_one_is_read() -> None:
+def test_a_line_of_another_network_is_named_and_skipped() -> None:
     good = with_bits(block_of(bytes(range(32)), 5), HARD)
     lines = "\n".join(raw.hex() for raw in (good, AFTER, record(good, MAINNET.magic), good))
     said: list[str] = []

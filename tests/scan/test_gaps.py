@@ -1,4 +1,4 @@
-"""Missing heights: random choices of blocks in random files, against the list of the heights that are there."""
+"""Missing heights: random choices of blocks in random files, compared with the list of present heights."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def naive_ranges(heights: set[int]) -> list[tuple[int, int]]:
 
 
 def watch() -> WatchList:
-    """A list whose only script nobody uses."""
+    """A list with one unused script."""
     made = WatchList(REGTEST)
     made.add_script(b"\x51" * 3)
     return made

@@ -87,7 +87,7 @@ def in_full(watch: WatchList) -> WatchList:
 
 @KINDS
 @pytest.mark.parametrize("seed", range(effort(2, 6, 300)))
-async def test_any_order_of_use_gives_what_a_scan_with_all_scripts_gives(kind: str, seed: int, tmp_path: Path) -> None:
+async def test_any_order_of_use_gives_the_scan_with_all_scripts(kind: str, seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     blocks = life(rng, order(rng, rng.choice((30, 200, 900))))
     if kind not in ("in order", "files"):
@@ -113,7 +113,7 @@ async def test_any_order_of_use_gives_what_a_scan_with_all_scripts_gives(kind: s
 
 
 @JOBS
-async def test_a_wallet_used_backwards_is_found_from_one_block(jobs: int) -> None:
+async def test_one_block_finds_a_wallet_that_was_used_backwards(jobs: int) -> None:
     """Each use moves the window up to the script that was paid before it."""
     steps = list(range(2 * GAP_LIMIT - 1, 400, GAP_LIMIT))
     blocks, previous = [], REGTEST.genesis_hash
@@ -127,7 +127,7 @@ async def test_a_wallet_used_backwards_is_found_from_one_block(jobs: int) -> Non
     assert sorted(match.value or 0 for match in found) == steps
 
 
-async def test_an_endless_stream_says_for_how_many_scripts_earlier_blocks_were_not_searched() -> None:
+async def test_an_endless_stream_reports_scripts_that_came_too_late() -> None:
     blocks, previous = [], REGTEST.genesis_hash
     for number, index in enumerate((59, 2 * GAP_LIMIT - 1, 59), 1):
         blocks.append(
@@ -145,7 +145,7 @@ async def test_an_endless_stream_says_for_how_many_scripts_earlier_blocks_were_n
     assert [match.keychain_index for match in await found_by(Matcher(wallet(GAP_LIMIT)), iter(blocks))].count(59) == 2
 
 
-async def test_a_list_without_keychains_searches_no_block_again() -> None:
+async def test_a_list_without_keychains_searches_blocks_once() -> None:
     rng = random.Random(1)
     blocks = life(rng, list(range(20)))
     watch = WatchList(REGTEST)
@@ -156,7 +156,7 @@ async def test_a_list_without_keychains_searches_no_block_again() -> None:
     assert matcher.report.late_scripts == 0
 
 
-async def test_one_transaction_that_moves_a_window_is_matched_whole() -> None:
+async def test_a_transaction_that_moves_a_window_is_matched_completely() -> None:
     watch = wallet(GAP_LIMIT)
     paying = tx([TxIn(bytes(32), 0)], [TxOut(index, script_at(index)) for index in (10, 70, 50, 30)])
     found = await Matcher(watch).match_tx(paying)
@@ -164,7 +164,7 @@ async def test_one_transaction_that_moves_a_window_is_matched_whole() -> None:
     assert [match.keychain_index for match in wallet(GAP_LIMIT).match_tx(paying)] == [10, 70, 50, 30]
 
 
-async def test_a_spend_that_came_before_its_output_became_watched_is_found() -> None:
+async def test_a_spend_before_its_watched_output_is_found() -> None:
     """The output is found when blocks are searched again. This search has already passed the block of its spend."""
     paid = tx([TxIn(b"\x01" * 32, 0)], [TxOut(5_000, script_at(59))])
     first = block_of(REGTEST.genesis_hash, 1, [paid])

@@ -25,7 +25,7 @@ ADDRESS = "bcrt1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqdku202"
 
 
 class Waiting(Engine):
-    """Threads that begin when the test tells them to."""
+    """Threads that wait for a signal of the test before they begin."""
 
     width = 1
 
@@ -73,7 +73,7 @@ async def test_a_second_scan_is_refused_until_the_first_has_ended(tmp_path: Path
     assert not (out / ".lock").exists()
 
 
-async def test_a_scan_that_fails_or_is_given_up_lets_the_directory_go(tmp_path: Path) -> None:
+async def test_a_cancelled_scan_releases_its_directory(tmp_path: Path) -> None:
     blocks, out, engine = blocks_in(tmp_path), tmp_path / "out", Waiting()
     first = asyncio.create_task(scan_parts(scan_into(out, blocks), engine=engine))
     await engine.is_asked.wait()
@@ -84,7 +84,7 @@ async def test_a_scan_that_fails_or_is_given_up_lets_the_directory_go(tmp_path: 
     assert (await scan_parts(scan_into(out, blocks))).exists()
 
 
-async def test_a_directory_is_not_let_go_while_its_files_are_written(
+async def test_a_directory_stays_locked_while_its_files_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cancellation stops a thread only between two parts."""
@@ -130,7 +130,7 @@ asyncio.run(scan())
 """
 
 
-def test_another_process_is_named_and_once_it_was_killed_holds_nothing(
+def test_another_process_is_named_and_releases_its_lock_when_killed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blocks, out = blocks_in(tmp_path), tmp_path / "out"

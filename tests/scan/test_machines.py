@@ -1,4 +1,4 @@
-"""A cluster of machines with their own addresses: the result is the same whatever happens to the network.
+"""A cluster of machines with their own addresses: the result is the same under all network failures.
 
 The machines are network namespaces on a bridge.
 """
@@ -60,7 +60,7 @@ T = TypeVar("T")
 
 
 class Machines:
-    """A scheduler, workers with folders of their own, and the machine that scans. Each has an address of its own."""
+    """A scheduler, workers with their own folders, and a scanning machine. Each has its own address."""
 
     def __init__(self, folder: Path) -> None:
         self.network = Network()
@@ -87,7 +87,7 @@ class Machines:
         return made
 
     def run(self, program: Callable[[Any], Coroutine[object, object, T]]) -> T:
-        """Run a program that gets a client, on the machine that scans, and return its result."""
+        """Run a program with a client on the scanning machine, and return its result."""
 
         async def main() -> T:
             async with asyncio.timeout(PATIENCE_S), client_of(self.cluster) as client:
@@ -115,7 +115,7 @@ def machines(tmp_path: Path) -> Iterator[Machines]:
 
 
 class Chain:
-    """A chain in a folder, and the result of a scan of it in one thread."""
+    """A chain in a folder, and the result of its scan in one thread."""
 
     def __init__(self, folder: Path) -> None:
         ledger, self.blocks, self.records = ledger_chain(5, BLOCKS)
@@ -132,7 +132,7 @@ class Chain:
         return Plan.of(BlockFiles(self.files), REGTEST, part_size=part_size)
 
     def put(self, folder: Path, of: int, numbers: list[int]) -> None:
-        """Put files of the chain, of this number in all, into a folder."""
+        """Put some files of the chain into a folder; `of` is the number of all files."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         for number in numbers:
@@ -157,7 +157,7 @@ async def hosts(client: Any) -> set[str]:
 async def scanning_with(
     client: Any, scan: PartScan, parts: int, then: Callable[[], Coroutine[object, object, None]]
 ) -> None:
-    """Scan, and call a function once this number of parts is done, before all are done."""
+    """Scan, and call a function once a number of parts is done, before all are done."""
     engine = DaskWorkers(client)
     running = asyncio.create_task(scan_parts(scan, engine=engine))
     try:
@@ -173,9 +173,7 @@ async def scanning_with(
         await engine.aclose()
 
 
-def test_one_two_and_four_machines_give_the_bytes_of_one_thread(
-    machines: Machines, chain: Chain, tmp_path: Path
-) -> None:
+def test_one_two_and_four_machines_give_the_same_bytes(machines: Machines, chain: Chain, tmp_path: Path) -> None:
     options = ("--network", "regtest", "--watch", chain.list, "--from-height", 100)  # the lowest height of the chain
     for count in (1, 2, 4):
         for number in range(count // 2, count):
@@ -199,10 +197,8 @@ def test_one_two_and_four_machines_give_the_bytes_of_one_thread(
         assert results(tmp_path / out) == chain.expected
 
 
-def test_a_machine_whose_cable_is_pulled_loses_nothing_and_one_may_come_late(
-    machines: Machines, chain: Chain, tmp_path: Path
-) -> None:
-    """The cable is pulled for a moment at first, and then for good, while a new machine joins."""
+def test_a_disconnected_machine_loses_no_match(machines: Machines, chain: Chain, tmp_path: Path) -> None:
+    """The machine is first disconnected for a moment, and then for ever while another one joins."""
     machines.start(FIRST)
     machines.start(FIRST + 1)
 
@@ -231,7 +227,7 @@ def test_a_machine_whose_cable_is_pulled_loses_nothing_and_one_may_come_late(
         assert results(tmp_path / out) == chain.expected
 
 
-def test_blocks_of_a_machine_whose_cable_is_pulled_are_named_and_scanned_once_it_is_back(
+def test_blocks_of_a_disconnected_machine_are_named_and_scanned_later(
     machines: Machines, chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workerpool, "_RETURN_S", 0.1)
@@ -256,9 +252,7 @@ def test_blocks_of_a_machine_whose_cable_is_pulled_are_named_and_scanned_once_it
     assert results(tmp_path / "out") == chain.expected
 
 
-def test_a_scheduler_whose_cable_is_pulled_is_gone_and_the_scan_goes_on_with_another(
-    machines: Machines, chain: Chain, tmp_path: Path
-) -> None:
+def test_a_scan_resumes_with_another_scheduler(machines: Machines, chain: Chain, tmp_path: Path) -> None:
     import dask
 
     scan = PartScan(tmp_path / "out", chain.plan, chain.watch)

@@ -36,14 +36,14 @@ async def test_blocks_may_be_bytes_with_heights_or_of_bitcoinlib() -> None:
     assert await found_by(Matcher(mine()), tuple(blocks)) == reference
 
 
-async def test_given_heights_go_before_those_that_blocks_state() -> None:
+async def test_given_heights_override_those_of_coinbases() -> None:
     blocks = paying(2)
     given = [RawBlock(raw, 500 + number) for number, raw in enumerate(blocks)]
     for shape in (list(given), iter(given), slowly(given)):
         assert [match.height for match in await found_by(Matcher(mine()), shape)] == [500, 501]
 
 
-async def test_what_is_no_iterable_of_blocks_is_refused() -> None:
+async def test_a_source_that_is_no_iterable_of_blocks_is_refused() -> None:
     raw = paying(1)[0]
     for wrong in (raw, bytearray(raw), memoryview(raw), raw.hex(), CBlock.deserialize(raw), 5, None):
         with pytest.raises(TypeError, match="an iterable of raw blocks expected"):
@@ -54,7 +54,7 @@ async def test_what_is_no_iterable_of_blocks_is_refused() -> None:
                 await found_by(Matcher(mine()), shape)
 
 
-async def test_a_matcher_wants_something_to_look_for_and_a_thread() -> None:
+async def test_a_matcher_needs_a_watch_list_and_a_thread() -> None:
     with pytest.raises(errors.ParameterError, match="the watch list is empty"):
         Matcher(WatchList())
     for jobs in (0, -1):
@@ -63,13 +63,13 @@ async def test_a_matcher_wants_something_to_look_for_and_a_thread() -> None:
 
 
 @pytest.mark.parametrize("nothing", [[], (), iter([]), slowly([])], ids=["list", "tuple", "iterator", "generator"])
-async def test_no_blocks_give_no_matches(nothing: object) -> None:
+async def test_an_empty_source_gives_no_matches(nothing: object) -> None:
     matcher = Matcher(mine())
     assert await found_by(matcher, nothing) == []
     assert (matcher.report.blocks, matcher.report.segments, matcher.report.done) == (0, 0, True)
 
 
-async def test_a_transaction_outside_a_block_is_matched_and_teaches_its_outpoint() -> None:
+async def test_a_loose_transaction_is_matched_and_teaches_its_outpoint() -> None:
     matcher = Matcher(mine())
     paid = tx([TxIn(bytes([1]) * 32, 0)], [TxOut(5, b""), TxOut(1_000, MINE)])
     spent = tx([TxIn(txid(paid), 1)], [TxOut(900, b"\x51")])
@@ -121,7 +121,7 @@ def damaged(kind: str, raw: bytes) -> bytes:
 @JOBS
 @pytest.mark.parametrize("damage", ["truncated", "trailing", "header", "no transactions", "empty", "non-canonical"])
 @pytest.mark.parametrize("kind", ["list", "iterator", "generator", "in order"])
-async def test_a_malformed_block_ends_the_scan_of_what_the_caller_made(
+async def test_a_malformed_block_of_the_caller_ends_the_scan(
     kind: str, damage: str, jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(order, "BATCH_BLOCKS", 3)
@@ -132,7 +132,7 @@ async def test_a_malformed_block_ends_the_scan_of_what_the_caller_made(
     matcher = Matcher(mine(), jobs=jobs)
     with pytest.raises(errors.FormatError) as error:
         async for match in matcher.scan(what, **options):  # type: ignore[arg-type]
-            given.append(match.value)  # noqa: PERF401  those before the error are wanted
+            given.append(match.value)  # noqa: PERF401  keep the matches before the error
     assert error.value.field
     assert given == ([] if kind == "list" and len(blocks[7]) < 80 else [1_000 + number for number in range(7)])
     assert not matcher.report.done
@@ -140,7 +140,7 @@ async def test_a_malformed_block_ends_the_scan_of_what_the_caller_made(
 
 @JOBS
 @pytest.mark.parametrize("damage", ["truncated", "trailing", "no transactions", "non-canonical"])
-async def test_a_malformed_block_of_a_file_is_told_at_the_end(
+async def test_a_malformed_block_in_a_file_is_reported_last(
     damage: str, jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(order, "BATCH_BLOCKS", 3)
@@ -151,7 +151,7 @@ async def test_a_malformed_block_of_a_file_is_told_at_the_end(
     matcher = Matcher(mine(), jobs=jobs)
     with pytest.raises(errors.IncompleteScanError) as error:
         async for match in matcher.scan(BlockFiles(path)):
-            given.append(match.value)  # noqa: PERF401  those before the error are wanted
+            given.append(match.value)  # noqa: PERF401  keep the matches before the error
     assert given == [1_000 + number for number in range(12) if number != 7]
     assert len(error.value.problems) == 1
     offset = sum(8 + len(raw) for raw in blocks[:7]) + 8
@@ -180,7 +180,7 @@ def liars() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("which", ["merkle root", "duplicated transactions", "witness commitment", "no commitment"])
-async def test_checking_finds_blocks_that_are_not_what_their_header_says(which: str, tmp_path: Path) -> None:
+async def test_checking_finds_blocks_that_contradict_their_header(which: str, tmp_path: Path) -> None:
     liar = liars()[which]
     field = "witness commitment" if "commitment" in which else "merkle root"
     assert isinstance(await found_by(Matcher(mine()), [liar]), list)  # the block parses
@@ -195,7 +195,7 @@ async def test_checking_finds_blocks_that_are_not_what_their_header_says(which: 
     assert (matcher.report.matches, matcher.report.blocks) == (1, 1)
 
 
-async def test_checking_finds_fault_with_no_honest_block() -> None:
+async def test_checking_accepts_every_honest_block() -> None:
     interest, blocks = random_chain(9)
     matches = await found_by(Matcher(interest.watch(), check=True, jobs=2), list(blocks))
     assert [exact(match) for match in matches] == interest.expected(blocks)
@@ -204,7 +204,7 @@ async def test_checking_finds_fault_with_no_honest_block() -> None:
 # Several scans, one after another
 
 
-async def test_scans_may_follow_one_another_on_one_matcher() -> None:
+async def test_a_matcher_can_scan_several_times() -> None:
     blocks = paying(6)
     matcher = Matcher(mine(), jobs=2)
     first = await found_by(matcher, blocks)
@@ -214,7 +214,7 @@ async def test_scans_may_follow_one_another_on_one_matcher() -> None:
     assert matcher.report == report
 
 
-async def test_records_of_the_same_blocks_are_the_same_matches(tmp_path: Path) -> None:
+async def test_equal_blocks_give_equal_matches(tmp_path: Path) -> None:
     blocks = paying(6)
     (tmp_path / "blk00000.dat").write_bytes(b"".join(map(record, blocks)))
     assert await found_by(Matcher(mine()), BlockFiles(tmp_path)) == await found_by(Matcher(mine()), blocks)

@@ -1,4 +1,4 @@
-"""A scan that is stopped early leaves nothing running; errors come in their place; the source is read little ahead."""
+"""A scan that stops early leaves no thread. Errors are raised in order, and sources are read little ahead."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("many_threads", "nothing_is_left")
 
 
 class Counting:
-    """Blocks as a plain or asynchronous iterator that counts the blocks that were taken."""
+    """Blocks as a plain or asynchronous iterator that counts them."""
 
     def __init__(self, blocks: list[bytes], fails_at: int | None = None) -> None:
         self.blocks = blocks
@@ -50,7 +50,7 @@ class Counting:
 
 @JOBS
 @KINDS
-async def test_leaving_after_one_match_leaves_nothing_behind(kind: str, jobs: int, tmp_path: Path) -> None:
+async def test_leaving_after_one_match_leaves_no_thread(kind: str, jobs: int, tmp_path: Path) -> None:
     blocks = paying(40)
     watch = mine()
     what, options = source(kind, blocks, tmp_path)
@@ -67,7 +67,7 @@ async def test_leaving_after_one_match_leaves_nothing_behind(kind: str, jobs: in
 
 
 @JOBS
-async def test_leaving_without_closing_is_cleaned_up_by_the_loop(jobs: int) -> None:
+async def test_the_loop_cleans_up_an_unclosed_scan(jobs: int) -> None:
     async for _ in Matcher(mine(), jobs=jobs).scan(iter(paying(40))):
         break
     gc.collect()
@@ -78,7 +78,7 @@ async def test_leaving_without_closing_is_cleaned_up_by_the_loop(jobs: int) -> N
 
 @JOBS
 @KINDS
-async def test_an_error_of_the_consumer_leaves_nothing_behind(kind: str, jobs: int, tmp_path: Path) -> None:
+async def test_an_error_of_the_consumer_leaves_no_thread(kind: str, jobs: int, tmp_path: Path) -> None:
     what, options = source(kind, paying(40), tmp_path)
     with pytest.raises(ZeroDivisionError):
         async with aclosing(Matcher(mine(), jobs=jobs).scan(what, **options)) as matches:  # type: ignore[arg-type]
@@ -90,7 +90,7 @@ async def test_an_error_of_the_consumer_leaves_nothing_behind(kind: str, jobs: i
 @JOBS
 @KINDS
 @pytest.mark.parametrize("steps", [0, 1, 2, 5, 13, 40])
-async def test_a_cancelled_scan_leaves_nothing_behind(kind: str, jobs: int, steps: int, tmp_path: Path) -> None:
+async def test_a_cancelled_scan_leaves_no_thread(kind: str, jobs: int, steps: int, tmp_path: Path) -> None:
     blocks = paying(40)
     watch = mine()
     what, options = source(kind, blocks, tmp_path)
@@ -98,7 +98,7 @@ async def test_a_cancelled_scan_leaves_nothing_behind(kind: str, jobs: int, step
     for _ in range(steps):
         await asyncio.sleep(0 if steps < 10 else 0.0003)
     task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):  # the task may have been done
+    with contextlib.suppress(asyncio.CancelledError):  # the task may be done already
         await task
     assert asyncio.all_tasks() == {asyncio.current_task()}
     assert not [name for name in threads() if "read" not in name]
@@ -106,7 +106,7 @@ async def test_a_cancelled_scan_leaves_nothing_behind(kind: str, jobs: int, step
 
 
 @JOBS
-async def test_a_scan_cancelled_at_any_moment_leaves_nothing_behind(jobs: int) -> None:
+async def test_a_scan_cancelled_at_any_moment_leaves_no_thread(jobs: int) -> None:
     blocks = paying(40)
     rng = random.Random(jobs)
     for shape in (list, iter, slowly) * effort(3, 8, 200):
@@ -136,9 +136,7 @@ class Gate(BlockList):
 
 
 @JOBS
-async def test_cancelling_waits_for_the_threads_that_scan_but_not_for_what_is_queued(
-    jobs: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_cancelling_waits_for_running_threads_only(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "BATCH_BLOCKS", 1)
     gate = Gate(paying(40))
     watch = mine()
@@ -159,7 +157,7 @@ async def test_cancelling_waits_for_the_threads_that_scan_but_not_for_what_is_qu
 
 @pytest.mark.parametrize("in_order", [False, True])
 @pytest.mark.parametrize("slow", [False, True])
-async def test_a_source_that_never_gives_another_block_can_be_left(slow: bool, in_order: bool) -> None:
+async def test_a_source_that_stalls_can_be_left(slow: bool, in_order: bool) -> None:
     """The thread that waits for a plain iterator ends when its next() returns."""
     blocks = paying(3)
     asked, released = threading.Event(), threading.Event()
@@ -201,13 +199,13 @@ async def test_a_source_that_never_gives_another_block_can_be_left(slow: bool, i
 @JOBS
 @pytest.mark.parametrize("in_order", [False, True])
 @pytest.mark.parametrize("slow", [False, True])
-async def test_an_error_of_the_source_comes_after_the_matches_before_it(slow: bool, in_order: bool, jobs: int) -> None:
+async def test_an_error_of_the_source_comes_after_earlier_matches(slow: bool, in_order: bool, jobs: int) -> None:
     counting = Counting(paying(20), fails_at=9)
     given: list[int | None] = []
     matcher = Matcher(mine(), jobs=jobs)
     with pytest.raises(RuntimeError, match="the source is broken"):
         async for match in matcher.scan(counting.take_slowly() if slow else counting.take(), in_order=in_order):
-            given.append(match.value)  # noqa: PERF401  those before the error are wanted
+            given.append(match.value)  # noqa: PERF401  keep the matches before the error
     assert given == [1_000 + number for number in range(9)]
     assert not matcher.report.done
 
@@ -215,7 +213,7 @@ async def test_an_error_of_the_source_comes_after_the_matches_before_it(slow: bo
 @JOBS
 @pytest.mark.parametrize("in_order", [False, True])
 @pytest.mark.parametrize("slow", [False, True])
-async def test_a_slow_consumer_holds_the_source_back(slow: bool, in_order: bool, jobs: int) -> None:
+async def test_a_slow_consumer_slows_the_source(slow: bool, in_order: bool, jobs: int) -> None:
     counting = Counting(paying(40))
     done = 0
     what = counting.take_slowly() if slow else counting.take()
@@ -223,13 +221,13 @@ async def test_a_slow_consumer_holds_the_source_back(slow: bool, in_order: bool,
         async for _ in matches:
             done += 1
             if done % 5 == 1:
-                await asyncio.sleep(0.01)  # time for everything that can run ahead
+                await asyncio.sleep(0.01)  # time to read as far ahead as possible
             assert counting.taken <= done + jobs + 3
     assert counting.taken == done == 40
 
 
-async def test_memory_does_not_grow_with_the_length_of_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In declared order only the learned outpoints are kept; otherwise also a few hundred bytes for each header."""
+async def test_memory_does_not_grow_with_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In declared order only the learned outpoints are kept. Otherwise each header takes a few hundred bytes more."""
     filler = tx([TxIn(b"\x07" * 32, 1, bytes(40_000))], [TxOut(1, b"\x51")])
 
     def chain(count: int) -> Iterator[bytes]:
@@ -257,7 +255,7 @@ async def test_memory_does_not_grow_with_the_length_of_a_stream(monkeypatch: pyt
 @JOBS
 @pytest.mark.parametrize("name", ["_work", "_merge"])
 @pytest.mark.parametrize("number", [0, 1, 7])
-async def test_a_failure_in_a_thread_is_raised_where_its_batch_is_due(
+async def test_a_failure_in_a_thread_is_raised_in_order(
     name: str, number: int, jobs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(order, "BATCH_BLOCKS", 1)

@@ -1,4 +1,4 @@
-"""A directory of parts that was changed, and inputs that were unavailable: the same scan repairs its result."""
+"""A changed directory of parts, and files that were unavailable: repeating the scan repairs its result."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def blocks(request: pytest.FixtureRequest, tmp_path: Path) -> Blocks:
 
 
 class Watched(Threads):
-    """Records the tasks that it runs, and fails at those of a second pass if wanted."""
+    """Records the tasks that it runs. With `ends`, it fails at tasks of a second pass."""
 
     def __init__(self, *, ends: bool = False) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class Watched(Threads):
         return await super().run(task)
 
 
-def test_a_file_that_was_away_is_read_by_the_same_scan_once_it_is_back(blocks: Blocks, tmp_path: Path) -> None:
+def test_a_missing_file_is_read_by_a_later_run(blocks: Blocks, tmp_path: Path) -> None:
     out = tmp_path / "out"
     blocks.file(1).rename(tmp_path / "away")
     scan = blocks.scan(out, blocks.plan)
@@ -87,7 +87,7 @@ def test_a_file_that_was_away_is_read_by_the_same_scan_once_it_is_back(blocks: B
     assert results(out) == blocks.expected
 
 
-def test_outpoints_are_learned_again_from_what_was_away_in_a_scan_that_was_stopped(tmp_path: Path) -> None:
+def test_a_stopped_scan_learns_outpoints_of_a_missing_file_later(tmp_path: Path) -> None:
     blocks = Blocks(tmp_path, undo=False)
     out = tmp_path / "out"
     blocks.file(1).rename(tmp_path / "away")
@@ -99,7 +99,7 @@ def test_outpoints_are_learned_again_from_what_was_away_in_a_scan_that_was_stopp
     assert results(out) == blocks.expected
 
 
-def test_what_is_still_unreadable_has_only_its_parts_scanned_again(blocks: Blocks, tmp_path: Path) -> None:
+def test_only_parts_with_unreadable_files_are_scanned_again(blocks: Blocks, tmp_path: Path) -> None:
     out = tmp_path / "out"
     blocks.file(1).rename(tmp_path / "away")
     problems = blocks.scan(out, blocks.plan).report.summary.problems
@@ -149,9 +149,7 @@ def cut(name: str) -> Callable[[Path], object]:
         pytest.param(cut("totals.csv"), id="totals cut"),
     ],
 )
-def test_a_finished_scan_that_was_changed_counts_nothing_twice_and_loses_nothing(
-    blocks: Blocks, tmp_path: Path, tamper: Callable[[Path], object]
-) -> None:
+def test_a_changed_result_is_repaired(blocks: Blocks, tmp_path: Path, tamper: Callable[[Path], object]) -> None:
     tamper(blocks.good)
     scan = blocks.scan(blocks.good)
     assert results(blocks.good) == blocks.expected
@@ -159,7 +157,7 @@ def test_a_finished_scan_that_was_changed_counts_nothing_twice_and_loses_nothing
 
 
 @pytest.mark.parametrize("keep", [0, 32, 100, -1])
-def test_a_file_of_outpoints_that_is_damaged_is_made_again(tmp_path: Path, keep: int) -> None:
+def test_a_damaged_file_of_outpoints_is_written_again(tmp_path: Path, keep: int) -> None:
     blocks = Blocks(tmp_path, undo=False)
     out = tmp_path / "out"
     with pytest.raises(KeyError):

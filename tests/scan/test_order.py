@@ -37,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("small_batches_and_many_threads")
 
 @SEEDS
 @JOBS
-async def test_a_shuffled_list_gives_what_the_oracle_finds_in_chain_order(seed: int, jobs: int) -> None:
+async def test_a_shuffled_list_gives_the_matches_of_the_oracle(seed: int, jobs: int) -> None:
     interest, blocks = random_chain(seed)
     reference = once(await found_by(Matcher(interest.watch()), list(blocks)))
     assert {exact(match) for match in reference} == set(interest.expected(blocks))
@@ -73,7 +73,7 @@ async def test_streams_in_any_order_give_every_match_once(seed: int, jobs: int) 
 
 
 @SEEDS
-async def test_a_stream_in_chain_order_gives_the_very_matches_of_a_list(seed: int) -> None:
+async def test_a_stream_in_chain_order_equals_a_list(seed: int) -> None:
     interest, blocks = random_chain(seed)
     reference = await found_by(Matcher(interest.watch()), list(blocks))
     for jobs in (1, 3):
@@ -104,7 +104,7 @@ async def test_files_and_records_in_any_order_give_the_same(seed: int, jobs: int
 
 
 class LateFirst(BlockList):
-    """Blocks whose reader blocks at an even index until the next block is read."""
+    """Blocks whose reader waits at each even index until the next block is read."""
 
     def __init__(self, chain: Sequence[bytes]) -> None:
         super().__init__(chain)
@@ -119,7 +119,7 @@ class LateFirst(BlockList):
 
 @SEEDS
 @pytest.mark.parametrize("jobs", [2, 3])
-async def test_an_outpoint_learned_while_the_next_block_was_being_scanned_is_not_missed(
+async def test_an_outpoint_learned_during_the_next_block_is_used(
     seed: int, jobs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(order, "BATCH_BLOCKS", 1)
@@ -128,7 +128,7 @@ async def test_an_outpoint_learned_while_the_next_block_was_being_scanned_is_not
     assert await found_by(Matcher(interest.watch(), jobs=jobs), LateFirst(blocks)) == reference
 
 
-async def test_an_input_found_by_its_outpoint_is_not_taken_for_a_matched_push(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_input_matched_by_outpoint_is_no_data_match(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "BATCH_BLOCKS", 1)
     paid = pay()
     blocks = chain_of([[paid], [spend(paid, push(b"secret"))]])
@@ -142,9 +142,7 @@ async def test_an_input_found_by_its_outpoint_is_not_taken_for_a_matched_push(mo
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-async def test_an_outpoint_watched_by_hand_keeps_its_label_and_gains_its_value(
-    jobs: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_outpoint_watched_by_hand_gets_a_value(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "BATCH_BLOCKS", 1)
     paid = pay()
     interest = Interest([MINE], outpoints=[txid(paid) + bytes(4)])
@@ -156,12 +154,12 @@ async def test_an_outpoint_watched_by_hand_keeps_its_label_and_gains_its_value(
     ]
 
 
-async def test_an_outpoint_that_a_transaction_of_the_mempool_taught_meanwhile_is_not_missed(
+async def test_an_outpoint_of_a_loose_transaction_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The payment is scanned after its spend.
+    """The payment's block is scanned after its spend.
 
-    Its outpoint is known by then, but was not known when the spend was scanned.
+    A loose transaction teaches the outpoint in between, so it was unknown when the spend was scanned.
     """
     monkeypatch.setattr(order, "BATCH_BLOCKS", 1)
     paid = pay()
@@ -217,9 +215,7 @@ class SpendFirst(BlockFiles):
             self._spend_scanned.set()
 
 
-async def test_an_outpoint_learned_late_is_found_by_reading_the_file_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_a_late_outpoint_is_found_by_a_second_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(order, "BATCH_BLOCKS", 1)
     paid = pay()
     files = SpendFirst(chain_of([[paid], [spend(paid)]]), tmp_path)
@@ -229,9 +225,7 @@ async def test_an_outpoint_learned_late_is_found_by_reading_the_file_again(
     ]
 
 
-async def test_a_file_that_has_gone_when_it_is_read_again_is_a_problem(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_a_file_missing_at_the_second_read_is_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(order, "BATCH_BLOCKS", 1)
     paid = pay()
     matcher = Matcher(mine(), jobs=2)
@@ -239,14 +233,14 @@ async def test_a_file_that_has_gone_when_it_is_read_again_is_a_problem(
     matches: list[Match] = []
     with pytest.raises(errors.IncompleteScanError, match=r"1\.raw at byte 0: No such file"):
         async for match in matcher.scan(files):
-            matches.append(match)  # noqa: PERF401  those before the error are wanted
+            matches.append(match)  # noqa: PERF401  keep the matches before the error
     assert [match.kind for match in matches] == [MatchKind.OUTPUT]
     assert matcher.report.blocks == 2
 
 
 @SEEDS
 @JOBS
-async def test_a_list_that_knows_everything_already_finds_the_same_again(seed: int, jobs: int) -> None:
+async def test_a_list_with_all_outpoints_finds_the_same_again(seed: int, jobs: int) -> None:
     interest, chain = random_chain(seed)
     blocks = [raw for number, raw in enumerate(chain) if number % 5]
     watch = interest.watch()
@@ -258,19 +252,19 @@ async def test_a_list_that_knows_everything_already_finds_the_same_again(seed: i
 # In declared order
 
 
-async def test_a_block_that_does_not_follow_is_refused_after_the_matches_before_it() -> None:
+async def test_an_unlinked_block_is_refused_after_earlier_matches() -> None:
     interest, blocks = random_chain(3)
     expected = interest.expected(blocks[:10])
     for broken in (blocks[:10] + blocks[11:], (*blocks[:10], blocks[9]), (*blocks[:10], blocks[3])):
         given: list[Match] = []
         with pytest.raises(errors.OrderError, match=block_hash(broken[10])[::-1].hex()):
             async for match in Matcher(interest.watch()).scan(list(broken), in_order=True):
-                given.append(match)  # noqa: PERF401  those before the error are wanted
+                given.append(match)  # noqa: PERF401  keep the matches before the error
         assert [exact(match) for match in given] == expected
 
 
 @JOBS
-async def test_nothing_is_spooled_or_kept_in_declared_order(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_declared_order_spools_no_block(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     interest, blocks = random_chain(4)
     monkeypatch.setattr(Spool, "put", lambda *_: pytest.fail("spooled"))
     monkeypatch.setattr(Spool, "read", lambda *_: pytest.fail("read again"))
@@ -278,7 +272,7 @@ async def test_nothing_is_spooled_or_kept_in_declared_order(jobs: int, monkeypat
     assert [exact(match) for match in matches] == interest.expected(blocks)
 
 
-async def test_heights_in_declared_order_are_counted_from_a_given_one() -> None:
+async def test_declared_order_counts_heights_from_a_given_one() -> None:
     paid = [pay(salt=n) for n in range(4)]
     blocks = [
         raw.replace(b"\x04\x00\x00\x00", b"\x01\x00\x00\x00", 1)
@@ -314,7 +308,7 @@ def busiest(blocks: Sequence[bytes], count: int) -> Iterator[bytes]:
 @pytest.mark.vectors
 @JOBS
 @pytest.mark.parametrize("kind", ["list", "iterator", "generator", "files"])
-async def test_real_blocks_in_any_order_give_what_the_oracle_finds(kind: str, jobs: int, tmp_path: Path) -> None:
+async def test_real_blocks_in_any_order_equal_the_oracle(kind: str, jobs: int, tmp_path: Path) -> None:
     blocks = first_testnet_blocks()
     scripts = list(busiest(blocks, 40))
     wallet = Wallet()
@@ -348,6 +342,6 @@ async def test_real_blocks_in_any_order_give_what_the_oracle_finds(kind: str, jo
         assert all(match.height == hashes[match.block_hash or b""] for match in matches)
 
 
-def test_records_of_the_tests_are_those_of_the_files() -> None:
-    """The records that the tests write are those of real block files."""
+def test_records_of_the_tests_equal_those_of_files() -> None:
+    """The tests write the same records as real block files have."""
     assert record(b"abc", b"\xfa\xbf\xb5\xda") == bytes.fromhex("fabfb5da03000000616263")

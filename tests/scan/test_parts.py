@@ -1,4 +1,4 @@
-"""A scan in parts has the result of a scan in one piece, and always the same bytes, however it is cut or stopped."""
+"""A scan in parts has the result of a scan in one piece. Its bytes do not depend on the parts or on interruptions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ADDRESS = "1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2"
 def files(
     folder: Path, blocks: list[bytes], records: list[bytes] | None = None, *, several: int = 1, key: bytes = b""
 ) -> Path:
-    """Files of blocks, and files of their undo records if there are any."""
+    """Write files of blocks, and files of their undo records if there are any."""
     folder.mkdir(exist_ok=True)
     for number in range(several):
         start, end = len(blocks) * number // several, len(blocks) * (number + 1) // several
@@ -221,7 +221,7 @@ async def test_processes_name_a_compiled_list_that_was_truncated(tmp_path: Path)
 
 
 class Broken(Engine):
-    """Does some tasks, then fails, or waits for ever if wanted."""
+    """Runs some tasks, then fails, or waits for ever if wanted."""
 
     def __init__(self, tasks: int, width: int = 2) -> None:
         self.width = width
@@ -242,7 +242,7 @@ class Broken(Engine):
 
 
 @pytest.mark.parametrize("seed", range(effort(2, 3, 50)))
-async def test_a_scan_that_was_stopped_anywhere_goes_on(tmp_path: Path, seed: int) -> None:
+async def test_an_interrupted_scan_resumes(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     ledger, blocks, records = ledger_chain(seed)
     source = files(tmp_path / "blocks", blocks, records, several=2)
@@ -253,7 +253,7 @@ async def test_a_scan_that_was_stopped_anywhere_goes_on(tmp_path: Path, seed: in
     assert scan.report.parts_done == scan.report.parts_total == len(plan.parts) + len(plan.stale)  # each part once
     stops = 0
     while True:
-        engine = Broken(rng.randrange(1, 12 * (stops + 1)))  # tasks that are done already count, too
+        engine = Broken(rng.randrange(1, 12 * (stops + 1)))  # finished tasks count, too
         try:
             path, _ = await in_parts(source, tmp_path / "out", ledger.interest.watch(), engine=engine)
             break
@@ -278,7 +278,7 @@ async def test_a_scan_that_was_stopped_anywhere_goes_on(tmp_path: Path, seed: in
     assert everything(path.parent) == everything(uninterrupted.parent)
 
 
-async def test_a_finished_scan_is_not_done_again_but_a_damaged_part_is(tmp_path: Path) -> None:
+async def test_only_a_damaged_part_is_scanned_again(tmp_path: Path) -> None:
     ledger, blocks, records = ledger_chain(7)
     source = files(tmp_path / "blocks", blocks, records)
     path, scan = await in_parts(source, tmp_path / "out", ledger.interest.watch())
@@ -300,7 +300,7 @@ async def test_a_finished_scan_is_not_done_again_but_a_damaged_part_is(tmp_path:
     assert {name: raw for name, raw in everything(tmp_path / "out").items() if name in before} == before
 
 
-async def test_what_a_scan_that_was_killed_at_its_end_has_left_is_removed(tmp_path: Path) -> None:
+async def test_temporary_files_of_a_killed_scan_are_removed(tmp_path: Path) -> None:
     ledger, blocks, records = ledger_chain(7)
     source = files(tmp_path / "blocks", blocks, records)
     await in_parts(source, tmp_path / "out", ledger.interest.watch())
@@ -326,9 +326,7 @@ CHANGED_BY_HAND: dict[str, list[object]] = {
 @pytest.mark.parametrize(
     ("name", "value"), [(name, value) for name, values in CHANGED_BY_HAND.items() for value in values]
 )
-async def test_a_manifest_that_was_changed_by_hand_is_an_error_or_another_scan(
-    tmp_path: Path, name: str, value: object
-) -> None:
+async def test_a_changed_manifest_is_an_error_or_another_scan(tmp_path: Path, name: str, value: object) -> None:
     ledger, blocks, records = ledger_chain(7)
     source = files(tmp_path / "blocks", blocks[:3], records[:3])
     await in_parts(source, tmp_path / "out", ledger.interest.watch())
@@ -338,7 +336,7 @@ async def test_a_manifest_that_was_changed_by_hand_is_an_error_or_another_scan(
         await in_parts(source, tmp_path / "out", ledger.interest.watch())
 
 
-async def test_labels_are_of_the_list_that_asks(tmp_path: Path) -> None:
+async def test_labels_come_from_the_current_list(tmp_path: Path) -> None:
     watch = WatchList(REGTEST)
     watch.add_script(p2wpkh(bytes(20)), 'a "quoted", one')
     raw = block_of(bytes(32), 1, paid=[TxOut(5_000, p2wpkh(bytes(20)))])
@@ -376,7 +374,7 @@ async def test_other_inputs_are_refused_by_name(tmp_path: Path) -> None:
         PartScan(tmp_path / "out", Plan.of(BlockFiles(source), REGTEST), WatchList(REGTEST))
 
 
-async def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
+async def test_a_directory_with_other_files_is_refused_and_unchanged(tmp_path: Path) -> None:
     ledger, blocks, records = ledger_chain(11)
     source, watch = files(tmp_path / "blocks", blocks, records), ledger.interest.watch()
     out = tmp_path / "out"
@@ -392,7 +390,7 @@ async def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("undo", ["auto", "off"])
-async def test_half_a_chain_says_what_it_lacks(tmp_path: Path, undo: str) -> None:
+async def test_half_a_chain_reports_its_missing_blocks(tmp_path: Path, undo: str) -> None:
     ledger, blocks, records = ledger_chain(12, closed=True)
     source = files(tmp_path / "blocks", blocks[15:], records[15:])
     full, _ = await whole(files(tmp_path / "all", blocks, records), ledger.interest.watch())
@@ -423,9 +421,9 @@ async def test_a_span_of_blocks_is_scanned_the_same_in_parts(tmp_path: Path, spa
 
 
 def places(rows: list[dict[str, object]]) -> list[tuple[object, ...]]:
-    """The matches without the facts that only an undo record has.
+    """The matches without the values that only an undo record has.
 
-    After one false undo record, a scan in one piece discards all records that are not certain.
+    After one false undo record, a scan in one piece discards all uncertain records.
     """
     return sorted((str(row["kind"]), str(row["block_hash"]), str(row["txid"]), str(row["index"])) for row in rows)
 
@@ -480,7 +478,7 @@ async def found_by_all(matcher: Matcher, source: Path) -> list[Match]:
     return found
 
 
-async def test_more_outpoints_than_are_kept_in_memory_are_refused(tmp_path: Path) -> None:
+async def test_too_many_outpoints_for_memory_are_refused(tmp_path: Path) -> None:
     ledger, blocks, _ = ledger_chain(16)
     source = files(tmp_path / "blocks", blocks)
     with pytest.raises(SourceError, match="more than 5 outputs"):
@@ -547,7 +545,7 @@ def chain_paying(scripts: list[bytes]) -> list[bytes]:
     return blocks
 
 
-async def test_a_scan_that_is_cancelled_leaves_no_thread_and_no_half_file(tmp_path: Path) -> None:
+async def test_a_cancelled_scan_leaves_no_thread_and_no_partial_file(tmp_path: Path) -> None:
     ledger, blocks, records = ledger_chain(17)
     source = files(tmp_path / "blocks", blocks, records)
     for wait in (0.0, 0.001, 0.01):
@@ -592,10 +590,10 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("how", ["dying", "killed"])
-def test_processes_that_die_or_whose_parent_is_killed_leave_nothing_waiting(tmp_path: Path, how: str) -> None:
+def test_dead_processes_leave_no_process_waiting(tmp_path: Path, how: str) -> None:
     """The watch list is larger than a pipe.
 
-    A parent that writes it into a pipe would wait for ever if the process died first.
+    A parent that writes the list into a pipe would wait for ever if the child died first.
     """
     ledger, blocks, records = ledger_chain(3)
     source = files(tmp_path / "blocks", blocks, records)
@@ -606,7 +604,7 @@ def test_processes_that_die_or_whose_parent_is_killed_leave_nothing_waiting(tmp_
     (tmp_path / "scan.py").write_text(_WITH_PROCESSES)
     (tmp_path / "python").write_text(
         f'#!/bin/sh\ncase "$*" in *spawn_main*) exit 1;; esac\nexec {sys.executable} "$@"\n'
-    )  # the resource tracker stays
+    )  # the resource tracker continues to run
     (tmp_path / "python").chmod(0o700)
     command = [sys.executable, *map(str, (tmp_path / "scan.py", how, source, tmp_path / "list", tmp_path / "out"))]
     with subprocess.Popen(

@@ -1,4 +1,6 @@
-"""The pipeline: batches are merged one at a time in order, errors come in their place, and closing waits for calls."""
+"""The pipeline merges batches one at a time and in order, raises errors in order, and waits for calls when it is
+closed.
+"""
 
 from __future__ import annotations
 
@@ -96,11 +98,11 @@ async def test_an_error_is_raised_where_its_batch_is_due(where: str, broken: int
         pipeline.finish()
         with pytest.raises(MemoryError):
             async for result in pipeline.results():
-                given.append(result)  # noqa: PERF401  those before the error are wanted
+                given.append(result)  # noqa: PERF401  keep the matches before the error
     assert given == merged == list(range(broken))
 
 
-async def test_a_merge_may_tell_something_before_it_fails() -> None:
+async def test_a_merge_may_report_results_before_it_fails() -> None:
     def merge(batch: int, buffer: ReadBuffer) -> int:
         pipeline.tell(100)
         raise ValueError("the last")
@@ -110,12 +112,12 @@ async def test_a_merge_may_tell_something_before_it_fails() -> None:
         pipeline.put(0)
         with pytest.raises(ValueError, match="the last"):
             async for result in pipeline.results():
-                given.append(result)  # noqa: PERF401  those before the error are wanted
+                given.append(result)  # noqa: PERF401  keep the matches before the error
     assert given == [100]
 
 
 @JOBS
-async def test_no_more_than_one_batch_beyond_the_threads_is_begun_before_results_are_taken(jobs: int) -> None:
+async def test_only_one_batch_more_than_threads_is_begun(jobs: int) -> None:
     begun, enough = [], threading.Event()
 
     def work(batch: int, buffer: ReadBuffer) -> None:
@@ -138,7 +140,7 @@ async def test_no_more_than_one_batch_beyond_the_threads_is_begun_before_results
 
 @JOBS
 @pytest.mark.parametrize("seed", range(effort(5, 30, 500)))
-async def test_it_can_be_closed_at_any_moment(seed: int, jobs: int) -> None:
+async def test_a_pipeline_can_be_closed_at_any_moment(seed: int, jobs: int) -> None:
     source = random.Random(seed)
     after = source.randrange(30)
     closed = threading.Event()

@@ -1,4 +1,4 @@
-"""A plan orders rows as `chain.link` orders objects, and takes less than 100 bytes for each block while it is made."""
+"""A plan orders rows as `chain.link` orders objects, and needs less than 100 bytes for each block while it is made."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def by_objects(files: BlockFiles, blocks: list[PendingBlock]) -> list[tuple[obje
 
 
 @pytest.mark.parametrize("seed", range(effort(6, 12, 300)))
-def test_the_order_by_rows_is_that_by_objects(tmp_path: Path, seed: int) -> None:
+def test_the_order_of_rows_equals_that_of_objects(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     blocks = [
         raw
         for number in range(rng.randint(1, 3))
         for raw in (random_tree if rng.random() < 0.7 else random_chain)(10 * seed + number)[1]
     ]
-    blocks += rng.sample(blocks, min(len(blocks), rng.randrange(5)))  # further copies
+    blocks += rng.sample(blocks, min(len(blocks), rng.randrange(5)))  # duplicates
     gone = set(rng.sample(range(len(blocks)), rng.randrange(3)))
     order = [raw for number, raw in enumerate(blocks) if number not in gone]
     if rng.random() < 0.8:
@@ -109,7 +109,7 @@ def test_a_copy_with_an_undo_record_is_taken_first(tmp_path: Path) -> None:
     assert ("blk00001.dat", False) in names
 
 
-def test_hashes_that_fall_together_are_told_apart() -> None:
+def test_blocks_with_equal_short_hashes_are_told_apart() -> None:
     rows = Rows()
     index = RowsByHash(rows)
     rng = random.Random(1)
@@ -122,7 +122,7 @@ def test_hashes_that_fall_together_are_told_apart() -> None:
     assert index.find(bytes(32)) == NOWHERE
 
 
-def test_a_block_that_states_the_largest_number_has_no_height(tmp_path: Path) -> None:
+def test_a_block_with_the_largest_height_number_has_no_height(tmp_path: Path) -> None:
     first = build.block(bytes(range(32)), [build.coinbase(2**31 - 1)], version=4)
     second = build.block(build.block_hash(first), [build.coinbase(7)], version=1)
     plan = Plan.of(BlockFiles(write_records(tmp_path / "blk00000.dat", [first, second])), REGTEST)
@@ -159,7 +159,7 @@ def small_chain(folder: Path, count: int, per_file: int) -> None:
         (folder / f"rev{first // per_file:05}.dat").write_bytes(b"".join(records))
 
 
-def test_a_block_takes_less_than_100_bytes_while_the_plan_is_made(tmp_path: Path) -> None:
+def test_a_plan_needs_under_100_bytes_for_each_block(tmp_path: Path) -> None:
     count = effort(8_000, 8_000, 300_000)
     small_chain(tmp_path, count, 100)
     Plan.of(BlockFiles(tmp_path / "blk00000.dat"), REGTEST)  # allocations that happen only once

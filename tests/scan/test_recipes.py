@@ -29,7 +29,7 @@ def day(time: int, form: str) -> str:
     return datetime.fromtimestamp(time, UTC).strftime(form)
 
 
-def test_the_recipes_say_what_the_matches_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_recipes_agree_with_the_matches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger, blocks, records = ledger_chain(3)
     (tmp_path / "blk00000.dat").write_bytes(b"".join(map(block_record, blocks)))
     (tmp_path / "rev00000.dat").write_bytes(b"".join(map(framed, records)))
@@ -116,7 +116,7 @@ def clusters(inputs: list[dict[str, Any]]) -> list[set[str]]:
 
 
 @pytest.mark.parametrize("engine", ["duckdb", "polars"])
-def test_the_recipes_of_an_export_say_what_its_rows_say(
+def test_the_recipes_of_an_export_agree_with_its_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
     year_of_blocks(tmp_path)
@@ -163,9 +163,7 @@ def test_the_recipes_of_an_export_say_what_its_rows_say(
         assert found[1:] == pytest.approx(wanted[1:])
 
 
-def test_the_recipes_of_whole_transactions_say_what_the_rows_say(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_recipes_of_whole_transactions_agree_with_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import duckdb
 
     ledger, blocks, records = ledger_chain(3)

@@ -1,4 +1,4 @@
-"""Files by URL are scanned like files on disk. A store that fails ends the scan, which can be continued."""
+"""Files by URL are scanned like files on disk. A failing store ends the scan, which can be resumed."""
 
 from __future__ import annotations
 
@@ -151,7 +151,9 @@ async def test_a_scan_of_urls_leaves_the_same_bytes(memory: str, s3: str, tmp_pa
 
 
 @pytest.mark.columns
-def test_an_export_of_a_bucket_is_that_of_a_disk(s3: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_export_of_a_bucket_equals_that_of_a_disk(
+    s3: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     _, files = contents(3, b"")
     put(f"{s3}/exported", files)
     on_disk(tmp_path / "disk", files)
@@ -189,7 +191,7 @@ def test_the_command_scans_a_bucket(s3: str, tmp_path: Path, capsys: pytest.Capt
     assert f"{s3}/nothing" in capsys.readouterr().err
 
 
-async def test_a_store_that_fails_ends_the_scan_which_goes_on(
+async def test_a_failing_store_ends_the_scan_which_resumes(
     memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch, files = contents(3)
@@ -231,7 +233,7 @@ def longer(raw: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("lie", [short, nothing, longer])
-async def test_a_part_of_a_range_or_more_than_it_is_never_taken_for_the_file(
+async def test_a_range_of_wrong_length_is_never_accepted(
     memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lie: Callable[[bytes], bytes]
 ) -> None:
     """An empty answer would look like the zeros that Core writes in advance, and blocks would be lost silently."""
@@ -259,7 +261,7 @@ async def test_a_part_of_a_range_or_more_than_it_is_never_taken_for_the_file(
             assert await scanned(memory, out, watch) == expected
 
 
-def test_a_file_that_becomes_shorter_while_it_is_read_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_shrinks_while_read_is_an_error(tmp_path: Path) -> None:
     raw = random.Random(5).randbytes(9_000)
     (tmp_path / "file").write_bytes(raw)
     with opened(tmp_path / "file") as reading:
@@ -275,7 +277,7 @@ def test_a_file_that_becomes_shorter_while_it_is_read_is_an_error(tmp_path: Path
     "error",
     [PermissionError(13, "Forbidden"), OSError(121, "Internal Server Error"), TimeoutError(), RuntimeError("x")],
 )
-async def test_a_store_that_refuses_is_no_file_that_is_missing(
+async def test_a_refusing_store_does_not_count_as_a_missing_file(
     memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """Otherwise the plan would lack these files, and would differ once the store answers again."""
@@ -311,9 +313,7 @@ class Refusing:
         raise RuntimeError("no credentials")
 
 
-def test_what_a_store_says_is_an_error_with_the_url(
-    monkeypatch: pytest.MonkeyPatch, memory: str, tmp_path: Path
-) -> None:
+def test_a_stores_error_names_the_url(monkeypatch: pytest.MonkeyPatch, memory: str, tmp_path: Path) -> None:
     import fsspec.core
 
     with pytest.raises(ParameterError, match="nowhere://x: no kind of store that fsspec knows"):
@@ -335,7 +335,7 @@ def test_what_a_store_says_is_an_error_with_the_url(
             BlockFiles("s3://b/c")
 
 
-def test_ranges_are_read_and_no_more(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_needed_ranges_are_read(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     raw = random.Random(4).randbytes(1_000_000)
     mixed = xored(raw, KEY)
     put(memory, {"file": raw})
@@ -375,7 +375,7 @@ def test_names_are_paths_or_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert repr(file) == "RemoteFile('s3://a/b/blk00000.dat')"
 
 
-def test_a_file_is_put_whole(memory: str, s3: str, tmp_path: Path) -> None:
+def test_a_file_is_uploaded_completely(memory: str, s3: str, tmp_path: Path) -> None:
     (tmp_path / "local").write_bytes(b"matches")
     for url in (f"{memory}/deep/file", f"{s3}/deep/file", f"local://{tmp_path}/deep/file"):
         RemoteFile(url).put(tmp_path / "local")

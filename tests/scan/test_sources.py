@@ -39,7 +39,7 @@ def descriptors() -> int:
 # References
 
 
-def test_a_reference_holds_what_linking_needs() -> None:
+def test_a_reference_has_all_data_for_linking() -> None:
     raw = block_of(b"\x07" * 32, 300, time=1_234_567_890)
     assert block_ref(raw[:256], 3, 1_000, len(raw), REGTEST) == BlockRef(
         3, 1_000, len(raw), block_hash(raw), b"\x07" * 32, 0x207FFFFF, 1_234_567_890, 300, 1
@@ -52,7 +52,7 @@ def test_a_reference_holds_what_linking_needs() -> None:
             block_ref(raw[:size], 0, 0, size, REGTEST)
 
 
-def test_a_raw_block_is_bytes_with_a_height_that_is_not_negative() -> None:
+def test_a_raw_block_has_bytes_and_a_height() -> None:
     raw = BLOCKS[0]
     assert (
         RawBlock.of(raw)
@@ -74,7 +74,7 @@ def test_a_raw_block_is_bytes_with_a_height_that_is_not_negative() -> None:
 # Files
 
 
-def test_a_directory_stands_for_its_blk_files_alone_if_it_has_any(tmp_path: Path) -> None:
+def test_a_directory_with_blk_files_yields_only_those(tmp_path: Path) -> None:
     write_records(tmp_path / "blk00001.dat", BLOCKS[:1])
     write_records(tmp_path / "blk00000.dat", BLOCKS[1:2])
     write_records(tmp_path / "rev00000.dat", BLOCKS[2:3])
@@ -83,7 +83,7 @@ def test_a_directory_stands_for_its_blk_files_alone_if_it_has_any(tmp_path: Path
     assert contents(BlockFiles(tmp_path)) == ([BLOCKS[1], BLOCKS[0]], [])
 
 
-def test_a_directory_without_blk_files_stands_for_its_raw_blk_and_hex_files(tmp_path: Path) -> None:
+def test_a_directory_without_blk_files_yields_its_other_block_files(tmp_path: Path) -> None:
     write_records(tmp_path / "b.blk", BLOCKS[:2])
     (tmp_path / "a.raw").write_bytes(BLOCKS[2])
     (tmp_path / "c.hex").write_text(BLOCKS[3].hex() + "\n")
@@ -117,12 +117,12 @@ async def test_a_hard_link_is_a_file_of_duplicates(tmp_path: Path) -> None:
     assert matcher.report.duplicates == [block_hash(raw) for raw in blocks]
 
 
-def test_no_file_at_all_is_a_mistake_of_the_caller() -> None:
+def test_a_source_without_files_is_refused() -> None:
     with pytest.raises(errors.ParameterError, match="no file"):
         BlockFiles([])
 
 
-def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_unreadable_files_are_named_and_skipped(tmp_path: Path) -> None:
     good = write_records(tmp_path / "good.blk", BLOCKS)
     cases: dict[str, str] = {}
     for name, data, message in (
@@ -148,7 +148,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path) -> No
     assert good.is_file()
 
 
-async def test_a_scan_with_unreadable_files_gives_all_matches_and_then_names_them(tmp_path: Path) -> None:
+async def test_a_scan_names_unreadable_files_after_all_matches(tmp_path: Path) -> None:
     interest, blocks = random_chain(7)
     write_records(tmp_path / "good.blk", blocks)
     (tmp_path / "bad.raw").write_bytes(blocks[3][:-1])
@@ -158,7 +158,7 @@ async def test_a_scan_with_unreadable_files_gives_all_matches_and_then_names_the
         given = []
         with pytest.raises(errors.IncompleteScanError) as error:
             async for match in matcher.scan(files):
-                given.append(exact(match))  # noqa: PERF401  those before the error are wanted
+                given.append(exact(match))  # noqa: PERF401  keep the matches before the error
         assert given == interest.expected(blocks)
         assert [problem.partition(": ")[0] for problem in error.value.problems] == [
             str(tmp_path / "absent"),
@@ -167,7 +167,7 @@ async def test_a_scan_with_unreadable_files_gives_all_matches_and_then_names_the
         assert matcher.report.done
 
 
-async def test_nothing_to_read_at_all_is_an_incomplete_scan(tmp_path: Path) -> None:
+async def test_a_source_without_readable_files_is_an_incomplete_scan(tmp_path: Path) -> None:
     interest, _ = random_chain(7)
     for paths in ([tmp_path / "absent"], [tmp_path]):
         with pytest.raises(errors.IncompleteScanError, match=str(paths[0])):
@@ -188,7 +188,7 @@ async def test_files_are_opened_again_without_leaving_descriptors(tmp_path: Path
 # Lists and spools
 
 
-def test_a_list_is_not_touched_by_changes_made_later() -> None:
+def test_later_changes_do_not_affect_a_list() -> None:
     blocks = list(BLOCKS)
     source = BlockList(blocks)
     blocks.clear()
@@ -201,7 +201,7 @@ def ref_to(offset: int, size: int) -> BlockRef:
 
 
 @pytest.mark.parametrize("limit", [1 << 20, 10])
-def test_a_spool_gives_back_what_was_put_from_any_thread(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spool_returns_its_blocks_in_any_thread(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "_SPOOL_IN_MEMORY", limit)
     spool = Spool()
     pieces = [bytes([number]) * (1 + 37 * number % 101) for number in range(200)]
@@ -228,7 +228,7 @@ async def test_a_spool_leaves_no_file_and_no_descriptor(in_order: bool, monkeypa
     await found_by(matcher, iter(blocks), in_order=in_order)
     async for _ in matcher.scan(iter(blocks)):
         during = descriptors()
-    assert during == before + 1  # the file has no name: it is gone when it is closed
+    assert during == before + 1  # the file has no name and disappears when it is closed
     assert descriptors() == before
 
 
@@ -243,7 +243,7 @@ def test_hex_lines_give_blocks() -> None:
 
 
 @pytest.mark.parametrize("line", [b"0", b"zz", b"\xff\xfe", b"00 0", b"0x00", "٣٣".encode()])
-def test_a_line_that_is_not_hex_is_refused_by_its_number(line: bytes) -> None:
+def test_a_line_that_is_not_hex_is_refused_by_number(line: bytes) -> None:
     lines = hex_blocks(io.BytesIO(b"00\n\n" + line + b"\n00\n"))
     assert next(lines) == b"\x00"
     with pytest.raises(errors.FormatError, match="hex line at byte 3: not hex") as error:
@@ -251,7 +251,7 @@ def test_a_line_that_is_not_hex_is_refused_by_its_number(line: bytes) -> None:
     assert (error.value.offset, error.value.field) == (3, "hex line")
 
 
-def test_a_line_longer_than_a_block_is_refused_before_all_of_it_is_read() -> None:
+def test_an_overlong_line_is_refused_before_it_is_read() -> None:
     class Endless(io.RawIOBase):
         given = 0
 

@@ -167,7 +167,7 @@ async def test_spend_before_its_parent_is_found_when_the_parent_arrives() -> Non
     child = spends(parent, script=MINE)
     grandchild = spends(child, 0)
     results = await found(Matcher(mine()), [grandchild, child, parent])
-    # the child pays the wallet itself, so it is found at once; its spend is found with the parent
+    # The child pays the wallet itself, so it is found at once. Its spend is found with the parent.
     assert identities(results) == [(1, "output", 0), (0, "input", 0), (2, "output", 1), (1, "input", 0)]
     assert results[-1].matches[0].value == 1_000
 
@@ -205,7 +205,7 @@ async def test_memory_stays_within_the_remembered_size() -> None:
     assert limit / 3 < most < 1.5 * limit
 
 
-async def test_next_transaction_is_taken_when_the_next_result_is_asked_for() -> None:
+async def test_a_transaction_is_taken_when_a_result_is_requested() -> None:
     taken = []
 
     def source() -> Iterator[bytes]:

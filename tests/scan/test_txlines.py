@@ -86,7 +86,7 @@ BAD = [
 
 @READERS
 @pytest.mark.parametrize(("wrong", "problem"), BAD, ids=[str(number) for number in range(len(BAD))])
-def test_bad_line_is_told_by_number_and_skipped(read: str, wrong: bytes, problem: str) -> None:
+def test_bad_line_is_reported_by_number_and_skipped(read: str, wrong: bytes, problem: str) -> None:
     bad: list[str] = []
     data = line(ONE) + b"\n" + wrong + b"\n" + line(TWO)
     assert read_all(read, data, bad.append) == [ONE, TWO]
@@ -163,7 +163,7 @@ async def test_thread_reads_only_so_far_ahead() -> None:
     ahead = pull_ahead(items(), len, 50)
     assert await anext(ahead) == b"0123456789"
     await asyncio.sleep(0.05)
-    assert taken <= 1 + 5 + 5  # those taken, and as many ahead
+    assert taken <= 1 + 5 + 5  # the taken lines, and as many read ahead
     assert len([item async for item in ahead]) == 99
 
 

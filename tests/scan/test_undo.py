@@ -26,7 +26,7 @@ KEY = bytes(range(1, 9))
 
 
 def write(folder: Path, blocks: list[bytes], records: list[bytes], number: int = 0, key: bytes = b"") -> Path:
-    """Write a blk*.dat and its rev*.dat, which has no record for blocks that spend nothing."""
+    """Write a blk*.dat and its rev*.dat. Blocks that spend nothing have no record."""
     for name, parts in (("blk", map(block_record, blocks)), ("rev", (framed(record) for record in records))):
         data = b"".join(parts) + bytes(100)
         (folder / f"{name}{number:05}.dat").write_bytes(xored(data[:-100], key) + bytes(100) if key else data)
@@ -46,7 +46,7 @@ async def scan(watch: WatchList, folder: object, jobs: int = 1, undo: str = "aut
 
 @pytest.mark.parametrize("key", [b"", KEY], ids=["plain", "xored"])
 @pytest.mark.parametrize("seed", range(effort(2, 4, 60)))
-async def test_every_spend_is_found_in_any_file_in_any_order(tmp_path: Path, seed: int, key: bytes) -> None:
+async def test_every_spend_is_found_in_any_file_and_order(tmp_path: Path, seed: int, key: bytes) -> None:
     ledger, blocks, records = ledger_chain(seed)
     rng = random.Random(seed)
     cuts = sorted(rng.sample(range(1, len(blocks)), 2))
@@ -74,7 +74,7 @@ async def test_every_spend_is_found_in_any_file_in_any_order(tmp_path: Path, see
     assert len(ours) == len(expected)
     assert sorted(value for _, _, _, value, _ in ours) == sorted(coin.value for coin in expected.values())  # type: ignore[type-var]
     apart = []
-    for number in rng.sample(range(3), 3):  # each file by itself, with a watch list that knows no other file
+    for number in rng.sample(range(3), 3):  # each file alone, with a new watch list
         matches, _ = await scan(ledger.interest.watch(), tmp_path / f"blk{number:05}.dat")
         apart += matches
     by_script = [match for match in whole if match.script_pubkey in ledger.interest.scripts]
@@ -84,9 +84,7 @@ async def test_every_spend_is_found_in_any_file_in_any_order(tmp_path: Path, see
 
 
 @pytest.mark.parametrize("seed", range(effort(2, 4, 60)))
-async def test_with_all_blocks_there_matches_are_the_same_without_undo_and_in_the_same_order(
-    tmp_path: Path, seed: int
-) -> None:
+async def test_a_complete_chain_gives_the_same_matches_without_undo(tmp_path: Path, seed: int) -> None:
     ledger, blocks, records = ledger_chain(seed, closed=True)
     write(tmp_path, random.Random(seed).sample(blocks, len(blocks)), records)
     watch = ledger.interest.watch
@@ -107,7 +105,7 @@ async def test_with_all_blocks_there_matches_are_the_same_without_undo_and_in_th
 
 @pytest.mark.vectors
 @pytest.mark.parametrize("key", [b"", KEY], ids=["plain", "xored"])
-async def test_a_real_nodes_files_with_a_reorganisation(tmp_path: Path, key: bytes) -> None:
+async def test_a_real_nodes_files_with_a_reorganization_match(tmp_path: Path, key: bytes) -> None:
     for name in ("blk00000.dat", "rev00000.dat"):
         data, end = vector_path(f"12_undo/{name}").read_bytes(), 0
         while data[end : end + 4] == REGTEST.magic:
@@ -148,7 +146,7 @@ async def test_a_real_nodes_files_with_a_reorganisation(tmp_path: Path, key: byt
 
 
 @pytest.mark.vectors
-async def test_half_of_a_real_chain_loses_nothing_with_undo_and_says_what_it_lacks_without(tmp_path: Path) -> None:
+async def test_half_a_real_chain_needs_undo_to_find_all_spends(tmp_path: Path) -> None:
     (chain,) = [blocks for entry, blocks in runs() if entry["file"] == "testnet3_000000_000459.blk"]
     raws = [block.raw for block in chain]
     spent = spent_of(raws)
@@ -220,8 +218,8 @@ async def test_records_in_any_order_are_paired(tmp_path: Path, order: str) -> No
     assert matcher.report.undo_problems == []
 
 
-async def test_missing_records_are_missed_only_by_their_blocks(tmp_path: Path) -> None:
-    """The other blocks are paired, although all earlier records seem to fit the blocks before theirs."""
+async def test_only_blocks_without_a_record_lack_undo(tmp_path: Path) -> None:
+    """The other blocks are paired, although each record seems to fit the block before its own."""
     blocks, records = chain([1] * 9)
     found, matcher = await values(write(tmp_path, blocks, records[:2] + records[3:7] + records[8:]))
     assert found == [1_001, 1_002, 1_004, 1_005, 1_006, 1_007, 1_009]
@@ -230,7 +228,7 @@ async def test_missing_records_are_missed_only_by_their_blocks(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-async def test_a_damaged_record_is_named_and_its_block_goes_by_outpoints(tmp_path: Path, jobs: int) -> None:
+async def test_a_block_with_a_damaged_record_is_matched_by_outpoints(tmp_path: Path, jobs: int) -> None:
     blocks, records = chain([1, 2, 3, 2, 1])
     for damage in (0, 5, len(records[2]) // 2, len(records[2]) - 1):
         broken = bytearray(records[2])
@@ -252,7 +250,7 @@ async def test_a_damaged_record_is_named_and_its_block_goes_by_outpoints(tmp_pat
             await values(tmp_path, undo="require")
 
 
-async def test_half_written_records_and_rubbish_are_named(tmp_path: Path) -> None:
+async def test_incomplete_records_and_garbage_are_named(tmp_path: Path) -> None:
     blocks, records = chain([1, 2, 1])
     write(tmp_path, blocks, [])
     (tmp_path / "rev00000.dat").write_bytes(
@@ -265,7 +263,7 @@ async def test_half_written_records_and_rubbish_are_named(tmp_path: Path) -> Non
     assert any("is incomplete" in each for each in said)
 
 
-async def test_records_of_another_network_or_other_blocks_are_named(tmp_path: Path) -> None:
+async def test_records_of_other_networks_or_blocks_are_named(tmp_path: Path) -> None:
     blocks, records = chain([1, 2, 1])
     _, foreign = chain([2, 1, 2])
     write(tmp_path, blocks, [])
@@ -282,7 +280,7 @@ async def test_records_of_another_network_or_other_blocks_are_named(tmp_path: Pa
     assert "of no block in the file of blocks" in str(matcher.report.undo_problems[0])
 
 
-async def test_what_is_required_is_there_or_refused(tmp_path: Path) -> None:
+async def test_missing_undo_is_refused_if_required(tmp_path: Path) -> None:
     blocks, records = chain([1, 2, 1])
     found, _ = await values(write(tmp_path, blocks, records), undo="require")
     assert found == [1_001, 1_002, 1_002, 1_003]
@@ -298,7 +296,7 @@ async def test_what_is_required_is_there_or_refused(tmp_path: Path) -> None:
         BlockFiles(tmp_path, undo="yes")
 
 
-async def test_off_reads_no_undo_file(tmp_path: Path) -> None:
+async def test_undo_mode_off_reads_no_undo_file(tmp_path: Path) -> None:
     blocks, records = chain([1, 2])
     found, matcher = await values(write(tmp_path, blocks, records), undo="off")
     assert (found, matcher.report.by_undo, matcher.report.unseen) == ([], 0, 2)
@@ -333,7 +331,9 @@ def sigs(key: bytes) -> tuple[bytes, bytes]:
 
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("have", [(1,), (2,), (1, 2)])
-async def test_siblings_are_told_apart_by_what_they_spend(tmp_path: Path, have: tuple[int, ...], turned: bool) -> None:
+async def test_siblings_are_distinguished_by_their_spent_coins(
+    tmp_path: Path, have: tuple[int, ...], turned: bool
+) -> None:
     blocks, spent = siblings((b"\x01" * 32, *sigs(KEYS[0])), (b"\x02" * 32, *sigs(KEYS[1])))
     records = [record_of(raw, undo_of(coins)) for raw, coins in zip(blocks, spent, strict=True)]
     there = [records[n] for n in (have[::-1] if turned else have)]
@@ -345,7 +345,7 @@ async def test_siblings_are_told_apart_by_what_they_spend(tmp_path: Path, have: 
         assert (None if place is None else place.read()) == (records[number] if number in (0, *have) else None)
 
 
-async def test_a_record_that_fits_two_siblings_is_ambiguous_and_both_are_named(tmp_path: Path) -> None:
+async def test_a_record_that_fits_two_siblings_is_ambiguous(tmp_path: Path) -> None:
     script = p2wpkh(b"\x11" * 20)
     blocks, spent = siblings((b"\x01" * 32, b"", script), (b"\x02" * 32, b"", script))
     records = [record_of(raw, undo_of(coins)) for raw, coins in zip(blocks, spent, strict=True)]
@@ -358,7 +358,7 @@ async def test_a_record_that_fits_two_siblings_is_ambiguous_and_both_are_named(t
         assert all(f"is ambiguous: it fits the blocks {names}" in each for each in said)
 
 
-async def test_siblings_that_spend_the_same_coins_share_a_record(tmp_path: Path) -> None:
+async def test_siblings_that_conflict_completely_share_a_record(tmp_path: Path) -> None:
     script = p2wpkh(b"\x11" * 20)
     blocks, spent = siblings((b"\x01" * 32, b"", script), (b"\x01" * 32, b"", script))
     found, matcher = await values(
@@ -368,7 +368,7 @@ async def test_siblings_that_spend_the_same_coins_share_a_record(tmp_path: Path)
     assert matcher.report.undo_problems == []
 
 
-def test_coins_of_a_block_are_refused_with_another_record() -> None:
+def test_coins_of_another_record_are_refused() -> None:
     blocks, records = chain([1, 2])
     assert [[coin.value for coin in coins] for coins in block_coins(blocks[1], records[1])] == [[1_002], [1_002]]
     for record in (records[0], records[1][:-1], b"", records[1] + b"\0"):
@@ -380,7 +380,7 @@ def test_coins_of_a_block_are_refused_with_another_record() -> None:
         block_coins(blocks[1][:-1], records[1])
 
 
-async def test_the_copy_of_a_block_with_undo_is_taken(tmp_path: Path) -> None:
+async def test_the_copy_of_a_block_with_undo_is_used(tmp_path: Path) -> None:
     blocks, records = chain([1, 2, 1])
     (tmp_path / "blk00000.dat").write_bytes(b"".join(map(block_record, blocks)))
     write(tmp_path, blocks, records, 1)
@@ -408,8 +408,8 @@ async def test_undo_files_that_change_during_the_scan_are_noticed(tmp_path: Path
     assert f"no undo record of 3 block(s), the first {hash_to_hex(refs[0].hash)}" in said
 
 
-def test_only_contested_records_are_compared(tmp_path: Path) -> None:
-    """A stale block makes the aligned order useless. The checksums then tell everything but its own record."""
+def test_only_ambiguous_records_are_compared(tmp_path: Path) -> None:
+    """A stale block makes the aligned order useless. The checksums then identify all records but its own."""
     blocks, records = chain([1, 2, 1, 1, 3, 1, 2, 1])
     stale, _ = spending(block_hash(blocks[3]), 204, 2, 99)
     write(tmp_path, [*blocks, stale], records)

@@ -1,4 +1,4 @@
-"""Workers with different files scan their own files: the result is that of one machine with all files.
+"""Workers with different files scan their own files. The result is that of one machine with all files.
 
 Blocks that no worker has are reported.
 """
@@ -47,7 +47,7 @@ ADDRESS = "bcrt1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqdku202"
 
 
 class Machines:
-    """Two workers, each with a folder of its own."""
+    """Two workers with their own folders."""
 
     def __init__(self, folder: Path) -> None:
         self.folders = [folder / "a", folder / "b"]
@@ -119,9 +119,7 @@ async def on_one_machine(
 
 
 @pytest.mark.parametrize("undo", [True, False])
-async def test_machines_scan_what_they_have_and_what_two_have_once(
-    machines: Machines, tmp_path: Path, undo: bool
-) -> None:
+async def test_machines_scan_their_files_and_shared_blocks_once(machines: Machines, tmp_path: Path, undo: bool) -> None:
     seed = random.randrange(1 << 32)
     print("seed", seed)
     rng = random.Random(seed)
@@ -146,12 +144,12 @@ async def test_machines_scan_what_they_have_and_what_two_have_once(
         assert results(tmp_path / "out") == expected
         again = await plan_on_workers(client, HERE, REGTEST, part_size=PART)
         assert again.plan.fingerprint == plan.plan.fingerprint
-        await scan_cluster(client, again, watch, tmp_path / "out")  # the scan continues with the finished parts
+        await scan_cluster(client, again, watch, tmp_path / "out")  # the scan resumes with the finished parts
 
 
 @pytest.mark.parametrize("undo", [True, False])
 async def test_scan_grows_with_the_files_of_the_machines(machines: Machines, tmp_path: Path, undo: bool) -> None:
-    """Both machines have the chain in files of their own, one of them a little later, so that their numbers change."""
+    """Both machines have the chain in their own files. The second machine lags by two blocks."""
     ledger, blocks, records = ledger_chain(4)
     watch = ledger.interest.watch()
     async with client_of(machines.cluster) as client:
@@ -169,10 +167,10 @@ async def test_scan_grows_with_the_files_of_the_machines(machines: Machines, tmp
 
 
 @pytest.mark.parametrize("kind", ["shared", "copied", "of its own"])
-async def test_copies_are_one_machine_and_one_may_go_away_whose_blocks_another_has(
+async def test_a_machine_may_leave_if_another_has_its_blocks(
     machines: Machines, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both workers see one disk, or copies of it, or files that two nodes have written in different order."""
+    """Both workers see one disk, or copies of it, or files that two nodes wrote in different orders."""
     monkeypatch.setattr(workerpool, "_RETURN_S", PATIENCE_S)
     ledger, blocks, records = ledger_chain(2)
     watch = ledger.interest.watch()
@@ -204,7 +202,7 @@ async def test_copies_are_one_machine_and_one_may_go_away_whose_blocks_another_h
     assert results(tmp_path / "out") == expected
 
 
-async def test_what_only_a_lost_machine_had_is_named_and_the_scan_goes_on_once_it_is_back(
+async def test_blocks_of_a_lost_machine_are_named_and_scanned_later(
     machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workerpool, "_RETURN_S", 0.1)
@@ -227,7 +225,7 @@ async def test_what_only_a_lost_machine_had_is_named_and_the_scan_goes_on_once_i
     assert results(tmp_path / "out") == expected
 
 
-def test_heights_that_no_worker_has_are_known_and_named(
+def test_heights_that_no_worker_has_are_named(
     machines: Machines, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blocks = chain_paying(400)
@@ -285,7 +283,7 @@ def rows_in(table: Path) -> list[str]:
     return [str(row) for path in paths for row in pq.read_table(path, partitioning=None).to_pylist()]
 
 
-async def test_no_worker_with_a_file_is_an_error_and_one_without_is_none(machines: Machines, tmp_path: Path) -> None:
+async def test_only_a_worker_with_files_is_needed(machines: Machines, tmp_path: Path) -> None:
     async with client_of(machines.cluster) as client:
         with pytest.raises(
             SourceError, match=f"no worker has a file of blocks at {HERE}: each looks there on its own machine"

@@ -110,7 +110,7 @@ class Accounts:
             return
         for name in names_in(path):
             account = self._named(name)
-            if account.kind is Kind.FUNCTION or self._rng.random() < 0.3:  # nothing else can derive its scripts
+            if account.kind is Kind.FUNCTION or self._rng.random() < 0.3:  # only the function can derive its scripts
                 watch.add_account(name, *account.sources(self._rng), lookahead=GAP_LIMIT)
 
     def _named(self, name: str) -> Account:
@@ -148,7 +148,7 @@ class Accounts:
             world.at(moment(rng, duration), "accounts: a block", world.truth.mine)
 
     def farewell(self) -> None:
-        """Faults have ended: somebody pays revealed addresses once more, the last ones among them."""
+        """Faults have ended: a foreign wallet pays revealed addresses again, including the last ones."""
         truth = self._there.truth
         for each in self.all:
             locks = {lock.script_pubkey: lock for lock in each.locks()} if each.given else {}
@@ -172,7 +172,7 @@ class Accounts:
         self._asked[token] = account, account.requests
 
     def _add(self) -> None:
-        """Add a missing account. Now and then the account is there already."""
+        """Add a missing account. Sometimes the wallet has the account already."""
         rng, world = self._rng, self._there
         account = self._chosen(rng.random() < 0.1)
         if account is None:
@@ -228,7 +228,7 @@ class Accounts:
             self._there.relabel(self._rng.choice(account.locks()).script_pubkey, label)
 
     def _receive(self) -> None:
-        """Somebody pays an account, which may be in the wallet or not."""
+        """A foreign wallet pays an account, which the wallet may lack."""
         lock = self._rng.choice(self.all).payee(self._rng, _FARTHEST)
         if lock is not None:
             self._there.truth.receive(lock)
@@ -371,7 +371,7 @@ class Accounts:
         self._check_revealed(process, "in the database")
 
     def check_end(self, process: Process) -> None:
-        """True: the user's accounts are there, and each has its coins of the chain."""
+        """True: the wallet has the user's accounts, and each account has its coins of the chain."""
         store = process.disk.store
         self.check_books(process)
         wanted = {each.name for each in self.all if each.name is not None}

@@ -35,7 +35,7 @@ class Kind(Enum):
 
 @cache
 def has_library() -> bool:
-    """Whether libwally is there, which derives the scripts of descriptors."""
+    """True if libwally is installed. It derives the scripts of descriptors."""
     try:
         library()
     except Exception:
@@ -107,7 +107,7 @@ class Account:
     """Number of requests that add, rename or remove it."""
 
     def locks(self) -> list[Lock]:
-        """Every lock that it may have, but for spare ones."""
+        """Every lock that it may have, except spare ones."""
         if self.kind is Kind.ADDRESSES:
             return [lock for locks in branch_locks(self.kind, self.number, 0)[: self.size] for lock in locks]
         branches = (branch_locks(self.kind, self.number, branch) for branch in range(self.branches))

@@ -17,7 +17,7 @@ def group_of(host: str) -> str:
 
 
 class Agreement:
-    """Heard in all runs of a client's life, since what was proven stays proven."""
+    """Filter headers that peers stated in all runs of a life. A proven block stays proven."""
 
     def __init__(self, truth: Truth) -> None:
         self._truth = truth

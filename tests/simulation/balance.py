@@ -1,4 +1,4 @@
-"""Balance: what the events add up to, what the views say and what the chain has are the same."""
+"""Balance: the events, the views and the chain must give the same balance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_views(store: Store) -> None:
-    """True, at every moment: the views are what follows from the database's matches."""
+    """True, at every moment: the views follow from the database's matches."""
     try:
         check_ledger(store)
     except AssertionError as error:
@@ -25,9 +25,9 @@ def check_views(store: Store) -> None:
 
 
 def check_balance(world: World, *, may_lack: bool = False) -> None:
-    """True: the views are what follows from the events and from the chain.
+    """True: the views follow from the events and from the chain.
 
-    With `may_lack`, blocks of the chain were told as disputed.
+    With `may_lack`, the client reported blocks of the chain as disputed.
     """
     process = world.process
     assert process is not None
@@ -64,7 +64,7 @@ def check_balance(world: World, *, may_lack: bool = False) -> None:
 
 
 def check_rivals(unconfirmed: Mapping[bytes, StoredTx]) -> None:
-    """True: of unconfirmed transactions that spend the same, one counts."""
+    """True: among unconfirmed transactions that conflict, at most one is canonical."""
     spent = [
         point for each in unconfirmed.values() if each.status is TxStatus.PENDING for point in oracle.spends(each.raw)
     ]
@@ -73,7 +73,7 @@ def check_rivals(unconfirmed: Mapping[bytes, StoredTx]) -> None:
 
 
 def check_verdicts(store: Store) -> None:
-    """True: the statuses of transactions fit one another, whatever they are."""
+    """True: the statuses of all transactions are consistent with each other."""
     known = store.transactions(store.tip)
     counts = {txid for txid, each in known.items() if each.status in _COUNTING}
     spent = {point: txid for txid in sorted(counts) for point in oracle.spends(known[txid].raw)}
@@ -96,13 +96,13 @@ def check_verdicts(store: Store) -> None:
             continue
         is_direct = not set(points).isdisjoint(oracle.spends(by.raw))
         is_later = each.conflicts_with in parents or (by.broadcast_seq or 0) > each.broadcast_seq
-        if is_direct and not is_later:  # a parent has the rank of its child, if that is higher
+        if is_direct and not is_later:  # an ancestor has the rank of its descendant, if that rank is higher
             raise Violation("true", f"our transaction {name} is replaced by one that was not broadcast later")
     check_nets(store)
 
 
 def check_nets(store: Store) -> None:
-    """True: a transaction that does not count has its net effect in the history, too."""
+    """True: the history states the net effect of a transaction even if it is not canonical."""
     watched = {script for (script,) in store._db.execute("SELECT value FROM watch WHERE kind = 0")}
     history = store.views.history(limit=None)
     ours = {entry.txid for entry in history}

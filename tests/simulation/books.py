@@ -1,5 +1,6 @@
-"""Books: what a user of the client believes from its matches at the start and its events since; refuses what
-contradicts itself.
+"""Books: the balance that a user computes from the matches at the start and from later events.
+
+They raise a Violation if an event contradicts an earlier one.
 """
 
 from __future__ import annotations
@@ -21,24 +22,24 @@ Told = tuple[int | None, bytes | None, Completeness]  # height, block hash
 
 @dataclass
 class Books:
-    """Of one run of the client, from its start to its end."""
+    """The user's view of one run of the client, from its start to its end."""
 
     matches: dict[Identity, Told] = field(default_factory=dict)
     warnings: list[PeerWarning] = field(default_factory=list)
     synced: Synced | None = None
     coins: dict[Identity, tuple[bytes, int]] = field(default_factory=dict)  # outpoint and value of each match
-    ahead: dict[Identity, Match] = field(default_factory=dict)  # told, but not in the database
+    ahead: dict[Identity, Match] = field(default_factory=dict)  # reported, but not yet in the database
 
     @classmethod
     def start(cls, stored: Iterable[tuple[Match, Completeness]]) -> Books:
-        """With the matches of the database."""
+        """Start with the matches of the database."""
         books = cls()
         for match, completeness in stored:
             books._put(match, completeness)
         return books
 
     def take(self, event: Event) -> None:
-        """Believe an event. Raises Violation."""
+        """Apply an event. Raises Violation."""
         match event:
             case MatchFound(match, completeness):
                 self._check(identity(match) not in self.matches, "found twice", match)
@@ -86,7 +87,7 @@ class Books:
                 pass
 
     def check_durable(self) -> None:
-        """True: what is told is in the database. Before each commit."""
+        """True: before each commit, every reported match is in the database."""
         for match in self.ahead.values():
             raise Violation("true", f"told, but not in the database: {match}")
 
@@ -103,8 +104,9 @@ class Books:
         return {txid for (_, txid, _), (height, _, _) in self.matches.items() if height is None}
 
     def unspent(self) -> dict[bytes, tuple[int | None, int]]:
-        """Height and value of each output that is told of: those in blocks that no block spends, those waiting that
-        nothing spends.
+        """Height and value of each reported output that is unspent.
+
+        A confirmed output counts until a block spends it. An unconfirmed output counts until any transaction spends it.
         """
         spent = {self.coins[mark][0]: height for mark, (height, _, _) in self.matches.items() if mark[0] == "input"}
         found = {}

@@ -1,6 +1,4 @@
-"""The command scripts/simulate: many lives on all processors, a table of what became of them, and the seeds of
-violations.
-"""
+"""The command scripts/simulate: live many lives on all processors, then print a table and the seeds of violations."""
 
 from __future__ import annotations
 
@@ -23,15 +21,15 @@ from simulation.planted import BUGS, changes_of
 from simulation.violation import Violation
 from spvfilter.light.events import Mode
 
-_LONGEST_S = 120  # of a life, of processor time
-_AGAIN_S = 5  # after which that is said again: whatever has caught it goes on
-_LONGEST_PLANTED_S = 20  # where a bug may be one that keeps it from ending
-_AHEAD = 4  # lives given to each process at once
-_MOST_SHOWN = 20  # violations
+_LONGEST_S = 120  # Processor time of a life.
+_AGAIN_S = 5  # Until the next signal: an `except` may have caught the first violation.
+_LONGEST_PLANTED_S = 20  # Some planted bugs keep a life from ending.
+_AHEAD = 4  # Lives queued for each process.
+_MOST_SHOWN = 20  # Violations printed.
 
 
 def main() -> int:
-    """Run it; 1 if an invariant was violated."""
+    """Run the command. Return 1 if a life violated an invariant."""
     arguments = _arguments()
     if arguments.planted:
         return _hunt(arguments.seed, arguments.lives, arguments.jobs)
@@ -127,7 +125,7 @@ def _plan(of: argparse.Namespace, seed: int, mode: Mode) -> Plan:
 
 
 def failed_before() -> list[Plan]:
-    """The lives of seeds.txt."""
+    """The plans of seeds.txt."""
     lines = (Path(__file__).parent / "seeds.txt").read_text(encoding="ascii").splitlines()
     plans = []
     for line in lines:
@@ -154,7 +152,7 @@ def _peers(text: str) -> tuple[str, ...]:
 
 
 def replay(plan: Plan) -> str:
-    """The command that shows a life again."""
+    """The command that repeats a life."""
     faults = "" if plan.faults == FAULTS else f" --faults {','.join(plan.faults) or 'none'}"
     peers = "" if plan.peers is None else f" --peers {','.join(plan.peers)}"
     bug = "" if plan.bug is None else f" --plant {plan.bug}"
@@ -163,7 +161,7 @@ def replay(plan: Plan) -> str:
 
 
 def _hunt(seed: int | None, lives: int, jobs: int) -> int:
-    """Live with each planted bug until it is noticed; return 1 if one is not noticed in `lives` lives."""
+    """Live with each planted bug until a life notices it. Return 1 if a bug survives `lives` lives."""
     unnoticed = 0
     with ProcessPoolExecutor(jobs) as pool:
         for name, found in zip(BUGS, pool.map(hunt_one, BUGS, repeat(seed), repeat(lives)), strict=True):
@@ -175,9 +173,9 @@ def _hunt(seed: int | None, lives: int, jobs: int) -> int:
 
 
 def hunt_one(name: str, seed: int | None, lives: int) -> Outcome | None:
-    """The first life that notices a planted bug, or None; from the bug's own seed on if none is given.
+    """Return the first life that notices a planted bug, or None. Seeds start at the bug's own if `seed` is None.
 
-    Raises LookupError for one that changes nothing that there is.
+    Raises LookupError if the bug changes an attribute that does not exist.
     """
     changes_of(name)
     bug = BUGS[name]
@@ -197,7 +195,7 @@ def _trace(plan: Plan) -> int:
 
 
 def _run(plans: Iterator[Plan], deadline: float | None, jobs: int) -> Iterator[Outcome]:
-    """The outcomes as they come."""
+    """Yield the outcomes in the order in which the lives end."""
     with ProcessPoolExecutor(jobs) as pool:
         running: set[Future[Outcome]] = set()
         while True:
@@ -213,7 +211,7 @@ def _run(plans: Iterator[Plan], deadline: float | None, jobs: int) -> Iterator[O
 
 
 def live_watched(plan: Plan) -> Outcome:
-    """Live a life; one that does not end is a violation."""
+    """Live a life. It is a violation if it does not end."""
     signal.signal(signal.SIGVTALRM, _too_long)
     signal.setitimer(signal.ITIMER_VIRTUAL, _LONGEST_S if plan.bug is None else _LONGEST_PLANTED_S, _AGAIN_S)
     try:

@@ -1,4 +1,4 @@
-"""Comparison of what is told with what there is."""
+"""Comparison of reported matches with the matches of the chain."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Set as AbstractSet
 from simulation.oracle import Place
 from simulation.violation import Violation
 
-_SHOWN = 3  # of what is missing or invented
+_SHOWN = 3  # matches quoted in a message
 
 
 def check_same(
     told: AbstractSet[Place], there: AbstractSet[Place], source: str, allowed: AbstractSet[Place] | None = None
 ) -> None:
-    """True: none more, none less; what is `allowed` may be told."""
+    """True: the reported matches are those of the chain. Matches in `allowed` may be reported too."""
     if missing := there - told:
         raise Violation("true", f"{source} lack {len(missing)} of {len(there)} matches: {_some(missing)}")
     if invented := told - (there if allowed is None else allowed):

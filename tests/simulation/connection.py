@@ -1,6 +1,4 @@
-"""Our end of a simulated connection: a wire.Session whose bytes travel through pipes; what it says becomes inputs of
-the engine.
-"""
+"""The client's end of a simulated connection: a wire.Session over pipes. Its results become inputs of the engine."""
 
 from __future__ import annotations
 
@@ -22,7 +20,9 @@ from spvfilter.wire.v2 import V2Stream
 
 
 class Connection:
-    """From the moment there is a line until it ends. `report` takes what happens; it may end the connection."""
+    """A connection, from the moment the line exists until it ends. `report` takes the events; it may end the
+    connection.
+    """
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class Connection:
         self.heard_at = timeline.now  # when bytes last arrived
         self.sent: Counter[str] = Counter()
         self._timeline = timeline
-        self._keep = keep  # takes what is sent
+        self._keep = keep  # takes the bytes sent
         self._report = report
-        self._tokens: dict[int, int] = {}  # of fences, by nonce
+        self._tokens: dict[int, int] = {}  # tokens of fences, by nonce
         self._timer: Timer | None = None
         self._session = Session(
             settings,
@@ -64,7 +64,7 @@ class Connection:
 
     @property
     def is_ready(self) -> bool:
-        """Whether messages can be sent."""
+        """Return True if messages can be sent."""
         return self.is_open and self._session.ready is not None
 
     def send(self, message: Message) -> None:
@@ -75,19 +75,19 @@ class Connection:
             self._flush()
 
     def fence(self, token: int) -> None:
-        """Send a ping whose pong is reported with this token."""
+        """Send a ping. The pong is reported with this token."""
         if self.is_open:
             self._tokens[self._session.fence(self._timeline.now)] = token
             self._flush()
 
     def cut(self) -> None:
-        """Nothing arrives any more on either side: half-open."""
+        """Make the connection half-open: nothing arrives on either side."""
         self.is_dead = True
         self.pipe.cut()
         self.end.pipe.cut()
 
     def abort(self) -> None:
-        """End the connection at once; nothing is reported any more."""
+        """End the connection at once and report nothing more."""
         if self.is_open:
             self.is_open = False
             self.pipe.close()

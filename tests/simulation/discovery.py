@@ -1,4 +1,4 @@
-"""Address discovery in the simulated network: what DNS seeds answer, and what nodes tell of other addresses."""
+"""Address discovery in the simulated network: answers of DNS seeds, and addresses that nodes announce."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.addresses import NetId, PeerAddress
 
 _SEEDS = ("seed1.example", "seed2.example", "seed3.example")
-_NOBODIES = 5  # most hosts of an answer of a seed that are not there: more hide a single honest one for hours
-_MADE_UP = 50  # addresses that a node tells of and that are of nobody; a liar tells of twenty times as many
-_SLOWEST_S = 3.0  # before somebody answers
-_AGAIN_S = 1_200.0  # on average, before a liar tells of more, unasked
+_NOBODIES = 5  # Most unreachable hosts in a seed's answer. More would hide an honest host for hours.
+_MADE_UP = 50  # Unreachable addresses that an honest node announces. A liar announces 20 times as many.
+_SLOWEST_S = 3.0  # Longest delay of an answer.
+_AGAIN_S = 1_200.0  # Average interval at which a liar announces more addresses.
 
 
 class Discovery:
-    """What the client can learn of addresses. `rng` is the only source of chance."""
+    """The sources of addresses for the client. All chance comes from `rng`."""
 
     def __init__(self, rng: random.Random, nodes: Sequence[Node], wall: Callable[[], float]) -> None:
         self._rng = rng
@@ -35,17 +35,17 @@ class Discovery:
         self.named = list(
             dict.fromkeys([*([] if has_seeds else [rng.choice(honest)]), *(others if rng.random() < 0.5 else ())])
         )
-        self._reliable = rng.choice(_SEEDS)  # knows a node that is honest and has everything
+        self._reliable = rng.choice(_SEEDS)  # this seed knows an honest node with all services
         self._honest = honest
 
     # DNS seeds
 
     def resolve(self, services: int) -> tuple[SeedAnswer, ...]:
-        """The answers of all seeds, of which some fail and some belong to liars."""
+        """The answers of all seeds. Some seeds fail, and some belong to liars."""
         return tuple(self._answer(name, services) for name in _SEEDS)
 
     def delay(self) -> float:
-        """Seconds until somebody answers."""
+        """Seconds until an answer arrives."""
         return self._rng.random() * _SLOWEST_S
 
     def _answer(self, name: str, services: int) -> SeedAnswer:
@@ -62,7 +62,7 @@ class Discovery:
             hosts[20:] = [address.rpartition(":")[0] for address in self._honest]
         return SeedAnswer(name, services if rng.random() < 0.5 else 0, tuple(hosts))
 
-    # What nodes tell
+    # Addresses that nodes announce
 
     def asked(self, end: NodeEnd) -> None:
         """A node was asked for addresses by getaddr."""
@@ -94,7 +94,7 @@ class Discovery:
         return PeerAddress(int(self._wall() - age), 0x4D, NetId.IPV4, _packed(self._nobody()), 18_444)
 
     def _nobody(self) -> str:
-        """A host that is not there."""
+        """An unreachable host."""
         return ".".join(map(str, (self._rng.randrange(100, 120), *self._rng.randbytes(2), self._rng.randrange(1, 255))))
 
 

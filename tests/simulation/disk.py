@@ -39,7 +39,7 @@ def open_store(path: Path, secret: bytes, network: Network = REGTEST) -> Store:
 
 
 class Shadow:
-    """A copy of the database that gets each commit in a transaction of its own."""
+    """A copy of the database that gets each commit in its own transaction."""
 
     def __init__(self, store: Store, path: Path) -> None:
         path.unlink(missing_ok=True)
@@ -198,7 +198,9 @@ class DiskQueue:
             self._pump()
 
     def _group(self, most: int) -> tuple[list[Commit], list[Event]]:
-        """The next commits at the head of the queue, and the events between them, which are told after all of them."""
+        """The next commits at the head of the queue, and the events between them. All commits come before the
+        events.
+        """
         group, events, between = list[Commit](), list[Event](), list[Event]()
         for each in self._queue:
             if isinstance(each, Commit) and len(group) < most:

@@ -1,4 +1,4 @@
-"""Makes the engine that lives are lived with."""
+"""The factory of the engine under test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spvfilter.watch.watchlist import WatchList
 def make(
     options: Options, watch: WatchList, store: Store, since: int | None, addresses: list[str], rng: random.Random
 ) -> EngineLike:
-    """The engine on what the database has."""
+    """Make the engine from the data in the database."""
     from spvfilter.light.engine import Engine, Saved
 
     extend(watch, options, settled := {each.name for each in store.keychains.load()})

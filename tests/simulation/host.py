@@ -1,4 +1,4 @@
-"""The shell of the simulated world: runs the engine, carries out its effects, and is killed and started again."""
+"""The shell of the simulated world: it runs the engine, carries out its effects, and can be killed and restarted."""
 
 from __future__ import annotations
 
@@ -70,16 +70,16 @@ from spvfilter.wire.transport import V2Policy
 
 CONNECT_S = 5.0  # longest wait for a connection
 _SLOWEST_WORK_S = 0.3
-_MOST_EFFECTS = 20_000  # of one step
-_MOST_WAITING = 8_000_000  # bytes on their way to one peer
-_MOST_AT_ONCE = 100_000  # steps at one moment
+_MOST_EFFECTS = 20_000  # most effects of one step
+_MOST_WAITING = 8_000_000  # most unsent bytes for one peer
+_MOST_AT_ONCE = 100_000  # most steps at one moment
 
 Ranges = tuple[tuple[int, int], ...]
 """The first and the last height of each range of blocks."""
 
 
 class EngineLike(Protocol):
-    """What the world needs of an engine."""
+    """The part of the engine that the world uses."""
 
     @property
     def books(self) -> WalletBooks: ...
@@ -98,7 +98,7 @@ class KilledError(Exception):
 
 
 class Process:
-    """One run of the client: from its start to its end, orderly or not. What exists only while it runs is here."""
+    """One run of the client, until it ends or is killed. It owns all state that is not in the database."""
 
     def __init__(
         self,
@@ -125,16 +125,16 @@ class Process:
         self.options = options
         self.is_running = True
         self.connections: dict[int, Connection] = {}
-        self.answers: dict[bytes, Known | Exception] = {}  # by txid: what was answered to the user who broadcast it
-        self.steps_left: int | None = None  # effects before it is killed
-        self.private: set[int] = set()  # numbers of connections that show nothing of us
-        self.synced_at = 0.0  # when the engine last said so; it is told when the disk has caught up
+        self.answers: dict[bytes, Known | Exception] = {}  # Answers to broadcasts, by txid.
+        self.steps_left: int | None = None  # Effects until the client is killed.
+        self.private: set[int] = set()  # Numbers of connections that reveal nothing about the wallet.
+        self.synced_at = 0.0  # When the engine reached Synced. The event follows the commit.
         self._dialling: dict[int, Timer] = {}
         self._directory = directory
         self._discovery = discovery
         self._timeline = timeline
-        self._chances = rng.getrandbits(64)  # each connection has its own
-        self._rng = random.Random(rng.random())  # of dialling and timers
+        self._chances = rng.getrandbits(64)  # each connection draws from its own source of chance
+        self._rng = random.Random(rng.random())  # for dialling and timers
         self._work_rng = random.Random(rng.random())
         self._slowest_work_s = 0.0 if is_prompt else _SLOWEST_WORK_S
         self._wall = wall
@@ -144,7 +144,7 @@ class Process:
         self._overhear = overhear
         self._sent = sent
         self._answered = answered
-        self._moment = (-1.0, 0)  # the present one, and the steps in it
+        self._moment = (-1.0, 0)  # the present moment, and the number of steps in it
         self._timer: Timer | None = None
         self._lateness = 0.0 if is_prompt else rng.choice([0.0, 0.0, 0.01, 0.5])
         network = REGTEST if discovery is None else discovery.network
@@ -175,34 +175,34 @@ class Process:
     # Life
 
     def start(self) -> None:
-        """The engine's first step."""
+        """Run the engine's first step."""
         self._step(None)
 
     def report(self, input: Input) -> None:
-        """The engine takes an input."""
+        """Give an input to the engine."""
         if self.is_running:
             self._step(input)
 
     def ask(self, token: int, request: Request) -> None:
-        """The user asks for a change of what is searched for, or where."""
+        """The user changes the watched scripts or the blocks to search."""
         self.report(Asked(token, request))
 
     def ranges_of(self, scripts: Iterable[bytes]) -> dict[bytes, Ranges]:
-        """The blocks that the engine says were searched for each script that it watches."""
+        """The block ranges that the engine has searched for each script that it watches."""
         books, table = self.engine.books, self.engine.books.watch.table
         numbers = {script: table.find(EntryKind.SCRIPT, script) for script in scripts}
         rows = {script: books.ids[number] for script, number in numbers.items() if number != NO_ENTRY}
         return _ranges_of(books.blocks, rows)
 
     def ranges_stored(self, scripts: Iterable[bytes]) -> dict[bytes, Ranges]:
-        """The blocks that the database says were searched for each script; none if it does not have the script."""
+        """The block ranges that the database says were searched for each script. A script that it lacks has none."""
         store = self.disk.store
         rows = dict(store._db.execute("SELECT value, id FROM watch WHERE kind = ?", (int(EntryKind.SCRIPT),)))
         return _ranges_of(store.searched_blocks, {script: rows.get(script, 0) for script in scripts})
 
     @property
     def disputed(self) -> tuple[BlockRange, ...]:
-        """The ranges that the client's status tells as disputed."""
+        """The disputed ranges of the client's status."""
         return self.status.disputed
 
     @property
@@ -212,7 +212,7 @@ class Process:
 
     @property
     def taken(self) -> set[bytes]:
-        """Txids of transactions of ours that a peer has taken."""
+        """Txids of own transactions that a peer has accepted."""
         return {txid for txid, answer in self.answers.items() if isinstance(answer, Known)}
 
     def broadcast(self, raw: bytes, *, is_private: bool = False) -> None:
@@ -220,7 +220,7 @@ class Process:
         self.report(Broadcast(raw, is_private=is_private))
 
     def stop(self, error: Exception) -> None:
-        """End at once: what is not committed is lost."""
+        """End at once: data that is not committed is lost."""
         if self.is_running:
             self.is_running = False
             for connection in self.connections.values():
@@ -232,7 +232,7 @@ class Process:
             self._ended(error)
 
     def stored(self) -> set[Place]:
-        """The matches in blocks that the database has."""
+        """The confirmed matches of the database."""
         found = self.disk.store.matches(confirmed=True)
         return {
             Place("input" if hit.spend else "output", hit.txid, hit.n, height, block)
@@ -322,7 +322,7 @@ class Process:
         self.report(Tick())
 
     def _work(self, token: int, function: Callable[[], object]) -> None:
-        """The function runs now or when its result is due, to tell apart what must not depend on it."""
+        """Run the function now or when its result is due. A result that depends on the difference shows a bug."""
         delay = self._work_rng.random() * self._slowest_work_s
         if self._work_rng.random() < 0.5:
             self._timeline.after(delay, partial(self.report, Worked(token, _call(function))))
@@ -380,7 +380,7 @@ class Process:
         self.report(Lost(peer, error))
 
     def _came_first(self, again: Callable[[], None], v2: V2Policy, input: Input) -> None:
-        """Connect again without encryption where `p2p.Connection.open` does so."""
+        """Connect again without encryption in the same cases as `p2p.Connection.open`."""
         match input:
             case Lost(peer, SessionError(cause=Cause.NO_V2)) if v2 is V2Policy.PREFER:
                 del self.connections[peer]
@@ -403,19 +403,19 @@ class Process:
             connection.abort()
         else:
             return
-        if self._rng.random() < 0.3:  # both are accepted
+        if self._rng.random() < 0.3:  # the server accepts both connections
             self._timeline.after(
                 self._rng.random(), partial(self.report, Lost(peer, ConnectionAbortedError("dropped")))
             )
 
     def cut_lines(self) -> None:
-        """Every line goes dead without an end."""
+        """Make every connection half-open."""
         for connection in self.connections.values():
             connection.cut()
 
 
 def _ranges_of(blocks: Searched, rows: Mapping[bytes, int]) -> dict[bytes, Ranges]:
-    """The blocks that were searched for each script, by the ids of their rows."""
+    """The blocks that were searched for each script, by row ids."""
     groups = blocks.groups()
     firsts = [group.id for group in groups]
     places = {script: bisect_right(firsts, row) - 1 for script, row in rows.items()}
@@ -423,7 +423,7 @@ def _ranges_of(blocks: Searched, rows: Mapping[bytes, int]) -> dict[bytes, Range
 
 
 def messages_of(input: Heard | HeardTogether) -> list[Message]:
-    """The messages that an input tells of, but for filters."""
+    """The messages of an input, without filters."""
     if isinstance(input, Heard):
         return [input.message]
     return [each.message for each in input.heard if isinstance(each, Received)]

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from simulation.world import World
     from spvfilter.node.blocktree import TreeBlock
 
-_PROMPT_S = (
-    90.0  # for which an honest, prompt peer must have been connected before the client must know what that one knows
-)
+_PROMPT_S = 90.0  # an honest, prompt peer must have been connected for this long before the client must know its data
 _MOST_SKEW_S = 70 * 60  # Core timeoffsets.h
 _MOST_OBJECTS = 250_000
 _MOST_BYTES = 20_000_000
@@ -43,8 +41,8 @@ def check_just(warning: PeerWarning, behaviour: Behaviour) -> None:
 
 
 def check_told(event: Event, truth: Truth, agreed: Agreement) -> None:
-    """True and honest about itself: what is told of a block is in it, and "proven" is what independent peers agreed
-    on.
+    """True and honest about itself: a reported match is in its block. "Proven" means that independent peers agreed on
+    the block's filter.
     """
     match event:
         case MatchFound(match, completeness) | MatchConfirmed(match, completeness) if match.block_hash is not None:
@@ -72,8 +70,9 @@ def check_told(event: Event, truth: Truth, agreed: Agreement) -> None:
 
 
 def check_synced(world: World, process: Process, event: Synced) -> None:
-    """Honest about itself: Synced is said at the tip, says on whose word, and proves no more than what independent
-    peers agreed on.
+    """Honest about itself: the client reports Synced only at the tip and names the peers that have this block.
+
+    It claims no proof beyond the filter headers that independent peers agreed on.
     """
     truth = world.truth
     if unknown := [address for address in event.peers if address not in world.directory]:
@@ -125,7 +124,7 @@ def _chain(world: World) -> list[bytes]:
 
 
 def check_searched(world: World, process: Process, event: Synced) -> None:
-    """Honest about itself: what was asked for is searched, and Synced names what is not."""
+    """Honest about itself: the client searches the requested blocks, and Synced names the blocks that it skipped."""
     skipped = {height for first, last in event.skipped for height in range(first, last + 1)}
     not_searched: dict[tuple[tuple[int, int], ...], set[int]] = {}  # heights, by the ranges that were searched
     for script, ranges in process.ranges_of(world.wishes.watched).items():
@@ -145,16 +144,14 @@ def check_searched(world: World, process: Process, event: Synced) -> None:
 
 
 def check_claims(world: World, when: str) -> None:
-    """True: for every block that the database says was searched for a script, it has what that block has of the
-    script.
-    """
+    """True: if the database says that a block was searched for a script, it has the block's matches of that script."""
     process = world.process
     if process is None or (world.may_lie() and not world.is_calm) or world.may_miss():
         return
     chain, stored = _chain(world), process.disk.store
     height = stored.tip
     if not 0 <= height < len(chain) or b"".join(stored.headers(height)) != chain[height][:80]:
-        return  # on a branch that it has not left yet
+        return  # the client is still on a branch that it must leave
     ranges = {
         script: found for script, found in process.ranges_stored(world.wishes.ever).items() if script in process.watch
     }
@@ -168,9 +165,7 @@ def check_claims(world: World, when: str) -> None:
 
 
 def check_modest(engine: EngineLike, unconfirmed: Mapping[bytes, StoredTx]) -> None:
-    """Modest: what the engine remembers is bounded, whatever it is sent. It may remember some megabytes of unconfirmed
-    transactions.
-    """
+    """Modest: the engine's memory is bounded, whatever peers send. Unconfirmed transactions may take some megabytes."""
     weight = weigh(engine)
     pending = sum(len(each.raw) for each in unconfirmed.values())
     if weight.objects > _MOST_OBJECTS + pending // 10 or weight.size > _MOST_BYTES + 3 * pending:
@@ -178,9 +173,7 @@ def check_modest(engine: EngineLike, unconfirmed: Mapping[bytes, StoredTx]) -> N
 
 
 def is_settled(world: World) -> bool:
-    """Whether the client says that it is at the tip, what it tells is what there is, and every peer is back that should
-    be.
-    """
+    """Return True if the client is synced to the tip, its matches are those of the chain, and no peer is missing."""
     try:
         check_end(world)
     except Violation:
@@ -208,11 +201,10 @@ def unsent(world: World) -> list[bytes]:
 
 
 def forgotten(world: World, process: Process) -> list[bytes]:
-    """Txids of transactions of which the user was told that a peer has them, and of which neither the wallet nor the
-    network knows.
+    """Txids of own transactions that a peer accepted, but that neither the wallet nor the network has any more.
 
-    One that does not concern the wallet (yet) is not kept once a block has it, even if another block contradicts it
-    afterwards.
+    The wallet may drop a transaction without matches once a block confirms it, even if another block conflicts with it
+    later.
     """
     regtest = world.truth.regtest
     lost = [txid for txid in sorted(world.answered) if process.disk.store.views.transaction(txid) is None]
@@ -224,10 +216,10 @@ def forgotten(world: World, process: Process) -> list[bytes]:
 
 
 def untold(world: World) -> set[bytes]:
-    """Txids of payments to us in every honest mempool that the client has not told of.
+    """Txids of payments to the wallet that every honest mempool has and the client has not reported.
 
-    One that a later transaction stands against, by whomever that was told, is told of as replaced: which of them counts
-    a block decides.
+    If a later transaction conflicts with a payment, the client may report the payment as replaced. A block decides
+    which of the two is canonical.
     """
     if world.process is None or not world.options.mempool:
         return set()
@@ -239,7 +231,7 @@ def untold(world: World) -> set[bytes]:
 
 
 def check_end(world: World) -> None:
-    """Alive, true and just, once faults have ended and the time to settle has passed."""
+    """Alive, true and just: checks the end of a life, after faults have ended and the client had time to settle."""
     process = world.process
     if process is None:
         raise Violation("alive", "the client does not run")
@@ -254,7 +246,7 @@ def check_end(world: World) -> None:
     }
     doubted = world.doubted(synced)
     there = claimed(chain, wanted, doubted) if not world.may_miss() else set()
-    allowed = world.truth.scan()  # a search from below, for another script, finds more
+    allowed = world.truth.scan()  # a search for another script, from a lower height, finds more
     check_claims(world, "at the end")
     if synced is not None and not world.may_withhold_synced():
         check_searched(world, process, synced)
@@ -274,7 +266,7 @@ def check_end(world: World) -> None:
     if absent := world.absent_peers():
         raise Violation("just", f"the honest {absent[0]} has not come back")
     if world.may_withhold_synced():
-        return  # until then it does not listen to mempools
+        return  # until Synced, the client ignores mempools
     if kept := unsent(world):
         raise Violation("alive", f"our transaction {kept[0][::-1].hex()} was offered to no honest peer")
     if silent := untold(world):
@@ -282,13 +274,15 @@ def check_end(world: World) -> None:
 
 
 def check_waiting(world: World) -> None:
-    """True: nothing is told as unconfirmed that a block of the best chain has; no payment of the mempool that one
-    contradicts.
+    """True: no transaction that the best chain confirms, or conflicts with, is reported as unconfirmed.
 
-    What was on its way when that block came cannot be known to be contradicted: filters do not have what foreign
-    payments spend. Nor can it where the input that spends a coin does not show the coin's script, as with bare
-    multisig, unless that is watched. Blocks that are told as skipped were not searched. A transaction of a user's that
-    matches nothing is not looked for in blocks: it waits.
+    The client cannot notice a conflict in these cases:
+
+    * A transaction arrived while the conflicting block was connected: filters lack the outpoints that foreign payments
+      spend.
+    * The input does not show the script of its coin, as with bare multisig, and that script is not watched.
+    * The conflicting block was skipped.
+    * The user's transaction matches nothing: the client does not search blocks for it.
     """
     assert world.process is not None
     synced = world.process.books.synced
@@ -296,8 +290,8 @@ def check_waiting(world: World) -> None:
         height for first, last in (synced.skipped if synced is not None else ()) for height in range(first, last + 1)
     }
     waiting, unconfirmed = world.process.books.waiting(), world.process.disk.unconfirmed()
-    spent: dict[bytes, TreeBlock] = {}  # in which block, by outpoint
-    scripts: dict[bytes, bytes] = {}  # of the outputs, by outpoint
+    spent: dict[bytes, TreeBlock] = {}  # spending block, by outpoint
+    scripts: dict[bytes, bytes] = {}  # script of each output, by outpoint
     confirmed: set[bytes] = set()
     for block in world.truth.regtest.chain.active:
         for tx in oracle.read_block(block.raw):
@@ -309,7 +303,7 @@ def check_waiting(world: World) -> None:
         if txid in confirmed and (pending.hits or pending.broadcast_seq is None or world.user is None):
             raise Violation("true", f"an unconfirmed transaction is in a block: {txid[::-1].hex()}")
         if world.modes != {Mode.COMPACT}:
-            continue  # a peer's filter does not have what foreign payments spend
+            continue  # a peer's filter lacks the outpoints that foreign payments spend
         rivals = [
             spent[outpoint]
             for outpoint in oracle.spends(pending.raw)
@@ -321,26 +315,27 @@ def check_waiting(world: World) -> None:
         raise Violation("true", f"unconfirmed matches of {len(unknown)} transactions that are not in the database")
 
 
-# P2WSH of one opcode: of the miner and of the wallet
+# P2WSH scripts of one opcode, of the miner and of the wallet
 _ANYONE = {b"\x00\x20" + sha256(script).digest() for script in (b"\x51", b"\x54")}
 
 
 def _is_shown(script: bytes) -> bool:
-    """Whether the input that spends a coin shows the coin's script: P2PKH, P2SH, P2WPKH, and P2WSH of what asks for a
-    signature.
+    """Return True if the input that spends a coin shows the coin's script.
+
+    This holds for P2PKH, P2SH, P2WPKH, and P2WSH with a signature.
     """
     return script.startswith((b"\x76\xa9\x14", b"\xa9\x14", b"\x00\x14", b"\x00\x20")) and script not in _ANYONE
 
 
 class Privacy:
-    """Quiet: a wallet's BIP-37 filters have one tweak for ever, and none is sent where compact filters can be had."""
+    """Quiet: the BIP-37 filters of a wallet all have one tweak. If a peer serves compact filters, none is sent."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.tweak: int | None = None
 
     def sent(self, message: Message) -> None:
-        """The client sends a message."""
+        """Check a message that the client sends."""
         if not isinstance(message, FilterLoad):
             return
         if self.tweak not in (None, message.tweak):

@@ -1,6 +1,4 @@
-"""The keychain of a simulated wallet: addresses that are used out of order, and what the client must have made of
-them.
-"""
+"""The keychain of a simulated wallet: its addresses are used out of order, and the client must follow its window."""
 
 from __future__ import annotations
 
@@ -21,9 +19,9 @@ if TYPE_CHECKING:
 
 NAME = "mine"
 LABEL = "mine"
-INDEXES = 150  # that may be paid
+INDEXES = 150  # indexes that may be paid
 _PAID = 40
-_BEYOND = 100  # indexes that a window may have beyond all of these
+_BEYOND = 100  # most indexes of a window above INDEXES
 
 
 @cache
@@ -32,32 +30,32 @@ def _lock(index: int) -> Lock:
 
 
 def script_at(index: int) -> bytes:
-    """The script of an index. Who spends from it shows its key."""
+    """The script of an index. A spend shows its key."""
     return _lock(index).script_pubkey
 
 
 class Keychain:
-    """Which of its scripts are paid, and how far the client's window reached."""
+    """The scripts that are paid, and the end of the client's window."""
 
     def __init__(self, rng: random.Random) -> None:
         self.scripts = {script_at(index): index for index in range(INDEXES + _BEYOND)}
         self.locks = [_lock(index) for index in rng.sample(range(INDEXES), _PAID)]
         self._rng = rng
-        self.window = 0  # that the database had
+        self.window = 0  # largest window seen in the database
 
     def give(self, watch: WatchList) -> None:
-        """The user gives it to the client; each time with another lookahead."""
+        """The user adds the keychain to the client, with a different lookahead each time."""
         watch.add_keychain(NAME, script_at, LABEL, lookahead=self._rng.choice((GAP_LIMIT, GAP_LIMIT, GAP_LIMIT + 7)))
 
     def check_start(self, process: Process) -> None:
-        """True: a restart has the window that the database had."""
+        """True: a restart continues with the window of the database."""
         self.check_kept(process)
         (chain,) = process.watch.keychains
         if chain.end < self.window:
             raise Violation("true", f"the window ended at {self.window}, and ends at {chain.end} after a restart")
 
     def check_kept(self, process: Process) -> None:
-        """True: what the database has of it is what its entries are."""
+        """True: the keychain's rows in the database are the scripts of its indexes."""
         (stored,) = process.disk.store.keychains.load()
         if stored.window < self.window:
             raise Violation("true", f"the window in the database shrank from {self.window} to {stored.window}")
@@ -70,9 +68,7 @@ class Keychain:
             raise Violation("true", f"of a window of {stored.window} indexes the database has {len(stored.rows())}")
 
     def check_end(self, world: World, process: Process) -> None:
-        """True: no use within the window is unknown, it reaches beyond the last one, and the database knows the
-        same.
-        """
+        """True: the client knows every use, its window extends beyond the last one, and the database agrees."""
         self.check_kept(process)
         (chain,), (stored,) = process.watch.keychains, process.disk.store.keychains.load()
         paid: set[int] = set()

@@ -1,6 +1,4 @@
-"""A life: a client among peers, with what happens to it drawn from a seed, until faults end and everything must be
-right.
-"""
+"""A life: a client among peers, with events drawn from a seed. Once faults end, everything must become right."""
 
 from __future__ import annotations
 
@@ -29,14 +27,14 @@ from simulation.violation import Violation
 from simulation.world import Placed, World
 from spvfilter.light.engine.options import Options, PeerTimeouts, Reach
 
-SETTLE_S = 2 * 3600.0  # after faults end, until which everything must be right
+SETTLE_S = 2 * 3600.0  # time to settle after faults end
 _STEP_S = 20.0
 _SHARED_MEMORY = Path("/dev/shm")
 
 
 def live(plan: Plan, make: Make, *, is_full: bool = False, show: Callable[[str], None] | None = None) -> Outcome:
-    """Live a life to its end. Python's collector of cycles, which would look at everything again and again, rests
-    meanwhile.
+    """Live a life to its end. Python's cycle collector is paused meanwhile, because it would traverse all objects again
+    and again.
     """
     was_collecting = gc.isenabled()
     gc.disable()
@@ -111,11 +109,11 @@ def _options(plan: Plan, rng: random.Random) -> Options:
 
 
 def _place(plan: Plan, rng: random.Random) -> list[Placed]:
-    """At least one honest node with all services; the others are drawn."""
+    """At least one honest node with all services. All other nodes are drawn."""
     placed = _place_first(plan, rng)
     if plan.schemes:
         theirs = random.Random(f"{plan.seed} {plan.mode} schemes")
-        plot = theirs.choice(SCHEMES) if theirs.random() < 0.3 else None  # several of the same kind
+        plot = theirs.choice(SCHEMES) if theirs.random() < 0.3 else None  # several nodes of the same class
         for number in range(len(placed) + 1, len(placed) + theirs.choice([2, 2, 3, 4])):
             placed.append(_at(plot or theirs.choice(SCHEMES), number, theirs, theirs.random() < 0.5))
     if plan.small:
@@ -134,22 +132,22 @@ def _place_first(plan: Plan, rng: random.Random) -> list[Placed]:
         ]
     number = rng.choice([1, 2, 3, 3, 3, 3, 3, 4, 5, 8, 12])
     chances = [0.4, 0.3 if "peers" in plan.faults else 0.0, 0.3 if "lies" in plan.faults else 0.0]
-    # several of the same kind, which agree
+    # several liars of the same class, which agree
     plot = rng.choice(LIARS) if "lies" in plan.faults and rng.random() < 0.3 else None
     drawn: list[type[Behaviour]] = [rng.choice([HONEST, HONEST, LATE]) if "peers" in plan.faults else HONEST]
     while len(drawn) < number:
         (library,) = rng.choices([[HONEST], FAULTY, [plot] if plot is not None else LIARS], chances)
         drawn.append(rng.choice(library))
-    if "mempool" in plan.faults and rng.random() < 0.4:  # who do something else with our transactions
+    if "mempool" in plan.faults and rng.random() < 0.4:  # nodes that mishandle own transactions
         drawn += rng.choices(
             [kind for kind in RELAYS if kind.is_honest or "lies" in plan.faults], k=rng.choice([1, 1, 2])
         )
-    is_one_party = "lies" in plan.faults and rng.random() < 0.15  # all of one network
+    is_one_party = "lies" in plan.faults and rng.random() < 0.15  # all nodes in one network group
     return [_at(kind, number, rng, is_one_party or not kind.is_honest) for number, kind in enumerate(drawn, 1)]
 
 
 def _at(kind: type[Behaviour], number: int, rng: random.Random, may_share: bool) -> Placed:
-    """Most hosts are of different networks; some share one, and have several names and ports."""
+    """Most hosts are in different network groups. Some hosts share a group and have several names and ports."""
     host = f"10.99.0.{number}" if may_share and rng.random() < 0.4 else f"10.{number}.0.{number}"
     addresses = [f"{host}:18444"]
     if may_share and rng.random() < 0.25:
@@ -158,9 +156,7 @@ def _at(kind: type[Behaviour], number: int, rng: random.Random, may_share: bool)
 
 
 def _apart(placed: Placed, number: int) -> Placed:
-    """Of a network at most one address is connected unless the user names it: honest nodes are of networks without
-    liars.
-    """
+    """Place an honest node in a group without liars, because the client connects to one address of each group."""
     host = f"10.{number}.0.{number}"
     return Placed(placed.behave, host, [f"{host}:18444"]) if getattr(placed.behave, "is_honest", True) else placed
 
@@ -209,13 +205,13 @@ def _happen(
     world.truth.mine()
     world.truth.receive()
     settled = 0
-    # twice, since who comes last may show that all is to be searched again
+    # the state must be settled twice: the latest peer may require a complete new search
     while world.timeline.now < duration + SETTLE_S and settled < 2:
         world.timeline.run(world.timeline.now + _STEP_S)
         world.outgrow()
         settled = settled + 1 if invariants.is_settled(world) else 0
     if settled < 2:
-        invariants.check_end(world)  # else that was seen just now
+        invariants.check_end(world)  # checks again only if the loop did not just do so
     assert world.process is not None
     check_views(world.process.disk.store)
     check_verdicts(world.process.disk.store)

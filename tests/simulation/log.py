@@ -1,5 +1,5 @@
-"""Log: every numbered event of a wallet's life, over all restarts, as one reader is told of them and another finds them
-in the database.
+"""Log: every numbered event of a wallet's life. One reader gets the events live, and another reads them from the
+database.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ _decoded = lru_cache(maxsize=1 << 12)(decode)  # after each start it reads the s
 
 
 class Log:
-    """Refuses a number that is left out, given twice, or kept as another event than was told; believes the events from
-    the first on.
+    """Check that no event number is skipped or used twice, and that stored events equal the reported ones.
+
+    Its books apply the events from the first one on.
     """
 
     def __init__(self, from_height: int | None) -> None:
@@ -82,7 +83,7 @@ class Log:
         self.read_on(store)
 
     def read_on(self, store: Store) -> None:
-        """The second reader takes what it has not read, page by page."""
+        """The second reader reads the new events, page by page."""
         self._check_stale(store)
         while page := store.events.read(self._read, _PAGE):
             for stored in page:

@@ -20,7 +20,7 @@ from spvfilter.wire.messages.table import LIMITS
 from spvfilter.wire.session import Session
 from spvfilter.wire.streams import UndecidedStream
 
-_TURN_SIZE = 1 << 16  # bytes sent at once
+_TURN_SIZE = 1 << 16  # bytes sent in one turn
 _RELAY_S = 3.0  # longest delay before a node announces what is new
 
 
@@ -124,7 +124,7 @@ class NodeEnd:
             self.work()
 
     def work(self) -> None:
-        """Let the responder do what there is to do."""
+        """Let the responder handle its pending work."""
         if not self.is_open:
             return
         responder, session = self.responder, self.session

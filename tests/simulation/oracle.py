@@ -1,5 +1,4 @@
-"""The oracle: what a wallet has in a chain, found by reading every block with python-bitcoinlib and a dict of scripts
-and coins.
+"""The oracle: finds a wallet's matches with python-bitcoinlib. It reads every block with a dict of scripts and coins.
 
 It shares no code with the engine, the wallet or the kernel: nothing here imports the package under test.
 """
@@ -15,7 +14,7 @@ from bitcoin.core import CBlock, CTransaction
 
 
 class Place(NamedTuple):
-    """Where a match is in a chain."""
+    """The position of a match in a chain."""
 
     kind: str  # "output" or "input"
     txid: bytes
@@ -25,7 +24,7 @@ class Place(NamedTuple):
 
 
 class Tx(NamedTuple):
-    """What matters of a transaction."""
+    """The parts of a transaction that the oracle needs."""
 
     txid: bytes
     spends: tuple[bytes, ...]  # outpoints, 36 bytes
@@ -34,7 +33,7 @@ class Tx(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A block that was read. Most blocks neither pay nor spend what is searched for: the two sets tell."""
+    """A block that was read. Most blocks do not touch the wallet; the two sets show this quickly."""
 
     hash: bytes
     txs: tuple[Tx, ...]
@@ -52,7 +51,7 @@ def block_hash(raw: bytes) -> bytes:
 
 
 def read_tx(tx: CTransaction) -> Tx:
-    """What matters of a transaction that bitcoinlib has parsed."""
+    """Extract the needed parts from a transaction of bitcoinlib."""
     return Tx(
         tx.GetTxid(),
         tuple(each.prevout.serialize() for each in tx.vin),

@@ -21,7 +21,7 @@ class Quality:
 
 
 class Pipe:
-    """`deliver` gets what was sent, piece by piece, and None at the end."""
+    """`deliver` gets the sent bytes in pieces, and None at the end."""
 
     def __init__(
         self, timeline: Timeline, rng: random.Random, quality: Quality, deliver: Callable[[bytes | None], None]

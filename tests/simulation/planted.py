@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import replace
-from typing import Any, NamedTuple  # a planted method takes whatever the true one takes
+from typing import Any, NamedTuple  # a planted method takes the arguments of the original
 from unittest.mock import patch
 
 from spvfilter.errors import PeerError, UselessPeerError
@@ -61,18 +61,18 @@ from spvfilter.watch.keychain import Keychain
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
 
-Change = tuple[object, str, object]  # owner, attribute, what takes its place
+Change = tuple[object, str, object]  # owner, attribute, replacement
 
 
 class Bug(NamedTuple):
-    """A planted bug: its changes, and the lives that meet it."""
+    """A planted bug: its changes, and the lives that notice it."""
 
     changes: Callable[[], list[Change]]
     """Makes the changes."""
     mode: Mode
     """The way in which these lives search."""
     peers: tuple[str, ...] | None
-    """Behaviours of peers that bring it to light."""
+    """Behaviours of peers that make lives notice it."""
     kinds: tuple[str, ...] = ()
     """Fields of `Plan` that are true for these lives."""
     seed: int = 1
@@ -96,7 +96,7 @@ def bug(
 
 @contextmanager
 def planted(name: str | None) -> Iterator[None]:
-    """With a bug of the registry in the engine, or as it is."""
+    """Plant a bug of the registry in the engine. None plants nothing."""
     with ExitStack() as stack:
         for owner, attribute, instead in changes_of(name) if name is not None else ():
             stack.enter_context(patch.object(owner, attribute, instead))
@@ -104,9 +104,7 @@ def planted(name: str | None) -> Iterator[None]:
 
 
 def changes_of(name: str) -> list[Change]:
-    """What a bug changes. Raises LookupError if the engine does not have that any more: then no life has met the
-    bug.
-    """
+    """The changes of a bug. Raises LookupError if the engine lacks an attribute: no life could notice the bug."""
     changes = BUGS[name].changes()
     for owner, attribute, _ in changes:
         if not hasattr(owner, attribute):
@@ -115,7 +113,7 @@ def changes_of(name: str) -> list[Change]:
 
 
 def _nothing(*arguments: Any, **options: Any) -> None:
-    """In place of a method that should do something."""
+    """Do nothing, in place of another method."""
 
 
 def _yes(*arguments: Any, **options: Any) -> bool:
@@ -192,7 +190,7 @@ def filters_are_not_checked_against_their_headers() -> list[Change]:
 
 
 class _Anything(bytes):
-    """Equal to whatever it is compared with."""
+    """Equal to every value."""
 
     def __eq__(self, other: object) -> bool:
         return True
@@ -360,7 +358,7 @@ def answers_are_not_compared() -> list[Change]:
 
 @bug(Mode.BIP37, "WithholdsTxs", "WithholdsTxs")
 def a_withheld_transaction_is_forgotten() -> list[Change]:
-    """Where one peer alone is asked: witnesses make up for it."""
+    """Only one peer is asked: witnesses would make up for it."""
     true = BloomLink._close
 
     def close(self: BloomLink) -> None:
@@ -423,7 +421,7 @@ def an_echo_ends_all_offers() -> list[Change]:
 @bug(Mode.COMPACT, "Drops", "Drops", "Drops", seed=23)
 def what_a_peer_fetched_it_keeps() -> list[Change]:
     def probe(self: Broadcaster, own: Any, peer: Any, record: Any) -> None:
-        self._accepted(own)  # as if the rest did not matter
+        self._accepted(own)  # as if the peer had no other requests
         for other in own.due:
             own.due[other] = math.inf
 
@@ -513,7 +511,7 @@ def what_nobody_asked_for_is_kept() -> list[Change]:
     true = Engine._receive
 
     def receive(self: Engine, peer: Any, message: Any) -> None:
-        kept.append([message, *range(1_000, 1_200)])  # as if it were noted at length
+        kept.append([message, *range(1_000, 1_200)])  # as if the engine kept a note of it
         self._timers.kept = kept  # type: ignore[attr-defined]  # a planted one
         true(self, peer, message)
 
@@ -868,7 +866,7 @@ def commits_of_one_transaction_keep_the_first_searched_blocks() -> list[Change]:
     write, commit = Store._write, Store.commit
 
     def write_batch(self: Store, batch: Any) -> None:
-        batch = copy(batch)  # the other database gets it as it is
+        batch = copy(batch)  # the other database gets the original
         if self.__dict__["is_written"]:
             batch.searched = None
         self.__dict__["is_written"] |= batch.searched is not None

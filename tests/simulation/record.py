@@ -13,12 +13,13 @@ from spvfilter.light.engine.inputs import Heard, HeardTogether, Input, Instant
 from spvfilter.wire.events import Received
 
 _SHOWN = 24  # characters of a value
-_BORING = ("BlockConnected", "CFilter", "Worked", "Emit", "Progress")  # kinds of which a run is one line
+_BORING = ("BlockConnected", "CFilter", "Worked", "Emit", "Progress")  # kinds of lines that the trace merges
 
 
 class Record:
-    """`show` takes lines of the trace as they come; the digest covers every input and effect in full if `is_full`, else
-    what was sent.
+    """Counters, trace and digest of a life. `show` takes the lines of the trace.
+
+    If `is_full`, the digest covers every input and effect in full. Otherwise it covers the bytes sent.
     """
 
     def __init__(
@@ -28,13 +29,13 @@ class Record:
         self.inputs: Counter[str] = Counter()
         self.effects: Counter[str] = Counter()
         self.slowest_s = 0.0
-        self.slowest = ""  # what that step was given
-        self.wire: dict[str, hashlib.blake2b] = {}  # what was sent to each host
+        self.slowest = ""  # input of the slowest step
+        self.wire: dict[str, hashlib.blake2b] = {}  # bytes sent to each host
         self._clock = clock
         self._digest = hashlib.blake2b(digest_size=16)
         self._is_full = is_full
         self._show = show
-        self._run = ("", 0)  # what was shown last, and how many of its kind followed
+        self._run = ("", 0)  # kind of the latest line, and how many more of it followed
 
     @property
     def digest(self) -> str:
@@ -71,13 +72,13 @@ class Record:
         kept.update(data)
 
     def note(self, what: str, *values: object) -> None:
-        """Something happens in the world."""
+        """Note an event of the world."""
         if self._is_full or self._show is not None:
             text = f"{what} {' '.join(map(str, values))}"
             self._put("*", text, text, None)
 
     def stepped(self, seconds: float, input: Input | None) -> None:
-        """A step of the engine took this processor time. Only floods judge it."""
+        """Note the processor time of a step. Only floods judge it."""
         if seconds > self.slowest_s:
             self.slowest_s = seconds
             self.slowest = type(input.message if isinstance(input, Heard) else input).__name__
@@ -88,7 +89,7 @@ class Record:
             self._tell(mark, short)
 
     def _tell(self, mark: str, short: str) -> None:
-        """A line of the trace; of a run of lines of one kind, the first and how many followed."""
+        """Show a line of the trace. A run of lines of one kind is its first line and a count."""
         assert self._show is not None
         kind = f"{mark} {_kind(short)}"
         if kind == self._run[0] and kind.endswith(_BORING):
@@ -109,14 +110,12 @@ def _kind(line: str) -> str:
 
 
 def full(value: object) -> str:
-    """A text that differs wherever two values differ; functions count by their names, since their addresses are not the
-    same.
-    """
+    """A text that differs for different values. Functions are named, because their addresses change."""
     if is_dataclass(value) and not isinstance(value, type):
         return f"{type(value).__name__}({', '.join(full(getattr(value, each.name)) for each in fields(value))})"
     if isinstance(value, (list, tuple, deque)):
         return f"[{', '.join(map(full, value))}]"
-    if isinstance(value, (set, frozenset)):  # whose order is not the same in every process
+    if isinstance(value, (set, frozenset)):  # the order of a set differs between processes
         return f"{{{', '.join(sorted(map(full, value)))}}}"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{full(key)}: {full(each)}' for key, each in value.items())}}}"
@@ -128,7 +127,7 @@ def full(value: object) -> str:
 
 
 def describe(value: object) -> str:
-    """A short text for people."""
+    """A short text for the trace."""
     if isinstance(value, bytes):
         return f"{value[:4].hex()}…{len(value)}" if len(value) > _SHOWN // 2 else value.hex()
     if is_dataclass(value) and not isinstance(value, type):

@@ -47,9 +47,9 @@ class Halfway(Honest):
         super().__init__(rng, world)
         self.think_s = rng.choice([0.0, 0.0, 0.3, 1.0])  # type: ignore[misc]
         self.filters_s = 0.0
-        """Time after which the filter of a new block is there."""
+        """Time after which the node has the filter of a new block."""
         self.blocks_s = 0.0
-        """Time after which a new block is there."""
+        """Time after which the node has a new block."""
         self._came: dict[bytes, float] = {}  # when a block became the tip, or an ancestor of it
 
     def begin(self, node: Node) -> None:
@@ -71,7 +71,7 @@ class Halfway(Honest):
         return self.world.timeline.now - self._came.get(block_hash, float("-inf"))
 
     def serve_later(self, responder: Responder, block: TreeBlock, kind: int) -> None:
-        """Serve a block when it is there."""
+        """Serve a block once the node has it."""
 
         def serve() -> None:
             for end in list(self._node.ends):

@@ -1,4 +1,4 @@
-"""Restore: the database is replaced by an earlier copy of itself, and the client goes on with that."""
+"""Restore: an earlier copy replaces the database, and the client continues with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedule: when the chain, the user and the faults of a life do something."""
+"""Schedule: the times of changes of the chain, of acts of the user, and of faults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def moment(rng: random.Random, duration: float) -> float:
-    """When something happens: while the client catches up as often as later."""
+    """Draw the time of an event: as often while the client catches up as later."""
     return rng.uniform(0, rng.choice([3.0, 30.0, duration, duration]))
 
 
@@ -45,7 +45,7 @@ def schedule_chain(world: World, duration: float, faults: tuple[str, ...]) -> No
 
 
 def schedule_wishes(world: World, duration: float) -> None:
-    """Other scripts, some from heights of their own, are added, some removed again; blocks are searched again."""
+    """Schedule requests of the user: add scripts, some from other heights, remove some of them, and rescan blocks."""
     rng = world.rng
     if rng.random() < 0.6:
         for number in rng.sample(range(LATE_LOCKS), rng.choice([1, 1, 2, LATE_LOCKS])):

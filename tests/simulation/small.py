@@ -1,4 +1,4 @@
-"""Small limits: what takes thousands of blocks or peers elsewhere happens within the two hundred blocks of a life."""
+"""Small limits: situations that need thousands of blocks or peers happen within the two hundred blocks of a life."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spvfilter.node import filterindex, responder
 
 @contextmanager
 def small_limits(rng: random.Random | None) -> Iterator[None]:
-    """With limits drawn by `rng`, those of the network for all its nodes; or as they are."""
+    """Apply limits drawn by `rng`; the network's limits hold for all its nodes. If `rng` is None, change nothing."""
     with ExitStack() as stack:
         for owner, name, value in _drawn(rng) if rng is not None else ():
             assert hasattr(owner, name)

@@ -1,4 +1,4 @@
-"""The same seed gives the same life, to the byte, in another process with other hash seeds too."""
+"""A seed gives the same life in every process, byte for byte, whatever the hash seed is."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ MODES = [Mode.COMPACT, Mode.BIP37]
 
 
 class Encrypted(Prompt):
-    """Accepts encrypted connections, and the others."""
+    """Accepts encrypted and unencrypted connections."""
 
     services = Honest.services | Service.P2P_V2
 
@@ -66,7 +66,7 @@ def test_older_nodes_are_connected_without_encryption(mode: Mode, tmp_path: Path
         assert transports(world) == {("Encrypted", Transport.V2), ("Prompt", Transport.V1)}
 
 
-def test_older_nodes_are_left_alone_if_encryption_is_required(tmp_path: Path) -> None:
+def test_older_nodes_are_skipped_if_encryption_is_required(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, Encrypted, Prompt, v2=V2Policy.REQUIRE) as world:
         world.boot()
         world.wait_synced(within=120)

@@ -1,6 +1,6 @@
 """Lives of the light client's engine in the simulated world: one of each kind and mode.
 
-`scripts/simulate` lives hundreds more, and with `--past` every one that ever failed.
+`scripts/simulate` runs hundreds more. With `--past` it repeats every life that ever failed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def test_no_invariant_is_violated(mode: Mode) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("mode", [Mode.COMPACT, Mode.BIP37])
-def test_a_keychain_is_complete_whatever_order_its_addresses_are_used_in(mode: Mode, seed: int) -> None:
+def test_keychain_is_complete_in_any_order_of_use(mode: Mode, seed: int) -> None:
     check(Plan(seed, mode, keychain=True))
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_nodes_that_garble_what_they_say_harm_nobody(mode: Mode) -> None:
+def test_garbled_messages_harm_no_life(mode: Mode) -> None:
     shown: list[str] = []
     plan = Plan(1, mode, peers=tuple(kind.__name__ for kind in GARBLERS))
     outcome = live(plan, make, show=shown.append)
@@ -41,42 +41,42 @@ def test_nodes_that_garble_what_they_say_harm_nobody(mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_no_invariant_is_violated_among_busy_nodes(mode: Mode) -> None:
+def test_busy_nodes_violate_no_invariant(mode: Mode) -> None:
     check(Plan(1, mode, peers=tuple(kind.__name__ for kind in BUSY)))
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_no_invariant_is_violated_among_schemers(mode: Mode) -> None:
+def test_schemers_violate_no_invariant(mode: Mode) -> None:
     check(Plan(1, mode, schemes=True))
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_no_invariant_is_violated_by_a_client_that_finds_its_peers_itself(mode: Mode) -> None:
+def test_discovery_of_peers_violates_no_invariant(mode: Mode) -> None:
     check(Plan(1, mode, discovery=True))
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_no_invariant_is_violated_where_limits_are_small_and_modes_change(mode: Mode) -> None:
+def test_small_limits_and_changing_modes_violate_no_invariant(mode: Mode) -> None:
     check(Plan(0, mode, small=True))
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_no_invariant_is_violated_by_a_user_who_does_more(mode: Mode) -> None:
+def test_an_active_user_violates_no_invariant(mode: Mode) -> None:
     check(Plan(0, mode, user=True))
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_no_invariant_is_violated_by_restored_databases(mode: Mode) -> None:
+def test_restored_databases_violate_no_invariant(mode: Mode) -> None:
     check(Plan(0, mode, restores=True))
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_each_account_has_books_of_its_own(mode: Mode) -> None:
+def test_each_account_has_its_own_books(mode: Mode) -> None:
     check(Plan(0, mode, accounts=True))
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_accounts_outlive_restored_databases(mode: Mode) -> None:
+def test_accounts_survive_restored_databases(mode: Mode) -> None:
     check(Plan(1, mode, accounts=True, restores=True))
 
 
@@ -87,21 +87,21 @@ def test_accounts_are_added_renamed_removed_and_revealed() -> None:
         assert any(word in line for line in shown), word
 
 
-def test_a_restored_database_is_an_earlier_one() -> None:
+def test_a_life_restores_an_earlier_database() -> None:
     shown: list[str] = []
     assert live(Plan(25, Mode.COMPACT, restores=True), make, show=shown.append).violation is None
     assert any("the database is restored" in line for line in shown)
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_without_faults_nothing_is_dropped_or_lost(mode: Mode) -> None:
+def test_without_faults_no_peer_is_dropped(mode: Mode) -> None:
     outcome = live(Plan(1, mode, ()), make)
     assert outcome.violation is None
     assert outcome.tally.restarts == 0
     assert outcome.tally.blocks >= 200
 
 
-def test_lives_that_failed_before_are_read() -> None:
+def test_all_seeds_of_earlier_failures_are_read() -> None:
     plans = failed_before()
     assert len({replay(plan) for plan in plans}) == len(plans) >= 70
     check(plans[0])
@@ -115,7 +115,7 @@ def test_a_life_has_restarts_reorganisations_and_liars() -> None:
         assert any(word in line for line in shown), word
 
 
-def test_the_faults_of_a_plan_are_those_that_happen() -> None:
+def test_a_life_has_only_the_faults_of_its_plan() -> None:
     shown: list[str] = []
     live(Plan(2, Mode.COMPACT, tuple(name for name in FAULTS if name not in ("kill", "disk"))), make, show=shown.append)
     assert not any("killed" in line or "disk" in line for line in shown)

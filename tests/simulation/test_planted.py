@@ -31,7 +31,7 @@ def test_a_planted_bug_is_noticed(name: str) -> None:
     assert found.violation.invariant in QUICK[name].split()
 
 
-def test_a_planted_bug_is_gone_afterwards() -> None:
+def test_a_planted_bug_is_removed_after_its_life() -> None:
     from spvfilter.light.engine.coverage import Coverage
 
     with planted("one_peer_proves"):
@@ -40,13 +40,13 @@ def test_a_planted_bug_is_gone_afterwards() -> None:
 
 
 @pytest.mark.parametrize("name", BUGS)
-def test_what_a_bug_changes_is_there(name: str) -> None:
+def test_every_bug_changes_an_existing_attribute(name: str) -> None:
     assert changes_of(name)
 
 
 @pytest.mark.parametrize("name", BUGS)
-def test_a_bug_takes_the_arguments_of_what_it_replaces(name: str) -> None:
-    """Else every life would notice it, by the TypeError."""
+def test_a_bug_accepts_the_arguments_of_the_replaced_function(name: str) -> None:
+    """Otherwise every life would notice it by the TypeError."""
     for owner, attribute, instead in changes_of(name):
         true = getattr(owner, attribute)
         if isfunction(true) and isfunction(instead):
@@ -55,5 +55,5 @@ def test_a_bug_takes_the_arguments_of_what_it_replaces(name: str) -> None:
             signature(instead).bind(*(each for each in taken if each.kind is Parameter.POSITIONAL_OR_KEYWORD), **named)
 
 
-def test_there_are_enough_of_them() -> None:
+def test_there_are_enough_planted_bugs() -> None:
     assert len(BUGS) >= 25

@@ -1,8 +1,8 @@
-"""Quiet: whether an invented unconfirmed payment is ours changes nothing of what peers are sent, in compact mode.
+"""Quiet: in compact mode, peers cannot tell whether a fake unconfirmed payment belongs to the wallet.
 
-With BIP-37 a peer has a filter of what is ours, so it can tell: nothing is hidden from it, and nothing is tested here.
-A block that the filters say concerns us is fetched whole; that shows the same in both worlds, since no block has the
-invented payment.
+The client must send the same messages in both worlds. With BIP-37 a peer has a filter of the wallet's scripts and can
+tell, so this test does not apply. The client fetches whole blocks whose filters match. This is the same in both worlds,
+because no block has the fake payment.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HOURS = 3
 
 
 class InventsOne(Invents):
-    """Announces one invented payment to PAID at some time."""
+    """Announces one fake payment to PAID at some time."""
 
     number = 1
     most = 0
@@ -70,7 +70,7 @@ def sent(seed: int, watched: Lock, folder: Path) -> tuple[dict[str, str], int]:
     return {host: kept.hexdigest() for host, kept in world.record.wire.items()}, waiting
 
 
-def test_peers_cannot_tell_whether_an_invented_payment_is_ours(tmp_path: Path) -> None:
+def test_peers_cannot_tell_whether_a_fake_payment_is_own(tmp_path: Path) -> None:
     for seed in range(2):
         ours, found = sent(seed, PAID, tmp_path / f"ours {seed}")
         others, nothing = sent(seed, UNPAID, tmp_path / f"others {seed}")

@@ -23,10 +23,10 @@ from support.locks import LOCKS
 from support.stage import Prompt, stage
 
 
-def test_what_is_due_together_happens_in_the_order_it_was_asked_for() -> None:
+def test_events_of_one_moment_keep_the_order_of_requests() -> None:
     timeline, happened = Timeline(), []
     for number in range(3):
-        # its own number
+        # each callback appends its own number
         timeline.at(5.0, lambda number=number: happened.append((timeline.now, number)))  # type: ignore[misc]
     timeline.at(2.0, lambda: happened.append((timeline.now, 9)))
     timeline.at(3.0, lambda: happened.append((timeline.now, 8))).cancel()
@@ -48,7 +48,7 @@ def test_bytes_arrive_in_order_and_then_the_end() -> None:
     assert pipe.waiting == 0
 
 
-def test_a_cut_pipe_delivers_nothing_more() -> None:
+def test_a_cut_pipe_delivers_no_more_bytes() -> None:
     timeline, arrived = Timeline(), list[bytes | None]()
     pipe = Pipe(timeline, random.Random(1), Quality(), arrived.append)
     pipe.send(b"lost on the way")
@@ -75,7 +75,7 @@ def test_the_oracle_and_the_watch_list_find_the_same(number: int) -> None:
     assert len(chain) > 200
 
 
-def test_a_life_leaves_the_template_as_it_was() -> None:
+def test_a_life_leaves_its_template_unchanged() -> None:
     before = [
         (each.regtest.height, len(each.regtest.chain.blocks), len(each.regtest.chain.coins))
         for each in map(template, range(TEMPLATES))
@@ -93,10 +93,10 @@ def test_a_life_leaves_the_template_as_it_was() -> None:
     assert after == before
 
 
-def test_what_a_refused_transaction_would_replace_stays_in_the_mempool() -> None:
+def test_a_refused_replacement_leaves_the_mempool_unchanged() -> None:
     truth = begin(random.Random(3), lambda: 0.0)
     lock = truth.locks[0]
-    coin = OutPoint(truth.regtest.pay(lock.pays(1_500)), 0)  # less than the fee of what would replace its spend
+    coin = OutPoint(truth.regtest.pay(lock.pays(1_500)), 0)  # less than the fee of the replacement
     truth.mine()
     waits = truth.regtest.submit_tx(build_tx([lock.spends(coin)], [lock.pays(1_000)]))
     truth.replace()
@@ -106,7 +106,7 @@ def test_what_a_refused_transaction_would_replace_stays_in_the_mempool() -> None
 @pytest.mark.parametrize(
     ("nodes", "heights"), [((Prompt, HidesBehindDoubt), {5, 6, 7}), ((Prompt, HidesBehindDoubt, Prompt), set[int]())]
 )
-def test_a_dispute_excuses_what_is_missing_where_liars_are_of_as_many_networks(
+def test_disputes_excuse_missing_matches_if_half_the_networks_lie(
     tmp_path: Path, nodes: tuple[type[Behaviour], ...], heights: set[int]
 ) -> None:
     with stage(tmp_path, Mode.COMPACT, *nodes) as world:
@@ -114,12 +114,12 @@ def test_a_dispute_excuses_what_is_missing_where_liars_are_of_as_many_networks(
         assert world.doubted(None) == set()
 
 
-def test_weight_counts_what_is_held_once() -> None:
+def test_weight_counts_each_object_once() -> None:
     held = [bytes(1_000)] * 3
     assert weigh([held, held]) == (3, 1_000)
 
 
-def test_the_library_has_every_kind_of_behaviour() -> None:
+def test_the_library_has_every_behaviour() -> None:
     assert len(FAULTY) >= 15
     assert len(LIARS) >= 30
     assert len(SCHEMES) >= 10

@@ -1,4 +1,4 @@
-"""Virtual time: what happens next, in order of time and then of arrival."""
+"""Virtual time: events happen in order of time, and then in order of arrival."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 
 
 class Timer:
-    """Something that will happen, until it is cancelled."""
+    """A scheduled call that can be cancelled."""
 
     __slots__ = ("call", "time")
 
@@ -28,7 +28,7 @@ class Timeline:
         self._number = 0
 
     def at(self, time: float, call: Callable[[], None]) -> Timer:
-        """Call at a time, which is not before now."""
+        """Call at a time, or now if that time has passed."""
         timer = Timer(max(time, self.now), call)
         self._number += 1
         heappush(self._heap, (timer.time, self._number, timer))
@@ -39,7 +39,7 @@ class Timeline:
         return self.at(self.now + delay, call)
 
     def run(self, until: float) -> None:
-        """Let everything up to a time happen."""
+        """Run all events up to a time."""
         heap = self._heap
         while heap and heap[0][0] <= until:
             time, _, timer = heappop(heap)

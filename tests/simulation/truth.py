@@ -1,4 +1,4 @@
-"""The true chain of a world, and the wallet that is paid and spends in it."""
+"""The true chain of a world, and the wallet that receives and spends payments in it."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from support.locks import LOCKS, STRANGER, key
 
 START = 1_700_000_000  # seconds since 1970, when a life begins
 TEMPLATES = 8
-LONG = TEMPLATES  # number of one more, so long that its headers and filter headers need several messages
-_LONG_SHARE = 0.01  # of lives
-LATE_LOCKS = 3  # scripts that the wallet gets later
+LONG = TEMPLATES  # Number of an additional, long chain. Its headers and filter headers need several messages.
+_LONG_SHARE = 0.01  # Share of lives.
+LATE_LOCKS = 3  # Scripts that the wallet gets later.
 _MATURE = 101
 _INTERVAL_S = 600
 _MOST_SCANS = 4
 
 
 class Coin(NamedTuple):
-    """An output of the wallet's."""
+    """An output of the wallet."""
 
     outpoint: OutPoint
     value: int
@@ -41,9 +41,7 @@ class Coin(NamedTuple):
 
 
 class Truth:
-    """The best chain as honest peers see it. The wallet knows what it was paid and what it spent, whether it is in the
-    chain or not.
-    """
+    """The best chain as honest peers see it, with the wallet's payments and spends. Some of these are in no block."""
 
     def __init__(
         self,
@@ -60,17 +58,17 @@ class Truth:
         self._accounts: frozenset[bytes] = frozenset()  # scripts that accounts may have
         self.others_blocks: dict[
             bytes, TreeBlock
-        ] = {}  # blocks that other miners made and that never reached the true chain's tree
+        ] = {}  # blocks of other miners that are not in the tree of the true chain
         self._rng = rng
-        self.past: set[bytes] = set()  # scripts that the wallet had
+        self.past: set[bytes] = set()  # earlier scripts of the wallet
         self._strange: list[Coin] = []
-        self.relayed: set[bytes] = set()  # txids of transactions that were in every honest mempool
-        self.replaced_at = -inf  # when another may last have taken the place of a transaction in a mempool
+        self.relayed: set[bytes] = set()  # txids of transactions that entered every honest mempool
+        self.replaced_at = -inf  # latest time at which a mempool transaction may have been replaced
         self._now = now
-        self.forks: list[tuple[float, int]] = []  # time and height of each reorganization's last common block
+        self.forks: list[tuple[float, int]] = []  # time of each reorganization, and height of its last common block
         self._last_tip = regtest.chain.tip.hash
-        self._left_at: dict[bytes, float] = {}  # when a block was no longer the tip
-        self._scans: dict[tuple[bytes, int, int], frozenset[oracle.Place]] = {}  # of the latest tips
+        self._left_at: dict[bytes, float] = {}  # when a block stopped being the tip
+        self._scans: dict[tuple[bytes, int, int], frozenset[oracle.Place]] = {}  # matches of the latest tips
         regtest.listeners.append(self)
 
     @property
@@ -85,13 +83,13 @@ class Truth:
         return {lock.script_pubkey for lock in self.locks} | self._accounts
 
     def has_had(self, script: bytes) -> bool:
-        """Whether the wallet has a script, had it, or may get it with an account."""
+        """Return True if the wallet has a script, had it, or may get it with an account."""
         return (
             script in self._accounts or script in self.past or any(script == lock.script_pubkey for lock in self.locks)
         )
 
     def scan(self, from_height: int = 0) -> frozenset[oracle.Place]:
-        """What the wallet has in the best chain, from a height on."""
+        """The wallet's matches in the best chain, from a height on."""
         key = self.tip, len(self.locks), from_height
         found = self._scans.get(key)
         if found is None:
@@ -102,7 +100,7 @@ class Truth:
         return found
 
     def stale_for(self, digest: bytes, now: float) -> float:
-        """For how many seconds a block has not been the tip; 0 for the tip, and for what never was."""
+        """Seconds since a block stopped being the tip. 0 for the tip, and for a block that never was the tip."""
         if digest == self.tip:
             return 0.0
         left_at = self._left_at.get(digest)
@@ -120,26 +118,26 @@ class Truth:
         self.relayed.add(tx.txid)
 
     def block(self, digest: bytes) -> TreeBlock | None:
-        """A block of any branch, other miners' included."""
+        """A block of any branch, including blocks of other miners."""
         return self.regtest.chain.blocks.get(digest) or self.others_blocks.get(digest)
 
     def learn(self, lock: Lock) -> None:
-        """The wallet has another script."""
+        """Add a script to the wallet."""
         self.locks.append(lock)
         self._locks[lock.script_pubkey] = lock
 
     def forget(self, lock: Lock) -> None:
-        """The wallet has a script no more; payments to it go on."""
+        """Remove a script from the wallet. Payments to it continue."""
         self.locks.remove(lock)
         self.past.add(lock.script_pubkey)
 
     def learn_accounts(self, locks: Mapping[bytes, Lock]) -> None:
-        """Accounts may have these scripts, which only they pay by intention."""
+        """Note the scripts of accounts. Only accounts pay them on purpose."""
         self._locks.update(locks)
         self._accounts = frozenset(locks)
 
     def would_take(self, raw: bytes) -> bool:
-        """Whether a transaction could enter the mempool."""
+        """Return True if a transaction could enter the mempool."""
         mempool, tx = self.regtest.mempool, Transaction.parse(raw)
         with patch.object(mempool, "_replaces", False):
             try:
@@ -150,27 +148,27 @@ class Truth:
         return True
 
     def bump(self, tx: Transaction, fee: int) -> list[bytes]:
-        """Another that spends the same, which nodes from now on take in its place if it pays enough more."""
+        """A conflicting transaction. Nodes accept it as a replacement from now on if its fee is high enough."""
         self.regtest.mempool._replaces = True
         self.replaced_at = self._now()
         return self.rival(tx.inputs, self.regtest.chain.coins, fee)
 
     def ours_waiting(self, is_wanted: Callable[[bytes], bool] = lambda script: True) -> set[bytes]:
-        """Txids of the mempool's transactions that pay those of our scripts that are wanted."""
+        """Txids of mempool transactions that pay wanted scripts of the wallet."""
         scripts = set(filter(is_wanted, self.scripts()))
         return {tx.txid for tx in self.regtest.mempool if any(out.script_pubkey in scripts for out in tx.outputs)}
 
-    # What happens in the world. What the chain does not allow (any more) does not happen.
+    # Events in the world. An event that the chain does not allow (any more) is skipped.
 
     def receive(self, lock: Lock | None = None) -> None:
-        """A payment to the wallet waits in the mempool."""
+        """Send a payment to the wallet into the mempool."""
         lock, value = lock or self._rng.choice(self.locks), self._rng.randrange(10_000, 90_000)
         with suppress(ParameterError, RefusedError):
             txid = self.regtest.pay(lock.pays(value))
             self.coins.append(Coin(OutPoint(txid, 0), value, lock))
 
     def others(self, number: int = 1) -> None:
-        """Strangers pay strangers, and themselves; their scripts are of every type."""
+        """Foreign wallets pay each other and themselves. Their scripts are of every type."""
         for _ in range(number):
             with suppress(ParameterError, RefusedError):
                 if self._strange and self._rng.random() < 0.5:
@@ -187,7 +185,7 @@ class Truth:
                     self._strange.append(Coin(OutPoint(txid, 0), value, lock))
 
     def spending(self) -> bytes | None:
-        """A transaction, not submitted, that spends a coin of the wallet, with change now and then."""
+        """A transaction, not submitted, that spends a coin of the wallet. Some have change."""
         if not self.coins:
             return None
         coin = self.coins.pop(self._rng.randrange(len(self.coins)))
@@ -199,32 +197,32 @@ class Truth:
         return raw
 
     def spend(self) -> None:
-        """The wallet spends, by another program with the same keys."""
+        """Another program with the same keys spends a coin of the wallet."""
         raw = self.spending()
         with suppress(RefusedError):
             if raw is not None:
                 self.regtest.submit_tx(raw)
 
     def replace(self) -> None:
-        """A transaction of the mempool is replaced by one that spends the same and pays a stranger, or us."""
+        """Replace a mempool transaction. The new one conflicts with it and pays a foreign script or the wallet."""
         waiting = list(self.regtest.mempool)
         if waiting:
             old = self._rng.choice(waiting)
             for raw in self.rival(old.inputs, self.regtest.chain.coins):
                 if oracle.txid(raw) == old.txid:
-                    return  # the very same
+                    return  # the same transaction
                 self.regtest.mempool.remove_for([Transaction.parse(raw)])
                 self.regtest._wallet.recount()
                 self.replaced_at = self._now()
                 try:
                     self.regtest.submit_tx(raw)
-                except RefusedError:  # then nothing is replaced
+                except RefusedError:  # otherwise the mempool stays unchanged
                     for tx in waiting:
                         if tx.txid not in self.regtest.mempool:
                             self.regtest.mempool.add(tx)
 
     def rival(self, spends: Sequence[bytes], coins: Mapping[bytes, UnspentOutput], fee: int = 5_000) -> list[bytes]:
-        """A transaction that spends these outpoints to somebody else; none if nobody here could sign it."""
+        """A transaction that spends these outpoints to another script. Empty if the simulation cannot sign it."""
         found = [coins.get(outpoint) for outpoint in spends]
         locks = [self._locks.get(coin.script_pubkey) if coin is not None else None for coin in found]
         if None in locks:
@@ -242,7 +240,7 @@ class Truth:
         return [raw]
 
     def handed_over(self) -> bytes | None:
-        """A payment to the wallet that is given to its user, and to no node."""
+        """A payment to the wallet that the user receives directly. No node has it."""
         if not self._strange:
             return None
         coin = self._strange.pop(self._rng.randrange(len(self._strange)))
@@ -252,15 +250,13 @@ class Truth:
         return raw
 
     def mine(self, blocks: int = 1) -> None:
-        """Blocks with what the mempool has; a coinbase pays the wallet now and then."""
+        """Mine blocks with the mempool's transactions. Some coinbases pay the wallet."""
         for _ in range(blocks):
             to = self._rng.choice(self.locks).script_pubkey if self._rng.random() < 0.08 else None
             self.regtest.mine(to=to)
 
     def reorganise(self, depth: int) -> None:
-        """The last blocks are replaced: by empty ones, by the same payments one block later, or by ones that contradict
-        them.
-        """
+        """Replace the last blocks: by empty ones, by the same payments one block later, or by conflicting payments."""
         regtest, kind = self.regtest, self._rng.random()
         depth = min(depth, regtest.height - _MATURE)
         leaving = regtest.chain.active[-depth:]
@@ -274,7 +270,7 @@ class Truth:
                 regtest.reorg(depth, transactions=[self._contradiction(leaving)])
 
     def _contradiction(self, leaving: Sequence[TreeBlock]) -> list[bytes]:
-        """A rival of the first transaction of these blocks."""
+        """A transaction that conflicts with the first transaction of these blocks."""
         for block in leaving:
             for tx in self.regtest.chain.txs(block)[1:]:
                 return self.rival(tx.inputs, block.spent or {})
@@ -282,7 +278,7 @@ class Truth:
 
 
 class Template(NamedTuple):
-    """A chain mined before, from which lives start."""
+    """A chain mined in advance. Lives start from it."""
 
     regtest: Regtest
     coins: tuple[Coin, ...]
@@ -290,8 +286,8 @@ class Template(NamedTuple):
 
 @cache
 def template(number: int) -> Template:
-    """A chain of 200 to 320 blocks, or a long one, that pays the wallet and is spent from. Its tip is minutes old when
-    a life begins.
+    """A chain of 200 to 320 blocks, or a long one, with payments to the wallet and spends. A life begins minutes after
+    its tip.
     """
     rng = random.Random(f"template {number}")
     length = {0: 320, LONG: 2_150}.get(number, rng.randrange(200, 260))  # a pruned node lacks the first blocks of 320
@@ -315,8 +311,8 @@ def template(number: int) -> Template:
 
 
 def copy_chain(original: Regtest, clock: Callable[[], float]) -> Regtest:
-    """A node of its own with the same chain and an empty mempool."""
-    made = Regtest(clock=clock, replace_by_fee=False)  # what takes a place is decided here
+    """An independent node with the same chain and an empty mempool."""
+    made = Regtest(clock=clock, replace_by_fee=False)  # the simulation decides about replacements
     made.chain.blocks = dict(original.chain.blocks)
     made.chain.coins = dict(original.chain.coins)
     made.chain.active = list(original.chain.active)

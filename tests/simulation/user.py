@@ -1,5 +1,5 @@
-"""The user of a simulated client who does more than wait: sends often and again, bumps fees, gives up, hands over, and
-gives labels.
+"""An active user of a simulated client. It broadcasts often and again, bumps fees, abandons transactions, hands over
+payments, and changes labels.
 """
 
 from __future__ import annotations
@@ -23,29 +23,30 @@ if TYPE_CHECKING:
     from simulation.host import Process
     from simulation.world import World
 
-_KEPT_S = 10.0  # after which what was asked for is in the database, unless the process has ended meanwhile
+_KEPT_S = 10.0  # until a request is in the database, unless the process ended meanwhile
 _COUNTING = (TxStatus.PENDING, TxStatus.REPLACED)
 
 
 class User:
-    """What this user has sent and given up, and which labels the scripts have."""
+    """The broadcasts, abandoned transactions and labels of this user."""
 
     def __init__(self, rng: random.Random, world: World) -> None:
         self._rng = rng
         self._world = world
-        self._sent: dict[bytes, bytes] = {}  # raw, by txid
-        self._broadcasts: dict[bytes, Transaction] = {}  # by txid: these, and those that everybody sends in a life
-        self._txids: dict[bytes, bytes] = {}  # of these, by txid and wtxid
+        self._sent: dict[bytes, bytes] = {}  # raw transactions, by txid
+        self._broadcasts: dict[bytes, Transaction] = {}  # own transactions of all users of this life, by txid
+        self._txids: dict[bytes, bytes] = {}  # txids of these, by txid and wtxid
         self._order: dict[
             bytes, Process | None
-        ] = {}  # txids as they were last sent to all → the process that was told; None: it is stored
+        ] = {}  # txids in the order of public broadcasts → process that got the request; None once it is stored
         self._private: set[bytes] = set()  # txids that no new peer has received
-        self._given_up: set[bytes] = set()  # txids of what stays so, unless it is sent again or a block has it
+        # txids of abandoned transactions. They stay abandoned until the user sends them again or a block confirms them.
+        self._given_up: set[bytes] = set()
         self._sends = 0
         self._labels = 0
 
     def schedule(self, duration: float) -> None:
-        """Everything that this user does within so many seconds."""
+        """Schedule all acts of this user within a number of seconds."""
         kinds = [
             self._send,
             self._send,
@@ -61,13 +62,13 @@ class User:
             at = self._rng.uniform(0, self._rng.choice([30.0, duration, duration]))
             kind = self._rng.choice(kinds)
             self._world.at(at, f"the user: {kind.__name__.strip('_').replace('_', ' ')}", kind)
-            if self._rng.random() < 0.3:  # before there is an answer
+            if self._rng.random() < 0.3:  # before the answer arrives
                 kind = self._rng.choice(kinds)
                 self._world.at(
                     at + self._rng.choice([0.0, 0.1, 2.0, 50.0]), f"the user: {kind.__name__.strip('_')}", kind
                 )
 
-    # What the user does
+    # Acts of the user
 
     def _send(self) -> None:
         if self._world.process is not None and (raw := self._world.truth.spending()) is not None:
@@ -78,7 +79,7 @@ class User:
             self._broadcast(self._rng.choice(list(self._sent.values())))
 
     def _bump(self) -> None:
-        """Another transaction spends the same, and pays more, if not always enough."""
+        """Broadcast a conflicting transaction with a higher fee, which is not always high enough."""
         found = [raw for txid in self._ours() if (raw := self._sent.get(txid)) is not None]
         if found:
             for raw in self._world.truth.bump(
@@ -87,7 +88,7 @@ class User:
                 self._broadcast(raw)
 
     def _give_up(self) -> None:
-        """The process may be killed before that is stored: then it is as if it had not been asked for."""
+        """Abandon a transaction. If the process is killed before this is stored, the request is lost."""
         process = self._world.process
         if process is None or not (found := self._ours()):
             return
@@ -97,7 +98,7 @@ class User:
         self._world.timeline.after(_KEPT_S, partial(self._check_given_up, process, txid, self._sends))
 
     def _hand_over(self) -> None:
-        """Somebody pays us and gives us the transaction, which no node has."""
+        """The user receives a payment directly from its sender. No node has it."""
         raw = self._world.truth.handed_over()
         if raw is not None:
             self._broadcast(raw)
@@ -108,7 +109,7 @@ class User:
         self._world.relabel(self._rng.choice(sorted(self._world.wishes.watched)), label)
 
     def _broadcast(self, raw: bytes) -> None:
-        """As the client does it: what cannot count is refused at once."""
+        """Broadcast as the client does: it refuses a transaction that cannot be canonical."""
         process, txid = self._world.process, oracle.txid(raw)
         if process is None:
             return
@@ -122,7 +123,7 @@ class User:
         self._world.broadcast(raw, is_private=self._rng.random() < 0.2)
 
     def _ours(self) -> list[bytes]:
-        """Txids of what can be given up."""
+        """Txids of transactions that can be abandoned."""
         process = self._world.process
         if process is None:
             return []
@@ -130,7 +131,7 @@ class User:
         return [each.txid for each in books.own_records() if books.status(each.txid) in UNCONFIRMED]
 
     def broadcast(self, raw: bytes, process: Process, *, is_private: bool) -> None:
-        """The client is given a transaction to send."""
+        """The user gives a transaction to the client."""
         tx, count = Transaction.parse(raw), len(self._broadcasts)
         self._broadcasts[tx.txid] = tx
         self._txids.update({tx.txid: tx.txid, tx.wtxid: tx.txid})
@@ -138,9 +139,9 @@ class User:
             self._private.discard(tx.txid)
         elif len(self._broadcasts) > count:  # its first broadcast
             self._private.add(tx.txid)
-        if process.engine.books.anchor(tx.txid) is None:  # else nothing is sent
+        if process.engine.books.anchor(tx.txid) is None:  # otherwise nothing is sent
             self._order.pop(tx.txid, None)
-            if not is_private:  # which may be refused
+            if not is_private:  # a private broadcast may be refused
                 self._order[tx.txid] = process
                 self._world.timeline.after(_KEPT_S, partial(self._keep_order, process, tx.txid))
 
@@ -148,7 +149,7 @@ class User:
         if self._world.process is process is self._order.get(txid) and not process.disk.waiting:
             self._order[txid] = None
 
-    # What must be so
+    # Checks
 
     def announced(self, message: Message, *, is_private: bool) -> None:
         """True: a transaction is stored before it is announced, and no longer announced once the user replaced it.
@@ -173,14 +174,15 @@ class User:
                 )
 
     def _replaced_by(self, txid: bytes) -> bytes | None:
-        """What was sent to all after a transaction and spends the same, unless something that spends from that was sent
-        still later.
+        """The txid of a later public broadcast that conflicts with a transaction, or None.
+
+        None also if a descendant of the transaction was broadcast still later.
         """
         process = self._world.process
         assert process is not None
         own, order = self._ours(), list(self._order)
         family, found = {txid}, 1
-        while len(family) >= found:  # until none is added
+        while len(family) >= found:  # until the family stops growing
             found = len(family) + 1
             family |= {
                 each for each, tx in self._broadcasts.items() if any(outpoint[:32] in family for outpoint in tx.inputs)
@@ -192,7 +194,7 @@ class User:
             if each in family:
                 replaced = None
             elif self._order[each] not in (process, None) or each not in own:
-                continue  # the process ended before it was stored, or it has ended itself
+                continue  # the process ended before the request was stored, or is ending
             elif not inputs.isdisjoint(self._broadcasts[each].inputs):
                 replaced = each
         return replaced
@@ -220,7 +222,7 @@ class User:
         )
 
     def ruled_out(self) -> set[bytes]:
-        """Txids of the mempool's transactions that the user has given up, and of what spends from them."""
+        """Txids of mempool transactions that the user abandoned, and of their descendants."""
         process = self._world.process
         assert process is not None
         found = set[bytes]()
@@ -232,7 +234,7 @@ class User:
         return found
 
     def check_end(self) -> None:
-        """True: what was given up does not count, and every script has the label that was last given."""
+        """True: abandoned transactions are not canonical, and every script has its latest label."""
         process, wishes = self._world.process, self._world.wishes
         assert process is not None
         for txid in self._given_up:

@@ -1,6 +1,4 @@
-"""Wishes: what the user of a simulated client asks for, until it is answered, and from where each script is to be
-searched for then.
-"""
+"""Wishes: the open requests of a simulated user, and the height from which each script must then be searched."""
 
 from __future__ import annotations
 
@@ -28,23 +26,21 @@ _MAY_BE_GONE = (RelabelEntries, RemoveEntries, RemoveAccount, RenameAccount, Rev
 
 
 class Watched(NamedTuple):
-    """Where the search for a script must begin, at the latest."""
+    """The height at which the search for a script must begin at the latest."""
 
     first: int
 
 
 class Wishes:
-    """Asked for in order, again after each restart until there is an answer: what was not stored is lost with the
-    process.
-    """
+    """The requests, in order. Each run makes the unanswered ones again, since they are lost with the process."""
 
     def __init__(self, scripts: Iterable[bytes], given: int | None) -> None:
-        self._given = given  # the start that each run is given
-        self._lowest = given or 0  # that the client was ever told
-        self._current = self._lowest  # of this run
+        self._given = given  # start height given to each run
+        self._lowest = given or 0  # lowest start height that the client was ever given
+        self._current = self._lowest  # start height of this run
         self.watched = {script: Watched(self._lowest) for script in scripts}
         self.waiting: dict[int, Request] = {}  # by token
-        self.labels: dict[bytes, str | None] = {}  # that were given to scripts
+        self.labels: dict[bytes, str | None] = {}  # labels that the user gave to scripts
         self.ever = set(self.watched)  # scripts that were watched at any time
         self._all: dict[int, Request] = {}  # by token
         self.asked = 0
@@ -76,12 +72,12 @@ class Wishes:
         self._current = self._lowest if self._given is None else self._given
 
     def add(self, script: bytes, first: int | None) -> tuple[int, Request]:
-        """Watch a script from a height on, or from where the client's search began."""
+        """Watch a script from a height on, or from the start of the client's search."""
         self.ever.add(script)
         return self._put(AddEntries(((EntryKind.SCRIPT, script, None),), Start(first)))
 
     def remove(self, script: bytes) -> tuple[int, Request]:
-        """Watch a script no more."""
+        """Stop watching a script."""
         return self._put(RemoveEntries(((EntryKind.SCRIPT, script),)))
 
     def relabel(self, script: bytes, label: str | None) -> tuple[int, Request]:
@@ -89,11 +85,11 @@ class Wishes:
         return self._put(RelabelEntries(((EntryKind.SCRIPT, script, label),)))
 
     def ask(self, request: Request) -> tuple[int, Request]:
-        """Ask for something else."""
+        """Make another request."""
         return self._put(request)
 
     def watch(self, scripts: Iterable[bytes], first: int | None) -> None:
-        """Scripts are watched from a height on, or from where the client's search began."""
+        """Scripts are watched from a height on, or from the start of the client's search."""
         first = self._current if first is None else first
         for script in scripts:
             self.ever.add(script)
@@ -101,13 +97,13 @@ class Wishes:
             self.watched[script] = Watched(first if before is None else min(first, before.first))
 
     def unwatch(self, scripts: Iterable[bytes]) -> None:
-        """Scripts are watched no more."""
+        """Scripts are no longer watched."""
         for script in scripts:
             self.watched.pop(script, None)
             self.labels.pop(script, None)
 
     def rescan(self, first: int) -> tuple[int, Request]:
-        """Search from a height on again."""
+        """Search again from a height on."""
         return self._put(Rescan(Start(first)))
 
     def _put(self, request: Request) -> tuple[int, Request]:
@@ -117,7 +113,7 @@ class Wishes:
         return token, request
 
     def answered(self, token: int, value: object) -> None:
-        """The client has done it."""
+        """The client has carried out the request."""
         request = self.waiting.pop(token)
         is_gone = isinstance(value, ParameterError) and isinstance(request, _MAY_BE_GONE)
         if isinstance(value, Exception) and not is_gone:
@@ -141,9 +137,9 @@ class Wishes:
 def claimed(
     blocks: list[bytes], ranges: Mapping[bytes, Iterable[tuple[int, int]]], doubted: Container[int] = ()
 ) -> set[oracle.Place]:
-    """What a wallet must have, by the heights that it says were searched for each script.
+    """The matches that a wallet must have, given the heights that it searched for each script.
 
-    What a block at a `doubted` height pays may be hidden from it, and then what spends that, wherever it is.
+    A block at a `doubted` height may hide its payments from the wallet, and so their spends at any height.
     """
     searched = {script: tuple(each) for script, each in ranges.items()}
     scripts, found = set(searched), set[oracle.Place]()

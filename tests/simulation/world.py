@@ -1,6 +1,4 @@
-"""A world: the true chain, the nodes that show it or lie about it, and a client that lives, dies and lives again among
-them.
-"""
+"""A world: the true chain, honest and lying nodes, and a client that runs, is killed and runs again."""
 
 from __future__ import annotations
 
@@ -41,15 +39,15 @@ from spvfilter.wallet.events import BlockDisconnected, MatchFound
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages.table import Message
 
-# reply_s and a little, in which the user must have heard what became of a transaction, where a peer was always there
+# A little more than reply_s: the user must have an answer to a broadcast by then if a peer was always connected.
 _TAKEN_S = 125.0
-_RESTART_S = 30.0  # longest time until the client is started again
-_RIVALS_S = 1.0  # between looks at what unconfirmed transactions spend: there may be thousands
+_RESTART_S = 30.0  # longest time until the client restarts
+_RIVALS_S = 1.0  # interval between checks for conflicts: there may be thousands of transactions
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A node to be: its behaviour, its host and the addresses that lead there."""
+    """A future node: its behaviour, its host and its addresses."""
 
     behave: Callable[[random.Random, World], Behaviour]
     host: str
@@ -57,7 +55,7 @@ class Placed:
 
 
 class World:
-    """Everything of one life. `rng` is the only source of chance."""
+    """Everything of one life. All chance comes from `rng`."""
 
     def __init__(
         self,
@@ -75,24 +73,24 @@ class World:
         turns: random.Random | None = None,
         user: random.Random | None = None,
     ) -> None:
-        """With `is_prompt`, the client's disk, timers and threads take no time. With `discovery`, it finds addresses by
-        itself.
+        """Build the nodes, the chain and the client.
 
-        With `turns`, its mode, and whether it keeps filters, are drawn anew for each run but the first.
-        With `user`, its user does more.
+        With `is_prompt`, the client's disk, timers and threads take no time. With `discovery`, it finds addresses
+        itself. With `turns`, its mode, and whether it keeps filters, change with each run after the first. With `user`,
+        its user is active.
         """
         self.rng = rng
         self.options = options
         self.timeline = Timeline()
         self.record = record(self.timeline)
         self.truth: Truth = begin(random.Random(rng.random()), lambda: self.timeline.now)
-        self.skew_s = 0.0  # of the client's wall clock
-        self.skewed_at = 0.0  # when it became that
-        self.is_calm = False  # whether faults have ended
+        self.skew_s = 0.0  # error of the client's wall clock
+        self.skewed_at = 0.0  # when the error changed
+        self.is_calm = False  # True: faults have ended
         self.accounts = accounts
         if accounts is not None:
             accounts.begin(self.truth)
-        # that the client is started with
+        # scripts that the client is started with
         self.scripts = list(dict.fromkeys(lock.script_pubkey for lock in self.truth.locks))
         self.keychain = keychain
         more = (*(keychain.scripts if keychain is not None else ()), *(accounts.first_scripts() if accounts else ()))
@@ -109,16 +107,14 @@ class World:
         if accounts is not None:
             accounts.enter(self)
         self.restarts = 0
-        self.restored_at = -inf  # when an earlier copy of the database took its place
+        self.restored_at = -inf  # when an earlier copy of the database was restored
         self._copies: list[Copy] = []
-        self.answered: dict[
-            bytes, bytes
-        ] = {}  # transactions of ours, by txid, of which the user was told that a peer has them
+        self.answered: dict[bytes, bytes] = {}  # own transactions that a peer accepted, as the user was told; by txid
         self.searched: dict[
             bytes, bytes
-        ] = {}  # last block searched when a transaction was first told as unconfirmed, by txid
+        ] = {}  # last searched block when a transaction was first reported as unconfirmed, by txid
         self.log = Log(options.from_height)
-        self._rivals_at = 0.0  # when they are next looked at
+        self._rivals_at = 0.0  # when conflicts are checked next
         self.process: Process | None = None
         self._make = make
         self._path = path
@@ -140,7 +136,7 @@ class World:
         return START + self.timeline.now
 
     def wall(self) -> float:
-        """What the client's clock shows."""
+        """The time of the client's clock."""
         return START + self.timeline.now + self.skew_s
 
     # The client
@@ -165,9 +161,10 @@ class World:
             self.keychain.check_start(process)
         if self.accounts is not None:
             self.accounts.check_start(process)
-        if not (self.is_calm and self.may_lie()):  # else what a liar has hidden so far is still to be found
+        if not (self.is_calm and self.may_lie()):  # otherwise the client may still lack matches that a liar has hidden
             invariants.check_claims(self, "at the start")
-        if self.accounts is None:  # else the last run may have ended before it matched the scripts of a new account
+        # otherwise the last run may have ended before it matched the scripts of a new account
+        if self.accounts is None:
             check_verdicts(process.disk.store)
         # a window that grows at the start may watch an output of a pending transaction for the first time
         has_windows = self.keychain is not None or self.accounts is not None
@@ -260,8 +257,8 @@ class World:
             invariants.check_synced(self, process, event)
 
     def came_after(self, txid: bytes, block: TreeBlock) -> bool:
-        """Whether a transaction was first told as unconfirmed when a block had been searched, which is not searched for
-        it any more.
+        """Return True if a transaction arrived after its block was searched. The client does not search the block
+        again.
         """
         tip = self.truth.block(self.searched.get(txid, b""))
         return (
@@ -271,7 +268,7 @@ class World:
         )
 
     def is_of_keychain(self, script: bytes) -> bool:
-        """Whether the keychain, or an account, has a script."""
+        """Return True if the keychain or an account has a script."""
         return (self.keychain is not None and script in self.keychain.scripts) or (
             self.accounts is not None and self.accounts.has(script)
         )
@@ -281,14 +278,14 @@ class World:
         return self.is_of_keychain(script) or (self.accounts is not None and self.accounts.owner(script) is not None)
 
     def is_wanted(self, script: bytes) -> bool:
-        """Whether the client is to find a script: one of the keychain if it is in the window."""
+        """Return True if the client must find a script. A keychain's script must be in the window."""
         if self.is_of_keychain(script):
             return self.process is not None and script in self.process.watch
         # an account may have been removed with a script that the wallet had before
         return self.accounts is None or self.accounts.owner(script) is None or script in self.wishes.watched
 
     def has_prompt_peer(self, seconds: float) -> bool:
-        """Whether the client has had a connection to a prompt, honest node with all services for so long."""
+        """Return True if a prompt, honest node with all services has been connected for a number of seconds."""
         if self.process is None or self.skew_s:
             return False
         since = self.timeline.now - seconds
@@ -298,7 +295,7 @@ class World:
         )
 
     def most_clocks_are_right(self) -> bool:
-        """Whether most networks that the client has had connections to for a while have the right time."""
+        """Return True if most network groups with connections of some age have the right time."""
         if self.process is None:
             return False
         since, groups = self.timeline.now - 10.0, dict[str, bool]()
@@ -310,28 +307,27 @@ class World:
         return sum(groups.values()) > len(groups) / 2 + 0.5
 
     def may_withhold_synced(self) -> bool:
-        """Whether so many clocks are wrong that the client takes its own for wrong."""
+        """Return True if at least half of the clocks are wrong, because the client then distrusts its own."""
         wrong = {group_of(node.host) for node in self.nodes if node.behaviour.clock_skew_s}
         right = {group_of(node.host) for node in self.nodes if node.behaviour.is_prompt} - wrong
         return len(wrong) >= len(right)
 
     def may_lie(self) -> bool:
-        """Whether a node lies."""
+        """Return True if any node lies."""
         return not all(node.behaviour.is_honest for node in self.nodes)
 
     def may_miss(self) -> bool:
-        """Whether as many networks leave transactions out of filtered blocks as are asked for each, so that nobody can
-        tell.
+        """Return True if all witnesses of a filtered block may leave out transactions, so that the client cannot notice
+        it.
         """
         groups = {group_of(node.host) for node in self.nodes if node.behaviour.omits}
         return Mode.BIP37 in self.modes and len(groups) >= WITNESSES
 
     def doubted(self, synced: Synced | None) -> set[int]:
-        """Heights that are told as disputed where liars are of as many networks as honest nodes, so that nobody can end
-        a dispute.
+        """Heights reported as disputed while liars have at least as many network groups as honest nodes.
 
-        A dispute that began after Synced is told by another one for the same tip after a pause, by a warning and the
-        status at once.
+        Nobody can end such a dispute. If it begins after Synced, the status and a warning report it at once. A new
+        Synced for the same tip reports it after a pause.
         """
         honest = {group_of(node.host) for node in self.nodes if node.behaviour.is_full and node.behaviour.is_honest}
         lying = {group_of(node.host) for node in self.nodes if not node.behaviour.is_honest}
@@ -341,7 +337,7 @@ class World:
         return {height for first, last in ranges for height in range(first, last + 1)}
 
     def absent_peers(self) -> list[Node]:
-        """Honest nodes with all services that are not connected, where there is room for all."""
+        """Honest nodes with all services that are not connected although the client has room for all."""
         if self.process is None or self.discovery is not None or len(self.directory) > self.options.max_peers:
             return []
         there = {id(each.node) for each in self.process.connections.values() if each.is_ready}
@@ -349,21 +345,21 @@ class World:
             node for node in self.nodes if node.behaviour.is_full and node.behaviour.is_honest and id(node) not in there
         ]
 
-    # What happens in the world
+    # Events in the world
 
     def watch_lock(self, lock: Lock, first: int | None = None) -> None:
-        """The user watches another script, which blocks may have paid."""
+        """The user watches another script. Blocks may have paid it before."""
         self.truth.learn(lock)
         self._ask(self.wishes.add(lock.script_pubkey, first))
 
     def forget_lock(self, lock: Lock) -> None:
-        """The user watches a script no more."""
+        """The user stops watching a script."""
         self.truth.forget(lock)
         self.scripts = [script for script in self.scripts if script != lock.script_pubkey]
         self._ask(self.wishes.remove(lock.script_pubkey))
 
     def rescan(self, first: int) -> None:
-        """The user has blocks searched again."""
+        """The user requests a rescan."""
         self._ask(self.wishes.rescan(first))
 
     def relabel(self, script: bytes, label: str | None) -> None:
@@ -387,12 +383,12 @@ class World:
         """The user sends a transaction."""
         process = self.process
         if process is not None:
-            # now, too: nodes wait for no parents
+            # now, too: nodes keep no orphans
             is_public = not is_private and (self.user is None or self.truth.would_take(raw))
             if self.user is not None:
                 self.user.broadcast(raw, process, is_private=is_private)
             self.fetched.broadcast(raw)
-            process.broadcast(raw, is_private=is_private)  # which may be its last act
+            process.broadcast(raw, is_private=is_private)  # the process may end here
             self.timeline.after(_TAKEN_S, partial(self._check_taken, process, raw, is_public=is_public))
 
     def _check_taken(self, process: Process, raw: bytes, *, is_public: bool) -> None:
@@ -407,7 +403,7 @@ class World:
         if answer is None:
             raise Violation("alive", f"nothing was said of our transaction {txid[::-1].hex()} in {_TAKEN_S:.0f} s")
         if self.user is not None and self.truth.replaced_at > self.timeline.now - 2 * _TAKEN_S:
-            return  # another may have stood against it when it was refused
+            return  # a conflicting transaction may have been in the mempools when this one was refused
         if isinstance(answer, PeerError) and is_public and self.truth.would_take(raw):
             raise Violation("true", f"our transaction {txid[::-1].hex()}, which is valid, was not sent: {answer!r}")
 
@@ -423,7 +419,7 @@ class World:
             self.rng.choice(self._copies).restore(self, self._path)
 
     def cut_lines(self) -> None:
-        """Every line goes dead without an end."""
+        """Make every connection half-open."""
         if self.process is not None:
             self.process.cut_lines()
 
@@ -433,12 +429,12 @@ class World:
             node.hang_up()
 
     def set_skew(self, skew_s: float) -> None:
-        """The client's clock is off by this from now on."""
+        """Set the error of the client's clock."""
         if not self.is_calm:
             self.skew_s, self.skewed_at = skew_s, self.timeline.now
 
     def set_disk_full(self, is_full: bool) -> None:
-        """Whether the database may grow from now on."""
+        """Set whether the disk is full."""
         if self.process is not None and not (is_full and self.is_calm):
             self.process.disk.set_full(is_full)
 
@@ -451,8 +447,9 @@ class World:
         call()
 
     def outgrow(self) -> None:
-        """Miners go on where the client follows a block that nobody of them made, with as much work: inventing such
-        costs as much.
+        """Mine a block if the client follows a block that no honest miner made, with as much work.
+
+        Otherwise such a block would stay the tip for ever. It costs an attacker as much as any other block.
         """
         store = self.process.disk.store if self.process is not None else None
         if (
@@ -463,7 +460,7 @@ class World:
             self.truth.mine()
 
     def calm(self) -> None:
-        """Faults end: disks, lines and clocks are sound, everybody is there. Liars go on lying."""
+        """End the faults: disks, lines and clocks are sound, and all nodes are up. Liars continue to lie."""
         self.is_calm = True
         self.skew_s = 0.0
         for node in self.nodes:

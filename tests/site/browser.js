@@ -1,4 +1,4 @@
-// The site's calculator in a real browser: node browser.js FOLDER [PICTURES]. Ends with an error for what fails.
+// The site's calculator in a real browser: node browser.js FOLDER [PICTURES]. Ends with an error if a check fails.
 "use strict";
 
 const assert = require("node:assert");

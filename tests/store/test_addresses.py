@@ -16,7 +16,7 @@ ONE = KnownAddress("1.2.3.4:8333", 0x49, 1_700_000_000, "5.6.0.0/16", False)
 TWO = KnownAddress("[2001:db8::1]:8333", 0xD, 1_700_000_001, "seed.example", True, 5, 6, 7, 8, 9)
 
 
-def test_addresses_are_as_they_were_written_last(tmp_path: Path) -> None:
+def test_addresses_keep_their_latest_values(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     with Store.open(path, REGTEST) as store:
         assert store.addresses.load() == []
@@ -33,7 +33,7 @@ def test_a_batch_of_addresses_alone_is_not_empty() -> None:
     assert not Batch(addresses={ONE.address: None}).is_empty
 
 
-def test_services_beyond_63_bits_are_kept_as_far_as_the_database_can(tmp_path: Path) -> None:
+def test_services_above_63_bits_are_stored_as_the_largest_number(tmp_path: Path) -> None:
     with Store.open(tmp_path / "w.db", REGTEST) as store:
         store.commit(Batch(addresses={ONE.address: ONE._replace(services=(1 << 64) - 1)}))
         (known,) = store.addresses.load()
@@ -43,7 +43,7 @@ def test_services_beyond_63_bits_are_kept_as_far_as_the_database_can(tmp_path: P
 @pytest.mark.parametrize(
     "change", ["UPDATE addresses SET services = 0xd", "UPDATE addresses SET seen = 'x'", "DELETE FROM addresses"]
 )
-def test_a_changed_or_missing_address_is_left_out_and_locks_nobody_out(change: str, tmp_path: Path) -> None:
+def test_a_damaged_address_is_left_out_and_can_return(change: str, tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     with Store.open(path, REGTEST) as store:
         store.commit(Batch(addresses={ONE.address: ONE}))

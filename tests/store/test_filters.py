@@ -1,4 +1,6 @@
-"""Compact filters in the database: chained like the headers, refused if damaged, cut back in a reorganisation."""
+"""Compact filters in the database: they form a chain like headers, are refused if damaged, and are cut in a
+reorganization.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def filled(path: Path) -> None:
         )
 
 
-def test_headers_and_kept_filters_are_there_again_after_a_restart(tmp_path: Path) -> None:
+def test_headers_and_filters_survive_a_restart(tmp_path: Path) -> None:
     filled(tmp_path / "w.db")
     with Store.open(tmp_path / "w.db", REGTEST) as store:
         assert store.compact_filters.height == 8
@@ -47,7 +49,7 @@ def test_hashes_of_several_rows_are_one_list(tmp_path: Path) -> None:
             assert store.compact_filters.hashes(first, last) == hashes[first : last + 1]
 
 
-def test_it_is_known_whether_any_filter_is_kept(tmp_path: Path) -> None:
+def test_the_store_knows_whether_it_keeps_a_filter(tmp_path: Path) -> None:
     with Store.open(tmp_path / "w.db", REGTEST) as store:
         store.commit(Batch(compact_filters=CompactFilterBatch(hashes=HASHES)))
         assert not store.compact_filters.has_any
@@ -55,7 +57,7 @@ def test_it_is_known_whether_any_filter_is_kept(tmp_path: Path) -> None:
         assert store.compact_filters.has_any
 
 
-def test_hashes_above_a_fork_are_forgotten_and_filters_are_given_by_those_that_there_are(tmp_path: Path) -> None:
+def test_a_fork_removes_filter_headers_but_no_filters(tmp_path: Path) -> None:
     filled(tmp_path / "w.db")
     with Store.open(tmp_path / "w.db", REGTEST) as store:
         store.commit(Batch(compact_filters=CompactFilterBatch(fork=5, hashes=[HASHES[0], bytes(32)])))
@@ -70,7 +72,7 @@ def test_hashes_above_a_fork_are_forgotten_and_filters_are_given_by_those_that_t
         assert store.compact_filters.kept(0, 8) == dict(enumerate(DATA))
 
 
-def test_a_filter_under_a_hash_that_is_not_its_own_is_never_given(tmp_path: Path) -> None:
+def test_a_filter_with_another_filters_hash_is_never_returned(tmp_path: Path) -> None:
     with Store.open(tmp_path / "w.db", REGTEST) as store:
         store.commit(
             Batch(compact_filters=CompactFilterBatch(hashes=HASHES, kept=[(HASHES[3], DATA[4]), (HASHES[5], DATA[5])]))
@@ -111,7 +113,7 @@ def test_damage_is_refused(tmp_path: Path, damage: str) -> None:
         Store.open(tmp_path / "w.db", REGTEST)
 
 
-def test_a_kept_filter_that_is_damaged_counts_as_not_kept(tmp_path: Path) -> None:
+def test_a_damaged_filter_counts_as_missing(tmp_path: Path) -> None:
     filled(tmp_path / "w.db")
     with closing(sqlite3.connect(tmp_path / "w.db", isolation_level=None)) as db:
         db.execute("UPDATE filters SET data = x'00' WHERE hash = ?", (HASHES[4],))
@@ -119,8 +121,8 @@ def test_a_kept_filter_that_is_damaged_counts_as_not_kept(tmp_path: Path) -> Non
         assert store.compact_filters.kept(3, 5).keys() == {3, 5}
 
 
-def test_a_kept_filter_that_is_none_counts_as_not_kept(tmp_path: Path) -> None:
-    """One bit of a row's header makes bytes a text or a number."""
+def test_a_filter_of_another_type_counts_as_missing(tmp_path: Path) -> None:
+    """One flipped bit of a row's header turns bytes into a text or a number."""
     path = tmp_path / "w.db"
     filled(path)
     with closing(sqlite3.connect(path)) as db, db:
@@ -130,7 +132,7 @@ def test_a_kept_filter_that_is_none_counts_as_not_kept(tmp_path: Path) -> None:
         assert list(store.compact_filters.kept(4, 8)) == [4, 7, 8]
 
 
-def test_damage_among_the_filters_costs_those_and_is_never_taken_for_an_answer(tmp_path: Path) -> None:
+def test_damaged_filters_are_missing_and_never_returned(tmp_path: Path) -> None:
     data = [bytes((number,)) * 9_000 for number in range(40)]
     hashes = [filter_hash(each) for each in data]
     path = tmp_path / "w.db"

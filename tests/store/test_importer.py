@@ -1,5 +1,5 @@
-"""Import of filters into a wallet's database: true ones are stored, false ones refused, those of unknown blocks wait
-and do no harm.
+"""Import of filters into a wallet's database: true filters are stored, and false ones refused. Filters of unknown
+blocks wait and do no harm.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def false(line: Line) -> Line:
 
 
 @pytest.mark.parametrize("is_bare", [False, True])
-def test_filters_get_in_in_any_order_once(tmp_path: Path, is_bare: bool) -> None:
+def test_filters_are_imported_once_in_any_order(tmp_path: Path, is_bare: bool) -> None:
     given = [bare(line) for line in LINES] if is_bare else list(LINES)
     random.Random(1).shuffle(given)
     with known(tmp_path / "w.db", 41, 41) as store:
@@ -97,7 +97,7 @@ def test_filters_get_in_in_any_order_once(tmp_path: Path, is_bare: bool) -> None
         assert store.compact_filters.kept(0, 50) == DATA
 
 
-def test_a_filter_that_its_header_does_not_commit_to_is_refused_by_height_and_block(tmp_path: Path) -> None:
+def test_a_false_filter_is_refused_by_height_and_block(tmp_path: Path) -> None:
     with known(tmp_path / "w.db", 41, 30) as store:
         importing = FilterImport(store)
         take(importing, LINES[:7])
@@ -111,7 +111,7 @@ def test_a_filter_that_its_header_does_not_commit_to_is_refused_by_height_and_bl
         assert store.compact_filters.kept(0, 50).keys() == set(range(7))
 
 
-def test_filters_of_blocks_to_come_wait_for_their_headers(tmp_path: Path) -> None:
+def test_filters_of_unknown_blocks_wait_for_their_headers(tmp_path: Path) -> None:
     with Store.open(tmp_path / "w.db", REGTEST) as store:  # knows nothing
         importing = FilterImport(store)
         take(importing, LINES)
@@ -124,7 +124,7 @@ def test_filters_of_blocks_to_come_wait_for_their_headers(tmp_path: Path) -> Non
         assert store.compact_filters.kept(0, 50) == DATA
 
 
-def test_a_false_filter_of_a_block_to_come_is_never_given_nor_in_the_way_of_the_true_one(tmp_path: Path) -> None:
+def test_a_false_filter_of_an_unknown_block_does_no_harm(tmp_path: Path) -> None:
     with known(tmp_path / "w.db", 10, 5) as store:
         importing = FilterImport(store)
         take(importing, [bare(false(LINES[8])), bare(false(LINES[20])), *map(bare, LINES)])
@@ -133,7 +133,7 @@ def test_a_false_filter_of_a_block_to_come_is_never_given_nor_in_the_way_of_the_
         assert store.compact_filters.kept(0, 50) == DATA
 
 
-def test_stale_blocks_are_named_and_counted_and_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stale_blocks_are_named_counted_and_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importer, "_NAMED", 2)
     stale = lines(STALE)
     with known(tmp_path / "w.db", 41, 41) as store:
@@ -162,7 +162,7 @@ def test_a_filter_header_that_does_not_follow_is_refused(tmp_path: Path, tip: in
         for wrong in (replace(LINES[9], data=false(LINES[9]).data), replace(LINES[9], header=bytes(32))):
             with pytest.raises(SourceError, match=LINES[9].block[::-1].hex()):
                 take(FilterImport(store), [*LINES[:9], wrong])
-        with pytest.raises(SourceError, match="does not follow"):  # what a line leaves out is computed
+        with pytest.raises(SourceError, match="does not follow"):  # a missing filter header is computed
             take(
                 FilterImport(store),
                 [*LINES[:8], replace(LINES[8], header=None), replace(LINES[9], header=LINES[8].header)],
@@ -171,16 +171,14 @@ def test_a_filter_header_that_does_not_follow_is_refused(tmp_path: Path, tip: in
             take(FilterImport(store), [replace(LINES[0], header=filter_header(HASHES[0], HASHES[0]))])
 
 
-def test_a_malformed_filter_is_refused_even_if_it_would_wait(tmp_path: Path) -> None:
+def test_a_malformed_filter_of_an_unknown_block_is_refused(tmp_path: Path) -> None:
     with Store.open(tmp_path / "w.db", REGTEST) as store:
         for data in (b"", b"\xff" * 9, LINES[5].data + b"\0", LINES[5].data[:-1]):
             with pytest.raises(BlockFilterError, match=LINES[5].block[::-1].hex()):
                 take(FilterImport(store), [bare(replace(LINES[5], data=data))])
 
 
-def test_an_import_that_is_broken_off_has_whole_batches_and_goes_on_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_import_keeps_whole_batches_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importer, "_BATCH", 8)
     path = tmp_path / "w.db"
     with known(path, 41, 41) as store:
@@ -196,9 +194,7 @@ def test_an_import_that_is_broken_off_has_whole_batches_and_goes_on_later(
         assert store.compact_filters.kept(0, 50) == DATA
 
 
-def test_a_batch_that_cannot_be_written_is_told_and_nothing_of_it_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_batch_is_reported_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with known(tmp_path / "w.db", 41, 41) as store:
         importing = FilterImport(store)
         with monkeypatch.context() as patched:
@@ -214,7 +210,7 @@ def test_a_batch_that_cannot_be_written_is_told_and_nothing_of_it_is_there(
         assert (importing.counts.kept, store.compact_filters.kept(0, 50)) == (len(LINES), DATA)
 
 
-def test_a_damaged_filter_is_mended_by_importing_again(tmp_path: Path) -> None:
+def test_a_new_import_repairs_a_damaged_filter(tmp_path: Path) -> None:
     with known(tmp_path / "w.db", 41, 41) as store:
         store.commit(Batch(compact_filters=CompactFilterBatch(kept=[(HASHES[3], b"\0")])))
         assert store.compact_filters.kept(0, 50) == {}

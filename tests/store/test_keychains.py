@@ -1,5 +1,5 @@
-"""Keychains in the wallet's database: windows and uses come back without deriving; contradictions and damage are
-refused by name.
+"""Keychains in the wallet's database: windows and uses are restored without deriving scripts. Contradictions and damage
+are refused by name.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def wallet(
 
 
 def used(watch: WatchList, *indexes: int) -> WatchList:
-    """The list, after payments to addresses, each in the window that the one before has moved."""
+    """The list after payments to addresses. Each address is in the window that the previous payment moved."""
     for index in indexes:
         for chain in watch.keychains:
             if index < chain.end:
@@ -98,7 +98,7 @@ def test_runs_are_the_places_that_they_are_made_of(seed: int) -> None:
     assert runs_of((index // 4, 7 + index) for index in range(400)) == [Run(0, 7, 100, 4)]
 
 
-def test_a_window_and_its_uses_come_back_without_deriving_what_the_database_has(tmp_path: Path) -> None:
+def test_stored_windows_and_uses_need_no_derivation(tmp_path: Path) -> None:
     path, derived = tmp_path / "w.db", list[int]()
 
     def counted(index: int) -> bytes:
@@ -109,14 +109,14 @@ def test_a_window_and_its_uses_come_back_without_deriving_what_the_database_has(
     again = wallet(counted)
     derived.clear()
     assert facts(joined(path, again)) == before
-    assert len(set(derived)) <= 3  # of 96: a few as a check
+    assert len(set(derived)) <= 3  # of 96 indexes, a few are checked
     assert again.windows.entries_beyond({"mine": 0})["mine"] == [(index, index) for index in range(96)]
     assert {again.label(entry) for entry in range(96)} == {"savings"}
     assert again.next_address() == wallet().next_address()
     assert tables(path)["runs"][0][:-1] == (1, 0, 1, 96, 1)
 
 
-def test_a_window_that_went_further_is_kept_and_one_that_was_shorter_is_searched_for(tmp_path: Path) -> None:
+def test_a_wider_window_is_kept_and_a_narrower_one_searched(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     joined(path, used(wallet(), 15))
     with Store.open(path, REGTEST) as store:
@@ -135,10 +135,8 @@ def test_a_window_that_went_further_is_kept_and_one_that_was_shorter_is_searched
         assert narrower.advance() == narrower.widen(0, {"mine"}) == []
 
 
-def test_what_a_known_window_gains_is_searched_for_from_where_the_wallet_ever_was(tmp_path: Path) -> None:
-    """A run that is given a later start concerns entries of its own; what was paid to the keychain may be as old as the
-    wallet.
-    """
+def test_a_wider_window_is_searched_from_the_wallets_first_start(tmp_path: Path) -> None:
+    """A later start of a run applies only to other entries. Payments to the keychain may be as old as the wallet."""
     path = tmp_path / "w.db"
     with Store.open(path, REGTEST) as store:
         store.commit(Batch(headers=REGTEST.genesis, cursor=0))
@@ -153,7 +151,7 @@ def test_what_a_known_window_gains_is_searched_for_from_where_the_wallet_ever_wa
         assert store.cursor == -1
 
 
-def test_another_function_under_the_same_name_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+def test_another_function_of_the_same_name_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     joined(path, used(wallet(), 15, 30))
     before = tables(path)
@@ -179,13 +177,13 @@ def test_another_descriptor_under_the_same_name_is_refused(tmp_path: Path) -> No
         joined(path, other)
 
 
-def test_a_list_without_the_function_keeps_the_window_until_it_must_move(tmp_path: Path) -> None:
+def test_a_list_without_the_function_keeps_the_window(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     before = facts(joined(path, used(wallet(), 15)))
     without = joined(path, WatchList(REGTEST))
     assert (facts(without), len(without)) == (before, 36)
     assert without.copy().keychains[0].is_dormant
-    without.widen()  # nothing derives more than there must be
+    without.widen()  # derives nothing yet
     without.keychains[0].use(20)
     with pytest.raises(
         KeychainError,
@@ -196,7 +194,7 @@ def test_a_list_without_the_function_keeps_the_window_until_it_must_move(tmp_pat
 
 
 @pytest.mark.descriptors
-def test_a_descriptor_needs_no_list_after_the_first_run(tmp_path: Path) -> None:
+def test_a_descriptor_is_given_once(tmp_path: Path) -> None:
     path, watch = tmp_path / "w.db", WatchList(REGTEST)
     watch.add_descriptor(f"wpkh({KEY}/<0;1>/*)", "savings", lookahead=GAP_LIMIT)
     watch.add_descriptor(f"combo({KEY}/7/*)", lookahead=GAP_LIMIT)
@@ -238,9 +236,7 @@ def test_stored_descriptor_that_breaks_a_rule_stays_readable(tmp_path: Path) -> 
 
 
 @pytest.mark.descriptors
-def test_without_the_extra_a_descriptors_window_stays_and_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_descriptor_without_the_extra_keeps_its_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, watch = tmp_path / "w.db", WatchList(REGTEST)
     watch.add_descriptor(f"wpkh({KEY}/0/*)", lookahead=GAP_LIMIT)
     joined(path, used(watch, 3))
@@ -256,7 +252,7 @@ def test_without_the_extra_a_descriptors_window_stays_and_says_what_to_install(
         again.advance()
 
 
-def test_labels_follow_the_keychain_but_for_those_of_their_own(tmp_path: Path) -> None:
+def test_labels_follow_the_keychain_except_own_labels(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     joined(path, used(wallet(), 15))
     with Store.open(path, REGTEST) as store:
@@ -268,7 +264,7 @@ def test_labels_follow_the_keychain_but_for_those_of_their_own(tmp_path: Path) -
     assert [unnamed.label(entry) for entry in (0, 30, 35)] == ["daily", "rent", "daily"]
 
 
-def test_two_keychains_share_scripts_and_both_come_back(tmp_path: Path) -> None:
+def test_two_keychains_that_share_scripts_are_both_restored(tmp_path: Path) -> None:
     def both() -> WatchList:
         watch = wallet()
         watch.add_keychain("other", lambda index: script_at(index + 10), lookahead=GAP_LIMIT)
@@ -284,7 +280,7 @@ def test_two_keychains_share_scripts_and_both_come_back(tmp_path: Path) -> None:
             assert all(again.windows.watches(name, index, script_at(index + shift)) for index in range(end))
 
 
-def test_a_change_is_written_with_its_entries_and_a_use_once(tmp_path: Path) -> None:
+def test_a_change_is_written_with_its_entries_and_uses(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     joined(path, wallet())
     with Store.open(path, REGTEST) as store:
@@ -305,7 +301,7 @@ def test_a_change_is_written_with_its_entries_and_a_use_once(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("room", range(effort(4, 12, 60)))
-def test_a_full_disk_takes_a_move_of_a_window_whole_or_not_at_all(room: int, tmp_path: Path) -> None:
+def test_a_full_disk_stores_a_window_move_completely_or_not(room: int, tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     joined(path, wallet())
     with Store.open(path, REGTEST) as store:
@@ -329,7 +325,7 @@ def test_a_full_disk_takes_a_move_of_a_window_whole_or_not_at_all(room: int, tmp
 
 @pytest.mark.posix
 @pytest.mark.parametrize("seed", range(effort(2, 6, 100)))
-def test_a_process_that_is_killed_leaves_windows_entries_and_uses_of_one_commit(seed: int, tmp_path: Path) -> None:
+def test_a_killed_process_leaves_keychains_of_one_commit(seed: int, tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     program = """if True:
         import sys
@@ -372,7 +368,7 @@ def test_a_process_that_is_killed_leaves_windows_entries_and_uses_of_one_commit(
         ("DELETE FROM used", "rows are missing"),
     ],
 )
-def test_damage_is_noticed_and_a_rebuild_keeps_what_it_can(damage: str, said: str, tmp_path: Path) -> None:
+def test_damage_is_noticed_and_a_rebuild_keeps_the_rest(damage: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     joined(path, used(wallet(), 3))
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
@@ -382,7 +378,7 @@ def test_damage_is_noticed_and_a_rebuild_keeps_what_it_can(damage: str, said: st
     with Store.open(path, REGTEST, rebuild=True) as store:
         store.attach(again := wallet())
         assert store.keychains.load()[0].window == again.keychains[0].end >= GAP_LIMIT
-    assert len(again) == 24  # the scripts are there, whose ever they are
+    assert len(again) == 24  # all scripts are there, whether the keychain is or not
     Store.open(path, REGTEST).close()
 
 
@@ -392,7 +388,8 @@ def test_a_rebuild_keeps_keychains(tmp_path: Path) -> None:
     Store.open(path, REGTEST, rebuild=True).close()
     assert facts(joined(path, WatchList(REGTEST))) == before
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("UPDATE watch SET label = 'x' WHERE id = 31")  # of index 30: what follows cannot be trusted either
+        # the row of index 30: the rows after it are not trusted
+        db.execute("UPDATE watch SET label = 'x' WHERE id = 31")
     Store.open(path, REGTEST, rebuild=True).close()
     assert facts(joined(path, WatchList(REGTEST))) == [("mine", "savings", GAP_LIMIT, 30, [3, 19], 0)]
     again = joined(path, used(wallet(), 19))
@@ -403,11 +400,11 @@ def test_a_rebuild_keeps_keychains(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "values"),
     [
-        ("runs", (1, 30, 5, 1, 1)),  # behind a gap
+        ("runs", (1, 30, 5, 1, 1)),  # after a gap
         ("runs", (1, 24, 5, 1, 1)),  # beyond the window
-        ("runs", (1, 0, 99, 1, 1)),  # of entries that are none
+        ("runs", (1, 0, 99, 1, 1)),  # rows without entries
         ("runs", (1, 0, 5, 1 << 60, 1)),
-        ("runs", (2, 0, 1, 1, 1)),  # of no keychain
+        ("runs", (2, 0, 1, 1, 1)),  # of an unknown keychain
         ("used", (1, 24)),
         ("used", (2, 0)),
     ],
@@ -423,7 +420,7 @@ def test_rows_that_contradict_each_other_are_refused(statement: str, values: tup
         Store.open(path, REGTEST)
 
 
-def test_an_older_file_and_one_of_another_network_are_refused_by_name(tmp_path: Path) -> None:
+def test_files_of_other_schemas_and_networks_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     joined(path, wallet())
     with pytest.raises(StoreForeignError, match="this wallet belongs to regtest, not to mainnet"):
@@ -432,7 +429,7 @@ def test_an_older_file_and_one_of_another_network_are_refused_by_name(tmp_path: 
         db.execute("PRAGMA user_version = 5")
     with pytest.raises(StoreForeignError, match="schema version 5, this program reads version 9"):
         Store.open(path, REGTEST)
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:  # as version 5 left it
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:  # the tables of version 5
         for table in ("keychains", "runs", "used"):
             db.execute(f"DROP TABLE {table}")
     with Store.open(path, REGTEST, rebuild=True) as store:
@@ -441,7 +438,7 @@ def test_an_older_file_and_one_of_another_network_are_refused_by_name(tmp_path: 
 
 
 @pytest.mark.descriptors
-def test_no_private_key_is_ever_kept(tmp_path: Path) -> None:
+def test_no_private_key_is_stored(tmp_path: Path) -> None:
     path, watch = tmp_path / "w.db", WatchList(REGTEST)
     watch.add_descriptor(f"wpkh([deadbeef/84h/1h/0h]{KEY}/0/*)", lookahead=GAP_LIMIT)
     with pytest.raises(DescriptorError, match="private"):

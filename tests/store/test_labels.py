@@ -39,7 +39,7 @@ def key(label: Label) -> tuple[str, str, str]:
 
 
 def is_kept(label: Label) -> bool:
-    """True if a record says something. An empty label says that there is none."""
+    """True if a record has content. An empty label means no label."""
     return bool(label.label or label.other or label.origin or label.spendable is not None or label.type.startswith("f"))
 
 

@@ -303,7 +303,7 @@ def test_value_that_is_not_allowed_is_named_and_nothing_changes(name: str, tmp_p
             )
         )
         db.execute(f"UPDATE {table} SET {column} = {expression} {where}")
-        if names is not None:  # as a forger does, who knows how to compute marks and sums
+        if names is not None:  # as a forger who can compute marks and sums
             remark(db, table, migrations.COLUMNS_6)
     before = dump_of(path)
     named = {"own": "broadcast_seq"}.get(column, column)

@@ -36,7 +36,8 @@ ACCOUNT = (  # m/84h/1h/0h of the phrase abandon … about
     "gewGiYZqrA9DsP4zbQ1M"
 )
 WORDS = {"A": "abandon " * 11 + "about", "B": "zoo " * 11 + "wrong"}
-NUMS = "50929b74c1a04954b78b4b6035e97a5e078a5a0f28ec96d547bfee9ace803ac0"  # a point whose key nobody has (BIP-341)
+# a point without a known private key (BIP-341)
+NUMS = "50929b74c1a04954b78b4b6035e97a5e078a5a0f28ec96d547bfee9ace803ac0"
 STRANGER = "79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798"
 DESCRIPTORS = [
     "pkh(A/0/*)",
@@ -95,7 +96,7 @@ class Wallet:
 
 
 def parsed(psbt: bytes) -> list[dict[bytes, bytes]]:
-    """The maps of a PSBT, by a reader of its own."""
+    """The maps of a PSBT, read by the test itself."""
     assert psbt.startswith(b"psbt\xff")
     maps, at = [dict[bytes, bytes]()], 5
 

@@ -1,6 +1,4 @@
-"""Headers and filter hashes in the database, 2,000 in a row: appended and cut in any steps, refused where a row is
-damaged.
-"""
+"""Headers and filter hashes in the database, 2,000 in a row: appended and cut in random steps, refused if damaged."""
 
 from __future__ import annotations
 
@@ -29,11 +27,11 @@ ROW = 2_000
 MOST = 3 * ROW + 10
 
 
-hash_of = lru_cache(maxsize=4 * MOST)(sha256d)  # of headers, which are looked at again after each step
+hash_of = lru_cache(maxsize=4 * MOST)(sha256d)  # headers are hashed again after each step
 
 
 def branch(seed: int, count: int, below: bytes = bytes(32)) -> list[bytes]:
-    """Headers that follow one with this hash; their proof of work is not the database's business."""
+    """Headers that follow a hash. The database does not check their proof of work."""
     rng, raw = random.Random(seed), list[bytes]()
     for _ in range(count):
         raw.append(bytes(4) + below + rng.randbytes(44))
@@ -56,13 +54,13 @@ def check(store: Store, raw: list[bytes], hashes: list[bytes], rng: random.Rando
 
 
 def edges(rng: random.Random, most: int) -> int:
-    """A number up to `most`, often about the end of a row."""
+    """A number up to `most`, often near the end of a row."""
     near = ROW * rng.randrange(MOST // ROW + 1) + rng.randrange(-2, 3)
     return min(max(near if rng.random() < 0.6 else rng.randrange(MOST), 0), most)
 
 
 @pytest.mark.parametrize("seed", range(effort(10, 10, 200)))
-def test_any_steps_give_what_a_list_gives(seed: int, tmp_path: Path) -> None:
+def test_random_steps_give_the_same_as_a_list(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     raw, hashes = branch(0, 1 + edges(rng, MOST - 1)), list[bytes]()
     path = tmp_path / "w.db"
@@ -97,7 +95,7 @@ def test_any_steps_give_what_a_list_gives(seed: int, tmp_path: Path) -> None:
     store.close()
 
 
-def test_all_may_go_and_come_again() -> None:
+def test_all_rows_can_be_removed_and_added_again() -> None:
     raw, hashes = branch(0, MOST), [bytes([number % 256]) * 32 for number in range(ROW + 5)]
     with Store.open(MEMORY, REGTEST) as store:
         for _ in range(2):
@@ -108,13 +106,13 @@ def test_all_may_go_and_come_again() -> None:
 
 
 def flips(size: int) -> Iterator[int]:
-    """Places in a row: its ends, and some between."""
+    """Positions in a row: its ends and the middle."""
     return iter({0, 4, 79, 80, size // 2, size - 1})
 
 
 @pytest.mark.parametrize(("table", "column"), [("headers", "raw"), ("filter_hashes", "hashes")])
 @pytest.mark.parametrize("row", [0, 1, 2])
-def test_one_bit_anywhere_is_noticed(table: str, column: str, row: int, tmp_path: Path) -> None:
+def test_a_flipped_bit_is_noticed(table: str, column: str, row: int, tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     hashes = [sha256d(number.to_bytes(2, "little")) for number in range(2 * ROW + 7)]
     with Store.open(path, REGTEST) as store:
@@ -146,7 +144,7 @@ def test_one_bit_anywhere_is_noticed(table: str, column: str, row: int, tmp_path
     ],
 )
 @pytest.mark.parametrize(("table", "column"), [("headers", "raw"), ("filter_hashes", "hashes")])
-def test_rows_that_are_missing_or_misplaced_are_noticed(table: str, column: str, damage: str, tmp_path: Path) -> None:
+def test_missing_or_misplaced_rows_are_noticed(table: str, column: str, damage: str, tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     hashes = [sha256d(number.to_bytes(2, "little")) for number in range(2 * ROW + 7)]
     with Store.open(path, REGTEST) as store:
@@ -157,7 +155,7 @@ def test_rows_that_are_missing_or_misplaced_are_noticed(table: str, column: str,
 
 
 class Interrupted:
-    """A connection on which a signal comes just when a commit is done."""
+    """A connection that gets a signal right after a commit."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -189,7 +187,7 @@ def test_a_signal_after_the_commit_leaves_memory_and_database_alike(tmp_path: Pa
 
 
 @pytest.mark.parametrize("cut", [79, 81, 120])
-def test_headers_that_are_none_or_do_not_follow_are_refused_before_they_are_written(cut: int, tmp_path: Path) -> None:
+def test_bad_headers_are_refused_before_they_are_written(cut: int, tmp_path: Path) -> None:
     headers = chain_of(5).headers(0, 6)
     with Store.open(tmp_path / "w.db", REGTEST) as store:
         store.commit(Batch(headers=headers[:80]))

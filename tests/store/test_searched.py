@@ -1,4 +1,4 @@
-"""Which blocks were searched for which entries: against sets of heights for each entry, and within bounds."""
+"""The blocks that were searched for each entry, against a model with one set of heights for each entry."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_ranges_are_sets_of_heights() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_each_entry_has_the_blocks_that_were_searched_for_it(seed: int) -> None:
+def test_each_entry_has_its_searched_blocks(seed: int) -> None:
     rng = random.Random(seed)
     searched, model, cursor = Searched(), dict[int, set[int]](), -1
     for _ in range(300):
@@ -76,7 +76,7 @@ def test_each_entry_has_the_blocks_that_were_searched_for_it(seed: int) -> None:
         assert len(searched.groups()) <= max(1, len(model))
 
 
-def test_an_id_is_never_given_twice() -> None:
+def test_an_id_is_never_used_twice() -> None:
     searched = Searched()
     assert searched.add_entries(3) == 1
     searched.keep_entries([1])
@@ -94,7 +94,7 @@ def test_a_million_entries_with_one_start_are_one_group() -> None:
     assert searched.ranges_of(777_777) == ((0, 999),)
 
 
-def test_what_was_added_later_joins_once_it_was_searched_for_everywhere() -> None:
+def test_groups_merge_once_their_ranges_are_equal() -> None:
     searched = Searched()
     searched.add_entries(10)
     for height in range(100):
@@ -107,7 +107,7 @@ def test_what_was_added_later_joins_once_it_was_searched_for_everywhere() -> Non
     assert searched.groups() == [(1, ((0, 99),))]
 
 
-def test_many_groups_and_ranges_are_bounded_and_never_claim_too_much() -> None:
+def test_groups_and_ranges_are_bounded_and_claim_no_more() -> None:
     searched, cursor = Searched(), 0
     for _ in range(MAX_GROUPS + 50):
         searched.add_entries(1)
@@ -122,12 +122,12 @@ def test_many_groups_and_ranges_are_bounded_and_never_claim_too_much() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b"[1]", b"[0,1,[[1]]]", b'["x",1,[]]', b"[0,1,[[1,[[1]]]]]", b"\xff"])
-def test_what_cannot_be_read_is_refused(raw: bytes) -> None:
+def test_damaged_data_is_refused(raw: bytes) -> None:
     with pytest.raises(StoreCorruptError):
         Searched.parse(raw)
 
 
-def test_where_a_search_is_to_begin_is_kept_until_it_begins() -> None:
+def test_a_requested_start_is_stored_until_the_search_begins() -> None:
     for wanted in [(174, None), (None, 1_700_000_000), (0, None), (5, 6)]:
         searched = Searched()
         searched.wanted = wanted

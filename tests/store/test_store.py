@@ -1,5 +1,5 @@
-"""The wallet's database: it returns what was written, commits a batch whole or not at all, and has an error for each
-way to be unusable.
+"""The wallet's database: it returns stored data, commits a batch completely or not at all, and has an error for each
+kind of damage.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def everything(store: Store) -> list[object]:
     ]
 
 
-def test_what_is_written_is_read_after_a_new_start(tmp_path: Path) -> None:
+def test_stored_data_is_read_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     with filled(path) as store:
         before = everything(store)
@@ -118,14 +118,14 @@ def test_files_belong_to_their_owner_alone(tmp_path: Path) -> None:
         assert {stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()} == {0o600}
 
 
-def test_a_fork_takes_headers_and_matches_above_it_away(tmp_path: Path) -> None:
+def test_a_fork_removes_headers_and_matches_above_it(tmp_path: Path) -> None:
     with filled(tmp_path / "w.db") as store:
         store.commit(Batch(fork=10, headers=b""))
         assert (store.tip, store.cursor, store.searched) == (10, 10, 10)
         assert [each.height for each in store.matches()] == [*range(11), None]
 
 
-def test_the_cursor_goes_back_for_entries_that_are_new_and_what_was_searched_is_remembered(tmp_path: Path) -> None:
+def test_new_entries_move_back_only_the_cursor(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     filled(path).close()
     with Store.open(path, REGTEST) as store:
@@ -134,13 +134,13 @@ def test_the_cursor_goes_back_for_entries_that_are_new_and_what_was_searched_is_
     with Store.open(path, REGTEST) as store:
         store.attach(watch_list(OTHER, SCRIPT), since=3)
         assert (store.cursor, store.searched) == (2, 19)
-        assert [each.hit.entry for each in store.matches()] == [1] * 21  # under its new number
+        assert [each.hit.entry for each in store.matches()] == [1] * 21  # with its new number
     with Store.open(path, REGTEST) as store:
         store.attach(watch_list(OTHER))
         assert store.cursor == 2
 
 
-def test_a_label_given_anew_replaces_the_old_one(tmp_path: Path) -> None:
+def test_a_new_label_replaces_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     filled(path).close()
     renamed = WatchList(REGTEST)
@@ -169,11 +169,9 @@ def test_a_second_store_on_the_same_file_is_refused(tmp_path: Path) -> None:
     Store.open(path, REGTEST).close()
 
 
-def test_a_store_is_closed_and_opened_again_where_its_lock_cannot_be_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A disk with errors is made read-only by the system: the client that ends for that must say so, and must not stay
-    in its own way.
+def test_a_lock_that_cannot_be_removed_blocks_no_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system makes a disk with errors read-only. A client that ends for this reason must report it and can start
+    again.
     """
     path = tmp_path / "w.db"
     store = filled(path)
@@ -196,7 +194,7 @@ def test_a_link_to_itself_is_no_database(rebuild: bool, tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["w.db"]
 
 
-def test_other_files_are_refused_and_left_as_they_are(tmp_path: Path) -> None:
+def test_other_files_are_refused_and_unchanged(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text(
         "not a database, but a file of some length, longer than a header of SQLite's, which has a hundred bytes" * 20
@@ -222,7 +220,7 @@ def test_other_files_are_refused_and_left_as_they_are(tmp_path: Path) -> None:
         Store.open(path, REGTEST)
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="nowhere"):
         Store.open(tmp_path / "nowhere" / "w.db", REGTEST)
 
@@ -235,7 +233,7 @@ def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path) -> None:
 @pytest.mark.posix
 @pytest.mark.parametrize("suffix", ["", "-wal"])
 @pytest.mark.parametrize("again", [False, True])
-def test_what_would_go_to_a_file_that_is_gone_is_not_committed(tmp_path: Path, suffix: str, again: bool) -> None:
+def test_a_commit_to_a_removed_file_is_refused(tmp_path: Path, suffix: str, again: bool) -> None:
     path = tmp_path / "w.db"
     with Store.open(path, REGTEST) as store:
         store.commit(Batch(headers=REGTEST.genesis, cursor=0))
@@ -265,7 +263,7 @@ def test_a_database_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatc
     ("code", "kind"),
     [(errno.EACCES, StoreReadOnlyError), (errno.EROFS, StoreReadOnlyError), (errno.ENOSPC, StoreFullError)],
 )
-def test_a_folder_that_takes_no_file_is_refused_by_cause(
+def test_a_folder_without_write_access_is_refused_by_cause(
     code: int, kind: type[StoreError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(name: object, flags: int, mode: int = 0) -> int:
@@ -277,7 +275,7 @@ def test_a_folder_that_takes_no_file_is_refused_by_cause(
 
 
 @pytest.mark.parametrize("room", range(effort(6, 12, 60)))
-def test_a_full_disk_undoes_the_batch_and_no_more(room: int, tmp_path: Path) -> None:
+def test_a_full_disk_undoes_only_the_failed_batch(room: int, tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     with filled(path) as store:
         (pages,) = store._db.execute("PRAGMA page_count").fetchone()
@@ -302,7 +300,7 @@ def test_a_full_disk_undoes_the_batch_and_no_more(room: int, tmp_path: Path) -> 
         assert everything(store)[5:] == whole[5:]
 
 
-def test_a_rebuild_keeps_list_and_filter_and_sets_the_damaged_file_aside(tmp_path: Path) -> None:
+def test_a_rebuild_keeps_the_watch_list_and_the_damaged_file(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     with filled(path) as store:
         secret, parameters = store.secret, store.bip37_parameters
@@ -322,7 +320,7 @@ def test_a_rebuild_keeps_list_and_filter_and_sets_the_damaged_file_aside(tmp_pat
 
 
 @pytest.mark.parametrize("pragma", ["user_version = 3", "application_id = 77", "journal_mode = WAL"])
-def test_a_rebuild_leaves_the_database_of_another_program_alone(pragma: str, tmp_path: Path) -> None:
+def test_a_rebuild_ignores_the_database_of_another_program(pragma: str, tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     connection = sqlite3.connect(path)
     connection.execute(f"PRAGMA {pragma}")
@@ -337,7 +335,7 @@ def test_a_rebuild_leaves_the_database_of_another_program_alone(pragma: str, tmp
     assert [each.name for each in tmp_path.iterdir()] == ["other.db"]
 
 
-def test_one_of_ours_is_rebuilt_though_the_file_no_longer_says_whose_it_is(tmp_path: Path) -> None:
+def test_a_rebuild_accepts_a_wallet_without_its_application_id(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     filled(path).close()
     connection = sqlite3.connect(path)
@@ -350,16 +348,14 @@ def test_one_of_ours_is_rebuilt_though_the_file_no_longer_says_whose_it_is(tmp_p
         assert SCRIPT in watch
 
 
-def test_what_is_no_database_is_set_aside_by_a_rebuild(tmp_path: Path) -> None:
+def test_a_rebuild_moves_a_file_aside_that_is_no_database(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     path.write_bytes(b"garbage" * 1_000)
     Store.open(path, REGTEST, rebuild=True).close()
     assert (tmp_path / "w.db.damaged").read_bytes() == b"garbage" * 1_000
 
 
-def test_a_rebuild_that_is_broken_off_loses_nothing_that_the_next_could_keep(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_rebuild_loses_no_watched_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "w.db"
     with filled(path) as store:
         secret, parameters = store.secret, store.bip37_parameters
@@ -384,16 +380,16 @@ def test_a_rebuild_that_is_broken_off_loses_nothing_that_the_next_could_keep(
             store.attach(watch := WatchList(REGTEST))
             assert (store.secret, store.bip37_parameters) == (secret, parameters)
             assert SCRIPT in watch
-            assert store.cursor == (19 if broken == room + 1 else -1)  # as it was, or rebuilt
+            assert store.cursor == (19 if broken == room + 1 else -1)  # unchanged, or rebuilt
     assert 5 < broken < 20
 
 
 @pytest.mark.parametrize("rebuild", [False, True])
-def test_a_rebuild_that_is_killed_while_it_replaces_the_file_leaves_the_old_one(
+def test_a_rebuild_killed_before_the_rename_leaves_the_old_file(
     rebuild: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There was none for a moment: the next run began an empty one, with another secret, and forgot what was
-    watched.
+    """An earlier version moved the old file away first. The next run then created an empty wallet with another secret
+    and no watched scripts.
     """
 
     class KilledError(BaseException): ...
@@ -447,7 +443,7 @@ def test_unknown_completeness_is_not_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TAMPERED)
-def test_what_was_not_written_by_the_store_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_forged_row_is_refused(name: str, tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     filled(path).close()
     forge(path, TAMPERED[name])
@@ -456,7 +452,7 @@ def test_what_was_not_written_by_the_store_is_refused(name: str, tmp_path: Path)
 
 
 def outcome(path: Path, whole: list[object]) -> None:
-    """A refusal, or a state that was once committed: no wrong match, no wrong header."""
+    """Either a refusal, or a state that was once committed: no wrong match and no wrong header."""
     try:
         with Store.open(path, REGTEST) as store:
             store.attach(watch_list())
@@ -476,7 +472,7 @@ def outcome(path: Path, whole: list[object]) -> None:
 
 
 @pytest.mark.parametrize("wal", [False, True])
-def test_a_damaged_file_gives_what_was_once_committed_or_a_refusal(wal: bool, tmp_path: Path) -> None:
+def test_a_damaged_file_is_refused_or_reads_as_once_committed(wal: bool, tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     store = filled(path)
     whole = everything(store)
@@ -510,7 +506,7 @@ def test_a_schema_that_is_no_text_is_refused_and_rebuilt(tmp_path: Path) -> None
     filled(path).close()
     data = path.read_bytes()
     at = data.index(b"CREATE TABLE headers")
-    path.write_bytes(data[: at + 8] + b"\xf4" + data[at + 9 :])  # SQLite's complaint quotes it
+    path.write_bytes(data[: at + 8] + b"\xf4" + data[at + 9 :])  # SQLite's error message quotes this text
     with pytest.raises(StoreCorruptError):
         Store.open(path, REGTEST)
     with Store.open(path, REGTEST, rebuild=True) as store:
@@ -528,7 +524,7 @@ def test_older_sqlite_is_refused_with_both_versions(name: str, tmp_path: Path, m
 
 
 def test_reader_with_older_sqlite_names_both_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An older SQLite takes a STRICT table for a malformed schema."""
+    """To an older SQLite, a STRICT table is a malformed schema."""
     path = tmp_path / "w.db"
     filled(path).close()
     data = path.read_bytes()

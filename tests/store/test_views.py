@@ -1,4 +1,4 @@
-"""Views of a wallet's database: balance, coins and history, pages and labels, and what damages them."""
+"""Views of a wallet's database: balance, coins and history, pages and labels, and refused damage."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OURS, SAVINGS = p2wpkh(b"\x01" * 20), p2wpkh(b"\x02" * 20)
 
 
 class Ledger:
-    """A database with blocks of time 1,000 + height, and transactions put into it by hand."""
+    """A database with blocks of time 1,000 + height, and transactions that the test adds."""
 
     def __init__(self, path: Path | str) -> None:
         self.store = opened(path)
@@ -72,7 +72,7 @@ class Ledger:
 
 
 def pay(number: int, *outputs: tuple[int, bytes]) -> bytes:
-    """A stranger's payment."""
+    """A foreign payment."""
     return tx([TxIn(bytes([number]) * 32, 0)], [TxOut(value, script) for value, script in outputs])
 
 
@@ -81,7 +81,7 @@ def ledger() -> Ledger:
     return Ledger(MEMORY)
 
 
-def test_a_balance_counts_each_coin_once_by_what_became_of_it(ledger: Ledger) -> None:
+def test_a_balance_counts_each_coin_once_by_its_status(ledger: Ledger) -> None:
     views = ledger.store.views
     assert views.balance() == Balance(0, 0, 0, 0, 0)
     ledger.mine(10)
@@ -117,20 +117,20 @@ def test_a_balance_counts_each_coin_once_by_what_became_of_it(ledger: Ledger) ->
     assert (entry.block_hash, entry.fee, entry.labels) == (sha256d(ledger.headers[10]), 10, ("daily",))
 
 
-def test_a_coinbase_is_immature_until_the_next_block_may_spend_it(ledger: Ledger) -> None:
+def test_a_coinbase_is_immature_below_100_confirmations(ledger: Ledger) -> None:
     ledger.mine(1)
     raw = tx([TxIn(bytes(32), 0xFFFFFFFF)], [TxOut(5_000, OURS)])
     ledger.put(raw, 1, position=0)
     ledger.mine(COINBASE_MATURITY - 2)
     assert ledger.store.views.balance() == Balance(0, 5_000, 0, 0, 0)
     assert [coin.is_spendable for coin in ledger.store.views.coins()] == [False]
-    ledger.mine(1)  # it has 100 confirmations, and the next block is 100 above it
+    ledger.mine(1)  # it has 100 confirmations: the next block may spend it
     assert ledger.store.views.balance() == Balance(5_000, 0, 0, 0, 5_000)
     assert [(coin.is_spendable, coin.is_coinbase) for coin in ledger.store.views.coins()] == [(True, True)]
     check_ledger(ledger.store)
 
 
-def test_a_pending_spend_of_an_immature_coinbase_frees_nothing(ledger: Ledger) -> None:
+def test_a_pending_spend_of_an_immature_coinbase_frees_no_money(ledger: Ledger) -> None:
     ledger.mine(5)
     made = ledger.put(tx([TxIn(bytes(32), 0xFFFFFFFF)], [TxOut(5_000, OURS)]), 1, position=0)
     ledger.put(pay(2, (50, OURS)), 4)
@@ -138,7 +138,7 @@ def test_a_pending_spend_of_an_immature_coinbase_frees_nothing(ledger: Ledger) -
     assert ledger.store.views.balance() == Balance(50, 5_000, 0, 5_000, 50)
 
 
-def test_a_fork_takes_coins_and_history_away(ledger: Ledger) -> None:
+def test_a_fork_removes_coins_and_history(ledger: Ledger) -> None:
     ledger.mine(10)
     first = ledger.put(pay(1, (100, OURS)), 3)
     ledger.put(tx([TxIn(first, 0)], [TxOut(90, SAVINGS)]), 8)
@@ -148,18 +148,16 @@ def test_a_fork_takes_coins_and_history_away(ledger: Ledger) -> None:
     assert [entry.txid for entry in ledger.store.views.history()] == [first]
 
 
-def test_sums_that_no_64_bits_hold_are_kept(ledger: Ledger) -> None:
-    """A stranger invents payments; none of them is worth more than there can be, but together they are."""
+def test_pending_sums_above_64_bits_are_kept(ledger: Ledger) -> None:
+    """Each fake payment is within the limit of Bitcoin's money. Their sum is not."""
     for number in range(3):
         outputs = [(MAX_MONEY, OURS)] * 2_000
         ledger.put(pay(number, *outputs), seen=number)
     assert ledger.store.views.balance().pending_in == 6_000 * MAX_MONEY > 1 << 63
 
 
-def test_amounts_in_blocks_that_no_64_bits_hold_together_are_kept(ledger: Ledger) -> None:
-    """The client must not end at such a block, at every start anew: where work costs next to nothing, anybody can make
-    one.
-    """
+def test_confirmed_sums_above_64_bits_are_kept(ledger: Ledger) -> None:
+    """The client must not fail at such a block again after each restart. If work is cheap, anybody can mine one."""
     most = 2**63 - 1
     ledger.mine(5)
     made = ledger.put(pay(1, (most, OURS), (most, SAVINGS)), 2)
@@ -170,7 +168,7 @@ def test_amounts_in_blocks_that_no_64_bits_hold_together_are_kept(ledger: Ledger
     assert ledger.store.views.balance().confirmed == 0
 
 
-def test_labels_are_of_today(tmp_path: Path) -> None:
+def test_labels_are_the_current_ones(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     ledger = Ledger(path)
     ledger.mine(5)
@@ -188,7 +186,7 @@ def test_labels_are_of_today(tmp_path: Path) -> None:
         assert sorted(str(coin.label) for coin in store.views.coins()) == ["rent", "rent", "savings"]
 
 
-def test_a_page_goes_on_behind_its_cursor_whatever_has_come_meanwhile(ledger: Ledger) -> None:
+def test_a_page_continues_behind_its_cursor_despite_new_rows(ledger: Ledger) -> None:
     ledger.mine(10)
     txids = [
         ledger.put(pay(number, (number, OURS)), number // 2 + 1, position=number % 2 + 1) for number in range(1, 9)
@@ -208,20 +206,20 @@ def test_a_page_goes_on_behind_its_cursor_whatever_has_come_meanwhile(ledger: Le
 @pytest.mark.parametrize(
     "cursor", ["", "nonsense", "12", "12-zz", "-1-00", "ffffffffffffffffff-00", "1-2-3", 5, b"1-00"]
 )
-def test_what_is_no_cursor_is_refused(cursor: Any, ledger: Ledger) -> None:
+def test_a_malformed_cursor_is_refused(cursor: Any, ledger: Ledger) -> None:
     with pytest.raises(ParameterError, match="not a cursor"):
         ledger.store.views.history(before=cursor)
     with pytest.raises(ParameterError, match="not a cursor"):
         ledger.store.views.coins(before=cursor)
 
 
-def test_a_limit_above_all_rows_gives_all(ledger: Ledger) -> None:
+def test_a_limit_above_all_rows_returns_all_rows(ledger: Ledger) -> None:
     ledger.mine(5)
     ledger.put(pay(1, (1, OURS)), 3)
     assert len(ledger.store.views.history(limit=1 << 70)) == len(ledger.store.views.coins(limit=1 << 70)) == 1
 
 
-def test_a_limit_of_nothing_is_refused(ledger: Ledger) -> None:
+def test_a_limit_of_zero_is_refused(ledger: Ledger) -> None:
     with pytest.raises(ParameterError, match="at least 1, not 0"):
         ledger.store.views.history(limit=0)
 
@@ -259,8 +257,8 @@ def test_a_reader_refuses_a_damaged_row(change: str, call: str, tmp_path: Path) 
         getattr(wallet, call)()
 
 
-def test_a_reader_can_come_before_there_is_anything_to_read(tmp_path: Path) -> None:
-    """Between the making of a file and the storing of its watch list, for one."""
+def test_a_reader_can_open_an_empty_database(tmp_path: Path) -> None:
+    """This happens before the client stores its watch list, for example."""
     opened(tmp_path / "w.db").close()
     with WalletStore.open(tmp_path / "w.db") as wallet:
         assert wallet.searched() == ()
@@ -274,8 +272,8 @@ def test_a_reader_can_come_before_there_is_anything_to_read(tmp_path: Path) -> N
         )
 
 
-def test_a_total_that_is_not_the_sum_is_found_on_opening(tmp_path: Path) -> None:
-    """Even one whose row is whole, as after a bug of ours."""
+def test_a_wrong_total_is_found_on_opening(tmp_path: Path) -> None:
+    """This also finds totals whose row is intact, as after a bug in this package."""
     path = tmp_path / "w.db"
     ledger = Ledger(path)
     ledger.mine(5)
@@ -287,7 +285,7 @@ def test_a_total_that_is_not_the_sum_is_found_on_opening(tmp_path: Path) -> None
         Store.open(path, REGTEST)
 
 
-def test_a_commit_that_fails_leaves_the_totals(ledger: Ledger) -> None:
+def test_a_failed_commit_leaves_the_totals_unchanged(ledger: Ledger) -> None:
     ledger.mine(5)
     ledger.put(pay(1, (1, OURS)), 3)
     hit = Hit(False, 1, bytes(32), 0, bytes(36), 7, OURS, 0)
@@ -299,7 +297,7 @@ def test_a_commit_that_fails_leaves_the_totals(ledger: Ledger) -> None:
     assert ledger.store.views.balance().confirmed == 1
 
 
-def test_what_was_searched_is_shown_by_entries(ledger: Ledger) -> None:
+def test_searched_blocks_are_shown_by_entries(ledger: Ledger) -> None:
     ledger.mine(10)
     assert ledger.store.views.searched() == (SearchedEntries(2, (BlockRange(0, 10),), ()),)
     more = WatchList(REGTEST)
@@ -315,7 +313,7 @@ def test_what_was_searched_is_shown_by_entries(ledger: Ledger) -> None:
         ledger.store.views.searched_for([(EntryKind.SCRIPT, b"\x51")])
 
 
-def test_a_damaged_account_of_what_was_searched_is_refused(ledger: Ledger) -> None:
+def test_a_damaged_row_of_searched_blocks_is_refused(ledger: Ledger) -> None:
     ledger.mine(3)
     ledger.store.commit(Batch(searched=b"{}"))
     for call in (ledger.store.views.searched, lambda: ledger.store.searched_blocks):
@@ -323,7 +321,7 @@ def test_a_damaged_account_of_what_was_searched_is_refused(ledger: Ledger) -> No
             call()
 
 
-def test_entries_removed_in_a_commit_that_fails_are_still_there(ledger: Ledger) -> None:
+def test_a_failed_commit_removes_no_entries(ledger: Ledger) -> None:
     ledger.mine(3)
     ledger.put(pay(1, (50_000, OURS), (60_000, SAVINGS)), 2)
     before = list(ledger.store.matches()), ledger.store.ids, ledger.store.views.balance()
@@ -335,6 +333,6 @@ def test_entries_removed_in_a_commit_that_fails_are_still_there(ledger: Ledger) 
     check_ledger(ledger.store)
     (entry,) = ledger.store.views.history()
     assert (entry.net, entry.labels, ledger.store.views.balance().confirmed) == (60_000, ("savings",), 60_000)
-    ledger.store.commit(Batch(labels={0: "kept"}))  # numbered anew
+    ledger.store.commit(Batch(labels={0: "kept"}))  # entries have new numbers
     (entry,) = ledger.store.views.history(label="kept")
     assert entry.net == 60_000

@@ -66,7 +66,7 @@ def path(tmp_path: Path) -> Path:
     return made
 
 
-def test_keychains_tell_what_was_used_and_what_to_give_out(path: Path) -> None:
+def test_keychains_show_their_uses_and_next_addresses(path: Path) -> None:
     with WalletStore.open(path) as wallet:
         receiving, change = wallet.keychains()
         assert (receiving.name, receiving.label, receiving.descriptor, receiving.lookahead) == (

@@ -1,4 +1,5 @@
-"""Random chains in which a wallet is paid and spends, trees of branches, blk files, and the expected results of a scan.
+"""Random chains with payments and spends of a wallet, trees of branches, blk files, and the expected results of a scan.
+
 No assertions.
 """
 
@@ -39,7 +40,7 @@ from support.build import (
 from support.oracle import Wallet
 
 Identity = tuple[str, bytes, int, bytes, bytes]  # kind, txid, index, outpoint, block hash
-Exact = tuple[str, bytes, int, bytes, bytes, int | None]  # the same and the value
+Exact = tuple[str, bytes, int, bytes, bytes, int | None]  # Identity and the value
 
 
 def identity(match: Match) -> Identity:
@@ -53,13 +54,13 @@ def exact(match: Match) -> Exact:
 
 async def found_by(matcher: Matcher, blocks: object, **options: bool) -> list[Match]:
     """All matches of a scan."""
-    # tests pass wrong things too
+    # some tests pass invalid values
     async with aclosing(matcher.scan(blocks, **options)) as matches:  # type: ignore[arg-type]
         return [match async for match in matches]
 
 
 async def slowly(blocks: Iterable[object]) -> AsyncIterator[object]:
-    """The same as an asynchronous generator."""
+    """The blocks as an asynchronous generator."""
     for block in blocks:
         yield block
 
@@ -80,7 +81,7 @@ def xored(data: bytes, key: bytes, offset: int = 0) -> bytes:
 
 @dataclass
 class Interest:
-    """A wallet's entries, for the package and for the oracle alike."""
+    """A wallet's entries, for both the package and the oracle."""
 
     scripts: list[bytes] = field(default_factory=list)
     keys: list[bytes] = field(default_factory=list)
@@ -109,7 +110,7 @@ class Interest:
         return wallet
 
     def expected(self, chain: Iterable[bytes]) -> list[Exact]:
-        """The oracle's matches in blocks that are in chain order."""
+        """The oracle's matches in blocks in chain order."""
         wallet = self.wallet()
         return [
             (kind, tx_hash, index, point, block_hash(raw), value)
@@ -119,7 +120,7 @@ class Interest:
 
 
 class Purse:
-    """Unspent outputs of the whole world and who may be paid: the state of a random chain, which can be forked."""
+    """Unspent outputs of all wallets, and possible payees: the state of a random chain, which can be forked."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -151,7 +152,7 @@ class Purse:
         return self.rng.choice(ours) if self.rng.random() < 0.3 else p2wpkh(self.rng.randbytes(20))
 
     def transaction(self) -> bytes:
-        """Spends of outputs that are mostly fresh and sometimes old; one input in ten pushes the data element."""
+        """Spend outputs that are mostly new and sometimes old. One input in ten pushes the data element."""
         inputs = []
         for _ in range(self.rng.randint(1, 3)):
             if self.unspent:
@@ -172,7 +173,7 @@ class Purse:
         return raw
 
     def could_make(self, raw: bytes) -> bool:
-        """Whether everything that a transaction of another fork spends is unspent here, or of unknown origin."""
+        """Return True if every output that a transaction of another fork spends is unspent here, or unknown."""
         unspent = {coin[:2] for coin in self.unspent}
         origins = set(map(txid, self.made))
         return all((txin.txid, txin.index) in unspent or txin.txid not in origins for txin in self.made[raw][0])
@@ -192,9 +193,7 @@ class Purse:
 
 @cache
 def random_chain(seed: int, length: int = 30, *, backwards: bool = False) -> tuple[Interest, tuple[bytes, ...]]:
-    """A wallet and a chain in order; its clocks run `backwards` on demand, so that the oldest time is the highest
-    block's.
-    """
+    """A wallet and a chain in order. With `backwards`, the highest block has the oldest time."""
     purse = Purse(random.Random(seed))
     blocks: list[bytes] = []
     previous = purse.rng.randbytes(32)
@@ -207,12 +206,12 @@ def random_chain(seed: int, length: int = 30, *, backwards: bool = False) -> tup
 
 @cache
 def random_tree(seed: int, length: int = 25) -> tuple[Interest, tuple[bytes, ...]]:
-    """A wallet and a tree of branches, with the same transactions in several of them."""
+    """A wallet and a tree of branches. Several branches have the same transactions."""
     rng = random.Random(seed)
     root = Purse(rng)
     tips: list[tuple[bytes, int, Purse]] = [(rng.randbytes(32), 100, root)]
     blocks: list[bytes] = []
-    pool: list[tuple[bytes, bytes]] = []  # (its previous hash, transaction): what a sibling may carry too
+    pool: list[tuple[bytes, bytes]] = []  # (its previous hash, transaction): a sibling may contain it, too
     for _ in range(length):
         previous, height, purse = tips[rng.choice((-1, -1, -1, rng.randrange(len(tips))))]
         purse = purse.fork()
@@ -235,9 +234,7 @@ def random_tree(seed: int, length: int = 25) -> tuple[Interest, tuple[bytes, ...
 
 
 def best_chain(blocks: Iterable[bytes]) -> list[bytes]:
-    """The branch with the most work among blocks above one root; of equal ones, the one whose tip has the smaller
-    hash.
-    """
+    """The branch with the most work among blocks above one root. The smaller hash of the tip decides a tie."""
     known = {block_hash(raw): raw for raw in blocks}
 
     def branch(raw: bytes) -> list[bytes]:

@@ -1,5 +1,6 @@
-"""A scripted HTTP server that answers as Bitcoin Core documents, by REST and JSON-RPC, with faults on demand. No
-assertions.
+"""A scripted HTTP server that responds as Bitcoin Core documents, by REST and JSON-RPC, with faults on demand.
+
+No assertions.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ class Request:
 
     @property
     def calls(self) -> list[dict[str, Any]]:
-        """Of JSON-RPC."""
+        """The calls of a JSON-RPC request."""
         found = json.loads(self.body) if self.body else []
         return found if isinstance(found, list) else [found]
 
     def about(self, word: str) -> bool:
-        """Whether the path, or a call, has a word in it."""
+        """Return True if the path or a call contains a word."""
         return word in self.path or word.encode() in self.body
 
 
@@ -49,7 +50,7 @@ def response(status: int, body: bytes = b"", content_type: str = TEXT, **headers
 
 
 def spent_answer(spent: Sequence[Sequence[Spent]]) -> bytes:
-    """What /rest/spenttxouts gives of a block, from the coins of each of its transactions but the coinbase."""
+    """The response of /rest/spenttxouts for a block, given the coins of each transaction except the coinbase."""
 
     def output(coin: Spent) -> bytes:
         return coin.value.to_bytes(8, "little") + var_int(len(coin.script)) + coin.script
@@ -63,7 +64,7 @@ def spent_answer(spent: Sequence[Sequence[Spent]]) -> bytes:
 
 @dataclass
 class CoreNode:
-    """The chain of a node, and how it answers. `blocks` go from the genesis block to the tip."""
+    """The chain of a node, and its responses. `blocks` lead from the genesis block to the tip."""
 
     blocks: list[bytes]
     spent: dict[bytes, bytes] | None = None  # by block; None before Core 30
@@ -71,7 +72,7 @@ class CoreNode:
     rest: bool = True
     old_headers: bool = False  # before Core 24
     pruned_below: int = 0
-    lacking: set[int] = field(default_factory=set)  # heights of further blocks that are not on disk
+    lacking: set[int] = field(default_factory=set)  # heights of other blocks that are not on disk
     best_header: int = 0  # height of the best header, if it is above the tip
     is_initial_download: bool = False
     secret: str = f"{USER}:{PASSWORD}"
@@ -80,7 +81,7 @@ class CoreNode:
     requests: list[Request] = field(default_factory=list)
     stale: dict[bytes, bytes] = field(default_factory=dict)
     mempool: dict[bytes, bytes] = field(default_factory=dict)  # raw transactions by txid
-    gone: set[bytes] = field(default_factory=set)  # txids that are listed, but have left the mempool
+    gone: set[bytes] = field(default_factory=set)  # txids that are listed but have left the mempool
     old_mempool: bool = False  # before Core 25
     port: int = 0
 
@@ -88,7 +89,7 @@ class CoreNode:
         self.arrange(self.blocks)
 
     def arrange(self, blocks: Sequence[bytes]) -> None:
-        """Make these the best chain; blocks of before stay known."""
+        """Make these the best chain. Earlier blocks stay known."""
         self.stale.update((block_hash(raw), raw) for raw in self.blocks)
         self.blocks = list(blocks)
         self.hashes = [block_hash(raw) for raw in self.blocks]
@@ -102,12 +103,12 @@ class CoreNode:
         return f"http://127.0.0.1:{self.port}"
 
     def spends(self, spent: Sequence[Sequence[Sequence[Spent]]]) -> None:
-        """Tell what each block of the chain spends."""
+        """Set the spent outputs of each block of the chain."""
         told = {digest: spent_answer(of_block) for digest, of_block in zip(self.hashes, spent, strict=True)}
         self.spent = (self.spent or {}) | told
 
     def spends_of(self, digest: bytes, spent: Sequence[Sequence[Spent]]) -> None:
-        """Tell what a block spends."""
+        """Set the spent outputs of a block."""
         self.spent = (self.spent or {}) | {digest: spent_answer(spent)}
 
     @asynccontextmanager
@@ -159,7 +160,7 @@ class CoreNode:
             loop.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Answer one request; whether another may follow."""
+        """Respond to one request. Returns True if another request may follow."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         method, path, _ = head[0].split(" ")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
@@ -296,5 +297,5 @@ def chain_of(raw: Sequence[bytes], tip: bytes) -> list[bytes]:
 
 
 def merkle_damaged(raw: bytes) -> bytes:
-    """A block with its header, whose last transaction is another."""
+    """A block with its header, but with a changed last transaction."""
     return raw[:-1] + bytes((raw[-1] ^ 1,))

@@ -1,6 +1,4 @@
-"""A Dask cluster of processes of this machine, forked from one that has imported Dask already. No assertions but of its
-own start.
-"""
+"""A Dask cluster of local processes, forked from a process that has imported Dask. It asserts only its own start."""
 
 from __future__ import annotations
 
@@ -21,10 +19,9 @@ _FORKS.set_forkserver_preload(["distributed", "spvfilter.scan.cluster"])
 
 
 class Cluster:
-    """A scheduler and workers, each a process of one thread, by default on the loopback; or in network namespaces,
-    which are named.
+    """A scheduler and workers, each a process of one thread, on the loopback or in named network namespaces.
 
-    `config` is Dask's, as set in all of them.
+    `config` is Dask's configuration in all of them.
     """
 
     def __init__(
@@ -36,7 +33,7 @@ class Cluster:
         config: Mapping[str, object] | None = None,
     ) -> None:
         self._processes: list[ForkServerProcess] = []
-        # that long it waits for one that was killed
+        # wait this long for a killed process
         self._config = {"distributed.comm.timeouts.connect": "5s", **(config or {})}
         self.scheduler, self.address = self._started(_schedule, host, None, namespace)
         self.workers = [self.add_worker() for _ in range(workers)]
@@ -44,7 +41,7 @@ class Cluster:
     def _started(
         self, program: Callable[..., None], where: str, folder: Path | None, namespace: str | None
     ) -> tuple[ForkServerProcess, str]:
-        """A process that has begun, and its address."""
+        """A started process, and its address."""
         ours, theirs = _FORKS.Pipe(duplex=False)
         process = _FORKS.Process(target=program, args=(theirs, where, folder, namespace, self._config), daemon=True)
         process.start()
@@ -55,11 +52,11 @@ class Cluster:
             return process, ours.recv()
 
     def add_worker(self, folder: Path | None = None, namespace: str | None = None) -> ForkServerProcess:
-        """One whose current directory is `folder`."""
+        """Add a worker whose current directory is `folder`."""
         return self._started(_work, self.address, folder, namespace)[0]
 
     def kill_worker(self, number: int) -> None:
-        """End one at once, and have another in its place."""
+        """Kill a worker, and start a new one in its place."""
         self.workers[number].kill()
         self.workers[number] = self.add_worker()
 
@@ -94,7 +91,7 @@ def _work(
 def _run(
     made: Callable[[], Any], told: Connection, folder: Path | None, namespace: str | None, config: Mapping[str, object]
 ) -> None:  # Any: distributed has no types
-    """Run a server of distributed until it ends, and tell its address once it has begun."""
+    """Run a server of distributed until it ends. Reports its address once it has started."""
     import asyncio
     import logging
 

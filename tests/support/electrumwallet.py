@@ -81,7 +81,7 @@ class ElectrumDaemon:
         return port
 
     async def until(self, condition: Callable[[], Awaitable[Any]], seconds: float = _WAIT_S) -> Any:
-        """Ask again and again until the answer is true, and return it."""
+        """Repeat a request until the answer is true, and return it."""
         async with asyncio.timeout(seconds):
             while True:
                 if found := await condition():

@@ -15,7 +15,7 @@ INACTIVE = {Status.ABANDONED, Status.REJECTED, Status.EXPIRED}
 
 
 def coin(number: int) -> bytes:
-    """An outpoint of a transaction that nobody knows."""
+    """An outpoint of an unknown transaction."""
     return outpoint(bytes([number]) * 32, 0)
 
 
@@ -227,7 +227,7 @@ def _mine_some(facts: Facts, rng: Random) -> None:
             heights[digest] = max([rng.randint(1, 4), *(heights[parent] for parent in parents)])
             spent |= set(spends)
     for digest in facts.spends:
-        if digest in heights and rng.random() < 0.8:  # else the wallet saw nothing of it in its block
+        if digest in heights and rng.random() < 0.8:  # otherwise the wallet did not see it in its block
             facts.anchor(digest, heights[digest])
         while rng.random() < 0.15:
             facts.anchor(digest, rng.randint(1, 4), branch=1)

@@ -1,6 +1,4 @@
-"""How the time of some work grows with its size: told by the least of many runs, as others' work on the machine only
-ever adds to it.
-"""
+"""Growth of running time with size, from the shortest of many runs: other processes can only lengthen a run."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ import time
 from collections.abc import Callable
 
 SIZES = (10_000, 100_000)
-LIMIT = 40  # times as long for ten times as much: what is linear takes 10 to 13, a square 100
+LIMIT = 40  # Times as long for ten times the size. Linear work takes 10 to 13 times as long, quadratic work 100 times.
 _TRIES = 20
 
 
@@ -20,12 +18,13 @@ def _least(work: Callable[[], object], before: float) -> float:
 
 
 def growth(prepare: Callable[[int], Callable[[], object]], sizes: tuple[int, int] = SIZES) -> float:
-    """How many times as long the larger work takes; what `prepare` does is not measured. Tried again while it is
-    `LIMIT` or more.
+    """Return the ratio of the running times of the larger and the smaller work.
+
+    `prepare` is not measured. The measurement is repeated while the ratio is `LIMIT` or more.
     """
     small = large = found = float("inf")
     was_enabled = gc.isenabled()
-    gc.disable()  # or all that other tests left is walked again and again
+    gc.disable()  # otherwise the collector traverses the objects of all earlier tests
     try:
         for _ in range(_TRIES):
             for _ in range(3):

@@ -70,8 +70,8 @@ def grow(previous: bytes, times: Iterable[int], bits: int = EASY_BITS, root: byt
 
 
 def regular(chain: HeaderChain, count: int, *, height: int | None = None, branch: int = 0) -> bytes:
-    """Headers ten minutes apart after a height of the best chain, at regtest's difficulty; `branch` makes rival
-    branches differ.
+    """Headers ten minutes apart after a height of the best chain, at regtest's difficulty. `branch` makes branches
+    differ.
     """
     height = chain.height if height is None else height
     time = chain.header_at(height).time
@@ -103,7 +103,7 @@ def tip_hash(headers: bytes) -> bytes:
 
 
 def tip_of(network: Network, height: int, times: list[int], bits: int, period: tuple[int, int] | None = None) -> Tip:
-    """The tip of a made-up chain; `period` is the bits and time of the first header of its period."""
+    """The tip of a made-up chain. `period` is the bits and time of the first header of its period."""
     period_bits, period_time = period or (bits, times[0])
     return Tip(
         network=network,
@@ -132,13 +132,13 @@ def header_file(name: str) -> bytes:
 
 
 def fork_height(chain: HeaderChain, locator: Sequence[bytes]) -> int:
-    """The height of the first locator hash that is in the best chain; 0 if none is."""
+    """The height of the first locator hash that is in the best chain; 0 if there is none."""
     heights = (chain.height_of(block_hash) for block_hash in locator)
     return next((height for height in heights if height is not None), 0)
 
 
 def headers_after(chain: HeaderChain, locator: Sequence[bytes]) -> bytes:
-    """A peer's answer to getheaders: the headers after the fork, 2,000 at most."""
+    """A peer's response to getheaders: the headers after the fork, at most 2,000."""
     return chain.headers(fork_height(chain, locator) + 1, MAX_HEADERS)
 
 

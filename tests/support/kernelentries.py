@@ -68,7 +68,7 @@ SPENT = [[Spent(number + 10**6, SCRIPTS[number // 2], 7)] for number in range(41
 UNDO = undo_of(SPENT)
 RECORD = record_of(BLOCK, UNDO)
 FILE_KEY = bytes(range(1, 9))
-# a block and its undo record XORed with that key, behind five bytes; open as long as the process
+# a block and its undo record, XORed with that key, after five bytes; open until the process ends
 FILE = tempfile.TemporaryFile()  # noqa: SIM115
 FILE.write(bytes(byte ^ FILE_KEY[at % 8] for at, byte in enumerate(b"ahead" + BLOCK + RECORD)))
 FILE.flush()
@@ -142,9 +142,7 @@ def constructor(kind: str) -> Callable[[Kernel], Callable[..., object]]:
 
 
 def of_series(method: str) -> Callable[[Kernel], Callable[..., object]]:
-    """A method of a series of two slices with keys: its result, and the cells afterwards. None stands for another
-    slice.
-    """
+    """A method of a series of two slices with keys: its result, and the cells afterwards. None means another slice."""
 
     def make(kernel: Kernel) -> Callable[..., object]:
         def call(*arguments: Any) -> object:
@@ -213,17 +211,17 @@ def of_table(method: str) -> Callable[[Kernel], Callable[..., object]]:
 
 
 def found(kernel: Kernel) -> object:
-    """In place of an argument: a table of that kernel."""
+    """A stand-in for an argument: a table of that kernel."""
     return kernel.WatchTable()
 
 
 def buffer(kernel: Kernel) -> object:
-    """In place of an argument: a buffer of that kernel."""
+    """A stand-in for an argument: a buffer of that kernel."""
     return kernel.ReadBuffer()
 
 
 def of_kernel(kernel: Kernel, argument: Any) -> Any:
-    """The argument, or what it stands for."""
+    """The argument, or the object for which it is a stand-in."""
     return argument(kernel) if argument is found or argument is buffer else argument
 
 
@@ -474,7 +472,7 @@ ATTRIBUTES = {"cells", "hash_funcs", "family", "key", "encoding", "partitioned",
 ATTRIBUTES |= {"fingerprint_bits", "seed", "segment_length", "segments", "counter_bits", "counter_limit"}
 OWN_FUNCTIONS = [zlib.crc32] * 5
 
-# entries again, now with user functions that run during the call
+# the entries again, with user functions that run during the call
 CHANGES: dict[str, dict[str, Any]] = {
     "own functions": {"family": Family.CUSTOM, "custom": OWN_FUNCTIONS},
     "own encoding": {"encoding": Encoding.CALLABLE, "encode": bytearray},

@@ -10,7 +10,7 @@ from spvfilter.watch.descriptor.keyexpression import wally as library
 
 
 class RandomDescriptors:
-    """Descriptors of every kind with keys that are nobody's: random seeds, origins and paths."""
+    """Descriptors of every kind with random keys: random seeds, origins and paths."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -89,5 +89,5 @@ class RandomDescriptors:
 
 
 def script_at(index: int) -> bytes:
-    """A P2WPKH script of nobody's: a wallet that derives by itself."""
+    """A P2WPKH script without a key, as if a wallet derived its scripts itself."""
     return b"\x00\x14" + sha256(b"keychain" + index.to_bytes(4)).digest()[:20]

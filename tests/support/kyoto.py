@@ -1,11 +1,11 @@
-"""BDK's client of compact filters (Kyoto) with a wallet of its own, as a judge of ours."""
+"""BDK's client of compact filters (Kyoto) with its own wallet, as a judge of this client."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, Self
 
-# the public account key m/84'/1'/0' of a wallet that nobody uses
+# the public account key m/84'/1'/0' of an unused wallet
 ACCOUNT = (
     "tpubDC2Qwo2TFsaNC4ju8nrUJ9mqVT3eSgdmy1yPqhgkjwmke3PRXutNGRYAUo6RCHTcVQaDR3ohNU9we59brGHuEKPvH1ags2nevW5opEE9Z5Q"
 )
@@ -15,7 +15,7 @@ Coin = tuple[bytes, int, int]  # txid (wire order), index, value in satoshi
 
 
 class Kyoto:
-    """A wallet of two keychains, receiving and change, synchronised from one node on this machine."""
+    """A wallet of two keychains, receiving and change, synchronized from one local node."""
 
     def __init__(self, folder: Path, port: int, *, is_encrypted: bool = False) -> None:
         import bdkpython as bdk
@@ -36,19 +36,19 @@ class Kyoto:
         self._parts.client.shutdown()
 
     def scripts(self) -> list[bytes]:
-        """The scriptPubKeys that it watches from the beginning."""
+        """The scriptPubKeys that it watches from the start."""
         kinds = self._bdk.KeychainKind.EXTERNAL, self._bdk.KeychainKind.INTERNAL
         infos = [self.wallet.peek_address(kind, index) for kind in kinds for index in range(LOOKAHEAD)]
         return [bytes(info.address.script_pubkey().to_bytes()) for info in infos]
 
     async def update(self) -> int:
-        """Wait for the next change of the chain, keep it; the height of the tip."""
+        """Wait for the next change of the chain and apply it. Returns the height of the tip."""
         self.wallet.apply_update(await self._parts.client.update())
         self.wallet.persist(self._rows)
         return int(self.wallet.latest_checkpoint().height)
 
     async def until(self, block_hash: bytes) -> None:
-        """Wait until its tip is a block (hash in wire order)."""
+        """Wait until a block is its tip (hash in wire order)."""
         while bytes(self.wallet.latest_checkpoint().hash.serialize()) != block_hash:
             await self.update()
 
@@ -68,5 +68,5 @@ class Kyoto:
         return {(txid, index, value) for txid, index, value in made if (txid, index) not in spent}
 
     def balance(self) -> int:
-        """What it calls confirmed, in satoshi: without coins that an unconfirmed transaction spends."""
+        """BDK's confirmed balance in satoshi, without coins that an unconfirmed transaction spends."""
         return int(self.wallet.balance().confirmed.to_sat())

@@ -1,4 +1,4 @@
-"""What a wallet's database derives from its matches, computed anew: unspent coins, nets, fees, labels and the
+"""Values that a wallet's database derives from its matches, computed again: coins, nets, fees, labels and the
 balance.
 """
 
@@ -25,9 +25,7 @@ def _mark_of(table: str, *row: object) -> int:
 
 
 def mark(table: str, row: Sequence[object]) -> int:
-    """The checksum of a row, which is not computed again where the same row is read again: ledgers are checked after
-    each step.
-    """
+    """The checksum of a row. It is cached, because ledgers are checked after each step."""
     return _mark_of(table, *row)
 
 
@@ -88,7 +86,7 @@ def recomputed(store: Store, account: str | None = None) -> tuple[Balance, dict[
 
 
 def check_ledger(store: Store) -> None:
-    """The views of a database are what follows from its matches, and every row is as it was written."""
+    """The views of a database follow from its matches, and every row is intact."""
     with patch.object(sqlite, "mark", mark), patch.object(views, "mark", mark):
         store._verify()
         with store.views.moment():
@@ -109,7 +107,7 @@ def _check(store: Store) -> None:
 
 
 def check_account_history(store: Store, account: str) -> None:
-    """The history of an account has the sums of its matches, and the fees that it paid alone."""
+    """The history of an account has the sums of its matches. A fee is shown only if the account paid it alone."""
     nets: dict[bytes, int] = {}
     spends: dict[bytes, list[int]] = {}
     for hit, *_ in matches_of(store, account):
@@ -133,7 +131,9 @@ def check_account_history(store: Store, account: str) -> None:
 
 
 def check_history(store: Store) -> None:
-    """Every transaction with a match is in the history, once, with the sums of its matches; nothing else counts."""
+    """Every transaction with a match is in the history once, with the sums of its matches. No other
+    transaction counts.
+    """
     nets: dict[bytes, int] = {}
     spends: dict[bytes, list[int]] = {}
     places: dict[bytes, int | None] = {}
@@ -150,7 +150,7 @@ def check_history(store: Store) -> None:
     for txid, entry in live.items():
         tx = Transaction.parse(entry.raw)
         assert tx.txid == txid
-        # what we broadcast may match nothing
+        # an own transaction may have no match
         height = entry.height if entry.is_own and txid not in nets else places.get(txid)
         assert (entry.net, entry.height) == (_in_64_bits(nets.get(txid, 0)), height)
         values = spends.get(txid, [])

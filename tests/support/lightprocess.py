@@ -1,6 +1,6 @@
-"""Light clients in child processes, to be killed: python lightprocess.py forks one for each line of JSON that it reads.
+"""Light clients in child processes that tests kill: python lightprocess.py forks a client for each line of JSON.
 
-Python, which is slow to start, starts only once. There are no threads and no loop before the fork.
+Python, which is slow to start, starts only once. No thread and no loop exists before the fork.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ from spvfilter.watch.watchlist import WatchList
 
 
 async def follow(address: str, path: str, scripts: list[str], options: dict[str, object]) -> None:
-    """Follow the chain until killed; a dot for each event, an s for one that says that it is synced, or would be but
-    for our clock.
-    """
+    """Follow the chain until killed. Writes an s for a synced event or a warning, and a dot for each other event."""
     watch = WatchList(REGTEST)
     for script in scripts:
         watch.add_script(bytes.fromhex(script))

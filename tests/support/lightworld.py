@@ -32,7 +32,7 @@ from support.locks import FOREIGN as FOREIGN, LOCKS as LOCKS, STRANGER as STRANG
 START = 1_700_000_000  # seconds since 1970
 TIMEOUT_S = 30.0
 FAST = Limits(connect_s=2, stall_s=0.2, reply_s=3, send_s=2, retry_s=0.01, max_retry_s=0.05, flight=40)
-IMPATIENT = replace(FAST, reply_s=0.2)  # where nobody will answer
+IMPATIENT = replace(FAST, reply_s=0.2)  # for peers that do not respond
 
 # kind, txid, index, height, block hash, time, coinbase
 Place = tuple[str, bytes, int, int | None, bytes | None, int | None, bool]

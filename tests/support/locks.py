@@ -1,4 +1,4 @@
-"""A wallet's scripts of every type, and strangers' scripts, from numbered keys."""
+"""A wallet's scripts of every type, and foreign scripts, from numbered keys."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ LOCKS: list[Lock] = [
     multisig(1, [key(9), key(10)]),
 ]
 STRANGER = p2wpkh(key(99))
-FOREIGN = p2wpkh(key(77))  # pays miners and strangers
+FOREIGN = p2wpkh(key(77))  # pays miners and foreign wallets

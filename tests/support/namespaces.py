@@ -1,4 +1,4 @@
-"""Network namespaces joined by a bridge, each a machine with an address of its own. They need root and iproute2. No
+"""Network namespaces joined by a bridge: machines with their own addresses. They need root and iproute2. No
 assertions.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 _T = TypeVar("_T")
-_FOLDER = Path("/run/netns")  # where `ip netns add` puts them
+_FOLDER = Path("/run/netns")  # folder of `ip netns add`
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
 
 
@@ -25,20 +25,18 @@ def _ip(*words: str) -> None:
 
 
 def enter(namespace: str) -> None:
-    """Have the calling thread, and what it starts, live in a network namespace: its sockets are of that. Raises
-    OSError.
-    """
+    """Move the calling thread into a network namespace: new sockets and children belong to it. Raises OSError."""
     file = os.open(_FOLDER / namespace, os.O_RDONLY | os.O_CLOEXEC)
     try:
         library = ctypes.CDLL(None, use_errno=True)
-        if library.setns(file, _CLONE_NEWNET):  # os.setns is of Python 3.12
+        if library.setns(file, _CLONE_NEWNET):  # os.setns needs Python 3.12
             raise OSError(ctypes.get_errno(), f"cannot enter the network namespace {namespace}")
     finally:
         os.close(file)
 
 
 def within(namespace: str, call: Callable[[], _T]) -> _T:
-    """What a call comes to in a thread that lives in a network namespace."""
+    """Return the result of a call in a thread within a network namespace."""
     results: list[_T] = []
     errors: list[BaseException] = []
 
@@ -58,8 +56,9 @@ def within(namespace: str, call: Callable[[], _T]) -> _T:
 
 
 class Network:
-    """Machines on one bridge, of the addresses 10.99.0.1, 10.99.0.2 and so on; nothing of it is seen in the namespace
-    of others.
+    """Machines on one bridge, with the addresses 10.99.0.1, 10.99.0.2 and so on.
+
+    No other namespace can see them.
     """
 
     def __init__(self) -> None:
@@ -76,7 +75,7 @@ class Network:
         return namespace
 
     def add(self, number: int) -> str:
-        """The namespace of a new machine, whose address is 10.99.0.NUMBER."""
+        """The namespace of a new machine with the address 10.99.0.NUMBER."""
         namespace = self._added(str(number))
         _ip(
             "link",
@@ -99,7 +98,7 @@ class Network:
         return namespace
 
     def plug(self, number: int, *, is_in: bool) -> None:
-        """Pull a machine's cable, or plug it in again. Nobody is told that it is pulled: what is sent is lost."""
+        """Disconnect a machine, or connect it again. Packets are lost silently meanwhile."""
         _ip("-n", self._hub, "link", "set", f"port{number}", "up" if is_in else "down")
 
     def end(self) -> None:
@@ -110,7 +109,7 @@ class Network:
 
 @cache
 def can_be_made() -> bool:
-    """Whether this process may make network namespaces with a bridge."""
+    """Return True if this process may make network namespaces with a bridge."""
     if shutil.which("ip") is None or os.geteuid():
         return False
     try:

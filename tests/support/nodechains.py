@@ -1,4 +1,4 @@
-"""A chain of regtest in which a wallet is paid and spends, for a scripted node and in files. No assertions."""
+"""A chain of regtest with payments and spends of a wallet, for a scripted node and in files. No assertions."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def watched() -> WatchList:
 
 
 def paid_regtest(payments: int = 6) -> Regtest:
-    """Payments to MINE from height 102 on, every second of which is spent two blocks later."""
-    clock = count(1_700_000_000, 60)  # so that times tell the order of blocks
+    """Payments to MINE from height 102 on. Two blocks later, every second one is spent."""
+    clock = count(1_700_000_000, 60)  # times show the order of blocks
     regtest = Regtest(clock=lambda: float(next(clock)))
     regtest.mine(101)
     for number in range(payments):
@@ -68,6 +68,6 @@ def paid_chain() -> NodeChain:
 
 
 def told(node: CoreNode, blocks: Sequence[bytes]) -> None:
-    """Make these the node's best chain, with what they spend."""
+    """Make these the node's best chain, with their spent outputs."""
     node.arrange(blocks)
     node.spends(spent_of(blocks))

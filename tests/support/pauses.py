@@ -1,4 +1,4 @@
-"""Patience in virtual time: pauses take none, and a clock adds them up. No assertions."""
+"""Retries in virtual time: pauses take no time, and a clock adds them up. No assertions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spvfilter.rpc import Patience
 
 
 class Pauses:
-    """A clock that only pauses move on, what was told, and what is to happen in the pauses: a call for each."""
+    """A clock that only pauses advance, with the messages told and a call for each pause."""
 
     def __init__(self, *events: Callable[[], object]) -> None:
         self.now = 0.0

@@ -15,7 +15,7 @@ WITH_SIGINT = (  # a test run in the background ignores SIGINT, and its children
     "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from spvfilter.cli import main;"
     " sys.exit(main())"
 )
-# another thread receives SIGINT: what the main thread waits for goes on, as if it came just before the call that waits
+# Another thread receives SIGINT, so the main thread's wait is not interrupted, as if SIGINT came just before the wait.
 WITH_UNNOTICED_SIGINT = WITH_SIGINT.replace(
     "from spvfilter",
     "import threading, time; threading.Thread(target=time.sleep, args=(600,), daemon=True).start(); "
@@ -34,7 +34,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def process(*argv: object, stdin: bytes = b"", code: str = "", shell: str = "") -> subprocess.CompletedProcess[bytes]:
-    """Run it as a process; `shell` is what follows the command in a line of sh, a redirection."""
+    """Run the command as a process. `shell` is a redirection that follows the command in a line of sh."""
     words = command(*argv, code=code)
     if shell:
         words = ["sh", "-c", f'"$@" {shell}', "sh", *words]
@@ -42,7 +42,7 @@ def process(*argv: object, stdin: bytes = b"", code: str = "", shell: str = "") 
 
 
 def on_terminal(*argv: object, code: str = "", stdin: bytes = b"", **more: str) -> tuple[int, str]:
-    """Run it with standard output and error on a terminal of 80 columns; what the terminal received."""
+    """Run the command with standard output and error on a terminal of 80 columns. Returns the terminal's text."""
     ours, theirs = pty.openpty()
     try:
         child = subprocess.Popen(
@@ -57,7 +57,7 @@ def on_terminal(*argv: object, code: str = "", stdin: bytes = b"", **more: str) 
     try:
         while data := os.read(ours, 65536):
             received += data
-    except OSError:  # EIO: the other side has been closed
+    except OSError:  # EIO: the other side is closed
         pass
     finally:
         os.close(ours)
@@ -83,7 +83,7 @@ def started(*words: object) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
 
 
 def line_with(text: str, lines: IO[str]) -> str:
-    """Read lines up to one with a text."""
+    """Read lines until one contains a text."""
     read = []
     for line in lines:
         read.append(line)

@@ -1,4 +1,4 @@
-"""Producers of Arrow's C data interface made by hand, honest and hostile, which count how often they are released."""
+"""Hand-made producers of Arrow's C data interface, honest and hostile. They count how often they are released."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ _CAPSULE = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p,
 RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 FILL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 TELL = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
-KEPT: list[Any] = []  # what producers hold: for as long as the tests run, as C would
+KEPT: list[Any] = []  # memory of producers, kept until the tests end as C would do
 
 
 class Producer:
-    """An array, and its schema, of one type. `changes` are made to the array's struct, `schema_changes` to the
-    schema's.
-    """
+    """An array of one type, and its schema. `changes` apply to the array's struct, `schema_changes` to the schema's."""
 
     def __init__(
         self,
@@ -77,7 +75,7 @@ class Producer:
 
 
 class Streamed:
-    """A stream of producers of one type; it ends with an error of a code and a message, or where they end."""
+    """A stream of producers of one type. It ends with an error of a code and a message, or after the last producer."""
 
     def __init__(
         self,
@@ -132,6 +130,6 @@ def integers(*numbers: int, width: int = 4) -> bytes:
 
 
 def view(text: bytes, block: int = 0, at: int = 0, size: int | None = None) -> bytes:
-    """The 16 bytes of a view; `text` is its prefix where the size is above 12."""
+    """The 16 bytes of a view. If the size is above 12, `text` is its prefix."""
     size = len(text) if size is None else size
     return integers(size) + (text.ljust(12, b"\0") if size <= 12 else text[:4] + integers(block, at))

@@ -38,14 +38,14 @@ def loaded(room: str) -> ModuleType:
 
 
 def public() -> Iterator[tuple[str, str, object]]:
-    """Room, name and value of everything public but the names of the package itself, which all come from the rooms."""
+    """Room, name and value of every public name, except those of the package itself, which come from the rooms."""
     for room in MODULES + ROOMS:
         for name in loaded(room).__all__:
             yield room, name, getattr(loaded(room), name)
 
 
 def own() -> list[tuple[str, str, Any]]:
-    """The package's classes and functions among them; the others are constants and aliases of types."""
+    """The package's public classes and functions. All other public names are constants and aliases of types."""
     found = [
         (room, name, value) for room, name, value in public() if inspect.isclass(value) or inspect.isroutine(value)
     ]
@@ -53,9 +53,7 @@ def own() -> list[tuple[str, str, Any]]:
 
 
 def members(cls: type) -> Iterator[tuple[str, Any]]:
-    """Methods and properties of a class and of the package's classes it derives from, those that are public or make an
-    object.
-    """
+    """Public methods, properties and constructors of a class and of its bases in the package."""
     seen: set[str] = set()
     for base in cls.__mro__:
         if base.__module__.startswith("spvfilter"):
@@ -66,7 +64,9 @@ def members(cls: type) -> Iterator[tuple[str, Any]]:
 
 
 def is_code(member: object) -> bool:
-    """Whether it is compiled, or a function with a source: not one that dataclass or NamedTuple make."""
+    """Return True for compiled code and for a function with a source. Functions of dataclass or NamedTuple
+    have none.
+    """
     function = plain(member)
     if isinstance(function, FunctionType):
         return function.__module__.startswith("spvfilter") and "<" not in function.__code__.co_filename

@@ -25,7 +25,7 @@ Function = Callable[..., object]
 
 
 class Raising:
-    """`public` are the modules whose functions document their errors: calls of those are not followed."""
+    """`public` are the modules whose functions document their errors. Calls of these functions are not followed."""
 
     def __init__(self, public: Iterable[str]) -> None:
         self._public = frozenset(public)
@@ -56,7 +56,7 @@ class Raising:
     def _is_internal(self, called: object, caller: Function) -> bool:
         if not isinstance(called, FunctionType) or not called.__module__.startswith("spvfilter"):
             return False
-        if is_kernel(called):  # followed within the reference only, so that both backends are judged alike
+        if is_kernel(called):  # followed only within the reference, so that both backends are judged the same
             return is_kernel(caller) and called.__qualname__.split(".")[0] not in backend.reference()
         return (
             called.__name__.startswith("_") and not called.__name__.startswith("__")
@@ -69,8 +69,9 @@ def is_kernel(function: Function) -> bool:
 
 
 def sourced(member: object, owner: type) -> tuple[Any, type]:
-    """The function of a class's member, and the class in which its names are looked up; for a compiled one, those of
-    the reference.
+    """The function of a class's member, and the class in which its names are looked up.
+
+    A compiled member has those of the reference.
     """
     function = plain(member)
     if isinstance(function, COMPILED):
@@ -81,7 +82,7 @@ def sourced(member: object, owner: type) -> tuple[Any, type]:
 
 
 def says(doc: str, error: Error) -> bool:
-    """Whether a docstring names an error or what it is a kind of."""
+    """Return True if a docstring names an error or one of its base classes."""
     return any(
         kind.__name__ in doc
         for kind in error.__mro__
@@ -121,7 +122,7 @@ def plain(member: object) -> object:
 def _uncaught(
     node: ast.AST, resolve: Callable[[ast.AST], Any], caught: tuple[Error, ...] = ()
 ) -> Iterator[tuple[ast.AST, tuple[Error, ...]]]:
-    """Every node within a function but those of functions in it, with the errors that are caught around it."""
+    """Every node within a function, with the errors that are caught around it. Inner functions are left out."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             continue

@@ -30,7 +30,7 @@ class RealBlock:
 
 @cache
 def single_blocks() -> list[RealBlock]:
-    """The blocks that have a file of their own."""
+    """The blocks that have their own file."""
     return [
         RealBlock(
             f"{entry['network']}-{entry['height']}",

@@ -1,4 +1,4 @@
-"""A user who sends transactions in a staged life: what is broadcast, and what is told and stored of it."""
+"""A user who sends transactions in a staged life: broadcasts, their events, and their rows in the database."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 
 
 class Hoards(Taker):
-    """Keeps a transaction, gives it back when it is asked, and passes it to nobody."""
+    """Keeps a transaction, serves it on request, and relays it to no node."""
 
     def __init__(self, rng: object, world: World) -> None:
         super().__init__(rng, world)  # type: ignore[arg-type]  # as the base's
@@ -52,7 +52,7 @@ class _WaitsResponder(Responder):
 
 
 class Waits(Prompt):
-    """Honest, but asks for nothing that is announced for a while."""
+    """An honest node that waits before it requests announced transactions."""
 
     asks = True
     responder = _WaitsResponder
@@ -64,14 +64,14 @@ def synced(world: Stage) -> None:
 
 
 def spend(world: Stage) -> bytes:
-    """A transaction that spends a coin in a block."""
+    """A transaction that spends a confirmed coin."""
     coin = next(each for each in world.truth.coins if bytes(each.outpoint) in world.truth.regtest.chain.coins)
     world.truth.coins.remove(coin)
     return build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - 500)])
 
 
 def send(world: Stage, *, is_private: bool = False, raw: bytes | None = None) -> bytes:
-    """Broadcast a spend; its txid."""
+    """Broadcast a spend. Returns its txid."""
     raw = raw or spend(world)
     assert world.process is not None
     world.process.broadcast(raw, is_private=is_private)
@@ -110,7 +110,7 @@ def stranger(world: Stage) -> Node:
 
 
 def announced_from_now(world: Stage, monkeypatch: pytest.MonkeyPatch) -> list[tuple[bytes, bool]]:
-    """Hashes of what is announced from now on, and whether to a stranger."""
+    """Record later announcements: hashes, and whether the peer's connection is private."""
     told = list[tuple[bytes, bool]]()
     send_on = Connection.send
 
@@ -125,6 +125,6 @@ def announced_from_now(world: Stage, monkeypatch: pytest.MonkeyPatch) -> list[tu
 
 
 def rivals(world: Stage) -> list[bytes]:
-    """Two transactions that spend the same coin."""
+    """Two transactions that conflict."""
     coin = next(each for each in world.truth.coins if bytes(each.outpoint) in world.truth.regtest.chain.coins)
     return [build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 9_000)]

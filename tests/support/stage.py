@@ -29,7 +29,7 @@ class Prompt(Honest):
 
 
 class Stage(World):
-    """Keeps every event that is told."""
+    """A world that keeps every reported event."""
 
     def __init__(self, options: Options, placed: list[Placed], path: Path) -> None:
         self.told: list[Event] = []
@@ -57,7 +57,7 @@ class Stage(World):
         self.timeline.run(self.timeline.now + seconds)
 
     def wait_synced(self, within: float) -> float:
-        """Let time pass until Synced is told for the tip; how long that took."""
+        """Let time pass until the client reports Synced for the tip. Returns the elapsed time."""
         begun = self.timeline.now
         while not (self.synced and self.synced[-1].hash == self.truth.tip):
             assert self.timeline.now - begun < within, f"not synced within {within} s; {self.warnings}"
@@ -65,7 +65,7 @@ class Stage(World):
         return self.timeline.now - begun
 
     def boot_without(self, number: int) -> None:
-        """Start the client while a node is down, which comes once Synced is told, and is heard."""
+        """Start the client while a node is down. The node starts after Synced, and the client connects to it."""
         self.nodes[number].is_up = False
         self.boot()
         self.wait_synced(within=60)
@@ -73,7 +73,7 @@ class Stage(World):
         self.pass_time(400)
 
     def has_found_all(self) -> bool:
-        """Whether what was told as confirmed is what there is."""
+        """Return True if the confirmed matches are those of the chain."""
         assert self.process is not None
         return self.process.books.confirmed() == self.truth.scan()
 

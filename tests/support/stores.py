@@ -1,6 +1,4 @@
-"""Databases that are closed at the end of the test that opened them: Python 3.13 warns of one that is collected while
-it is open.
-"""
+"""Databases that are closed when their test ends. Python 3.13 warns if an open database is collected."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ _open: list[Store] = []
 
 
 def opened(path: Path | str, network: Network = REGTEST) -> Store:
-    """A wallet's database, until the test ends."""
+    """A wallet's database that is open until the test ends."""
     store = Store.open(path, network)
     _open.append(store)
     return store
@@ -24,7 +22,7 @@ def opened(path: Path | str, network: Network = REGTEST) -> Store:
 
 @pytest.fixture(autouse=True)
 def stores_are_closed() -> Iterator[None]:
-    """For a conftest.py, whose folder it then holds for."""
+    """Fixture for a conftest.py. It applies to the tests of that folder."""
     yield
     while _open:
         _open.pop().close()

@@ -1,5 +1,5 @@
-"""A network of a thousand addresses in virtual time, for the light client's engine: honest nodes, one party with many,
-and DNS seeds.
+"""A network of a thousand addresses in virtual time, for the light client's engine: honest nodes, one attacker with
+many addresses, and DNS seeds.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from support.stores import opened
 START = 1_700_000_000  # seconds since 1970
 FULL, WITH_FILTERS = 0x409, 0x449  # NETWORK, WITNESS, NETWORK_LIMITED; and COMPACT_FILTERS
 SEEDS = tuple(f"seed{number}.example" for number in range(8))
-SMART_SEEDS = SEEDS[:3]  # those that know x49
+SMART_SEEDS = SEEDS[:3]  # seeds that support x49
 NETWORK = replace(REGTEST, dns_seeds=SEEDS, default_port=8333)
 OURS = b"\x00\x14" + bytes(20)
 CONNECT_S = 5.0
 
 ADDRESSES, SERVING, HOSTILE, HOSTILE_GROUPS = 1_000, 0.11, 0.20, 4
-_HONEST_LIFE_S = 8 * 3_600  # of a connection to an honest node, on average; a hostile one lasts
-_UP = 0.8  # share of the honest addresses that are there
+_HONEST_LIFE_S = 8 * 3_600  # average life of a connection to an honest node; a hostile one does not end
+_UP = 0.8  # share of the honest nodes that are up
 
 
 @dataclass(eq=False)
@@ -71,7 +71,7 @@ class Node:
 
 
 class Swarm:
-    """The network. `rng` is the only source of chance."""
+    """The network. All chance comes from `rng`."""
 
     def __init__(self, seed: int, *, hostile_groups: int = HOSTILE_GROUPS) -> None:
         self.rng = rng = random.Random(seed)
@@ -87,8 +87,8 @@ class Swarm:
         ]
         self.directory = {node.address: node for node in self.nodes}
         self.made_up = 0
-        self.asked: list[int] = []  # services that seeds were asked for
-        self.seeds_are_hostile = False  # whether they name hostile nodes only
+        self.asked: list[int] = []  # services requested from seeds
+        self.seeds_are_hostile = False  # True if seeds name only hostile nodes
 
     def _node(self, group: str, *, hostile: bool, number: int) -> Node:
         rng = self.rng
@@ -104,14 +104,14 @@ class Swarm:
         return START + self.timeline.now
 
     def stir(self) -> None:
-        """Some honest nodes go, others come."""
+        """Some honest nodes leave, and others come."""
         for node in self.nodes:
             if not node.is_hostile and self.rng.random() < 0.1:
                 node.is_up = self.rng.random() < _UP
 
     def answer_getaddr(self, node: Node) -> list[Message]:
-        """An honest node tells 23 % of what it knows; a hostile one all that is hostile, and addresses that it makes
-        up.
+        """An honest node announces 23 % of its addresses. A hostile node announces all hostile and some made-up
+        addresses.
         """
         now, rng = self.wall(), self.rng
         if node.is_hostile:
@@ -127,7 +127,7 @@ class Swarm:
         ]
 
     def spam(self) -> Message:
-        """What a hostile node tells unasked."""
+        """Unsolicited addresses of a hostile node."""
         return wire.AddrV2(tuple(self._made_up(1_000)))
 
     def _made_up(self, count: int) -> Iterator[PeerAddress]:
@@ -137,7 +137,7 @@ class Swarm:
             yield PeerAddress(int(self.wall()) - 60, WITH_FILTERS, NetId.IPV4, address, 8333)
 
     def resolve(self, services: int) -> tuple[SeedAnswer, ...]:
-        """Each seed knows all addresses; three of them can be asked for services."""
+        """Each seed knows all addresses. Three seeds can filter by services."""
         self.asked.append(services)
         answers = []
         for seed in SEEDS:
@@ -152,7 +152,7 @@ class Swarm:
 
 
 class Client:
-    """The engine in this network, started again from its database as often as one likes."""
+    """The engine in this network. It can restart from its database any number of times."""
 
     def __init__(
         self, swarm: Swarm, *, named: list[str] | None = None, mode: Mode = Mode.COMPACT, **options: object
@@ -164,7 +164,7 @@ class Client:
         self.told: list[Event] = []
         self.dials: list[tuple[float, str]] = []
         self.sent: list[tuple[int, Message]] = []
-        self.withholds = False  # whether hostile nodes tell no new block
+        self.withholds = False  # True if hostile nodes announce no new block
         self._timers: set[Timer] = set()
         self._tick: Timer | None = None
         self._lines: dict[int, Node] = {}
@@ -178,7 +178,7 @@ class Client:
         )
 
     def start(self) -> None:
-        """Begin, or begin again: what is not in the database is forgotten."""
+        """Start or restart. Only the database survives."""
         self.stop()
         self.engine = self._make()
         self._carry_out(self.engine.start(self._now()))
@@ -193,7 +193,7 @@ class Client:
         self._lines.clear()
 
     def forget(self) -> None:
-        """An empty database."""
+        """Replace the database by an empty one."""
         self.store.close()
         self.store = _store(self.swarm.rng.randbytes(32))
 
@@ -203,7 +203,7 @@ class Client:
     def pass_time(self, seconds: float) -> None:
         self.swarm.timeline.run(self.swarm.timeline.now + seconds)
 
-    # What the engine asks for
+    # Effects of the engine
 
     def report(self, event: Input) -> None:
         self._carry_out(self.engine.step(event, self._now()))
@@ -297,13 +297,13 @@ class Client:
                 self.report(Heard(peer, each))
 
     def announce(self) -> None:
-        """Nodes tell of the tip."""
+        """Nodes announce the tip."""
         tip = self.swarm.regtest.chain.tip
         for peer, node in list(self._lines.items()):
             if not (self.withholds and node.is_hostile) and peer in self._lines:
                 self.report(Heard(peer, wire.Headers((tip.raw[:80],))))
 
-    # What there is
+    # State of the client
 
     @property
     def ready(self) -> tuple[Peer, ...]:
@@ -314,12 +314,12 @@ class Client:
         return [self.swarm.directory[peer.address] for peer in self.ready]
 
     def share(self) -> float:
-        """The share of the connections that is hostile."""
+        """The hostile share of the connections."""
         there = self.connected()
         return sum(node.is_hostile for node in there) / len(there) if there else 1.0
 
     def wait_useful(self, *, honest: bool = False, within: float = 600.0) -> float:
-        """Let time pass until a peer is ready that serves filters; how long that took."""
+        """Wait for a ready peer that serves filters. Returns the elapsed time."""
         begun = self.swarm.timeline.now
         while not any(not (honest and node.is_hostile) for node in self.connected()):
             assert self.swarm.timeline.now - begun < within, f"no peer within {within} s"
@@ -336,7 +336,7 @@ class Client:
 
 
 def _store(secret: bytes) -> Store:
-    """An empty database; the secret is all that it would draw by lot."""
+    """An empty database with a given secret, which is all that is random in it."""
     store = opened(MEMORY, NETWORK)
     with store._rows.transaction():
         store._rows.set_meta("secret", secret)
@@ -346,7 +346,7 @@ def _store(secret: bytes) -> Store:
 
 @contextmanager
 def client(seed: int, **options: object) -> Iterator[Client]:
-    """A client in a network of its own, not started."""
+    """A client in its own network, not started."""
     made = Client(Swarm(seed), **options)  # type: ignore[arg-type]  # by name
     try:
         yield made

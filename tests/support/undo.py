@@ -17,7 +17,7 @@ from support.chains import Purse
 from support.realdata import RealBlock
 from support.vectors import vector_path
 
-P = 2**256 - 2**32 - 977  # secp256k1's field
+P = 2**256 - 2**32 - 977  # the field of secp256k1
 G = (
     0x79BE667EF9DCBBAC55A06295CE870B07029BFCDB2DCE28D959F2815B16F81798,
     0x483ADA7726A3C4655DA4FBFC0E1108A8FD17B448A68554199C47D08FFB10D4B8,
@@ -45,7 +45,7 @@ def var(number: int) -> bytes:
 
 
 def packed_amount(satoshi: int) -> int:
-    """Core's CompressAmount: decimal zeros taken off, up to nine."""
+    """Core's CompressAmount: removes up to nine decimal zeros."""
     if not satoshi:
         return 0
     zeros = 0
@@ -81,19 +81,19 @@ def packed(coin: Spent) -> bytes:
 
 
 def undo_of(spent: Sequence[Sequence[Spent]]) -> bytes:
-    """The undo of a block, from the coins of each of its transactions but the coinbase."""
+    """The undo of a block, from the coins of each transaction except the coinbase."""
     return var_int(len(spent)) + b"".join(var_int(len(coins)) + b"".join(map(packed, coins)) for coins in spent)
 
 
 def record_of(raw: bytes, undo: bytes) -> bytes:
-    """The undo with its check, for that block."""
+    """The undo with its check for that block."""
     return undo + sha256d(raw[4:36] + undo)
 
 
 def spent_of(
     blocks: Iterable[bytes], known: dict[bytes, Spent] | None = None, start: int = 0
 ) -> list[list[list[Spent]]]:
-    """The coins that each block of a chain spends, in order; all must come from these blocks or be `known`, by
+    """The coins that each block of a chain spends, in order. All must come from these blocks or from `known`, by
     outpoint.
     """
     coins = {} if known is None else dict(known)
@@ -110,7 +110,7 @@ def spent_of(
 
 
 def coins_of_block(block: RealBlock) -> list[list[Spent]]:
-    """What a real block spends, from its file of prevouts."""
+    """The spent outputs of a real block, from its file of prevouts."""
     reader = Reader(vector_path(f"03_blocks/{block.facts['prevouts_file']}").read_bytes())
     txs = CBlock.deserialize(block.raw).vtx[1:]
 
@@ -127,7 +127,7 @@ def records_of(blocks: Sequence[bytes], known: dict[bytes, Spent] | None = None,
 
 
 def framed(record: bytes, magic: bytes = REGTEST.magic) -> bytes:
-    """A record as rev*.dat has it: magic, size without the check, undo, check."""
+    """A record in the format of rev*.dat: magic, size without the check, undo, check."""
     return magic + struct.pack("<I", len(record) - 32) + record
 
 
@@ -137,7 +137,7 @@ def write_undo(path: Path, records: Iterable[bytes], magic: bytes = REGTEST.magi
 
 
 def full_key(number: int) -> bytes:
-    """The uncompressed public key of a small private key, by adding the generator to itself."""
+    """The uncompressed public key of a small private key, by repeated addition of the generator."""
     x, y = G
     for _ in range(number - 1):
         slope = (3 * x * x * pow(2 * y, -1, P) if (x, y) == G else (y - G[1]) * pow(x - G[0], -1, P)) % P
@@ -150,13 +150,13 @@ KEYS = [full_key(number) for number in range(1, 9)]
 
 
 class Ledger(Purse):
-    """A random chain that creates no money: what a transaction pays it spends, less a fee, so that undo records can be
-    made of it.
+    """A random chain that creates no money, so that undo records can be made: a transaction pays its inputs
+    less a fee.
     """
 
     def __init__(self, rng: random.Random, *, closed: bool = False) -> None:
         super().__init__(rng)
-        self.closed = closed  # nothing from before the chain is spent
+        self.closed = closed  # True if no output from before the chain is spent
         self.interest.scripts += [b"\x41" + KEYS[0] + b"\xac", b"\x21" + b"\x02" + KEYS[1][1:33] + b"\xac"]
         self.interest.data.append(KEYS[2])
         self.values: dict[tuple[bytes, int], int] = {}

@@ -61,7 +61,7 @@ def damage(data: bytearray, packets: list[tuple[int, int]], rng: random.Random) 
 
 
 def flat(found: list[Item]) -> list[Frame]:
-    """The messages among items, with joined filters as messages of their own."""
+    """The messages among items, with joined filters as separate messages."""
     result: list[Frame] = []
     for item in found:
         if isinstance(item, Frame):
@@ -72,7 +72,7 @@ def flat(found: list[Item]) -> list[Frame]:
 
 
 def receive(side: MessageStream, data: bytes, rng: random.Random, answer: Callable[[bytes], object]) -> list[Item]:
-    """Feed bytes in pieces; the items of the side. `answer` gets what the side sends."""
+    """Feed bytes in pieces and return the items of the side. `answer` gets the bytes that the side sends."""
     found: list[Item] = []
     while data:
         size = rng.choice((1, 3, 20, 300, len(data)))

@@ -164,7 +164,7 @@ ERRORS: dict[str, tuple[tuple[object, ...], dict[str, object]]] = {
 
 
 def of_class(cls: type[Exception]) -> Exception:
-    """One of a class in spvfilter.errors."""
+    """An error of a class in spvfilter.errors."""
     positional, named = ERRORS.get(cls.__name__, (("what is wrong",), {}))
     return cls(*positional, **named)
 

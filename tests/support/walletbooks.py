@@ -123,7 +123,7 @@ def announceable(books: Books) -> list[tuple[bytes, bytes]]:
 
 
 def coin(number: int) -> bytes:
-    """An outpoint of a transaction that nobody knows."""
+    """An outpoint of an unknown transaction."""
     return bytes([number]) * 32 + bytes(4)
 
 

@@ -1,4 +1,4 @@
-"""Random wallets and blocks that concern them, whole and damaged, for tests of both kernels. No assertions."""
+"""Random wallets and blocks with their transactions, sound and damaged, for tests of both kernels. No assertions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LENGTHS = [*range(1, 60), 62, 63, 64, 67, 71, 105, 252, 253, 254, 600]
 
 
 class World:
-    """Scripts, keys and data that a wallet may watch, and the transactions made of them so far."""
+    """Scripts, keys and data that a wallet may watch, and the transactions made from them so far."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
@@ -81,15 +81,14 @@ class World:
             for _ in range(rng.choice((0, 1, 1, 2, 5)))
         ]
         raw = build.tx(inputs, outputs)
-        if inputs:  # without any, what follows reads as another form
+        if inputs:  # without inputs, the bytes would parse as another form
             self.points += [build.outpoint(build.txid(raw), n) for n in range(len(outputs))]
         return raw
 
     def block(self) -> bytes:
-        """A block of a few transactions, seldom one of them twice, which may spend each other's outputs and those of
-        earlier blocks.
+        """A block of a few transactions, rarely with a duplicate. They may spend each other's outputs and earlier ones.
 
-        Some have been in an earlier block: a reorganisation, or a scan that began anew.
+        Some were in an earlier block, as after a reorganization or in a repeated scan.
         """
         txs = [self.tx() for _ in range(self.rng.choice((1, 2, 3, 6)))]
         self.mined = [*self.mined[-6:], self.rng.choice(txs)]
@@ -100,7 +99,7 @@ class World:
         return bytes(80) + build.var_int(len(txs)) + b"".join(txs)
 
     def damaged(self, raw: bytes, seldom: float = 0.0) -> bytes:
-        """The bytes, sometimes cut, lengthened, or with a few of them changed."""
+        """The bytes, sometimes truncated, lengthened, or with a few changes."""
         if self.rng.random() >= seldom:
             return raw
         changed = bytearray(raw)

@@ -14,7 +14,7 @@ reads_zstd = pytest.mark.skipif(not READS_ZSTD, reason="needs the extra zstd")
 
 
 def zstd_frame(data: bytes, window_log: int = 17) -> bytes:
-    """A frame that has the data as it is."""
+    """A frame with the uncompressed data."""
     pieces = [data[at : at + _MOST] for at in range(0, len(data), _MOST)] or [b""]
     return _frame(window_log, [(0, piece, len(piece)) for piece in pieces])
 

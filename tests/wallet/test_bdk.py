@@ -62,7 +62,7 @@ def scripts(words: str = _WORDS) -> list[bytes]:
 
 
 class Judged(Model):
-    """A model whose transactions BDK is told of, in the order in which the books saw them last."""
+    """A model whose transactions BDK gets, in the order in which the books last saw them."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)

@@ -33,11 +33,11 @@ THEIRS = p2wpkh(b"\xee" * 20)
 
 
 class Model:
-    """Blocks as lists of transactions, and books that receive them as from a peer with a perfect filter."""
+    """Blocks as lists of transactions, and books that receive them from a peer with a perfect filter."""
 
     def __init__(self, seed: int, limits: PendingLimits | None = None) -> None:
         self.limits = limits
-        self.values: dict[bytes, int] = {}  # of the outputs that were made, by outpoint
+        self.values: dict[bytes, int] = {}  # value of each output, by outpoint
         self.rng = random.Random(seed)
         self.store = opened(MEMORY)
         self.store.commit(Batch(headers=REGTEST.genesis, cursor=0))
@@ -48,12 +48,12 @@ class Model:
         self.told = Told()
         self.chain: list[tuple[bytes, list[bytes]]] = [(REGTEST.genesis, [])]
         self.scanned = 0
-        self.mempool: dict[bytes, bytes] = {}  # transactions of the network, rivals included
-        self.own: set[bytes] = set()  # txids of what was broadcast, and counted
+        self.mempool: dict[bytes, bytes] = {}  # transactions of the network, including conflicting ones
+        self.own: set[bytes] = set()  # txids of canonical own transactions
         self.now = 0
 
     def opened(self) -> Books:
-        """The books as the database has them."""
+        """The books, restored from the database."""
         self.store.attach(self.watch)
         saved = SavedBooks(
             matches=list(self.store.matches()),
@@ -66,7 +66,7 @@ class Model:
         return Books(self.watch, saved, self.limits)
 
     def tell(self, events: Iterable[Event]) -> None:
-        """Commit what the books have changed, then take the events."""
+        """Commit the changes of the books, then process the events."""
         self.store.commit(*self.books.take_batches())
         for event in events:
             self.told.take(event)
@@ -74,7 +74,7 @@ class Model:
         self.check_unconfirmed()
         assert all(self.store.views.transaction(digest) is not None for digest in self.own), "what we broadcast is lost"
 
-    # The world
+    # Events of the network
 
     def coins(self) -> list[tuple[bytes, int]]:
         """Outputs of the best chain and the mempool that no block spends."""
@@ -178,7 +178,7 @@ class Model:
         del self.chain[fork + 1 :]
         for raw in left:
             self.mempool.setdefault(txid(raw), raw)
-        self.drop(gone)  # coinbases are lost for good
+        self.drop(gone)  # coinbases are lost for ever
         for _ in range(depth + 1):
             self.append(self.body(), at=len(self.chain))
         self.tell(self.books.disconnect(fork, hashes, b"".join(each for each, _ in self.chain[fork + 1 :]), self.now))
@@ -228,7 +228,7 @@ class Model:
     # Invariants
 
     def check_unconfirmed(self) -> None:
-        """No two transactions that count spend the same outpoint, and a child counts only if its parents do."""
+        """No two canonical transactions conflict, and the parents of a canonical transaction are canonical."""
         records = {record.txid: record for record in self.books.unconfirmed()}
         live = {digest for digest in records if self.books.is_pending(digest)}
         spent = [point for digest in live for point in spends(records[digest].raw)]
@@ -290,7 +290,7 @@ STEPS = [
 
 @settings(max_examples=effort(15, 30, 2_000))
 @given(st.integers(0, 1 << 32), st.lists(st.sampled_from(STEPS), min_size=5, max_size=40))
-def test_events_and_database_tell_what_a_naive_recomputation_tells(seed: int, steps: list[str]) -> None:
+def test_events_and_database_agree_with_a_naive_recomputation(seed: int, steps: list[str]) -> None:
     model = Model(seed)
     try:
         for step in steps:
@@ -301,9 +301,7 @@ def test_events_and_database_tell_what_a_naive_recomputation_tells(seed: int, st
 
 
 @pytest.mark.parametrize("seed", range(effort(5, 8, 200)))
-def test_a_long_life_with_room_for_little_ends_with_what_a_naive_recomputation_tells(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_small_limits_end_with_the_naive_recomputation(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Transactions that are evicted for lack of room change no confirmed balance and break nothing."""
     monkeypatch.setattr(orphanage, "MAX_ORPHANS", 3)
     model = Model(seed, PendingLimits(matches=8, number=5, component=3, spenders=1))
@@ -313,7 +311,7 @@ def test_a_long_life_with_room_for_little_ends_with_what_a_naive_recomputation_t
 
 
 @pytest.mark.parametrize("seed", range(effort(2, 2, 100)))
-def test_a_long_life_ends_with_what_a_naive_recomputation_tells(seed: int) -> None:
+def test_a_long_life_ends_with_the_naive_recomputation(seed: int) -> None:
     model = Model(seed)
     for _ in range(150):
         getattr(model, model.rng.choice(STEPS))()
@@ -329,8 +327,8 @@ def model() -> Iterator[Model]:
 
 
 @pytest.mark.parametrize("kind", ["many inputs", "many outputs"])
-def test_invented_payments_change_no_filter(model: Model, kind: str) -> None:
-    """Our own transactions do: their inputs, and their change."""
+def test_fake_payments_change_no_filter(model: Model, kind: str) -> None:
+    """Own transactions change it: their inputs, and their change outputs."""
     known = set(model.books.bloom_elements())
     own = tx([TxIn(bytes([200]) * 32, number) for number in range(1_200)], [TxOut(1, OURS[0])])
     model.tell(model.books.broadcast(own, 0))
@@ -346,8 +344,9 @@ def test_invented_payments_change_no_filter(model: Model, kind: str) -> None:
         model.crash()
 
 
-def test_a_payment_that_a_block_confirms_is_in_the_filter_and_one_that_expired_is_not(model: Model) -> None:
-    model.watch.add_outpoint(f"{'07' * 32}:0")  # an entry: in every filter, whoever claims to make it
+def test_only_confirmed_payments_enter_the_filter(model: Model) -> None:
+    # a watched outpoint is in every filter, even if a transaction claims to create it
+    model.watch.add_outpoint(f"{'07' * 32}:0")
     first, second = (tx([TxIn(bytes([number]) * 32, 0)], [TxOut(1_000, OURS[1])]) for number in (9, 10))
     for raw in (first, second):
         model.tell(model.books.observe(raw, 0))
@@ -366,8 +365,8 @@ def test_a_payment_that_a_block_confirms_is_in_the_filter_and_one_that_expired_i
         model.watch.add_outpoint(f"{'07' * 32}:0")
 
 
-def test_a_spend_that_came_before_what_it_spends_expires_by_the_time_when_it_came(model: Model) -> None:
-    """The block that pays us shows that a transaction of the mempool spends it."""
+def test_an_early_spend_expires_by_its_own_time(model: Model) -> None:
+    """A spend arrives in the mempool before its parent. The parent's block shows that it spends an own coin."""
     model.now = 1_700_000_000
     paying = coinbase(1, [TxOut(5, OURS[0])], b"late")
     spending = tx([TxIn(txid(paying), 0)], [TxOut(4, THEIRS)])
@@ -383,9 +382,9 @@ def test_a_spend_that_came_before_what_it_spends_expires_by_the_time_when_it_cam
     assert txid(spending) not in model.told.waiting()
 
 
-def test_blocks_in_doubt_are_searched_again_from_the_lowest_that_was_searched_for_any_entry() -> None:
-    """Not from the wallet's start, below which an entry may have been searched for, and not from below all, where
-    nothing was.
+def test_doubted_blocks_are_searched_again_from_the_lowest_searched() -> None:
+    """The search starts neither at the wallet's start nor at the genesis block. Entries may be searched below the
+    start, and nothing was searched at the lowest heights.
     """
     books = Books(WatchList(REGTEST), SavedBooks())
     books.store_entries([(EntryKind.SCRIPT, b"\x51", None)])

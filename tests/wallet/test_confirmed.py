@@ -1,4 +1,4 @@
-"""Confirmed matches: which become proven, against a naive recomputation, and what that costs."""
+"""Confirmed matches: a naive recomputation shows which become proven, and lookups are counted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def found(number: int, height: int, completeness: Completeness = Completeness.ON
 
 
 class Counted(dict[Identity, StoredMatch]):
-    """How often something was looked up in it."""
+    """A dict that counts its lookups."""
 
     looks = 0
 
@@ -28,7 +28,7 @@ class Counted(dict[Identity, StoredMatch]):
         return super().__getitem__(mark)
 
 
-def test_what_is_not_proven_yet_is_not_looked_at() -> None:
+def test_only_newly_proven_matches_are_looked_up() -> None:
     matches = ConfirmedMatches()
     for number in range(1_000):
         matches.add(found(number, 10 + number // 2))
@@ -41,7 +41,7 @@ def test_what_is_not_proven_yet_is_not_looked_at() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_those_in_blocks_up_to_a_height_are_proven_once(seed: int) -> None:
+def test_matches_up_to_a_height_are_proven_once(seed: int) -> None:
     rng, matches = random.Random(seed), ConfirmedMatches()
     naive: dict[Identity, StoredMatch] = {}
 

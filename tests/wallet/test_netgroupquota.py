@@ -47,7 +47,7 @@ def test_transactions_of_fewer_groups_are_evicted_first() -> None:
     assert set(quota.evictable(["a", "c"])) == set(map(name, (0, 1, 2, 3, 10, 4, 5)))
     quota.forget(name(1))
     quota.forget(name(5))
-    # those of one group, and of three, have as many as it would have
+    # transactions of one group, and of three groups, are as many as the new one's would be
     assert set(quota.evictable(["e"])) == set(map(name, (2, 3, 10)))
     assert set(quota.evictable("efgh")) == set(map(name, (2, 3, 10)))
 

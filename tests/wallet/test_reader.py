@@ -1,4 +1,4 @@
-"""A wallet's database is read by others while it is written; a second writer is told who holds it."""
+"""Readers open a wallet's database while it is written. A second writer learns which process holds it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ READ += "with WalletStore.open(sys.argv[1]) as w: print(w.network, w.tip(), w.ba
 
 
 def read_elsewhere(path: Path) -> str:
-    """What another process reads."""
+    """Read in another process."""
     told = subprocess.run([sys.executable, "-c", READ, str(path)], capture_output=True, text=True, check=True)
     return told.stdout.strip()
 
 
-def test_another_process_reads_what_is_committed_while_the_file_is_written(tmp_path: Path) -> None:
+def test_another_process_reads_each_commit(tmp_path: Path) -> None:
     path = tmp_path / "a wallet?.db"
     ledger = Ledger(path)
     ledger.mine(5)
@@ -47,7 +47,7 @@ def test_another_process_reads_what_is_committed_while_the_file_is_written(tmp_p
     Store.open(path, REGTEST).close()
 
 
-def test_a_reader_changes_nothing_and_stops_no_writer(tmp_path: Path) -> None:
+def test_a_reader_changes_nothing_and_blocks_no_writer(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     ledger = Ledger(path)
     ledger.mine(5)
@@ -61,8 +61,8 @@ def test_a_reader_changes_nothing_and_stops_no_writer(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_each_view_is_of_one_moment(tmp_path: Path) -> None:
-    """A coin moves from one label to another and back, a commit each time: no reader sees both or neither."""
+def test_each_view_shows_one_moment(tmp_path: Path) -> None:
+    """Each commit moves a coin from one label to another. No reader sees it under both labels or under none."""
     path = tmp_path / "w.db"
     ledger = Ledger(path)
     ledger.mine(5)
@@ -87,7 +87,7 @@ def test_each_view_is_of_one_moment(tmp_path: Path) -> None:
     ledger.store.close()
 
 
-def test_a_second_writer_is_told_which_process_holds_the_file(tmp_path: Path) -> None:
+def test_a_second_writer_learns_which_process_holds_the_file(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     with Ledger(path).store:
         with pytest.raises(StoreLockedError, match="another client of this process"):
@@ -100,8 +100,8 @@ def test_a_second_writer_is_told_which_process_holds_the_file(tmp_path: Path) ->
     Store.open(path, REGTEST).close()
 
 
-def test_a_lock_that_is_a_link_leaves_the_file_it_leads_to_alone(tmp_path: Path) -> None:
-    """Whoever may write into the folder could have another file of ours emptied."""
+def test_a_lock_that_is_a_link_leaves_its_target_unchanged(tmp_path: Path) -> None:
+    """Otherwise a user with write access to the folder could empty another user's file."""
     other = tmp_path / "other"
     other.write_text("kept")
     (tmp_path / "w.db-lock").symlink_to(other)
@@ -110,7 +110,7 @@ def test_a_lock_that_is_a_link_leaves_the_file_it_leads_to_alone(tmp_path: Path)
     assert other.read_text() == "kept"
 
 
-def test_another_name_of_the_file_is_locked_as_well(tmp_path: Path) -> None:
+def test_a_lock_holds_for_every_name_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     with Ledger(path).store:
         (tmp_path / "link.db").symlink_to(path)
@@ -119,7 +119,7 @@ def test_another_name_of_the_file_is_locked_as_well(tmp_path: Path) -> None:
 
 
 @pytest.mark.posix
-def test_of_two_writers_that_no_lock_keeps_apart_one_is_stopped_before_it_writes(tmp_path: Path) -> None:
+def test_without_a_lock_a_second_writer_stops_the_first(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     first = opened(path)
     (tmp_path / "w.db-lock").unlink()
@@ -146,7 +146,7 @@ def test_the_pages_of_one_moment_are_of_one_commit(tmp_path: Path) -> None:
         assert len({entry.txid for entry in (*page, *rest)}) == 4
 
 
-def test_error_of_the_caller_passes_through_a_moment(tmp_path: Path) -> None:
+def test_an_error_of_the_caller_passes_through_a_moment(tmp_path: Path) -> None:
     Ledger(tmp_path / "w.db").store.close()
     with WalletStore.open(tmp_path / "w.db") as wallet:
         with pytest.raises(BrokenPipeError), wallet.moment():
@@ -154,7 +154,7 @@ def test_error_of_the_caller_passes_through_a_moment(tmp_path: Path) -> None:
         assert len(wallet.history()) == 0
 
 
-def test_what_is_no_label_txid_cursor_or_limit_is_refused(tmp_path: Path) -> None:
+def test_malformed_arguments_of_views_are_refused(tmp_path: Path) -> None:
     Ledger(tmp_path / "w.db").store.close()
     with WalletStore.open(tmp_path / "w.db") as wallet:
         for wrong in (
@@ -171,7 +171,7 @@ def test_what_is_no_label_txid_cursor_or_limit_is_refused(tmp_path: Path) -> Non
         WalletStore.open(tmp_path)
 
 
-def test_what_a_killed_process_leaves_locks_nobody_out(tmp_path: Path) -> None:
+def test_the_lock_of_a_killed_process_locks_nobody_out(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     code = (
         "import os, signal\nfrom spvfilter.store import Store\nfrom spvfilter import REGTEST\n"
@@ -183,7 +183,7 @@ def test_what_a_killed_process_leaves_locks_nobody_out(tmp_path: Path) -> None:
     assert not (tmp_path / "w.db-lock").exists()
 
 
-def test_a_lock_is_taken_by_one_of_many_however_they_meet(tmp_path: Path) -> None:
+def test_only_one_of_many_threads_gets_the_lock(tmp_path: Path) -> None:
     path, held, most = tmp_path / "w.db", [0], [0]
     taken: list[int] = []
 
@@ -208,10 +208,8 @@ def test_a_lock_is_taken_by_one_of_many_however_they_meet(tmp_path: Path) -> Non
     assert len(taken) > 10
 
 
-def test_a_file_that_a_client_is_creating_is_there_from_one_moment_to_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was told to belong to another program."""
+def test_a_new_file_is_either_missing_or_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An earlier version reported that the file belonged to another program."""
     path, told = tmp_path / "w.db", list[str]()
 
     def read() -> None:
@@ -226,7 +224,7 @@ def test_a_file_that_a_client_is_creating_is_there_from_one_moment_to_the_next(
     class Watched(sqlite3.Connection):
         def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
             found = super().execute(sql, *values)
-            if "journal_mode" not in sql:  # which holds a lock until its result is dropped
+            if "journal_mode" not in sql:  # this statement holds a lock until its result is dropped
                 monkeypatch.setattr(sqlite3, "connect", connect)
                 read()
                 monkeypatch.setattr(sqlite3, "connect", watched)
@@ -240,7 +238,7 @@ def test_a_file_that_a_client_is_creating_is_there_from_one_moment_to_the_next(
     assert list(dict.fromkeys(told)) == ["StoreError", "regtest"]
 
 
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"nothing\.db: there is no such file"):
         WalletStore.open(tmp_path / "nothing.db")
     empty = tmp_path / "empty.db"

@@ -143,7 +143,7 @@ def test_accounts_are_renamed_and_keep_their_entries() -> None:
         watch.rename_account("alice", " ")
 
 
-def test_removed_account_leaves_what_others_derive() -> None:
+def test_removed_account_leaves_scripts_of_other_keychains() -> None:
     watch = WatchList(REGTEST)
     watch.add_keychain("shared", lambda index: script(2, index), lookahead=GAP_LIMIT)
     watch.add_account("bob", chain("longer", 3), address(2, 5), address(1, 0))

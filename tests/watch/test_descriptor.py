@@ -150,7 +150,7 @@ def test_a_multipath_gives_a_keychain_for_each_of_its_paths() -> None:
     assert [each.text.count("/7/*") for each in parse_descriptor(f"wpkh({XPUB}/<5;6;7>/*)", MAINNET)] == [0, 0, 1]
 
 
-def test_one_descriptor_is_one_keychain_whatever_it_is_written_with() -> None:
+def test_spellings_of_one_descriptor_are_one_keychain() -> None:
     watch = WatchList()
     first = watch.add_descriptor(f"wpkh({XPUB}/0/*)", "mine", lookahead=20)
     again = watch.add_descriptor(f" wpkh({XPUB}/0/*)#p54wed40 ", lookahead=30)
@@ -190,7 +190,7 @@ def test_addresses_and_raw_scripts_need_no_extra(monkeypatch: pytest.MonkeyPatch
     assert scripts("raw(51)") == ["51"]
 
 
-def test_without_the_extra_a_descriptor_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_a_descriptor_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     without_wallycore(monkeypatch)
     for text in (f"wpkh({XPUB}/0/*)", f"tr({XPUB}/0/*,pk({XPUB}/1/*))", f"combo({KEY})", ZPUB):
         assert (
@@ -338,7 +338,7 @@ def test_invalid_musig_is_refused_with_its_cause(text: str, cause: str) -> None:
     assert cause in refusal(text)
 
 
-def test_without_its_package_musig_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_package_a_musig_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "btclib_secp256k1.musig", None)
     keyexpression._aggregation.cache_clear()
     assert "pip install 'spvfilter[musig]'" in refusal(f"tr({MUSIG}/0/*)")
@@ -635,9 +635,7 @@ SECRETS = [
 
 
 def assert_silent_text(shown: str, secret: str) -> None:
-    """No six characters of a text that may be secret are repeated, but for those of public keys and of the words around
-    it.
-    """
+    """No six characters of a possible secret are repeated, except those of public keys and of words around it."""
     public = shown.replace(XPUB, "")
     assert not [secret[at : at + 8] for at in range(len(secret) - 7) if secret[at : at + 8] in public], shown
 

@@ -61,7 +61,8 @@ def by_embit(text: str) -> Answer:
     return bytes(script), ""
 
 
-# Each rule says who accepts a descriptor that the other refuses, and why. The text is the descriptor, the message ours.
+# Each rule names the program that accepts a descriptor which the other refuses, and the reason. Its function gets the
+# descriptor and this package's message.
 Rule = Callable[[str, str], bool]
 BDK_ACCEPTS: dict[str, Rule] = {
     "BIP-379, Core's IsNotSatisfiable: nobody can spend": lambda text, message: "no one can ever spend" in message,

@@ -131,7 +131,7 @@ def test_the_use_of_a_shared_script_moves_both_keychains() -> None:
     assert (one.end, two.end) == (59, 49)
 
 
-def test_next_addresses_and_uses_are_told() -> None:
+def test_next_addresses_and_uses_are_reported() -> None:
     watch, chain = kept()
     assert watch.next_address() == watch.next_address("mine") == script_to_address(script_at(0), REGTEST)
     watch.match_tx(pays(0, 2))

@@ -93,7 +93,7 @@ def test_any_line_is_a_label_or_a_fault(line: bytes) -> None:
 
 
 @pytest.mark.parametrize("record", EXAMPLES, ids=lambda record: str(record["type"]))
-def test_records_of_the_bip_are_written_as_they_were(record: dict[str, object]) -> None:
+def test_records_of_the_bip_are_written_unchanged(record: dict[str, object]) -> None:
     assert json.loads(bytes(Label.parse(json.dumps(record).encode()))) == record
 
 

@@ -211,7 +211,7 @@ CORE = [
 
 
 def node_of(text: str, *, is_tapscript: bool) -> Node:
-    """The node of an expression, whatever rules it breaks."""
+    """The node of an expression, even if it violates rules."""
     reading = Reading(MAINNET, lambda error: None)
     return read_node(parse_expression(text), reading, is_tapscript=is_tapscript)
 

@@ -46,7 +46,7 @@ def watch_of(case: dict[str, Any], network: Network) -> WatchList:
 
 
 @vector_cases("11_wallet_scan/blocks.json")
-def test_a_wallet_finds_in_one_block_what_was_published(case: dict[str, Any]) -> None:
+def test_a_wallet_finds_the_published_matches_of_a_block(case: dict[str, Any]) -> None:
     raw = vector_path(case["block_file"]).read_bytes()
     network = Network.named(case["block_file"].removeprefix("03_blocks/").partition("_")[0])
     everything = events(case["txs"])
@@ -68,7 +68,7 @@ def test_a_wallet_finds_in_one_block_what_was_published(case: dict[str, Any]) ->
 
 @pytest.mark.vectors
 @pytest.mark.parametrize("name", ["mainnet_000000_000255", "signet_000000_000070", "testnet3_000000_000459"])
-def test_a_wallet_finds_in_a_chain_what_was_published(name: str) -> None:
+def test_a_wallet_finds_the_published_matches_of_a_chain(name: str) -> None:
     file = vector_file(f"11_wallet_scan/scan_{name}.json")
     blocks = next(blocks for entry, blocks in runs() if entry["file"] == f"{name}.blk")
     for case in file["vectors"]:

@@ -87,7 +87,7 @@ def test_a_file_without_entries_is_an_empty_list(tmp_path: Path, content: str) -
     assert len(load(tmp_path, content)) == 0
 
 
-def test_outpoints_may_stand_before_the_scripts_they_belong_to(tmp_path: Path) -> None:
+def test_outpoints_may_precede_their_scripts(tmp_path: Path) -> None:
     watch = load(tmp_path, f"outpoint:{TXID}:7:5000:{SCRIPT.hex()}\n{ADDRESS},savings\n")
     assert (len(watch), list(watch.outpoints())) == (1, [POINT])
     (match,) = watch.match_tx(build.tx([TxIn(POINT.txid, 7)], []))
@@ -206,7 +206,7 @@ def test_saving_and_loading_loses_nothing(tmp_path: Path) -> None:
     assert WatchList.load(tmp_path / "again") == watch
 
 
-def test_scripts_of_a_key_keep_labels_of_their_own(tmp_path: Path) -> None:
+def test_scripts_of_a_key_keep_their_own_labels(tmp_path: Path) -> None:
     watch = WatchList()
     watch.add_pubkey(KEY, "key")
     watch.add_address(ADDRESS, "address of the key")

@@ -154,7 +154,7 @@ def test_a_value_out_of_range_raises(value: int) -> None:
 # Matches
 
 
-def test_an_output_and_its_spend_are_told_in_full() -> None:
+def test_an_output_and_its_spend_have_all_fields() -> None:
     watch = WatchList.from_addresses([(ADDRESS, "savings")])
     block = build.block_of(build.GENESIS, 9, [FUNDING, SPENDING])
     shared, time = (

@@ -22,16 +22,16 @@ MAGIC = REGTEST.magic
 
 
 @vector_cases("10_p2p/messages.json")
-def test_published_messages_are_made_again(case: Any) -> None:
+def test_published_messages_are_serialized(case: Any) -> None:
     network = Network.named(case["network"])
     assert encode_message(network.magic, case["command"], bytes.fromhex(case["payload"])).hex() == case["message"]
 
 
-def test_a_message_without_payload_is_its_envelope() -> None:
+def test_a_message_without_payload_is_only_its_header() -> None:
     assert encode_message(MAINNET.magic, "verack", b"").hex() == "f9beb4d976657261636b000000000000000000005df6e0e2"
 
 
-def test_the_largest_payload_is_taken_and_one_byte_more_is_refused() -> None:
+def test_the_largest_payload_is_accepted() -> None:
     assert encode_message(MAINNET.magic, "block", bytes(MAX_PAYLOAD_SIZE))[16:20] == MAX_PAYLOAD_SIZE.to_bytes(
         4, "little"
     )
@@ -61,9 +61,7 @@ def test_a_magic_of_another_size_is_refused(magic: bytes) -> None:
 def decoded(
     stream: bytes, sizes: Iterable[int], limits: Mapping[str, int] | None = None
 ) -> list[Frame | tuple[str, str]]:
-    """What a decoder finds in a stream cut into pieces of these sizes, the rest in one piece; errors as (field,
-    message).
-    """
+    """The frames of a stream, cut into pieces of these sizes and a last piece. Errors are (field, message)."""
     decoder = Decoder(MAGIC, limits)
     found: list[Frame | tuple[str, str]] = []
     at = 0
@@ -112,7 +110,7 @@ def test_published_messages_are_found(case: Any) -> None:
         ("command_non_ascii", "command"),
     ],
 )
-def test_published_bad_messages_each_raise_their_own(name: str, field: str) -> None:
+def test_each_published_bad_message_has_its_own_error(name: str, field: str) -> None:
     (case,) = (case for case in vector_file("10_p2p/messages.json")["invalid"] if case["id"] == name)
     decoder = Decoder(MAINNET.magic)
     decoder.feed(bytes.fromhex(case["message"]))
@@ -128,13 +126,13 @@ def test_published_bad_messages_each_raise_their_own(name: str, field: str) -> N
     ).map(b"".join),
     st.lists(st.integers(0, 40), max_size=40),
 )
-def test_however_a_stream_is_cut_the_same_is_found(stream: bytes, sizes: list[int]) -> None:
+def test_the_division_of_a_stream_changes_no_frame(stream: bytes, sizes: list[int]) -> None:
     whole = decoded(stream, [])
     assert decoded(stream, sizes) == whole
     assert decoded(stream, [1] * len(stream)) == whole
 
 
-def test_a_bad_checksum_or_command_costs_only_its_own_message() -> None:
+def test_a_bad_message_costs_no_other_message() -> None:
     found = decoded(UNSUMMED + GOOD + UNNAMED + GOOD, [])
     assert found[1] == found[3] == Frame("inv", b"\x00")
     assert found[0] == ("checksum", "inv: checksum 01020304, but the payload's is 1406e058")
@@ -143,7 +141,7 @@ def test_a_bad_checksum_or_command_costs_only_its_own_message() -> None:
 
 
 @pytest.mark.parametrize("end", [FOREIGN, ENDLESS])
-def test_a_foreign_magic_or_an_excessive_length_ends_the_stream(end: bytes) -> None:
+def test_a_foreign_magic_or_excessive_length_ends_the_stream(end: bytes) -> None:
     decoder = Decoder(MAGIC)
     decoder.feed(GOOD + end + GOOD)
     assert decoder.next_frame() == ("inv", b"\x00")
@@ -156,7 +154,7 @@ def test_a_foreign_magic_or_an_excessive_length_ends_the_stream(end: bytes) -> N
     assert len(traceback.extract_tb(caught.value.__traceback__)) == 2  # raised again, its traceback does not grow
 
 
-def test_a_foreign_magic_is_told_by_its_four_bytes() -> None:
+def test_four_bytes_identify_a_foreign_magic() -> None:
     for start, words in (
         (b"abcd", "magic 61626364, expected fabfb5da of regtest"),
         (
@@ -187,7 +185,7 @@ def test_a_foreign_magic_is_told_by_its_four_bytes() -> None:
     "command",
     [b"", b"\x7f", b"\xff", b"a\0b", b"\0a", b"a\n", b"twelve_chars"[:11] + b"\x1b", b"abc" + bytes(8) + b"\1"],
 )
-def test_a_command_is_printable_and_padded_with_nothing_but_nuls(command: bytes) -> None:
+def test_a_command_is_printable_and_padded_with_nuls(command: bytes) -> None:
     assert [field for field, _ in decoded(envelope(command, 0, sha256d(b"")[:4]), [])] == ["command"]
 
 
@@ -196,14 +194,14 @@ def test_a_command_may_fill_its_field_and_contain_spaces() -> None:
 
 
 @pytest.mark.parametrize("size", [MAX_PAYLOAD_SIZE + 1, 1 << 25, 1 << 31, (1 << 32) - 1])
-def test_a_length_is_unsigned_and_refused_by_the_envelope_alone(size: int) -> None:
+def test_the_header_alone_decides_about_the_length(size: int) -> None:
     assert decoded(envelope(b"block", size, bytes(4)), []) == [("length", f"'block' of {size} bytes, at most 4000000")]
     assert decoded(envelope(b"\x1b[2J", size, bytes(4)), []) == [
         ("length", rf"'\x1b[2J' of {size} bytes, at most 4000000")
     ]
 
 
-def test_the_longest_message_is_taken() -> None:
+def test_the_longest_message_is_accepted() -> None:
     payload = bytes(MAX_PAYLOAD_SIZE)
     assert decoded(encode_message(MAGIC, "block", payload), [65_536] * 61) == [Frame("block", payload)]
 
@@ -228,7 +226,7 @@ def test_a_claimed_length_takes_no_memory() -> None:
     assert peak < 1 << 20
 
 
-def test_memory_is_given_back() -> None:
+def test_memory_is_released() -> None:
     decoder = Decoder(MAGIC)
     message = encode_message(MAGIC, "block", bytes(MAX_PAYLOAD_SIZE))
     tracemalloc.start()
@@ -245,7 +243,7 @@ def test_memory_is_given_back() -> None:
 
 
 @pytest.mark.parametrize("cut", ["one message in small pieces", "many messages in one piece"])
-def test_the_work_grows_with_the_bytes_and_not_their_square(cut: str) -> None:
+def test_work_is_linear_in_the_bytes(cut: str) -> None:
     def prepare(size: int) -> Callable[[], object]:
         if cut == "one message in small pieces":
             stream, step = encode_message(MAGIC, "block", bytes(size)), 32
@@ -265,7 +263,7 @@ def test_the_work_grows_with_the_bytes_and_not_their_square(cut: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_any_bytes_like_piece_is_taken_and_may_change_afterwards(kind: Any) -> None:
+def test_any_bytes_like_piece_is_accepted_and_may_change(kind: Any) -> None:
     piece = bytearray(GOOD)
     decoder = Decoder(MAGIC)
     decoder.feed(kind(piece[:10]))

@@ -1,4 +1,4 @@
-"""A session after its handshake, from either side: pings and fences, timeouts, buffers, and its end."""
+"""A session after its handshake, in both roles: pings and fences, timeouts, buffers, and its end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HANDSHAKE = ("version", "verack", "wtxidrelay", "sendaddrv2", "ping", "pong")
 
 
 @pytest.mark.parametrize("role", list(Role))
-def test_every_other_message_is_given_as_it_came(role: Role) -> None:
+def test_other_messages_are_passed_on_unchanged(role: Role) -> None:
     peer = ready(role)
     messages = [message for command, message in SAMPLES.items() if command not in HANDSHAKE] + [Unknown("alert", b"\1")]
     peer.receive_data(encoded(*messages))
@@ -51,7 +51,7 @@ def test_every_message_can_be_sent(message: Message) -> None:
 # Pings and fences
 
 
-def test_a_ping_is_answered_behind_the_answers_to_what_came_before_it() -> None:
+def test_a_pong_follows_responses_to_earlier_requests() -> None:
     peer = ready(Role.INBOUND)
     peer.receive_data(encoded(GetData(ITEMS), Ping(99), GetData(ITEMS[:1]), Ping(100)))
     for event in peer.events():
@@ -61,7 +61,7 @@ def test_a_ping_is_answered_behind_the_answers_to_what_came_before_it() -> None:
     assert sent(peer) == [NotFound(ITEMS), Pong(99), NotFound(ITEMS[:1]), Pong(100)]
 
 
-def test_a_fence_tells_that_everything_before_it_was_answered() -> None:
+def test_a_fence_shows_that_earlier_requests_are_answered() -> None:
     peer = ready()
     peer.send(GetData(ITEMS))
     first, second = peer.fence(1_001.0), peer.fence(1_002.0)
@@ -70,7 +70,7 @@ def test_a_fence_tells_that_everything_before_it_was_answered() -> None:
     assert list(peer.events()) == [Received(NotFound(ITEMS)), Fenced(first), Received(Inv(())), Fenced(second)]
 
 
-def test_a_pong_to_no_ping_is_dropped_and_releases_no_fence() -> None:
+def test_an_unsolicited_pong_is_dropped() -> None:
     peer = ready()
     fence = peer.fence(1_001.0)
     peer.receive_data(encoded(Pong(fence + 1), Pong(fence), Pong(fence)))
@@ -82,7 +82,7 @@ def test_a_pong_to_no_ping_is_dropped_and_releases_no_fence() -> None:
         assert event.error.cause == Cause.UNSOLICITED_PONG
 
 
-def test_a_pong_releases_its_own_fence_only() -> None:
+def test_a_pong_releases_only_its_own_fence() -> None:
     peer = ready()
     first, second = peer.fence(1_001.0), peer.fence(1_002.0)
     peer.receive_data(encoded(Pong(second)))
@@ -92,7 +92,7 @@ def test_a_pong_releases_its_own_fence_only() -> None:
     assert list(peer.events()) == [Fenced(first)]
 
 
-def test_so_many_fences_and_no_more() -> None:
+def test_the_number_of_open_fences_is_bounded() -> None:
     peer = ready()
     fences = [peer.fence(1_001.0) for _ in range(MAX_PINGS)]
     with pytest.raises(ParameterError, match="1024 pings wait"):
@@ -102,7 +102,7 @@ def test_so_many_fences_and_no_more() -> None:
     peer.fence(1_001.0)
 
 
-def test_a_nonce_under_way_is_not_taken_twice() -> None:
+def test_a_nonce_in_use_is_not_reused() -> None:
     peer = Session(Settings(REGTEST), Role.OUTBOUND, draw_nonce=lambda: 5, now=0.0)
     peer.receive_data(encoded(THEIRS, Verack()))
     list(peer.events())
@@ -114,7 +114,7 @@ def test_a_nonce_under_way_is_not_taken_twice() -> None:
 # Time
 
 
-def test_a_silent_peer_is_pinged_and_then_left() -> None:
+def test_a_silent_peer_gets_a_ping_and_is_disconnected() -> None:
     peer = ready()
     assert peer.deadline == 1_120.0
     peer.tick(1_119.9)
@@ -135,7 +135,7 @@ def test_a_silent_peer_is_pinged_and_then_left() -> None:
     assert (list(peer.events()), peer.deadline) == ([], None)  # type: ignore[comparison-overlap]
 
 
-def test_a_pong_in_time_keeps_the_session() -> None:
+def test_a_timely_pong_keeps_the_session() -> None:
     peer = ready()
     now = 1_000.0
     for _ in range(50):
@@ -149,7 +149,7 @@ def test_a_pong_in_time_keeps_the_session() -> None:
     assert peer.wants_data
 
 
-def test_a_fence_is_a_ping_like_others() -> None:
+def test_a_fence_counts_as_a_ping() -> None:
     peer = ready()
     fence = peer.fence(1_050.0)
     assert peer.deadline == 2_250.0
@@ -181,7 +181,7 @@ def test_a_handshake_has_a_minute(come: bytes, missing: str) -> None:
 # Buffers
 
 
-def test_reading_stops_while_five_million_bytes_wait() -> None:
+def test_reading_pauses_while_five_million_bytes_wait() -> None:
     peer = ready()
     block = encoded(Block(bytes(80) + b"\x01" + bytes(3_000_000)))
     peer.receive_data(block)
@@ -197,11 +197,11 @@ def test_reading_stops_while_five_million_bytes_wait() -> None:
     assert len(list(peer.events())) == 1
 
 
-def test_the_longest_message_fits_into_what_is_read() -> None:
+def test_the_longest_message_fits_into_the_buffer() -> None:
     assert len(encode_message(MAGIC, "block", bytes(4_000_000))) < RECEIVE_BUFFER
 
 
-def test_a_flood_of_pings_waits_for_its_pongs_to_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flood_of_pings_waits_for_its_pongs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert SEND_BUFFER == 1_000_000
     monkeypatch.setattr("spvfilter.wire.session.SEND_BUFFER", 10_000)
     peer = ready()
@@ -220,7 +220,7 @@ def test_a_flood_of_pings_waits_for_its_pongs_to_be_sent(monkeypatch: pytest.Mon
     assert rounds == 3
 
 
-def test_what_waits_to_be_sent_is_bounded() -> None:
+def test_the_send_buffer_is_bounded() -> None:
     peer = ready()
     big = Unknown("junk", bytes(4_000_000))
     for _ in range(3):
@@ -236,7 +236,7 @@ def test_what_waits_to_be_sent_is_bounded() -> None:
 # The end of a session
 
 
-def test_what_is_not_an_envelope_ends_the_session() -> None:
+def test_a_foreign_magic_ends_the_session() -> None:
     peer = ready()
     peer.receive_data(encoded(Mempool()) + encode_message(MAINNET.magic, "mempool", b"") + encoded(Mempool()))
     first, last = peer.events()
@@ -264,7 +264,7 @@ def test_what_is_not_an_envelope_ends_the_session() -> None:
         ("other", 4_000_001),
     ],
 )
-def test_a_message_longer_than_its_command_allows_ends_the_session_by_its_envelope(command: str, size: int) -> None:
+def test_an_overlong_message_ends_the_session_by_its_header(command: str, size: int) -> None:
     head = MAGIC + command.encode().ljust(12, b"\0")
     peer = ready()
     peer.receive_data(head + (size - 1).to_bytes(4, "little") + bytes(4))
@@ -277,7 +277,7 @@ def test_a_message_longer_than_its_command_allows_ends_the_session_by_its_envelo
     assert (event.error.field, str(event.error)) == ("length", f"'{command}' of {size} bytes, at most {size - 1}")
 
 
-def test_a_bad_checksum_command_or_payload_costs_only_its_own_message() -> None:
+def test_a_bad_message_costs_no_other_message() -> None:
     peer = ready()
     unsummed = bytearray(encoded(Inv(ITEMS)))
     unsummed[20] ^= 1
@@ -298,7 +298,7 @@ def test_a_bad_checksum_command_or_payload_costs_only_its_own_message() -> None:
     assert sent(peer) == []
 
 
-def test_a_stream_that_ends_before_a_message_says_what_that_may_mean() -> None:
+def test_an_early_end_of_stream_has_a_helpful_error() -> None:
     peer = fresh()
     peer.receive_eof()
     (last,) = peer.events()
@@ -324,7 +324,7 @@ def test_peer_that_closes_after_version_has_its_own_cause(messages: tuple[Messag
     ("rest", "says"),
     [(b"", ""), *((encoded(Ping(1))[:size], " in the middle of a message") for size in (1, 24, 31))],
 )
-def test_the_end_of_the_stream_comes_behind_what_arrived(rest: bytes, says: str) -> None:
+def test_the_end_of_the_stream_follows_received_messages(rest: bytes, says: str) -> None:
     peer = ready()
     peer.receive_data(encoded(Mempool(), Ping(3)) + rest)
     peer.receive_eof()
@@ -370,7 +370,7 @@ def test_a_session_that_ended_holds_nothing_received() -> None:
         tracemalloc.stop()
 
 
-def test_nothing_of_a_peer_is_logged_unescaped(caplog: pytest.LogCaptureFixture) -> None:
+def test_text_of_a_peer_is_logged_escaped(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     peer = fresh()
     evil = b"\x1b[2J\r\n\xff\x9b"

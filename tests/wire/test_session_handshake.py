@@ -58,13 +58,13 @@ def disturbed(peer: Session, cause: Cause, command: str) -> None:
     assert peer.wants_data
 
 
-def test_who_connected_speaks_first() -> None:
+def test_only_the_connecting_side_speaks_first() -> None:
     settings = Settings(REGTEST, services=5, user_agent=b"/me/", start_height=7, relay=True)
     assert sent(fresh(Role.OUTBOUND, settings)) == [Version(70016, 5, 1_234, 1, b"/me/", 7, True)]
     assert sent(fresh(Role.INBOUND, settings)) == []
 
 
-def test_a_light_client_asks_for_no_relay_and_names_itself() -> None:
+def test_a_light_client_requests_no_relay_and_states_its_name() -> None:
     (ours,) = sent(fresh())
     assert isinstance(ours, Version)
     assert (ours.services, ours.relay, ours.agent.startswith("/spvfilter:")) == (0, False, True)
@@ -85,7 +85,7 @@ def test_features_are_negotiated_between_version_and_verack(role: Role) -> None:
     assert sent(peer) == []
 
 
-def test_two_sessions_shake_hands() -> None:
+def test_two_sessions_complete_their_handshake() -> None:
     client = fresh(Role.OUTBOUND)
     server = fresh(Role.INBOUND, Settings(REGTEST, services=Service.NETWORK | Service.BLOOM), first_nonce=100)
     events: list[SessionEvent] = []
@@ -100,7 +100,7 @@ def test_two_sessions_shake_hands() -> None:
 
 
 @ROLES
-def test_an_older_peer_is_not_offered_what_it_cannot_know(role: Role) -> None:
+def test_an_older_peer_gets_no_newer_messages(role: Role) -> None:
     old = dataclasses.replace(THEIRS, version=70015)
     peer = fresh(role)
     peer.receive_data(encoded(old, WtxidRelay(), Verack()))
@@ -108,7 +108,7 @@ def test_an_older_peer_is_not_offered_what_it_cannot_know(role: Role) -> None:
     assert [type(message) for message in sent(peer)] == [Version, Verack]
 
 
-def test_what_the_settings_leave_out_is_not_offered() -> None:
+def test_disabled_features_are_not_offered() -> None:
     peer = fresh(settings=Settings(REGTEST, wtxid_relay=False, addrv2=False, version=70020))
     peer.receive_data(encoded(dataclasses.replace(THEIRS, version=80000), WtxidRelay(), SendAddrV2(), Verack()))
     (event,) = peer.events()
@@ -146,7 +146,7 @@ def test_preferences_may_come_before_verack() -> None:
     assert isinstance(third, Ready)
 
 
-def test_commands_of_later_versions_are_ignored_during_the_handshake() -> None:
+def test_commands_of_later_versions_are_ignored_in_the_handshake() -> None:
     peer = fresh()
     peer.receive_data(encoded(THEIRS, Unknown("sendtxrcncl", bytes(12)), Verack()))
     (event,) = peer.events()
@@ -174,20 +174,20 @@ def test_negotiation_after_verack_ends_the_session(late: Message) -> None:
 
 
 @ROLES
-def test_our_own_nonce_ends_the_session(role: Role) -> None:
+def test_the_sessions_own_nonce_ends_it(role: Role) -> None:
     peer = fresh(role)
     peer.receive_data(encoded(dataclasses.replace(THEIRS, nonce=peer.nonce)))
     assert ended(peer, Cause.SELF_CONNECTION) == "nonce 1 is our own: the connection leads back to this process"
 
 
-def test_a_nonce_of_another_connection_of_ours_ends_the_session() -> None:
+def test_a_nonce_of_another_own_connection_ends_the_session() -> None:
     peer = fresh(Role.INBOUND, own_nonces={7, THEIR_NONCE})
     peer.receive_data(encoded(THEIRS))
     ended(peer, Cause.SELF_CONNECTION)
     assert sent(peer) == []
 
 
-def test_an_obsolete_peer_is_left() -> None:
+def test_an_obsolete_peer_is_disconnected() -> None:
     peer = fresh()
     peer.receive_data(encoded(dataclasses.replace(THEIRS, version=70000)))
     assert ended(peer, Cause.OBSOLETE_VERSION) == "the peer has version 70000; at least 70001 is required"
@@ -198,7 +198,7 @@ def test_an_obsolete_peer_is_left() -> None:
     ]
 
 
-def test_a_peer_without_the_services_wanted_is_left() -> None:
+def test_a_peer_without_the_required_services_is_disconnected() -> None:
     settings = Settings(REGTEST, required_services=Service.BLOOM | Service.NETWORK)
     peer = fresh(settings=settings)
     peer.receive_data(encoded(dataclasses.replace(THEIRS, services=Service.NETWORK)))
@@ -216,7 +216,7 @@ def test_a_malformed_version_ends_the_session() -> None:
 
 
 @pytest.mark.parametrize("command", ["verack", "wtxidrelay", "sendaddrv2", "sendheaders"])
-def test_a_malformed_message_between_is_dropped(command: str) -> None:
+def test_a_malformed_message_before_verack_is_dropped(command: str) -> None:
     peer = fresh()
     peer.receive_data(encoded(THEIRS, Unknown(command, b"\0"), Verack()))
     event, last = peer.events()
@@ -226,7 +226,7 @@ def test_a_malformed_message_between_is_dropped(command: str) -> None:
     assert last == Ready(THEIRS, 70016, wtxid_relay=False, addrv2=False)
 
 
-def test_nothing_is_sent_before_the_handshake_is_done() -> None:
+def test_no_message_is_sent_before_the_handshake_ends() -> None:
     peer = fresh()
     with pytest.raises(ParameterError, match="getaddr cannot be sent before the handshake is complete"):
         peer.send(GetAddr())
@@ -251,6 +251,6 @@ def test_nothing_is_sent_before_the_handshake_is_done() -> None:
         ({"ping_timeout_s": -1}, "ping_timeout_s must be positive: -1"),
     ],
 )
-def test_settings_that_make_no_version_are_refused(settings: dict[str, object], message: str) -> None:
+def test_settings_without_a_valid_version_message_are_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         Settings(REGTEST, **settings)  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ OPENINGS = (b"", encoded(THEIRS), encoded(THEIRS, Verack()))
 
 
 def taken(stream: bytes, sizes: list[int], role: Role) -> tuple[list[object], bytes]:
-    """The events of a stream that is cut into pieces of these sizes, the rest in one piece; and the answers."""
+    """The events of a stream that is cut into pieces of these sizes and a last piece, and the responses."""
     peer = fresh(role)
     events: list[SessionEvent] = []
     answer = b""
@@ -52,9 +52,7 @@ PIECES = st.one_of(
     st.lists(st.integers(0, 60), max_size=30),
     st.sampled_from(Role),
 )
-def test_however_a_stream_is_cut_the_events_are_the_same(
-    opening: bytes, rest: bytes, sizes: list[int], role: Role
-) -> None:
+def test_the_division_of_a_stream_changes_no_event(opening: bytes, rest: bytes, sizes: list[int], role: Role) -> None:
     stream = opening + rest
     whole = taken(stream, [], role)
     assert taken(stream, sizes, role) == whole
@@ -111,7 +109,7 @@ def abused(random: random.Random, count: int) -> Iterator[tuple[Session, Session
         peer.data_to_send()
 
 
-def test_damaged_messages_raise_typed_errors_only() -> None:
+def test_damaged_messages_raise_only_typed_errors() -> None:
     count = effort(2_000, 100_000, 1_000_000)
     seen: dict[str, int] = {}
     for peer, event in abused(random.Random(37), count):
@@ -147,7 +145,7 @@ def held() -> int:
     return tracemalloc.get_traced_memory()[0]
 
 
-def test_damaged_messages_leave_no_memory_behind() -> None:
+def test_damaged_messages_leave_no_memory() -> None:
     tracemalloc.start()
     try:
         sum(1 for _ in abused(random.Random(2), 1_000))
@@ -162,7 +160,7 @@ def test_damaged_messages_leave_no_memory_behind() -> None:
         tracemalloc.stop()
 
 
-def test_a_session_that_lasts_keeps_nothing_of_what_passed() -> None:
+def test_a_long_session_keeps_no_processed_message() -> None:
     peer = fresh()
     peer.receive_data(OPENINGS[2])
     list(peer.events())

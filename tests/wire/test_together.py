@@ -34,7 +34,7 @@ def joining() -> Session:
 
 
 def groups(peer: Session) -> Iterator[list[SessionEvent]]:
-    """The groups of events that are returned together, until there are no more."""
+    """The groups of events that are returned together."""
     while (event := peer.next_event()) is not None:
         yield [event, *peer.more_events()]
 
@@ -43,7 +43,7 @@ def together(peer: Session) -> list[list[SessionEvent]]:
     return list(groups(peer))
 
 
-def test_messages_that_have_come_are_taken_together() -> None:
+def test_received_messages_are_returned_together() -> None:
     peer = ready()
     assert peer.more_events() == []
     peer.receive_data(encoded(Inv(ITEMS), Mempool(), GetData(ITEMS))[:-1])
@@ -52,7 +52,7 @@ def test_messages_that_have_come_are_taken_together() -> None:
     assert together(peer) == [[Received(GetData(ITEMS))]]
 
 
-def test_a_ping_is_answered_behind_the_answers_to_all_that_came_before_it() -> None:
+def test_a_pong_follows_responses_to_all_earlier_requests() -> None:
     peer = ready(Role.INBOUND)
     peer.receive_data(encoded(GetData(ITEMS), GetData(ITEMS[:1]), Ping(99), GetData(ITEMS), Ping(100)))
     for events in groups(peer):
@@ -63,20 +63,20 @@ def test_a_ping_is_answered_behind_the_answers_to_all_that_came_before_it() -> N
     assert sent(peer) == [NotFound(ITEMS), NotFound(ITEMS[:1]), Pong(99), NotFound(ITEMS), Pong(100)]
 
 
-def test_a_fence_is_taken_alone() -> None:
+def test_a_fence_is_returned_alone() -> None:
     peer = ready()
     nonce = peer.fence(1_001.0)
     peer.receive_data(encoded(Inv(ITEMS), Pong(nonce), Mempool()))
     assert together(peer) == [[Received(Inv(ITEMS))], [Fenced(nonce), Received(Mempool())]]
 
 
-def test_what_is_taken_together_is_bounded() -> None:
+def test_the_size_of_a_group_is_bounded() -> None:
     peer = ready()
     peer.receive_data(encoded(Mempool()) * 200)
     assert [len(events) for events in together(peer)] == [MAX_EVENTS + 1] * 3 + [200 - 3 * (MAX_EVENTS + 1)]
 
 
-def test_a_run_ends_before_what_is_refused_and_nothing_of_it_is_lost() -> None:
+def test_a_refused_message_ends_a_run_of_filters() -> None:
     decoder = Decoder(MAGIC)
     decoder.joins_filters = True
     refused = encode_message(MAGIC, "cfilter", b"\0" + bytes(32) + b"\2\1")  # one byte is missing
@@ -95,7 +95,7 @@ def test_a_run_ends_before_what_is_refused_and_nothing_of_it_is_lost() -> None:
     assert decoder.buffered == 0
 
 
-def test_what_is_wrong_comes_at_its_place_and_its_end_is_the_last() -> None:
+def test_errors_keep_their_order_and_the_end_is_last() -> None:
     peer = ready()
     stream = encoded(Inv(ITEMS)) + encode_message(MAGIC, "inv", b"\1") + encoded(Mempool())
     damaged = bytearray(encoded(Mempool()))
@@ -111,7 +111,7 @@ def test_what_is_wrong_comes_at_its_place_and_its_end_is_the_last() -> None:
     assert len(events) == 6
 
 
-def test_successive_filters_are_one_event_where_that_is_wished() -> None:
+def test_successive_filters_are_one_event_on_request() -> None:
     peer = joining()
     headers = CFHeaders(0, bytes(32), bytes(32), ())
     peer.receive_data(encoded(*MESSAGES[:3], headers, *MESSAGES[3:]))
@@ -122,7 +122,7 @@ def test_successive_filters_are_one_event_where_that_is_wished() -> None:
     assert list(peer.events()) == list(map(Received, MESSAGES))
 
 
-def test_filters_of_another_type_and_malformed_ones_are_not_joined() -> None:
+def test_filters_of_other_types_and_malformed_filters_stay_single() -> None:
     peer = joining()
     other = CFilter(1, bytes(32), b"\0")
     bad = [bytes(MESSAGES[1]) + b"\0", bytes(MESSAGES[1])[:-1], b"", bytes(33), bytes(33) + b"\xfd\1\0\0"]
@@ -149,7 +149,7 @@ def test_joined_filters_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("limit", [5, 6])
-def test_a_message_longer_than_its_command_allows_ends_the_stream_behind_those_before_it(limit: int) -> None:
+def test_an_overlong_message_ends_the_stream_in_order(limit: int) -> None:
     decoder = Decoder(MAGIC, {"block": limit})
     decoder.feed(b"".join(encode_message(MAGIC, command, bytes(6)) for command in ("tx", "block", "tx")))
     assert decoder.next_frame() == Frame("tx", bytes(6))
@@ -166,7 +166,7 @@ def test_a_message_longer_than_its_command_allows_ends_the_stream_behind_those_b
 
 
 @given(st.lists(st.integers(1, 4_000), max_size=30))
-def test_however_the_stream_is_cut_the_filters_are_the_same(cuts: list[int]) -> None:
+def test_the_division_of_a_stream_changes_no_filter(cuts: list[int]) -> None:
     peer, found = joining(), list[tuple[bytes, bytes]]()
     stream = encoded(*MESSAGES)
     for at in (*cuts, len(stream)):

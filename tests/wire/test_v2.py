@@ -84,7 +84,7 @@ MESSAGES = st.lists(st.tuples(COMMANDS, st.binary(max_size=60)), max_size=8)
 
 
 @given(MESSAGES, st.lists(st.integers(0, 700), max_size=12), st.integers(0, 1_000))
-def test_messages_arrive_however_the_stream_is_cut(
+def test_messages_arrive_however_the_stream_is_divided(
     messages: list[tuple[str, bytes]], sizes: list[int], seed: int
 ) -> None:
     near, far = stream(Role.OUTBOUND, seed), stream(Role.INBOUND, seed + 1)

@@ -56,7 +56,7 @@ def events_of(peer: Session, data: bytes) -> list[SessionEvent]:
 
 
 def check_end(events: list[SessionEvent]) -> Exception:
-    """The session ended by an error that bans nobody; return it."""
+    """Assert that the session ended by an error without a ban. Returns the error."""
     *others, last = events
     assert isinstance(last, Disconnected) and isinstance(last.error, EnvelopeError | SessionError)
     assert not is_lie(last.error)

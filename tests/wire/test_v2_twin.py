@@ -31,7 +31,7 @@ def contents_of(command: str, payload: bytes, *, is_short: bool) -> bytes:
 
 
 class Conversation:
-    """A stream and a twin of any role, whose bytes go over in random pieces."""
+    """A stream and a second one of any role. Their bytes arrive in random pieces."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)

@@ -1,4 +1,4 @@
-"""RedisBloom's chunks: those that it gave, RedisBloom itself as the judge, and chunks that are no filter."""
+"""RedisBloom's chunks: dumped ones, RedisBloom itself as the judge, and chunks that are no filter."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ GROWN: Chunks = [  # of RedisBloom 2.8.2: BF.RESERVE v 0.02 10 EXPANSION 2, and 
 RATE_AT, HASHES_AT = 20 + 24, 20 + 40  # in the header, of the first sub-filter
 
 
-def test_what_redisbloom_dumped_is_read() -> None:
+def test_chunks_of_redisbloom_are_read() -> None:
     filters = read_redisbloom(GROWN, encode="utf-8")
     assert [(each.capacity, each.nominal_fp_rate, each.bits, each.hash_funcs) for each in filters] == [
         (10, 0.01, 128, 7),
@@ -76,7 +76,7 @@ def dumped(client: Redis, key: str) -> Chunks:
 
 @pytest.mark.redisbloom
 @pytest.mark.parametrize(("capacity", "rate"), [(1, 0.5), (500, 0.01), (500, 0.0001)])
-def test_redisbloom_makes_the_same_bits_and_takes_ours(judge: Redis, capacity: int, rate: float) -> None:
+def test_redisbloom_sets_the_same_bits_and_accepts_chunks(judge: Redis, capacity: int, rate: float) -> None:
     run: Any = judge.execute_command
     judge.flushall()
     rng = random.Random(capacity)
@@ -89,7 +89,7 @@ def test_redisbloom_makes_the_same_bits_and_takes_ours(judge: Redis, capacity: i
     mine = [*write_redisbloom(ours)]
     assert read_redisbloom(theirs) == [ours]
     assert mine[1:] == theirs[1:]
-    # but for the estimated number of items
+    # except for the estimated number of items
     assert mine[0][1][28:36] + mine[0][1][44:] == theirs[0][1][28:36] + theirs[0][1][44:]
     for number, raw in mine:
         assert run("BF.LOADCHUNK", "loaded", number, raw) in (b"OK", "OK")
@@ -98,7 +98,7 @@ def test_redisbloom_makes_the_same_bits_and_takes_ours(judge: Redis, capacity: i
 
 
 @pytest.mark.redisbloom
-def test_a_filter_that_grew_is_read(judge: Redis) -> None:
+def test_a_grown_filter_is_read(judge: Redis) -> None:
     run: Any = judge.execute_command
     judge.flushall()
     run("BF.RESERVE", "grown", 0.01, 50)
@@ -110,7 +110,7 @@ def test_a_filter_that_grew_is_read(judge: Redis) -> None:
     assert bytes(run("BF.MEXISTS", "grown", *asked)) == bytes(any(key in each for each in filters) for key in asked)
 
 
-def test_it_is_a_filter_as_any_other_and_is_written_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_redisbloom_filter_is_an_ordinary_filter(monkeypatch: pytest.MonkeyPatch) -> None:
     made = redisbloom_filter(200, 0.001, encode="utf-8")
     assert made.update(f"{number}" for number in range(200)) > 195
     assert pickle.loads(pickle.dumps(made)) == made
@@ -162,7 +162,7 @@ def patched(at: int, layout: str, value: object) -> Chunks:
         (patched(20 + 44, "<Q", 1 << 63), "for 9223372036854775808 keys"),
     ],
 )
-def test_chunks_that_are_no_filter_are_refused(chunks: Chunks, said: str) -> None:
+def test_invalid_chunks_are_refused(chunks: Chunks, said: str) -> None:
     with pytest.raises(FormatError, match=said):
         read_redisbloom(chunks)
 

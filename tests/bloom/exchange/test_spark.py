@@ -1,4 +1,4 @@
-"""Filters of Spark: bytes that Spark wrote, its own implementation as the judge, and bytes that are no filter."""
+"""Filters of Spark: bytes that Spark wrote, Spark's own code as the judge, and bytes that are no filter."""
 
 from __future__ import annotations
 
@@ -42,9 +42,7 @@ Judge = Callable[..., bytes]
 
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Judge:
-    """Run SparkJudge on the spark-sketch of pyspark. An argument that is bytes goes into a file; what it writes is
-    returned.
-    """
+    """Run SparkJudge on the spark-sketch of pyspark. Bytes arguments become files. Returns the output."""
     spec = find_spec("pyspark")
     javac, java = shutil.which("javac"), shutil.which("java")
     assert spec is not None and spec.origin is not None and javac is not None and java is not None
@@ -72,7 +70,7 @@ def lines(strings: list[str], longs: list[int]) -> bytes:
 
 @pytest.mark.spark
 @pytest.mark.parametrize(("version", "seed"), [(1, 0), (2, 0), (2, 7), (2, -3)])
-def test_spark_makes_the_same_bytes_reads_ours_and_unites_them(judge: Judge, version: int, seed: int) -> None:
+def test_spark_writes_the_same_bytes_and_reads_these(judge: Judge, version: int, seed: int) -> None:
     rng = random.Random(version * 100 + seed)
     strings = [*STRINGS, *("".join(rng.choices("abcäöü€", k=rng.randrange(20))) for _ in range(200))]
     longs = [*LONGS, *(rng.randrange(-(1 << 63), 1 << 63) for _ in range(200))]
@@ -90,7 +88,7 @@ def test_spark_makes_the_same_bytes_reads_ours_and_unites_them(judge: Judge, ver
 
 
 @pytest.mark.parametrize("name", ["V1", "V2", "V2 of seed 7"])
-def test_what_spark_has_written_is_read_and_written_again(name: str) -> None:
+def test_filters_of_spark_are_read_and_written(name: str) -> None:
     version, seed, vector = VECTORS[name]
     raw = bytes.fromhex(vector)
     strings, numbers = read_spark(raw, encode="utf-8"), read_spark(raw, encode="int64")
@@ -106,7 +104,7 @@ def test_what_spark_has_written_is_read_and_written_again(name: str) -> None:
     assert bytes(a | b for a, b in zip(write_spark(made), write_spark(other), strict=True)) == raw
 
 
-def test_it_is_a_filter_as_any_other() -> None:
+def test_a_spark_filter_is_an_ordinary_filter() -> None:
     made = spark_filter(1_000, 0.001, encode="int64")
     assert made.update(range(1_000)) > 990
     asked = 4_000
@@ -127,7 +125,7 @@ def test_it_is_a_filter_as_any_other() -> None:
         made.add(1 << 63)
 
 
-def test_every_truncation_and_more_is_refused() -> None:
+def test_truncated_or_longer_bytes_are_refused() -> None:
     for version, seed in ((1, 0), (2, 5)):
         made = spark_filter(5, 0.1, version=version, seed=seed)
         made.add(b"key")
@@ -155,7 +153,7 @@ def test_every_truncation_and_more_is_refused() -> None:
         ((2, 3, 9, 0), "0 words"),
     ],
 )
-def test_absurd_numbers_are_refused_before_anything_is_allocated(head: tuple[int, ...], said: str) -> None:
+def test_absurd_numbers_are_refused_before_an_allocation(head: tuple[int, ...], said: str) -> None:
     with pytest.raises(FormatError, match=said):
         read_spark(struct.pack(f">{len(head)}i", *head) + bytes(8))
 

@@ -73,7 +73,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.columns
 @pytest.mark.parametrize("column", COLUMNS)
-def test_filters_are_bit_for_bit_what_arrow_writes(written: Path, column: str) -> None:
+def test_filters_equal_those_of_arrow_bit_for_bit(written: Path, column: str) -> None:
     import pyarrow.parquet as pq
 
     keys: Any = COLUMNS[column]
@@ -95,7 +95,7 @@ def test_filters_are_bit_for_bit_what_arrow_writes(written: Path, column: str) -
 
 
 def excluded(path: Path, key: int) -> list[bool]:
-    """What DuckDB says of each row group."""
+    """DuckDB's answer for each row group."""
     import duckdb
 
     asked = duckdb.sql(f"SELECT bloom_filter_excludes FROM parquet_bloom_probe('{path}', 'i64', {key})")
@@ -104,7 +104,7 @@ def excluded(path: Path, key: int) -> list[bool]:
 
 
 @pytest.mark.columns
-def test_duckdb_answers_the_same_for_its_filters_and_for_arrow_s(written: Path, tmp_path: Path) -> None:
+def test_duckdb_answers_the_same_for_its_and_arrows_filters(written: Path, tmp_path: Path) -> None:
     import duckdb
 
     path = tmp_path / "b.parquet"
@@ -121,7 +121,7 @@ def test_duckdb_answers_the_same_for_its_filters_and_for_arrow_s(written: Path, 
 
 
 @pytest.mark.columns
-def test_a_filter_of_ours_in_a_file_is_read_by_duckdb(written: Path, tmp_path: Path) -> None:
+def test_duckdb_reads_a_filter_of_this_package(written: Path, tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
     start = pq.ParquetFile(written).metadata.row_group(1).column(2).bloom_filter_offset
@@ -153,7 +153,7 @@ def test_columns_without_filters_and_of_other_types(written: Path, tmp_path: Pat
 
 
 @pytest.mark.columns
-def test_open_files_and_urls_are_read_as_paths_are(written: Path) -> None:
+def test_open_files_and_urls_are_read_like_paths(written: Path) -> None:
     expected = column_filters(written, "i64")
     with written.open("rb") as file, written.open("rb", buffering=0) as raw:
         for opened in (file, raw, io.BytesIO(written.read_bytes())):
@@ -223,7 +223,7 @@ def test_row_groups_whose_columns_differ_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.columns
-def test_damaged_files_are_errors_of_their_own(written: Path, tmp_path: Path) -> None:
+def test_damaged_files_have_their_own_errors(written: Path, tmp_path: Path) -> None:
     whole = written.read_bytes()
     path = tmp_path / "damaged"
 
@@ -245,7 +245,7 @@ def test_damaged_files_are_errors_of_their_own(written: Path, tmp_path: Path) ->
             ask(raw)
     rng = random.Random(5)
     start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
-    for _ in range(effort(40, 80, 20_000)):  # no other error; none where the filter is still found
+    for _ in range(effort(40, 80, 20_000)):  # No other error is raised. Some files still have a readable filter.
         changed = bytearray(whole)
         changed[rng.randrange(start, len(whole))] = rng.randrange(256)
         try:
@@ -255,9 +255,7 @@ def test_damaged_files_are_errors_of_their_own(written: Path, tmp_path: Path) ->
 
 
 def shortest(*offsets: int) -> bytes:
-    """A file of row groups with one column, x, INT64, whose filters are at the offsets; the only filter is at byte
-    4.
-    """
+    """A file of row groups with one INT64 column, x, whose filters are at the offsets. The only filter is at byte 4."""
 
     def zigzag(number: int) -> bytes:
         value, out = number << 1 ^ number >> 63, b""
@@ -273,7 +271,7 @@ def shortest(*offsets: int) -> bytes:
     return b"PAR1" + bytes(SplitBlockFilter(1, 0.5)) + footer + len(footer).to_bytes(4, "little") + b"PAR1"
 
 
-def test_filters_elsewhere_or_over_each_other_are_refused(tmp_path: Path) -> None:
+def test_misplaced_or_overlapping_filters_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(shortest(4))
     assert column_filters(path, "x") == [SplitBlockFilter(1, 0.5, keys="int64")]
@@ -292,7 +290,7 @@ def test_filters_elsewhere_or_over_each_other_are_refused(tmp_path: Path) -> Non
         column_filters(path, "x")
 
 
-def test_its_bytes_are_refused_truncated_longer_and_foreign() -> None:
+def test_truncated_longer_and_foreign_bytes_are_refused() -> None:
     made = SplitBlockFilter(100, 0.01)
     made.update([b"a", b"b"])
     raw = bytes(made)
@@ -316,7 +314,7 @@ def test_its_bytes_are_refused_truncated_longer_and_foreign() -> None:
             SplitBlockFilter.from_bytes(wrong)
 
 
-def test_thrift_is_bounded_by_what_is_there() -> None:
+def test_thrift_lengths_are_bounded_by_the_data() -> None:
     for raw, wire, said in [
         (b"\x1c" * 100, Wire.STRUCT, "nested more than 16 deep"),
         (b"\xfc\xff\xff\xff\xff\x0f", Wire.LIST, "a list of 4294967295 items in 0 bytes"),
@@ -393,7 +391,7 @@ def test_keys_of_another_type_and_bad_sizes_are_refused() -> None:
         ("bytes", np.array([b"%d" % number for number in range(100)])),
     ],
 )
-def test_a_column_is_its_keys_one_by_one(keys: Any, column: Any) -> None:
+def test_a_column_equals_its_keys(keys: Any, column: Any) -> None:
     by_column, by_key = SplitBlockFilter(1_000, 0.01, keys=keys), SplitBlockFilter(1_000, 0.01, keys=keys)
     half = column[::2]
     assert by_column.update(half) == sum(by_key.add(key) for key in half.tolist())
@@ -434,7 +432,7 @@ def test_filters_of_another_shape_are_not_split_blocks() -> None:
 
 
 @pytest.mark.parametrize(("capacity", "rate"), [(1, 0.5), (1_000, 0.1), (2_000, 0.01)])
-def test_the_rate_is_at_most_what_it_was_made_for(capacity: int, rate: float) -> None:
+def test_the_rate_is_at_most_the_requested_one(capacity: int, rate: float) -> None:
     made = SplitBlockFilter(capacity, rate, keys="int64")
     new = made.update(range(capacity))
     assert made.contains_many(range(capacity)) == b"\1" * capacity

@@ -30,7 +30,7 @@ operations = pytest.mark.parametrize("operation", OPERATIONS)
 
 
 @operations
-async def test_a_filter_made_anew_with_another_shape_is_refused(
+async def test_a_filter_created_again_with_another_shape_is_refused(
     client: Redis, remote: RedisBloomFilter, operation: str
 ) -> None:
     await remote.delete()
@@ -42,7 +42,7 @@ async def test_a_filter_made_anew_with_another_shape_is_refused(
 
 
 @operations
-async def test_a_filter_that_is_gone_is_refused(client: Redis, remote: RedisBloomFilter, operation: str) -> None:
+async def test_a_missing_filter_is_refused(client: Redis, remote: RedisBloomFilter, operation: str) -> None:
     await client.flushall()
     with pytest.raises(RemoteMissingError, match="header"):
         await OPERATIONS[operation](remote)
@@ -51,9 +51,9 @@ async def test_a_filter_that_is_gone_is_refused(client: Redis, remote: RedisBloo
         await RedisBloomFilter.open(client, "f")
 
 
-@pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != "ttl"])  # needs the header alone
+@pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != "ttl"])  # ttl needs only the header
 @pytest.mark.parametrize("other", [False, True], ids=["evicted", "of another type"])
-async def test_a_shard_that_is_not_as_it_was_is_an_error_and_nothing_is_changed(
+async def test_a_changed_shard_is_an_error_and_changes_no_key(
     client: Redis, remote: RedisBloomFilter, operation: str, other: bool
 ) -> None:
     shards = {position // 8_000 for position in remote._layout.shape.positions(b"new")}
@@ -79,9 +79,7 @@ async def test_a_header_of_another_type_is_an_error(client: Redis, remote: Redis
         await RedisBloomFilter.create(client, "f", **SHAPE, exist_ok=True)
 
 
-async def test_create_overwrites_left_over_bits_but_nothing_of_another_type(
-    client: Redis, remote: RedisBloomFilter
-) -> None:
+async def test_create_overwrites_only_old_bits(client: Redis, remote: RedisBloomFilter) -> None:
     await client.delete("{f}:header")
     assert await (await RedisBloomFilter.create(client, "f", shard_size=1_000, **SHAPE)).set_bits() == 0
     await client.delete("{f}:header", "{f}:bits:3")
@@ -92,7 +90,7 @@ async def test_create_overwrites_left_over_bits_but_nothing_of_another_type(
     assert await contents(client) == before
 
 
-async def test_a_header_that_is_none_is_a_format_error(client: Redis, remote: RedisBloomFilter) -> None:
+async def test_a_malformed_header_is_a_format_error(client: Redis, remote: RedisBloomFilter) -> None:
     good = await client.get("{f}:header")
     assert isinstance(good, bytes)
     damaged = [good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :] for at in range(64)]
@@ -106,14 +104,14 @@ async def test_a_header_that_is_none_is_a_format_error(client: Redis, remote: Re
         await RedisBloomFilter.create(client, "f", **SHAPE, exist_ok=True)
 
 
-async def test_bits_set_beyond_the_last_are_a_format_error(client: Redis) -> None:
+async def test_bits_set_beyond_the_last_one_are_a_format_error(client: Redis) -> None:
     remote = await RedisBloomFilter.create(client, "f", bits=12, hash_funcs=2)
     await client.setbit("{f}:bits:0", 9, 1)
     with pytest.raises(FormatError, match="padding bits are set"):
         await remote.snapshot()
 
 
-async def test_a_shard_longer_than_the_server_takes_is_refused_at_creation(client: Redis) -> None:
+async def test_an_oversized_shard_is_refused_at_creation(client: Redis) -> None:
     await client.config_set("proto-max-bulk-len", 1 << 20)
     try:
         with pytest.raises(RemoteError, match="out of range"):
@@ -126,9 +124,7 @@ async def test_a_shard_longer_than_the_server_takes_is_refused_at_creation(clien
         await client.config_set("proto-max-bulk-len", 512 << 20)
 
 
-async def test_operands_that_do_not_fit_are_refused(
-    server: RedisServer, client: Redis, remote: RedisBloomFilter
-) -> None:
+async def test_unsuitable_operands_are_refused(server: RedisServer, client: Redis, remote: RedisBloomFilter) -> None:
     before = await contents(client)
     for local in (
         BloomFilter(bits=80_000, hash_funcs=6),
@@ -151,7 +147,7 @@ async def test_operands_that_do_not_fit_are_refused(
             await remote.union_update(await RedisBloomFilter.open(own, "f"))
 
 
-async def test_a_union_with_one_that_is_gone_or_made_anew_is_refused(client: Redis, remote: RedisBloomFilter) -> None:
+async def test_a_union_with_a_missing_or_recreated_filter_is_refused(client: Redis, remote: RedisBloomFilter) -> None:
     other = await RedisBloomFilter.create(client, "g", shard_size=1_000, **SHAPE)
     await other.delete()
     with pytest.raises(RemoteMissingError, match="g"):
@@ -163,7 +159,7 @@ async def test_a_union_with_one_that_is_gone_or_made_anew_is_refused(client: Red
     assert await contents(client) == before
 
 
-async def test_bad_arguments_are_refused_before_the_server_is_asked(client: Redis, remote: RedisBloomFilter) -> None:
+async def test_bad_arguments_are_refused_before_a_request(client: Redis, remote: RedisBloomFilter) -> None:
     before = await contents(client)
     for options in (
         {"shard_size": 0},

@@ -35,7 +35,7 @@ def keys(start: int, count: int) -> list[bytes]:
     return [b"key %d of this test" % number for number in range(start, start + count)]
 
 
-async def test_add_says_what_was_new_and_contains_what_was_added(client: Redis) -> None:
+async def test_add_reports_new_keys_and_contains_finds_them(client: Redis) -> None:
     remote, local = await RedisBloomFilter.create(client, "urls", 1_000, 0.001), BloomFilter(1_000, 0.001)
     for key in keys(0, 200) + keys(100, 200):
         assert await remote.add(key) == local.add(key)
@@ -48,7 +48,7 @@ async def test_add_says_what_was_new_and_contains_what_was_added(client: Redis) 
     )
 
 
-async def test_columns_go_in_as_in_a_local_filter_and_get_its_masks(client: Redis) -> None:
+async def test_columns_give_the_masks_of_a_local_filter(client: Redis) -> None:
     remote = await RedisBloomFilter.create(client, "columns", 5_000, 0.001, encode="utf-8")
     local = BloomFilter(5_000, 0.001, encode="utf-8")
     texts = np.array([f"text {number % 1_500}" for number in range(2_500)])
@@ -77,8 +77,9 @@ async def test_batches_of_any_length_agree_with_a_local_filter(client: Redis) ->
     assert await remote.snapshot() == local
 
 
-async def test_a_batch_of_a_thousand_is_one_round_trip(client: Redis) -> None:
-    remote = await RedisBloomFilter.create(client, "trips", 100_000, 0.001)  # which has the bits counted now and then
+async def test_a_batch_of_a_thousand_keys_is_one_round_trip(client: Redis) -> None:
+    # a filter with a capacity counts its bits now and then
+    remote = await RedisBloomFilter.create(client, "trips", 100_000, 0.001)
     await remote.add_many(keys(0, 1))
     sent = (await client.info("commandstats"))["cmdstat_evalsha"]["calls"]
     await remote.add_many(keys(0, 1_000))
@@ -97,7 +98,7 @@ async def test_any_number_of_hash_functions_fits_into_a_script(client: Redis, ha
 @pytest.mark.parametrize("partitioned", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("shard_size", [1, 13, KIB, 1 << 20])
-async def test_bits_are_those_of_a_local_filter_byte_for_byte_both_ways(
+async def test_bits_equal_those_of_a_local_filter(
     client: Redis, family: str, partitioned: bool, shard_size: int
 ) -> None:
     hashing: HashFamily = FAMILIES[family]
@@ -131,7 +132,7 @@ async def test_bits_are_those_of_a_local_filter_byte_for_byte_both_ways(
         (lambda value: repr(value).encode(), [(1, 2), None]),
     ],
 )
-async def test_keys_are_encoded_as_by_a_local_filter(client: Redis, encode: Any, values: list[object]) -> None:
+async def test_keys_are_encoded_like_those_of_a_local_filter(client: Redis, encode: Any, values: list[object]) -> None:
     remote = await RedisBloomFilter.create(client, "encoded", 100, 0.01, encode=encode)
     local = BloomFilter(100, 0.01, encode=encode)
     assert await remote.update(values) == local.update(values) == len(values)
@@ -139,7 +140,7 @@ async def test_keys_are_encoded_as_by_a_local_filter(client: Redis, encode: Any,
     assert bytes(await again.snapshot()) == bytes(local)
 
 
-async def test_a_client_that_decodes_responses_sees_the_same(client: Redis, server: RedisServer) -> None:
+async def test_a_client_that_decodes_responses_gets_the_same_results(client: Redis, server: RedisServer) -> None:
     local = BloomFilter(2_000, 0.01)
     local.update(keys(0, 1_000))
     async with Redis.from_url(server.url, decode_responses=True) as decoding:
@@ -169,7 +170,7 @@ async def pair(client: Redis, shard_size: int) -> Pair:
 
 
 @pytest.mark.parametrize("shard_size", [100, KIB, 1 << 20])
-async def test_union_on_the_server_is_that_of_local_filters(client: Redis, shard_size: int) -> None:
+async def test_a_union_on_the_server_equals_a_local_one(client: Redis, shard_size: int) -> None:
     both = await pair(client, shard_size)
     before = await both.other.snapshot()
     await both.mine.union_update(both.other)
@@ -179,14 +180,14 @@ async def test_union_on_the_server_is_that_of_local_filters(client: Redis, shard
     assert await both.mine.snapshot() == both.local
 
 
-async def test_union_with_a_local_filter_keeps_what_was_there(client: Redis) -> None:
+async def test_a_union_with_a_local_filter_keeps_earlier_keys(client: Redis) -> None:
     both = await pair(client, 100)
     await both.mine.union_update(await both.other.snapshot())
     assert await both.mine.snapshot() == both.local
     assert not [key for key in await client.keys() if b"staged" in key]
 
 
-async def test_estimates_are_those_of_a_local_filter(client: Redis) -> None:
+async def test_estimates_equal_those_of_a_local_filter(client: Redis) -> None:
     both = await pair(client, KIB)
     local = await both.mine.snapshot()
     assert await both.mine.set_bits() == local.set_bits()
@@ -209,7 +210,7 @@ async def test_clear_and_delete(client: Redis) -> None:
         await remote.add(b"again")
 
 
-async def test_all_keys_expire_together_whatever_is_done_to_them(client: Redis) -> None:
+async def test_all_keys_of_a_filter_expire_together(client: Redis) -> None:
     both = await pair(client, KIB)
     assert await both.mine.ttl() is None
     await both.mine.expire(100)

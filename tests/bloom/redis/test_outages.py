@@ -1,6 +1,4 @@
-"""RedisBloomFilter with servers that are full, read-only, unreachable or restarted, with a cluster, and with cancelled
-operations.
-"""
+"""RedisBloomFilter with full, read-only, unreachable or restarted servers, a cluster, and cancelled operations."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ async def full(client: Redis, remote: RedisBloomFilter) -> AsyncIterator[RedisBl
     await client.config_set("maxmemory", 0)
 
 
-async def test_without_memory_nothing_is_half_in_and_reading_works(client: Redis, full: RedisBloomFilter) -> None:
+async def test_without_memory_no_key_is_partly_added(client: Redis, full: RedisBloomFilter) -> None:
     before = await contents(client)
     for operation in ("add", "add_many", "union_update", "union_update of a local one", "replace", "clear"):
         with pytest.raises(RemoteFullError, match="maxmemory"):
@@ -59,7 +57,7 @@ async def test_without_memory_nothing_is_half_in_and_reading_works(client: Redis
     assert await full.add(b"new")
 
 
-async def test_a_replica_answers_and_refuses_to_write(tmp_path: Path) -> None:
+async def test_a_replica_answers_but_refuses_writes(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("first", "second")]
     for folder in folders:
         folder.mkdir()
@@ -116,7 +114,7 @@ async def test_a_server_that_dies_is_a_connection_error(tmp_path: Path) -> None:
                 await RedisBloomFilter.open(client, "f")
 
 
-async def test_a_server_that_dies_before_it_answers_is_a_connection_error(tmp_path: Path) -> None:
+async def test_a_server_that_dies_unanswered_is_a_connection_error(tmp_path: Path) -> None:
     with running_redis(tmp_path) as server:
         async with connect(server.url) as client, connect(server.url) as pausing, asyncio.timeout(20):
             remote = await RedisBloomFilter.create(client, "f", **SHAPE)
@@ -152,9 +150,7 @@ async def test_a_cancelled_operation_leaves_the_connection_usable(
             assert await mine.contains(b"cancelled %d" % round_)
 
 
-async def test_a_cancelled_upload_is_whole_or_not_at_all_and_leaves_nothing_behind(
-    client: Redis, remote: RedisBloomFilter
-) -> None:
+async def test_a_cancelled_upload_is_complete_or_leaves_no_key(client: Redis, remote: RedisBloomFilter) -> None:
     before, full, cancelled = await contents(client), await remote.set_bits(), 0
     for steps in range(200):
         await client.script_flush()
@@ -176,7 +172,7 @@ async def test_a_cancelled_upload_is_whole_or_not_at_all_and_leaves_nothing_behi
     assert await remote.set_bits() == 0
 
 
-async def test_scripts_that_the_server_forgot_are_sent_again(client: Redis, remote: RedisBloomFilter) -> None:
+async def test_forgotten_scripts_are_sent_again(client: Redis, remote: RedisBloomFilter) -> None:
     for operation in OPERATIONS:
         if operation not in ("delete", "expire"):
             await client.script_flush()
@@ -195,7 +191,7 @@ async def test_scripts_that_the_server_forgot_are_sent_again(client: Redis, remo
         ("-MISCONF Redis is configured to save RDB snapshots", RemoteError),
     ],
 )
-def test_errors_within_a_script_are_known_as_redis_6_words_them(words: str, wanted: type[RemoteError]) -> None:
+def test_script_errors_in_redis_6_wording_are_recognized(words: str, wanted: type[RemoteError]) -> None:
     error = ResponseError(f"Error running script (call to f_7b2c): @user_script:7: @user_script: 7: {words} ")
     assert type(_translated(error, [b"{f}:header"])) is wanted
 
@@ -214,7 +210,7 @@ async def cluster(folder: Path) -> AsyncIterator[tuple[RedisServer, Redis]]:
             yield server, client
 
 
-async def test_in_a_cluster_a_filter_is_in_one_slot_and_a_union_wants_one_too(tmp_path: Path) -> None:
+async def test_a_filter_in_a_cluster_is_in_one_slot(tmp_path: Path) -> None:
     async with cluster(tmp_path) as (server, plain), RedisCluster(host="127.0.0.1", port=server.port) as client:
         local = BloomFilter(**SHAPE)
         local.update(keys(200))

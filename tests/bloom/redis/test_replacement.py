@@ -58,9 +58,7 @@ async def test_filter_of_another_shape_takes_the_place(
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-async def test_every_operation_goes_on_with_the_new_filter(
-    client: Redis, remote: RedisBloomFilter, operation: str
-) -> None:
+async def test_every_operation_notices_the_new_filter(client: Redis, remote: RedisBloomFilter, operation: str) -> None:
     reader = await RedisBloomFilter.open(client, "f")
     for hash_funcs in (3, 4, 5):
         await remote.replace(BloomFilter(bits=300, hash_funcs=hash_funcs))

@@ -1,5 +1,5 @@
-"""RedisScalableBloomFilter against a real server: growth, the promised rate, many writers, and results equal to a local
-filter's.
+"""RedisScalableBloomFilter against a real server: growth, the promised rate, many writers, and a local filter's
+results.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def grown(client: Redis, count: int, name: str = "f", **options: Any) -> R
     return made
 
 
-async def test_the_rate_stays_within_its_promise_at_any_size(client: Redis) -> None:
+async def test_the_rate_keeps_its_promise_at_any_size(client: Redis) -> None:
     made = await RedisScalableBloomFilter.create(client, "f", 20, 0.01, encode="int64")
     for times in (1, 10, 100):
         await made.update(np.arange(20 * times))
@@ -53,9 +53,7 @@ async def test_the_rate_stays_within_its_promise_at_any_size(client: Redis) -> N
     )
 
 
-async def test_of_many_writers_one_is_told_that_a_key_is_new_and_no_slice_is_overfilled(
-    server: RedisServer, client: Redis
-) -> None:
+async def test_only_one_of_many_writers_adds_a_key(server: RedisServer, client: Redis) -> None:
     batch = [b"key %d" % number for number in range(600)]
     await RedisScalableBloomFilter.create(client, "race", 10, 1e-6, shard_size=100)
 
@@ -77,7 +75,7 @@ async def test_of_many_writers_one_is_told_that_a_key_is_new_and_no_slice_is_ove
     remote = await RedisScalableBloomFilter.open(client, "race")
     assert await remote.contains_many(batch) == b"\1" * len(batch)
     slices = (await remote.snapshot()).slices
-    assert len(slices) in (6, 7)  # bits that are set above their mean end a slice
+    assert len(slices) in (6, 7)  # a slice ends early if it has more set bits than the mean
     for slice in slices:
         assert slice.approx_len <= (slice.capacity or 0) + 1
     assert all(slice.approx_len > (slice.capacity or 0) - 1 for slice in slices[:-1])
@@ -85,7 +83,7 @@ async def test_of_many_writers_one_is_told_that_a_key_is_new_and_no_slice_is_ove
 
 @pytest.mark.parametrize("hashing", FAMILIES, ids=lambda family: type(family).__name__)
 @pytest.mark.parametrize("shard_size", [13, KIB, 1 << 20])
-async def test_bits_go_to_a_local_filter_and_back(client: Redis, hashing: HashFamily, shard_size: int) -> None:
+async def test_bits_are_copied_to_a_local_filter_and_back(client: Redis, hashing: HashFamily, shard_size: int) -> None:
     made = await grown(client, 500, hashing=hashing, shard_size=shard_size, growth=3, tightening=0.7)
     local = await made.snapshot()
     assert type(local) is ScalableBloomFilter
@@ -113,7 +111,7 @@ async def test_bits_go_to_a_local_filter_and_back(client: Redis, hashing: HashFa
         (lambda value: repr(value).encode(), [(1, 2), None]),
     ],
 )
-async def test_keys_are_encoded_as_by_a_local_filter(client: Redis, encode: Any, values: list[object]) -> None:
+async def test_keys_are_encoded_like_those_of_a_local_filter(client: Redis, encode: Any, values: list[object]) -> None:
     remote = await RedisScalableBloomFilter.create(client, "encoded", 100, 1e-6, encode=encode)
     local = ScalableBloomFilter(100, 1e-6, encode=encode)
     assert await remote.update(values) == local.update(values) == len(values)
@@ -122,7 +120,7 @@ async def test_keys_are_encoded_as_by_a_local_filter(client: Redis, encode: Any,
     assert again.encoding == local.encoding
 
 
-async def test_columns_go_in_and_get_their_masks(client: Redis) -> None:
+async def test_columns_are_added_and_get_their_masks(client: Redis) -> None:
     remote = await RedisScalableBloomFilter.create(client, "columns", 50, 1e-6, encode="utf-8")
     assert await remote.update(np.array([f"text {number % 150}" for number in range(250)])) == 150
     with_nulls = np.array(["text 7", None, "new", None, "text 8"], object)
@@ -133,7 +131,7 @@ async def test_columns_go_in_and_get_their_masks(client: Redis) -> None:
         await remote.update(np.arange(5))
 
 
-async def test_a_client_that_decodes_responses_sees_the_same(server: RedisServer, client: Redis) -> None:
+async def test_a_client_that_decodes_responses_gets_the_same_results(server: RedisServer, client: Redis) -> None:
     made = await grown(client, 300)
     async with Redis.from_url(server.url, decode_responses=True) as decoding:
         remote = await RedisScalableBloomFilter.open(decoding, "f")
@@ -154,9 +152,7 @@ async def test_single_keys_and_batches_give_the_same_filter(client: Redis) -> No
     assert await many.add_many([]) == await many.contains_many([]) == b""
 
 
-async def test_a_client_learns_of_slices_that_others_add_and_of_a_filter_that_was_made_again(
-    server: RedisServer, client: Redis
-) -> None:
+async def test_a_client_notices_new_slices_and_a_recreated_filter(server: RedisServer, client: Redis) -> None:
     made = await grown(client, 50)
     async with connect(server.url) as own:
         late = await RedisScalableBloomFilter.open(own, "f")
@@ -169,7 +165,7 @@ async def test_a_client_learns_of_slices_that_others_add_and_of_a_filter_that_wa
         assert (await made.slice_count(), await made.capacity()) == (1, 100)
 
 
-async def test_clear_keeps_the_slices_and_delete_leaves_nothing(client: Redis) -> None:
+async def test_clear_keeps_the_slices_and_delete_removes_all_keys(client: Redis) -> None:
     made = await grown(client, 500)
     slices = await made.slice_count()
     await made.clear()
@@ -183,7 +179,7 @@ async def test_clear_keeps_the_slices_and_delete_leaves_nothing(client: Redis) -
         await made.add(1)
 
 
-async def test_all_keys_expire_together_also_those_of_later_slices(client: Redis) -> None:
+async def test_all_keys_expire_together_including_later_slices(client: Redis) -> None:
     made = await grown(client, 10, expire=100)
     await made.update(range(1_000))
     await made.clear()
@@ -197,7 +193,7 @@ async def test_all_keys_expire_together_also_those_of_later_slices(client: Redis
     assert await made.ttl() is None
 
 
-async def test_create_takes_what_is_there_only_if_it_may_and_only_if_it_is_the_same(client: Redis) -> None:
+async def test_create_accepts_only_an_equal_existing_filter(client: Redis) -> None:
     made = await grown(client, 300)
     options: dict[str, Any] = {"encode": "int64"}
     with pytest.raises(RemoteExistsError, match="'f'"):
@@ -237,11 +233,11 @@ async def test_create_takes_what_is_there_only_if_it_may_and_only_if_it_is_the_s
             await other_way
 
 
-def test_its_repr_tells_its_parameters() -> None:
+def test_the_repr_shows_the_parameters() -> None:
     from spvfilter.bloom import Growth
     from spvfilter.bloom.redis.serieslayout import SeriesLayout
 
-    # it asks no server
+    # it sends no request
     made = RedisScalableBloomFilter(None, SeriesLayout("f", Growth(10, 0.1), 100, None, None))  # type: ignore[arg-type]
     assert (
         repr(made)

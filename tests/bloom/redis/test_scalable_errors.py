@@ -1,4 +1,4 @@
-"""Errors of RedisScalableBloomFilter, against real servers: every failure has its own, and nothing is changed by it."""
+"""Errors of RedisScalableBloomFilter, against real servers: every failure has its own error and changes no key."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def plant(client: Redis, *numbers: int) -> None:
 @operations
 @pytest.mark.parametrize("key", ["{f}:header", "{f}:slices", "{f}:slice:*"])
 @pytest.mark.parametrize("other", [False, True], ids=["gone", "of another type"])
-async def test_a_key_that_is_not_as_it_was_is_an_error_and_nothing_is_changed(
+async def test_a_changed_key_is_an_error_and_changes_no_other(
     client: Redis, remote: RedisScalableBloomFilter, operation: str, key: str, other: bool
 ) -> None:
     if key.endswith("*") and operation in ("set_bits", "current_fp_rate", "ttl"):
@@ -88,7 +88,7 @@ async def test_a_key_that_is_not_as_it_was_is_an_error_and_nothing_is_changed(
 
 
 @operations
-async def test_one_that_was_made_again_with_other_parameters_is_refused(
+async def test_a_filter_recreated_with_other_parameters_is_refused(
     client: Redis, remote: RedisScalableBloomFilter, operation: str
 ) -> None:
     await remote.delete()
@@ -100,7 +100,7 @@ async def test_one_that_was_made_again_with_other_parameters_is_refused(
 
 
 @operations
-async def test_a_state_that_is_none_is_a_format_error(
+async def test_a_malformed_state_is_a_format_error(
     client: Redis, remote: RedisScalableBloomFilter, operation: str
 ) -> None:
     good = await client.get("{f}:slices")
@@ -122,7 +122,7 @@ async def test_a_state_that_is_none_is_a_format_error(
         assert await contents(client) == before
 
 
-async def test_a_state_that_cannot_be_is_a_format_error(client: Redis, remote: RedisScalableBloomFilter) -> None:
+async def test_an_impossible_state_is_a_format_error(client: Redis, remote: RedisScalableBloomFilter) -> None:
     await plant(client, 3, 1 << 40, 0, 0)
     with pytest.raises(FormatError, match="1099511627776 set bits of 576 in slice 0"):
         await remote.set_bits()
@@ -131,15 +131,13 @@ async def test_a_state_that_cannot_be_is_a_format_error(client: Redis, remote: R
         await remote.add(1)
 
 
-async def test_a_shard_that_was_truncated_is_noticed_by_a_snapshot(
-    client: Redis, remote: RedisScalableBloomFilter
-) -> None:
+async def test_a_snapshot_notices_a_truncated_shard(client: Redis, remote: RedisScalableBloomFilter) -> None:
     await client.set("{f}:slice:1:0", b"\0")
     with pytest.raises(FormatError, match=r"slice 1 has \d+ set bits, but \d+ were set: another program has truncated"):
         await remote.snapshot()
 
 
-async def test_a_header_that_is_none_is_a_format_error(client: Redis, remote: RedisScalableBloomFilter) -> None:
+async def test_a_malformed_header_is_a_format_error(client: Redis, remote: RedisScalableBloomFilter) -> None:
     good = await client.get("{f}:header")
     assert isinstance(good, bytes)
 
@@ -168,9 +166,7 @@ async def test_a_header_that_is_none_is_a_format_error(client: Redis, remote: Re
         await RedisScalableBloomFilter.create(client, "f", **SHAPE, exist_ok=True)
 
 
-async def test_without_memory_nothing_is_half_in_and_reading_works(
-    client: Redis, remote: RedisScalableBloomFilter
-) -> None:
+async def test_without_memory_no_key_is_partly_added(client: Redis, remote: RedisScalableBloomFilter) -> None:
     local = await remote.snapshot()
     await client.config_set("maxmemory", 1)
     try:
@@ -199,7 +195,7 @@ async def test_without_memory_nothing_is_half_in_and_reading_works(
     assert await remote.slice_count() == 4
 
 
-async def test_a_replica_answers_and_refuses_to_write(tmp_path: Path) -> None:
+async def test_a_replica_answers_but_refuses_writes(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("first", "second")]
     for folder in folders:
         folder.mkdir()
@@ -222,7 +218,7 @@ async def test_a_replica_answers_and_refuses_to_write(tmp_path: Path) -> None:
             assert await replica.snapshot() == await made.snapshot()
 
 
-async def test_a_connection_lost_in_the_middle_has_its_own_error(tmp_path: Path) -> None:
+async def test_a_lost_connection_has_its_own_error(tmp_path: Path) -> None:
     def endless(server: RedisServer) -> Any:
         for number in range(1 << 30):
             if number == 2_500:
@@ -241,9 +237,7 @@ async def test_a_connection_lost_in_the_middle_has_its_own_error(tmp_path: Path)
                 await RedisScalableBloomFilter.open(client, "f")
 
 
-async def test_a_cancelled_addition_is_whole_or_not_at_all_and_can_be_repeated(
-    client: Redis, remote: RedisScalableBloomFilter
-) -> None:
+async def test_a_cancelled_addition_is_complete_or_absent(client: Redis, remote: RedisScalableBloomFilter) -> None:
     for steps in range(200):
         adding = asyncio.create_task(remote.update(range(200, 300)))
         for _ in range(steps):
@@ -260,7 +254,7 @@ async def test_a_cancelled_addition_is_whole_or_not_at_all_and_can_be_repeated(
     assert await remote.contains_many(range(300)) == b"\1" * 300
 
 
-async def test_scripts_that_the_server_forgot_are_sent_again(client: Redis, remote: RedisScalableBloomFilter) -> None:
+async def test_forgotten_scripts_are_sent_again(client: Redis, remote: RedisScalableBloomFilter) -> None:
     for name, operation in OPERATIONS.items():
         await client.script_flush()
         await operation(remote)
@@ -268,7 +262,7 @@ async def test_scripts_that_the_server_forgot_are_sent_again(client: Redis, remo
             remote = await make(client)
 
 
-async def test_the_longest_string_of_the_server_is_known_when_it_is_made(client: Redis) -> None:
+async def test_an_oversized_shard_is_refused_at_creation(client: Redis) -> None:
     await client.config_set("proto-max-bulk-len", 1 << 20)
     try:
         with pytest.raises(RemoteError, match="out of range"):
@@ -289,9 +283,7 @@ async def test_growth_ends_with_the_number_of_shards(client: Redis) -> None:
     assert len(await client.keys()) == 2 + remote._layout.slices[0].shards
 
 
-async def test_bad_arguments_are_refused_before_the_server_is_asked(
-    client: Redis, remote: RedisScalableBloomFilter
-) -> None:
+async def test_bad_arguments_are_refused_before_a_request(client: Redis, remote: RedisScalableBloomFilter) -> None:
     before = await contents(client)
     wrong = [
         ("initial_capacity", 0),

@@ -28,7 +28,7 @@ def keys(start: int, count: int) -> list[bytes]:
     return [b"key %d of this test" % number for number in range(start, start + count)]
 
 
-async def test_of_many_writers_one_is_told_that_a_key_is_new(server: RedisServer, client: Redis) -> None:
+async def test_only_one_of_many_writers_adds_a_key(server: RedisServer, client: Redis) -> None:
     shape: dict[str, Any] = {"bits": 1 << 20, "hash_funcs": 7}  # 2,000 keys leave a rate of 10^-13
     batch, local = keys(0, 2_000), BloomFilter(**shape)
     assert local.update(batch) == 2_000
@@ -81,9 +81,9 @@ async def test_two_processes_share_a_filter(server: RedisServer, client: Redis) 
     assert await remote.contains_many(b"%d" % number for number in range(1_200)) == b"\1" * 1_200
 
 
-async def test_a_reader_never_sees_a_key_in_part(server: RedisServer, client: Redis) -> None:
+async def test_a_reader_never_sees_part_of_a_key(server: RedisServer, client: Redis) -> None:
     rounds = effort(100, 300, 3_000)
-    # key n is bit n of each plane, and of no other key
+    # key n is bit n of each plane, and no other key has that bit
     own_bits = CustomHash("number", lambda data, i: int.from_bytes(data, "little"))
     shape: dict[str, Any] = {
         "bits": 8 * rounds,
@@ -109,7 +109,7 @@ async def test_a_reader_never_sees_a_key_in_part(server: RedisServer, client: Re
     assert len(seen) > 10, "it did not read while the other wrote"
 
 
-async def test_an_expired_filter_is_gone_and_can_be_made_again(client: Redis) -> None:
+async def test_an_expired_filter_can_be_created_again(client: Redis) -> None:
     remote = await RedisBloomFilter.create(client, "short", 1_000, 0.01, shard_size=100, expire=0.3)
     assert 0 < (await remote.ttl() or 0) <= 0.3
     async with asyncio.timeout(5):
@@ -120,7 +120,7 @@ async def test_an_expired_filter_is_gone_and_can_be_made_again(client: Redis) ->
     assert await (await RedisBloomFilter.create(client, "short", 1_000, 0.01)).ttl() is None
 
 
-async def test_a_filter_beyond_2_to_the_32_bits_takes_the_memory_of_the_shards_it_uses(client: Redis) -> None:
+async def test_a_large_filter_needs_memory_only_for_used_shards(client: Redis) -> None:
     bits = 1 << 33
     remote = await RedisBloomFilter.create(client, "large", bits=bits, hash_funcs=3, shard_size=1 << 20)
     assert await remote.update(keys(0, 5)) == 5
@@ -146,7 +146,7 @@ async def test_a_name_with_a_hash_tag_keeps_it(client: Redis) -> None:
     assert len({key_slot(key) for key in await client.keys("{plain}*")}) == 1  # type: ignore[arg-type]
 
 
-async def test_create_takes_what_is_there_only_if_it_may_and_only_if_it_is_the_same(client: Redis) -> None:
+async def test_create_accepts_only_an_equal_existing_filter(client: Redis) -> None:
     made = await RedisBloomFilter.create(client, "there", 1_000, 0.01)
     await made.add(b"x")
     with pytest.raises(RemoteExistsError, match="'there'"):

@@ -21,7 +21,7 @@ def opened(path: Path) -> BloomFilter:
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 @pytest.mark.parametrize("ended", [True, False])
-def test_lines_end_as_they_may_and_the_last_need_not(run: Any, tmp_path: Path, end: bytes, ended: bool) -> None:
+def test_lines_may_have_any_end(run: Any, tmp_path: Path, end: bytes, ended: bool) -> None:
     source, path = tmp_path / "source", tmp_path / "f"
     source.write_bytes(end.join([b"alpha", b"", b"a\rb", b"\xff\x00"]) + (end if ended else b""))
     ran = run("bloom", "create", path, source, "--capacity", 100, "--fp-rate", "1e-9")
@@ -31,7 +31,7 @@ def test_lines_end_as_they_may_and_the_last_need_not(run: Any, tmp_path: Path, e
     )
 
 
-def test_with_null_newlines_belong_to_keys(tmp_path: Path) -> None:
+def test_with_null_a_key_may_have_newlines(tmp_path: Path) -> None:
     path = tmp_path / "f"
     shape = ("--capacity", 100, "--fp-rate", "1e-9")
     assert process("bloom", "create", path, "-", *shape, "-0", stdin=b"a\nb\0c\r\0\0\xff").returncode == 0
@@ -41,7 +41,7 @@ def test_with_null_newlines_belong_to_keys(tmp_path: Path) -> None:
     assert process("bloom", "dedupe", "-0", stdin=b"a\na\0b\0a\na\0b").stdout == b"a\na\0b\0"
 
 
-def test_nothing_in_is_nothing_out(made: Path) -> None:
+def test_no_input_gives_no_output(made: Path) -> None:
     before = made.read_bytes()
     for argv in (["check", made], ["dedupe"], ["dedupe", made], ["add", made]):
         ran = process("bloom", *argv)
@@ -49,7 +49,7 @@ def test_nothing_in_is_nothing_out(made: Path) -> None:
     assert made.read_bytes() == before
 
 
-def test_create_takes_capacity_rate_functions_and_key(run: Any, tmp_path: Path) -> None:
+def test_create_accepts_capacity_rate_functions_and_key(run: Any, tmp_path: Path) -> None:
     path = tmp_path / "f"
     secret = "0123456789abcdef" * 2
     assert run("bloom", "create", path, "--capacity", 5_000, "--fp-rate", 0.01, "--hash-funcs", 3, "--key", secret) == (
@@ -61,7 +61,7 @@ def test_create_takes_capacity_rate_functions_and_key(run: Any, tmp_path: Path) 
     assert path.read_bytes() == bytes(expected)
 
 
-def test_create_reads_standard_input_as_add_does(tmp_path: Path) -> None:
+def test_create_reads_standard_input_like_add(tmp_path: Path) -> None:
     path, shape = tmp_path / "f", ("--capacity", 100, "--fp-rate", "1e-9")
     for stdin, said in (
         (b"a\nb\na\n", "3 lines, 2 of them new"),
@@ -89,7 +89,7 @@ def test_random_keys_differ(run: Any, tmp_path: Path) -> None:
     assert one.hashing != other.hashing
 
 
-def test_add_reads_standard_input_and_files_in_turn(made: Path, lines: Path) -> None:
+def test_add_reads_standard_input_and_files_in_order(made: Path, lines: Path) -> None:
     ran = process("bloom", "add", made, lines, "-", stdin=b"delta\nepsilon\ndelta\n")
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"spvfilter: 6 lines, 2 of them new\n")
     assert all(key in opened(made) for key in (b"alpha", b"gamma", b"delta", b"epsilon"))
@@ -110,7 +110,7 @@ def test_a_changed_filter_keeps_its_mode_and_its_symbolic_link(
 
 
 @pytest.mark.parametrize(("invert", "out"), [((), b"beta\ngamma\n"), (("--invert",), b"delta\n\n")])
-def test_check_prints_what_is_in_the_filter_or_what_is_not(made: Path, invert: tuple[str, ...], out: bytes) -> None:
+def test_check_prints_lines_in_or_not_in_the_filter(made: Path, invert: tuple[str, ...], out: bytes) -> None:
     before = made.read_bytes()
     ran = process("bloom", "check", made, *invert, stdin=b"beta\ndelta\n\ngamma\r\n")
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, out, b"spvfilter: 4 lines, 2 of them printed\n")
@@ -118,7 +118,7 @@ def test_check_prints_what_is_in_the_filter_or_what_is_not(made: Path, invert: t
 
 
 @pytest.mark.parametrize("kind", ["lines", "filter", "counting", "text filter", "fifo"])
-def test_what_is_allowed_is_never_in_the_filter(made: Path, tmp_path: Path, kind: str) -> None:
+def test_allowed_lines_are_never_in_the_filter(made: Path, tmp_path: Path, kind: str) -> None:
     allow = tmp_path / "allow"
     match kind:
         case "lines" | "fifo":
@@ -139,7 +139,7 @@ def test_what_is_allowed_is_never_in_the_filter(made: Path, tmp_path: Path, kind
         assert (ran.returncode, ran.stdout.decode().split()) == (0, out.split())
 
 
-def test_dedupe_prints_each_line_once_in_order_and_with_a_filter_remembers(made: Path, tmp_path: Path) -> None:
+def test_dedupe_prints_each_line_once(made: Path, tmp_path: Path) -> None:
     text = b"one\r\n\none\ntwo\n\nthree"
     assert process("bloom", "dedupe", stdin=text).stdout == b"one\n\ntwo\nthree\n"
     source = tmp_path / "source"
@@ -151,7 +151,7 @@ def test_dedupe_prints_each_line_once_in_order_and_with_a_filter_remembers(made:
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"four\n", b"")
 
 
-def test_info_says_what_a_filter_holds(run: Any, made: Path) -> None:
+def test_info_describes_a_filter(run: Any, made: Path) -> None:
     filter = opened(made)
     ran = run("bloom", "info", made, made, "--format", "table")
     assert (ran.code, ran.err) == (0, "")
@@ -170,7 +170,7 @@ def test_info_says_what_a_filter_holds(run: Any, made: Path) -> None:
     assert ran.out.count("\nkind ") == 2
 
 
-def test_info_in_a_pipe_is_one_json_object_a_filter(run: Any, made: Path) -> None:
+def test_info_in_a_pipe_writes_one_json_object_a_filter(run: Any, made: Path) -> None:
     filter = opened(made)
     ran = run("bloom", "info", made, made)
     first, second = map(json.loads, ran.out.splitlines())
@@ -191,7 +191,7 @@ def test_info_in_a_pipe_is_one_json_object_a_filter(run: Any, made: Path) -> Non
     }
 
 
-def test_info_of_a_full_filter_of_unknown_capacity_is_not_nonsense(run: Any, tmp_path: Path) -> None:
+def test_info_of_a_full_filter_has_unknown_values(run: Any, tmp_path: Path) -> None:
     path = tmp_path / "f"
     full = BloomFilter(bits=8, hash_funcs=1)
     memoryview(full.buffer).cast("B")[:] = b"\xff"
@@ -204,7 +204,7 @@ def test_info_of_a_full_filter_of_unknown_capacity_is_not_nonsense(run: Any, tmp
     )
 
 
-def test_merge_unites_and_the_output_may_be_one_of_them(run: Any, made: Path, tmp_path: Path) -> None:
+def test_merge_may_write_to_one_of_its_inputs(run: Any, made: Path, tmp_path: Path) -> None:
     other, output = tmp_path / "other", tmp_path / "output"
     BloomFilter.build([b"delta"], 1_000, 1e-6).save(other)
     assert run("bloom", "merge", made, other, "--output", output) == (0, "", "")
@@ -213,7 +213,7 @@ def test_merge_unites_and_the_output_may_be_one_of_them(run: Any, made: Path, tm
     assert opened(made) == opened(output)
 
 
-def test_a_filter_of_text_made_in_python_takes_lines(run: Any, tmp_path: Path) -> None:
+def test_a_filter_of_text_from_python_accepts_lines(run: Any, tmp_path: Path) -> None:
     path = tmp_path / "f"
     BloomFilter.build(["grün"], 10, 1e-9, encode="utf-8").save(path)
     assert process("bloom", "check", path, stdin="rot\ngrün\n".encode()).stdout == "grün\n".encode()
@@ -224,9 +224,7 @@ def test_a_filter_of_text_made_in_python_takes_lines(run: Any, tmp_path: Path) -
     assert ran.stderr == f"spvfilter: the keys of {path} are text, and this line is not UTF-8: b'\\xff\\xfe'\n".encode()
 
 
-def test_a_counting_filter_is_added_to_checked_and_merged_but_does_not_dedupe(
-    run: Any, tmp_path: Path, lines: Path
-) -> None:
+def test_counting_filters_support_every_action_except_dedupe(run: Any, tmp_path: Path, lines: Path) -> None:
     path = tmp_path / "counting"
     CountingBloomFilter(100, 1e-6).save(path)
     assert run("bloom", "add", path, lines, lines).err == "spvfilter: 6 lines, 3 of them new\n"
@@ -242,7 +240,7 @@ def test_a_counting_filter_is_added_to_checked_and_merged_but_does_not_dedupe(
     assert path.read_bytes() == before
 
 
-def test_past_capacity_is_warned_of_by_all_that_notice(run: Any, tmp_path: Path) -> None:
+def test_lines_above_the_capacity_cause_a_warning(run: Any, tmp_path: Path) -> None:
     path, source = tmp_path / "f", tmp_path / "source"
     source.write_text("".join(f"{number}\n" for number in range(400)))
     past = f"warning: {path} was made for 100 lines and holds about "
@@ -261,7 +259,7 @@ def test_past_capacity_is_warned_of_by_all_that_notice(run: Any, tmp_path: Path)
     assert late.startswith("spvfilter: warning: the filter in memory was made for 100 lines and holds about ")
 
 
-def test_a_full_filter_refuses_lines_and_says_so(run: Any, tmp_path: Path) -> None:
+def test_a_full_filter_refuses_lines_with_a_message(run: Any, tmp_path: Path) -> None:
     path, source = tmp_path / "f", tmp_path / "source"
     source.write_text("".join(f"{number}\n" for number in range(1, 5_001)))
     assert run("bloom", "create", path, "--capacity", 100, "--fp-rate", 0.01).code == 0
@@ -269,7 +267,7 @@ def test_a_full_filter_refuses_lines_and_says_so(run: Any, tmp_path: Path) -> No
     full = f"spvfilter: {path} is full: it was made for 100 lines, has "
     ran = run("bloom", "add", path, source)
     assert (ran.code, ran.out, ran.err.startswith(full)) == (2, "", True)
-    assert path.read_bytes() == empty  # nothing of a refused file of lines is kept
+    assert path.read_bytes() == empty  # no line of a refused file is kept
     ran = run("bloom", "dedupe", path, source)
     assert (ran.code, ran.err.startswith(full)) == (2, True)
     printed = ran.out.splitlines()
@@ -278,14 +276,14 @@ def test_a_full_filter_refuses_lines_and_says_so(run: Any, tmp_path: Path) -> No
     kept = opened(path)
     assert all(line.encode() in kept for line in printed)
     source.write_text("\n".join(printed))
-    ran = run("bloom", "dedupe", path, source)  # lines that it knows need no room
+    ran = run("bloom", "dedupe", path, source)  # known lines need no room
     assert (ran.code, ran.out, ran.err) == (0, "", "")
     ran = run("bloom", "create", tmp_path / "g", source, source, "--capacity", 10, "--fp-rate", 0.01)
     assert ran.code == 2
     assert not (tmp_path / "g").exists()
 
 
-def test_a_scalable_filter_takes_any_number_of_lines(run: Any, tmp_path: Path) -> None:
+def test_a_scalable_filter_accepts_any_number_of_lines(run: Any, tmp_path: Path) -> None:
     path, source = tmp_path / "f", tmp_path / "source"
     source.write_text("".join(f"{number}\n" for number in range(5_000)))
     assert run("bloom", "create", path, source, "--capacity", 100, "--fp-rate", 1e-6, "--scalable").code == 0
@@ -311,7 +309,7 @@ def test_a_scalable_filter_takes_any_number_of_lines(run: Any, tmp_path: Path) -
         assert (ran.code, said in ran.err) == (2, True)
 
 
-def test_at_capacity_nothing_is_warned_of(run: Any, tmp_path: Path) -> None:
+def test_reaching_the_capacity_causes_no_warning(run: Any, tmp_path: Path) -> None:
     path, source = tmp_path / "f", tmp_path / "source"
     source.write_text("".join(f"{number}\n" for number in range(100)))
     assert (

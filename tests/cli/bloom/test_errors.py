@@ -1,4 +1,4 @@
-"""`bloom` with filters in files, given bad input: one line per error, and nothing is overwritten."""
+"""`bloom` with filters in files, given bad input: one line for each error, and no file is overwritten."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         ),
     ],
 )
-def test_bad_input_is_one_line_exit_code_2_and_changes_nothing(
+def test_bad_input_is_one_line_and_changes_no_file(
     run: Any, tmp_path: Path, made: Path, lines: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str], said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -286,16 +286,14 @@ def test_bad_input_is_one_line_exit_code_2_and_changes_nothing(
     assert not list(Path("folder").iterdir())
 
 
-WITHOUT_PRIVILEGE = (  # without root's CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH, which other users do not have
+WITHOUT_PRIVILEGE = (  # other users than root lack CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH
     "import ctypes, sys; from spvfilter.cli import main; libc = ctypes.CDLL(None, use_errno=True); head, sets ="
     " (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)(); assert libc.capget(head, sets) == 0; sets[0] &="
     " ~6; sets[1] &= ~6; assert libc.capset(head, sets) == 0; sys.exit(main())"
 )
 
 
-def test_what_may_not_be_read_or_written_is_said_before_anything_is_read(
-    tmp_path: Path, made: Path, lines: Path
-) -> None:
+def test_missing_permissions_are_reported_before_reading(tmp_path: Path, made: Path, lines: Path) -> None:
     tmp_path.chmod(0o500)
     try:
         for argv in (["create", tmp_path / "new", lines, *SHAPE], ["add", made, lines], ["dedupe", made, lines]):
@@ -309,7 +307,7 @@ def test_what_may_not_be_read_or_written_is_said_before_anything_is_read(
         tmp_path.chmod(0o700)
 
 
-def test_a_disk_that_is_full_leaves_the_filter_as_it_was(made: Path, lines: Path) -> None:
+def test_a_full_disk_leaves_the_filter_unchanged(made: Path, lines: Path) -> None:
     before = made.read_bytes()
     lines.write_bytes(b"delta\n")
     ran = process("bloom", "add", made, lines, code=FULL)
@@ -321,11 +319,11 @@ def test_a_disk_that_is_full_leaves_the_filter_as_it_was(made: Path, lines: Path
     assert not [path for path in made.parent.iterdir() if path.name.startswith(".")]
 
 
-FULL = (  # a limit on the size of files stands for a full disk
+FULL = (  # a limit on the size of files simulates a full disk
     "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
     " resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); from spvfilter.cli import main; sys.exit(main())"
 )
 
 
-def test_a_secret_in_the_place_of_the_action_is_not_repeated(run: Any) -> None:
+def test_a_secret_typed_as_an_action_is_not_repeated(run: Any) -> None:
     assert "correct horse" not in run("bloom", "correct horse battery").err

@@ -77,7 +77,7 @@ def test_pybloom_live_file_is_imported_with_its_version(run: Any, tmp_path: Path
     assert run("bloom", "check", tmp_path / "made", tmp_path / "lines").out == "grün\n"
 
 
-def test_pybloomfiltermmap3_file_is_read_as_it_is(run: Any, tmp_path: Path) -> None:
+def test_pybloomfiltermmap3_file_is_read_directly(run: Any, tmp_path: Path) -> None:
     file, lines = tmp_path / "seen.mmap", tmp_path / "lines"
     file.write_bytes(MMAP3)
     lines.write_text("a\nother\ngrün\n", encoding="utf-8")

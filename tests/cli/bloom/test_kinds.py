@@ -1,6 +1,4 @@
-"""`bloom` with counting filters, filters that are made when they are missing, and raw bits. Bad input is in
-test_errors.py.
-"""
+"""`bloom` with counting filters, created filters and raw bits. Bad input is in test_errors.py."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ def test_lines_are_removed_from_a_counting_filter(run: Any, tmp_path: Path, line
     assert CountingBloomFilter.open(path).count(b"beta") == 2
     gone = text(tmp_path / "gone", "beta", "gamma")
     assert run("bloom", "remove", path, gone) == (0, "", "spvfilter: 2 lines, all of them removed\n")
-    assert run("bloom", "check", path, lines).out.encode() == LINES  # each was added twice
+    assert run("bloom", "check", path, lines).out.encode() == LINES  # each line was added twice
     ran = run("bloom", "remove", path, text(tmp_path / "more", "beta", "other", "beta"))
     assert ran == (1, "", "spvfilter: 3 lines, 1 of them removed: the other 2 were not in the filter\n")
     expected = CountingBloomFilter(1_000, 1e-6)
@@ -42,7 +40,7 @@ def test_lines_are_removed_from_a_counting_filter(run: Any, tmp_path: Path, line
     assert run("bloom", "remove", path, text(tmp_path / "none")).err == "spvfilter: 0 lines, all of them removed\n"
 
 
-def test_lines_that_are_not_there_leave_the_counters_as_they_are(run: Any, tmp_path: Path, lines: Path) -> None:
+def test_removing_absent_lines_changes_no_counter(run: Any, tmp_path: Path, lines: Path) -> None:
     path = tmp_path / "f"
     run("bloom", "create", path, lines, "--capacity", 5, "--fp-rate", 0.3, "--counting", "--key", "0a" * 16)
     before = path.read_bytes()
@@ -52,14 +50,14 @@ def test_lines_that_are_not_there_leave_the_counters_as_they_are(run: Any, tmp_p
     assert path.read_bytes() == before
 
 
-def test_removed_lines_come_from_standard_input_and_may_end_with_nul(tmp_path: Path) -> None:
+def test_removed_lines_may_come_from_standard_input(tmp_path: Path) -> None:
     path = tmp_path / "f"
     assert process("bloom", "create", path, "-", *SHAPE, "--counting", "-0", stdin=b"a\nb\0c\0").returncode == 0
     assert process("bloom", "remove", path, "-0", stdin=b"a\nb\0").returncode == 0
     assert CountingBloomFilter.open(path).contains_many([b"a\nb", b"c"]) == bytes([0, 1])
 
 
-def test_a_full_counting_filter_has_room_again_for_what_is_removed(run: Any, tmp_path: Path) -> None:
+def test_removed_lines_leave_room_for_other_lines(run: Any, tmp_path: Path) -> None:
     path = tmp_path / "f"
     many = text(tmp_path / "many", *range(60))
     assert run("bloom", "create", path, many, "--capacity", 100, "--fp-rate", 1e-6, "--counting").code == 0
@@ -67,14 +65,14 @@ def test_a_full_counting_filter_has_room_again_for_what_is_removed(run: Any, tmp
     assert run("bloom", "add", path, text(tmp_path / "others", *range(1000, 1100))).code == 0
 
 
-# Filters that are made when they are missing
+# Filters that are created if they are missing
 
 
 @pytest.mark.parametrize(
     ("options", "kind"),
     [([], BloomFilter), (["--scalable"], ScalableBloomFilter), (["--counting"], CountingBloomFilter)],
 )
-def test_add_makes_what_create_makes_and_goes_on_with_it(
+def test_add_creates_a_missing_filter_like_create(
     run: Any, tmp_path: Path, lines: Path, options: list[str], kind: Any
 ) -> None:
     path, other = tmp_path / "f", tmp_path / "g"
@@ -89,7 +87,7 @@ def test_add_makes_what_create_makes_and_goes_on_with_it(
     assert isinstance(kind.open(path), kind)
 
 
-def test_dedupe_makes_a_filter_that_grows(run: Any, tmp_path: Path) -> None:
+def test_dedupe_creates_a_scalable_filter(run: Any, tmp_path: Path) -> None:
     path, source = tmp_path / "seen", text(tmp_path / "source", *range(300), *range(300))
     ran = run("bloom", "dedupe", path, source, "--capacity", 50)
     assert (ran.code, ran.out.split()) == (0, [str(number) for number in range(300)])
@@ -109,12 +107,12 @@ def test_dedupe_makes_a_filter_that_grows(run: Any, tmp_path: Path) -> None:
     assert BloomFilter.open(tmp_path / "fixed").hash_funcs == 4
 
 
-def test_dedupe_reads_standard_input_by_its_name_and_makes_no_filter_of_it(tmp_path: Path) -> None:
+def test_dedupe_does_not_take_a_dash_for_a_filter(tmp_path: Path) -> None:
     ran = process("bloom", "dedupe", "-", "--capacity", 5, stdin=b"a\na\nb\n")
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"a\nb\n", b"")
 
 
-def test_a_key_is_compared_and_a_random_one_stays(run: Any, tmp_path: Path, lines: Path) -> None:
+def test_a_given_key_must_match_the_filters_key(run: Any, tmp_path: Path, lines: Path) -> None:
     path = tmp_path / "f"
     for _ in range(2):
         assert run("bloom", "add", path, lines, *SHAPE, "--key", "random").code == 0
@@ -124,12 +122,12 @@ def test_a_key_is_compared_and_a_random_one_stays(run: Any, tmp_path: Path, line
     assert run("bloom", "dedupe", path, lines, "--key", key.hex()) == (0, "", "")
 
 
-def test_a_filter_that_is_refused_a_line_is_not_made(run: Any, tmp_path: Path) -> None:
+def test_no_filter_is_created_if_a_line_is_refused(run: Any, tmp_path: Path) -> None:
     ran = run("bloom", "add", tmp_path / "f", text(tmp_path / "many", *range(100)), "--capacity", 10, "--fp-rate", 0.01)
     assert (ran.code, (tmp_path / "f").exists()) == (2, False)
 
 
-def test_lines_are_counted_beyond_15_with_larger_counters(run: Any, tmp_path: Path) -> None:
+def test_larger_counters_count_beyond_15(run: Any, tmp_path: Path) -> None:
     path, many = tmp_path / "c", text(tmp_path / "many", *["a"] * 300)
     assert run("bloom", "create", path, many, *SHAPE, "--counting", "--counter-bits", 16).code == 0
     assert CountingBloomFilter.open(path).count(b"a") == 300
@@ -153,7 +151,7 @@ def test_lines_are_counted_beyond_15_with_larger_counters(run: Any, tmp_path: Pa
         ),
     ],
 )
-def test_a_dump_tells_how_it_is_loaded(
+def test_a_dump_prints_its_load_command(
     run: Any, tmp_path: Path, made: BloomFilter | CountingBloomFilter, options: str
 ) -> None:
     made = made.copy()
@@ -166,7 +164,7 @@ def test_a_dump_tells_how_it_is_loaded(
     assert (tmp_path / "g").read_bytes() == (tmp_path / "f").read_bytes()
 
 
-def test_raw_bits_go_through_pipes(tmp_path: Path, made: Path) -> None:
+def test_raw_bits_can_be_piped(tmp_path: Path, made: Path) -> None:
     ran = process("bloom", "dump", made)
     assert (ran.returncode, ran.stdout) == (0, BloomFilter.open(made).dump())
     assert (
@@ -180,7 +178,7 @@ def test_raw_bits_go_through_pipes(tmp_path: Path, made: Path) -> None:
         assert bad.stderr.startswith(b"spvfilter: standard input: cells at byte 359")
 
 
-def test_a_key_is_needed_to_load_what_it_hashed(run: Any, tmp_path: Path, lines: Path) -> None:
+def test_load_needs_the_key_of_the_dump(run: Any, tmp_path: Path, lines: Path) -> None:
     path, key = tmp_path / "f", "07" * 16
     run("bloom", "create", path, lines, "--capacity", 10, "--fp-rate", 0.01, "--key", key)
     told = run("bloom", "dump", path, "--output", tmp_path / "raw").err
@@ -194,7 +192,7 @@ def test_a_key_is_needed_to_load_what_it_hashed(run: Any, tmp_path: Path, lines:
     assert BloomFilter.open(tmp_path / "g").hashing == SipHash(bytes.fromhex(key))
 
 
-def test_what_load_cannot_make_again_is_told(run: Any, tmp_path: Path) -> None:
+def test_dump_says_if_load_cannot_restore_the_filter(run: Any, tmp_path: Path) -> None:
     BloomFilter(10, 0.01, encode="int64").save(tmp_path / "f")
     told = run("bloom", "dump", tmp_path / "f", "--output", tmp_path / "raw").err
     assert told.endswith(
@@ -202,7 +200,7 @@ def test_what_load_cannot_make_again_is_told(run: Any, tmp_path: Path) -> None:
     )
 
 
-def test_files_are_replaced_when_told_so_alone(run: Any, tmp_path: Path, made: Path) -> None:
+def test_files_are_replaced_only_with_force(run: Any, tmp_path: Path, made: Path) -> None:
     raw, before = tmp_path / "raw", made.read_bytes()
     raw.write_bytes(b"something")
     assert run("bloom", "dump", made, "--output", raw).code == 2
@@ -214,7 +212,7 @@ def test_files_are_replaced_when_told_so_alone(run: Any, tmp_path: Path, made: P
     assert made.read_bytes() == before
 
 
-def test_raw_bytes_are_kept_off_the_terminal(made: Path) -> None:
+def test_raw_bytes_are_not_printed_on_a_terminal(made: Path) -> None:
     code, shown = on_terminal("bloom", "dump", made)
     assert (code, shown) == (
         2,
@@ -222,6 +220,6 @@ def test_raw_bytes_are_kept_off_the_terminal(made: Path) -> None:
     )
 
 
-def test_an_endless_input_is_read_to_one_byte_too_many(run: Any, tmp_path: Path) -> None:
+def test_an_endless_input_is_read_only_to_its_limit(run: Any, tmp_path: Path) -> None:
     ran = run("bloom", "load", tmp_path / "f", "/dev/zero", "--capacity", 100, "--fp-rate", 0.01)
     assert (ran.code, ran.err) == (2, "spvfilter: /dev/zero: cells at byte 120: 960 bits take 120 bytes, not 121\n")

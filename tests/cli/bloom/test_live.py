@@ -1,6 +1,4 @@
-"""`bloom` live: dedupe as a stream, in constant memory, interrupted, with a pipe that breaks; progress on a
-terminal.
-"""
+"""`bloom` live: dedupe as a stream in constant memory, interrupts, broken pipes, and progress on a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ COUNT = 100_000
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
-    """An empty filter with a rate so low that none of the lines is a false positive."""
+    """An empty filter with a rate so low that no line is a false positive."""
     path = tmp_path / "kept.bloom"
     BloomFilter(COUNT, 1e-12).save(path)
     return path
@@ -43,7 +41,7 @@ def started(*argv: object, code: str = "") -> subprocess.Popen[bytes]:
     return subprocess.Popen(command("bloom", *argv, code=code), env=environment(), stdin=pipe, stdout=pipe, stderr=pipe)
 
 
-def test_a_line_is_printed_as_soon_as_it_comes() -> None:
+def test_a_line_is_printed_immediately() -> None:
     with started("dedupe") as child:
         assert child.stdin is not None
         assert child.stdout is not None
@@ -63,7 +61,7 @@ def test_a_line_is_printed_as_soon_as_it_comes() -> None:
         assert child.wait(timeout=60) == 0
 
 
-def test_dedupe_takes_as_much_memory_for_many_lines_as_for_few() -> None:
+def test_dedupe_needs_the_same_memory_for_many_lines() -> None:
     code = (
         "import pathlib, re, sys; from spvfilter.cli import main; code = main(); print(*re.findall(r'VmHWM:\\s*(\\d+)"
         " kB', pathlib.Path('/proc/self/status').read_text()), file=sys.stderr); sys.exit(code)"
@@ -77,7 +75,7 @@ def test_dedupe_takes_as_much_memory_for_many_lines_as_for_few() -> None:
     assert peaks[1] - peaks[0] < 4_000  # the lines are 18 MB more
 
 
-def test_an_interrupted_dedupe_remembers_what_it_printed_and_nothing_else(kept: Path, numbers: Path) -> None:
+def test_an_interrupted_dedupe_remembers_exactly_the_printed_lines(kept: Path, numbers: Path) -> None:
     with started("dedupe", kept, numbers, code=WITH_SIGINT) as child:
         assert child.stdout is not None
         assert child.stderr is not None
@@ -93,7 +91,7 @@ def test_an_interrupted_dedupe_remembers_what_it_printed_and_nothing_else(kept: 
 
 
 @pytest.mark.parametrize(("times", "out"), [(1, b"a\nb\n"), (2, b"")], ids=["once", "twice"])
-def test_an_interrupt_waits_for_the_batch_and_a_second_one_does_not(kept: Path, times: int, out: bytes) -> None:
+def test_only_the_first_interrupt_waits_for_the_batch(kept: Path, times: int, out: bytes) -> None:
     interrupted = (
         "import os; import spvfilter.cli.bloom.storage as module; add = module.FileStorage.add_many;"
         " module.FileStorage.add_many = lambda store, lines: ([os.kill(os.getpid(), signal.SIGINT) for _ in"
@@ -106,7 +104,7 @@ def test_an_interrupt_waits_for_the_batch_and_a_second_one_does_not(kept: Path, 
     assert (b"a" in BloomFilter.open(kept)) is bool(out)
 
 
-def test_an_interrupt_that_is_ignored_stays_ignored(kept: Path) -> None:
+def test_an_ignored_interrupt_stays_ignored(kept: Path) -> None:
     code = WITH_SIGINT.replace("signal.default_int_handler", "signal.SIG_IGN")
     with started("dedupe", kept, code=code) as child:
         assert child.stdin is not None
@@ -121,7 +119,7 @@ def test_an_interrupt_that_is_ignored_stays_ignored(kept: Path) -> None:
 
 
 @pytest.mark.parametrize("action", ["add", "create"])
-def test_an_interrupted_add_or_create_leaves_what_was_there(kept: Path, action: str) -> None:
+def test_an_interrupted_add_or_create_changes_no_file(kept: Path, action: str) -> None:
     before = kept.read_bytes()
     shape = ("--capacity", 5, "--fp-rate", 0.1, "--force") if action == "create" else ()
     tell = (
@@ -140,7 +138,7 @@ def test_an_interrupted_add_or_create_leaves_what_was_there(kept: Path, action: 
     assert [path.name for path in kept.parent.iterdir()] == [kept.name]
 
 
-def test_what_was_printed_before_a_pipe_broke_is_remembered(kept: Path, numbers: Path) -> None:
+def test_lines_printed_before_a_broken_pipe_are_remembered(kept: Path, numbers: Path) -> None:
     with started("dedupe", kept, numbers) as child:
         assert child.stdout is not None
         assert child.stderr is not None
@@ -153,13 +151,13 @@ def test_what_was_printed_before_a_pipe_broke_is_remembered(kept: Path, numbers:
     assert len(remembered) < COUNT
 
 
-def test_a_disk_that_is_full_for_the_output_is_an_error_and_the_filter_stays_usable(kept: Path, numbers: Path) -> None:
+def test_a_full_output_disk_leaves_the_filter_usable(kept: Path, numbers: Path) -> None:
     ran = process("bloom", "dedupe", kept, numbers, shell="> /dev/full")
     assert (ran.returncode, ran.stderr) == (2, b"spvfilter: cannot read or write: No space left on device\n")
     assert process("bloom", "info", kept).returncode == 0
 
 
-def test_closed_streams_are_one_line(kept: Path) -> None:
+def test_closed_streams_cause_one_line(kept: Path) -> None:
     before = kept.read_bytes()
     for argv in (["add", kept], ["check", kept], ["dedupe"], ["dedupe", kept]):
         ran = process("bloom", *argv, shell="<&-")
@@ -173,7 +171,7 @@ def test_closed_streams_are_one_line(kept: Path) -> None:
 @pytest.mark.parametrize("action", ["add", "check", "dedupe"])
 def test_a_terminal_shows_progress_through_files(kept: Path, few: Path, tmp_path: Path, action: str, code: str) -> None:
     out = tmp_path / "out"
-    if action != "add":  # a command that prints lines shows progress only if they go elsewhere
+    if action != "add":  # a command that prints lines shows progress only if its output is redirected
         code = f"import os; os.dup2(os.open({str(out)!r}, os.O_WRONLY | os.O_CREAT), 1); {code}"
     ended, screen = on_terminal("bloom", action, kept, few, code=code)
     assert ended == 0
@@ -183,7 +181,7 @@ def test_a_terminal_shows_progress_through_files(kept: Path, few: Path, tmp_path
         assert out.read_bytes() == few.read_bytes()
 
 
-def test_no_progress_is_shown_among_lines_or_where_there_is_no_terminal(kept: Path, few: Path) -> None:
+def test_no_progress_is_shown_without_a_terminal(kept: Path, few: Path) -> None:
     ended, screen = on_terminal("bloom", "dedupe", kept, few)
     assert (ended, screen) == (0, few.read_text())
     assert process("bloom", "add", kept, few).stderr == b"spvfilter: 20000 lines, 0 of them new\n"

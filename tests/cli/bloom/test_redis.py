@@ -27,7 +27,7 @@ needs_redis = pytest.mark.redis
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RedisServer]:
-    folder = Path(tempfile.mkdtemp(prefix="redis-"))  # a unix socket's path is short
+    folder = Path(tempfile.mkdtemp(prefix="redis-"))  # the path of a unix socket must be short
     try:
         with running_redis(folder) as running:
             yield running
@@ -77,7 +77,7 @@ def test_every_action_works_as_with_files(redis: Any, server: RedisServer, tmp_p
 
 
 @needs_redis
-def test_filters_are_made_when_missing_and_go_in_and_out_as_raw_bits(redis: Any, tmp_path: Path) -> None:
+def test_filters_are_created_and_copied_as_raw_bits(redis: Any, tmp_path: Path) -> None:
     source = text(tmp_path, "source", "alpha", "beta")
     told = "spvfilter: one did not exist: made a filter for 1000 lines\n"
     assert redis("add", "one", source, *SHAPE) == (0, "", told + "spvfilter: 2 lines, 2 of them new\n")
@@ -101,7 +101,7 @@ def test_filters_are_made_when_missing_and_go_in_and_out_as_raw_bits(redis: Any,
 
 
 @needs_redis
-def test_a_filter_that_grows_takes_any_number_of_lines(redis: Any, tmp_path: Path) -> None:
+def test_a_scalable_filter_accepts_any_number_of_lines(redis: Any, tmp_path: Path) -> None:
     lines = [*map(str, range(500))]
     half, whole = text(tmp_path, "half", *lines[:250]), text(tmp_path, "whole", *lines)
     shape = ("--capacity", 20, "--fp-rate", 1e-6)
@@ -138,7 +138,7 @@ def test_a_filter_that_grows_takes_any_number_of_lines(redis: Any, tmp_path: Pat
 
 
 @needs_redis
-def test_two_processes_share_what_they_have_seen(redis: Any, server: RedisServer) -> None:
+def test_two_processes_share_one_filter(redis: Any, server: RedisServer) -> None:
     assert redis("create", "seen", *SHAPE).code == 0
     lines = b"".join(b"%d\n" % number for number in range(1_000))
     argv = command("bloom", "dedupe", "seen", "--redis", server.url)
@@ -152,7 +152,7 @@ def test_two_processes_share_what_they_have_seen(redis: Any, server: RedisServer
 
 
 @needs_redis
-def test_past_capacity_is_warned_of(redis: Any, tmp_path: Path) -> None:
+def test_lines_above_the_capacity_cause_a_warning(redis: Any, tmp_path: Path) -> None:
     source = text(tmp_path, "source", *map(str, range(25)))
     shape = ("--capacity", 10, "--fp-rate", 0.001)
     ran = redis("create", "small", source, *shape, "--on-full", "warn")
@@ -210,7 +210,7 @@ def test_past_capacity_is_warned_of(redis: Any, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_bad_input_is_one_line_and_changes_nothing(
+def test_bad_input_is_one_line_and_changes_no_key(
     redis: Any, server: RedisServer, tmp_path: Path, argv: list[object], said: str
 ) -> None:
     def client(*words: str) -> bytes:
@@ -231,7 +231,7 @@ def test_bad_input_is_one_line_and_changes_nothing(
 
 
 @needs_redis
-def test_force_replaces_and_the_output_of_a_merge_may_be_one_of_them(redis: Any, tmp_path: Path) -> None:
+def test_force_replaces_and_merge_may_write_an_input(redis: Any, tmp_path: Path) -> None:
     redis("create", "one", text(tmp_path, "a", "alpha"), *SHAPE)
     redis("create", "two", text(tmp_path, "b", "beta"), *SHAPE)
     both = text(tmp_path, "both", "alpha", "beta")
@@ -242,7 +242,7 @@ def test_force_replaces_and_the_output_of_a_merge_may_be_one_of_them(redis: Any,
 
 
 @needs_redis
-def test_a_filter_of_text_made_in_python_takes_lines(redis: Any, server: RedisServer, tmp_path: Path) -> None:
+def test_a_filter_of_text_from_python_accepts_lines(redis: Any, server: RedisServer, tmp_path: Path) -> None:
     make = (
         "import asyncio, sys\nfrom spvfilter.bloom.redis.filter import RedisBloomFilter\nfrom"
         " spvfilter.bloom.redis.client import connect\nasync def make():\n    async with connect(sys.argv[1]) as"
@@ -259,7 +259,7 @@ def test_a_filter_of_text_made_in_python_takes_lines(redis: Any, server: RedisSe
 
 
 @needs_redis
-def test_a_url_may_have_a_port_a_database_and_a_password(tmp_path: Path) -> None:
+def test_a_url_may_have_port_database_and_password(tmp_path: Path) -> None:
     with running_redis(tmp_path, tcp=True) as server:
         subprocess.run(
             ["redis-cli", "-p", str(server.port), "config", "set", "requirepass", "sesame"],
@@ -283,7 +283,7 @@ def test_a_url_may_have_a_port_a_database_and_a_password(tmp_path: Path) -> None
 
 
 @needs_redis
-def test_a_connection_lost_in_the_middle_is_one_line(tmp_path: Path) -> None:
+def test_a_lost_connection_is_one_line(tmp_path: Path) -> None:
     with running_redis(tmp_path) as server:
         assert process("bloom", "create", "f", *SHAPE, "--redis", server.url).returncode == 0
         argv = command("bloom", "dedupe", "f", "--redis", server.url)
@@ -309,9 +309,7 @@ def test_a_connection_lost_in_the_middle_is_one_line(tmp_path: Path) -> None:
 @needs_redis
 @pytest.mark.parametrize("code", [WITH_SIGINT, WITH_UNNOTICED_SIGINT])
 @pytest.mark.parametrize("stuck", [False, True])
-def test_an_interrupt_ends_it_and_a_second_one_where_the_server_does_not_answer(
-    tmp_path: Path, stuck: bool, code: str
-) -> None:
+def test_a_second_interrupt_ends_a_stuck_command(tmp_path: Path, stuck: bool, code: str) -> None:
     with running_redis(tmp_path) as server:
         assert process("bloom", "create", "f", *SHAPE, "--redis", server.url).returncode == 0
         argv = command("bloom", "dedupe", "f", "--redis", server.url, code=code)
@@ -329,7 +327,7 @@ def test_an_interrupt_ends_it_and_a_second_one_where_the_server_does_not_answer(
                 child.stdin.write(b"b\n")
                 child.stdin.flush()
             try:
-                for _ in range(2 if stuck else 1):  # the second does not wait for the batch
+                for _ in range(2 if stuck else 1):  # the second interrupt does not wait for the batch
                     child.send_signal(signal.SIGINT)
                     with suppress(subprocess.TimeoutExpired):
                         child.wait(timeout=1 if stuck else 60)
@@ -340,7 +338,7 @@ def test_an_interrupt_ends_it_and_a_second_one_where_the_server_does_not_answer(
 
 
 @pytest.mark.parametrize("code", [WITH_SIGINT, WITH_UNNOTICED_SIGINT])
-def test_an_interrupt_ends_the_wait_for_an_answer(code: str) -> None:
+def test_an_interrupt_ends_the_wait_for_a_response(code: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         argv = command(
             "bloom", "info", "f", "--redis", f"redis://127.0.0.1:{mute.getsockname()[1]}?socket_timeout=600", code=code
@@ -368,7 +366,7 @@ module.open_any = opening
 """
 
 
-def test_an_interrupt_ends_a_wait_that_misses_a_cancellation() -> None:
+def test_an_interrupt_ends_a_wait_that_ignores_cancellation() -> None:
     code = f"{MISSING_A_CANCELLATION}\n{WITH_SIGINT}"
     ran = process("bloom", "info", "f", "--redis", "redis://127.0.0.1:1", code=code)
     assert (ran.returncode, ran.stdout, ran.stderr) == (130, b"", b"spvfilter: interrupted\n")
@@ -378,20 +376,20 @@ def test_an_interrupt_ends_a_wait_that_misses_a_cancellation() -> None:
     "url",
     ["", "localhost", "http://localhost", "redis://localhost:port", "redis://localhost:6379/zero?db=x", "redis://[::1"],
 )
-def test_a_wrong_url_is_one_line_that_does_not_repeat_it(run: Any, url: str) -> None:
+def test_a_wrong_url_is_not_repeated(run: Any, url: str) -> None:
     ran = run("bloom", "info", "f", "--redis", url)
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert ran.err.startswith("spvfilter: not a URL of a Redis server: ")
 
 
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:1", "unix:///nowhere/redis.sock"])
-def test_a_server_that_is_not_there_is_one_line(run: Any, url: str) -> None:
+def test_an_unreachable_server_is_one_line(run: Any, url: str) -> None:
     ran = run("bloom", "info", "f", "--redis", url)
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert ran.err.startswith("spvfilter: no answer from the Redis server for '{f}:header': Error ")
 
 
-def test_without_redis_py_the_error_names_the_extra_and_files_work(tmp_path: Path) -> None:
+def test_without_redis_py_only_files_work(tmp_path: Path) -> None:
     ran = process("bloom", "info", "f", "--redis", "redis://127.0.0.1:1", code=WITHOUT_REDIS)
     assert (ran.returncode, ran.stdout) == (2, b"")
     assert ran.stderr == b"spvfilter: filters in Redis need redis-py: pip install 'spvfilter[redis]'\n"

@@ -40,7 +40,7 @@ def test_json_has_everything(run: Any) -> None:
     assert max(of["fp_rate"] for of in told["scalable"]) < 0.001
 
 
-def test_the_size_is_that_of_the_file_that_create_makes(run: Any, tmp_path: Path) -> None:
+def test_the_size_equals_that_of_the_created_file(run: Any, tmp_path: Path) -> None:
     shape = ("--capacity", 1_234, "--fp-rate", 0.003)
     told = json.loads(run("bloom", "size", *shape).out)
     assert run("bloom", "create", tmp_path / "f", *shape).code == 0
@@ -57,12 +57,14 @@ def test_the_size_is_that_of_the_file_that_create_makes(run: Any, tmp_path: Path
         (["--fp-rate", 0.01, "--bits", 9600, "--hash-funcs", 3], 776, 9600, 3),
     ],
 )
-def test_two_of_three_give_the_third(run: Any, argv: list[object], capacity: int, bits: int, hash_funcs: int) -> None:
+def test_two_values_determine_the_third(
+    run: Any, argv: list[object], capacity: int, bits: int, hash_funcs: int
+) -> None:
     told = json.loads(run("bloom", "size", *argv).out)
     assert (told["capacity"], told["bits"], told["hash_funcs"]) == (capacity, bits, hash_funcs)
 
 
-def test_what_is_beyond_all_sizes_is_left_out(run: Any) -> None:
+def test_impossible_values_are_left_out(run: Any) -> None:
     told = json.loads(run("bloom", "size", "--capacity", 10**6, "--bits", 10).out)
     assert (told["taylor"], told["best"], told["scalable"], told["optimal_bits_per_key"]) == (None, None, [], None)
     assert "scalable" not in run("bloom", "size", "--capacity", 10**6, "--bits", 10, "--format", "table").out
@@ -71,7 +73,7 @@ def test_what_is_beyond_all_sizes_is_left_out(run: Any) -> None:
     assert told["fp_rate_exact_at_capacity"] is None
 
 
-def test_the_tables_say_what_the_json_says(run: Any) -> None:
+def test_tables_show_the_same_values_as_json(run: Any) -> None:
     table = run("bloom", "size", *SHAPE, "--hash-funcs", 3, "--format", "table").out
     for words in (
         "Bloom filter for 10,000,000 keys at a rate of 0.001",
@@ -105,7 +107,7 @@ def test_tables_fit_a_terminal(capacity: int, code: str) -> None:
     assert f"{100 * capacity:,}" in shown
 
 
-def test_a_picture_is_drawn_with_matplotlib_alone(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_needs_only_matplotlib(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     ran = run("bloom", "size", *SHAPE, "--plot", tmp_path / "size.png")
@@ -127,7 +129,7 @@ def test_a_picture_is_drawn_with_matplotlib_alone(run: Any, tmp_path: Path, monk
         ("--fp-rate", 0.99, "--bits", 8),
     ],
 )
-def test_any_size_can_be_drawn_and_a_picture_replaced(run: Any, tmp_path: Path, argv: tuple[object, ...]) -> None:
+def test_a_picture_of_any_size_can_be_replaced(run: Any, tmp_path: Path, argv: tuple[object, ...]) -> None:
     path = tmp_path / "size.PNG"
     path.write_bytes(PNG + b"another one")
     ran = run("bloom", "size", *argv, "--plot", path)
@@ -139,7 +141,7 @@ def test_any_size_can_be_drawn_and_a_picture_replaced(run: Any, tmp_path: Path, 
 
 
 @pytest.mark.plot
-def test_the_picture_shows_the_rates_and_sizes_of_the_formulas(
+def test_the_picture_shows_the_computed_rates_and_sizes(
     monkeypatch: pytest.MonkeyPatch, run: Any, tmp_path: Path
 ) -> None:
     from matplotlib.figure import Figure
@@ -201,7 +203,7 @@ def test_the_picture_shows_the_rates_and_sizes_of_the_formulas(
         ([*SHAPE, "--redis", "redis://localhost"], "unknown option --redis"),
     ],
 )
-def test_bad_input_is_one_line_and_changes_nothing(
+def test_bad_input_is_one_line_and_changes_no_file(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[object], said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

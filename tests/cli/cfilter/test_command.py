@@ -24,12 +24,12 @@ from support.vectors import vector_cases, vector_file, vector_path
 REGTEST = ("--network", "regtest")
 KEYS = ["block", "previous", "height", "n", "filter", "filter_hash", "filter_header"]
 SEED = "abandon " * 11 + "about"
-WIF = "KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn"  # of the private key 1
+WIF = "KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn"  # WIF of the private key 1
 
 
 @pytest.fixture
 def filters(run: Any, block_file: Path, tmp_path: Path) -> Path:
-    """The filters of the demo's chain, on a made-up filter header."""
+    """The filters of the demo's chain, with a made-up first filter header."""
     path = tmp_path / "filters.jsonl"
     ran = run("cfilter", "build", block_file, *REGTEST, "--previous", "11" * 32)
     assert (ran.code, ran.err) == (0, "")
@@ -44,9 +44,7 @@ def records(path: Path) -> list[dict[str, Any]]:
 # Build
 
 
-def test_each_block_gets_a_line_and_its_spent_scripts_come_from_the_blocks_before(
-    filters: Path, chain: Sequence[bytes]
-) -> None:
+def test_each_block_gets_a_line_with_its_spent_scripts(filters: Path, chain: Sequence[bytes]) -> None:
     made = records(filters)
     assert all(list(record) == KEYS for record in made)
     assert [record["height"] for record in made] == list(range(1, len(chain) + 1))
@@ -67,9 +65,9 @@ def test_the_order_of_files_does_not_matter(run: Any, filters: Path, chain: Sequ
     assert (ran.code, ran.out) == (0, filters.read_text())
 
 
-def test_a_branch_gets_filters_of_its_own(run: Any, chain: Sequence[bytes], tmp_path: Path) -> None:
+def test_a_branch_gets_its_own_filters(run: Any, chain: Sequence[bytes], tmp_path: Path) -> None:
     twin = bytearray(chain[3])
-    twin[76:80] = b"\xff\xff\xff\x7f"  # its nonce
+    twin[76:80] = b"\xff\xff\xff\x7f"  # change its nonce
     for name, raw in {"a": chain[2], "b": chain[3], "c": bytes(twin), "d": chain[0], "e": chain[1]}.items():
         (tmp_path / f"{name}.raw").write_bytes(raw)
     ran = run("cfilter", "build", tmp_path, *REGTEST, "--previous", "11" * 32)
@@ -91,7 +89,7 @@ def test_real_chains_give_the_published_filters_and_headers(run: Any, name: str)
 
 
 @vector_cases("04_bip158/real_blocks.json")
-def test_a_real_block_with_the_outputs_it_spends_gives_the_published_filter(run: Any, case: dict[str, Any]) -> None:
+def test_prevouts_give_a_real_blocks_published_filter(run: Any, case: dict[str, Any]) -> None:
     argv = ["--prevouts", vector_path(case["prevouts_file"]), "--network", case["network"]]
     ran = run("cfilter", "build", vector_path(case["block_file"]), *argv)
     assert (ran.code, ran.err) == (0, "")
@@ -102,7 +100,7 @@ def test_a_real_block_with_the_outputs_it_spends_gives_the_published_filter(run:
 
 @pytest.mark.vectors
 @pytest.mark.parametrize("name", ["mainnet_000000_000255", "testnet3_000000_000459"])
-def test_with_undo_files_any_range_gives_the_published_filters(run: Any, name: str, tmp_path: Path) -> None:
+def test_undo_files_give_the_published_filters_of_any_range(run: Any, name: str, tmp_path: Path) -> None:
     known = vector_file(f"04_bip158/chain_{name}.json")
     (blocks,) = [[each.raw for each in of] for entry, of in runs() if entry["file"] == f"{name}.blk"]
     magic = Network.named(known["network"]).magic
@@ -126,9 +124,7 @@ def test_with_undo_files_any_range_gives_the_published_filters(run: Any, name: s
 
 
 @real_block_cases()
-def test_a_real_block_with_an_undo_record_gives_the_published_filter(
-    run: Any, block: RealBlock, tmp_path: Path
-) -> None:
+def test_an_undo_record_gives_a_real_blocks_published_filter(run: Any, block: RealBlock, tmp_path: Path) -> None:
     cases = {case["block_hash"]: case for case in vector_file("04_bip158/real_blocks.json")["vectors"]}
     if not block.facts.get("prevouts_file"):
         assert block.hash not in cases
@@ -145,7 +141,7 @@ def test_a_real_block_with_an_undo_record_gives_the_published_filter(
         assert made.hex() == cases[block.hash]["filter"]
 
 
-def test_a_damaged_record_is_named_and_outputs_seen_before_stand_in(run: Any, tmp_path: Path) -> None:
+def test_earlier_outputs_replace_a_damaged_undo_record(run: Any, tmp_path: Path) -> None:
     _, blocks, records = ledger_chain(5, 12, closed=True)
     write_records(tmp_path / "blk00000.dat", blocks)
     plain = run("cfilter", "build", tmp_path, *REGTEST)
@@ -159,9 +155,7 @@ def test_a_damaged_record_is_named_and_outputs_seen_before_stand_in(run: Any, tm
     assert ran.out == plain.out
 
 
-def test_outputs_that_nobody_showed_are_an_error_of_that_block_alone(
-    run: Any, chain: Sequence[bytes], tmp_path: Path
-) -> None:
+def test_unknown_spent_outputs_are_an_error_of_one_block(run: Any, chain: Sequence[bytes], tmp_path: Path) -> None:
     for number in (0, 2):
         (tmp_path / f"{number}.raw").write_bytes(chain[number])
     ran = run("cfilter", "build", tmp_path, *REGTEST)
@@ -185,7 +179,7 @@ def test_outputs_that_nobody_showed_are_an_error_of_that_block_alone(
         (bytes(8) + b"\xfd\x01\x00a", "prevouts: output 0: "),
     ],
 )
-def test_prevouts_that_do_not_fit_are_refused(
+def test_unsuitable_prevouts_are_refused(
     run: Any, chain: Sequence[bytes], tmp_path: Path, prevouts: bytes, said: str
 ) -> None:
     (tmp_path / "block.raw").write_bytes(chain[1])
@@ -199,9 +193,7 @@ def test_prevouts_that_do_not_fit_are_refused(
 
 
 @pytest.mark.parametrize("kind", ["P2PKH", "P2SH", "P2WPKH", "P2WSH", "P2TR"])
-def test_the_blocks_that_a_scan_finds_are_among_those_to_look_at(
-    run: Any, filters: Path, block_file: Path, kind: str
-) -> None:
+def test_candidates_include_the_blocks_of_a_scan(run: Any, filters: Path, block_file: Path, kind: str) -> None:
     wanted = ("--address", wallet_addresses()[kind], *REGTEST)
     scanned = {
         json.loads(line)["block_hash"]
@@ -218,14 +210,14 @@ def test_the_blocks_that_a_scan_finds_are_among_those_to_look_at(
     )
 
 
-def test_filters_come_on_standard_input_too(filters: Path) -> None:
+def test_filters_can_come_from_standard_input(filters: Path) -> None:
     wanted = ("--address", wallet_addresses()["P2PKH"], *REGTEST)
     ran = process("cfilter", "match", "-", *wanted, "--format", "table", stdin=filters.read_bytes())
     assert (ran.returncode, [line.split()[0] for line in ran.stdout.decode().splitlines()]) == (0, ["2", "4"])
 
 
 @pytest.mark.parametrize("start", [b"\xef\xbb\xbf", b"\n \r\n", b"\xef\xbb\xbf\n", b"\n" * 10_000, b" "])
-def test_lines_are_known_behind_a_byte_order_mark_and_blanks(run: Any, filters: Path, start: bytes) -> None:
+def test_lines_are_recognized_behind_a_byte_order_mark(run: Any, filters: Path, start: bytes) -> None:
     wanted = ("--address", wallet_addresses()["P2PKH"], *REGTEST)
     plain = [run("cfilter", *argv) for argv in (("info", filters), ("match", filters, *wanted))]
     filters.write_bytes(start + filters.read_bytes().replace(b'{"', b'{ "'))
@@ -249,7 +241,7 @@ def test_info_reads_a_pipe_once(filters: Path) -> None:
         ({"height": None, "block": hash_to_hex(REGTEST_NETWORK.genesis_hash), "previous": None}, True),
     ],
 )
-def test_match_refuses_filters_that_show_another_network(
+def test_match_refuses_filters_of_another_network(
     run: Any, filters: Path, change: dict[str, object], names: bool
 ) -> None:
     line = {**records(filters)[0], **change}
@@ -260,7 +252,7 @@ def test_match_refuses_filters_that_show_another_network(
     assert ran.err.endswith(f": these filters are not of mainnet{', but of regtest' if names else ''}\n")
 
 
-def test_match_takes_filters_that_show_no_network(run: Any, filters: Path) -> None:
+def test_match_accepts_filters_of_unknown_network(run: Any, filters: Path) -> None:
     filters.write_text("".join(filters.read_text().splitlines(keepends=True)[1:]))
     assert (
         run("cfilter", "match", filters, "--address", "12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S", "--network", "mainnet").code
@@ -268,7 +260,7 @@ def test_match_takes_filters_that_show_no_network(run: Any, filters: Path) -> No
     )
 
 
-def test_one_filter_alone_needs_its_block(run: Any, filters: Path, tmp_path: Path) -> None:
+def test_a_single_filter_needs_its_block(run: Any, filters: Path, tmp_path: Path) -> None:
     second = records(filters)[1]
     raw = tmp_path / "second.cfilter"
     raw.write_bytes(bytes.fromhex(second["filter"]))
@@ -282,7 +274,7 @@ def test_one_filter_alone_needs_its_block(run: Any, filters: Path, tmp_path: Pat
     assert run("cfilter", "match", raw, *wanted).code == 2
 
 
-def test_what_compact_filters_cannot_find_is_named(run: Any, filters: Path, tmp_path: Path) -> None:
+def test_entries_that_filters_cannot_find_are_named(run: Any, filters: Path, tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_text("data:c0ffee\n")
     ran = run("cfilter", "match", filters, "--watch", tmp_path / "list.txt", *REGTEST)
     assert (ran.code, ran.err) == (2, "spvfilter: compact filters cannot find: c0ffee\n")
@@ -298,7 +290,7 @@ def test_what_compact_filters_cannot_find_is_named(run: Any, filters: Path, tmp_
         ({"filter": "05", "filter_hash": None}, "byte"),
     ],
 )
-def test_a_line_that_cannot_be_read_is_an_error_and_never_no_match(
+def test_an_unreadable_line_is_an_error_and_never_no_match(
     run: Any, filters: Path, change: dict[str, object], said: str
 ) -> None:
     lines = records(filters)
@@ -318,7 +310,7 @@ def test_a_line_that_cannot_be_read_is_an_error_and_never_no_match(
 def test_a_truncated_file_is_an_error(run: Any, filters: Path) -> None:
     filters.write_text(filters.read_text()[:-100])
     ran = run("cfilter", "match", filters, "--address", wallet_addresses()["P2PKH"], *REGTEST)
-    # those before the error are printed
+    # earlier matches are printed
     assert (ran.code, [json.loads(line)["height"] for line in ran.out.splitlines()]) == (2, [2, 4])
     assert ran.err.endswith(": not JSON\n")
 
@@ -326,7 +318,7 @@ def test_a_truncated_file_is_an_error(run: Any, filters: Path) -> None:
 # Info
 
 
-def test_info_of_a_file_checks_that_the_headers_follow_from_each_other(run: Any, filters: Path) -> None:
+def test_info_checks_the_chain_of_filter_headers(run: Any, filters: Path) -> None:
     lines = records(filters)
     said = json.loads(run("cfilter", "info", filters).out)
     assert (said["filters"], said["headers_checked"]) == (len(lines), len(lines) - 1)
@@ -341,12 +333,12 @@ def test_info_of_a_file_checks_that_the_headers_follow_from_each_other(run: Any,
 @pytest.mark.parametrize("seed", range(5))
 def test_info_checks_headers_in_any_order(run: Any, filters: Path, seed: int) -> None:
     lines = records(filters)
-    for line in lines[2::3]:  # their headers follow from those before
+    for line in lines[2::3]:  # these headers follow from the previous ones
         line["filter_header"] = None
     random.Random(seed).shuffle(lines)
     filters.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     stated = sum(line["filter_header"] is not None for line in lines)
-    # the header before the first is unknown
+    # the header before the first one is unknown
     assert json.loads(run("cfilter", "info", filters).out)["headers_checked"] == stated - 1
     number = next(number for number, line in enumerate(lines, 1) if line["height"] == 5)
     lines[number - 1]["filter_header"] = "13" * 32
@@ -356,7 +348,7 @@ def test_info_checks_headers_in_any_order(run: Any, filters: Path, seed: int) ->
     assert ran.err.endswith("does not follow from the previous one\n")
 
 
-def test_info_of_one_filter(run: Any, filters: Path) -> None:
+def test_info_describes_one_filter(run: Any, filters: Path) -> None:
     first = records(filters)[0]
     said = json.loads(run("cfilter", "info", first["filter"], "--block", first["block"], "--previous", "11" * 32).out)
     assert [said[name] for name in ("block", "n", "filter_hash", "filter_header")] == [
@@ -368,7 +360,7 @@ def test_info_of_one_filter(run: Any, filters: Path) -> None:
 @pytest.mark.parametrize(
     "given", ["", "0", "fd0100", "ff" * 9, "ffffffff0f", "019dfc", "019dfca800", SEED, WIF, "no/such/file"]
 )
-def test_what_is_no_filter_is_one_line_that_does_not_repeat_it(run: Any, given: str) -> None:
+def test_an_invalid_filter_is_one_line_without_the_input(run: Any, given: str) -> None:
     ran = run("cfilter", "info", given)
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert len(given) < 6 or given not in ran.err
@@ -395,7 +387,7 @@ def test_what_is_no_filter_is_one_line_that_does_not_repeat_it(run: Any, given: 
         ),
     ],
 )
-def test_a_usage_error_is_told_and_exit_code_2(run: Any, argv: list[str], said: str) -> None:
+def test_a_usage_error_has_exit_code_2(run: Any, argv: list[str], said: str) -> None:
     ran = run("cfilter", *argv)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"spvfilter: {said}")

@@ -24,7 +24,7 @@ from support.nodeprocess import ADDRESS, NodeProcess, node_process, running
 from support.processes import process
 
 NETWORK = ("--network", "regtest")
-COUNT = 31  # blocks, the genesis block among them
+COUNT = 31  # blocks, including the genesis block
 
 
 def regtest() -> Regtest:
@@ -60,7 +60,7 @@ def file(tmp_path: Path) -> Callable[[list[dict[str, Any]]], Path]:
 
 @pytest.fixture
 def db(tmp_path: Path) -> Path:
-    """A database that knows the chain's headers and filter headers, as after a run that began at the tip."""
+    """A database with the chain's headers and filter headers, as after a run that began at the tip."""
     path = tmp_path / "wallet.db"
     hashes = [filter_hash(INDEX.data(block)) for block in BLOCKS]
     with Store.open(path, REGTEST) as store:
@@ -77,7 +77,7 @@ def kept(path: Path) -> set[int]:
         return set(store.compact_filters.kept(0, COUNT))
 
 
-def test_what_is_exported_is_what_was_imported(run: Any, lines: list[dict[str, Any]], file: Any, db: Path) -> None:
+def test_exported_filters_equal_the_imported_ones(run: Any, lines: list[dict[str, Any]], file: Any, db: Path) -> None:
     ran = run("cfilter", "import", file(lines), "--db", db, *NETWORK)
     assert (ran.code, ran.out, ran.err) == (0, "", f"spvfilter: {COUNT} filter(s) stored\n")
     ran = run("cfilter", "import", file(lines), "--db", db, *NETWORK)
@@ -94,7 +94,9 @@ def test_order_and_duplicates_do_not_matter(run: Any, lines: list[dict[str, Any]
     assert kept(db) == set(range(COUNT))
 
 
-def test_several_files_and_standard_input(lines: list[dict[str, Any]], file: Any, tmp_path: Path) -> None:
+def test_several_files_and_standard_input_can_be_imported(
+    lines: list[dict[str, Any]], file: Any, tmp_path: Path
+) -> None:
     path = file(lines[:9])
     rest = "".join(json.dumps(line) + "\n" for line in lines[9:])
     ran = process("cfilter", "import", path, "-", "--db", tmp_path / "new.db", *NETWORK, stdin=rest.encode())
@@ -104,7 +106,7 @@ def test_several_files_and_standard_input(lines: list[dict[str, Any]], file: Any
     )
 
 
-def test_export_says_that_filters_wait_for_their_headers(
+def test_export_reports_filters_that_wait_for_headers(
     run: Any, lines: list[dict[str, Any]], file: Any, db: Path, tmp_path: Path
 ) -> None:
     new = tmp_path / "new.db"
@@ -120,7 +122,7 @@ def test_export_says_that_filters_wait_for_their_headers(
     assert ran.err.endswith("; 3 more need their filter headers\n")
 
 
-def test_export_says_which_are_missing(run: Any, lines: list[dict[str, Any]], file: Any, db: Path) -> None:
+def test_export_reports_missing_filters(run: Any, lines: list[dict[str, Any]], file: Any, db: Path) -> None:
     assert run("cfilter", "import", file(lines[4:20]), "--db", db, *NETWORK).code == 0
     ran = run("cfilter", "export", "--db", db, *NETWORK)
     assert [json.loads(line) for line in ran.out.splitlines()] == lines[4:20]
@@ -128,7 +130,7 @@ def test_export_says_which_are_missing(run: Any, lines: list[dict[str, Any]], fi
 
 
 def tampered(line: dict[str, Any]) -> dict[str, Any]:
-    """A filter of other contents, with correct hashes."""
+    """A filter with false elements and correct hashes."""
     data = basic_data(hash_from_hex(line["block"]), [b"something else"])
     return {**line, "filter": data.hex(), "filter_hash": hash_to_hex(filter_hash(data)), "filter_header": None}
 
@@ -148,7 +150,7 @@ def tampered(line: dict[str, Any]) -> dict[str, Any]:
         (lambda line: [], 'not an object with "block" and "filter"'),
     ],
 )
-def test_a_bad_line_is_named_and_what_was_before_it_stays(
+def test_a_bad_line_is_named_and_earlier_lines_stay(
     run: Any, lines: list[dict[str, Any]], file: Any, db: Path, change: Any, said: str
 ) -> None:
     said = said.format(block=lines[6]["block"])
@@ -178,7 +180,7 @@ def test_a_truncated_file_is_an_error_and_can_be_completed(
     assert kept(db) == set(range(COUNT))
 
 
-def test_stale_blocks_are_named_and_the_exit_code_says_so(
+def test_stale_blocks_are_named_and_set_the_exit_code(
     run: Any, lines: list[dict[str, Any]], file: Any, db: Path
 ) -> None:
     stale = {**tampered(lines[6]), "block": "22" * 32}
@@ -188,7 +190,7 @@ def test_stale_blocks_are_named_and_the_exit_code_says_so(
     assert kept(db) == set(range(COUNT))
 
 
-def test_filters_of_another_chain_are_one_error(run: Any, lines: list[dict[str, Any]], file: Any, db: Path) -> None:
+def test_filters_of_another_chain_cause_one_error(run: Any, lines: list[dict[str, Any]], file: Any, db: Path) -> None:
     foreign = [{**tampered(lines[6]), "block": f"{number:02}" * 32} for number in range(22, 44)]
     ran = run("cfilter", "import", file(foreign), "--db", db, *NETWORK)
     advice = f"such as {'22' * 32}: give a file of the same chain, or another database"
@@ -202,10 +204,10 @@ def test_another_network_is_refused(run: Any, lines: list[dict[str, Any]], file:
     ran = run("cfilter", "import", file(lines), "--db", tmp_path / "new.db", "--network", "signet")
     assert ran.code == 2
     assert ran.err.endswith(": these filters are not of signet\n")
-    assert not (tmp_path / "new.db").exists()  # a later run with the right network makes it
+    assert not (tmp_path / "new.db").exists()  # a later run with the right network creates the file
 
 
-def test_a_database_in_use_is_left_alone(lines: list[dict[str, Any]], file: Any, db: Path) -> None:
+def test_a_database_in_use_stays_unchanged(lines: list[dict[str, Any]], file: Any, db: Path) -> None:
     path, said = file(lines), f"in use by process {os.getpid()}".encode()
     with Store.open(db, REGTEST):
         for argv in (("import", path), ("export",)):
@@ -225,13 +227,13 @@ def test_a_database_in_use_is_left_alone(lines: list[dict[str, Any]], file: Any,
         (["export", "--db", "/no/such/file"], "/no/such/file: no such file"),
     ],
 )
-def test_usage_errors(run: Any, argv: list[str], said: str) -> None:
+def test_usage_errors_are_reported(run: Any, argv: list[str], said: str) -> None:
     ran = run("cfilter", *argv, *NETWORK)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"spvfilter: {said}")
 
 
-def test_nothing_to_import_or_export_is_an_error(run: Any, db: Path, tmp_path: Path) -> None:
+def test_an_empty_import_or_export_is_an_error(run: Any, db: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n")
     for name, said in (("empty", "no filter was given"), ("none", f"{tmp_path}/none: No such file or directory")):
         ran = run("cfilter", "import", tmp_path / name, "--db", tmp_path / "new.db", *NETWORK)
@@ -244,7 +246,7 @@ def test_nothing_to_import_or_export_is_an_error(run: Any, db: Path, tmp_path: P
     )
 
 
-def test_an_interrupted_import_goes_on_where_it_was(lines: list[dict[str, Any]], file: Any, db: Path) -> None:
+def test_an_interrupted_import_resumes(lines: list[dict[str, Any]], file: Any, db: Path) -> None:
     with running("cfilter", "import", "-", "--db", db, *NETWORK) as child:
         assert child.stdin is not None
         assert child.stderr is not None
@@ -267,7 +269,7 @@ def node() -> Iterator[NodeProcess]:
         yield made
 
 
-def test_one_wallets_filters_serve_another_one(node: NodeProcess, tmp_path: Path) -> None:
+def test_a_wallets_filters_serve_another_wallet(node: NodeProcess, tmp_path: Path) -> None:
     first, second, path = tmp_path / "first.db", tmp_path / "second.db", tmp_path / "filters.jsonl"
     watch = ("watch", *NETWORK, "--connect", node.place, "--mode", "compact", "--once", ADDRESS)
     ran = process(*watch, "--db", first, "--keep-filters")
@@ -279,5 +281,5 @@ def test_one_wallets_filters_serve_another_one(node: NodeProcess, tmp_path: Path
     assert again.returncode == 0
     lines = [[json.loads(line) for line in run.stdout.splitlines()] for run in (ran, again)]
     for line in (*lines[0], *lines[1]):
-        del line["sequence"]  # it begins at the time of its run
+        del line["sequence"]  # a number that starts at the time of the run
     assert lines[0] == lines[1] != []

@@ -22,19 +22,19 @@ PIECES = [b"", b'"', b",", b"0", b"a", b"F", b" ", b"\n", b"\\", b"}", b"-", b"\
 
 
 def written(record: FilterRecord, n: int = 7) -> bytes:
-    """The line that `build` and `export` print."""
+    """The line that `build` and `export` print for a record."""
     return json.dumps(record.line(n), separators=(",", ":")).encode() + b"\n"
 
 
 @given(RECORDS, st.sampled_from([b"\n", b"\r\n", b"", b" \t\n"]))
-def test_a_written_line_is_the_record_without_a_parser_and_with_one(record: FilterRecord, end: bytes) -> None:
+def test_a_written_line_is_read_without_a_parser(record: FilterRecord, end: bytes) -> None:
     line = written(record)[:-1] + end
     assert jsonlines._as_written(line) == jsonlines._record(line) == record
     assert jsonlines._as_written(line.upper().replace(b"NULL", b"null")) is None  # names are lower case
 
 
 @given(RECORDS, st.randoms(use_true_random=False))
-def test_a_changed_line_means_what_a_parser_says_or_is_left_to_it(record: FilterRecord, rng: random.Random) -> None:
+def test_a_changed_line_is_read_as_by_a_parser(record: FilterRecord, rng: random.Random) -> None:
     line = bytearray(written(record))
     for _ in range(rng.randrange(1, 4)):
         at = rng.randrange(len(line))
@@ -56,7 +56,7 @@ def test_a_changed_line_means_what_a_parser_says_or_is_left_to_it(record: Filter
         (lambda fields: {**fields, "height": 10**30}, False),
     ],
 )
-def test_other_json_is_read_too(tmp_path: Path, change: object, same: bool) -> None:
+def test_other_forms_of_json_are_read(tmp_path: Path, change: object, same: bool) -> None:
     record = FilterRecord(bytes(range(32)), bytes(32), 5, b"\x01\xab\xcd", bytes(reversed(range(32))))
     path = tmp_path / "f"
     assert callable(change)

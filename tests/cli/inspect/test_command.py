@@ -23,7 +23,7 @@ from support.vectors import vector_cases, vector_path
 TABLE = ("--format", "table")
 
 CORE_FILTER = "03614e9b050000000000000001"  # Core src/test/bloom_tests.cpp, 3 elements at 0.01
-# mainnet block 170's payment, the first there was: to a bare public key, change to the payer's
+# the payment of mainnet block 170, the first one ever: it pays a bare public key, with change to the payer's key
 FIRST_PAYMENT = (
     "0100000001c997a5e56e104102fa209c6a852dd90660a20b2d9c352423edce25857fcd3704000000004847304402204e45e16932b8af514961a1d3a1a25fdf3f4f7732"
     "e9d624c6c61548ab5fb8cd410220181522ec8eca07de4860a4acdd12909d831cc56cbbac4622082221a8768d1d0901ffffffff0200ca9a3b00000000434104ae1a62fe"
@@ -40,7 +40,7 @@ def facts(out: str) -> dict[str, str]:
     return {name: value.strip() for name, value in pairs}
 
 
-def test_a_filter_is_told_by_size_functions_tweak_flags_fill_and_rate(run: Any) -> None:
+def test_a_filter_is_described_completely(run: Any) -> None:
     ran = run("inspect", CORE_FILTER, *TABLE)
     assert (ran.code, ran.err) == (0, "")
     assert facts(ran.out) == {
@@ -62,14 +62,12 @@ def test_a_filter_is_told_by_size_functions_tweak_flags_fill_and_rate(run: Any) 
         ("0100010000000000000000", 0, 0),
     ],
 )
-def test_filters_that_match_everything_or_nothing_have_rates_in_json(
-    run: Any, payload: str, rate: int, elements: int | None
-) -> None:
+def test_extreme_filters_have_rates_in_json(run: Any, payload: str, rate: int, elements: int | None) -> None:
     found = json.loads(run("inspect", payload, "--format", "jsonl").out)
     assert (found["kind"], found["real_fp_rate"], found["estimated_elements"]) == ("filterload", rate, elements)
 
 
-def test_flags_that_peers_mask_are_shown_as_they_came(run: Any) -> None:
+def test_unknown_flags_are_shown_unchanged(run: Any) -> None:
     shown = facts(run("inspect", CORE_FILTER[:-2] + "f9", *TABLE).out)
     assert shown["flags"] == "all (byte 0xf9; peers read its low two bits)"
 
@@ -102,7 +100,7 @@ def test_a_transaction_agrees_with_python_bitcoinlib(run: Any) -> None:
     }
 
 
-def test_a_transactions_table_shows_amounts_and_where_they_go(run: Any, chain: Sequence[bytes]) -> None:
+def test_a_transactions_table_shows_amounts_and_addresses(run: Any, chain: Sequence[bytes]) -> None:
     payment = next(tx for tx in CBlock.deserialize(chain[1]).vtx if tx.vout[0].nValue == 50_000_000)
     raw = payment.serialize().hex()
     out = run("inspect", raw, "--network", "regtest", *TABLE).out
@@ -112,7 +110,7 @@ def test_a_transactions_table_shows_amounts_and_where_they_go(run: Any, chain: S
     assert str(script_to_address(bytes(payment.vout[0].scriptPubKey), MAINNET)) not in out
 
 
-def test_the_network_decides_how_addresses_are_written(run: Any, chain: Sequence[bytes]) -> None:
+def test_the_network_decides_the_form_of_addresses(run: Any, chain: Sequence[bytes]) -> None:
     payment = next(tx for tx in CBlock.deserialize(chain[1]).vtx if tx.vout[0].nValue == 110_000_000)
     out = run("inspect", payment.serialize().hex(), *TABLE).out
     assert f"  {script_to_address(bytes(payment.vout[0].scriptPubKey), MAINNET)}\n" in out
@@ -140,18 +138,18 @@ def test_a_blocks_facts_agree_with_python_bitcoinlib(run: Any, chain: Sequence[b
     }
 
 
-def test_a_block_with_another_merkle_root_is_said_to_be_wrong(run: Any, chain: Sequence[bytes]) -> None:
+def test_a_block_with_a_false_merkle_root_is_named(run: Any, chain: Sequence[bytes]) -> None:
     damaged = bytearray(chain[3])
     damaged[40] ^= 1
     shown = facts(run("inspect", damaged.hex(), *TABLE).out)
     assert (shown["merkle root ok"], shown["commitment ok"]) == ("no: does not match the transactions", "not checked")
 
 
-def test_a_block_with_another_witness_is_said_to_be_wrong(run: Any, chain: Sequence[bytes]) -> None:
+def test_a_block_with_a_false_witness_is_named(run: Any, chain: Sequence[bytes]) -> None:
     *_, witnessed, last = CBlock.deserialize(chain[3]).vtx
     assert witnessed.has_witness()
     damaged = bytearray(chain[3])
-    damaged[-len(last.serialize()) - 10] ^= 1  # before its lock time: in its witness
+    damaged[-len(last.serialize()) - 10] ^= 1  # a byte of its witness, which precedes its lock time
     shown = facts(run("inspect", damaged.hex(), *TABLE).out)
     assert (shown["merkle root ok"], shown["commitment ok"]) == ("yes", "no: does not match the witnesses")
 
@@ -171,7 +169,7 @@ def test_malformed_transactions_are_refused(case: Any, run: Any) -> None:
 
 @pytest.mark.vectors
 @pytest.mark.parametrize(("name", "height"), [("mainnet_0482683_c238240e", 482683), ("mainnet_0100002_13b8ab2c", None)])
-def test_real_blocks_are_blocks(run: Any, name: str, height: int | None) -> None:
+def test_real_blocks_are_recognized(run: Any, name: str, height: int | None) -> None:
     found = json.loads(run("inspect", vector_path(f"03_blocks/{name}.raw"), "--format", "jsonl").out)
     assert (found["kind"], found["merkle_root_ok"], found["stated_height"]) == ("block", True, height)
     assert found["hash"].lstrip("0").startswith(name.split("_")[2])
@@ -216,20 +214,20 @@ def test_bytes_and_hex_are_read_from_files_and_standard_input(form: str, way: st
         ("fabfb5da" + "ff" * 30, f"34 bytes {NOTHING} (a blk*.dat file of regtest?"),
     ],
 )
-def test_what_is_nothing_is_one_line_and_exit_code_2(run: Any, what: str, said: str) -> None:
+def test_unknown_bytes_are_one_line_and_exit_code_2(run: Any, what: str, said: str) -> None:
     ran = run("inspect", what, *TABLE)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"spvfilter: {said}")
     assert ran.err.count("\n") == 1
 
 
-def test_text_that_is_not_hex_is_told_by_the_place_of_its_first_wrong_character(run: Any, tmp_path: Path) -> None:
+def test_the_first_wrong_hex_character_is_named(run: Any, tmp_path: Path) -> None:
     (tmp_path / "tx").write_text("0011\n22 33 4g")
     err = run("inspect", tmp_path / "tx", *TABLE).err
     assert err == f"spvfilter: {tmp_path / 'tx'}: text that is not hex: character 13 is not a hex digit\n"
 
 
-def test_terminal_is_asked_for_digits(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_a_prompt_for_digits(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = pty.openpty()
     with open(ours, "wb", 0) as keyboard, open(theirs, encoding="ascii") as terminal:  # noqa: PTH123  descriptors
         monkeypatch.setattr("sys.stdin", terminal)
@@ -239,13 +237,13 @@ def test_terminal_is_asked_for_digits(run: Any, monkeypatch: pytest.MonkeyPatch)
     assert ran.err == "spvfilter: type or paste hex digits, then press Enter and Ctrl-D\n"
 
 
-def test_a_block_cut_short_is_judged_as_a_block_first(run: Any, chain: Sequence[bytes]) -> None:
+def test_a_truncated_block_is_reported_as_a_block(run: Any, chain: Sequence[bytes]) -> None:
     ran = run("inspect", chain[2][:-1].hex(), *TABLE)
     assert ran.code == 2
     assert ran.err.split("; ")[1].startswith("as a block: lock time at byte")
 
 
-def test_more_than_a_block_can_have_is_refused_before_it_is_parsed(run: Any, tmp_path: Path) -> None:
+def test_an_oversized_file_is_refused_before_parsing(run: Any, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(bytes(4_000_025))
     assert run("inspect", tmp_path / "large", *TABLE) == (
         2,
@@ -257,7 +255,7 @@ def test_more_than_a_block_can_have_is_refused_before_it_is_parsed(run: Any, tmp
     assert run("inspect", tmp_path / "larger", *TABLE).err == f"spvfilter: {tmp_path / 'larger'}: {said}\n"
 
 
-def test_bytes_that_are_two_things_are_said_to_be(run: Any) -> None:
+def test_ambiguous_bytes_are_reported_as_both(run: Any) -> None:
     ran = run(
         "inspect", "00" * 10, *TABLE
     )  # parses as a filter without bytes and as a transaction without inputs and outputs
@@ -266,11 +264,11 @@ def test_bytes_that_are_two_things_are_said_to_be(run: Any) -> None:
     assert ran.err == "spvfilter: warning: these bytes are also a well-formed transaction\n"
 
 
-def test_a_merkle_root_that_holds_settles_what_the_bytes_are(
+def test_a_correct_merkle_root_identifies_a_block(
     monkeypatch: pytest.MonkeyPatch, run: Any, chain: Sequence[bytes]
 ) -> None:
     anything = Finding("filterload", "Filter", [])
-    # as if it were a filterload, too
+    # pretend that it is a filterload, too
     monkeypatch.setitem(command._PARSERS, "filterload", (lambda raw, network: anything, ""))
     assert run("inspect", chain[0].hex(), *TABLE).err == ""
     damaged = bytearray(chain[0])

@@ -1,4 +1,4 @@
-"""`inspect`: merkleblock and headers payloads, and whole P2P messages with their envelopes."""
+"""`inspect`: merkleblock and headers payloads, and complete P2P messages."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def inspected(run: Any, raw: bytes) -> dict[str, Any]:
 
 
 def in_message(run: Any, parsed: Any) -> dict[str, Any]:
-    """The payload that is shown for a message of this kind."""
+    """The payload shown for a message of this type."""
     found = inspected(run, encode_message(REGTEST.magic, command_of(parsed), bytes(parsed)))
     assert (found["kind"], found["network"], found["checksum_ok"]) == ("message", "regtest", True)
     assert found["command"] == found["payload"]["kind"] == command_of(parsed)
@@ -58,7 +58,7 @@ def in_message(run: Any, parsed: Any) -> dict[str, Any]:
 
 
 @vector_cases("02_bip37/merkleblock_proofs.json", lambda case: "13b8a" in case["id"] or case["id"].startswith("b57043"))
-def test_a_published_merkleblock_is_judged_as_it_should_be(case: Any, run: Any) -> None:
+def test_a_published_merkleblock_is_judged_as_published(case: Any, run: Any) -> None:
     ran = run("inspect", case["merkleblock"], "--format", "jsonl")
     if not case["valid"] and case["reason"].startswith(("eof", "trailing")):
         assert ran.code == 2
@@ -77,7 +77,7 @@ def test_a_published_merkleblock_is_judged_as_it_should_be(case: Any, run: Any) 
         assert found["matched"] == []
 
 
-def test_a_merkleblock_is_shown_with_what_it_proves_and_what_it_does_not(run: Any) -> None:
+def test_a_merkleblock_is_shown_with_its_proof(run: Any) -> None:
     out = run("inspect", bytes(PROOF).hex(), *TABLE).out
     assert out.startswith("Merkleblock\n")
     assert "proof ok      yes\n" in out
@@ -87,7 +87,7 @@ def test_a_merkleblock_is_shown_with_what_it_proves_and_what_it_does_not(run: An
     assert "no: a block has at least one transaction\n" in run("inspect", broken.hex(), *TABLE).out
 
 
-def test_a_proof_through_something_like_a_transaction_is_said_to_be_ambiguous(run: Any) -> None:
+def test_a_proof_through_a_possible_transaction_is_ambiguous(run: Any) -> None:
     node = build.tx([build.TxIn(bytes([3] * 32), 0)], [build.TxOut(0, b"\x51" * 4)])
     halves = [node[:32], node[32:]]
     header = Header(4, bytes(32), build.merkle_root(halves), 1_300_000_000, 0x207FFFFF, 0)
@@ -97,7 +97,7 @@ def test_a_proof_through_something_like_a_transaction_is_said_to_be_ambiguous(ru
     assert inspected(run, bytes(PROOF))["ambiguous"] is False
 
 
-def test_headers_are_listed_and_their_links_and_work_judged(run: Any) -> None:
+def test_headers_are_listed_with_links_and_work(run: Any) -> None:
     found = inspected(run, bytes(Headers(tuple(CHAIN))))
     assert (found["kind"], found["count"], found["linked"], found["work_ok"]) == ("headers", 3, True, True)
     assert [header["hash"] for header in found["headers"]] == [build.block_hash(raw)[::-1].hex() for raw in CHAIN]
@@ -113,15 +113,15 @@ def test_headers_are_listed_and_their_links_and_work_judged(run: Any) -> None:
 
 @pytest.mark.parametrize(
     "bits", ["ffff7f03", "00000000", "ffffff01", "ffff7f21"]
-)  # too hard, zero, negative, no number of 256 bits
-def test_a_header_whose_hash_does_not_meet_its_bits_is_named(run: Any, bits: str) -> None:
+)  # too hard, zero, negative, more than 256 bits
+def test_a_header_without_proof_of_work_is_named(run: Any, bits: str) -> None:
     lazy = CHAIN[0][:72] + bytes.fromhex(bits) + CHAIN[0][76:]
     payload = bytes(Headers((lazy,))).hex()
     assert json.loads(run("inspect", payload, "--format", "jsonl").out)["work_ok"] is False
     assert "no: the hash of header 0 does not meet its bits\n" in run("inspect", payload, *TABLE).out
 
 
-def test_no_headers_are_headers_too(run: Any) -> None:
+def test_an_empty_headers_message_is_recognized(run: Any) -> None:
     found = inspected(run, b"\0")
     assert (found["kind"], found["count"], found["linked"], found["work_ok"], found["headers"]) == (
         "headers",
@@ -133,7 +133,7 @@ def test_no_headers_are_headers_too(run: Any) -> None:
 
 
 @vector_cases("10_p2p/messages.json")
-def test_a_published_message_is_told_by_network_command_and_fields(case: Any, run: Any) -> None:
+def test_a_published_message_is_described_by_its_fields(case: Any, run: Any) -> None:
     found = inspected(run, bytes.fromhex(case["message"]))
     assert (found["kind"], found["network"], found["command"]) == ("message", case["network"], case["command"])
     assert (found["payload_size"], found["checksum_ok"]) == (len(case["payload"]) // 2, True)
@@ -145,7 +145,7 @@ def test_a_published_message_is_told_by_network_command_and_fields(case: Any, ru
 
 
 @pytest.mark.vectors
-def test_a_published_message_that_is_damaged_is_refused_or_said_to_be(run: Any) -> None:
+def test_a_damaged_published_message_is_refused_or_flagged(run: Any) -> None:
     damaged = {case["id"]: case["message"] for case in vector_file("10_p2p/messages.json")["invalid"]}
     assert run("inspect", damaged["bad_magic"], *TABLE).code == 2
     changed = json.loads(run("inspect", damaged["payload_changed"], "--format", "jsonl").out)
@@ -176,15 +176,13 @@ def test_the_magic_names_the_network_and_its_addresses(network: Any, run: Any) -
         ("filterload", bytes.fromhex("03614e9b050000000000000001"), "filterload"),
     ],
 )
-def test_payloads_that_stand_alone_are_told_the_same_in_a_message(
-    command: str, payload: bytes, kind: str, run: Any
-) -> None:
+def test_payloads_are_described_the_same_within_a_message(command: str, payload: bytes, kind: str, run: Any) -> None:
     found = inspected(run, encode_message(MAINNET.magic, command, payload))
     assert found["payload"]["kind"] == kind
     assert found["payload"] == inspected(run, payload)
 
 
-def test_every_field_of_a_message_is_told(run: Any) -> None:
+def test_every_field_of_a_message_is_shown(run: Any) -> None:
     agent = b"/\x1b[31mred:1/"
     version = in_message(run, Version(70016, 5 | 1 << 40, 1_700_000_000, 77, agent, -1, False))
     assert version == {
@@ -207,7 +205,7 @@ def test_every_field_of_a_message_is_told(run: Any) -> None:
     assert in_message(run, Verack()) == {"kind": "verack"}
 
 
-def test_addresses_of_every_network_are_told(run: Any) -> None:
+def test_addresses_of_every_network_are_shown(run: Any) -> None:
     near = PeerAddress(1_700_000_000, 9, NetId.IPV4, bytes([127, 0, 0, 1]), 8333)
     assert in_message(run, Addr((near,)))["addresses"] == [
         {"network": "ipv4", "host": "127.0.0.1", "port": 8333, "services": 9, "time": 1_700_000_000}
@@ -219,14 +217,14 @@ def test_addresses_of_every_network_are_told(run: Any) -> None:
     assert (told[1]["network"], told[1]["host"]) == ("77", "0102")
 
 
-def test_a_command_that_is_not_known_keeps_its_payload(run: Any) -> None:
+def test_an_unknown_command_keeps_its_payload(run: Any) -> None:
     raw = encode_message(MAINNET.magic, "frobnicate", bytes(range(256)) * 4)
     assert inspected(run, raw)["payload"] == {"kind": "frobnicate", "payload": (bytes(range(256)) * 4).hex()}
     assert "frobnicate, an unknown command\npayload  1,024 bytes: 000102" in run("inspect", raw.hex(), *TABLE).out
     assert max(map(len, run("inspect", raw.hex(), *TABLE).out.splitlines())) < 100
 
 
-def test_a_message_without_payload_is_told_by_its_envelope(run: Any) -> None:
+def test_a_message_without_payload_is_described(run: Any) -> None:
     out = run("inspect", encode_message(REGTEST.magic, "mempool", b"").hex(), *TABLE).out
     assert (
         out == "P2P message\nnetwork       regtest\ncommand       mempool\npayload size  0 bytes\nchecksum ok   yes\n"
@@ -234,7 +232,7 @@ def test_a_message_without_payload_is_told_by_its_envelope(run: Any) -> None:
 
 
 @pytest.mark.parametrize("command", sorted({*LIMITS, "merkleblock"}))
-def test_a_payload_that_is_not_what_its_command_wants_is_refused(command: str, run: Any) -> None:
+def test_a_payload_that_contradicts_its_command_is_refused(command: str, run: Any) -> None:
     raw = encode_message(MAINNET.magic, command, b"\xff" * 9)
     ran = run("inspect", raw.hex(), *TABLE)
     assert (ran.code, ran.out) == (2, "")
@@ -242,7 +240,7 @@ def test_a_payload_that_is_not_what_its_command_wants_is_refused(command: str, r
     assert ran.err.count("\n") == 1
 
 
-def test_a_message_cut_at_any_byte_or_with_more_behind_it_is_refused(run: Any) -> None:
+def test_truncated_or_longer_messages_are_refused(run: Any) -> None:
     raw = encode_message(REGTEST.magic, "merkleblock", bytes(PROOF))
     for end in range(5, len(raw)):
         ran = run("inspect", raw[:end].hex(), *TABLE)
@@ -251,14 +249,14 @@ def test_a_message_cut_at_any_byte_or_with_more_behind_it_is_refused(run: Any) -
     assert f"message at byte {len(raw)}: 1 trailing bytes" in run("inspect", (raw + b"\0").hex(), *TABLE).err
 
 
-def test_a_command_that_is_no_text_is_refused(run: Any) -> None:
+def test_an_unprintable_command_is_refused(run: Any) -> None:
     raw = bytearray(encode_message(REGTEST.magic, "verack", b""))
     raw[8] = 7
     assert "not a P2P message: command at byte 4: command 76657261076b" in run("inspect", raw.hex(), *TABLE).err
 
 
 def test_the_largest_block_fits_in_a_message(run: Any, tmp_path: Any) -> None:
-    """4,000,000 bytes of payload and 24 of envelope."""
+    """4,000,000 bytes of payload and 24 of header."""
     spam = build.tx([build.TxIn(bytes([1] * 32), 0)], [build.TxOut(0, b"\x6a" + bytes(3_999_700))])
     block = build.block_of(bytes(32), 7, [spam])
     spam = build.tx(

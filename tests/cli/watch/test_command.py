@@ -183,7 +183,7 @@ def test_dropped_events_are_replaced_by_matches_without_number(node: NodeProcess
     assert synced["sequence"] >= dropped["sequence"]
 
 
-def test_payments_are_told_as_they_come_and_go() -> None:
+def test_payments_are_reported_when_they_arrive_and_disappear() -> None:
     with node_process("--blocks", 110) as node:
         node.do(f"pay {ADDRESS} 70000", "mine")
         with running("watch", "--network", "regtest", "--connect", node.place, "--mode", "bip37", ADDRESS) as child:
@@ -485,7 +485,7 @@ def test_terminal_shows_rows_balances_and_its_cursor(node: NodeProcess, code: st
     assert [word in shown for word in ("+0.00070000", "+0.00050000", "+0.00001234")] == [True] * 3
 
 
-def test_a_terminal_is_told_when_nothing_was_found(node: NodeProcess) -> None:
+def test_a_terminal_gets_a_message_if_no_payment_was_found(node: NodeProcess) -> None:
     shown = on_terminal(
         "watch", "--network", "regtest", "--connect", node.place, "--once", "--from-height", 200, ADDRESS
     )[1]

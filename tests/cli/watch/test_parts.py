@@ -164,7 +164,7 @@ def test_discovering_asks_the_seeds_and_then_the_nodes_they_name(run: Any, monke
     assert ran.err.endswith("spvfilter: gave up: no usable node for 0.3 s\n")
 
 
-def test_where_no_seed_answers_that_is_said(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silence_of_all_seeds_is_reported(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def getaddrinfo(*args: Any, **named: Any) -> Any:
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
@@ -314,5 +314,5 @@ def test_each_phase_is_timed_on_its_own() -> None:
         (ConnectionAbortedError(), "ConnectionAbortedError"),
     ],
 )
-def test_a_failure_is_told_in_words(error: Exception, said: str) -> None:
+def test_a_failure_has_a_readable_cause(error: Exception, said: str) -> None:
     assert PeerWarning("p:1", error, banned=False).cause.startswith(said)

@@ -1,5 +1,6 @@
-/* Fuzz target: decoding addresses and lines of them. What is decoded encodes to the same text; what is encoded here is decoded. The input
-   is u8 network, then a text, lines, a payload and a script to encode: all of what follows, four times. */
+/* Fuzz target: addresses and lines of addresses are decoded and encoded. Both directions must agree.
+
+   The input is u8 network, then a text, lines, a payload and a script. The four share the rest of the input. */
 #include "oracle_address.h"
 #include "watch/lines.h"
 
@@ -64,7 +65,7 @@ static void check_script(const spv_address_network *network, const char *hrp, co
         CHECK(decoded.size == script.size && same(decoded.bytes, script.bytes, script.size));
     else /* text that looks like a key is left to address.py */
         CHECK(length == 51 || length == 52 || !memcmp(text + 1, "pub", 3) || !memcmp(text + 1, "prv", 3));
-    exact[payload[size - 1] % length] ^= 1; /* one wrong letter never goes unnoticed in bech32, and once in 2^32 in base58 */
+    exact[payload[size - 1] % length] ^= 1; /* bech32 always detects one wrong letter; base58 misses one in 2^32 */
     CHECK(!spv_decode_address(network, exact, length, &decoded));
     release(exact);
 }

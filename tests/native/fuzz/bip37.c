@@ -1,11 +1,14 @@
-/* Fuzz target: the BIP-37 scan against the plain one. The input is a filter, elements to put into it, then a block or a transaction:
+/* Fuzz target: the BIP-37 scan against the plain one. The input is a filter, its elements, and a block or a
+   transaction:
 
-   u8   kind: bit 0 a lone transaction, bits 1-2 the update flags, bit 3 fill the filter with `fill` first
-   u8   hash_funcs
-   u16  size of the filter in bytes
-   u32  tweak
-   u8   fill
-   u8   picks, each u24 offset and u8 length of bytes of what follows: the elements */
+   u8   Kind. Bit 0: a single transaction. Bits 1-2: the update flags. Bit 3: the filter starts with all bytes
+   `fill`.
+   u8   Hash functions.
+   u16  Size of the filter in bytes.
+   u32  Tweak.
+   u8   Fill.
+   u8   Number of elements. Each has u24 offset and u8 length of its bytes in the block.
+   The rest is the block or transaction. */
 #include "oracle.h"
 #include "oracle_bip37.h"
 

@@ -1,10 +1,12 @@
 /* Fuzz target: bits and counters against a number for every cell. The input is a filter, then operations on it:
 
-   u8   kind: bit 0 counters, bit 1 partitioned, bit 2 atomic writes, bit 3 fetch ahead, bits 4-5 the family, bits 6-7 misalignment
-   u8   hash_funcs, modulo 41
-   u16  cells, modulo 5000
-   16   bytes of the family's key, whose last one's bit 0 is the third of the family, and bits 1-2 the size of counters
-   then u8 operation, u8 size, u8 count and what they need: a key of `size` bytes, or a batch of `count` of them as rows */
+   u8   Kind. Bit 0: counters. Bit 1: partitioned. Bit 2: atomic writes. Bit 3: prefetch. Bits 4-5: family. Bits 6-7:
+   misalignment.
+   u8   Hash functions, modulo 41.
+   u16  Cells, modulo 5000.
+   16   Key of the family. In its last byte, bit 0 is bit 2 of the family, and bits 1-2 are the size of counters.
+   Then operations. Each has u8 operation, u8 size, u8 count and its data: a key of `size` bytes, or a batch of
+   `count` rows. */
 #include "oracle_cells.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -17,12 +19,12 @@ typedef struct {
     spv_gate gate;
     spv_room room;
     spv_batch batch;
-    uint8_t *memory, *cells; /* the cells lie in the memory, misaligned, and end with it */
+    uint8_t *memory, *cells; /* the cells are in this memory, misaligned, and end with it */
     size_t size;             /* bytes of cells */
     uint64_t *scratch;       /* plain positions */
     spv_bytes keys[MAX_KEYS];  /* every key that was added or looked up */
     size_t key_count;
-    size_t left;             /* cells that may yet be computed: in proportion to the input */
+    size_t left;             /* cells that may still be computed: in proportion to the input */
     bool counters, shared;
     unsigned width;          /* bits of a cell */
 } filters;
@@ -82,7 +84,7 @@ static void ask_batch(filters *f, const spv_keys *keys, size_t from, size_t coun
     release(mask);
 }
 
-/* The number of keys, at most `count`, whose cells may yet be computed; they are then used up. */
+/* The number of keys, at most `count`, whose cells may still be computed. This uses them up. */
 static size_t afford(filters *f, size_t count) {
     const size_t functions = f->plain.hash_funcs + 1, most = f->left / functions;
     count = count < most ? count : most;
@@ -90,7 +92,7 @@ static size_t afford(filters *f, size_t count) {
     return count;
 }
 
-/* Runs one operation; the number of input bytes that it took, or 0 at the end. */
+/* Runs one operation. Returns the number of input bytes that it used, or 0 at the end. */
 static size_t operate(filters *f, const uint8_t *data, size_t size) {
     if (size < 3)
         return 0;
@@ -115,7 +117,7 @@ static size_t operate(filters *f, const uint8_t *data, size_t size) {
     return 3 + (from + count) * width;
 }
 
-/* The whole arrays, also mixed with an older state of themselves and with other cells. */
+/* The complete arrays, also mixed with an earlier state of themselves and with other cells. */
 static void check_whole(filters *f, const uint8_t *older, const uint8_t *data, size_t size) {
     const uint64_t cells = f->plain.cell_count, used = plain_used(&f->plain, 0, cells);
     uint8_t *other = exact_copy(older, f->size), *mine = exact_copy(f->cells, f->size), *mixed = exact_copy(f->cells, f->size);

@@ -1,10 +1,11 @@
-/* Fuzz target: Golomb-coded sets, decoded bit by bit and searched for comparison. The input is parameters, items, a set:
+/* Fuzz target: Golomb-coded sets, decoded bit by bit and searched for comparison. The input is parameters, items, a
+   set:
 
-   u8   bits 0-4 P less 1, bits 5-6 which of four sets asked at once is empty
-   u32  M
-   16   bytes of the SipHash key
-   u8   items, each u8 size and bytes
-   the rest is a set, as a peer might send it */
+   u8   Bits 0-4: P less 1. Bits 5-6: number of the empty set among four sets of a query.
+   u32  M.
+   16   SipHash key.
+   u8   Number of items. Each has u8 size and its bytes.
+   The rest is a set as a peer might send it. */
 #include "gcs/build.h"
 #include "gcs/decode.h"
 #include "gcs/match.h"
@@ -18,13 +19,13 @@ typedef struct {
     unsigned p;
     uint64_t m;
     const uint8_t *key;
-    size_t odd; /* the set that is empty */
+    size_t odd; /* the empty set */
     const spv_bytes *items;
     size_t count;
     spv_gcs_query *query; /* of the items */
 } question;
 
-/* The set decodes as it should, or is refused; the query finds what it should, beside an empty set as alone. */
+/* The set decodes to the right values, or is refused. The query finds the same alone and beside an empty set. */
 static void check_set(const question *ask, const uint8_t *data, size_t size, plain_set *plain) {
     spv_gcs_values values = {0};
     spv_error error, again;
@@ -55,12 +56,13 @@ static void check_set(const question *ask, const uint8_t *data, size_t size, pla
     free(values.values);
 }
 
-/* A set built from the items holds exactly their values. */
+/* A set built from the items contains exactly their values. */
 static void check_built(const question *ask) {
     uint8_t *built;
     size_t size, distinct = plain_distinct(ask->items, ask->count);
     plain_set plain;
-    if (distinct * ask->m >> ask->p > MAX_QUOTIENTS) /* ones in a row: M far above 2^P makes sets of any size */
+    /* limit of a run of ones: with M far above 2^P, sets could have any size */
+    if (distinct * ask->m >> ask->p > MAX_QUOTIENTS)
         return;
     void *room = zeroed(spv_gcs_room(ask->count), 1);
     CHECK(!spv_gcs_build(ask->items, ask->count, room, ask->key, ask->p, ask->m, &built, &size));

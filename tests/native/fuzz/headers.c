@@ -1,18 +1,19 @@
-/* Fuzz target: runs of headers judged, linked and indexed, against plain loops. The input:
+/* Fuzz target: runs of headers are judged, linked and indexed, against plain loops. The input:
 
-   u8   bits 0-1, modulo 3: see the enumeration; bits 2-5: times known before, at most eleven; bit 6: hashes of few keys; bit 7: a limit on the time
-   u8   seconds after which a header is late
-   then for each header: u8 what is odd about it, i8 seconds since the one before, u8 of its hash
-   or, where foreign indexes are joined and searched, their bytes as they are */
+   u8   Bits 0-1, modulo 3: see the enumeration. Bits 2-5: earlier known times, at most eleven.
+        Bit 6: hashes with few different keys. Bit 7: a limit on the time.
+   u8   Seconds after which a header is late.
+   For each header: u8 kind of flaw, i8 seconds since the previous header, u8 of its hash.
+   If foreign indexes are joined and searched, the rest is their bytes. */
 #include "oracle_headers.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { INDEX = 1, FOREIGN = 2 }; /* else the rules */
+enum { INDEX = 1, FOREIGN = 2 }; /* otherwise the rules */
 enum { HEAD = 2, UNIT = 3, MOST = 120, USUAL = 7, LATE = 9, START = 1000 };
 enum { ODD_VERSION = 1, OTHER_BITS = 2, LOW_HASH = 4, HIGH_HASH = 8, UNLINKED = 16, FAR = 32 };
 
-/* A run of headers with the hashes that the input gives them, whatever they really are. */
+/* A run of headers with hashes from the input, which are not their real hashes. */
 typedef struct {
     uint8_t *headers;
     spv_hash *hashes;
@@ -70,7 +71,7 @@ static void check_rules(const run *run, uint8_t how, uint8_t late_by, const uint
     }
 }
 
-/* The index of a run, whose headers are linked but for those that say otherwise, which are then indexed by what they say. */
+/* The index of a run. Some headers are not linked: the index then has the hash that the next header states. */
 static void check_index(const run *run, size_t cut) {
     if (!run->count)
         return;
@@ -88,7 +89,7 @@ static void check_index(const run *run, size_t cut) {
         check_found(index, (const spv_hash *)said, run->count, stranger);
     }
     cut %= run->count;
-    if (cut) { /* two indexes joined are the index of both */
+    if (cut) { /* two joined indexes are the index of both parts */
         uint8_t *low = zeroed(cut, SPV_INDEX_ENTRY), *high = zeroed(run->count - cut, SPV_INDEX_ENTRY);
         plain_index((const spv_hash *)said, cut, low);
         plain_index((const spv_hash *)said + cut, run->count - cut, high);
@@ -102,7 +103,7 @@ static void check_index(const run *run, size_t cut) {
     release(plain);
 }
 
-/* Whether an index has each number once. */
+/* True if an index has each number once. */
 static bool is_whole(const uint8_t *index, size_t count) {
     bool *seen = zeroed(count, sizeof *seen), whole = true;
     for (size_t i = 0; i < count && whole; i++) {
@@ -115,7 +116,8 @@ static bool is_whole(const uint8_t *index, size_t count) {
     return whole;
 }
 
-/* Indexes of any bytes, as a damaged file has them: joined only if whole; a search stays inside and finds what the key says. */
+/* Indexes of any bytes, as in a damaged file. Only complete ones are joined. A search stays within its index and
+   finds all numbers of the key. */
 static void check_foreign(const uint8_t *data, size_t size, size_t cut) {
     const size_t count = size / SPV_INDEX_ENTRY < MOST ? size / SPV_INDEX_ENTRY : MOST;
     if (!count)

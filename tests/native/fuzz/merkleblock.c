@@ -1,25 +1,26 @@
-/* Fuzz target: merkleblocks, as a peer sends them, held against a recursive walk; or one that proves the block it was made of. The input:
+/* Fuzz target: merkleblocks of a peer against a recursive walk, or a proof made from a block. The input:
 
-   u8   which, and how: see the enumeration
-   the rest is a payload without its header, or one bit for each leaf of the block, which says whether it is proved; of the last byte's
-   bits the first byte's bits 5-7 say how many there are too many */
+   u8   Flags: see the enumeration.
+   The rest is a payload without its header, or one bit for each leaf of the block. A set bit means that the leaf is
+   proved.
+   Bits 5-7 of the first byte are the number of unused bits in the last byte. */
 #include "oracle_merkle.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum {
-    MADE = 1,       /* a proof made of a block; else a payload */
-    RIGHT_ROOT = 2, /* the root is the one that the tree has, where it is easily found */
-    FEW_HASHES = 4, /* the sent hashes are few different ones, so that siblings are equal */
+    MADE = 1,       /* a proof made from a block; otherwise a payload */
+    RIGHT_ROOT = 2, /* the root fits the tree, if it can be computed */
+    FEW_HASHES = 4, /* few different hashes are sent, so that siblings are equal */
     MOST_HASHES = 600,
     MOST_LEAVES = 70
 };
 
-/* The kernel's judgement of a tree, which the walk shares; what either matches lies in `matched` and in `plain`. */
+/* The kernel's judgement of a tree, which the walk must share. Their matches are in `matched` and in `plain`. */
 static spv_status judge(const spv_partial_tree *tree, const uint8_t root[32], spv_proof *proof) {
     plain_proof plain = {.matched = zeroed(tree->count, sizeof *plain.matched)};
     spv_error error;
-    plain_extract(tree, root, spv_sha256d, &plain); /* which the self-test holds against published digests */
+    plain_extract(tree, root, spv_sha256d, &plain); /* the self-test compares it with published digests */
     const spv_status status = spv_extract_matches(tree, root, proof, &error);
     if (plain.flaw) {
         char where[64];
@@ -35,7 +36,7 @@ static spv_status judge(const spv_partial_tree *tree, const uint8_t root[32], sp
     return status;
 }
 
-/* The root that the tree has, if it has one. */
+/* The root of the tree, if it has one. */
 static void find_root(const spv_partial_tree *tree, uint8_t root[32]) {
     spv_hash *level = zeroed(tree->count + 1, sizeof *level);
     bool mutated;
@@ -84,7 +85,7 @@ static void check_payload(const uint8_t *data, size_t size, uint8_t kind) {
     release(raw);
 }
 
-/* A proof of some leaves of a block, as Core makes it, proves just these. */
+/* A proof of some leaves of a block, made as in Core, proves exactly these. */
 static void check_made(uint32_t count, const uint8_t *marks) {
     spv_hash *leaves = zeroed(count, sizeof *leaves), *hashes = zeroed(count, sizeof *hashes), root;
     bool *marked = zeroed(count, sizeof *marked);

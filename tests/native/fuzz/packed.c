@@ -1,7 +1,9 @@
-/* Fuzz target: packed hits, read, summed and rendered, against a plain reading, sums in 128 bits and lines of printf. The input:
+/* Fuzz target: packed hits, read, summed and rendered, against a plain reading, sums in 128 bits and lines of
+   printf. The input:
 
-   u8   bit 0: JSON, else CSV; bit 1: labels; bit 2: a network without segwit; bit 3: no height; the rest: how the bytes are cut up
-   the rest is the packed hits */
+   u8   Bit 0: JSON, otherwise CSV. Bit 1: labels. Bit 2: a network without segwit. Bit 3: no height. The rest: how
+   to cut the bytes.
+   The rest is the packed hits. */
 #include "oracle_address.h"
 #include "watch/render.h"
 
@@ -15,7 +17,7 @@ enum { MOST_HITS = 300 };
 typedef struct {
     uint64_t position, n, entry, script_size, outpoint_n;
     int64_t value, fee;
-    const uint8_t *txid, *outpoint, *script; /* the last is NULL if there is none */
+    const uint8_t *txid, *outpoint, *script; /* the last one is NULL if there is none */
     size_t start;
     bool spend;
 } plain_hit;
@@ -27,7 +29,7 @@ static uint64_t number(const uint8_t *at, size_t width) {
     return value;
 }
 
-/* The hits up to what is malformed, whose field is returned; NULL if nothing is. */
+/* Reads the hits before the first malformed one and returns its field. Returns NULL if all are well formed. */
 static const char *plain_read(const uint8_t *data, size_t size, plain_hit *hits, size_t *count, size_t *bad) {
     size_t at = 0;
     for (*count = 0; at < size; (*count)++) {

@@ -1,4 +1,5 @@
-/* Fuzz target: the bytes as a transaction, as a block and as a script. What is taken lies within them, in order, and is found again. */
+/* Fuzz target: the bytes as a transaction, as a block and as a script. Accepted parts are within them and in order.
+   A second reading finds them again. */
 #include "oracle.h"
 #include "oracle_script.h"
 #include "block/merkle.h"
@@ -7,8 +8,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 typedef struct {
-    uint64_t digest; /* over the places of every item, in order */
-    size_t last;     /* end of the item before */
+    uint64_t digest; /* over the positions of every item, in order */
+    size_t last;     /* end of the previous item */
     uint32_t count;
 } trail;
 
@@ -24,7 +25,7 @@ static void on_item(void *context, const uint8_t *raw, size_t at, size_t script,
     leave(context, at, script, script_end);
 }
 
-/* The same items without checks, from where the walk says they are. */
+/* The same items without checks, at the positions of the walk. */
 static trail again(const uint8_t *raw, const spv_tx *tx) {
     trail found = {0};
     size_t at = tx->inputs_at;
@@ -79,7 +80,7 @@ static void check_tx(const uint8_t *data, size_t size) {
     status = spv_parse_tx(data, size, &twin, &error);
     CHECK(!status == (tx.end == size));
 
-    /* alone, one byte short, and after something else */
+    /* alone, one byte short, and after other bytes */
     uint8_t *alone = exact_copy(data, tx.end), *moved = zeroed(tx.end + 7, 1);
     CHECK(!spv_parse_tx(alone, tx.end, &twin, &error) && !memcmp(&tx, &twin, sizeof tx));
     check_refusal(spv_walk_tx(alone, tx.end - 1, 0, &twin, &error), &error, tx.end - 1);
@@ -106,7 +107,7 @@ static void check_tx(const uint8_t *data, size_t size) {
     }
 }
 
-/* With the root that its transactions have, a block is refused only for transactions that stand in it twice, or for its witnesses. */
+/* A block with the right root is refused only for duplicate transactions or for its witnesses. */
 static void check_commitments(const uint8_t *data, size_t size, spv_hash *ids, uint32_t count) {
     uint8_t *block = exact_copy(data, size), root[32];
     bool mutated, plainly_mutated;

@@ -1,8 +1,8 @@
 /* Fuzz target: undo records, against a reading without the kernel's code, and scans with them. The input:
 
-   u8   bit 0: a block precedes the undo, else the undo is all that follows
-   u24  length of the block, and the block
-   the rest is the undo, without its check */
+   u8   Bit 0: a block precedes the undo. Otherwise the rest is the undo.
+   u24  Length of the block, and the block.
+   The rest is the undo, without its check. */
 #include "check.h"
 
 #include "block/curve.h"
@@ -12,11 +12,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { MOST_COINS = 400, WATCHED = 16 };
 
-/* A coin as the plain reading has it. */
+/* A coin of the plain reading. */
 typedef struct {
     uint64_t value;
     uint32_t code, kind, tx;
-    size_t at, size; /* of the body in the undo; 0 bytes at 0 for the stand-in */
+    size_t at, size; /* position of the script's body in the undo; 0 bytes at 0 for Core's replacement */
     bool stand_in;
 } plain_coin;
 
@@ -37,7 +37,7 @@ static unsigned next_byte(plain_undo *p) {
     return 0;
 }
 
-/* CompactSize, as the protocol's documentation has it. */
+/* CompactSize, as in the protocol's documentation. */
 static uint64_t plain_count(plain_undo *p) {
     const unsigned first = next_byte(p);
     const unsigned width = first < 0xFD ? 0 : 1u << (first - 0xFC);
@@ -45,13 +45,14 @@ static uint64_t plain_count(plain_undo *p) {
     for (unsigned i = 0; i < width; i++)
         value |= (uint64_t)next_byte(p) << 8 * i;
     if ((width == 2 && value < 0xFD) || (width == 4 && value < 0x10000) || width == 8)
-        p->bad = true; /* none above 2^32 is accepted */
+        p->bad = true; /* values above 2^32 are refused */
     if (value > 0x02000000)
         p->bad = true;
     return value;
 }
 
-/* VARINT by its meaning: groups are the digits of a number to base 128 in which all but the last count one more. */
+/* VARINT by its meaning: groups are the digits of a number to base 128. All digits except the last are increased by
+   one. */
 static uint64_t plain_varint(plain_undo *p, uint64_t most) {
     uint64_t digits[32], value = 0;
     unsigned count = 0, byte;
@@ -204,7 +205,7 @@ static void check_script(const plain_undo *p, const plain_coin *coin, spv_bytes 
     }
 }
 
-/* The kernel's reading of the whole undo. Keys that are not on the curve are left out of `keys`. */
+/* The kernel's reading of the complete undo. Keys that are not on the curve are left out of `keys`. */
 static spv_status kernel_read(const plain_undo *p, spv_error *error) {
     size_t at = 0, coin_number = 0;
     uint64_t txs, count;

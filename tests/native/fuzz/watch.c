@@ -1,9 +1,12 @@
-/* Fuzz target: the watch table and its exact scan against lists searched from end to end. The input is a table, then blocks:
+/* Fuzz target: the watch table and its exact scan against lists searched from end to end. The input is a table, then
+   blocks:
 
-   u8   kind: bit 0 collect coins in a second table, bit 1 in the table itself, bit 2 learn after each block, bit 3 a lone transaction
-   u8   entries, each u8 kind of entry, u24 offset and u8 length of bytes of what follows
-   u8   coins, each u24 offset of an outpoint in what follows, u8 entry, u8 bit 0 with a value, bit 1 with that entry as script
-   blocks, each u24 length and bytes: the last one takes what is there */
+   u8   Kind. Bit 0: collect coins in a second table. Bit 1: in the table itself. Bit 2: learn after each block.
+        Bit 3: a single transaction.
+   u8   Number of entries. Each has u8 kind, u24 offset and u8 length of its bytes in the blocks.
+   u8   Number of coins. Each has u24 offset of an outpoint in the blocks, u8 entry and u8 flags.
+        Flags: bit 0 adds a value, bit 1 the entry as the script.
+   Then blocks. Each has u24 length and its bytes. The last one may be shorter. */
 #include "block/scripttype.h"
 #include "oracle_watch.h"
 
@@ -14,7 +17,7 @@ enum { MAX_BLOCKS = 4 };
 typedef struct {
     spv_table *table, *found;
     plain_table plain, plain_found;
-    plain_table *collects; /* where the plain scan collects, or NULL */
+    plain_table *collects; /* the table in which the plain scan collects, or NULL */
     bool learns;
 } lists;
 
@@ -112,7 +115,7 @@ static void check_without(const lists *lists) {
         if (!taken || is_entry)
             left.coins[left.coin_count++] = *coin;
     }
-    const size_t known = plain_find_coin(&lists->plain, gone) != NULL; /* the one of zeros */
+    const size_t known = plain_find_coin(&lists->plain, gone) != NULL; /* the null outpoint */
     spv_table *copy;
     CHECK(!spv_table_without(lists->table, gone + SPV_OUTPOINT_SIZE * known, most - known, &copy));
     check_same_table(copy, &left);
@@ -131,7 +134,7 @@ static void scan_all(lists *lists, const uint8_t *data, size_t size, bool alone)
         (alone ? scan_tx : scan_block)(lists, copies[i], length);
         data += length, size -= length;
     }
-    check_same_table(lists->table, &lists->plain); /* whose scripts are in the blocks: before these are freed */
+    check_same_table(lists->table, &lists->plain); /* their scripts are in the blocks, which are freed later */
     if (lists->collects == &lists->plain_found)
         check_same_table(lists->found, &lists->plain_found);
     spv_table *copy;
@@ -139,7 +142,7 @@ static void scan_all(lists *lists, const uint8_t *data, size_t size, bool alone)
     spv_table_free(lists->table);
     lists->table = copy;
     check_same_table(copy, &lists->plain);
-    if (lists->plain.coin_count % 4 == 0) /* it costs as much as all the rest */
+    if (lists->plain.coin_count % 4 == 0) /* it costs as much as all other checks */
         check_without(lists);
     for (int i = 0; i < MAX_BLOCKS; i++)
         release(copies[i]);

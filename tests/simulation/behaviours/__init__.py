@@ -1,4 +1,4 @@
-"""The library of behaviours: what nodes of the simulated network do."""
+"""The library of behaviours of nodes in the simulated network."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LATE: type[Behaviour] = Late
 
 
 def _library(*modules: object) -> list[type[Behaviour]]:
-    """Every behaviour of these modules that is not a base of others."""
+    """Every behaviour of these modules that is no base class."""
     found = [
         kind
         for module in modules

@@ -1,6 +1,4 @@
-"""Behaviour: what a node of the simulated network does differently from an honest one. Subclasses are the library of
-behaviours.
-"""
+"""The behaviour of an honest node of the simulated network. Each subclass in this folder differs in one way."""
 
 from __future__ import annotations
 
@@ -23,60 +21,60 @@ _QUIET_S = 1e7  # nodes send no pings of their own
 
 
 class Behaviour:
-    """An honest, reachable node with all services. A subclass for each way not to be one; one instance a node."""
+    """An honest, reachable node with all services. Each node has its own instance."""
 
     is_honest: ClassVar[bool] = True  # never to be banned
-    is_full: ClassVar[bool] = True  # whatever there is can be had from it, once faults end
+    is_full: ClassVar[bool] = True  # serves all data once faults end
     omits: ClassVar[bool] = False  # leaves transactions out of filtered blocks
-    is_prompt: ClassVar[bool] = False  # it answers at once whenever it is connected
-    think_s: ClassVar[float] = 0.0  # longest time before it answers
-    clock_skew_s: ClassVar[float] = 0.0  # of the time in its version message
+    is_prompt: ClassVar[bool] = False  # answers at once while connected
+    think_s: ClassVar[float] = 0.0  # longest delay
+    clock_skew_s: ClassVar[float] = 0.0  # error of its clock
     services: ClassVar[int] = FULL
-    relay: ClassVar[bool] = True  # whether it takes transactions
+    relay: ClassVar[bool] = True  # accepts transactions
     responder: ClassVar[type[Responder]] = Responder
 
     def __init__(self, rng: random.Random, world: World) -> None:
         self.rng = rng
         self.world = world
-        self.is_calm = False  # whether faults have ended
+        self.is_calm = False  # True: faults have ended
 
     @property
     def name(self) -> str:
         return type(self).__name__
 
     def view(self) -> Regtest:
-        """The chain it shows; here the true one. Called once."""
+        """Return the chain that it shows: by default the true one. Called once."""
         return self.world.truth.regtest
 
     def has_block(self, view: Regtest, block_hash: bytes) -> bool:
-        """Whether it can be said to have a block."""
+        """Return True if the node has a block."""
         return block_hash in view.chain.blocks
 
     def settings(self, view: Regtest) -> Settings:
-        """Of its version message."""
+        """Settings of its version message."""
         return Settings(REGTEST, self.services, relay=self.relay, start_height=view.height, ping_interval_s=_QUIET_S)
 
     def respond(self, view: Regtest, session: Session) -> Responder:
-        """Its protocol logic for a new connection."""
+        """Return its protocol logic for a new connection."""
         return self.responder(view, session)
 
     def quality(self) -> Quality:
-        """Of a new connection to it."""
+        """Quality of a new connection to it."""
         rng = self.rng
         return Quality(
             rng.uniform(0.005, 0.15), rng.uniform(0, 0.1), rng.choice([2e5, 1e6, 1e7]), rng.choice([0, 0, 0, 0.2])
         )
 
     def pause_s(self, end: NodeEnd) -> float:
-        """Seconds before it looks at what has just come."""
+        """Seconds before it handles new data."""
         return self.think_s * end.node.rng.random() if self.think_s else 0.0
 
     def on_the_wire(self, data: bytes) -> bytes:
-        """What becomes of the bytes that it sends."""
+        """Change the bytes that it sends."""
         return data
 
     def begin(self, node: Node) -> None:
-        """Schedule what it does of itself."""
+        """Schedule the actions that no peer asked it for."""
 
     def calm(self) -> None:
         """Faults end; lies do not."""

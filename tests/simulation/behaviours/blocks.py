@@ -50,7 +50,7 @@ class _WrongBlockResponder(Responder):
                 raw = raw[:-5] + bytes((raw[-5] ^ 1,)) + raw[-4:]
             case 1:  # cut off
                 raw = raw[:-1]
-            case 2 if len(block.txids) > 1:  # the last transactions twice (CVE-2012-2459), one time in some
+            case 2 if len(block.txids) > 1:  # the last transactions twice (CVE-2012-2459), if there are some
                 txs = [tx.raw for tx in self.regtest.chain.txs(block)]
                 doubled = txs + txs[-1:]
                 raw = raw[:HEADER_SIZE] + bytes((len(doubled),)) + b"".join(doubled)
@@ -66,7 +66,7 @@ class WrongBlocks(Liar):
 
 
 class Unasked(Liar):
-    """Sends blocks, filtered blocks and transactions that nobody asked for."""
+    """Sends blocks, filtered blocks and transactions that no peer requested."""
 
     def begin(self, node: Node) -> None:
         self._again(node)
@@ -88,7 +88,7 @@ class Unasked(Liar):
 
 
 class Forked(Behaviour):
-    """Honest, but on a valid branch with less work, since it lacks a block of the best chain."""
+    """An honest node on a valid branch with less work: it lacks a block of the best chain."""
 
     is_full = False
 
@@ -108,7 +108,7 @@ class Forked(Behaviour):
 
 
 def _invented(rng: random.Random, previous: bytes, time: int, *, valid: bool = True) -> bytes:
-    """A header with work, or with none, on a block."""
+    """Make a header on top of a block. The header has no proof of work unless `valid`."""
     header = Header(0x20000000, previous, rng.randbytes(32), time, BITS, 0)
     if valid:
         return bytes(mine(header))
@@ -118,7 +118,7 @@ def _invented(rng: random.Random, previous: bytes, time: int, *, valid: bool = T
 
 
 class _InventingResponder(Responder):
-    """Answers getheaders with headers of its own making."""
+    """Answers getheaders with headers that it makes up."""
 
     def __init__(self, regtest: Regtest, session: Session, rng: random.Random) -> None:
         super().__init__(regtest, session)
@@ -174,7 +174,7 @@ class InvalidWork(Liar):
 
 
 class SpamsHeaders(InvalidWork):
-    """Sends short branches from everywhere, with little work."""
+    """Sends short branches with little work that start at many heights."""
 
     kind = _SpammingResponder
 
@@ -186,6 +186,6 @@ class Unconnected(InvalidWork):
 
 
 class Repeats(InvalidWork):
-    """Answers every question for headers with the first 2,000."""
+    """Answers every getheaders with the first 2,000 headers."""
 
     kind = _RepeatingResponder

@@ -14,14 +14,14 @@ from spvfilter.wire.messages.table import Tx
 
 
 class Liar(Behaviour):
-    """Lies; may be banned."""
+    """A node that lies. The client may ban it."""
 
     is_honest = False
     is_full = False
 
 
 def _chosen(block: TreeBlock, one_in: int) -> bool:
-    """The same blocks for every liar of a kind, so that they agree."""
+    """Choose the same blocks for every liar of a class, so that they agree."""
     return block.hash[3] % one_in == 0
 
 
@@ -31,7 +31,7 @@ class _OmittingResponder(Responder):
 
 
 class OmitsTxs(Liar):
-    """Leaves transactions out of filtered blocks. All of these leave out the same ones."""
+    """Leaves transactions out of filtered blocks. All nodes of this class leave out the same ones."""
 
     omits = True
     responder = _OmittingResponder
@@ -43,7 +43,7 @@ class _OmittingAllResponder(Responder):
 
 
 class OmitsAll(Liar):
-    """Finds nothing in any block."""
+    """Reports no matches in any block."""
 
     omits = True
     responder = _OmittingAllResponder
@@ -57,7 +57,7 @@ class _WithholdingResponder(Responder):
 
 
 class WithholdsTxs(Liar):
-    """Proves transactions that it does not send."""
+    """Proves transactions, but does not send them."""
 
     responder = _WithholdingResponder
 

@@ -48,7 +48,7 @@ class _SlotsResponder(Responder):
 
 
 class SlotsFull(Busy):
-    """Closes the connection of a new peer that wants transactions: its slots for them are full."""
+    """Closes the connection of a new peer that requests transactions: all its transaction slots are taken."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]  # as the base's
@@ -94,7 +94,7 @@ class UploadNearlyUsed(Busy):
 
 
 class UploadUsed(Busy):
-    """Closes the connection also at requests for its mempool."""
+    """Closes the connection also when a peer requests its mempool."""
 
     def respond(self, view: Regtest, session: Session) -> Responder:
         return _NoUploadResponder(view, session)

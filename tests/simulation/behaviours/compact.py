@@ -24,7 +24,7 @@ Elements = Callable[[TreeBlock, set[bytes]], set[bytes]]
 
 
 class FalseIndex(FilterIndex):
-    """Filters with other elements than the true ones."""
+    """Filters with false elements."""
 
     def __init__(self, chain: BlockTree, change: Elements) -> None:
         super().__init__(chain)
@@ -37,9 +37,7 @@ class FalseIndex(FilterIndex):
 
 
 class FalseFilters(Liar):
-    """Serves filters that differ from the true ones, with filter headers that commit to them. One index serves all
-    connections.
-    """
+    """Serves false filters, with filter headers that commit to them. One index serves all connections."""
 
     def __init__(self, rng: random.Random, world: World) -> None:
         super().__init__(rng, world)
@@ -56,21 +54,21 @@ class FalseFilters(Liar):
 
 
 class OmitsScripts(FalseFilters):
-    """Leaves our scripts out of every second block's filter. All of these leave out the same ones."""
+    """Leaves the wallet's scripts out of every second block's filter. All nodes of this class choose the same."""
 
     def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
         return elements - self.world.truth.scripts() if block.hash[5] % 2 else elements
 
 
 class OmitsLate(FalseFilters):
-    """Leaves our scripts out of the filters of blocks that come when the client has long been at the tip."""
+    """Leaves the wallet's scripts out of the filters of blocks that arrive long after the client reached the tip."""
 
     def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
         return elements - self.world.truth.scripts() if block.height > 200 and block.hash[5] % 2 else elements
 
 
 class AddsScripts(FalseFilters):
-    """Has too many elements in the filters of some blocks, and too few in those of later ones."""
+    """Adds elements to the filters of some blocks, and leaves elements out of later ones."""
 
     def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
         if block.hash[5] % 8 == 0:
@@ -79,10 +77,10 @@ class AddsScripts(FalseFilters):
 
 
 class HidesBehindDoubt(FalseFilters):
-    """Has one element too many where no block can show it, and in every second later block leaves our scripts out.
+    """Adds an element where no block can disprove it, and leaves the wallet's scripts out of every second later block.
 
-    The spend of a taproot or bare output does not show its script; where the same script is paid in the block, there is
-    room for another.
+    The spend of a taproot or bare output does not show its script. If the block also pays that script, an added element
+    cannot be disproved.
     """
 
     def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
@@ -94,7 +92,7 @@ class HidesBehindDoubt(FalseFilters):
 
 
 class OmitsSpent(FalseFilters):
-    """Leaves out what is spent where the input does not show it."""
+    """Leaves out spent scripts that their inputs do not show."""
 
     def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
         spent = {coin.script_pubkey for coin in (block.spent or {}).values()}
@@ -103,14 +101,14 @@ class OmitsSpent(FalseFilters):
 
 
 class OmitsOneScript(FalseFilters):
-    """Leaves one script of ours out of all filters: with an index of its own for the whole chain."""
+    """Leaves one script of the wallet out of all filters. It has its own index of the whole chain."""
 
     def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
         return elements - {self.world.truth.locks[1].script_pubkey}
 
 
 class _TamperingResponder(Responder):
-    """Changes answers to questions about compact filters."""
+    """Changes responses about compact filters."""
 
     def __init__(self, regtest: Regtest, session: Session, tamper: Callable[[Message], Message | None]) -> None:
         super().__init__(regtest, session)
@@ -129,12 +127,12 @@ class Tampering(Liar):
         return _TamperingResponder(view, session, self.tamper)
 
     def tamper(self, message: Message) -> Message | None:
-        """What is sent instead; None for nothing."""
+        """Return the message to send instead, or None to send nothing."""
         return message
 
 
 class FalseHeaders(Tampering):
-    """From some block on its filter headers commit to filters that it does not have."""
+    """From some block on, its filter headers commit to filters that it does not have."""
 
     def tamper(self, message: Message) -> Message | None:
         if not isinstance(message, CFHeaders):
@@ -144,7 +142,7 @@ class FalseHeaders(Tampering):
 
 
 class Contradicting(Tampering):
-    """Its filter headers contradict those that it sent before."""
+    """Its filter headers contradict its earlier ones."""
 
     def tamper(self, message: Message) -> Message | None:
         if isinstance(message, CFHeaders) and self.rng.random() < 0.5:
@@ -153,7 +151,7 @@ class Contradicting(Tampering):
 
 
 class Equivocating(Tampering):
-    """Answers the same question in other ways."""
+    """Answers the same request differently each time."""
 
     def tamper(self, message: Message) -> Message | None:
         if isinstance(message, CFHeaders) and self.rng.random() < 0.5:
@@ -163,7 +161,7 @@ class Equivocating(Tampering):
 
 
 class FalseCheckpoints(Tampering):
-    """Invents filter header checkpoints."""
+    """Makes up filter header checkpoints."""
 
     def tamper(self, message: Message) -> Message | None:
         if isinstance(message, CFCheckpt):
@@ -187,7 +185,7 @@ class MalformedFilters(Tampering):
 
 
 class OtherFilters(Tampering):
-    """Its filter headers are true, its filters are not: they match nothing."""
+    """Serves true filter headers, but filters that match nothing."""
 
     def tamper(self, message: Message) -> Message | None:
         if isinstance(message, CFilter) and self.rng.random() < 0.3:
@@ -203,7 +201,7 @@ class WithholdsFilters(Tampering):
 
 
 class UnaskedFilters(Tampering):
-    """Sends filters and filter headers that nobody asked for."""
+    """Sends filters and filter headers that no peer requested."""
 
     def tamper(self, message: Message) -> Message | None:
         if isinstance(message, CFilter) and self.rng.random() < 0.1:
@@ -218,7 +216,7 @@ class _NoAnswerResponder(Responder):
 
 
 class FiltersNever(Liar):
-    """Claims to serve compact filters, and never does, as a node whose index lags (Core stays silent)."""
+    """Claims to serve compact filters, but never does. Core is silent in this way while its index lags."""
 
     is_honest = True
     responder = _NoAnswerResponder

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Erratic(Tampering):
-    """Now and then invents a filter hash, several, what is below them, or a checkpoint."""
+    """Sometimes makes up a filter hash, several of them, the previous filter header, or a checkpoint."""
 
     def __init__(self, rng: random.Random, world: World) -> None:
         super().__init__(rng, world)
@@ -39,9 +39,7 @@ class Erratic(Tampering):
 
 
 class ErraticAtTip(Erratic):
-    """Mostly invents the filter hash of the block that it alone is asked for, and contradicts that by its
-    checkpoints.
-    """
+    """Mostly makes up the filter hash of a block that only it is asked for. Its checkpoints contradict that hash."""
 
     def tamper(self, message: Message) -> Message | None:
         if isinstance(message, CFHeaders) and len(message.filter_hashes) == 1 and self.rng.random() < 0.7:

@@ -28,7 +28,7 @@ _KEPT_BLOCKS = 288  # of a pruned node, BIP-159
 
 
 class Honest(Behaviour):
-    """Nothing else."""
+    """An honest node without faults."""
 
     is_prompt = True
 
@@ -45,7 +45,7 @@ class Late(Honest):
 
 
 class Absent(Behaviour):
-    """Nobody listens at its address."""
+    """Nothing listens at its address."""
 
     is_full = False
 
@@ -54,7 +54,7 @@ class Absent(Behaviour):
 
 
 class Slow(Behaviour):
-    """Answers after seconds, over a thin line, until faults end."""
+    """Answers after seconds, over a slow line, until faults end."""
 
     think_s = 6.0
 
@@ -63,7 +63,7 @@ class Slow(Behaviour):
 
 
 class Flapping(Behaviour):
-    """Its connections end again and again; now and then it is away for minutes."""
+    """Its connections end again and again. Sometimes it is down for minutes."""
 
     def begin(self, node: Node) -> None:
         self.world.timeline.after(self.rng.expovariate(1 / 90), partial(self._flap, node))
@@ -95,7 +95,7 @@ class _SilentResponder(Responder):
 
 
 class Silent(Behaviour):
-    """Says nothing more after some step of each connection, not even pong: half-open."""
+    """Goes silent at some step of each connection and sends not even pong: half-open."""
 
     is_full = False
 
@@ -131,7 +131,7 @@ class _MuteResponder(Responder):
 
 
 class Mute(Behaviour):
-    """Answers pings, and nothing else after some message."""
+    """After some message it answers pings only."""
 
     is_full = False
 
@@ -140,7 +140,7 @@ class Mute(Behaviour):
 
 
 class Follower:
-    """Brings a node's own chain up to the true one, late."""
+    """Updates a node's chain to the true one, late."""
 
     def __init__(self, world: World, view: Regtest, rng: random.Random, lag_s: float) -> None:
         self._world = world
@@ -154,14 +154,14 @@ class Follower:
         self._world.timeline.after(self._rng.uniform(0, self._lag_s), self.catch_up)
 
     def on_tx(self, tx: object) -> None:
-        """Callback of the true mempool: a node that is behind relays nothing."""
+        """Callback of the true mempool. A node that lags relays nothing."""
 
     def catch_up(self) -> None:
-        """Take every block that is missing."""
+        """Take every missing block."""
         self.catch_up_to(self._world.truth.regtest.chain.tip)
 
     def catch_up_to(self, block: TreeBlock | None) -> None:
-        """Take a block of the true chain, and those below it that are missing."""
+        """Take a block of the true chain and its missing ancestors."""
         missing: list[TreeBlock] = []
         while block is not None and block.hash not in self._view.chain.blocks:
             missing.append(block)
@@ -171,7 +171,7 @@ class Follower:
 
 
 class Behind(Behaviour):
-    """Lacks the last blocks, and takes new ones minutes late."""
+    """Lacks the last blocks, and receives new ones minutes late."""
 
     is_full = False
 
@@ -193,8 +193,8 @@ class _DownloadingResponder(Responder):
 
 
 class Downloading(Behaviour):
-    """In initial download: its version announces the height of the others, it answers getheaders with nothing and has
-    no blocks.
+    """A node in initial download: its version states the true height, but its headers responses are empty and it has no
+    blocks.
     """
 
     is_full = False
@@ -216,7 +216,7 @@ class _PrunedResponder(Responder):
 
 
 class Pruned(Behaviour):
-    """Has the last 288 blocks, and disconnects who asks for others (Core ProcessGetBlockData)."""
+    """Has the last 288 blocks, and disconnects peers that request older ones (Core ProcessGetBlockData)."""
 
     is_full = False
     services = (FULL | Service.NETWORK_LIMITED) & ~Service.NETWORK
@@ -230,7 +230,7 @@ class _BlocksOnlyResponder(Responder):
 
 
 class BlocksOnly(Behaviour):
-    """Core with -blocksonly: disconnects who announces a transaction."""
+    """Core with -blocksonly: disconnects peers that announce a transaction."""
 
     is_full = False
     relay = False
@@ -269,7 +269,7 @@ class WrongNetwork(Behaviour):
 
 
 class Garbage(Behaviour):
-    """No Bitcoin node at all."""
+    """A server that does not speak Bitcoin's protocol."""
 
     is_honest = False
     is_full = False
@@ -279,7 +279,7 @@ class Garbage(Behaviour):
 
 
 class Flipping(Behaviour):
-    """A broken line: a byte of what it sends is wrong now and then, until faults end."""
+    """A broken line: some bytes arrive wrong until faults end."""
 
     is_full = False
 

@@ -1,4 +1,4 @@
-"""Behaviours of nodes that send too much: inventories, invented payments and conflicts, addresses, pings."""
+"""Behaviours of nodes that send too much: inventories, fake payments and conflicts, addresses, pings."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class Flood(Liar):
-    """Sends something of its own accord, again and again, until it has sent enough of it."""
+    """Sends unsolicited messages, again and again, up to a limit."""
 
     every_s: ClassVar[float] = 200.0
-    most: ClassVar[int] = 40  # times
+    most: ClassVar[int] = 40  # rounds
 
     def begin(self, node: Node) -> None:
         self.world.timeline.after(self.rng.expovariate(1 / self.every_s), partial(self._again, node, self.most))
@@ -42,7 +42,7 @@ class Flood(Liar):
             self.world.timeline.after(self.rng.expovariate(1 / self.every_s), partial(self._again, node, left - 1))
 
     def messages(self, end: NodeEnd) -> list[Message]:
-        """What it sends each time."""
+        """The messages of one round."""
         return []
 
 
@@ -63,14 +63,14 @@ class FloodsAddresses(Flood):
 
 
 class FloodsPings(Flood):
-    """Pings for nothing."""
+    """Sends pings without need."""
 
     def messages(self, end: NodeEnd) -> list[Message]:
         return [wire.Ping(self.rng.getrandbits(64)) for _ in range(200)]
 
 
 class InventingResponder(Responder):
-    """Serves invented transactions besides those of the mempool."""
+    """Serves fake transactions besides those of the mempool."""
 
     def __init__(self, regtest: Regtest, session: Session, invented: dict[bytes, bytes]) -> None:
         super().__init__(regtest, session)
@@ -86,7 +86,7 @@ class InventingResponder(Responder):
 
 
 class Invents(Flood):
-    """Invents unconfirmed payments to us, by the dozen."""
+    """Announces dozens of fake unconfirmed payments to the wallet."""
 
     number: ClassVar[int] = 30
     inputs: ClassVar[int] = 1
@@ -109,13 +109,13 @@ class Invents(Flood):
         return [wire.Inv(tuple(items))]
 
     def invent(self) -> bytes:
-        """A transaction."""
+        """Make a fake transaction."""
         inputs = [TxIn(OutPoint(self.rng.randbytes(32), 0)) for _ in range(self.inputs)]
         return build_tx(inputs, [self.rng.choice(self.world.truth.locks).pays(self.rng.randrange(1_000, 10**8))])
 
 
 class InventsMany(Invents):
-    """Invents hundreds of payments at once."""
+    """Announces hundreds of fake payments at once."""
 
     number = 600
     every_s = 600.0
@@ -123,7 +123,7 @@ class InventsMany(Invents):
 
 
 class InventsLarge(Invents):
-    """Invents payments with thousands of inputs, to fill a BIP-37 filter."""
+    """Announces fake payments with thousands of inputs, to fill a BIP-37 filter."""
 
     number = 2
     inputs = 2_400
@@ -131,7 +131,7 @@ class InventsLarge(Invents):
 
 
 class InventsConflicts(Invents):
-    """Invents spends of our coins, and rivals of what waits in the mempool."""
+    """Announces fake spends of the wallet's coins, and conflicts with mempool transactions."""
 
     number = 5
 
@@ -150,7 +150,7 @@ class InventsConflicts(Invents):
 
 
 class InventsChains(Invents):
-    """Invents payments that spend each other."""
+    """Announces fake payments that spend each other."""
 
     number = 10
 

@@ -1,5 +1,5 @@
-"""Nodes that garble what they say: sound envelopes around messages that are changed, repeated, late, out of order or of
-other questions.
+"""Nodes that garble their messages. The envelopes are sound, but the messages are changed, repeated, delayed, out of
+order, or answer another request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MOST_KEPT = 50  # messages that may be repeated
 
 
 class _GarblingResponder(Responder):
-    """Between the honest answer and the wire, one message of `one_of` meets with an accident."""
+    """Garbles one message of `one_of` on its way to the wire."""
 
     def __init__(
         self, regtest: Regtest, session: Session, rng: random.Random, one_of: float, only: tuple[str, ...]
@@ -131,7 +131,7 @@ class _GarblingResponder(Responder):
 
 
 class Garbles(Liar):
-    """One message of ten meets with an accident."""
+    """Garbles one message of ten."""
 
     one_of = 10.0
     only: tuple[str, ...] = ()
@@ -141,20 +141,20 @@ class Garbles(Liar):
 
 
 class GarblesSeldom(Garbles):
-    """One message of two hundred does."""
+    """Garbles one message of two hundred."""
 
     one_of = 200.0
 
 
 class GarblesFilters(Garbles):
-    """One message of five about compact filters does."""
+    """Garbles one message of five about compact filters."""
 
     one_of = 5.0
     only = ("cfheaders", "cfcheckpt", "cfilter")
 
 
 class GarblesBlocks(Garbles):
-    """One message of five with blocks and transactions does."""
+    """Garbles one message of five with blocks and transactions."""
 
     one_of = 5.0
     only = ("merkleblock", "tx", "block", "headers")

@@ -1,6 +1,4 @@
-"""Behaviours of nodes that do something else with the transactions they are given: refuse, drop, pass on late, say
-nothing, lie.
-"""
+"""Behaviours of nodes that mishandle received transactions: refuse, drop, delay, never announce, lie."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ class _GivenResponder(Responder):
 
 
 class Taker(Behaviour):
-    """Does something of its own with what it is given."""
+    """A node that handles received transactions in an unusual way."""
 
     is_full = False
     announces = True
@@ -48,31 +46,31 @@ class Taker(Behaviour):
         """A peer sends a transaction."""
 
     def submit(self, raw: bytes) -> None:
-        """It enters every honest mempool, if it is valid."""
+        """Submit a transaction to every honest mempool. An invalid one is ignored."""
         with suppress(RefusedError):
             self.world.truth.regtest.submit_tx(raw)
 
 
 class Rejects(Taker):
-    """Takes no transaction, and says so (BIP-61): its fee floor is high."""
+    """Rejects every transaction with a reject message (BIP-61): its fee floor is high."""
 
     def given(self, responder: Responder, raw: bytes) -> None:
         responder.send(Reject(b"tx", 0x42, b"mempool min fee not met", Transaction.parse(raw).txid))
 
 
 class Drops(Taker):
-    """Takes no transaction, and says nothing."""
+    """Drops every transaction silently."""
 
 
 class RelaysLate(Taker):
-    """Keeps a transaction to itself for minutes."""
+    """Relays a transaction after minutes."""
 
     def given(self, responder: Responder, raw: bytes) -> None:
         self.world.timeline.after(self.rng.uniform(30, 900), partial(self.submit, raw))
 
 
 class NeverEchoes(Taker):
-    """Passes transactions on to others, and announces none to us."""
+    """Relays transactions to other nodes, and announces none to the client."""
 
     announces = False
 
@@ -81,8 +79,8 @@ class NeverEchoes(Taker):
 
 
 class FalseEcho(Taker):
-    """One of a party that fetches our transactions, keeps them from everybody, and has its other nodes announce them to
-    us.
+    """A node of a group of attackers: one fetches own transactions and relays them to no honest node. Its partners
+    announce them to the client.
     """
 
     is_honest = False

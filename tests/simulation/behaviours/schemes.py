@@ -1,6 +1,4 @@
-"""Behaviours of nodes that combine what each may do with what the engine makes of it: lives have them where they are
-asked for.
-"""
+"""Behaviours of nodes that combine allowed actions to exploit the engine. Lives have them only on request."""
 
 from __future__ import annotations
 
@@ -33,10 +31,9 @@ if TYPE_CHECKING:
 
 
 class ChangesFilters(Liar):
-    """Serves other filters over every connection: none contradicts itself, and no two agree with each other or with the
-    true ones.
+    """Serves different false filters over every connection. None contradicts itself, and no two agree.
 
-    They have elements too many where no block can show it, and leave our scripts out of some blocks above a height.
+    They have additional elements where no block can disprove them. Some, above a height, lack the wallet's scripts.
     """
 
     def respond(self, view: Regtest, session: Session) -> Responder:
@@ -93,9 +90,7 @@ class _WithholdingResponder(Responder):
 
 
 class WithholdsBlocks(Behaviour):
-    """Has every third block for nobody: it stays silent about it, says that it does not have it, or ends the
-    connection.
-    """
+    """Serves two of three blocks. For each other block it is silent, sends notfound, or ends the connection."""
 
     is_full = False
 
@@ -108,7 +103,7 @@ class WithholdsBlocks(Behaviour):
 
 
 class _WaveringResponder(Responder):
-    """Takes each message for the chain that the node has at that moment."""
+    """Handles each message with the chain that the node has at that moment."""
 
     def __init__(self, regtest: Regtest, session: Session, rng: random.Random, other: Regtest) -> None:
         super().__init__(regtest, session)
@@ -122,7 +117,7 @@ class _WaveringResponder(Responder):
 
 
 class Wavers(Behaviour):
-    """Is on the best chain at one moment and on a branch with less work at the next, between any two of its answers."""
+    """Changes between the best chain and a branch with less work, between any two responses."""
 
     is_full = False
 
@@ -155,7 +150,7 @@ class Wavers(Behaviour):
 
 
 class AtTheLimit(Behaviour):
-    """Answers everything, pings too, just before it would be given up."""
+    """Answers everything, even pings, just before the client's timeout."""
 
     is_full = False
 
@@ -177,13 +172,13 @@ class _ProcrastinatingResponder(Responder):
 
 
 class Procrastinates(Liar):
-    """Answers pings at once, so that its pongs overtake what was asked for before."""
+    """Answers pings at once, so that pongs overtake the responses to earlier requests."""
 
     def respond(self, view: Regtest, session: Session) -> Responder:
         return _ProcrastinatingResponder(view, session, self)
 
     def later(self, call: partial[None]) -> None:
-        """Do it in a while, and look whether there is anything to send."""
+        """Handle the message later, and then send the pending messages."""
         self.world.timeline.after(self.rng.uniform(0.5, 60.0), partial(self._now, call))
 
     def _now(self, call: partial[None]) -> None:
@@ -195,7 +190,7 @@ class Procrastinates(Liar):
 
 
 class ChangesServices(Behaviour):
-    """Offers other services each time."""
+    """Offers different services each time."""
 
     is_full = False
     kinds: ClassVar[tuple[int, ...]] = (
@@ -217,11 +212,11 @@ class ChangesServices(Behaviour):
 
 
 class _MalleatingResponder(Responder):
-    """Gives transactions another witness, under which they have the same txid."""
+    """Gives transactions another witness and thus another wtxid. The txid stays the same."""
 
     def __init__(self, regtest: Regtest, session: Session) -> None:
         super().__init__(regtest, session)
-        self._true: dict[bytes, bytes] = {}  # by the wtxid that it announces
+        self._true: dict[bytes, bytes] = {}  # true transactions, by the wtxid that it announces
 
     def send(self, message: Message) -> None:
         match message:
@@ -250,7 +245,7 @@ class _MalleatingResponder(Responder):
 
 
 def malleated(raw: bytes) -> bytes:
-    """The transaction with a bit of its first witness item changed; itself if it has no witness."""
+    """The transaction with a changed bit in its first witness item. Unchanged if it has no witness."""
     for stack in witnesses(raw, Transaction.parse(raw).span):
         for item in filter(None, stack):
             at = raw.rindex(item)
@@ -259,7 +254,7 @@ def malleated(raw: bytes) -> bytes:
 
 
 class Malleates(Liar):
-    """Passes transactions on with another witness than they have."""
+    """Relays transactions with changed witnesses."""
 
     responder = _MalleatingResponder
 
@@ -276,8 +271,8 @@ class _RelayingResponder(Responder):
 
 
 class Rivals(Behaviour):
-    """A miner that has a block of its own at the height of many a new one, with what waits, and tells of it first,
-    until faults end.
+    """A miner that often mines a competing block with the mempool's transactions, and announces it first, until faults
+    end.
     """
 
     is_full = False

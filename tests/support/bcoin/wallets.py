@@ -1,4 +1,4 @@
-"""bcoin's wallet in a test: it mines, pays watched addresses, spends from them. No assertions."""
+"""bcoin's wallet in a test: it mines, pays watched addresses, and spends from them. No assertions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from support.bcoin.process import Bcoin
 
 
 class Wallets:
-    """bcoin's own wallet: it mines to one account, and pays to and spends from another that we watch."""
+    """bcoin's own wallet. It mines to one account; the client watches the other account."""
 
     def __init__(self, bcoin: Bcoin) -> None:
         self.bcoin = bcoin
@@ -24,7 +24,7 @@ class Wallets:
         return [bytes.fromhex(txid)[::-1] for txid in hashes]
 
     async def receive(self, value: int, others: int = 0) -> str:
-        """Pay a fresh watched address, and others that are not watched; returns the txid."""
+        """Pay a new watched address, and some that are not watched. Returns the txid."""
         script = (await self.bcoin.call("address", {"account": "segwit"}))["script"]
         self.watch.add_script(bytes.fromhex(script))
         outputs = [[f"0014{number + 1:040x}", 10_000 + number] for number in range(others)]
@@ -33,7 +33,7 @@ class Wallets:
         )
 
     async def spend(self, value: int) -> str:
-        """Pay a stranger from what was received, with the change to a new address."""
+        """Pay a foreign script from received coins, with change to a new address."""
         return str(
             (await self.bcoin.call("send", {"outputs": [["0014" + "77" * 20, value]], "account": "segwit"}))["txid"]
         )

@@ -75,7 +75,7 @@ def test_ipv4_in_an_addr_is_ipv4() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["fd87d87eeb43", "fd6b88c08724", "00000000000000000000ffff"])
-def test_ipv6_that_stands_for_something_else_is_ignored(prefix: str) -> None:
+def test_ipv6_that_embeds_another_network_is_ignored(prefix: str) -> None:
     assert PeerAddress(0, 0, NetId.IPV6, bytes.fromhex(prefix).ljust(16, b"\x01"), 1).host is None
 
 

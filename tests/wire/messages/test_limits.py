@@ -73,7 +73,7 @@ CLAIMS |= {name: (command, before) for name, (command, before, *_) in COUNTS.ite
 
 
 @pytest.mark.parametrize("case", COUNTS.values(), ids=COUNTS)
-def test_a_count_at_its_limit_is_taken_and_one_more_is_refused(case: tuple[str, bytes, int, bytes, bytes]) -> None:
+def test_a_count_at_its_limit_is_accepted(case: tuple[str, bytes, int, bytes, bytes]) -> None:
     command, before, most, item, behind = case
     payload = before + var_int(most) + item * most + behind
     assert bytes(parse_message(command, payload)) == payload
@@ -101,13 +101,13 @@ def test_a_huge_count_is_refused_without_memory(case: tuple[str, bytes], claimed
 
 @pytest.mark.parametrize("case", CLAIMS.values(), ids=CLAIMS)
 @pytest.mark.parametrize("padded", [b"\xfd\x01\x00", b"\xfe\x01\x00\x00\x00", b"\xff\x01" + bytes(7)])
-def test_a_count_in_a_longer_form_than_needed_is_refused(case: tuple[str, bytes], padded: bytes) -> None:
+def test_a_count_in_a_longer_form_is_refused(case: tuple[str, bytes], padded: bytes) -> None:
     command, before = case
     with pytest.raises(MessageError, match="non-canonical"):
         parse_message(command, before + padded + bytes(200))
 
 
-def test_services_of_an_addrv2_are_a_number_and_no_length() -> None:
+def test_services_of_an_addrv2_are_a_number() -> None:
     entry = PeerAddress(0, (1 << 64) - 1, NetId.IPV4, bytes(4), 1)
     assert parse_message("addrv2", bytes(AddrV2((entry,)))) == AddrV2((entry,))
     with pytest.raises(MessageError, match="services at byte 5: non-canonical CompactSize for 252"):
@@ -121,7 +121,7 @@ def test_more_than_50_hash_functions_are_refused_at_once() -> None:
             parse_message("filterload", b"\x01\xff" + wrong.to_bytes(4, "little") + bytes(5))
 
 
-def test_flags_of_a_filter_are_kept_as_they_came() -> None:
+def test_unknown_flags_of_a_filter_are_kept() -> None:
     raw = b"\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff"
     assert parse_message("filterload", raw) == FilterLoad(b"", 0, 0, 0xFF)
 
@@ -133,7 +133,7 @@ def test_headers_have_no_transactions() -> None:
         parse_message("headers", bytes(payload))
 
 
-def test_an_announcement_of_compact_blocks_is_yes_or_no() -> None:
+def test_an_announcement_of_compact_blocks_is_a_boolean() -> None:
     with pytest.raises(MessageError, match="announce at byte 0: 0 or 1, not 2"):
         parse_message("sendcmpct", b"\x02" + bytes(8))
 
@@ -204,7 +204,7 @@ WRONG: dict[str, tuple[Callable[..., SupportsBytes], tuple[Any, ...], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
-def test_a_message_that_could_not_be_read_back_is_not_made(
+def test_a_message_that_cannot_be_parsed_is_not_made(
     case: tuple[Callable[..., SupportsBytes], tuple[Any, ...], str],
 ) -> None:
     cls, arguments, message = case
@@ -212,8 +212,8 @@ def test_a_message_that_could_not_be_read_back_is_not_made(
         cls(*arguments)
 
 
-def test_the_largest_filter_that_a_block_can_have_fits() -> None:
-    """As many different scripts as 1 MB of outputs holds, the shortest first.
+def test_the_largest_possible_filter_of_a_block_fits() -> None:
+    """The block has as many different scripts as 1 MB of outputs can hold, the shortest first.
 
     The distances between their hashes are the worst for the size of the filter.
     """

@@ -53,7 +53,7 @@ def full_block(case: Any) -> bytes:
 
 
 @vector_cases("02_bip37/partial_merkle_trees.json")
-def test_partial_trees_are_core_s_byte_for_byte(case: Any) -> None:
+def test_partial_trees_equal_cores_bytes(case: Any) -> None:
     made = proving(numbered(case["n_tx"]), case["matched"])
     assert made.header.merkle_root[::-1].hex() == case["merkle_root"]
     assert bytes(made)[80:].hex() == case["partial_merkle_tree"]
@@ -63,7 +63,7 @@ def test_partial_trees_are_core_s_byte_for_byte(case: Any) -> None:
 
 
 @vector_cases("02_bip37/merkleblock_from_filter.json")
-def test_a_filtered_block_is_core_s_merkleblock(case: Any) -> None:
+def test_a_filtered_block_equals_cores_merkleblock(case: Any) -> None:
     raw = full_block(case)
     matched = Bip37Filter.parse(bytes.fromhex(case["filterload"])).scan_block(raw)
     made = MerkleBlock.from_block(raw, [tx.position for tx in matched])
@@ -74,7 +74,7 @@ def test_a_filtered_block_is_core_s_merkleblock(case: Any) -> None:
 
 
 @vector_cases("02_bip37/merkleblock_proofs.json", lambda case: case["valid"])
-def test_a_real_proof_holds(case: Any) -> None:
+def test_a_real_proof_is_valid(case: Any) -> None:
     raw = bytes.fromhex(case["merkleblock"])
     parsed = MerkleBlock.parse(raw)
     assert bytes(parsed) == raw
@@ -87,7 +87,7 @@ def test_a_real_proof_holds(case: Any) -> None:
 
 
 @vector_cases("02_bip37/merkleblock_proofs.json", lambda case: not case["valid"])
-def test_a_broken_proof_is_refused_for_what_is_wrong_with_it(case: Any) -> None:
+def test_a_broken_proof_is_refused_by_its_cause(case: Any) -> None:
     raw = bytes.fromhex(case["merkleblock"])
     reason = case["reason"]
     if reason in FLAWS:
@@ -119,7 +119,7 @@ def test_any_subset_of_any_block_round_trips(count: int, data: st.DataObject) ->
 
 
 @pytest.mark.parametrize("count", [*range(1, 36), 63, 64, 65, 127, 128, 129])
-def test_no_transaction_one_transaction_and_all_of_them_are_proved_at_every_width(count: int) -> None:
+def test_none_one_or_all_transactions_are_proved_at_every_width(count: int) -> None:
     txids = numbered(count)
     assert proving(txids, ()).hashes == (build.merkle_root(txids),)
     assert proving(txids, range(count)).hashes == tuple(txids)
@@ -127,7 +127,7 @@ def test_no_transaction_one_transaction_and_all_of_them_are_proved_at_every_widt
         assert proving(txids, [position]).verify().matched == ((position, txids[position]),)
 
 
-def test_the_largest_block_there_can_be_is_proved_whole_and_one_transaction_more_is_refused() -> None:
+def test_the_largest_possible_block_is_proved() -> None:
     txids = numbered(MAX_BLOCK_TRANSACTIONS)
     whole = bytes(proving(txids, range(MAX_BLOCK_TRANSACTIONS)))
     assert len(whole) == MERKLEBLOCK_SIZE
@@ -138,12 +138,12 @@ def test_the_largest_block_there_can_be_is_proved_whole_and_one_transaction_more
 
 
 @pytest.mark.parametrize("position", [-1, 3, 2**40])
-def test_a_position_that_is_no_transaction_is_refused(position: int) -> None:
+def test_a_position_without_a_transaction_is_refused(position: int) -> None:
     with pytest.raises(ParameterError, match=f"no transaction at position {position}: the block has 3"):
         proving(numbered(3), [0, position])
 
 
-def test_txids_that_make_no_block_are_refused() -> None:
+def test_an_invalid_number_of_txids_is_refused() -> None:
     header = header_of(build.merkle_root(numbered(2)))
     with pytest.raises(ParameterError, match="1 to 16666 transactions, not 0"):
         MerkleBlock.from_txids(header, [], ())
@@ -154,19 +154,19 @@ def test_txids_that_make_no_block_are_refused() -> None:
 
 
 @pytest.mark.parametrize(("count", "copied", "height"), [(3, 1, 0), (6, 2, 1), (5, 1, 0), (12, 4, 2), (7, 1, 0)])
-def test_a_block_with_its_last_branch_doubled_is_not_proved(count: int, copied: int, height: int) -> None:
+def test_a_block_with_a_doubled_last_branch_is_not_proved(count: int, copied: int, height: int) -> None:
     txids = numbered(count)
     with pytest.raises(ParameterError, match=f"siblings at height {height} .CVE-2012-2459"):
         proving(txids + txids[-copied:], [0])
     assert proving(txids, [0, count - 1]).verify().total == count
 
 
-def test_equal_hashes_that_are_no_siblings_are_no_doubled_branch() -> None:
+def test_equal_hashes_that_are_no_siblings_are_accepted() -> None:
     first, twice, last = numbered(3)
     assert proving([first, twice, twice, last], [1, 2]).verify().matched == ((1, twice), (2, twice))
 
 
-def test_a_block_that_does_not_parse_gives_no_merkleblock() -> None:
+def test_an_invalid_block_gives_no_merkleblock() -> None:
     raw = build.block_of(bytes(32), 1)
     assert MerkleBlock.from_block(raw, [0]).verify().matched == ((0, build.txid(raw[81:])),)
     with pytest.raises(FormatError):

@@ -48,7 +48,7 @@ PROOFS = [
 
 
 @pytest.mark.parametrize("proof", PROOFS)
-def test_a_merkleblock_cut_at_any_byte_is_refused(proof: MerkleBlock) -> None:
+def test_a_truncated_merkleblock_is_refused(proof: MerkleBlock) -> None:
     raw = bytes(proof)
     for end in range(len(raw)):
         with pytest.raises(FormatError, match="truncated"):
@@ -58,7 +58,7 @@ def test_a_merkleblock_cut_at_any_byte_is_refused(proof: MerkleBlock) -> None:
 
 
 def survives(original: MerkleBlock, raw: bytes) -> tuple[ProvedTx, ...] | None:
-    """The proof in damaged bytes; None if they are refused. A proof is true, of this block or of another header."""
+    """The proof in damaged bytes; None if it is refused. A surviving proof is true, for this or another header."""
     try:
         proof = MerkleBlock.parse(raw).verify()
     except (FormatError, ProofError):
@@ -72,7 +72,7 @@ def survives(original: MerkleBlock, raw: bytes) -> tuple[ProvedTx, ...] | None:
 
 
 @pytest.mark.parametrize("proof", PROOFS)
-def test_every_flipped_bit_is_refused_or_leaves_a_proof_of_what_is_true(proof: MerkleBlock) -> None:
+def test_a_flipped_bit_is_refused_or_proves_the_truth(proof: MerkleBlock) -> None:
     """These changes pass:
 
     - the other fields of the header, because they change its hash;
@@ -109,7 +109,7 @@ FEW_HASHES = st.lists(st.sampled_from([bytes(32), b"\1" * 32, bytes(range(32))])
 
 
 @given(st.integers(0, 20), FEW_HASHES, st.binary(max_size=4), st.data())
-def test_a_tree_made_up_is_taken_exactly_where_the_definition_takes_it(
+def test_a_random_tree_is_judged_as_by_the_definition(
     total: int, hashes: list[bytes], flags: bytes, data: st.DataObject
 ) -> None:
     expected = extracted(total, hashes, flags)
@@ -128,9 +128,7 @@ def test_a_tree_made_up_is_taken_exactly_where_the_definition_takes_it(
 
 
 @given(st.integers(1, 9), st.binary(min_size=1, max_size=3), st.data())
-def test_as_many_hashes_as_the_bits_want_are_judged_as_the_definition_judges_them(
-    total: int, flags: bytes, data: st.DataObject
-) -> None:
+def test_a_complete_tree_is_judged_as_by_the_definition(total: int, flags: bytes, data: st.DataObject) -> None:
     wanted = [count for count in range(total + 1) if extracted(total, [bytes([n]) * 32 for n in range(count)], flags)]
     assume(wanted)
     hashes = data.draw(
@@ -158,14 +156,14 @@ def test_any_bytes_are_a_merkleblock_or_a_format_error(raw: bytes) -> None:
 
 
 @given(st.sampled_from(PROOFS), st.data())
-def test_bytes_changed_at_will_never_prove_what_is_not_in_the_block(proof: MerkleBlock, data: st.DataObject) -> None:
+def test_changed_bytes_never_prove_a_false_transaction(proof: MerkleBlock, data: st.DataObject) -> None:
     raw = bytearray(bytes(proof))
     for at in data.draw(st.lists(st.integers(80, len(raw) - 1), min_size=1, max_size=6)):
         raw[at] = data.draw(st.integers(0, 255))
     survives(proof, bytes(raw))
 
 
-def test_of_thousands_of_mutated_proofs_some_survive_and_none_proves_what_is_not_in_the_block() -> None:
+def test_mutated_proofs_never_prove_a_false_transaction() -> None:
     rng = random.Random(37)
     outcomes = set()
     for _ in range(effort(500, 3_000, 60_000)):
@@ -189,7 +187,7 @@ def test_of_thousands_of_mutated_proofs_some_survive_and_none_proves_what_is_not
     "count", [2**64 - 1, 2**32 - 1, 2**25, 2**25 + 1, MAX_BLOCK_TRANSACTIONS + 1, MAX_BLOCK_TRANSACTIONS, 200]
 )
 @pytest.mark.parametrize("field", ["hashes", "flags"])
-def test_counts_beyond_what_follows_cost_no_memory(count: int, field: str) -> None:
+def test_absurd_counts_cost_no_memory(count: int, field: str) -> None:
     raw = bytes(header_of(bytes(32))) + (1).to_bytes(4, "little")
     raw += (build.var_int(count) if field == "hashes" else b"\0" + build.var_int(count)) + bytes(100)
     tracemalloc.start()
@@ -201,7 +199,7 @@ def test_counts_beyond_what_follows_cost_no_memory(count: int, field: str) -> No
         tracemalloc.stop()
 
 
-def test_more_hashes_than_a_block_has_transactions_are_not_kept() -> None:
+def test_more_hashes_than_transactions_are_refused_early() -> None:
     head = bytes(header_of(bytes(32))) + b"\xff" * 4
     tail = build.var_bytes(bytes(4))
     with pytest.raises(FormatError, match="hash count at byte 84: 16667, at most 16666"):
@@ -253,7 +251,7 @@ def test_there_are_at_least_as_many_bits_as_hashes(hashes: int, flaw: Flaw) -> N
     assert error.value.cause is flaw
 
 
-def test_the_count_of_transactions_is_not_committed_to() -> None:
+def test_the_header_does_not_commit_to_the_transaction_count() -> None:
     honest = made(9, [3])
     lie = MerkleBlock(honest.header, 16, honest.hashes, honest.flags)
     assert lie.verify().matched == honest.verify().matched
@@ -268,7 +266,7 @@ def short_transaction(seed: int, script: bytes = b"\x51" * 4) -> bytes:
     return build.tx([build.TxIn(random.Random(seed).randbytes(32), 0)], [build.TxOut(0, script)], version=1)
 
 
-def test_what_is_proved_below_a_64_byte_transaction_is_not_trusted() -> None:
+def test_a_proof_below_a_64_byte_transaction_is_not_trusted() -> None:
     real = short_transaction(1)
     first, third, fourth = (random.Random(number).randbytes(32) for number in range(3))
     txids = [first, build.txid(real), third, fourth]
@@ -283,7 +281,7 @@ def test_what_is_proved_below_a_64_byte_transaction_is_not_trusted() -> None:
     assert honest.trusted_with([build.coinbase(1)])
 
 
-def test_an_inner_node_passed_off_as_a_transaction_is_not_trusted() -> None:
+def test_an_inner_node_as_a_transaction_is_not_trusted() -> None:
     fake = short_transaction(2)
     # two real txids that together are also a valid transaction
     txids = [fake[:32], fake[32:], bytes(32), bytes([1] * 32)]
@@ -296,12 +294,12 @@ def test_an_inner_node_passed_off_as_a_transaction_is_not_trusted() -> None:
 
 
 @vector_cases("07_transactions/size_64_bytes.json")
-def test_a_transaction_of_64_bytes_without_witness_can_be_an_inner_node(case: Any) -> None:
+def test_a_64_byte_transaction_can_be_an_inner_node(case: Any) -> None:
     raw = bytes.fromhex(case["raw"])
     assert can_be_node(raw) == (case["stripped_size"] == 64) == (not case["bip54_valid"])
 
 
-def test_a_witness_makes_no_difference_to_what_an_inner_node_can_be() -> None:
+def test_a_witness_does_not_prevent_a_node_of_64_bytes() -> None:
     funding = random.Random(3).randbytes(32)
     with_witness = build.tx([build.TxIn(funding, 0, witness=(b"signature",))], [build.TxOut(0, b"\x51" * 4)])
     assert len(with_witness) > 64
@@ -311,8 +309,8 @@ def test_a_witness_makes_no_difference_to_what_an_inner_node_can_be() -> None:
         can_be_node(with_witness[:-1])
 
 
-def test_two_children_that_parse_only_with_a_witness_are_no_transaction() -> None:
-    """A txid does not cover the witness: 64 bytes with a segwit marker and flag are not the preimage of a node."""
+def test_children_with_a_segwit_marker_are_no_transaction() -> None:
+    """A txid does not cover the witness, so 64 bytes with a segwit marker and flag are not the preimage of a node."""
     node = build.tx([build.TxIn(bytes(32), 0, witness=(b"\x51",))], [], version=1)
     node = build.tx([build.TxIn(bytes(32), 0, b"", witness=(bytes(1 + 64 - len(node)),))], [], version=1)
     assert len(node) == 64
@@ -322,14 +320,14 @@ def test_two_children_that_parse_only_with_a_witness_are_no_transaction() -> Non
 
 
 @pytest.mark.parametrize("at", [4, 41, 46, 55])
-def test_two_children_that_do_not_parse_are_no_transaction(at: int) -> None:
+def test_children_that_do_not_parse_are_no_transaction(at: int) -> None:
     node = bytearray(short_transaction(4))
     assert proof_of_pair(bytes(node)).ambiguous
     node[at] ^= 2
     assert not proof_of_pair(bytes(node)).ambiguous
 
 
-def test_the_four_free_bytes_of_a_64_byte_transaction_may_stand_in_either_script() -> None:
+def test_either_script_may_have_the_four_free_bytes() -> None:
     for script_sig in range(5):
         raw = build.tx(
             [build.TxIn(bytes([7] * 32), 0, b"\x51" * script_sig)], [build.TxOut(0, b"\x51" * (4 - script_sig))]

@@ -56,7 +56,7 @@ def shown(name: str, value: object) -> object:
 
 
 @vector_cases("10_p2p/messages.json")
-def test_published_messages_are_read_and_made_again(case: Any) -> None:
+def test_published_messages_are_parsed_and_serialized(case: Any) -> None:
     payload = bytes.fromhex(case["payload"])
     message = parse_message(case["command"], payload)
     assert bytes(message) == payload
@@ -74,13 +74,13 @@ def test_published_messages_are_read_and_made_again(case: Any) -> None:
     assert {name: shown(name, getattr(message, NAMES.get(name, name))) for name in fields} == fields  # type: ignore[arg-type]
 
 
-def test_there_is_a_sample_of_every_command() -> None:
+def test_every_command_has_a_sample() -> None:
     assert SAMPLES.keys() == MESSAGES.keys() == LIMITS.keys()
     assert {command_of(message) for message in SAMPLES.values()} == LIMITS.keys()
 
 
 @pytest.mark.parametrize(("command", "payload"), payloads())
-def test_a_sample_is_read_back(command: str, payload: bytes) -> None:
+def test_a_sample_is_parsed_and_serialized(command: str, payload: bytes) -> None:
     message = parse_message(command, payload)
     assert message == SAMPLES[command]
     assert type(message) is type(SAMPLES[command])
@@ -89,13 +89,13 @@ def test_a_sample_is_read_back(command: str, payload: bytes) -> None:
 
 @pytest.mark.parametrize("command", list(MESSAGES))
 @given(data=st.data())
-def test_every_message_is_read_back(command: str, data: st.DataObject) -> None:
+def test_every_message_is_parsed_and_serialized(command: str, data: st.DataObject) -> None:
     message = data.draw(MESSAGES[command])
     assert parse_message(command, bytes(message)) == message
     assert len(bytes(message)) <= LIMITS[command]
 
 
-# without a relay flag, without a hash
+# without the relay flag, without the hash
 WHOLE = {"version": len(bytes(SAMPLES["version"])) - 1, "reject": len(bytes(SAMPLES["reject"])) - 32}
 OPTIONAL: dict[str, dict[str, Any]] = {"version": {"relay": True}, "reject": {"data": b""}}
 
@@ -104,7 +104,7 @@ def replaced(message: Any, **changes: Any) -> object:
     return dataclasses.replace(message, **changes)
 
 
-BLOCK_READ = 81 + 3 * 60  # bytes that `parse` checks; only a scan reads the three transactions
+BLOCK_READ = 81 + 3 * 60  # `parse` checks these bytes; only a scan reads the three transactions
 
 
 @pytest.mark.parametrize(("command", "payload"), payloads())
@@ -131,7 +131,7 @@ def test_every_truncation_raises(command: str, payload: bytes) -> None:
 
 
 @pytest.mark.parametrize(("command", "payload"), payloads())
-def test_nothing_may_be_appended_but_to_a_version(command: str, payload: bytes) -> None:
+def test_only_a_version_may_have_additional_bytes(command: str, payload: bytes) -> None:
     longer = payload + b"\0"
     if command == "version":  # later protocol versions append fields, as BIP-37 did
         assert parse_message(command, longer) == SAMPLES[command]
@@ -143,25 +143,25 @@ def test_nothing_may_be_appended_but_to_a_version(command: str, payload: bytes) 
             parse_message(command, longer)
 
 
-def test_a_command_nobody_knows_is_kept_as_it_came() -> None:
+def test_an_unknown_command_is_kept() -> None:
     message = parse_message("sendtxrcncl", b"\x01\x00\x1b[31m")
     assert message == Unknown("sendtxrcncl", b"\x01\x00\x1b[31m")
     assert (command_of(message), bytes(message)) == ("sendtxrcncl", b"\x01\x00\x1b[31m")
     assert repr(message) == r"Unknown('sendtxrcncl', 7 bytes: \x01\x00\x1b[31m)"
 
 
-def test_what_is_no_message_has_no_command() -> None:
+def test_an_object_that_is_no_message_has_no_command() -> None:
     with pytest.raises(ParameterError, match="not a message: int"):
         command_of(7)  # type: ignore[arg-type]
 
 
-def test_messages_of_the_same_fields_differ_by_their_command() -> None:
+def test_messages_with_equal_fields_differ_by_their_command() -> None:
     assert SAMPLES["ping"] != parse_message("pong", bytes(SAMPLES["ping"]))
     assert SAMPLES["verack"] != SAMPLES["mempool"]
     assert len(set(SAMPLES.values())) == len(SAMPLES)  # each sample can be a key of a dict
 
 
-def test_an_item_shows_its_kind_and_its_hash_as_people_write_it() -> None:
+def test_an_item_shows_its_type_and_display_hash() -> None:
     assert repr(InvItem(InvType.WTX, b"\x01" + bytes(31))) == f"InvItem(WTX, {'00' * 31}01)"
     assert repr(InvItem(9, bytes(32))) == f"InvItem(0x9, {'00' * 32})"
 
@@ -173,18 +173,18 @@ def test_a_user_agent_is_shown_escaped() -> None:
     assert "\x1b" not in repr(version)
 
 
-def test_a_missing_relay_flag_asks_for_transactions() -> None:
+def test_a_missing_relay_flag_requests_transactions() -> None:
     quiet = Version(70016, 0, 0, 0, b"", 0, relay=False)
     assert parse_message("version", bytes(quiet)[:-1]) == dataclasses.replace(quiet, relay=True)
     assert parse_message("version", bytes(quiet)[:-1] + b"\x02") == dataclasses.replace(quiet, relay=True)
 
 
-def test_a_transaction_knows_its_hashes() -> None:
+def test_a_transaction_has_its_hashes() -> None:
     legacy, witness = Tx(FUNDING), Tx(WITNESS)
     assert legacy.txid == legacy.wtxid == build.sha256d(FUNDING)
     assert witness.wtxid == build.sha256d(WITNESS)
     assert witness.txid == build.txid(WITNESS) != witness.wtxid
 
 
-def test_a_block_knows_its_header() -> None:
+def test_a_block_has_its_header() -> None:
     assert bytes(Block(BLOCK).header) == BLOCK[:80]
