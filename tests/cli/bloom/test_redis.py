@@ -389,6 +389,7 @@ def test_a_server_that_is_not_there_is_one_line(run: Any, url: str) -> None:
     ran = run("bloom", "info", "f", "--redis", url)
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert ran.err.startswith("spvfilter: no answer from the Redis server for '{f}:header': Error ")
+    assert ran.err.endswith("; start the server, or check its URL\n")
 
 
 def test_without_redis_py_the_error_names_the_extra_and_files_work(tmp_path: Path) -> None:
