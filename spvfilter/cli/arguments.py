@@ -336,6 +336,11 @@ def watch_list(
         except ParameterError:
             if _is_file(address):
                 raise ParameterError(f"{address} is a file: give it as --watch {address}") from None
+            if "," in address.rpartition(")")[2]:
+                raise ParameterError(
+                    "an argument has a comma after its address or descriptor: separate entries by spaces, and write"
+                    " labels to a --watch file, as ENTRY,LABEL"
+                ) from None
             raise
     if path is not None and not len(watch):
         raise ParameterError(f"{'standard input' if path == '-' else path} has no entries: write one on each line")
