@@ -248,8 +248,10 @@ class TxOut:
 
     def __post_init__(self) -> None:
         if not isinstance(self.script_pubkey, bytes):
-            found = type(self.script_pubkey).__name__
-            raise TypeError(f"script_pubkey: expected bytes, such as address_to_script returns, not {found}")
+            raise TypeError(
+                "script_pubkey: expected bytes, such as address_to_script returns, not"
+                f" {type(self.script_pubkey).__name__}"
+            )
         if not -(1 << 63) <= self.value < 1 << 63:
             raise ParameterError(f"value is not an i64: {self.value}")
 

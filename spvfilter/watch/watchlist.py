@@ -124,8 +124,9 @@ class WatchList:
         self.network: Network = Network.named(network) if isinstance(network, str) else network
         """Network of the entries."""
         if not isinstance(self.network, Network):
-            found = type(network).__name__
-            raise TypeError(f"network: expected a Network or its name, not {found}: from_addresses takes addresses")
+            raise TypeError(
+                f"network: expected a Network or its name, not {type(network).__name__}: from_addresses takes addresses"
+            )
         self._table = WatchTable()
         self._labels: dict[int, str] | EntryLabels = {}
         self._windows = Windows(self._table)
