@@ -79,7 +79,8 @@ def _guarded(argv: list[str]) -> int:
     except SpvFilterError as error:
         complain(str(error))
     except OSError as error:
-        where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else "cannot read or write"
+        name = error.filename2 or error.filename  # a new file moves to its name last, and users know only that name
+        where = os.fsdecode(name) if isinstance(name, (str, bytes)) else "cannot read or write"
         complain(f"{where}: {error.strerror or error}{_ADVICE.get(type(error), '')}")
     return ERROR
 
