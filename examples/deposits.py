@@ -12,12 +12,13 @@ import csv
 import sys
 from collections import Counter
 
-from spvfilter import BlockFiles, Matcher, MatchKind, Network, WatchList
+from spvfilter import BlockFiles, Matcher, MatchKind, WatchList
 from spvfilter.errors import IncompleteScanError
+from spvfilter.network import NETWORKS
 from spvfilter.scan import BlockSpan
 
 
-def read_customers(path: str, network: Network) -> WatchList:
+def read_customers(path: str, network: str) -> WatchList:
     with open(path, newline="", encoding="utf-8") as file:
         return WatchList.from_addresses(
             ((address, customer) for address, customer in filter(None, csv.reader(file))), network
@@ -41,7 +42,7 @@ async def main() -> int:
     parser.add_argument("blocks", help="a folder of blk*.dat")
     parser.add_argument("customers", help="a file of address,customer")
     parser.add_argument("--until", type=int, required=True, metavar="HEIGHT", help="the last block that counts")
-    parser.add_argument("--network", type=Network.named, default="mainnet")
+    parser.add_argument("--network", choices=[each.name for each in NETWORKS], default="mainnet")
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
 

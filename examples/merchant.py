@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.request import Request, urlopen
 
-from spvfilter import LightClient, Match, MatchKind, Network, WatchList, address_to_script, wallet
+from spvfilter import LightClient, Match, MatchKind, WatchList, address_to_script, wallet
 from spvfilter.errors import EventGapError, ParameterError
 from spvfilter.light import Event, EventStream, Mode
+from spvfilter.network import NETWORKS
 
 POLL_S = 0.2  # seconds between two looks for new invoices, and for new webhooks
 PAUSE_S = 0.02  # seconds without an event that end a transaction
@@ -341,10 +342,10 @@ def main() -> None:
     command.add_argument("--account", action="append", required=True, metavar="NAME=DESCRIPTOR", help="repeatable")
     command.add_argument("--peer", action="append", required=True, help="HOST:PORT of a node; repeatable")
     command.add_argument("--webhook", required=True, type=Request, metavar="URL")
-    command.add_argument("--network", type=Network.named, default="mainnet")
+    command.add_argument("--network", choices=[each.name for each in NETWORKS], default="mainnet")
     command.add_argument("--mode", choices=list(Mode), default="auto")
     command.add_argument("--confirmations", type=int, default=3)
-    command = commands.add_parser("invoice", help="add an invoice, and print its address")
+    command = commands.add_parser("invoice", help="add an invoice, and print its bitcoin: URI")
     command.add_argument("id", help="the shop's number of the order; the same number again changes nothing")
     command.add_argument("account")
     command.add_argument("amount", type=int, help="satoshi")
@@ -354,6 +355,8 @@ def main() -> None:
     args = parser.parse_args()
 
     secret = os.environ.get("MERCHANT_SECRET", "")
+    if args.command == "serve" and not all("=" in each for each in args.account):
+        parser.error("argument --account: expected NAME=DESCRIPTOR, found no '='")
     if args.command == "serve" and not secret:
         parser.error("set MERCHANT_SECRET, the key that signs the webhooks")
     try:

@@ -12,8 +12,9 @@ from dataclasses import fields
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from spvfilter import Network, SyncLightClient, WatchList
+from spvfilter import SyncLightClient, WatchList
 from spvfilter.light import Metrics
+from spvfilter.network import NETWORKS
 
 COUNTERS = [
     "connections",
@@ -51,7 +52,7 @@ class WalletCollector:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Serve the metrics of a wallet to Prometheus.")
     parser.add_argument("address", nargs="+")
-    parser.add_argument("--network", type=Network.named, default="mainnet")
+    parser.add_argument("--network", choices=[each.name for each in NETWORKS], default="mainnet")
     parser.add_argument("--peer", action="append", required=True, help="HOST:PORT of a node")
     parser.add_argument("--db", default="wallet.db")
     parser.add_argument("--port", type=int, default=9837, help="0 means any free port")

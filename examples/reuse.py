@@ -12,7 +12,8 @@ from pathlib import Path
 
 import duckdb
 
-from spvfilter import BlockFiles, Network, WatchList
+from spvfilter import BlockFiles, WatchList
+from spvfilter.network import NETWORKS
 from spvfilter.scan import PartScan, Plan, Processes, scan_parts
 
 REUSED = """
@@ -52,7 +53,7 @@ def main() -> None:
     parser.add_argument("blocks", help="a folder of blk*.dat")
     parser.add_argument("addresses", help="a watch list: one address a line")
     parser.add_argument("found", help="the folder for the scan's files")
-    parser.add_argument("--network", type=Network.named, default="mainnet")
+    parser.add_argument("--network", choices=[each.name for each in NETWORKS], default="mainnet")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--limit", type=int, default=20, help="addresses to list")
     args = parser.parse_args()

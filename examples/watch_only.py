@@ -9,7 +9,8 @@ import argparse
 import asyncio
 from datetime import UTC, datetime
 
-from spvfilter import LightClient, Network, Progress, Synced, WatchList
+from spvfilter import LightClient, Progress, Synced, WatchList
+from spvfilter.network import NETWORKS
 from spvfilter.primitives import hash_to_hex
 
 
@@ -51,7 +52,7 @@ async def show(client: LightClient) -> None:
 async def main() -> None:
     parser = argparse.ArgumentParser(description="Show what a descriptor's wallet has.")
     parser.add_argument("descriptor", help="public keys only; <0;1> means receiving and change addresses")
-    parser.add_argument("--network", type=Network.named, default="mainnet")
+    parser.add_argument("--network", choices=[each.name for each in NETWORKS], default="mainnet")
     parser.add_argument(
         "--peer", action="append", default=[], help="HOST:PORT of a node; by default the client looks for nodes"
     )

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from spvfilter.wallet import (
         MatchConfirmed as MatchConfirmed,
         MatchFound as MatchFound,
+        MatchUnconfirmed as MatchUnconfirmed,
         MatchWithdrawn as MatchWithdrawn,
         WalletStore as WalletStore,
     )
@@ -73,6 +74,6 @@ else:
         node="Node",
         primitives="OutPoint TxOut",
         scan="BlockFiles Matcher",
-        wallet="MatchConfirmed MatchFound MatchWithdrawn WalletStore",
+        wallet="MatchConfirmed MatchFound MatchUnconfirmed MatchWithdrawn WalletStore",
         watch="Completeness Match MatchKind WatchList",
     )

@@ -69,7 +69,9 @@ def _shown(name: str, value: object) -> str:
     if type(value) is tuple or type(value) is list:
         shown = [_shown(name, each) for each in value[:_MOST_ITEMS]]
         shown += [f"… ({len(value):,} items)"] if len(value) > _MOST_ITEMS else []
-        return f"({', '.join(shown)})" if type(value) is tuple else f"[{', '.join(shown)}]"
+        if type(value) is list:
+            return f"[{', '.join(shown)}]"
+        return f"({shown[0]},)" if len(shown) == 1 else f"({', '.join(shown)})"
     if isinstance(value, (dict, set, frozenset)) and len(value) > _MOST_ITEMS:
         return f"{{… ({len(value):,} items)}}"
     if type(value) is dict:

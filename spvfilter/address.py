@@ -136,7 +136,7 @@ def _base58_to_script(text: str, network: Network) -> bytes:
         at, char = next((at, char) for at, char in enumerate(text, 1) if char not in BASE58_DIGITS)
         raise _no_base58(f"bad base58 character {char!r} at position {at}", text) from None
     if sha256d(raw[:-4])[:4] != raw[-4:]:
-        raise _no_base58("bad base58 checksum", text)
+        raise _no_base58("bad base58 checksum, so a character is wrong", text)
     version, payload = raw[0], raw[1:-4]
     if len(payload) != 20:
         raise _bad(f"{len(payload)} bytes in base58, an address has 20", text)
@@ -221,7 +221,7 @@ def bech32_decode(text: str) -> tuple[str, bytes, Bech32Encoding]:
     try:
         encoding = Bech32Encoding(residue(hrp, values))
     except ValueError:
-        raise _bad("bad bech32 checksum", text) from None
+        raise _bad("bad bech32 checksum, so a character is wrong", text) from None
     return hrp, values[:-6], encoding
 
 

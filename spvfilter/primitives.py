@@ -238,7 +238,7 @@ class TxOut:
     """An output of a transaction.
 
     It is serialized as the value (i64 little endian), the length of the script (CompactSize), and the script. Raises
-    ParameterError if the value is not an i64.
+    ParameterError if the value is not an i64, and TypeError if the script is not bytes.
     """
 
     value: int
@@ -247,6 +247,11 @@ class TxOut:
     """The script that locks the output."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.script_pubkey, bytes):
+            raise TypeError(
+                "script_pubkey: expected bytes, such as address_to_script returns, not"
+                f" {type(self.script_pubkey).__name__}"
+            )
         if not -(1 << 63) <= self.value < 1 << 63:
             raise ParameterError(f"value is not an i64: {self.value}")
 

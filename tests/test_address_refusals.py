@@ -105,7 +105,7 @@ CAUSES = {
     "91 characters": ("1" * 91, "91 characters, an address has at most 90"),
     "a megabyte": ("bc1q" + "q" * 1_000_000, "1000004 characters, an address has at most 90"),
     "base58 character": ("1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfN0", "bad base58 character '0' at position 34"),
-    "base58 checksum": (P2PKH[:-1] + "b", "bad base58 checksum"),
+    "base58 checksum": (P2PKH[:-1] + "b", "bad base58 checksum, so a character is wrong"),
     "a word": ("hello", "not an address"),
     "a txid": ("0f" * 32, "not an address"),
     "base58 of a checksum alone": (base58check(b""), "0 bytes in base58, an address has 20"),
@@ -121,7 +121,7 @@ CAUSES = {
         P2WPKH[:10].upper() + "B" + P2WPKH[11:].upper(),
         "bad bech32 character 'B' at position 11",
     ),
-    "bech32 checksum": (P2WPKH[:-1] + "5", "bad bech32 checksum"),
+    "bech32 checksum": (P2WPKH[:-1] + "5", "bad bech32 checksum, so a character is wrong"),
     "prefix of another coin": (
         bech32_encode("ltc", b"\x00" + V20, Bech32Encoding.BECH32),
         "human-readable part 'ltc' belongs to no known network",

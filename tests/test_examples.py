@@ -159,6 +159,8 @@ def test_merchant_gives_an_address_and_tells_the_payment(
         (("serve", "--account", "a=b", "--peer", "::1", "--webhook", "shop.example/"), "--webhook"),
         (("invoice", "a", "cafe", "1", "--folder", "missing"), "unable to open database file"),
         (("serve", "--account", "a=b", "--peer", "::1", "--webhook", "http://shop.example/"), "set MERCHANT_SECRET"),
+        (("serve", "--account", "b", "--peer", "::1", "--webhook", "http://shop.example/"), "expected NAME=DESCRIPTOR"),
+        (("serve", "--network", "regtst"), "invalid choice: 'regtst' (choose from "),
     ],
 )
 def test_merchant_refuses_wrong_arguments(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:

@@ -304,6 +304,16 @@ class TestTxOut:
     def test_known_output(self) -> None:
         assert bytes(TxOut(5_000_000_000, b"\x51")).hex() == "00f2052a010000000151"
 
+    @pytest.mark.parametrize("script", ["bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080", None, bytearray(b"\x51")])
+    def test_script_of_another_type_is_refused(self, script: Any) -> None:
+        with pytest.raises(TypeError, match=f"such as address_to_script returns, not {type(script).__name__}$"):
+            TxOut(5_000, script)
+
+    def test_swapped_arguments_are_refused(self) -> None:
+        swapped: Any = (b"\x51", 5_000)
+        with pytest.raises(TypeError, match=r"script_pubkey: expected bytes, .* not int$"):
+            TxOut(*swapped)
+
 
 class TestScriptPushes:
     @pytest.mark.parametrize(

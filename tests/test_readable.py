@@ -56,6 +56,8 @@ def test_repr_shows_hashes_in_hex_and_shortens_the_rest() -> None:
         f"Shown(txid={digest[::-1].hex()}, script=0014{digest[:20].hex()}, raw={'00' * 16}… (300 bytes), hashes=("
         f"{digest.hex()}, {digest.hex()}, {digest.hex()}, … (5 items)), many={{… (9 items)}})"
     )
+    lone = repr(Shown(digest, b"", b"", (digest,), {}))
+    assert f"hashes=({digest.hex()},), " in lone  # a comma, as in Python: else it looks like one value
     assert repr(TxOut(5, b"")) == "TxOut(value=5, script_pubkey=b'')"
 
 

@@ -162,7 +162,7 @@ class CountingBloomFilter(GenericFilter, CounterCore):
             KeyRangeError: An integer key does not fit the filter's encoding.
         """
         if memoryview(self.buffer).readonly:
-            raise ReadOnlyError("the filter is read-only")
+            raise ReadOnlyError("the filter is read-only: change a copy of it, or open its file with writable=True")
         batch = Batch(keys, nulls, self.encoding)
         single = [*batch]
         there = bytearray(self.contains_many(single))

@@ -95,9 +95,8 @@ class Size(NamedTuple):
         given = [
             name for name, value in (("capacity", capacity), ("fp_rate", fp_rate), ("bits", bits)) if value is not None
         ]
-        raise ParameterError(
-            f"give two of capacity, fp_rate and bits, of which the third follows, not {' and '.join(given) or 'none'}"
-        )
+        found = " and ".join(given) or "none"
+        raise ParameterError(f"two of capacity, fp_rate and bits determine the third: give exactly two, not {found}")
 
     @property
     def bits_per_key(self) -> float:

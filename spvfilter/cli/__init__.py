@@ -16,6 +16,12 @@ from spvfilter.cli.term.page import complain, hiding
 from spvfilter.errors import SpvFilterError, SpvFilterWarning, StoreCorruptError, WatchFileError
 
 OK, ERROR, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141  # exit codes; HELP lists all
+_ADVICE: dict[type[OSError], str] = {
+    FileExistsError: ": give another name",
+    IsADirectoryError: ": give the name of a file",
+    NotADirectoryError: ": a part of the path is a file",
+}
+"""The next step after an error of the system, for errors whose text does not name it."""
 __all__ = ["COMMANDS", "main"]
 
 
@@ -73,8 +79,9 @@ def _guarded(argv: list[str]) -> int:
     except SpvFilterError as error:
         complain(str(error))
     except OSError as error:
-        where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else "cannot read or write"
-        complain(f"{where}: {error.strerror or error}")
+        name = error.filename2 or error.filename  # a new file moves to its name last, and users know only that name
+        where = os.fsdecode(name) if isinstance(name, (str, bytes)) else "cannot read or write"
+        complain(f"{where}: {error.strerror or error}{_ADVICE.get(type(error), '')}")
     return ERROR
 
 

@@ -40,6 +40,8 @@ else:  # not needed to show --help
 _DAY_S = 86_400  # seconds
 _MAX_AHEAD_S = 7_200  # the block time that nodes accept ahead of their clock; LightClient allows it for a birthday
 MAX_DERIVATIONS = 10_000_000  # the default of WatchList.load
+_LEAST_SHORTENED = 4
+"""Characters of a shortened word, such as --ne for --network (our choice)."""
 _PLAIN_OPTION = re.compile(r"--[a-z][a-z-]{0,30}")
 """Pattern of unknown options that a message may repeat, because no key and no number matches it."""
 _NUMBER = re.compile(r"[0-9][0-9.,:/_e+-]{0,19}|-[0-9][0-9.]{0,18}")
@@ -149,8 +151,10 @@ class Parser(argparse.ArgumentParser):
 
 
 def nearest(word: str, known: Iterable[str], likeness: float = 0.7) -> str | None:
-    """Return the known word that a misspelled word probably means, or None if no known word is similar."""
-    found = difflib.get_close_matches(word[:40].lower(), list(known), 1, likeness)
+    """Return the known word that a misspelled or shortened word probably means, or None if there is none."""
+    word, words = word[:40].lower(), list(known)
+    begun = [each for each in words if len(word) >= _LEAST_SHORTENED and each.startswith(word)]
+    found = begun if len(begun) == 1 else difflib.get_close_matches(word, words, 1, likeness)
     return found[0] if found else None
 
 
@@ -335,7 +339,12 @@ def watch_list(
             entry.add_entry(watch, address)
         except ParameterError:
             if _is_file(address):
-                raise ParameterError(f"{address} is a file: give it as --watch {address}") from None
+                raise ParameterError(f"{address} is a path: give a file as --watch {address}") from None
+            if "," in address.rpartition(")")[2]:
+                raise ParameterError(
+                    "an argument has a comma after its address or descriptor: separate entries by spaces, and write"
+                    " labels to a --watch file, as ENTRY,LABEL"
+                ) from None
             raise
     if path is not None and not len(watch):
         raise ParameterError(f"{'standard input' if path == '-' else path} has no entries: write one on each line")
@@ -500,7 +509,7 @@ def seconds(least: float = 0.0) -> Callable[[str], float]:
         except ValueError:
             value = 0.0
         if not (0 < value <= _DAY_S and value >= least):
-            begin = f"from {least:g} to" if least else "up to"
+            begin = f"from {least:g} to" if least else "above 0 and up to"
             raise argparse.ArgumentTypeError(f"expected seconds {begin} {_DAY_S}{shown(text)}")
         return value
 

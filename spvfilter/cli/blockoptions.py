@@ -64,6 +64,8 @@ def _add_range(parser: argparse.ArgumentParser, verb: str) -> None:
 
 def span_of(args: argparse.Namespace) -> sources.BlockSpan:
     """Return the range of the options. Raises ParameterError for a range without a block."""
+    if None not in (args.from_date, args.to_date) and args.to_date < args.from_date:
+        raise ParameterError("the range has no block: --to-date is before --from-date")
     last_second = None if args.to_date is None else args.to_date + _DAY_S - 1
     return sources.BlockSpan(args.from_height, args.to_height, args.from_date, last_second)
 

@@ -193,7 +193,7 @@ def _from_database(args: argparse.Namespace) -> _Plan:
     if known is None:
         raise ParameterError(
             f"{args.db}: no peer of this wallet was given a BIP-37 filter yet: follow the wallet once"
-            " (spvfilter watch --db FILE --connect HOST:PORT), or give --secret-file"
+            " (spvfilter watch --db FILE --connect HOST:PORT --mode bip37), or give --secret-file"
         )
     source = _watched(args, network) or elements
     rate = args.fp_rate or known.fp_rate

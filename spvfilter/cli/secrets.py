@@ -57,8 +57,8 @@ class Secrets:
             message = re.sub(rf"{re.escape(key[:_LEAST_HIDDEN])}[\w…]*", "(not shown)", message)
         if self._words and _repeats(message, self._words):
             return (
-                f"{len(self._words)} words look like a seed phrase, which no command takes; the message is not shown,"
-                " since it repeats one"
+                f"{len(self._words)} words look like a seed phrase, which no command takes. The error message repeats"
+                " one of them, so it is not shown"
             )
         return message
 

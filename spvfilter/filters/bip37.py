@@ -255,7 +255,11 @@ class Bip37Filter(BloomBits):
 
         Raises:
             ParameterError: The watch list is empty or larger than `elements`, or an argument is out of range.
+            TypeError: `watch` is not a source of elements.
         """
+        if not hasattr(watch, "bloom_elements"):
+            found = type(watch).__name__
+            raise TypeError(f"watch: expected a WatchList, such as WatchList.from_addresses(addresses), not {found}")
         wanted = list(watch.bloom_elements())
         if not wanted:
             raise ParameterError("nothing to watch for: the watch list is empty")

@@ -78,7 +78,8 @@ class LightClient:
                 ...
 
     The client runs within the `async with` block. It works with a copy of `watch` and the entries of the database.
-    Meanwhile `watch` is read-only. On leaving, `watch` gets the changes by `add_addresses`, `remove` and `relabel`.
+    Meanwhile `watch` is read-only. On leaving, `watch` gets the changes that `add_addresses`, `remove` and `relabel`
+    made.
 
     If the client ends by itself, as on a full disk, its methods raise the reason. Leaving the block raises it as well.
     The page "How the live client works" of the documentation explains the details.
@@ -525,7 +526,7 @@ class LightClient:
             account: Name of the account, whose first keychain reveals the address. Or the name or label of a keychain.
                 By default the first keychain.
             exclusive: True if no other program and no other database reveals addresses of this keychain. The growth of
-                its window then needs no search of old blocks. By default all blocks are searched.
+                its window then rarely needs a search of old blocks. By default all blocks are searched.
 
         Raises:
             ParameterError: There is no such account or keychain, it has no further address, or its scripts have none.
@@ -654,7 +655,6 @@ class LightClient:
             TxRefusedError: Every peer that received the transaction rejected it.
             UselessPeerError: No peer accepted the transaction in time. The client announces it to every new peer.
             PrivacyError: The transaction cannot be sent privately. The message says why.
-
             NotRunningError: The client is not running.
         """
         running = self._checked()

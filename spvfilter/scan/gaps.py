@@ -47,7 +47,7 @@ class ScannedHeights:
             f"no undo record: {in_words(each)}; spends of older coins may be missing" for each in self.without_undo
         ]
         if self.is_unplaced:
-            told.append("missing: blocks between runs of blocks whose heights are unknown")
+            told.append("missing: blocks before a run of blocks, whose heights are therefore unknown")
         if self.is_cut:
             told.append(
                 "the best chain ends more than a day before the newest block: are blocks missing after its end?"

@@ -96,7 +96,7 @@ class MatchUnconfirmed:
     """The block of a match left the best chain. The match now counts as unconfirmed."""
 
     match: Match
-    """The match, with the block that left the best chain."""
+    """The match. Its `height` and `block_hash` are still those of the block that left the best chain."""
     sequence: int = field(default=0, compare=False)
     """Number of the event in the database, from 1; 0 for an event that is not from a database."""
 

@@ -116,11 +116,17 @@ class WatchList:
 
     Raises:
         ParameterError: The network is unknown.
+        TypeError: `network` is neither a Network nor a name.
     """
 
     def __init__(self, network: Network | str = MAINNET, *, require_ranged: bool = False) -> None:
         self._require_ranged = require_ranged
         self.network: Network = Network.named(network) if isinstance(network, str) else network
+        """Network of the entries."""
+        if not isinstance(self.network, Network):
+            raise TypeError(
+                f"network: expected a Network or its name, not {type(network).__name__}: from_addresses takes addresses"
+            )
         self._table = WatchTable()
         self._labels: dict[int, str] | EntryLabels = {}
         self._windows = Windows(self._table)

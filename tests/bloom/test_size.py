@@ -95,7 +95,7 @@ def test_a_series_has_a_largest_size() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "give two of capacity, fp_rate and bits, of which the third follows, not none"),
+        ({}, "two of capacity, fp_rate and bits determine the third: give exactly two, not none"),
         ({"hash_funcs": 3}, "not none"),
         ({"capacity": 5}, "not capacity$"),
         ({"bits": 5, "hash_funcs": 3}, "not bits$"),

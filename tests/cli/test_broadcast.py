@@ -173,7 +173,10 @@ def test_database_in_use_names_the_process(node: NodeProcess, db: Path) -> None:
         (["TX"], "no node to connect to: give --connect HOST:PORT, or --discover"),
         (["TX", "--connect", "h:1", "--private"], "--private needs a node on a second host, which confirms the first"),
         (["TX", "--connect", "h:1"], "w.db: there is no such database: make one with spvfilter watch --db w.db"),
-        (["TX", "--connect", "h:1", "--timeout", "0"], "argument --timeout: expected seconds up to 86400, not 0"),
+        (
+            ["TX", "--connect", "h:1", "--timeout", "0"],
+            "argument --timeout: expected seconds above 0 and up to 86400, not 0",
+        ),
     ],
 )
 def test_invalid_arguments_are_one_line_and_exit_code_2(

@@ -85,6 +85,12 @@ def test_standard_streams(run: Any, db: Path) -> None:
     assert data.decode() in run("labels", "export", "-", "--db", db).out
 
 
+def test_folder_in_place_of_a_file_is_named(run: Any, db: Path, tmp_path: Path) -> None:
+    ran = run("labels", "export", tmp_path, "--db", db)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"spvfilter: {tmp_path}: Is a directory: give the name of a file\n"
+
+
 def test_missing_files_are_named(run: Any, db: Path, tmp_path: Path) -> None:
     for words in (("import", tmp_path / "no.jsonl"), ("export", tmp_path / "no" / "x.jsonl")):
         ran = run("labels", *words, "--db", db)

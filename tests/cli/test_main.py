@@ -121,6 +121,10 @@ def test_it_runs_as_a_module() -> None:
             ["watch", "--conect", "127.0.0.1"],
             "unknown option --conect: did you mean --connect? (see 'spvfilter watch --help')",
         ),
+        (["watch", "--net", "regtest"], "unknown option --net: did you mean --network? (see"),
+        (["watch", "--con", "127.0.0.1"], "unknown option --con: did you mean --connect? (see"),
+        (["watch", "--re"], "unknown option --re (see"),
+        (["desc", "wpkh(02)"], "unknown command: did you mean descriptor? (see"),
         (["wacth"], "unknown command: did you mean watch? (see 'spvfilter --help')"),
         (["demo", "extra"], "1 argument(s) too many"),
         (

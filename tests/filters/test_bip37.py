@@ -348,6 +348,12 @@ def test_the_number_of_elements_is_estimated_from_the_bits() -> None:
     assert made.estimated_elements == pytest.approx(5_000, rel=0.02)
 
 
+def test_addresses_without_a_watch_list_are_refused() -> None:
+    addresses: Any = ["bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq"]
+    with pytest.raises(TypeError, match=r"^watch: expected a WatchList, .* not list$"):
+        Bip37Filter.for_watchlist(addresses)
+
+
 def test_insert_accepts_bytes_and_outpoints_but_no_numbers() -> None:
     point = OutPoint(b"\x01" * 32, 7)
     made = Bip37Filter(10, 1e-6)

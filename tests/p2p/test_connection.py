@@ -54,6 +54,12 @@ def test_an_invalid_address_is_refused(text: str) -> None:
         Address.parse(text, 18444)
 
 
+@pytest.mark.parametrize("given", [("127.0.0.1", 8333), b"127.0.0.1", 8333, None])
+def test_an_address_of_another_type_is_refused(given: Any) -> None:
+    with pytest.raises(TypeError, match=f"a str such as 'HOST:PORT', not {type(given).__name__}$"):
+        Address.parse(given, 18444)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

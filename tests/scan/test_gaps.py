@@ -130,7 +130,7 @@ def test_sentences_name_everything_that_is_missing() -> None:
         "missing: heights 5 to 8",
         "missing: height 1,001",
         "no undo record: heights 900 to 901; spends of older coins may be missing",
-        "missing: blocks between runs of blocks whose heights are unknown",
+        "missing: blocks before a run of blocks, whose heights are therefore unknown",
         "the best chain ends more than a day before the newest block: are blocks missing after its end?",
     ]
     assert not heights.is_whole

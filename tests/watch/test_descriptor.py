@@ -475,6 +475,7 @@ CAUSES = [
     ("raw()", "expected raw(HEX) with a script"),
     ("addr(nonsense)", "not an address"),
     (f"wpkh(é{XPUB})", "U+00E9, is not allowed in a descriptor"),
+    (f"wpkh({XPUB[:4]}…/0/*)", "U+2026, is not allowed in a descriptor: a shortened key; copy the whole key"),
     (f"wpkh({'0' * 150_001})", "at most 150,000 characters"),
     # BIP-380: invalid key expressions
     (f"pkh([deadbeef/0h/*]{KEY})", "character 18: a key origin has no wildcard"),

@@ -57,6 +57,13 @@ def test_addresses_come_with_and_without_labels() -> None:
     assert b"\x51" not in watch
 
 
+@pytest.mark.parametrize("network", [[ADDRESS], None, b"regtest"])
+def test_a_network_of_another_type_is_refused(network: Any) -> None:
+    said = f"^network: expected a Network or its name, not {type(network).__name__}: from_addresses takes addresses$"
+    with pytest.raises(TypeError, match=said):
+        WatchList(network)
+
+
 def test_one_string_is_no_list_of_addresses() -> None:
     with pytest.raises(TypeError, match="not one string"):
         WatchList.from_addresses(ADDRESS)

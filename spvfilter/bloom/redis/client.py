@@ -123,7 +123,8 @@ async def stored_header(client: Client, name: str, key: bytes) -> bytes:
 def _translated(error: Exception, keys: Sequence[bytes]) -> RemoteError | MismatchError | FormatError:
     errors, message = exceptions(), str(error)
     if isinstance(error, (errors.ConnectionError, errors.TimeoutError)):
-        return RemoteConnectionError(f"no answer from the Redis server for {_shown(keys[0])}: {message}")
+        advice = "start the server, or check its URL"
+        return RemoteConnectionError(f"no answer from the Redis server for {_shown(keys[0])}: {message}; {advice}")
     if ours := _OURS.search(message):
         key = _shown(keys[int(ours[2]) - 1])
         match ours[1]:

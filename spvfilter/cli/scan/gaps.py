@@ -35,4 +35,7 @@ def report_heights(args: argparse.Namespace, heights: ScannedHeights, tell: Call
             "ends_early": heights.is_cut,
         }
         Path(args.report).write_text(f"{json.dumps(text)}\n", encoding="utf-8")
-    return not (heights.is_whole or args.allow_gaps)
+    lacks = not (heights.is_whole or args.allow_gaps)
+    if lacks and not args.follow:
+        tell("the exit code is 1 because of that; --allow-gaps makes it 0")
+    return lacks

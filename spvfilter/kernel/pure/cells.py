@@ -292,7 +292,7 @@ class Hashed:
     def _writable(self) -> memoryview:
         """Return the cells for writing. Raises ReadOnlyError if the memory is read-only."""
         if self._view.readonly:
-            raise ReadOnlyError("the filter is read-only")
+            raise ReadOnlyError("the filter is read-only: change a copy of it, or open its file with writable=True")
         return self._view
 
     def _same_shape(self, other: Hashed, /) -> None:

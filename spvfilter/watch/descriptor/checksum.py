@@ -13,7 +13,10 @@ _GENERATOR = (0xF5DEE51989, 0xA9FDCA3312, 0x1BAB10E32D, 0x3706B1677A, 0x644D626F
 _TERMS = tuple(reduce(xor, (term for bit, term in enumerate(_GENERATOR) if top >> bit & 1), 0) for top in range(1 << 5))
 """The sum of the generator's terms for each value of the five bits that leave the state."""
 _SIZE = 8  # characters
-_QUOTES = "‘’′´"  # programs put them in place of the apostrophe
+_HINTS = {
+    **dict.fromkeys("‘’′´", ": write ' or h for a hardened step"),  # programs put them in place of the apostrophe
+    "…": ": a shortened key; copy the whole key from the wallet",
+}
 _VALUES = {char: value for value, char in enumerate(_INPUT)}
 
 
@@ -26,7 +29,7 @@ def checksum(text: str) -> str:
     for at, char in enumerate(text, 1):
         value = _VALUES.get(char)
         if value is None:
-            hint = ": write ' or h for a hardened step" if char in _QUOTES else ""
+            hint = _HINTS.get(char, "")
             raise DescriptorError(f"character {at}, U+{ord(char):04X}, is not allowed in a descriptor{hint}")
         state = _next(state, value & 31)
         group, count = group * 3 + (value >> 5), count + 1

@@ -387,6 +387,7 @@ def test_an_unreachable_server_is_one_line(run: Any, url: str) -> None:
     ran = run("bloom", "info", "f", "--redis", url)
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert ran.err.startswith("spvfilter: no answer from the Redis server for '{f}:header': Error ")
+    assert ran.err.endswith("; start the server, or check its URL\n")
 
 
 def test_without_redis_py_only_files_work(tmp_path: Path) -> None:

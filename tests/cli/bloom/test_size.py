@@ -179,13 +179,13 @@ def test_the_picture_shows_the_computed_rates_and_sizes(
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        ([], "give two of capacity, fp_rate and bits, of which the third follows, not none"),
-        (["--capacity", 5], "give two of capacity, fp_rate and bits, of which the third follows, not capacity"),
+        ([], "two of capacity, fp_rate and bits determine the third: give exactly two, not none"),
+        (["--capacity", 5], "two of capacity, fp_rate and bits determine the third: give exactly two, not capacity"),
         (
             ["--hash-funcs", 5, "--bits", 10],
-            "give two of capacity, fp_rate and bits, of which the third follows, not bits",
+            "two of capacity, fp_rate and bits determine the third: give exactly two, not bits",
         ),
-        ([*SHAPE, "--bits", 10], "give two of"),
+        ([*SHAPE, "--bits", 10], "two of capacity"),
         (["--fp-rate", 1e-9, "--bits", 3], "3 bits with 29 hash functions exceed a rate of 1e-09 with a single key"),
         (["--capacity", 5, "--bits", 0], "argument --bits: expected a whole number from 1"),
         (["--capacity", 5, "--fp-rate", 1], "argument --fp-rate: expected a number between 0 and 1"),
@@ -193,7 +193,7 @@ def test_the_picture_shows_the_computed_rates_and_sizes(
         ([*SHAPE, "--format", "xml"], "argument --format: invalid choice"),
         ([*SHAPE, "--plot", "size.svg"], "--plot makes a PNG picture: give a name that ends with .png, not 'size.svg'"),
         ([*SHAPE, "--plot", "lines.png"], "lines.png exists and is not a PNG picture"),
-        ([*SHAPE, "--plot", "folder.png"], "folder.png: Is a directory"),
+        ([*SHAPE, "--plot", "folder.png"], "folder.png: Is a directory: give the name of a file"),
         ([*SHAPE, "--plot", "nowhere/new.png"], "nowhere/new.png: nowhere is not a writable directory"),
         (
             ["--capacity", 10**6, "--bits", 10, "--plot", "new.png"],

@@ -40,7 +40,7 @@ def test_default_mode_is_that_of_the_light_client() -> None:
     ("argv", "said"),
     [
         (HERE, "nothing to watch for: give addresses, --watch FILE or a --db of an earlier run"),
-        ([__file__, *HERE], f"{__file__} is a file: give it as --watch {__file__}"),
+        ([__file__, *HERE], f"{__file__} is a path: give a file as --watch {__file__}"),
         (["--watch", "/dev/null", *HERE], "/dev/null has no entries: write one on each line"),
         ([ADDRESS], "no node to connect to: give --connect HOST:PORT, or --discover"),
         (
@@ -101,7 +101,7 @@ def test_default_mode_is_that_of_the_light_client() -> None:
             [ADDRESS, *HERE, "--birthday", "2020-01-01", "--from-height", "5"],
             "argument --from-height: not allowed with argument",
         ),
-        ([ADDRESS, *HERE, "--timeout", "0"], "argument --timeout: expected seconds up to 86400, not 0"),
+        ([ADDRESS, *HERE, "--timeout", "0"], "argument --timeout: expected seconds above 0 and up to 86400, not 0"),
         ([ADDRESS, *HERE, "--fp-rate", "1"], "argument --fp-rate: expected a number between 0 and 1"),
         ([ADDRESS, *HERE, "--network", "signet"], "an address of regtest, not of signet"),
         ([ADDRESS, *HERE, "--db", "/no/such/folder/wallet.db", "--network", "regtest"], "/no/such/folder/wallet.db: "),

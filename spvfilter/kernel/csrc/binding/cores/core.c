@@ -33,7 +33,7 @@ bool spv_check_made(const spv_core *core) {
 bool spv_check_writable_slow(spv_core *core) {
     const spv_state *state = spv_check_made(core) ? spv_core_state((PyObject *)core) : NULL;
     if (state)
-        PyErr_SetString(state->ReadOnlyError, "the filter is read-only");
+        PyErr_SetString(state->ReadOnlyError, "the filter is read-only: change a copy of it, or open its file with writable=True");
     return false;
 }
 
