@@ -105,14 +105,14 @@ def write_lines(path: Path, parts: Parts, watch: WatchList, form: int, jobs: int
     totals = EntryTotals(len(watch))
     labels = LineLabels(watch, csv_cell if form == CSV else json_text)
 
-    def render(blocks: list[BlockHits]) -> bytes:
+    def render(blocks: list[BlockHits]) -> list[bytes]:
         totals.add_all(blocks)
         packed = labels.of_hits(blocks)
-        return b"".join(lines_of(block, watch.network, form, packed) for block in blocks)
+        return [lines_of(block, watch.network, form, packed) for block in blocks]
 
     with replacing(path, SHARED) as file:
         if form == CSV:
             file.write(CSV_HEADER)
         for several in in_threads(render, _pieces(blocks_in(parts)), jobs):
-            file.write(several)
+            file.writelines(several)
     return totals

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from measure import Row, times_of
+from measure import Row, memory_folder, times_of
 from pipeline import written
 
 from spvfilter import MAINNET, BlockFiles, WatchList, script_to_address
@@ -26,6 +26,7 @@ sys.path.append(str(Path(__file__).parents[3] / "tests"))
 _SCRIPTS = 200_000  # different scripts: an exchange has many addresses, each with a few payments
 _TXS = 2_600  # transactions of a block, each with one input and two outputs
 _BLOCKS = 240
+_ROOM = 3_000_000_000  # bytes of all files
 _PART = 8_000_000  # bytes of blocks and undo records
 _WAYS = {
     "rows to a pipe": ("--format", "csv"),
@@ -133,7 +134,7 @@ def _peak(folder: Path, path: Path, *options: str) -> float:
 
 def dense(folder: Path, rounds: int) -> list[Row]:
     """Measure scans as the command makes them. Every output and input of the dense scans is a match."""
-    with TemporaryDirectory() as name, asyncio.Runner() as loop:
+    with TemporaryDirectory(dir=memory_folder(_ROOM)) as name, asyncio.Runner() as loop:
         home = Path(name)
         path, quarter = dense_chain(home / "blocks", _BLOCKS), dense_chain(home / "quarter", _BLOCKS // 4)
         matches = _BLOCKS * (3 * _TXS + 1)
