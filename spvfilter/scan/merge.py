@@ -52,15 +52,19 @@ R = TypeVar("R")
 def in_threads(call: Callable[[T], R], items: Iterable[T], jobs: int) -> Iterator[R]:
     """Yield the result of a call for each item, in their order. With several jobs, threads make the calls.
 
-    At most `jobs` results wait. Raises the errors of the call and of the items.
+    At most `jobs` results wait, and threads take at most one item ahead. Raises the errors of the call and of the
+    items.
     """
     if jobs == 1:
         yield from map(call, items)
         return
+    left = iter(items)
     with futures.ThreadPoolExecutor(jobs, "spvfilter-merge") as threads:
         running: deque[futures.Future[R]] = deque()
         try:
-            for item in items:
+            reading = threads.submit(next, left, None)
+            while (item := reading.result()) is not None:
+                reading = threads.submit(next, left, None)
                 running.append(threads.submit(call, item))
                 if len(running) > jobs:
                     yield running.popleft().result()
@@ -105,14 +109,14 @@ def write_lines(path: Path, parts: Parts, watch: WatchList, form: int, jobs: int
     totals = EntryTotals(len(watch))
     labels = LineLabels(watch, csv_cell if form == CSV else json_text)
 
-    def render(blocks: list[BlockHits]) -> bytes:
+    def render(blocks: list[BlockHits]) -> list[bytes]:
         totals.add_all(blocks)
         packed = labels.of_hits(blocks)
-        return b"".join(lines_of(block, watch.network, form, packed) for block in blocks)
+        return [lines_of(block, watch.network, form, packed) for block in blocks]
 
     with replacing(path, SHARED) as file:
         if form == CSV:
             file.write(CSV_HEADER)
         for several in in_threads(render, _pieces(blocks_in(parts)), jobs):
-            file.write(several)
+            file.writelines(several)
     return totals

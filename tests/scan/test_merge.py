@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from spvfilter.errors import SourceError
 from spvfilter.kernel import Hit, pack_hits
 from spvfilter.scan import merge
 from spvfilter.scan.merge import CSV, JSON_LINES, in_threads, write_lines
@@ -27,7 +28,18 @@ def test_results_come_in_order_and_few_wait(jobs: int) -> None:
 
     for number, result in enumerate(in_threads(lambda item: item * item, items(), jobs)):
         assert result == number * number
-        assert taken[0] <= number + 1 + jobs
+        assert taken[0] <= number + 1 + (jobs + 1 if jobs > 1 else 0)
+
+
+def test_an_error_of_an_item_comes_out() -> None:
+    def items() -> Iterator[int]:
+        yield from range(5)
+        raise SourceError("damaged")
+
+    before = threading.active_count()
+    with pytest.raises(SourceError, match="damaged"):
+        list(in_threads(lambda item: item, items(), 3))
+    assert threading.active_count() == before
 
 
 def test_an_error_of_a_call_ends_the_threads() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -77,6 +78,15 @@ def peak() -> int:
     if status.exists():
         return int(next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM"))) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def memory_folder(size: int) -> str | None:
+    """Return a folder in memory with room for `size` bytes; None, for the usual temporary folder, if there is none.
+
+    Files on a busy disk cost the kernel up to three times the processor time: the disk would be measured.
+    """
+    shared = Path("/dev/shm")
+    return str(shared) if shared.is_dir() and shutil.disk_usage(shared).free >= size else None
 
 
 async def record_lag(delays: list[float]) -> None:
