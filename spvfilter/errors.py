@@ -343,9 +343,9 @@ class SourceError(SpvFilterError):
 
 
 class DirectoryInUseError(SpvFilterError):
-    """Another scan writes to this directory.
+    """Another scan or export writes into this directory.
 
-    The other scan runs in this process or in another one. Wait until that scan has ended, or choose another directory.
+    The other one runs in this process or in another process. Wait until it has ended, or choose another directory.
     """
 
 

@@ -181,6 +181,7 @@ async def scan_cluster(
     *,
     form: OutputFormat | str = OutputFormat.CSV,
     check: bool = False,
+    transactions: bool = False,
     binary_hashes: bool = False,
 ) -> Path:
     """Scan a plan's parts on the workers of a Dask cluster into a directory, as `scan_parts` does.
@@ -195,6 +196,7 @@ async def scan_cluster(
         out: The directory.
         form: The format of the file of matches.
         check: True to verify proof of work, merkle root and witness commitment of each block.
+        transactions: True to write every input and output of the matched transactions, too.
         binary_hashes: True to write the hashes in Parquet files as 32 bytes in display order, not as text in hex.
 
     Returns:
@@ -211,7 +213,7 @@ async def scan_cluster(
     engine = DaskWorkers(client, plan if isinstance(plan, WorkerPlan) else None)
     try:
         of_blocks = plan.plan if isinstance(plan, WorkerPlan) else plan
-        scan = PartScan(out, of_blocks, watch, check=check, binary_hashes=binary_hashes)
+        scan = PartScan(out, of_blocks, watch, check=check, transactions=transactions, binary_hashes=binary_hashes)
         return await scan_parts(scan, form, engine)
     finally:
         await engine.aclose()

@@ -63,8 +63,7 @@ class PartScan:
         watch: The watch list whose matches are found.
         check: True to verify proof of work, merkle root and witness commitment of each block.
         most_coins: Largest number of outpoints that a second pass keeps in memory, about 150 bytes each.
-        transactions: True to keep every input and output of the matched transactions, for `transactions`. The engine
-            must see the directory: threads or processes of this machine.
+        transactions: True to keep every input and output of the matched transactions, for `transactions`.
         binary_hashes: True to write the hashes in Parquet files as 32 bytes in display order, not as text in hex.
 
     Raises:
@@ -96,7 +95,7 @@ class PartScan:
         """True if the scan keeps the inputs and outputs of matched transactions."""
         self.has_binary_hashes = binary_hashes
         """True if hashes in Parquet files are 32 bytes; False if they are text in hex."""
-        self._rows: list[Path] = []  # files with the inputs and outputs of matched transactions, in chain order
+        self._rows: list[Path] = []  # part files of the inputs and outputs of matched transactions, in chain order
         self._given = watch.copy()
         self._watch = self._given
         self._most_coins = most_coins
@@ -144,7 +143,7 @@ class PartScan:
             if self.has_transactions:
                 rows = [self._transactions_task(task) for task in done.tasks]
                 await self._run.summaries(chosen, rows, self._watch.table)
-                self._rows = [task.rows for task in rows]
+                self._rows = [task.path for task in rows]
             self._run.count(done.tasks, done.summaries)
             await to_its_end(self._run.finish, manifest, done.tasks)
             yield await to_its_end(lambda: [PartFile(task.path) for task in done.tasks])
@@ -266,7 +265,7 @@ class PartScan:
         )
 
     def _transactions_task(self, task: PartTask) -> TransactionsTask:
-        """Return the task that writes the matched transactions of a scanned part."""
+        """Return the task that finds the matched transactions of a scanned part."""
         key = transactions_key(task)
-        path, rows = self._parts.file(key), self._parts.file(key, ".rows").absolute()
-        return TransactionsTask(task.part, path, key, task.undo, task.check, None, task.path.absolute(), rows)
+        path, hits = self._parts.file(key), task.path.absolute()
+        return TransactionsTask(task.part, path, key, task.undo, task.check, task.coins, hits)

@@ -1,6 +1,6 @@
-"""The manifest of a directory of parts: the inputs of its scan, the chain that it has scanned, and the finished files.
+"""The manifest of a directory of parts: the inputs of its scan or export, its last chain, and the finished files.
 
-With it, a scan with other inputs is refused in the same directory.
+With it, a run with other inputs is refused in the same directory.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _HASH = re.compile("(?:[0-9a-f]{64})?")
 
 @dataclass(slots=True)
 class Manifest:
-    """The inputs and the results of the scan in a directory."""
+    """The inputs and the results of the scan or export in a directory."""
 
     inputs: dict[str, str]
-    """The inputs of the scan by their names in English. A scan with another value is another scan."""
+    """The inputs by their names in English. A run with another value is another scan or export."""
     finished: list[str] = field(default_factory=list)
     """Names of the part files of the last finished run, in chain order; empty if no run has finished."""
     blocks: int = 0
@@ -56,10 +56,12 @@ class Manifest:
         except FileNotFoundError:
             return None
         except ValueError:
-            raise SourceError(f"{path}: not a manifest of a scan, or damaged: choose another directory") from None
+            raise SourceError(
+                f"{path}: not a manifest of a scan or export, or damaged: choose another directory"
+            ) from None
         if not isinstance(held, dict) or held.pop("format", None) != FORMAT:
             raise SourceError(
-                f"{path}: not the manifest of a scan by this version of spvfilter: choose another directory"
+                f"{path}: not the manifest of a scan or export by this version of spvfilter: choose another directory"
             )
         try:
             made = cls(**held)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import struct
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -22,14 +24,12 @@ from spvfilter.scan.exporttables import pyarrow
 from spvfilter.scan.parquetrows import ROWS, ParquetForm, parquet_writer
 from spvfilter.scan.partcolumns import LackingError, PartColumns
 from spvfilter.scan.partfile import BlockHits, PartFile, PartSummary
-from spvfilter.scan.parts import PartTask
+from spvfilter.scan.parts import PartTask, scan_part
 
 if TYPE_CHECKING:
     import json
-    import shutil
 else:
     json = deferred("json")
-    shutil = deferred("shutil")
 
 ROW_COLUMNS = (
     *("kind", "block_hash", "height", "time", "txid", "index", "outpoint_txid", "outpoint_index", "value"),
@@ -44,6 +44,7 @@ _NAMES = (
     *("outputs.transaction_hash", "outputs.index", "outputs.value", "outputs.script", "outputs.address"),
     "outputs.type",
 )
+_PIECE = 1_000  # rows that are compressed together (our choice)
 _CODES = {Layout.INT8: "<b", Layout.INT32: "<i", Layout.INT64: "<q"}
 
 
@@ -116,46 +117,46 @@ class TransactionRow:
 
 @dataclass(frozen=True, slots=True)
 class TransactionsTask(PartTask):
-    """A task that writes the matched transactions of a scanned part. Its part file has no hits: `rows` has the rows."""
+    """A task that finds the matched transactions of a scanned part. Its part file has rows in place of packed hits."""
 
     hits: Path
-    """Path of the part's file with the hits."""
-    rows: Path
-    """Path of the file of rows to write, as JSON lines."""
-
-    def has_files(self) -> bool:
-        """Return True if the file of rows exists."""
-        return self.rows.exists()
+    """Path of the part's file with the hits. A worker that does not see this file finds the hits again."""
 
     def scan(
         self, table: WatchTable, summary: PartSummary, is_stopped: Callable[[], bool] = lambda: False
     ) -> Iterator[BlockHits]:
-        """Write the rows, fill in `summary`, and yield nothing.
+        """Yield compressed JSON lines of up to 1,000 rows, with the block of the first row, and fill in `summary`.
 
-        Raises OSError if a file cannot be read or written. Raises StoppedError once `is_stopped` returns True, and
-        SourceError if a required undo record cannot be used.
+        Raises OSError if a file cannot be read. Raises StoppedError once `is_stopped` returns True, and SourceError if
+        a required undo record cannot be used.
         """
-        wanted = _wanted(PartFile(self.hits))
+        if os.access(self.hits, os.R_OK):
+            hits = PartFile(self.hits).blocks()
+        else:
+            hits = scan_part(self, table, PartSummary(), is_stopped)
+        wanted = _wanted(hits)
         part = PartColumns(self.part, _NAMES, self.undo, self.check, summary)
-        with replacing(self.rows, SHARED) as file:
-            try:
-                for _, columns in part.batches(is_stopped, lambda block: block.ref.hash[::-1] in wanted.txids):
-                    for row in _rows(dict(zip(_NAMES, columns, strict=True)), wanted):
-                        file.write(json.dumps(row, separators=(",", ":")).encode() + b"\n")
-            except LackingError as error:
-                raise SourceError(str(error)) from error
-        yield from ()
+        try:
+            for _, columns in part.batches(is_stopped, lambda block: block.ref.hash[::-1] in wanted.txids):
+                rows = _rows(dict(zip(_NAMES, columns, strict=True)), wanted)
+                while piece := list(islice(rows, _PIECE)):
+                    lines = b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in piece)
+                    first = piece[0]
+                    block = hash_from_hex(first["block_hash"])
+                    yield BlockHits(block, first["height"], first["time"], zlib.compress(lines, 1))
+        except LackingError as error:
+            raise SourceError(str(error)) from error
 
 
 def transactions_key(task: PartTask) -> bytes:
-    """Return the key of the task that writes the matched transactions of another task's part."""
-    return sha256(b"spvfilter transactions 1\0" + task.key).digest()
+    """Return the key of the task that finds the matched transactions of another task's part."""
+    return sha256(b"spvfilter transactions 2\0" + task.key).digest()
 
 
-def _wanted(hits: PartFile) -> _Wanted:
+def _wanted(hits: Iterable[BlockHits]) -> _Wanted:
     """Return the matches of a part. Raises OSError; SourceError for a damaged file."""
     wanted = _Wanted(set(), {})
-    for block in hits.blocks():
+    for block in hits:
         found = {(hit.txid[::-1], hit.spend, hit.n) for hit in unpack_hits(block.packed)}
         wanted.matches.update(found)
         wanted.txids.setdefault(block.hash[::-1], set()).update(txid for txid, _, _ in found)
@@ -235,12 +236,16 @@ def _item(read: dict[str, _Reader], table: str, row: int, txid: bytes) -> dict[s
     }
 
 
-def read_rows(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of files of transactions. Raises OSError."""
+def _pieces(paths: Iterable[Path]) -> Iterator[bytes]:
+    """Yield the JSON lines in the part files of transactions. Raises OSError; SourceError for a damaged file."""
     for path in paths:
-        with path.open("rb") as file:
-            for line in file:
-                yield json.loads(line)
+        for block in PartFile(path).blocks():
+            yield zlib.decompress(block.packed)
+
+
+def read_rows(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
+    """Yield the rows in the part files of transactions. Raises OSError; SourceError for a damaged file."""
+    return (json.loads(line) for lines in _pieces(paths) for line in lines.splitlines())
 
 
 def row_of(found: dict[str, Any]) -> TransactionRow:
@@ -253,16 +258,14 @@ def row_of(found: dict[str, Any]) -> TransactionRow:
 def write_transactions(path: Path, paths: Iterable[Path], form: ParquetForm) -> None:
     """Write the rows of all parts into one file. Its suffix chooses the format: .csv, .jsonl or .parquet.
 
-    Raises OSError; ParameterError for Parquet without pyarrow.
+    Raises OSError; SourceError for a damaged file; ParameterError for Parquet without pyarrow.
     """
     if path.suffix == ".parquet":
         _write_parquet(path, read_rows(paths), form)
         return
     with replacing(path, SHARED) as file:
         if path.suffix == ".jsonl":
-            for each in paths:
-                with each.open("rb") as part:
-                    shutil.copyfileobj(part, file)
+            file.writelines(_pieces(paths))
             return
         file.write(",".join(ROW_COLUMNS).encode() + b"\n")
         for row in read_rows(paths):

@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 
     from spvfilter.scan import batches, growth as growths, scan as scans, threadwork
     from spvfilter.scan.partfile import BlockHits
+    from spvfilter.watch import compiled
 else:
     asyncio = deferred("asyncio")
     batches = deferred("spvfilter.scan.batches")
     growths = deferred("spvfilter.scan.growth")
     scans = deferred("spvfilter.scan.scan")
     threadwork = deferred("spvfilter.scan.threadwork")
+    compiled = deferred("spvfilter.watch.compiled")
 
 T = TypeVar("T")
 _HITS_AT_ONCE = 100
@@ -68,6 +70,7 @@ class Matcher:
         """True if proof of work, merkle root and witness commitment of each block are verified first."""
         self.report: ScanReport = ScanReport()
         """The report of the running or last scan."""
+        self._image = watch.table.image()  # of a compiled list; the table forgets it when it learns outpoints
         self._loop: asyncio.AbstractEventLoop | None = None  # the loop of the lock
         self._learning = asyncio.Lock()  # held while the watch list changes
 
@@ -186,7 +189,8 @@ class Matcher:
             FormatError: A block of a sequence or iterable is malformed.
             OrderError: `in_order` is True, and a block does not follow the block before it.
             IncompleteScanError: Parts of files could not be read. It is raised at the end of the scan.
-            SourceError: A node fails (NodeError), or required undo records are missing.
+            SourceError: A node fails (NodeError), required undo records are missing, or the file of a compiled watch
+                list was changed in place.
         """
         async with aclosing(self._run(blocks, in_order, self._matches)) as found:
             async for matches in found:
@@ -213,7 +217,8 @@ class Matcher:
             FormatError: A block of a sequence or iterable is malformed.
             OrderError: `in_order` is True, and a block does not follow the block before it.
             IncompleteScanError: Parts of files could not be read. It is raised at the end of the scan.
-            SourceError: A node fails (NodeError), or required undo records are missing.
+            SourceError: A node fails (NodeError), required undo records are missing, or the file of a compiled watch
+                list was changed in place.
         """
         labels = batches.Labels()
         async with aclosing(
@@ -247,7 +252,13 @@ class Matcher:
         )
 
     def _finish(self) -> None:
-        """Complete the report of the scan. Raises IncompleteScanError if a part of a source could not be read."""
+        """Complete the report of the scan.
+
+        Raises IncompleteScanError if a part of a source could not be read. Raises SourceError if the file of a compiled
+        watch list was changed in place.
+        """
+        if self._image is not None:
+            compiled.check_image(self._image)
         self.report.done = True
         if self.report.problems:
             raise IncompleteScanError(tuple(str(problem) for problem in self.report.problems))

@@ -16,13 +16,13 @@ from spvfilter.files import FileHeldError, FileLock
 from spvfilter.scan.manifest import Manifest
 
 _PARTS = "parts"  # Name of the subdirectory for the files of parts.
-_LOCK = ".lock"  # Name of the file that a running scan locks.
+_LOCK = ".lock"  # Name of the file that a running scan or export locks.
 _TEMPORARY = ".spvfilter-"  # The names of unfinished files begin with this text.
 _KEY_BYTES = 16  # Bytes of a key in the name of its file (our choice).
 
 
 class PartDirectory:
-    """A directory with the files of a scan's parts. One run uses it at a time."""
+    """A directory with the files of the parts of a scan or export. One run uses it at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -33,15 +33,15 @@ class PartDirectory:
     def locked(self) -> Iterator[None]:
         """Return a context manager that locks the directory, and makes it if it does not exist.
 
-        Raises DirectoryInUseError if another scan uses the directory.
+        Raises DirectoryInUseError if another scan or export uses the directory.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         try:
             lock = FileLock.take(self.path / _LOCK)
         except FileHeldError as held:
-            who = "another scan of this process" if held.process == os.getpid() else str(held)
+            who = "another scan or export of this process" if held.process == os.getpid() else str(held)
             raise DirectoryInUseError(
-                f"{self.path}: {who} scans into it: wait until it has ended, or choose another directory"
+                f"{self.path}: {who} writes into it: wait until it has ended, or choose another directory"
             ) from None
         try:
             yield
@@ -51,14 +51,15 @@ class PartDirectory:
     def opened(self, wanted: Manifest) -> Manifest:
         """Return the manifest of the directory. A new directory gets the manifest `wanted`.
 
-        Raises ParameterError if the directory holds another scan or other files, or if its parts were removed.
+        Raises ParameterError if the directory holds another scan or export, or other files, or if its parts were
+        removed.
         """
         held = Manifest.read(self.path)
         if held is None:
             names = (each.name for each in self.path.iterdir())
             if strange := next((name for name in names if not name.startswith(_TEMPORARY) and name != _LOCK), None):
                 raise ParameterError(
-                    f"{self.path} is not empty and holds no scan (it has {strange}): choose another directory"
+                    f"{self.path} is not empty and holds no scan or export (it has {strange}): choose another directory"
                 )
             held = wanted
             held.write(self.path)
@@ -94,7 +95,7 @@ class PartDirectory:
                 path.unlink(missing_ok=True)
 
     def remove_parts(self) -> None:
-        """Remove all files of parts. The manifest says so first, so that no later run takes the rest for a scan.
+        """Remove all files of parts. The manifest says so first, so that later runs refuse the directory.
 
         Raises OSError if a file cannot be removed, and SourceError if the manifest is damaged.
         """

@@ -29,24 +29,24 @@ else:
 @public
 @dataclass(slots=True)
 class PartsReport:
-    """The progress of a scan in parts. It is updated while the scan runs."""
+    """The progress of a scan or export in parts. It is updated while the run lasts."""
 
     parts_total: int = 0
     """Number of parts to scan."""
     parts_done: int = 0
     """Number of parts scanned so far. A later pass may scan a part again."""
     parts_kept: int = 0
-    """Number of parts that earlier runs have scanned, so that this run did not; known when the scan is done."""
+    """Number of parts that earlier runs have finished, so that this run did not; known when the run is done."""
     bytes_total: int = 0
-    """Total size of the blocks to scan in all passes, in bytes."""
+    """Total size of the blocks to process in all passes, in bytes."""
     bytes_done: int = 0
-    """Total size of the blocks scanned so far in all passes, in bytes."""
+    """Total size of the blocks processed so far in all passes, in bytes."""
     passes: int = 1
     """Number of passes: two if spends must be found by outpoint, more if windows of keychains have moved."""
     change: ChainChange | None = None
     """Difference between the chain of the last finished run and this plan; None if no run has finished before."""
     summary: PartSummary = field(default_factory=PartSummary)
-    """Summary of all parts; complete when the scan is done."""
+    """Summary of all parts; complete when the run is done."""
 
 
 class PartRun:
@@ -76,8 +76,8 @@ class PartRun:
     async def opened(self, engine: Engine | None) -> AsyncIterator[tuple[Engine, Manifest]]:
         """Return a context manager that locks the directory. Its value is the engine, and the directory's manifest.
 
-        Raises ParameterError if the directory holds another scan or other files, or if its parts were removed. Raises
-        DirectoryInUseError, SourceError if a block of the last run is in no file now, and OSError.
+        Raises ParameterError if the directory holds another scan or export or other files, or if its parts were
+        removed. Raises DirectoryInUseError, SourceError if a block of the last run is in no file now, and OSError.
         """
         with self.parts.locked():
             chosen = engine or Threads()

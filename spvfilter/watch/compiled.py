@@ -273,7 +273,14 @@ class ReplacedListError(Exception):
 
 def check_unchanged(table: WatchTable) -> None:
     """Raise SourceError if the image of a table is in a file that was changed in place."""
-    image = table.image()
+    check_image(table.image())
+
+
+def check_image(image: memoryview | None) -> None:
+    """Raise SourceError if an image is in a file that was changed in place.
+
+    A table forgets its image when it learns outpoints, so a caller may keep the image for this check.
+    """
     if image is not None and isinstance(file := image.obj, MappedFile) and file.is_changed():
         raise SourceError(
             f"{file.path} was changed in place during the scan, which may have missed matches: build the list again,"

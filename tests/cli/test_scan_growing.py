@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import signal
@@ -13,7 +14,11 @@ from typing import Any
 import pytest
 
 from spvfilter.cli.parts import following
+from spvfilter.cli.parts.rounds import Planned, Rounds
 from spvfilter.errors import DirectoryInUseError, RemoteFileError, SourceError
+from spvfilter.network import REGTEST
+from spvfilter.scan.partrun import PartsReport
+from spvfilter.scan.sources import BlockSpan
 from support.growingchain import GrowingChain
 from support.processes import line_with, started
 
@@ -59,6 +64,7 @@ def test_later_runs_tell_how_the_chain_has_changed(run: Callable[..., Any], tmp_
     words = [*growing.words, "--out", growing.out]
     first = run(*words)
     assert (first.code, "since the last run" in first.err) == (0, False)
+    assert ", 1 part(s) scanned in" in first.err  # two passes
     assert "20 block(s)" in first.err
     same = run(*words)
     assert (same.code, "since the last run: no new block; 1 part(s) kept\n" in same.err) == (0, True)
@@ -102,6 +108,35 @@ def test_removed_parts_end_the_growth(run: Callable[..., Any], growing: Growing)
         " directory\n"
     )
     assert results(growing.out) == left
+
+
+class Silent(Rounds):
+    """Rounds that do nothing."""
+
+    async def work(self, planned: Planned) -> PartsReport:
+        return PartsReport()
+
+    def describe(self, report: PartsReport) -> None:
+        raise AssertionError
+
+
+async def test_a_stopped_scan_says_that_parts_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    rounds = Silent(argparse.Namespace(out="found"), REGTEST, BlockSpan(), "scanned")
+    begun = asyncio.Event()
+
+    async def endless() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    showing = asyncio.create_task(rounds.shown(endless(), PartsReport()))
+    await begun.wait()
+    showing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await showing
+    assert capsys.readouterr().err == (
+        "spvfilter: stopping: the command waits some seconds for its running work. The finished parts are kept in"
+        " found: run the same command again to continue\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -185,7 +220,7 @@ async def test_files_are_scanned_only_when_they_change(
             case 4:
                 raise OSError(5, "Input/output error")
             case 5:
-                raise DirectoryInUseError("process 7 scans into it")
+                raise DirectoryInUseError("process 7 writes into it")
             case 6:
                 raise RemoteFileError("the store is away")
             case 8:
@@ -199,7 +234,7 @@ async def test_files_are_scanned_only_when_they_change(
     assert capsys.readouterr().err.splitlines() == [
         "spvfilter: half a block; trying again every 0 s",
         "spvfilter: [Errno 5] Input/output error; trying again every 0 s",
-        "spvfilter: process 7 scans into it; trying again every 0 s",
+        "spvfilter: process 7 writes into it; trying again every 0 s",
         "spvfilter: the store is away; trying again every 0 s",
     ]
 

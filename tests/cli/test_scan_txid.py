@@ -194,7 +194,7 @@ def test_blocks_that_a_node_lacks_are_named(run: Any, tmp_path: Path) -> None:
 
 def test_a_node_that_is_followed_is_refused(run: Any) -> None:
     ran = run("scan", "http://127.0.0.1:1", "--txid", "txids", "--follow")
-    assert (ran.code, "leave --follow out" in ran.err) == (2, True)
+    assert (ran.code, "leave --follow out, and run the command again later" in ran.err) == (2, True)
 
 
 def test_the_output_overwrites_no_list_of_txids(scan: Any, tmp_path: Path) -> None:

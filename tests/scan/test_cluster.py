@@ -71,18 +71,18 @@ def everything(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-async def in_one_thread(out: Path, plan: Plan, watch: WatchList) -> dict[str, bytes]:
-    await scan_parts(PartScan(out, plan, watch))
+async def in_one_thread(out: Path, plan: Plan, watch: WatchList, *, transactions: bool = False) -> dict[str, bytes]:
+    await scan_parts(PartScan(out, plan, watch, transactions=transactions))
     return everything(out)
 
 
 @pytest.mark.parametrize("undo", [True, False])
 async def test_a_cluster_gives_the_same_bytes(two_workers: Cluster, tmp_path: Path, undo: bool) -> None:
     plan, watch = chain(tmp_path / "blocks", undo=undo)
-    expected = await in_one_thread(tmp_path / "thread", plan, watch)
+    expected = await in_one_thread(tmp_path / "thread", plan, watch, transactions=True)
     assert len(expected) > 10
     async with client_of(two_workers) as client:
-        await scan_cluster(client, plan, watch, tmp_path / "cluster")
+        await scan_cluster(client, plan, watch, tmp_path / "cluster", transactions=True)
     assert everything(tmp_path / "cluster") == expected
 
 

@@ -63,7 +63,9 @@ async def test_a_second_scan_is_refused_until_the_first_has_ended(tmp_path: Path
     await engine.is_asked.wait()
     before = sorted(out.rglob("*"))
     for second in (scan_parts(scan_into(out, blocks)), scan_into(out, blocks).run()):
-        with pytest.raises(DirectoryInUseError, match=f"^{out}: another scan of this process scans into it: wait"):
+        with pytest.raises(
+            DirectoryInUseError, match=f"^{out}: another scan or export of this process writes into it: wait"
+        ):
             await second
     assert sorted(out.rglob("*")) == before
     engine.may_go.set()
@@ -146,7 +148,7 @@ def test_another_process_is_named_and_releases_its_lock_when_killed(
         try:
             assert cli.main(argv) == 2
             assert (
-                f"{out}: process {other.pid} scans into it: wait until it has ended, or choose another"
+                f"{out}: process {other.pid} writes into it: wait until it has ended, or choose another"
                 in capsys.readouterr().err
             )
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,9 @@ from spvfilter.kernel import encode_address
 from spvfilter.network import REGTEST
 from spvfilter.primitives import hash_to_hex
 from spvfilter.scan import BlockFiles, PartScan, Plan, Processes, Threads, TransactionRow, scan_parts
+from spvfilter.scan.matchedtxs import TransactionsTask
+from spvfilter.scan.partfile import PartSummary
+from spvfilter.scan.parts import PartTask
 from spvfilter.watch.watchlist import WatchList
 from support.blocktables import of_network, rows_of_block
 from support.chains import record as block_record
@@ -86,11 +89,20 @@ def as_dict(row: TransactionRow) -> dict[str, Any]:
     return found | {"script_pubkey": None if row.script_pubkey is None else row.script_pubkey.hex()}
 
 
+class Elsewhere(Threads):
+    """An engine on a machine that does not see the directory of the scan, except for the files that it writes."""
+
+    async def run(self, task: PartTask) -> PartSummary:
+        return await super().run(
+            replace(task, hits=task.hits.with_name("elsewhere")) if isinstance(task, TransactionsTask) else task
+        )
+
+
 @pytest.mark.parametrize("undo", [True, False])
 async def test_rows_are_those_of_bitcoinlib(tmp_path: Path, undo: bool) -> None:
     watch, blocks, spent = chain_in(tmp_path / "data", undo=undo)
     plan = Plan.of(BlockFiles(tmp_path / "data"), REGTEST, part_size=3_000)
-    for name, engine in (("one", Threads()), ("two", Processes(2))):
+    for name, engine in (("one", Threads()), ("two", Processes(2)), ("three", Elsewhere())):
         scan = PartScan(tmp_path / name, plan, watch, transactions=True)
         path = await scan_parts(scan, "jsonl", engine)
         await engine.aclose()
@@ -147,7 +159,7 @@ async def test_the_file_of_transactions_grows_and_goes_with_the_option(tmp_path:
     chain.reorganize(3)
     second = await rows_after("out", transactions=True)
     assert second == await rows_after("scratch", transactions=True) != first
-    for path in (tmp_path / "out" / "parts").glob("*.rows"):
+    for path in (tmp_path / "out" / "parts").glob("*.part"):
         path.unlink()
     assert await rows_after("out", transactions=True) == second
     assert await rows_after("out", transactions=False) is None

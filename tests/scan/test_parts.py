@@ -205,6 +205,21 @@ async def test_list_changed_in_place_ends_the_scan(tmp_path: Path) -> None:
     assert not list((tmp_path / "out").rglob("*.part"))
 
 
+async def test_list_changed_in_place_ends_a_direct_scan(tmp_path: Path) -> None:
+    ledger, blocks, records = ledger_chain(6)
+    source, watch, path = files(tmp_path / "blocks", blocks, records), ledger.interest.watch(), tmp_path / "list.spvwl"
+    watch.compile(path)
+    matcher = Matcher(WatchList.load(path, watch.network))
+    found = [match async for match in matcher.scan(BlockFiles(source))]
+    assert found
+    assert matcher.watch.table.image() is None  # it has learned the outpoints of its outputs
+    os.utime(path, ns=(0, 0))
+    with pytest.raises(SourceError, match=r"list\.spvwl was changed in place during the scan"):
+        async for match in matcher.scan(BlockFiles(source)):
+            found.remove(match)
+    assert not found
+
+
 async def test_processes_name_a_compiled_list_that_was_truncated(tmp_path: Path) -> None:
     ledger, blocks, records = ledger_chain(6)
     source, watch, path = files(tmp_path / "blocks", blocks, records), ledger.interest.watch(), tmp_path / "list.spvwl"

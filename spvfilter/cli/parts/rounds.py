@@ -150,6 +150,12 @@ class Rounds(ABC):
                     shown.update(report.bytes_done, report.bytes_total or None)
                     await asyncio.wait([working], timeout=_POLL_S)
                 return await working
+            except asyncio.CancelledError:
+                complain(
+                    f"stopping: the command waits some seconds for its running work. The finished parts are kept in"
+                    f" {self.args.out}: run the same command again to continue"
+                )
+                raise
             except OSError as error:
                 if error.errno in NO_ROOM:
                     complain(

@@ -41,8 +41,6 @@ def run(args: argparse.Namespace, watch: WatchList, span: BlockSpan) -> int:
         raise ParameterError("--binary is for Parquet: add --format parquet, or leave --binary out")
     if args.publish is not None and not is_url(args.publish):
         raise ParameterError("--publish takes a URL such as s3://bucket/found")
-    if args.dask is not None and args.with_transactions:
-        raise ParameterError("--with-transactions needs the parts on this machine: leave --dask out")
     return asyncio.run(_Scans(args, watch, span).run())
 
 

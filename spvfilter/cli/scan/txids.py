@@ -52,11 +52,15 @@ def check(args: argparse.Namespace, *, is_stream: bool) -> None:
         "--out": args.out,
         "--plot": args.plot,
         "--totals": args.totals,
-        "--follow": args.follow,
     }
     for option, value in given.items():
         if value:
             raise ParameterError(f"--txid asks for the blocks of transactions alone: leave {option} out")
+    if args.follow:
+        raise ParameterError(
+            "--txid looks at the blocks once: leave --follow out, and run the command again later, from the last height"
+            " on (--from-height). Or follow an address that the transaction pays: --address A --follow"
+        )
     if is_stream:
         raise ParameterError(
             "--txid is for blocks in files or of a node, because a stream may end with another best chain: save the"
