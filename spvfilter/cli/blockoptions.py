@@ -115,6 +115,8 @@ def check_engine(args: argparse.Namespace, usage: str) -> None:
     """
     if args.dask is not None and args.processes is not None:
         raise ParameterError("--dask and --processes exclude each other: give one")
+    if args.jobs > 1 and (args.dask is not None or args.processes is not None):
+        raise ParameterError("--jobs is the number of threads: leave it out with --dask and --processes")
     if args.on_workers:
         if args.paths or args.dask is None or args.out is None:
             raise ParameterError(

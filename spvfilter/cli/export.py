@@ -14,10 +14,12 @@ from spvfilter.errors import ParameterError
 if TYPE_CHECKING:
     import asyncio
 
+    from spvfilter import compression
     from spvfilter.cli.parts import exports
     from spvfilter.scan import exportcolumns, remote
 else:  # not needed to show --help
     asyncio = deferred("asyncio")
+    compression = deferred("spvfilter.compression")
     exports = deferred("spvfilter.cli.parts.exports")
     exportcolumns = deferred("spvfilter.scan.exportcolumns")
     remote = deferred("spvfilter.scan.remote")
@@ -70,6 +72,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     check_engine(args, "no PATH of blocks given (see 'spvfilter export --help')")
     check_follow(args)
+    for path in args.paths:
+        if path == "-" or compression.is_compressed(path):
+            raise ParameterError(f"{path}: export needs files that it can read again: save or decompress the blocks")
     if remote.is_url(args.out):
         raise ParameterError("--out takes a local path, not a URL: copy the tables after the export")
     columns = exportcolumns.ExportColumns.of(_chosen(args.columns), is_hex=args.hex)
