@@ -65,6 +65,7 @@ def test_problems_name_the_compressed_file(run: Any, chain: Sequence[bytes], wat
         (["blk00000.dat"], "blocks.gz is compressed and blk00000.dat is not"),
         (["--from-height", "3"], "a range of heights or dates is for files"),
         (["--plot", "x.png"], "--plot is for blocks in files, not on standard input or in compressed files"),
+        (["--undo", "require"], "--undo require is for blocks in files, not on standard input or in compressed files"),
     ],
 )
 def test_compressed_files_are_refused_where_blocks_are_read_again(

@@ -145,6 +145,10 @@ def test_a_bad_file_is_one_line(scan: Any, tmp_path: Path, text: bytes, message:
         (["--out", "found"], "leave --out out"),
         (["--totals", "totals.csv"], "leave --totals out"),
         (["--follow", "--out", "found"], "leave --out out"),
+        (["--dask", "tcp://127.0.0.1:1"], "leave --dask out"),
+        (["--processes", "2"], "leave --processes out"),
+        (["--with-transactions"], "leave --with-transactions out"),
+        (["--undo", "require"], "leave --undo require out"),
     ],
 )
 def test_other_questions_are_refused(scan: Any, more: list[str], message: str) -> None:

@@ -36,6 +36,7 @@ else:  # not needed to show --help
 
 _STDIN = "-"
 _PARQUET = "parquet"  # of scan.outputs.OutputFormat
+_REQUIRE = "require"  # of scan.undomode.UndoMode
 _BLOCK_SUFFIXES = (".dat", ".raw", ".blk", ".hex")  # names of block files in a directory end with these
 
 
@@ -141,6 +142,8 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     is_node = _check_paths(args)
+    if args.txid is not None:
+        txids.check(args, is_stream=not is_node and streams.is_stream(args.paths))
     _check_outputs(args, is_node=is_node)
     check_follow(args)
     if args.follow and not is_node and args.out is None:
@@ -148,7 +151,6 @@ def run(args: argparse.Namespace) -> int:
     if args.follow and args.remove_parts:
         raise ParameterError("--follow needs the parts that --remove-parts deletes: leave one of them out")
     if args.txid is not None:
-        txids.check(args, is_stream=not is_node and streams.is_stream(args.paths))
         _check_inputs(args, is_node=is_node)
         with _page(args.output) as page:
             return txids.run(args, span_of(args), page, is_node=is_node)
@@ -211,6 +213,8 @@ def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
     if len(set(named)) < len(named):
         raise ParameterError("--output, --totals, --plot and --report need a file each: give them different names")
     is_stream = not is_node and streams.is_stream(args.paths, in_parts=args.out is not None)
+    if is_stream and args.undo == _REQUIRE:
+        raise ParameterError("--undo require is for blocks in files, not on standard input or in compressed files")
     if args.out is not None:
         if is_node:
             raise ParameterError("--out is for blocks in files: use --output FILE for the blocks of a node")

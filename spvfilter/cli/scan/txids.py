@@ -52,6 +52,10 @@ def check(args: argparse.Namespace, *, is_stream: bool) -> None:
         "--out": args.out,
         "--plot": args.plot,
         "--totals": args.totals,
+        "--dask": args.dask,
+        "--processes": args.processes,
+        "--with-transactions": args.with_transactions,
+        "--undo require": args.undo == UndoMode.REQUIRE,
     }
     for option, value in given.items():
         if value:
