@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from spvfilter.kernel import NO_VALUE
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.transaction import Transaction
+from spvfilter.wallet.canonical import Verdict, canonical
 from spvfilter.wallet.judgement import JudgedFacts
 from spvfilter.wallet.netgroupquota import Groups
 from spvfilter.wallet.orphanage import Orphan, Orphanage
 from spvfilter.wallet.pendinglimits import PendingLimits
-from spvfilter.wallet.txgraph import TxRecord
+from spvfilter.wallet.txgraph import Component, DropReason, TxRecord
 from spvfilter.watch.watchlist import WatchList
 
 
@@ -30,6 +31,28 @@ class Intake(JudgedFacts):
         """The txids and wtxids of transactions that found no room or were evicted since the last call."""
         taken, self._turned_away = self._turned_away, []
         return taken
+
+    def would_be(self, tx: Transaction) -> tuple[Verdict, TxRecord | None]:
+        """The verdict on a transaction if this wallet broadcast it, and an abandoned ancestor if there is one.
+
+        The ancestors in the orphanage count, because the broadcast would admit them.
+        """
+        record = TxRecord.parse(tx.raw)._replace(broadcast_seq=self._number + 1)
+        family, waiting = {record.txid: record}, [record]
+        for each in waiting:  # grows while it is walked
+            for txid in dict.fromkeys(outpoint[:HASH_SIZE] for outpoint in each.inputs):
+                parent = self.known(txid)
+                if parent is not None and txid not in family and parent.anchor_in(self._best) is None:
+                    family[txid] = parent
+                    waiting.append(parent)
+        active = {txid: each._replace(dropped=None) for txid, each in family.items()}
+        verdicts = canonical(self._with_border(Component(active, {})), self._best)
+        abandoned = (each for each in waiting[1:] if each.active_drop is DropReason.ABANDONED)
+        return verdicts[tx.txid], next(abandoned, None)
+
+    def known(self, txid: bytes) -> TxRecord | None:
+        """The record of a transaction that the wallet or the orphanage keeps."""
+        return self._graph.get(txid) or self.orphans.get(txid)
 
     # Admission
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.store.ledger import TxStatus
-from spvfilter.transaction import Transaction
-from spvfilter.wallet.canonical import Status, Verdict, canonical
+from spvfilter.wallet.canonical import Status, Verdict
 from spvfilter.wallet.facts import Facts, parents_first
 from spvfilter.wallet.pendinglimits import PendingLimits
 from spvfilter.wallet.rows import ROW_STATUS
-from spvfilter.wallet.txgraph import Component, DropReason, TxRecord
+from spvfilter.wallet.txgraph import Component, TxRecord
 from spvfilter.watch.watchlist import WatchList
 
 
 class JudgedFacts(Facts):
-    """Facts with the verdicts that follow from them, and hypothetical verdicts on a new transaction."""
+    """Facts with the verdicts that follow from them."""
 
     def __init__(self, watch: WatchList, limits: PendingLimits | None = None) -> None:
         super().__init__(watch, limits)
@@ -50,16 +49,6 @@ class JudgedFacts(Facts):
     def is_announceable(self, txid: bytes) -> bool:
         """True if an own transaction is unconfirmed and counts. Foreign conflicts rank lower and never change that."""
         return self._is_own(txid) and self.is_pending(txid)
-
-    def would_be(self, tx: Transaction) -> tuple[Verdict, TxRecord | None]:
-        """The verdict on a transaction if this wallet broadcast it, and an abandoned ancestor if there is one."""
-        record = TxRecord.parse(tx.raw)._replace(broadcast_seq=self._number + 1)
-        ancestors = self._graph.ancestors(record)
-        family = {each.txid: each for each in (*ancestors, record) if each.anchor_in(self._best) is None}
-        active = {txid: each._replace(dropped=None) for txid, each in family.items()}
-        verdicts = canonical(self._with_border(Component(active, {})), self._best)
-        abandoned = (each for each in ancestors if each.active_drop is DropReason.ABANDONED)
-        return verdicts[tx.txid], next(abandoned, None)
 
     def _is_settled(self, txid: bytes) -> bool:
         """True if a block contains a known transaction or a descendant of it."""

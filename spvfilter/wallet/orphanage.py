@@ -44,6 +44,11 @@ class Orphanage:
     def __len__(self) -> int:
         return len(self._orphans)
 
+    def get(self, txid: bytes) -> TxRecord | None:
+        """The record of an orphan; None if there is no such orphan."""
+        orphan = self._orphans.get(txid)
+        return None if orphan is None else orphan.record
+
     def put(self, orphan: Orphan) -> None:
         """Keep a transaction. The oldest one is dropped if there are too many."""
         record = orphan.record

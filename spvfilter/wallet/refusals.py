@@ -33,7 +33,7 @@ def check_broadcast(books: Books, tx: Transaction, input_values: Sequence[int] |
         height = None if block is None else block.height
         raise TxConflictError(f"it conflicts with {hash_to_hex(spender)}, which is in a block", spender, height)
     for outpoint in map(OutPoint.parse, tx.inputs):
-        parent = books.record(outpoint.txid)
+        parent = books.known(outpoint.txid)
         if parent is not None and outpoint.index >= parent.outputs:
             name = hash_to_hex(outpoint.txid)
             raise ParameterError(

@@ -291,6 +291,24 @@ def test_broadcast_of_an_orphan_stays_own(wallet: Wallet) -> None:
     assert announceable(wallet.books) == [(txid(own), own)]
 
 
+@pytest.mark.parametrize("length", [1, 2])
+def test_broadcast_that_conflicts_with_an_orphan_ancestor_is_refused(wallet: Wallet, length: int) -> None:
+    """Nothing matches in the ancestors, so the orphanage has them. The broadcast and the first one spend a coin."""
+    chain = [pay(50, coin(1), to=THEIRS)]
+    while len(chain) < length:
+        chain.append(pay(49, out(chain[-1]), to=THEIRS))
+    for raw in chain:
+        wallet.observe(raw, "a")
+    assert len(wallet.books.orphans) == length
+    with pytest.raises(ParameterError, match="it or an ancestor conflicts with an ancestor"):
+        check_broadcast(wallet.books, Transaction.parse(pay(40, coin(1), out(chain[-1]))))
+    with pytest.raises(ParameterError, match=r"it spends output 7 of .*, which has 2 outputs"):
+        check_broadcast(wallet.books, Transaction.parse(pay(40, out(chain[-1], 7))))
+    check_broadcast(wallet.books, Transaction.parse(own := pay(40, coin(2), out(chain[-1]))))
+    wallet.broadcast(own)
+    assert wallet.statuses() == {txid(own): "pending"}
+
+
 def test_removed_entry_leaves_the_conflict_of_an_own_transaction() -> None:
     mine, other = p2wpkh(b"\x02" * 20), p2wpkh(b"\x03" * 20)
     wallet = Wallet(scripts=[mine, other])
