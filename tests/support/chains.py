@@ -234,7 +234,10 @@ def random_tree(seed: int, length: int = 25) -> tuple[Interest, tuple[bytes, ...
 
 
 def best_chain(blocks: Iterable[bytes]) -> list[bytes]:
-    """The branch with the most work among blocks above one root. The smaller hash of the tip decides a tie."""
+    """The branch with the most work among blocks above one root.
+
+    The longest of equal branches is the best, and then the tip with the smallest hash decides.
+    """
     known = {block_hash(raw): raw for raw in blocks}
 
     def branch(raw: bytes) -> list[bytes]:
@@ -243,8 +246,8 @@ def best_chain(blocks: Iterable[bytes]) -> list[bytes]:
             chain.append(before)
         return chain[::-1]
 
-    def rank(chain: list[bytes]) -> tuple[int, bytes]:
+    def rank(chain: list[bytes]) -> tuple[int, int, bytes]:
         total = sum(2**256 // (uint256_from_compact(int.from_bytes(raw[72:76], "little")) + 1) for raw in chain)
-        return -total, block_hash(chain[-1])
+        return -total, -len(chain), block_hash(chain[-1])
 
     return min((branch(raw) for raw in known.values()), key=rank)
