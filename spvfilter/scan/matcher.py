@@ -164,8 +164,8 @@ class Matcher:
     ) -> AsyncGenerator[Match]:
         """Yield the matches in blocks.
 
-        Memory: jobs × 8 MB, about 900 bytes for each block's header, and about 40 bytes for each match. It is 150 bytes
-        with keychains or without undo records. A PartScan does not keep matches in memory.
+        Memory: jobs × 8 MB, about 900 bytes for each block's header, and about 40 bytes for each match. With keychains
+        or without undo records, a match takes 150 bytes. A PartScan does not keep matches in memory.
 
         - Files and sequences are put in chain order first. Only the branch with the most work counts.
         - Blocks of an iterable are matched as they arrive and spooled to disk. At its end they are searched again for

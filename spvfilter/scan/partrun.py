@@ -68,7 +68,7 @@ class PartRun:
         own = {"undo mode": str(plan.undo), "check of blocks": "on" if check else "off", "range": plan.span}
         self._wanted = Manifest({"network": plan.network.name} | inputs | own)
         self._begun: WatchTable | None = None  # the table for which the engine works
-        # parts without a complete file from an earlier run, and those of them that are scanned: (is it stale, number)
+        # Parts by `_key`. Fresh parts have no complete file from an earlier run, so this run scans them.
         self._fresh: set[tuple[bool, int]] = set()
         self._scanned: set[tuple[bool, int]] = set()
 
@@ -151,7 +151,7 @@ class PartRun:
 
 
 def _key(task: PartTask) -> tuple[bool, int]:
-    """Return the facts that name a task's part: is it stale, and its number."""
+    """Return the key of a task's part: True for a stale part, and the number of the part."""
     return task.part.is_stale, task.part.number
 
 

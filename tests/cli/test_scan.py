@@ -312,7 +312,7 @@ def test_gaps_between_blocks_are_said(run: Any, tmp_path: Path, chain: Sequence[
     for number in (0, 1, 3):
         (tmp_path / f"{number}.raw").write_bytes(chain[number])
     ran = run("scan", tmp_path, "--address", P2PKH, "--network", "regtest", "--quiet")
-    hint = "spvfilter: the exit code is 1 because of that; --allow-gaps makes it 0\n"
+    hint = "spvfilter: these gaps make the exit code 1; --allow-gaps accepts them\n"
     assert (ran.code, ran.err) == (1, f"spvfilter: missing: height 3\n{hint}")
 
 

@@ -121,7 +121,7 @@ def test_blocks_that_a_node_lacks_are_gaps(
     ran = run("scan", core.url, *options, "--quiet")
     missing = ["heights 20 to 21", "height 50", "height 106"]
     said = "".join(f"spvfilter: missing: {each}\n" for each in missing)
-    hint = "spvfilter: the exit code is 1 because of that; --allow-gaps makes it 0\n"
+    hint = "spvfilter: these gaps make the exit code 1; --allow-gaps accepts them\n"
     assert (ran.code, ran.err) == (1, said + hint)
     found = json.loads((tmp_path / "report.json").read_text())
     assert found["missing"] == [[20, 21], [50, 50], [106, 106]]

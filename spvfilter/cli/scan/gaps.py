@@ -37,5 +37,5 @@ def report_heights(args: argparse.Namespace, heights: ScannedHeights, tell: Call
         Path(args.report).write_text(f"{json.dumps(text)}\n", encoding="utf-8")
     lacks = not (heights.is_whole or args.allow_gaps)
     if lacks and not args.follow:
-        tell("the exit code is 1 because of that; --allow-gaps makes it 0")
+        tell("these gaps make the exit code 1; --allow-gaps accepts them")
     return lacks
