@@ -48,6 +48,13 @@ if TYPE_CHECKING:
     from spvfilter.node import Node as Node
     from spvfilter.primitives import OutPoint as OutPoint, TxOut as TxOut
     from spvfilter.scan import BlockFiles as BlockFiles, Matcher as Matcher
+    from spvfilter.store import (
+        Balance as Balance,
+        Coin as Coin,
+        HistoryEntry as HistoryEntry,
+        TxStatus as TxStatus,
+    )
+    from spvfilter.transaction import TxIn as TxIn, build_tx as build_tx
     from spvfilter.wallet import (
         MatchConfirmed as MatchConfirmed,
         MatchFound as MatchFound,
@@ -74,6 +81,8 @@ else:
         node="Node",
         primitives="OutPoint TxOut",
         scan="BlockFiles Matcher",
+        store="Balance Coin HistoryEntry TxStatus",
+        transaction="TxIn build_tx",
         wallet="MatchConfirmed MatchFound MatchUnconfirmed MatchWithdrawn WalletStore",
         watch="Completeness Match MatchKind WatchList",
     )

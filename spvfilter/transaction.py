@@ -1,15 +1,17 @@
-"""Transaction: one serialized transaction, parsed once, with its ids and parts."""
+"""Transaction, parsed once with its ids and parts, and the serialization of a new one from inputs and outputs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
+from spvfilter._public import readable
 from spvfilter.kernel import TxSpan, parse_tx, strip_witness, txid, wtxid
-from spvfilter.primitives import TxOut, hash_to_hex
+from spvfilter.primitives import OutPoint, TxOut, compact_size, hash_to_hex
 from spvfilter.protocol import OUTPOINT_SIZE
 
-__all__ = ["NULL_OUTPOINT", "Transaction"]
+__all__ = ["NULL_OUTPOINT", "Transaction", "TxIn", "build_tx"]
 
 NULL_OUTPOINT = bytes(32) + b"\xff" * 4  # the outpoint that a coinbase input refers to: 32 zero bytes, index 2^32 - 1
 
@@ -108,3 +110,38 @@ class Transaction:
     def outpoint(self, index: int) -> bytes:
         """Return the outpoint of the output at `index`, 36 bytes."""
         return self.txid + index.to_bytes(4, "little")
+
+
+@readable
+@dataclass(frozen=True, slots=True)
+class TxIn:
+    """An input of a transaction."""
+
+    outpoint: OutPoint
+    """The output that the input spends."""
+    script_sig: bytes = b""
+    """The scriptSig of the input."""
+    witness: tuple[bytes, ...] = ()
+    """Items of the witness stack of the input."""
+    sequence: int = 0xFFFFFFFE
+    """Sequence number, 0 to 2^32 - 1."""
+
+    def __bytes__(self) -> bytes:
+        """Serialize the input without its witness, which follows the outputs in a transaction."""
+        return bytes(self.outpoint) + var_bytes(self.script_sig) + self.sequence.to_bytes(4, "little")
+
+
+def var_bytes(data: bytes) -> bytes:
+    """Serialize bytes with their length as CompactSize in front."""
+    return compact_size(len(data)) + data
+
+
+def build_tx(inputs: Sequence[TxIn], outputs: Sequence[TxOut], *, version: int = 2, lock_time: int = 0) -> bytes:
+    """Serialize a transaction, in segwit form if an input has a witness (BIP-144)."""
+    segwit = any(txin.witness for txin in inputs)
+    raw = version.to_bytes(4, "little", signed=True) + (b"\x00\x01" if segwit else b"")
+    raw += compact_size(len(inputs)) + b"".join(map(bytes, inputs))
+    raw += compact_size(len(outputs)) + b"".join(map(bytes, outputs))
+    if segwit:
+        raw += b"".join(compact_size(len(txin.witness)) + b"".join(map(var_bytes, txin.witness)) for txin in inputs)
+    return raw + lock_time.to_bytes(4, "little")

@@ -8,12 +8,7 @@ from spvfilter._public import lazy
 
 if TYPE_CHECKING:
     from spvfilter.node.blocktree import BlockTree as BlockTree, TipChange as TipChange, TreeBlock as TreeBlock
-    from spvfilter.node.build import (
-        TxIn as TxIn,
-        build_block as build_block,
-        build_coinbase as build_coinbase,
-        build_tx as build_tx,
-    )
+    from spvfilter.node.build import build_block as build_block, build_coinbase as build_coinbase
     from spvfilter.node.consensus import UnspentOutput as UnspentOutput
     from spvfilter.node.filterindex import FilterIndex as FilterIndex
     from spvfilter.node.mempool import TxMempool as TxMempool
@@ -35,7 +30,7 @@ else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
         blocktree="BlockTree TipChange TreeBlock",
-        build="TxIn build_block build_coinbase build_tx",
+        build="build_block build_coinbase",
         consensus="UnspentOutput",
         filterindex="FilterIndex",
         mempool="TxMempool",

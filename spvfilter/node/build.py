@@ -1,9 +1,9 @@
-"""Functions that build transactions and mined regtest blocks, without checks and signatures."""
+"""Functions that build coinbases and mined regtest blocks, without checks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from spvfilter._public import public
 from spvfilter.hashes import sha256d
@@ -11,47 +11,12 @@ from spvfilter.kernel import merkle_root
 from spvfilter.network import REGTEST
 from spvfilter.primitives import Header, OutPoint, TxOut, compact_size
 from spvfilter.protocol import COMMITMENT_PREFIX
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import NULL_OUTPOINT, Transaction, TxIn, build_tx, var_bytes
 
 BITS = REGTEST.pow_limit_bits  # compact form of the target 2^255 - 1, which every second hash meets
 BLOCK_VERSION = 0x20000000  # version bits without a signal (BIP-9)
 _WITNESS_NONCE = bytes(32)
 _COINBASE_TAG = b"spvfilter"
-
-
-@public
-@dataclass(frozen=True, slots=True)
-class TxIn:
-    """An input of a transaction."""
-
-    outpoint: OutPoint
-    """The output that the input spends."""
-    script_sig: bytes = b""
-    """The scriptSig of the input."""
-    witness: tuple[bytes, ...] = ()
-    """Items of the witness stack of the input."""
-    sequence: int = 0xFFFFFFFE
-    """Sequence number, 0 to 2^32 - 1."""
-
-    def __bytes__(self) -> bytes:
-        """Serialize the input without its witness, which follows the outputs in a transaction."""
-        return bytes(self.outpoint) + _var_bytes(self.script_sig) + self.sequence.to_bytes(4, "little")
-
-
-def _var_bytes(data: bytes) -> bytes:
-    return compact_size(len(data)) + data
-
-
-@public
-def build_tx(inputs: Sequence[TxIn], outputs: Sequence[TxOut], *, version: int = 2, lock_time: int = 0) -> bytes:
-    """Serialize a transaction, in segwit form if an input has a witness (BIP-144)."""
-    segwit = any(txin.witness for txin in inputs)
-    raw = version.to_bytes(4, "little", signed=True) + (b"\x00\x01" if segwit else b"")
-    raw += compact_size(len(inputs)) + b"".join(map(bytes, inputs))
-    raw += compact_size(len(outputs)) + b"".join(map(bytes, outputs))
-    if segwit:
-        raw += b"".join(compact_size(len(txin.witness)) + b"".join(map(_var_bytes, txin.witness)) for txin in inputs)
-    return raw + lock_time.to_bytes(4, "little")
 
 
 def height_push(height: int) -> bytes:
@@ -79,8 +44,8 @@ def build_coinbase(
     """
     witness_root, _ = merkle_root([bytes(32), *(Transaction.parse(raw).wtxid for raw in transactions)])
     commitment = TxOut(0, COMMITMENT_PREFIX + sha256d(witness_root + _WITNESS_NONCE))
-    script_sig = height_push(height) + _var_bytes(_COINBASE_TAG + extra)
-    txin = TxIn(OutPoint(bytes(32), 0xFFFFFFFF), script_sig, (_WITNESS_NONCE,), 0xFFFFFFFF)
+    script_sig = height_push(height) + var_bytes(_COINBASE_TAG + extra)
+    txin = TxIn(OutPoint.parse(NULL_OUTPOINT), script_sig, (_WITNESS_NONCE,), 0xFFFFFFFF)
     return build_tx([txin], [*outputs, commitment])
 
 

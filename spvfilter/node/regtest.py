@@ -14,7 +14,7 @@ from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.hashes import sha256d
 from spvfilter.node.blocktree import BlockTree, TipChange, TreeBlock, subsidy
-from spvfilter.node.build import build_block, build_coinbase, build_tx
+from spvfilter.node.build import build_block, build_coinbase
 from spvfilter.node.filterindex import FilterIndex
 from spvfilter.node.mempool import TxMempool
 from spvfilter.node.replacement import least_fee
@@ -23,7 +23,7 @@ from spvfilter.node.spending import spending, with_fee
 from spvfilter.node.wallet import MinerWallet
 from spvfilter.primitives import OutPoint, TxOut, hash_of, hash_to_hex
 from spvfilter.protocol import MAX_BLOCK_WEIGHT
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, build_tx
 
 FEE = 1_000  # Satoshi; the default fee of `pay` and `spend`.
 MAX_MEMPOOL = 50_000_000  # Bytes of all transactions in the mempool (our choice).

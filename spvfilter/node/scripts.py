@@ -13,8 +13,8 @@ from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.hashes import hash160
 from spvfilter.kernel import is_pubkey
-from spvfilter.node.build import TxIn
 from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.transaction import TxIn
 
 MAX_MULTISIG_KEYS = 16  # keys of a bare multisig script (Core Solver, MatchMultisig)
 # A made-up ECDSA signature: 71 bytes in the form of DER, with SIGHASH_ALL.

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spvfilter.errors import ParameterError
-from spvfilter.node.build import TxIn, build_tx
 from spvfilter.node.consensus import UnspentOutput
 from spvfilter.node.scripts import SCHNORR_SIGNATURE, SIGNATURE, push
 from spvfilter.primitives import OutPoint, TxOut, hash_to_hex
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, TxIn, build_tx
 
 _KEY = b"\x02" * 33  # a made-up public key; it need not match the script, as scripts are not checked
 

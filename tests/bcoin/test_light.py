@@ -11,11 +11,11 @@ import pytest
 from spvfilter.errors import TxRefusedError
 from spvfilter.kernel import parse_tx
 from spvfilter.light.client import LightClient
-from spvfilter.node.build import build_tx
 from spvfilter.node.scripts import Lock, p2sh, p2wpkh, p2wsh
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import OutPoint
+from spvfilter.transaction import build_tx
 from spvfilter.wallet.events import MatchUnconfirmed
 from spvfilter.watch.watchlist import WatchList
 from support.bcoin.process import Bcoin

@@ -13,12 +13,12 @@ import pytest
 
 from spvfilter.errors import FormatError, HeaderError, RefusedError
 from spvfilter.node.blocktree import TreeBlock, subsidy
-from spvfilter.node.build import TxIn, build_block, build_coinbase, build_tx, mine
+from spvfilter.node.build import build_block, build_coinbase, mine
 from spvfilter.node.consensus import UnspentOutput, unspent_outputs
 from spvfilter.node.regtest import Regtest
 from spvfilter.primitives import Header, OutPoint, TxOut, compact_size
 from spvfilter.protocol import MAX_MONEY
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, TxIn, build_tx
 from support.coreengine import CoreEngine
 from support.openlocks import open_lock
 from support.vectors import effort

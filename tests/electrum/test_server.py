@@ -22,11 +22,11 @@ from spvfilter.electrum.histories import script_hash_of
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.light.client import LightClient
 from spvfilter.network import REGTEST
-from spvfilter.node.build import build_tx
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.store import scriptviews
 from spvfilter.testing import RegtestNode, eventually
+from spvfilter.transaction import build_tx
 from spvfilter.wallet import scanned
 from spvfilter.watch.watchlist import WatchList
 from support.electrumclient import ElectrumClient, ElectrumError, closed

@@ -15,10 +15,10 @@ from spvfilter.electrum.questions import ExploreScript, FetchBlock, FindTransact
 from spvfilter.electrum.rpcerrors import RpcError
 from spvfilter.electrum.session import METHODS, SOFTWARE, Session, WalletState
 from spvfilter.network import REGTEST
-from spvfilter.node.build import build_tx
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.store.scriptviews import Effect, ProvedTx, WalletTx
+from spvfilter.transaction import build_tx
 from spvfilter.watch.watchlist import WatchList
 
 KEY = b"\x02" + bytes(32)

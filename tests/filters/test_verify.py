@@ -11,11 +11,12 @@ from spvfilter.filters.verify import Judgement, Verdict, spent_script, verify_fi
 from spvfilter.hashes import hash160, sha256d
 from spvfilter.kernel import parse_tx, txid, walk_block
 from spvfilter.node.blocktree import TreeBlock
-from spvfilter.node.build import TxIn, build_block, build_coinbase, build_tx
+from spvfilter.node.build import build_block, build_coinbase
 from spvfilter.node.responder import stripped_block
 from spvfilter.node.scripts import SIGNATURE, Lock, multisig, op_return, p2pk, p2pkh, p2sh, p2tr, p2wpkh, p2wsh, push
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.protocol import HEADER_SIZE
+from spvfilter.transaction import TxIn, build_tx
 from support.lightworld import LOCKS, World
 from support.vectors import effort
 

@@ -9,11 +9,10 @@ import pytest
 
 from spvfilter.errors import ParameterError
 from spvfilter.light.client import LightClient
-from spvfilter.node.build import build_tx
 from spvfilter.node.server import Node
 from spvfilter.primitives import OutPoint
 from spvfilter.store.views import Coin
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, build_tx
 from spvfilter.wallet.reader import WalletStore
 from support.lightworld import LOCKS, STRANGER, World, running
 

@@ -14,13 +14,13 @@ from spvfilter.filters.bip158 import basic_data, filter_elements
 from spvfilter.hashes import hash160
 from spvfilter.light.engine.filterheaders import MAX_UNDECIDED
 from spvfilter.node.blocktree import TreeBlock
-from spvfilter.node.build import build_tx
 from spvfilter.node.filterindex import FilterIndex
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import SIGNATURE, Lock, p2tr, push
 from spvfilter.node.server import Node
 from spvfilter.primitives import OutPoint
+from spvfilter.transaction import build_tx
 from spvfilter.wire.messages.inventory import GetHeaders
 from spvfilter.wire.session import Session
 from support.lightworld import FAST, STRANGER, Run, World, running, where

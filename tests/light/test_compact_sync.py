@@ -14,13 +14,13 @@ import pytest
 from spvfilter.errors import InexpressibleError
 from spvfilter.light.client import LightClient
 from spvfilter.light.events import Mode, PeerChanged, Phase, Progress
-from spvfilter.node.build import build_tx
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import SIGNATURE, Lock, p2pkh, p2sh, p2wpkh, p2wsh, push
 from spvfilter.node.server import SERVICES, SETTINGS, Node
 from spvfilter.p2p.clock import Clock
 from spvfilter.primitives import OutPoint
+from spvfilter.transaction import build_tx
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchUnconfirmed, Reason
 from spvfilter.watch.match import Completeness
 from spvfilter.wire.events import Service

@@ -16,12 +16,12 @@ from spvfilter.kernel import EntryKind
 from spvfilter.light.events import Mode, PeerChanged
 from spvfilter.network import REGTEST
 from spvfilter.node.blocktree import TreeBlock
-from spvfilter.node.build import build_tx
 from spvfilter.node.filterindex import FilterRequest
 from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import Node
 from spvfilter.primitives import OutPoint, script_pushes
+from spvfilter.transaction import build_tx
 from spvfilter.wallet.events import MatchWithdrawn, Reason
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList

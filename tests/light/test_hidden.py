@@ -11,13 +11,12 @@ import pytest
 
 from spvfilter.filters.bip37 import MatchedTx
 from spvfilter.node.blocktree import TreeBlock
-from spvfilter.node.build import TxIn, build_tx
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import Node
 from spvfilter.primitives import OutPoint
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, TxIn, build_tx
 from spvfilter.wallet.events import BlockConnected
 from spvfilter.watch.match import Completeness
 from spvfilter.wire.messages import Message, table as wire

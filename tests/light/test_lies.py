@@ -23,11 +23,11 @@ from spvfilter.errors import (
 from spvfilter.filters.bip37 import MatchedTx
 from spvfilter.light.lies import Lie
 from spvfilter.node.blocktree import TreeBlock
-from spvfilter.node.build import BITS, TxIn, build_tx, mine
+from spvfilter.node.build import BITS, mine
 from spvfilter.node.responder import Responder
 from spvfilter.node.server import Node
 from spvfilter.primitives import Header, OutPoint, TxOut
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, TxIn, build_tx
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.merkleblock import Flaw, MerkleBlock
 from support.build import sha256d

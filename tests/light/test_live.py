@@ -16,12 +16,12 @@ from spvfilter.errors import AddressError, InexpressibleError, ParameterError, U
 from spvfilter.light.client import LightClient
 from spvfilter.light.events import Synced
 from spvfilter.network import REGTEST
-from spvfilter.node.build import TxIn, build_tx
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import Lock, p2wpkh
 from spvfilter.node.server import Node
 from spvfilter.p2p.clock import Clock
 from spvfilter.primitives import OutPoint
+from spvfilter.transaction import TxIn, build_tx
 from spvfilter.wallet.events import (
     BlockConnected,
     BlockDisconnected,

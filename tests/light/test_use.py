@@ -24,7 +24,6 @@ from spvfilter.light.client import LightClient
 from spvfilter.light.engine import mempool
 from spvfilter.light.events import BroadcastChanged, PeerChanged, Progress, Synced
 from spvfilter.node.blocktree import TreeBlock
-from spvfilter.node.build import build_tx
 from spvfilter.node.filterindex import FilterRequest
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
@@ -33,6 +32,7 @@ from spvfilter.node.server import SETTINGS, Node
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.connection import Connection
 from spvfilter.primitives import OutPoint
+from spvfilter.transaction import build_tx
 from spvfilter.wallet import queue
 from spvfilter.wallet.events import MatchConfirmed, MatchFound
 from spvfilter.watch.watchlist import WatchList

@@ -19,10 +19,9 @@ from spvfilter.light.events import Synced
 from spvfilter.light.stream import EventHub
 from spvfilter.light.waiting import wait_synced
 from spvfilter.network import REGTEST
-from spvfilter.node.build import build_tx
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.server import Node
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, build_tx
 from spvfilter.wallet.events import MatchFound, RunStarted, WalletEvent
 from spvfilter.watch.watchlist import WatchList
 from support.lightworld import STRANGER, Books, World, running

@@ -13,11 +13,10 @@ from spvfilter.errors import NotRunningError, ParameterError, StoreLockedError
 from spvfilter.light import database
 from spvfilter.light.client import LightClient
 from spvfilter.network import REGTEST
-from spvfilter.node.build import build_tx
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.server import Node
 from spvfilter.store.store import Store
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, build_tx
 from spvfilter.wallet.reader import WalletStore
 from support.ledger import check_ledger
 from support.lightworld import LOCKS, STRANGER, World, running, where

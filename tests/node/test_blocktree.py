@@ -23,9 +23,10 @@ from spvfilter.errors import (
 from spvfilter.hashes import sha256d
 from spvfilter.network import REGTEST
 from spvfilter.node.blocktree import HALVING_INTERVAL, STALE_AGE_LIMIT_S, BlockTree, TreeBlock, subsidy
-from spvfilter.node.build import BITS, TxIn, build_block, build_coinbase, build_tx, mine
+from spvfilter.node.build import BITS, build_block, build_coinbase, mine
 from spvfilter.primitives import Header, OutPoint, TxOut
 from spvfilter.protocol import MAX_MONEY
+from spvfilter.transaction import TxIn, build_tx
 from support import build
 
 NOW = 1_700_000_000

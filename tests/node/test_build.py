@@ -14,9 +14,10 @@ from bitcoin.core.script import CScript
 from spvfilter.errors import ParameterError
 from spvfilter.hashes import hash160
 from spvfilter.kernel import check_block
-from spvfilter.node.build import BITS, TxIn, build_block, build_coinbase, build_tx, height_push, mine
+from spvfilter.node.build import BITS, build_block, build_coinbase, height_push, mine
 from spvfilter.node.scripts import SIGNATURE, Lock, multisig, op_return, p2pk, p2pkh, p2sh, p2tr, p2wpkh, p2wsh, push
 from spvfilter.primitives import Header, OutPoint, TxOut
+from spvfilter.transaction import TxIn, build_tx
 from spvfilter.watch.watchlist import WatchList
 from support import build
 

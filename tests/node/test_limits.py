@@ -15,11 +15,11 @@ import pytest
 
 from spvfilter.errors import ParameterError
 from spvfilter.network import REGTEST
-from spvfilter.node.build import build_tx
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import Lock, p2wpkh
 from spvfilter.node.server import SETTINGS, Node
 from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.transaction import build_tx
 from support.build import var_int
 from support.nodeclient import (
     BLOCK,

@@ -9,10 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from spvfilter.errors import FormatError, ParameterError, RefusedError
-from spvfilter.node.build import TxIn, build_coinbase, build_tx
+from spvfilter.node.build import build_coinbase
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import Lock
 from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.transaction import TxIn, build_tx
 from support.build import txid, wtxid
 
 NOW = 1_700_000_000

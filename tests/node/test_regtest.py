@@ -9,13 +9,12 @@ from spvfilter.address import address_to_script
 from spvfilter.errors import FormatError, ParameterError, RefusedError, UnconnectedHeadersError
 from spvfilter.network import REGTEST
 from spvfilter.node.blocktree import TipChange, subsidy
-from spvfilter.node.build import build_tx
 from spvfilter.node.consensus import unspent_outputs
 from spvfilter.node.regtest import FEE, Regtest
 from spvfilter.node.scripts import Lock, multisig, op_return, p2pk, p2pkh, p2sh, p2tr, p2wpkh, p2wsh
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.protocol import MAX_BLOCK_WEIGHT
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, build_tx
 from support.build import txid
 
 NOW = 1_700_000_000

@@ -7,11 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from spvfilter.errors import ParameterError, RefusedError
-from spvfilter.node.build import TxIn, build_tx
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import SIGNATURE, Lock, multisig, p2pk, p2pkh, p2sh, p2tr, p2wpkh, p2wsh
 from spvfilter.primitives import OutPoint, TxOut
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, TxIn, build_tx
 
 NOW = 1_700_000_000
 KEY = b"\x02" * 33

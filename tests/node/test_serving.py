@@ -9,11 +9,11 @@ import pytest
 
 from spvfilter.hashes import sha256d
 from spvfilter.network import REGTEST
-from spvfilter.node.build import build_tx
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import SERVICES, SETTINGS, Node
 from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.transaction import build_tx
 from spvfilter.wire.events import Service
 from spvfilter.wire.messages.table import GetHeaders
 from support.build import stripped, txid, wtxid

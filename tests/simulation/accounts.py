@@ -37,9 +37,9 @@ from spvfilter.light.engine.requests import (
 )
 from spvfilter.light.events import Event
 from spvfilter.network import REGTEST
-from spvfilter.node.build import build_tx
 from spvfilter.node.scripts import Lock
 from spvfilter.primitives import OutPoint
+from spvfilter.transaction import build_tx
 from spvfilter.watch.keychain import GAP_LIMIT
 from spvfilter.watch.watchlist import WatchList
 from support.locks import STRANGER

@@ -22,9 +22,9 @@ from simulation.violation import Violation
 from simulation.weight import weigh
 from simulation.world import Placed, World
 from spvfilter.light.engine.options import Options
-from spvfilter.node.build import TxIn, build_tx
 from spvfilter.node.scripts import op_return
 from spvfilter.primitives import OutPoint
+from spvfilter.transaction import TxIn, build_tx
 from support.locks import LOCKS
 
 _FLOOD_S = 450.0

@@ -11,12 +11,11 @@ from simulation.keychain import INDEXES, script_at
 from simulation.node import NodeEnd
 from simulation.pipe import Quality
 from simulation.world import World
-from spvfilter.node.build import TxIn, build_tx
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import Lock
 from spvfilter.primitives import OutPoint
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, TxIn, build_tx
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from spvfilter.wire.session import Session

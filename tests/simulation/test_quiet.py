@@ -19,9 +19,9 @@ from simulation.record import Record
 from simulation.world import Placed, World
 from spvfilter.light.engine.options import Options
 from spvfilter.light.events import Mode
-from spvfilter.node.build import TxIn, build_tx
 from spvfilter.node.scripts import Lock, p2wpkh
 from spvfilter.primitives import OutPoint
+from spvfilter.transaction import TxIn, build_tx
 from support.locks import key
 
 PAID, UNPAID = p2wpkh(key(5_001)), p2wpkh(key(5_002))

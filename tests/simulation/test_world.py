@@ -16,8 +16,8 @@ from simulation.truth import LONG, TEMPLATES, begin, template
 from simulation.weight import weigh
 from spvfilter.light.events import Mode, Synced
 from spvfilter.network import REGTEST
-from spvfilter.node.build import build_tx
 from spvfilter.primitives import OutPoint
+from spvfilter.transaction import build_tx
 from spvfilter.watch.watchlist import WatchList
 from support.locks import LOCKS
 from support.stage import Prompt, stage

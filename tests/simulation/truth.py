@@ -14,12 +14,11 @@ from unittest.mock import patch
 from simulation import oracle, strangers
 from spvfilter.errors import ParameterError, RefusedError
 from spvfilter.node.blocktree import TipChange, TreeBlock
-from spvfilter.node.build import build_tx
 from spvfilter.node.consensus import UnspentOutput
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import Lock, op_return, p2wpkh
 from spvfilter.primitives import OutPoint
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, build_tx
 from support.locks import LOCKS, STRANGER, key
 
 START = 1_700_000_000  # seconds since 1970, when a life begins

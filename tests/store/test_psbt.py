@@ -11,13 +11,12 @@ from spvfilter._public import deferred
 from spvfilter.errors import DescriptorError, FormatError, ParameterError
 from spvfilter.hashes import hash160
 from spvfilter.network import REGTEST
-from spvfilter.node.build import TxIn, build_tx
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
 from spvfilter.store.place import MEMORY
 from spvfilter.store.store import Store
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, TxIn, build_tx
 from spvfilter.watch.descriptor import parse_descriptor
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList

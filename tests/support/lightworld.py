@@ -14,7 +14,6 @@ from pathlib import Path
 from spvfilter.light.client import LightClient
 from spvfilter.light.events import Event, Mode, PeerWarning, Synced
 from spvfilter.network import REGTEST
-from spvfilter.node.build import build_tx
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import Lock, p2wpkh
 from spvfilter.node.server import Node
@@ -22,6 +21,7 @@ from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.store.store import Store
+from spvfilter.transaction import build_tx
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchUnconfirmed, MatchWithdrawn, RunStarted
 from spvfilter.wallet.journal import decode
 from spvfilter.watch.match import Match

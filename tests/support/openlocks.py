@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 from spvfilter.errors import RefusedError
-from spvfilter.node.build import build_tx
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import Lock, p2sh, p2wsh
 from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.transaction import build_tx
 
 DATA = b"\x6a\x04data"  # OP_RETURN, and a push
 

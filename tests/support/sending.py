@@ -11,10 +11,9 @@ from simulation.connection import Connection
 from simulation.node import Node
 from simulation.world import World
 from spvfilter.light.events import Broadcast, BroadcastChanged, BroadcastProgress, BroadcastStep, Mode
-from spvfilter.node.build import build_tx
 from spvfilter.node.responder import Responder
 from spvfilter.store.ledger import TxStatus
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, build_tx
 from spvfilter.wire.messages.table import Inv, InvItem, Message
 from support.locks import LOCKS
 from support.stage import Prompt, Stage

@@ -53,7 +53,7 @@ from spvfilter.light import (
     Synced,
 )
 from spvfilter.network import NETWORKS, REGTEST
-from spvfilter.node import TipChange, TreeBlock, TxIn, UnspentOutput, p2wpkh
+from spvfilter.node import TipChange, TreeBlock, UnspentOutput, p2wpkh
 from spvfilter.p2p import Address, Clock, Limits, Proxy
 from spvfilter.primitives import Header, OutPoint, TxOut
 from spvfilter.rpc import ChainInfo, Endpoint, Limits as NodeLimits, Listing, Patience
@@ -111,7 +111,7 @@ from spvfilter.store import (
     StoredTx,
     TxStatus,
 )
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, TxIn
 from spvfilter.wallet import (
     BlockConnected,
     BlockDisconnected,

@@ -17,11 +17,11 @@ from spvfilter.filters import Bip37Filter, UpdateFlags
 from spvfilter.hashes import sha256d
 from spvfilter.network import REGTEST
 from spvfilter.node import scripts
-from spvfilter.node.build import TxIn, build_block, build_tx, height_push
+from spvfilter.node.build import build_block, height_push
 from spvfilter.p2p import Limits
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.protocol import MAX_HEADERS
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, TxIn, build_tx
 from spvfilter.wire import PROTOCOL_VERSION, encode_message
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message

@@ -41,11 +41,11 @@ from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.inputs import Connected, Fenced, Input, Instant, Lost, Tick, Worked, inputs_of
 from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.running import opened
-from spvfilter.node import TxIn, build_tx
 from spvfilter.primitives import OutPoint, compact_size
 from spvfilter.protocol import BASIC_M, BASIC_P, HEADER_SIZE, MAX_CFHEADERS, MAX_HEADERS
 from spvfilter.store import KnownAddress, Store
 from spvfilter.store.batch import Batch
+from spvfilter.transaction import TxIn, build_tx
 from spvfilter.wire import Role, Service, Session, Settings, encode_message
 from spvfilter.wire.messages import (
     CFCheckpt,

@@ -11,11 +11,11 @@ from spvfilter.address import script_to_address
 from spvfilter.hashes import sha256d
 from spvfilter.network import REGTEST
 from spvfilter.node.blocktree import subsidy
-from spvfilter.node.build import TxIn, build_block, build_coinbase, build_tx
+from spvfilter.node.build import build_block, build_coinbase
 from spvfilter.node.scripts import Lock, p2pkh, p2sh, p2tr, p2wpkh, p2wsh
 from spvfilter.primitives import OutPoint
 from spvfilter.protocol import HEADER_SIZE
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, TxIn, build_tx
 
 NETWORK = REGTEST
 FOREIGN_TXS = 40  # foreign transactions in each block

@@ -27,11 +27,10 @@ from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.events import Mode
 from spvfilter.node.blocktree import TreeBlock
-from spvfilter.node.build import build_tx
 from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.primitives import OutPoint, TxOut
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, build_tx
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.events import BlockConnected, WalletEvent
 from spvfilter.wallet.queue import Queue

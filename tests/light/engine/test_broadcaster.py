@@ -11,12 +11,11 @@ from simulation.behaviours.relay import Drops, FalseEcho, Rejects, Taker
 from spvfilter.errors import ParameterError, TxConflictError, TxRefusedError, UselessPeerError
 from spvfilter.light.engine.inputs import Abandon, Heard
 from spvfilter.light.events import Broadcast, BroadcastStep, Mode
-from spvfilter.node.build import build_tx
 from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.primitives import OutPoint
 from spvfilter.store.ledger import TxStatus
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, build_tx
 from spvfilter.wallet.events import MatchWithdrawn, Reason
 from spvfilter.wire.messages.table import Inv, InvItem, InvType, Message, Tx
 from support.locks import LOCKS, STRANGER, key

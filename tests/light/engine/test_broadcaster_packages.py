@@ -11,11 +11,10 @@ from simulation.behaviours.relay import Rejects
 from spvfilter.errors import ParameterError, TxRefusedError
 from spvfilter.light.engine.inputs import Abandon
 from spvfilter.light.events import Broadcast, Mode
-from spvfilter.node.build import build_tx
 from spvfilter.node.responder import Responder
 from spvfilter.primitives import OutPoint, hash_to_hex
 from spvfilter.store.ledger import TxStatus
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, build_tx
 from spvfilter.wire.messages.table import FeeFilter, GetData, InvItem, InvType
 from spvfilter.wire.session import Session
 from support.locks import LOCKS, STRANGER

@@ -11,11 +11,10 @@ from simulation.behaviours.relay import Taker
 from simulation.node import Node
 from spvfilter.errors import TxRefusedError
 from spvfilter.light.events import Broadcast, Mode
-from spvfilter.node.build import build_tx
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.primitives import OutPoint
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, build_tx
 from spvfilter.wire.events import Settings
 from spvfilter.wire.messages.table import InvItem, InvType
 from support.locks import LOCKS

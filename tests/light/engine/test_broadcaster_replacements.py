@@ -9,10 +9,9 @@ import pytest
 from spvfilter.errors import TxConflictError
 from spvfilter.light.engine.inputs import Abandon, Heard
 from spvfilter.light.events import Broadcast, Mode
-from spvfilter.node.build import build_tx
 from spvfilter.primitives import OutPoint, hash_to_hex
 from spvfilter.store.ledger import TxStatus
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, build_tx
 from spvfilter.wire.messages.table import Inv, InvItem, InvType, Message, Tx
 from support.locks import LOCKS, STRANGER
 from support.sending import MODES, Hoards, Waits, answer, changes, rivals, send, status, synced

@@ -16,12 +16,11 @@ from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.inputs import Heard, HeardTogether, Input
 from spvfilter.light.engine.saved import PRIVATE_NOTE
 from spvfilter.light.events import Broadcast, BroadcastStep, Mode
-from spvfilter.node.build import build_tx
 from spvfilter.node.responder import Responder
 from spvfilter.primitives import OutPoint
 from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import TxStatus
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, build_tx
 from spvfilter.wire.events import Received
 from spvfilter.wire.messages.table import GetAddr, GetData, Inv, Message
 from support.locks import LOCKS

@@ -12,10 +12,9 @@ from spvfilter.light.engine import mempool
 from spvfilter.light.engine.effects import Effect, Emit
 from spvfilter.light.engine.inputs import Heard, Tick
 from spvfilter.light.events import Mode
-from spvfilter.node.build import build_tx
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.primitives import OutPoint
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, build_tx
 from spvfilter.wallet.events import MatchFound, MatchWithdrawn, Reason
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType

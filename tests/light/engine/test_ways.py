@@ -17,10 +17,9 @@ from spvfilter.light.engine.engine import Engine, SearchMode
 from spvfilter.light.engine.inputs import Asked, Instant
 from spvfilter.light.engine.requests import AddEntries, Start
 from spvfilter.light.events import Broadcast, Mode
-from spvfilter.node.build import build_tx
 from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import Lock, multisig, p2wpkh
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, build_tx
 from spvfilter.wire.events import Service
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.filters import GetCFCheckpt, GetCFHeaders, GetCFilters

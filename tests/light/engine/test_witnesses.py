@@ -18,10 +18,9 @@ from spvfilter.light.engine.effects import Commit, Send
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.inputs import Abandon, Broadcast as Sending, Committed
 from spvfilter.light.events import Broadcast, Mode
-from spvfilter.node.build import build_tx
 from spvfilter.node.responder import Responder
 from spvfilter.store.ledger import TxStatus
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, build_tx
 from spvfilter.wire.messages.table import Inv
 from support.locks import LOCKS
 from support.sending import MODES, Hoards, Waits, answer, named, send, status, stranger, synced

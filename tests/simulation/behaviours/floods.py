@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from simulation import oracle
 from simulation.behaviours.bloom import Liar
-from spvfilter.node.build import TxIn, build_tx
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.primitives import OutPoint
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, TxIn, build_tx
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from spvfilter.wire.session import Session
