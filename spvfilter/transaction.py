@@ -8,7 +8,7 @@ from typing import Self
 
 from spvfilter._public import readable
 from spvfilter.kernel import TxSpan, parse_tx, strip_witness, txid, wtxid
-from spvfilter.primitives import OutPoint, TxOut, compact_size, hash_to_hex
+from spvfilter.primitives import OutPoint, Reader, TxOut, compact_size, hash_to_hex
 from spvfilter.protocol import OUTPOINT_SIZE
 
 __all__ = ["NULL_OUTPOINT", "Transaction", "TxIn", "build_tx"]
@@ -71,6 +71,23 @@ class Transaction:
     def sequences(self) -> tuple[int, ...]:
         """Sequence number of each input, a u32."""
         return tuple([int.from_bytes(self.raw[end : end + 4], "little") for _, _, end in self.span.inputs])
+
+    @property
+    def script_sigs(self) -> tuple[bytes, ...]:
+        """ScriptSig of each input. It is empty if the input spends a native segwit output."""
+        return tuple([self.raw[start:end] for _, start, end in self.span.inputs])
+
+    @property
+    def witnesses(self) -> tuple[tuple[bytes, ...], ...]:
+        """Items of the witness stack of each input, the last one on top. An input without witness has no items."""
+        if not self.span.witness:
+            return ((),) * len(self.span.inputs)
+        reader = Reader(self.raw, self.span.witness)
+        stacks = []
+        for _ in self.span.inputs:
+            count = reader.compact_size("witness")
+            stacks.append(tuple([reader.take(reader.compact_size("witness"), "witness") for _ in range(count)]))
+        return tuple(stacks)
 
     @property
     def outputs(self) -> tuple[TxOut, ...]:

@@ -24,7 +24,7 @@ FLOORS = [
     ["_public", "_system", "errors", "protocol", "hashes", "primitives", "network", "files", "compression"],
     ["kernel"],
     ["transaction"],
-    ["bloom", "wire", "chain", "address"],
+    ["bloom", "wire", "chain", "address", "signatures"],
     ["filters", "watch"],
     ["store"],
     ["wallet", "p2p", "rpc"],

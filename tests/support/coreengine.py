@@ -129,3 +129,15 @@ def satisfies(raw: bytes, spent: Sequence[TxOut]) -> bool:
         )
     except pbk.ScriptVerifyException:
         return False
+
+
+def satisfies_input(raw: bytes, spent: Sequence[TxOut], index: int) -> bool:
+    """True if one input of a transaction satisfies the script of the output that it spends, by all rules of today."""
+    tx = pbk.Transaction(raw)
+    outputs = [pbk.TransactionOutput(pbk.ScriptPubkey(each.script_pubkey), each.value) for each in spent]
+    data = pbk.script.PrecomputedTransactionData(tx, outputs)
+    coin = outputs[index]
+    try:
+        return bool(coin.script_pubkey.verify(coin.amount, tx, data, index, pbk.ScriptVerificationFlags.ALL))
+    except pbk.ScriptVerifyException:
+        return False
