@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from enum import IntEnum
 
-from spvfilter.errors import AddressError, WrongNetworkError
+from spvfilter.errors import AddressError, FormatError, WrongNetworkError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import decode_address, encode_address
 from spvfilter.kernel.pure.address import (
@@ -26,6 +26,7 @@ __all__ = [
     "address_to_script",
     "bech32_decode",
     "bech32_encode",
+    "from_5_bits",
     "script_to_address",
 ]
 
@@ -178,22 +179,27 @@ class Bech32Encoding(IntEnum):
     """Checksum of witness versions 1 to 16 (BIP-350)."""
 
 
-def bech32_encode(hrp: str, values: bytes, encoding: Bech32Encoding) -> str:
+def bech32_encode(hrp: str, values: bytes, encoding: Bech32Encoding, *, limit: int = MAX_ADDRESS_LENGTH) -> str:
     """Encode 5-bit values as a bech32 string and append the checksum (BIP-173, BIP-350).
 
     Args:
         hrp: Human-readable part, in lower case.
         values: Values from 0 to 31, one per byte.
         encoding: The checksum to append.
+        limit: Largest length of the string in characters.
 
     Raises:
-        ParameterError: The human-readable part or a value is invalid, or the string has more than 90 characters.
+        ParameterError: The human-readable part or a value is invalid, or the string is longer than `limit`.
     """
-    return bech32(hrp, values, encoding)
+    return bech32(hrp, values, encoding, limit)
 
 
-def bech32_decode(text: str) -> tuple[str, bytes, Bech32Encoding]:
+def bech32_decode(text: str, *, limit: int = MAX_ADDRESS_LENGTH) -> tuple[str, bytes, Bech32Encoding]:
     """Decode a bech32 string (BIP-173 § Bech32, BIP-350). The witness version and program are not checked.
+
+    Args:
+        text: The string.
+        limit: Largest length of the string in characters.
 
     Returns:
         The human-readable part in lower case, the 5-bit values without the checksum, and the kind of checksum.
@@ -201,8 +207,8 @@ def bech32_decode(text: str) -> tuple[str, bytes, Bech32Encoding]:
     Raises:
         AddressError: The string is not valid.
     """
-    if len(text) > MAX_ADDRESS_LENGTH:
-        raise _bad(f"{len(text)} characters, bech32 has at most {MAX_ADDRESS_LENGTH}", text)
+    if len(text) > limit:
+        raise _bad(f"{len(text)} characters, bech32 has at most {limit}", text)
     _check_characters(text)
     lower = text.lower()
     if text not in (lower, text.upper()):
@@ -247,11 +253,19 @@ def _segwit_to_script(text: str, network: Network) -> bytes:
     return bytes((0x50 + version if version else 0, len(program))) + program
 
 
-def _to_8_bits(values: bytes, text: str) -> bytes:
+def from_5_bits(values: bytes) -> bytes:
+    """Return the bytes of 5-bit values. Raises FormatError if the padding is longer than 4 bits or is not zero."""
     size, padding = divmod(len(values) * 5, 8)
     if padding > 4:
-        raise _bad(f"{padding} bits of padding, at most 4", text)
+        raise FormatError(f"{padding} bits of padding, at most 4", offset=0, field="5-bit values")
     number = int(b"0" + values.translate(_BASE32_DIGITS), 32)
     if number & ((1 << padding) - 1):
-        raise _bad("padding bits that are not zero", text)
+        raise FormatError("padding bits that are not zero", offset=0, field="5-bit values")
     return (number >> padding).to_bytes(size, "big")
+
+
+def _to_8_bits(values: bytes, text: str) -> bytes:
+    try:
+        return from_5_bits(values)
+    except FormatError as error:
+        raise _bad(error.message, text) from None

@@ -25,6 +25,7 @@ FLOORS = [
     ["kernel"],
     ["transaction"],
     ["bloom", "wire", "chain", "address", "signatures"],
+    ["silent"],
     ["filters", "watch"],
     ["store"],
     ["wallet", "p2p", "rpc"],

@@ -31,6 +31,7 @@ from spvfilter.kernel.values import (
     Place,
     ProvedTx,
     ScriptType,
+    SilentCandidate,
     SpentCoin,
     TxMatch,
     TxSpan,
@@ -86,6 +87,7 @@ if TYPE_CHECKING:  # both backends have the reference's signatures
         unpack_hits,
     )
     from spvfilter.kernel.pure.series import SeriesCore
+    from spvfilter.kernel.pure.silent import silent_candidate
     from spvfilter.kernel.pure.table import WatchTable
     from spvfilter.kernel.pure.tables import block_columns
     from spvfilter.kernel.pure.undo import spent_coins
@@ -118,6 +120,7 @@ __all__ = [
     "ReadBuffer",
     "ScriptType",
     "SeriesCore",
+    "SilentCandidate",
     "SpentCoin",
     "TxMatch",
     "TxSpan",
@@ -159,6 +162,7 @@ __all__ = [
     "parse_merkleblock",
     "parse_tx",
     "read_at",
+    "silent_candidate",
     "sound_frames",
     "spent_coins",
     "spent_outpoints",

@@ -47,6 +47,7 @@ _REFERENCE = {
     "pure.merkleblock": ("extract_matches", "parse_merkleblock"),
     "pure.hitcolumns": ("hit_columns",),
     "pure.packed": ("add_hit_sums", "count_hits", "hit_lines", "hit_sums", "is_ascending", "pack_hits", "unpack_hits"),
+    "pure.silent": ("silent_candidate",),
     "pure.table": ("WatchTable",),
     "pure.tables": ("block_columns",),
     "pure.undo": ("spent_coins",),

@@ -212,6 +212,28 @@ class SpentCoin(NamedTuple):
     """True if a coinbase created the coin; None if the record does not contain it (Bitcoin Core before 0.15)."""
 
 
+class SilentCandidate(NamedTuple):
+    """The keys that a transaction shows of its inputs, and its taproot outputs (BIP-352).
+
+    The x-only keys and the compressed keys may be points off the curve: a caller that parses them leaves those out.
+    """
+
+    outpoint: bytes
+    """The smallest outpoint of all inputs, 36 bytes, compared as bytes."""
+    taproot_keys: bytes
+    """The x-only output keys of the eligible P2TR inputs, 32 bytes each, concatenated."""
+    keys: bytes
+    """The compressed keys of the P2WPKH and P2SH-P2WPKH inputs, 33 bytes each, concatenated."""
+    hashed: list[tuple[bytes, bytes]]
+    """scriptSig and key hash (20 bytes) of each P2PKH input: its key is the last one in the scriptSig that fits."""
+    paths: list[tuple[bytes, bytes]]
+    """Control block and script of each input that shows a taproot script path and whose spent script is not known."""
+    outputs: list[tuple[int, bytes]]
+    """Index and x-only key (32 bytes) of each taproot output."""
+    unknown: int
+    """Number of inputs that may be eligible, but whose keys cannot be known without the scripts that they spend."""
+
+
 class Flaw(StrEnum):
     """The `cause` of a ProofError: the rule that a merkle proof violates."""
 

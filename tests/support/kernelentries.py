@@ -63,6 +63,10 @@ FRAMES = b"".join(
     b"\xfa\xbf\xb5\xda" + command.ljust(12, b"\0") + len(data).to_bytes(4, "little") + sha256d(data)[:4] + data
     for command, data in ((b"tx", PAYMENTS[0]), (b"block", BLOCK), (b"verack", b""))
 )
+SILENT = build.tx(
+    [TxIn(bytes([7]) * 32, number, witness=(b"signature", KEYS[number])) for number in range(2)],
+    [TxOut(5, b"\x51\x20" + bytes(range(32)))],
+)
 ROWS = [b"key %d" % number for number in range(300)]
 SPENT = [[Spent(number + 10**6, SCRIPTS[number // 2], 7)] for number in range(41)]
 UNDO = undo_of(SPENT)
@@ -311,6 +315,9 @@ ENTRIES: dict[str, Entry] = {
     "hit_sums": Entry(function("hit_sums"), (PACKED,), ((0,),)),
     "pack_hits": Entry(function("pack_hits"), ([SPEND, SPEND],), ((0, 0, 2), (0, 0, 4), (0, 1, 4), (0, 1, 6)), (0,)),
     "unpack_hits": Entry(function("unpack_hits"), (PACKED,), ((0,),)),
+    "silent_candidate": Entry(
+        function("silent_candidate"), (SILENT, 0, [build.p2wpkh(bytes(20)), None]), ((0,), (2, 0)), (2,)
+    ),
     "spent_coins": Entry(function("spent_coins"), (UNDO,), ((0,),)),
     "block_columns": Entry(
         function("block_columns"),

@@ -119,17 +119,18 @@ def residue(hrp: str, values: bytes) -> int:
     return state
 
 
-def bech32(hrp: str, values: bytes, of: int) -> str:
+def bech32(hrp: str, values: bytes, of: int, limit: int = MAX_ADDRESS_LENGTH) -> str:
     """Return the human-readable part, "1", the 5-bit values, and a checksum of six values that makes the residue `of`.
 
-    The residue is BECH32_RESIDUE or BECH32M_RESIDUE. Raises ParameterError if there is no valid string.
+    The residue is BECH32_RESIDUE or BECH32M_RESIDUE. Raises ParameterError if there is no valid string of at most
+    `limit` characters.
     """
     if not hrp or hrp != hrp.lower() or not all(33 <= ord(char) <= 126 for char in hrp):
         raise ParameterError(f"a human-readable part is lower-case printable ASCII, not {hrp[:100]!r}")
     if max(values, default=0) > 31:
         raise ParameterError(f"a bech32 value has 5 bits, not {max(values)}")
-    if len(hrp) + len(values) + 7 > MAX_ADDRESS_LENGTH:
-        raise ParameterError(f"{len(hrp) + len(values) + 7} characters, bech32 has at most {MAX_ADDRESS_LENGTH}")
+    if len(hrp) + len(values) + 7 > limit:
+        raise ParameterError(f"{len(hrp) + len(values) + 7} characters, bech32 has at most {limit}")
     left = residue(hrp, values + bytes(6)) ^ of
     checksum = bytes(left >> shift & 31 for shift in (25, 20, 15, 10, 5, 0))
     return f"{hrp}1{(values + checksum).translate(_CHAR_OF_VALUE).decode('ascii')}"

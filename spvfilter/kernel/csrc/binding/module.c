@@ -10,6 +10,7 @@
 #include "binding/merkleblock.h"
 #include "binding/packed.h"
 #include "binding/scanning.h"
+#include "binding/silent.h"
 #include "binding/tables.h"
 #include "binding/undo.h"
 #include "binding/walking.h"
@@ -101,7 +102,7 @@ static bool import(spv_state *state) {
         FROM("errors", FormatError),    FROM("errors", ParameterError), FROM("errors", MismatchError),    FROM("errors", ReadOnlyError), FROM("errors", CapacityError),
         FROM("errors", KeyRangeError),
         FROM("kernel.values", TxSpan),  FROM("kernel.values", TxMatch), FROM("kernel.values", Hit),       FROM("kernel.values", Coin),
-        FROM("errors", UndoError),      FROM("errors", ColumnError),         FROM("kernel.values", SpentCoin),
+        FROM("errors", UndoError),      FROM("errors", ColumnError),         FROM("kernel.values", SpentCoin), FROM("kernel.values", SilentCandidate),
         FROM("errors", ProofError),     FROM("kernel.values", Flaw),    FROM("kernel.values", ProvedTx),
         FROM("kernel.columns", batch_of),
         FROM("kernel.values", Family),  FROM("kernel.values", Encoding), FROM("kernel.values", EntryKind),
@@ -122,7 +123,7 @@ static bool import(spv_state *state) {
 
 static int execute(PyObject *module) {
     static int (*const parts[])(PyObject *, spv_state *) = {
-        spv_add_walk, spv_add_scan, spv_add_headers, spv_add_merkleblock, spv_add_addresses, spv_add_files, spv_add_frames, spv_add_undo, spv_add_packed, spv_add_hit_columns, spv_add_tables, spv_add_gcs, spv_add_watch_table, spv_add_cores,
+        spv_add_walk, spv_add_scan, spv_add_headers, spv_add_merkleblock, spv_add_addresses, spv_add_files, spv_add_frames, spv_add_undo, spv_add_packed, spv_add_hit_columns, spv_add_silent, spv_add_tables, spv_add_gcs, spv_add_watch_table, spv_add_cores,
     };
     spv_state *state = PyModule_GetState(module);
     if (!spv_watch_forks()) {

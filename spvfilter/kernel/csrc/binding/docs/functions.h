@@ -523,6 +523,18 @@
     "--\n" \
     "\n" \
     "Return packed hits as hits. Raises FormatError for bytes that are not packed hits."
+#define SPV_DOC_silent_candidate \
+    "silent_candidate($module, raw, at, spent, /)\n" \
+    "--\n" \
+    "\n" \
+    "Read the transaction that starts at byte `at`, and return its end and what it shows to a scan key.\n" \
+    "\n" \
+    "`spent` contains the scriptPubKey that each input spends, in order. An item is None if the script is not known;\n" \
+    "None in place of all means that no script is known. The candidate is None if the transaction cannot pay a silent\n" \
+    "payment address: it has no taproot output, no input that is or may be eligible, or an input that spends an output\n" \
+    "of a witness version above 1 (BIP-352 § Scanning silent payment eligible transactions).\n" \
+    "\n" \
+    "Raises FormatError as walk_tx does, and if `spent` does not have an item for each input."
 #define SPV_DOC_block_columns \
     "block_columns($module, blocks, records, heights, columns, p2pkh_version, p2sh_version, hrp, /)\n" \
     "--\n" \

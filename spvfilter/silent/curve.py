@@ -1,0 +1,114 @@
+"""The curve arithmetic of silent payments, by libsecp256k1's module in btclib-secp256k1 (extra `silent`)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from functools import cache
+from typing import Any  # cffi's objects have no types
+
+from spvfilter.errors import ParameterError
+
+Point = Any
+"""A parsed public key, x-only key or summary: an object of cffi."""
+
+
+@cache
+def library() -> Any:
+    """Import and return the package btclib_secp256k1. Raises ParameterError if it is not installed."""
+    try:
+        import btclib_secp256k1.silentpayments
+    except ImportError:
+        raise ParameterError(
+            "silent payments need btclib-secp256k1: run `python -m pip install 'btclib-secp256k1>=0.8,<0.9'` (extra"
+            " `silent`)"
+        ) from None
+    return btclib_secp256k1
+
+
+def parse_key(raw: bytes) -> Point | None:
+    """Parse a compressed public key; None if it is not a point of the curve."""
+    try:
+        return library().keys.parse(raw)
+    except ValueError:
+        return None
+
+
+def parse_xonly(raw: bytes) -> Point | None:
+    """Parse an x-only public key of 32 bytes; None if it is not a point of the curve."""
+    try:
+        return library().xonly.parse(raw)
+    except ValueError:
+        return None
+
+
+def public_key(private: bytes) -> bytes:
+    """Return the compressed public key of a private key of 32 bytes. Raises ParameterError if it is out of range."""
+    try:
+        return bytes(library().keys.pubkey_from_prvkey(private))
+    except ValueError:
+        raise ParameterError("the private scan key is zero or not below the order of the curve") from None
+
+
+def tweaked_xonly(internal: bytes, tweak: bytes) -> Point | None:
+    """Return the x-only key of an internal key plus a tweak (BIP-341); None if either is out of range."""
+    key = parse_xonly(internal)
+    try:
+        return None if key is None else library().xonly.parse(library().xonly.tweak_add(internal, tweak)[0])
+    except ValueError:
+        return None
+
+
+def summary_of(outpoint: bytes, taproot_keys: list[Point], keys: list[Point]) -> Point | None:
+    """Sum the keys of a transaction's inputs; None if there is no key, or if their sum has no inverse."""
+    try:
+        return library().silentpayments._prevouts_summary_(outpoint, taproot_keys, keys)
+    except ValueError:
+        return None
+
+
+class LabelTable:
+    """The labels of one scan key, sorted, as libsecp256k1's lookup reads them. It is made once and then only read."""
+
+    def __init__(self, scan_key: bytes, numbers: Iterable[int]) -> None:
+        ours = library().silentpayments
+        self.numbers: dict[bytes, int] = {}
+        """Number of each label, by its 33 bytes."""
+        self.tweaks: dict[int, bytes] = {}
+        """Tweak of each label, by its number."""
+        for number in numbers:
+            label, tweak = ours.label(scan_key, number)
+            self.numbers[label], self.tweaks[number] = number, tweak
+        self.memory: Any = library().ffi.NULL
+        """The table; NULL if there are no labels."""
+        if self.numbers:
+            ordered = sorted(self.numbers)
+            raw = len(ordered).to_bytes(library().ffi.sizeof("size_t"), sys.byteorder)
+            raw += b"".join(ordered) + b"".join(self.tweaks[self.numbers[label]] for label in ordered)
+            self.memory = library().ffi.new("unsigned char[]", raw)
+
+
+def scan(scan_key: bytes, summary: Point, spend_pubkey: Point, outputs: list[Point], labels: LabelTable) -> list[Any]:
+    """Return the found outputs of libsecp256k1, in the order of the outputs: at most 2,323 (BIP-352 K_max)."""
+    package = library()
+    ffi, lib = package.ffi, package.lib
+    found = ffi.new("secp256k1_silentpayments_found_output[]", len(outputs))
+    pointers = ffi.new("secp256k1_silentpayments_found_output *[]", [found + n for n in range(len(outputs))])
+    count = ffi.new("uint32_t *")
+    has_labels = labels.memory != ffi.NULL
+    done = lib.secp256k1_silentpayments_recipient_scan_outputs(
+        package.context.ctx,
+        pointers,
+        count,
+        ffi.new("secp256k1_xonly_pubkey *[]", outputs),
+        len(outputs),
+        scan_key,
+        summary,
+        spend_pubkey,
+        lib.btclib_secp256k1_label_lookup_sorted if has_labels else ffi.NULL,
+        labels.memory,
+    )
+    if not done:
+        return []
+    ours = package.silentpayments
+    return [ours._found_output(found + n) for n in range(count[0])]

@@ -1,0 +1,201 @@
+"""The search for outputs that pay a silent payment address, in one transaction at a time (BIP-352 § Scanning)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import NamedTuple, Self
+
+from spvfilter.errors import ParameterError
+from spvfilter.hashes import hash160
+from spvfilter.kernel import SilentCandidate
+from spvfilter.network import MAINNET, Network
+from spvfilter.primitives import compact_size
+from spvfilter.silent import curve
+from spvfilter.silent.address import SilentAddress
+
+MAX_LABELS = 100_000
+"""Largest number of labels of one scan key (our choice): each costs 65 bytes and 25 µs once."""
+CHANGE_LABEL = 0
+"""The label of a wallet's change, which is never given out (BIP-352 § Labels for change)."""
+
+
+class Inputs(NamedTuple):
+    """The parsed inputs and outputs of one transaction, which are the same for all scan keys."""
+
+    summary: curve.Point
+    """Sum of the inputs' keys, times the hash of the inputs."""
+    outputs: list[curve.Point]
+    """The taproot outputs whose key is a point of the curve."""
+    indexes: list[int]
+    """Index of each of these outputs in the transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class SilentOutput:
+    """An output of a transaction that pays a silent payment address."""
+
+    index: int
+    """Index of the output in its transaction, from 0."""
+    key: bytes
+    """x-only key of the output, 32 bytes."""
+    tweak: bytes = field(repr=False)
+    """Secret of 32 bytes, with the label's tweak: added to the private spend key, it gives the output's private key."""
+    label: int | None
+    """Number of the label of the address that was paid; None for the address without a label."""
+
+    @property
+    def script_pubkey(self) -> bytes:
+        """The output's script, P2TR."""
+        return b"\x51\x20" + self.key
+
+
+def read_inputs(candidate: SilentCandidate) -> Inputs | None:
+    """Parse the keys of a candidate once, for any number of scanners.
+
+    Returns None if the transaction cannot pay a silent payment address. That is so if no key of an input is a point of
+    the curve, if their sum is the point at infinity, or if no output is a point.
+
+    Raises:
+        ParameterError: The extra `silent` is not installed.
+    """
+    parsed = [
+        curve.parse_xonly(candidate.taproot_keys[at : at + 32]) for at in range(0, len(candidate.taproot_keys), 32)
+    ]
+    parsed += [_output_key(control, script) for control, script in candidate.paths]
+    keys = [curve.parse_key(candidate.keys[at : at + 33]) for at in range(0, len(candidate.keys), 33)]
+    keys += [_hashed_key(script_sig, key_hash) for script_sig, key_hash in candidate.hashed]
+    outputs = [(n, curve.parse_xonly(key)) for n, key in candidate.outputs]
+    points = [(n, point) for n, point in outputs if point is not None]
+    if not points:
+        return None
+    summary = curve.summary_of(
+        candidate.outpoint,
+        [key for key in parsed if key is not None],
+        [key for key in keys if key is not None],
+    )
+    return None if summary is None else Inputs(summary, [point for _, point in points], [n for n, _ in points])
+
+
+def _hashed_key(script_sig: bytes, key_hash: bytes) -> curve.Point | None:
+    """The compressed key in a scriptSig that fits the hash in the spent P2PKH output, even after a malleation."""
+    for end in range(len(script_sig), 32, -1):
+        key = script_sig[end - 33 : end]
+        if key[0] in (2, 3) and hash160(key) == key_hash:
+            return curve.parse_key(key)
+    return None
+
+
+def _output_key(control_block: bytes, script: bytes) -> curve.Point | None:
+    """The output key that a control block commits to, for the script that it reveals (BIP-341 § Script validation)."""
+    leaf = bytes((control_block[0] & 0xFE,)) + compact_size(len(script)) + script
+    node = _tagged(b"TapLeaf", leaf)
+    for at in range(33, len(control_block), 32):
+        node = _tagged(b"TapBranch", b"".join(sorted((node, control_block[at : at + 32]))))
+    internal = control_block[1:33]
+    return curve.tweaked_xonly(internal, _tagged(b"TapTweak", internal + node))
+
+
+def _tagged(tag: bytes, data: bytes) -> bytes:
+    hashed = sha256(tag).digest()
+    return sha256(hashed + hashed + data).digest()
+
+
+class SilentScanner:
+    """Finds the outputs that pay one silent payment address, with the scan key of its owner.
+
+    The scan key finds payments and cannot spend them, but its reader learns all of them. No repr, error or pickle
+    shows it.
+    """
+
+    def __init__(
+        self,
+        scan_key: bytes,
+        spend_pubkey: bytes,
+        *,
+        labels: Iterable[int] = (CHANGE_LABEL,),
+        network: Network = MAINNET,
+    ) -> None:
+        """Parse the keys, and compute the labels once.
+
+        Args:
+            scan_key: Private scan key, 32 bytes.
+            spend_pubkey: Compressed public spend key without a label, 33 bytes.
+            labels: Numbers of the labels to look for, 0 to 2^32 - 1, at most 100,000. Label 0 is the wallet's change.
+            network: Network of the addresses.
+
+        Raises:
+            ParameterError: A key is not valid, a label is out of range, or the extra `silent` is not installed.
+        """
+        numbers = sorted(set(labels))
+        if len(numbers) > MAX_LABELS:
+            raise ParameterError(f"a scan key has at most {MAX_LABELS:,} labels, not {len(numbers):,}")
+        if numbers and not 0 <= numbers[0] <= numbers[-1] < 1 << 32:
+            raise ParameterError("a label is a number from 0 to 4,294,967,295")
+        if len(scan_key) != 32 or len(spend_pubkey) != 33:
+            raise ParameterError(
+                f"expected a scan key of 32 bytes and a compressed spend key of 33, got {len(scan_key)} and"
+                f" {len(spend_pubkey)}"
+            )
+        spend = curve.parse_key(spend_pubkey)
+        if spend is None:
+            raise ParameterError("the spend key is not a point of the curve secp256k1")
+        self._scan_key = scan_key
+        self._spend = spend
+        self._labels = curve.LabelTable(scan_key, numbers)
+        self.spend_pubkey: bytes = spend_pubkey
+        """Compressed public spend key without a label, 33 bytes."""
+        self.scan_pubkey: bytes = curve.public_key(scan_key)
+        """Compressed public key of the scan key, 33 bytes."""
+        self.network: Network = network
+        """Network of the addresses."""
+
+    def __repr__(self) -> str:
+        return f"<SilentScanner {self.address()} labels={len(self._labels.numbers)}>"
+
+    def __reduce__(self) -> tuple[type[Self], tuple[bytes, ...]]:
+        raise TypeError("a SilentScanner has a private key, and is not pickled: make it again from its keys")
+
+    @property
+    def labels(self) -> Sequence[int]:
+        """Numbers of the labels that the scanner looks for, ascending."""
+        return sorted(self._labels.tweaks)
+
+    def address(self, label: int | None = None) -> SilentAddress:
+        """Return the address with a label, or the one without a label.
+
+        Raises:
+            ParameterError: The label is 0, which is never given out, or the scanner does not look for it.
+        """
+        if label is None:
+            return SilentAddress(self.scan_pubkey, self.spend_pubkey, self.network)
+        if label == CHANGE_LABEL:
+            raise ParameterError("label 0 is the wallet's change: its address is never given out (BIP-352)")
+        if label not in self._labels.tweaks:
+            raise ParameterError(f"the scanner does not look for label {label}: payments to it would not be found")
+        ours = curve.library()
+        point = next(point for point, number in self._labels.numbers.items() if number == label)
+        spend = ours.silentpayments.labeled_spend_pubkey(self.spend_pubkey, point)
+        return SilentAddress(self.scan_pubkey, bytes(spend), self.network)
+
+    def find(self, inputs: Inputs) -> list[SilentOutput]:
+        """Return the outputs that pay the addresses, by ascending index.
+
+        It takes about 0.1 ms for a transaction that pays nothing, and up to 3 s for one with 2,323 payments.
+        """
+        found = curve.scan(self._scan_key, inputs.summary, self._spend, inputs.outputs, self._labels)
+        if not found:
+            return []
+        place: dict[bytes, list[int]] = {}
+        xonly = curve.library().xonly
+        for index, point in zip(inputs.indexes, inputs.outputs, strict=True):
+            place.setdefault(bytes(xonly.serialize(point)), []).append(index)
+        return sorted(
+            (
+                SilentOutput(index, key, tweak, None if label is None else self._labels.numbers[label])
+                for key, tweak, label in found
+                for index in place.pop(key, ())
+            ),
+            key=lambda output: output.index,
+        )
