@@ -41,6 +41,8 @@ _DESCRIPTORS = tuple(
     f"{name}("
     for name in ["addr", "combo", "multi", "pk", "pkh", "raw", "rawtr", "sh", "sortedmulti", "tr", "wpkh", "wsh"]
 )  # First characters of an output descriptor, BIP-380 to BIP-386.
+_SILENT_PREFIXES = ("sp1", "tsp1")  # of silent payment addresses, BIP-352
+_SILENT_KEY = re.compile(r"t?sp(scan|spend)1", re.IGNORECASE)  # private keys of silent payments, BIP-392
 _PUBLIC_KEYS_ADVICE = "give one address, or call add_descriptor, which watches all its addresses"
 _WIF_LETTERS = {51: "59", 52: "KLc"}  # First characters of a private key in WIF, by its length.
 
@@ -98,6 +100,13 @@ def _check_text(text: str) -> None:
         raise AddressError(f"an extended {kind} key ({text[:4]}…) where an address is expected: {advice}")
     if text.startswith(_DESCRIPTORS):
         raise AddressError(f"an output descriptor where an address is expected: {_PUBLIC_KEYS_ADVICE}")
+    if _SILENT_KEY.match(text):
+        raise AddressError("a private scan or spend key of silent payments, where an address is expected")
+    if text.lower().startswith(_SILENT_PREFIXES):
+        raise AddressError(
+            "this is a silent payment address, which never appears on the chain: only its owner's scan key finds its"
+            " payments"
+        )
     # The checksum is not verified: a mistyped private key is a secret too.
     if text[0] in _WIF_LETTERS.get(len(text), "") and text.isalnum():
         raise AddressError("this looks like a private key (WIF), where an address is expected")

@@ -22,6 +22,13 @@ XPRV = "xprv9s21ZrQH143K3QTDL4LXw2F7HEK3wJUD2nW2nRk4stbPy6cq3jPPqjiChkVvvNKmPGJx
 XPUB = "xpub661MyMwAqRbcFtXgS5sYJABqqG9YLmC4Q1Rdap9gSE8NqtwybGhePY2gZ29ESFjqJoCu1Rupje8YtGqsefD265TMg7usUDFdp6W1EGMcet8"
 WIF = "5HueCGU8rMjxEXxiPuD5BDku4MkFqeZyd4dZ1jvhTVqvbTLvyTJ"
 PHRASE = "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about"
+SILENT = (  # BIP-352, first vector
+    "sp1qqgste7k9hx0qftg6qmwlkqtwuy6cycyavzmzj85c6qdfhjdpdjtdgqjuexzk6murw56suy3e0rd2cgqvycxttddwsvgxe2u"
+    "sfpxumr70xc9pkqwv"
+)
+SILENT_MESSAGE = (
+    "this is a silent payment address, which never appears on the chain: only its owner's scan key finds its payments"
+)
 HEX_KEY = "0c28fca386c7a227600b2fe50b7cae11ec86d3bf1fbe471be89827e19d72aa1d"
 
 
@@ -182,6 +189,14 @@ CAUSES = {
         " which watches all its addresses",
     ),
     "private key": (WIF, "this looks like a private key (WIF), where an address is expected"),
+    "silent payment address": (SILENT, SILENT_MESSAGE),
+    "silent payment address in capitals": (SILENT.upper(), SILENT_MESSAGE),
+    "silent payment address of a test network": ("tsp1" + SILENT[3:], SILENT_MESSAGE),
+    "private scan key": (
+        "spscan1q" + SILENT[4:],
+        "a private scan or spend key of silent payments, where an address is expected",
+    ),
+    "private spend key": ("tspspend1q", "a private scan or spend key of silent payments, where an address is expected"),
 }
 
 

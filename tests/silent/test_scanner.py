@@ -14,6 +14,7 @@ from spvfilter.kernel import silent_candidate
 from spvfilter.network import MAINNET, REGTEST
 from spvfilter.silent.address import SilentAddress
 from spvfilter.silent.scanner import SilentScanner, read_inputs
+from spvfilter.watch.descriptor.keys import secret_in
 from support import build
 from support.vectors import effort
 
@@ -218,3 +219,12 @@ def test_versions_and_lengths_of_addresses_follow_the_bip() -> None:
         SilentAddress.parse(encoded(0, keys, "tsp"), MAINNET)
     with pytest.raises(TypeError, match="an address is a str"):
         SilentAddress.parse(b"sp1")  # type: ignore[arg-type]
+
+
+def test_private_keys_of_silent_payments_are_found_in_free_text() -> None:
+    key = encoded(0, SCAN + raw_of(times(11)), "spscan")
+    for text in (key, f"sp([deadbeef/352h/0h/0h]{key})", f"mine: t{key}", key.upper(), encoded(0, SCAN * 2, "spspend")):
+        found = secret_in(text)
+        assert found == "a private key of silent payments (spscan1… or spspend1…)"
+    for text in ("my spscan1 key", str(SilentAddress(raw_of(times(7)), raw_of(times(11)))), f"respscan1{key[7:]}"):
+        assert secret_in(text) is None
