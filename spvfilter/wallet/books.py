@@ -71,7 +71,6 @@ class Books(Settlement):
         """True if a confirmed payment requires more scripts of a keychain than are watched."""
         self.is_expiry_left: bool = False
         """True if the last call of `expire` left transactions for the next one."""
-        self._are_blocks_changed = False
         self._questioned: dict[bytes, None] = {}  # outpoints whose spends a rescan by BIP-37 looks for
         self._unmatched: dict[bytes, None] = {}  # txids of records to be matched against new entries
         self._deep: list[tuple[int, bytes]] = []  # heap of heights and txids of confirmed foreign records
@@ -107,18 +106,7 @@ class Books(Settlement):
 
     def take_batches(self) -> list[Batch]:
         """The changes since the last call, in the order in which they must be committed."""
-        self._complete()
         return self._changes.take()
-
-    def _seal(self) -> None:
-        """Apply all changes so far before the changes that follow."""
-        self._complete()
-        self._changes.seal()
-
-    def _complete(self) -> None:
-        self.batch.keychains += (KeychainChange(name, used) for name, used in self.watch.windows.take_fresh().items())
-        if self._are_blocks_changed:
-            self._are_blocks_changed, self.batch.searched = False, self.blocks.encode()
 
     # Queries
 
@@ -143,7 +131,7 @@ class Books(Settlement):
         touched = self._anchor_all(block, hits)
         positions = {hit.position: hit.txid for hit in hits}
         for position, branch in block.branches_at(positions).items():
-            self.batch.branches[positions[position]] = block.hash, branch
+            self._changes.put_branch(positions[position], block.hash, branch)
         # the other hits are known from an earlier search, or belong to a coinbase that two blocks contain (BIP-30)
         new = {mark: hit for hit in hits if (mark := identity(hit)) not in self._confirmed}
         made = self.watch.matches(
@@ -225,12 +213,12 @@ class Books(Settlement):
             self._graph.remove(txid)
             self._verdicts.pop(txid, None)
             if not self._confirmed.has_tx(txid):
-                self.batch.transactions[txid] = None  # it was kept only as a conflict
+                self._changes.remove_tx(txid)  # it was kept only as a conflict
 
     def rewind(self, height: int) -> None:
         """Move the cursor back and search the blocks above `height` again, because their matches are in doubt."""
         self.blocks.cut(max(height, -1))
-        self._are_blocks_changed = True
+        self._changes.put_searched(self.blocks)
         self.search_again(height)
 
     def doubt(self, height: int) -> None:
@@ -267,12 +255,14 @@ class Books(Settlement):
             height: The height. None if it is not known yet.
             wanted: A height and a birthday. The search will begin at the lower one.
         """
-        self.blocks.start, self.blocks.wanted, self._are_blocks_changed = height, wanted, True
+        self.blocks.start, self.blocks.wanted = height, wanted
+        self._changes.put_searched(self.blocks)
 
     def _move_cursor(self, height: int) -> None:
-        self.cursor = self.batch.cursor = height
+        self.cursor = height
+        self._changes.move_cursor(height)
         self.searched = max(self.searched, height)
-        self._are_blocks_changed = True
+        self._changes.put_searched(self.blocks)
 
     def mark_proven(self, height: int) -> None:
         """Set matches in blocks up to a height from Completeness.ONE_PEER to PROVEN."""
@@ -283,7 +273,7 @@ class Books(Settlement):
 
     def extend(self, headers: bytes) -> None:
         """Store headers (80 bytes each) that follow the stored ones."""
-        self.batch.headers += headers
+        self._changes.extend(headers)
         self.orphans.note_block()
 
     def disconnect(self, fork: int, hashes: Sequence[bytes], headers: bytes, now: int) -> list[WalletEvent]:
@@ -297,8 +287,7 @@ class Books(Settlement):
             headers: Headers of the new blocks, 80 bytes each.
             now: Seconds since 1970.
         """
-        self._seal()
-        self.batch.fork, self.batch.headers = fork, headers
+        self._changes.disconnect(fork, headers)
         self.orphans.note_block()
         lost = {height: self._confirmed.take(height) for height in range(fork + len(hashes), fork, -1)}
         was_searched = self.searched
@@ -307,7 +296,7 @@ class Books(Settlement):
         self._best.disconnect_to(fork)
         self.cursor, self.searched = min(self.cursor, fork), min(self.searched, fork)
         self.blocks.cut(fork)
-        self._are_blocks_changed = True
+        self._changes.put_searched(self.blocks)
         returned, returned_rows = [], list[bytes]()
         for txid in back:
             record = self._graph.get(txid)
@@ -338,10 +327,7 @@ class Books(Settlement):
 
     def change_filters(self, change: CompactFilterBatch) -> None:
         """Store filter hashes and filters."""
-        if self.batch.compact_filters is not None and change.fork is not None:
-            self._seal()
-        known = self.batch.compact_filters
-        self.batch.compact_filters = change if known is None else known.extended(change)
+        self._changes.change_filters(change)
 
     # Unconfirmed transactions
 
@@ -474,21 +460,21 @@ class Books(Settlement):
         """
         first = self.blocks.add_entries(len(entries), like)
         owners = accounts or {}
-        self.batch.entries += (NewEntry(row, *entry, owners.get(entry[1])) for row, entry in enumerate(entries, first))
+        self._changes.add_entries(NewEntry(row, *each, owners.get(each[1])) for row, each in enumerate(entries, first))
         self.ids += (ids := range(first, first + len(entries)))
-        self._are_blocks_changed = True
+        self._changes.put_searched(self.blocks)
         return ids
 
     def relabel(self, labels: Mapping[int, str | None]) -> None:
         """Store labels of entries by number, and write the rows of transactions that no longer count with them."""
-        self.batch.labels |= labels
+        self._changes.relabel(labels)
         for txid, hits in self._hits.items():
             if txid not in self._counted and any(hit.entry in labels for hit in hits.values()):
                 self._write(txid)
 
     def store_account(self, plan: AccountPlan) -> None:
         """Store an account. The watch list gets it when it is stored."""
-        self._seal()
+        self._changes.seal()
         scripts, own = plan.scripts(), dict(plan.labels)
         there = {script: self.watch.table.find(EntryKind.SCRIPT, script) for script in scripts | own}
         fresh = [script for script in scripts if there[script] == NO_ENTRY]
@@ -507,12 +493,12 @@ class Books(Settlement):
                 for index, scripts in enumerate(window)
                 for script in scripts
             ]
-            self.batch.keychains.append(KeychainChange(keychain.name, window=len(window), places=places))
+            self._changes.move_window(KeychainChange(keychain.name, window=len(window), places=places))
         new = [NewKeychain(each.name, each.label, each.descriptor, each.lookahead, each.size) for each in plan.chains]
         claimed = self.watch.adopted_entries(plan)
-        self.batch.accounts.append(AccountChange(plan.name, None, new, plan.adopted, claimed))
+        self._changes.change_account(AccountChange(plan.name, None, new, plan.adopted, claimed))
         self._write_hits_of(set(claimed))
-        self._seal()
+        self._changes.seal()
 
     def _write_hits_of(self, entries: Collection[int]) -> None:
         """Write the rows of unconfirmed transactions that match one of these entries."""
@@ -522,15 +508,15 @@ class Books(Settlement):
 
     def claim(self, account: str, entries: Sequence[int]) -> None:
         """Store that entries belong to an account. The watch list knows it already, or a moving window tells it."""
-        self.batch.accounts.append(AccountChange(account, claimed=entries))
+        self._changes.change_account(AccountChange(account, claimed=entries))
         self._write_hits_of(set(entries))
 
     def rename_account(self, old: str, new: str) -> None:
         """Rename an account. Raises UnknownAccountError, ParameterError."""
-        self._seal()
+        self._changes.seal()
         self.watch.renamed_account(old, new)
-        self.batch.accounts.append(AccountChange(old, new))
-        self._seal()
+        self._changes.change_account(AccountChange(old, new))
+        self._changes.seal()
 
     def remove_entries(self, change: Renumbering, tell: Callable[..., None]) -> None:
         """Remove entries from the watch list, and the matches that no other entry matches.
@@ -539,15 +525,15 @@ class Books(Settlement):
             change: The present watch list without the entries, or without an account.
             tell: Called with the events, which belong into the commit of that change.
         """
-        self._seal()
+        self._changes.seal()
         change.take_coins(self.watch)
         if change.name is not None:
             owners = [(number, change.account(number)) for number in change.stay]
-            self.batch.accounts.append(AccountChange(change.name, is_removed=True, left=owners))
+            self._changes.change_account(AccountChange(change.name, is_removed=True, left=owners))
             labels = {number: change.label(number) for number in change.stay}
-            self.batch.labels |= {
-                number: label for number, label in labels.items() if label != self.watch.label(number)
-            }
+            self._changes.relabel(
+                {number: label for number, label in labels.items() if label != self.watch.label(number)}
+            )
         moved, lost = change.confirmed(self._confirmed)
         for found in moved:
             self._changes.put_match(found)
@@ -566,13 +552,13 @@ class Books(Settlement):
             rows[txid] = None
             self._hits[txid] = left
         withdrawn += (MatchWithdrawn(match, Reason.REMOVED) for match in self.watch.matches(gone))
-        self.batch.removed = change.removed
+        self._changes.remove_entries(change.removed)
         for found in lost:
             self._changes.withdraw(identity(found.hit))
         self.watch.replace_with(change.left)
         self.ids = change.ids(self.ids)
         self.blocks.keep_entries(self.ids)
-        self._are_blocks_changed = True
+        self._changes.put_searched(self.blocks)
         for txid in dict.fromkeys(found.hit.txid for found in lost if not self._confirmed.has_tx(found.hit.txid)):
             record = self._graph.get(txid)
             if record is not None and (record.is_own or self._graph.neighbours(record) & self._unconfirmed.keys()):
@@ -580,9 +566,9 @@ class Books(Settlement):
                 continue
             self._graph.remove(txid)
             self._verdicts.pop(txid, None)
-            self.batch.transactions[txid] = None
+            self._changes.remove_tx(txid)
         tell(*withdrawn[::-1])
-        self._seal()
+        self._changes.seal()
         for txid in list(rows):
             if (record := self._graph.get(txid)) is None:
                 continue

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from spvfilter.store.batch import Batch
-from spvfilter.store.ledger import StoredMatch
+from collections.abc import Iterable, Mapping, Sequence
+
+from spvfilter.store.batch import AccountChange, Batch, NewEntry
+from spvfilter.store.filters import CompactFilterBatch
+from spvfilter.store.keychains import KeychainChange
+from spvfilter.store.ledger import StoredMatch, StoredTx
+from spvfilter.store.searched import Searched
 from spvfilter.wallet.confirmed import Identity, identity
+from spvfilter.watch.watchlist import WatchList
 
 
 class Changes:
-    """The batch that takes changes, and sealed batches, which must be applied before it."""
+    """The batch that takes changes, and sealed batches, which must be applied before it.
 
-    def __init__(self) -> None:
+    Two changes are computed only when a batch is complete: which blocks have been searched, and which indexes of
+    keychains were used.
+    """
+
+    def __init__(self, watch: WatchList) -> None:
         self.batch: Batch = Batch()
+        self._watch = watch
         self._matches: dict[Identity, StoredMatch | None] = {}  # None: the match is withdrawn
+        self._searched: Searched | None = None  # None: unchanged
         self._sealed: list[Batch] = []
+
+    # Matches and transactions
 
     def put_match(self, found: StoredMatch) -> None:
         """Write a match, in place of an earlier state of it."""
@@ -22,6 +36,68 @@ class Changes:
     def withdraw(self, mark: Identity) -> None:
         """Delete a match."""
         self._matches[mark] = None
+
+    def put_tx(self, txid: bytes, row: StoredTx) -> None:
+        """Write the whole row of a transaction."""
+        self.batch.transactions[txid] = row
+
+    def remove_tx(self, txid: bytes) -> None:
+        """Delete a transaction."""
+        self.batch.transactions[txid] = None
+
+    # Blocks
+
+    def put_branch(self, txid: bytes, block_hash: bytes, branch: bytes) -> None:
+        """Write the merkle branch of a transaction in a block."""
+        self.batch.branches[txid] = block_hash, branch
+
+    def extend(self, headers: bytes) -> None:
+        """Add headers (80 bytes each) that follow the stored ones."""
+        self.batch.headers += headers
+
+    def disconnect(self, fork: int, headers: bytes) -> None:
+        """Delete everything above height `fork`, and add the headers that follow it. Seals the changes so far."""
+        self.seal()
+        self.batch.fork, self.batch.headers = fork, headers
+
+    def move_cursor(self, height: int) -> None:
+        """Write the height up to which blocks have been searched."""
+        self.batch.cursor = height
+
+    def put_searched(self, blocks: Searched) -> None:
+        """Write the blocks that were searched for each entry, as they are when the batch is complete."""
+        self._searched = blocks
+
+    def change_filters(self, change: CompactFilterBatch) -> None:
+        """Write filter hashes and filters."""
+        if self.batch.compact_filters is not None and change.fork is not None:
+            self.seal()
+        known = self.batch.compact_filters
+        self.batch.compact_filters = change if known is None else known.extended(change)
+
+    # Entries of the watch list
+
+    def add_entries(self, entries: Iterable[NewEntry]) -> None:
+        """Add entries that follow the last one."""
+        self.batch.entries += entries
+
+    def remove_entries(self, numbers: Sequence[int]) -> None:
+        """Remove entries. The changes that follow belong into the next batch, where the others have new numbers."""
+        self.batch.removed = numbers
+
+    def relabel(self, labels: Mapping[int, str | None]) -> None:
+        """Write labels of entries by number; None removes a label."""
+        self.batch.labels |= labels
+
+    def move_window(self, change: KeychainChange) -> None:
+        """Write the window of a keychain."""
+        self.batch.keychains.append(change)
+
+    def change_account(self, change: AccountChange) -> None:
+        """Add or change an account."""
+        self.batch.accounts.append(change)
+
+    # Batches
 
     def seal(self) -> None:
         """Apply all changes so far before the changes that follow."""
@@ -41,3 +117,7 @@ class Changes:
         self.batch.withdrawn += [mark for mark, found in self._matches.items() if found is None]
         self.batch.matches += [found for found in self._matches.values() if found is not None]
         self._matches = {}
+        used = self._watch.windows.take_fresh()
+        self.batch.keychains += (KeychainChange(name, indexes) for name, indexes in used.items())
+        if self._searched is not None:
+            self.batch.searched, self._searched = self._searched.encode(), None

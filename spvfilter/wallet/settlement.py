@@ -36,7 +36,7 @@ class Settlement(Intake):
 
     def __init__(self, watch: WatchList, limits: PendingLimits | None = None) -> None:
         super().__init__(watch, limits)
-        self._changes = Changes()
+        self._changes = Changes(watch)
         self._counted: dict[bytes, dict[Identity, Hit]] = {}
         """Unconfirmed matches that count and were reported, by txid."""
 
@@ -90,7 +90,7 @@ class Settlement(Intake):
             removed = Reason.EXPIRED if txid in expired else Reason.SIZELIMIT
             gone += self._report(txid, None, disconnected, removed)
             self._verdicts.pop(txid, None)
-            self.batch.transactions[txid] = None
+            self._changes.remove_tx(txid)
         for txid in dict.fromkeys((*rows, *verdicts)):
             verdict, before = verdicts.get(txid), self._verdicts.get(txid)
             if verdict is None:
@@ -152,6 +152,7 @@ class Settlement(Intake):
         hits = self._hits.get(txid, NO_HITS)
         anchor = record.anchor_in(self._best)
         is_listed = record.is_own or bool(hits) or (anchor is not None and self._confirmed.has_tx(txid))
-        self.batch.transactions[txid] = row_of(
+        row = row_of(
             record, self._status(txid), verdict.conflicts_with, anchor, tuple(hits.values()), is_listed=is_listed
         )
+        self._changes.put_tx(txid, row)

@@ -130,8 +130,7 @@ def _no(*arguments: Any, **options: Any) -> bool:
 @bug(Mode.COMPACT, seed=4)
 def matches_stay_after_a_reorganisation() -> list[Change]:
     def disconnect(self: Books, fork: int, hashes: Any, headers: bytes, now: int) -> list[Any]:
-        self._seal()
-        self.batch.fork, self.batch.headers = fork, headers
+        self._changes.disconnect(fork, headers)
         self.cursor, self.searched = min(self.cursor, fork), min(self.searched, fork)
         return []
 
