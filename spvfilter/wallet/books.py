@@ -42,6 +42,7 @@ from spvfilter.wallet.pendinglimits import PendingLimits
 from spvfilter.wallet.rows import record_of, status_of
 from spvfilter.wallet.saved import Filtered, SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
+from spvfilter.wallet.searches import Searches
 from spvfilter.wallet.settlement import CONFIRMED, UNPROVEN, Settlement
 from spvfilter.wallet.txgraph import Anchor, Drop, DropReason, TxRecord
 from spvfilter.watch.accounts import AccountPlan
@@ -58,11 +59,7 @@ class Books(Settlement):
 
     def __init__(self, watch: WatchList, saved: SavedBooks, limits: PendingLimits | None = None) -> None:
         super().__init__(watch, limits)
-        self.cursor: int = saved.cursor
-        """Height up to which blocks have been searched."""
-        self.searched: int = saved.searched
-        self.blocks: Searched = saved.blocks
-        """Blocks that were searched for each entry."""
+        self.searches: Searches = Searches(self._changes, saved)
         self.ids: list[int] = list(saved.ids)
         """Row ids of the entries in the database, by number."""
         self.filtered: Filtered = Filtered()
@@ -110,6 +107,21 @@ class Books(Settlement):
 
     # Queries
 
+    @property
+    def cursor(self) -> int:
+        """Height up to which blocks have been searched."""
+        return self.searches.cursor
+
+    @property
+    def searched(self) -> int:
+        """Height up to which blocks had been searched before the cursor moved back for new entries."""
+        return self.searches.searched
+
+    @property
+    def blocks(self) -> Searched:
+        """Blocks that were searched for each entry."""
+        return self.searches.blocks
+
     def matches(self) -> Iterator[MatchFound]:
         """Every match that counts: confirmed ones in ascending height, then unconfirmed ones."""
         yield from (MatchFound(self.match_of(found.hit, found), found.completeness) for found in self._confirmed)
@@ -124,7 +136,7 @@ class Books(Settlement):
 
     def connect(self, block: ScannedBlock, hits: Sequence[Hit]) -> list[WalletEvent]:
         """Record the block above the cursor, with the hits in it."""
-        assert block.height == self.cursor + 1
+        assert block.height == self.searches.cursor + 1
         self.watch.table.learn(hits)
         self.filtered.note(block, hits)
         events: list[WalletEvent] = [BlockConnected(block.height, block.hash)]
@@ -200,7 +212,7 @@ class Books(Settlement):
 
     def _forget_deep(self) -> None:
         """Forget foreign records of deep blocks, unless an unconfirmed transaction touches them."""
-        limit = self.searched - KEPT_DEPTH
+        limit = self.searches.searched - KEPT_DEPTH
         while self._deep and self._deep[0][0] <= limit:
             _, txid = heappop(self._deep)
             record = self._graph.get(txid)
@@ -215,28 +227,6 @@ class Books(Settlement):
             if not self._confirmed.has_tx(txid):
                 self._changes.remove_tx(txid)  # it was kept only as a conflict
 
-    def rewind(self, height: int) -> None:
-        """Move the cursor back and search the blocks above `height` again, because their matches are in doubt."""
-        self.blocks.cut(max(height, -1))
-        self._changes.put_searched(self.blocks)
-        self.search_again(height)
-
-    def doubt(self, height: int) -> None:
-        """Search blocks from a height on again, as far as they were searched for any entry."""
-        lowest = self.blocks.lowest
-        first = self.cursor + 1 if lowest is None else min(lowest, self.cursor + 1)
-        self.rewind(max(height, first) - 1)
-
-    def search_again(self, height: int) -> None:
-        """Move the cursor back, so that blocks above `height` are searched again. Their matches stay."""
-        if height < self.cursor:
-            self.blocks.again(max(height, -1), self.cursor)
-            self._move_cursor(max(height, -1))
-
-    def skip_to(self, height: int) -> None:
-        """Begin a new wallet's search above a height."""
-        self._move_cursor(height)
-
     def connect_empty(self, height: int, filtered: int = 0) -> None:
         """Note that the blocks above the cursor, up to a height, contain nothing of the wallet.
 
@@ -245,24 +235,7 @@ class Books(Settlement):
             filtered: Number of transactions that peers filtered in these blocks.
         """
         self.filtered.txs += filtered
-        self.blocks.record(self.cursor + 1, height)
-        self._move_cursor(height)
-
-    def begin_at(self, height: int | None, wanted: tuple[int | None, int | None] | None = None) -> None:
-        """Begin the wallet's search at a height.
-
-        Args:
-            height: The height. None if it is not known yet.
-            wanted: A height and a birthday. The search will begin at the lower one.
-        """
-        self.blocks.start, self.blocks.wanted = height, wanted
-        self._changes.put_searched(self.blocks)
-
-    def _move_cursor(self, height: int) -> None:
-        self.cursor = height
-        self._changes.move_cursor(height)
-        self.searched = max(self.searched, height)
-        self._changes.put_searched(self.blocks)
+        self.searches.record(height)
 
     def mark_proven(self, height: int) -> None:
         """Set matches in blocks up to a height from Completeness.ONE_PEER to PROVEN."""
@@ -290,13 +263,11 @@ class Books(Settlement):
         self._changes.disconnect(fork, headers)
         self.orphans.note_block()
         lost = {height: self._confirmed.take(height) for height in range(fork + len(hashes), fork, -1)}
-        was_searched = self.searched
+        was_searched = self.searches.searched
         confirmed = [record.txid for record in self._graph if record.txid not in self._unconfirmed]
         back = [txid for txid in confirmed if (at := self.anchor(txid)) is not None and at.height > fork]
         self._best.disconnect_to(fork)
-        self.cursor, self.searched = min(self.cursor, fork), min(self.searched, fork)
-        self.blocks.cut(fork)
-        self._changes.put_searched(self.blocks)
+        self.searches.disconnect(fork)
         returned, returned_rows = [], list[bytes]()
         for txid in back:
             record = self._graph.get(txid)
@@ -343,7 +314,7 @@ class Books(Settlement):
         self._number += 1
         record = fresh._replace(
             first_seen=now,
-            first_height=max(self.searched, 0),
+            first_height=self.searches.first_height,
             expires_at=now + MEMPOOL_EXPIRY_S,
             last_seen=self._number,
         )
@@ -374,7 +345,7 @@ class Books(Settlement):
         """
         fresh = TxRecord.parse(raw)
         known = self._graph.get(fresh.txid)
-        record = fresh._replace(first_height=max(self.searched, 0)) if known is None else known.with_witness(raw)
+        record = fresh._replace(first_height=self.searches.first_height) if known is None else known.with_witness(raw)
         if self.is_confirmed(record.txid):
             return []
         if known is not None:
@@ -458,11 +429,10 @@ class Books(Settlement):
             accounts: Accounts of entries, by their scripts.
             like: Row id of another entry. The blocks that were searched for it count for the new entries as well.
         """
-        first = self.blocks.add_entries(len(entries), like)
+        first = self.searches.add_entries(len(entries), like)
         owners = accounts or {}
         self._changes.add_entries(NewEntry(row, *each, owners.get(each[1])) for row, each in enumerate(entries, first))
         self.ids += (ids := range(first, first + len(entries)))
-        self._changes.put_searched(self.blocks)
         return ids
 
     def relabel(self, labels: Mapping[int, str | None]) -> None:
@@ -557,8 +527,7 @@ class Books(Settlement):
             self._changes.withdraw(identity(found.hit))
         self.watch.replace_with(change.left)
         self.ids = change.ids(self.ids)
-        self.blocks.keep_entries(self.ids)
-        self._changes.put_searched(self.blocks)
+        self.searches.keep_entries(self.ids)
         for txid in dict.fromkeys(found.hit.txid for found in lost if not self._confirmed.has_tx(found.hit.txid)):
             record = self._graph.get(txid)
             if record is not None and (record.is_own or self._graph.neighbours(record) & self._unconfirmed.keys()):

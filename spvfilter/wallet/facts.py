@@ -12,6 +12,7 @@ from spvfilter.wallet.admission import MempoolLayer
 from spvfilter.wallet.confirmed import ConfirmedMatches, Identity, identity
 from spvfilter.wallet.netgroupquota import Groups
 from spvfilter.wallet.pendinglimits import PendingLimits
+from spvfilter.wallet.searches import Searches
 from spvfilter.wallet.txgraph import Anchor, BestChain, TxGraph, TxRecord
 from spvfilter.watch.watchlist import WatchList
 
@@ -24,12 +25,13 @@ class Facts:
     `watch` learns outpoints from blocks and own transactions only. Foreign unconfirmed transactions never change it.
     """
 
+    searches: Searches
+    """The cursor of the search."""
+
     def __init__(self, watch: WatchList, limits: PendingLimits | None = None) -> None:
         self.watch: WatchList = watch
         self.pool: MempoolLayer = MempoolLayer(limits or PendingLimits())
         """Bounds of foreign unconfirmed transactions."""
-        self.searched: int = -1
-        """Height up to which blocks had been searched before the cursor moved back for new entries."""
         self._confirmed = ConfirmedMatches()
         self._graph = TxGraph()
         self._best = BestChain()

@@ -64,7 +64,7 @@ class Intake(JudgedFacts):
         touched, waiting = list[bytes](), [orphan]
         for orphan in waiting:  # grows while it is walked
             # the wallet knows the orphan only from now on, so earlier blocks are not searched for its scripts
-            record = orphan.record._replace(first_height=max(self.searched, 0))
+            record = orphan.record._replace(first_height=self.searches.first_height)
             touched += self._admit_one(orphan._replace(record=record))
             if orphan.record.txid in self._unconfirmed:
                 waiting += self.orphans.take_relatives(orphan.record)

@@ -23,9 +23,9 @@ from spvfilter.node import Node
 from spvfilter.primitives import TxOut
 from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
-from spvfilter.wallet.books import Books
 from spvfilter.wallet.events import MatchFound
 from spvfilter.wallet.reader import WalletStore
+from spvfilter.wallet.searches import Searches
 from spvfilter.watch.keychain import GAP_LIMIT
 from spvfilter.watch.watchlist import WatchList
 from support.keychains import script_at
@@ -64,14 +64,14 @@ async def paid_to(client: LightClient, height: int) -> dict[int | None, int]:
 @pytest.fixture
 def searches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Collect the first block of each search that went back below the searched height."""
-    true, begun = Books.search_again, list[int]()
+    true, begun = Searches.search_again, list[int]()
 
-    def search_again(self: Books, height: int) -> None:
+    def search_again(self: Searches, height: int) -> None:
         if height < self.cursor:
             begun.append(height + 1)
         true(self, height)
 
-    monkeypatch.setattr(Books, "search_again", search_again)
+    monkeypatch.setattr(Searches, "search_again", search_again)
     yield begun
 
 

@@ -56,6 +56,7 @@ from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.events import MatchWithdrawn, WalletEvent
 from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.rows import row_of
+from spvfilter.wallet.searches import Searches
 from spvfilter.wallet.txgraph import TxRecord
 from spvfilter.watch.keychain import Keychain
 from spvfilter.watch.match import Completeness
@@ -131,7 +132,8 @@ def _no(*arguments: Any, **options: Any) -> bool:
 def matches_stay_after_a_reorganisation() -> list[Change]:
     def disconnect(self: Books, fork: int, hashes: Any, headers: bytes, now: int) -> list[Any]:
         self._changes.disconnect(fork, headers)
-        self.cursor, self.searched = min(self.cursor, fork), min(self.searched, fork)
+        searches = self.searches
+        searches.cursor, searches.searched = min(searches.cursor, fork), min(searches.searched, fork)
         return []
 
     return [(Books, "disconnect", disconnect)]
@@ -139,13 +141,13 @@ def matches_stay_after_a_reorganisation() -> list[Change]:
 
 @bug(Mode.COMPACT, seed=4)
 def new_entries_are_not_searched_for() -> list[Change]:
-    true = Books.search_again
+    true = Searches.search_again
 
-    def search_again(self: Books, height: int) -> None:
+    def search_again(self: Searches, height: int) -> None:
         if self.cursor - height > 3:
             true(self, self.cursor - 3)
 
-    return [(Books, "search_again", search_again)]
+    return [(Searches, "search_again", search_again)]
 
 
 @bug(Mode.COMPACT, seed=9)
@@ -174,13 +176,13 @@ def what_matched_removed_entries_stays() -> list[Change]:
 
 @bug(Mode.COMPACT, seed=70)
 def blocks_below_the_start_count_as_searched() -> list[Change]:
-    true = Books.skip_to
+    true = Searches.skip_to
 
-    def skip_to(self: Books, height: int) -> None:
+    def skip_to(self: Searches, height: int) -> None:
         self.blocks.record(height, height)
         true(self, height)
 
-    return [(Books, "skip_to", skip_to)]
+    return [(Searches, "skip_to", skip_to)]
 
 
 @bug(Mode.COMPACT, "OtherFilters", "OtherFilters")

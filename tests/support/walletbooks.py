@@ -48,7 +48,7 @@ class Wallet:
         self.blocks: list[list[bytes]] = [[]]
         self.now = 1_700_000_000
         self.restart()
-        self.books.skip_to(0)
+        self.books.searches.skip_to(0)
         self.tell(())
 
     def watch_list(self) -> WatchList:

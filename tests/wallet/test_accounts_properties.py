@@ -105,7 +105,7 @@ class Life(Wallet):
             self.chains.pop(name, None)
             return
         self.books.store_account(plan)
-        self.books.search_again(0)
+        self.books.searches.search_again(0)
         self.tell(())
         self.books.watch.take_account(plan)
         self.since[name] = (

@@ -184,7 +184,7 @@ class Model:
         self.tell(self.books.disconnect(fork, hashes, b"".join(each for each, _ in self.chain[fork + 1 :]), self.now))
 
     def rewind(self) -> None:
-        self.books.rewind(self.rng.randrange(-1, len(self.chain)))
+        self.books.searches.rewind(self.rng.randrange(-1, len(self.chain)))
         self.tell(())
 
     def crash(self) -> None:
@@ -388,18 +388,18 @@ def test_doubted_blocks_are_searched_again_from_the_lowest_searched() -> None:
     """
     books = Books(WatchList(REGTEST), SavedBooks())
     books.store_entries([(EntryKind.SCRIPT, b"\x51", None)])
-    books.begin_at(10)
-    books.skip_to(9)
+    books.searches.begin_at(10)
+    books.searches.skip_to(9)
     books.connect_empty(15)
-    books.doubt(4)
+    books.searches.doubt(4)
     assert (books.cursor, books.blocks.lowest) == (9, None)
-    books.doubt(12)
+    books.searches.doubt(12)
     assert books.cursor == 9
     books.connect_empty(15)
-    books.doubt(12)
+    books.searches.doubt(12)
     assert (books.cursor, books.blocks.lowest) == (11, 10)
-    books.search_again(1)
+    books.searches.search_again(1)
     books.connect_empty(15)
     assert (books.blocks.start, books.blocks.lowest) == (10, 2)
-    books.doubt(4)
+    books.searches.doubt(4)
     assert books.cursor == 3

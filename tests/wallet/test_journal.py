@@ -117,7 +117,7 @@ def test_waiting_block_is_committed_with_the_cursor_that_moves_back() -> None:
     books.connect_empty(5)
     out.emit(BlockConnected(5, TXID))
     assert out.take()
-    books.rewind(2)
+    books.searches.rewind(2)
     *_, commit, told = out.take()
     assert isinstance(commit, Commit)
     assert (commit.batch.cursor, commit.batch.told) == (2, 5)
@@ -174,7 +174,7 @@ def test_next_run_does_not_repeat_reported_blocks(tmp_path: Path) -> None:
     for effect in engine._context.out.take():
         if isinstance(effect, Commit):
             store.commit(effect.batch)
-    engine.books.search_again(2)
+    engine.books.searches.search_again(2)
     engine.books.connect_empty(3)
     engine._context.out.emit(BlockConnected(3, chain.hash_at(3)), MatchFound(FULL))
     for effect in engine._context.out.take():

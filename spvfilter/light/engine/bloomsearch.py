@@ -498,7 +498,7 @@ class BloomSearch:
         self._shown[block_hash] = {**self._shown.pop(block_hash, {}), **shown}
         while len(self._shown) > _MAX_SHOWN:
             del self._shown[next(iter(self._shown))]
-        self._context.books.rewind(height - 1)
+        self._context.books.searches.rewind(height - 1)
         self.disconnect_to(height - 1)
         self._context.changed()
 

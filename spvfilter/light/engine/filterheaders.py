@@ -253,7 +253,7 @@ class FilterHeaders:
         context = self._context
         context.rows.cut(height - 1)
         context.books.change_filters(CompactFilterBatch(fork=height - 1))
-        context.books.doubt(height)
+        context.books.searches.doubt(height)
         self._leader = None
         self._limit(height - 1)
         self._ended.clear()  # otherwise a liar could have each of the blocks since searched whole
@@ -552,7 +552,7 @@ class FilterHeaders:
     def _search_whole(self, height: int, block_hash: bytes) -> None:
         books = self._context.books
         if self._coverage.dispute(height, block_hash) and height <= books.cursor and books.blocks.has(height):
-            books.rewind(height - 1)
+            books.searches.rewind(height - 1)
 
     def _end_dispute(self, peer: Peer, height: int) -> None:
         """End a dispute in which no block decides: drop the chain with fewer supporters for a while.

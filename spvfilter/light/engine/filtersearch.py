@@ -117,7 +117,7 @@ class FilterSearch:
         """Search unwitnessed ranges again, once the filters are proven or other network groups support them."""
         context, coverage, top = self._context, self._coverage, self._context.chain.height
         if coverage.proven >= top:
-            context.books.rewind(coverage.unwitnessed[0].first - 1)
+            context.books.searches.rewind(coverage.unwitnessed[0].first - 1)
             coverage.forget_unwitnessed()
             context.changed()
         elif context.rows.height == context.books.cursor == top and not self._headers.is_hearing:
@@ -130,7 +130,7 @@ class FilterSearch:
             if owed:
                 for peer in supporters:
                     coverage.witnessed(0, top, peer.group, peer.address)
-                context.books.search_again(min(owed) - 1)
+                context.books.searches.search_again(min(owed) - 1)
                 context.changed()
 
     def advance(self, *, may_record: bool) -> None:

@@ -91,9 +91,9 @@ class WatchChanges:
             return False
         first = min(self._start.first(chain), chain.height + 1)
         if books.blocks.start != first or books.blocks.wanted is not None:
-            books.begin_at(first)
+            books.searches.begin_at(first)
         if first > 0:
-            books.skip_to(first - 1)
+            books.searches.skip_to(first - 1)
         return True
 
     def ask(self, token: int, request: Request) -> None:
@@ -141,7 +141,7 @@ class WatchChanges:
         """Search blocks from a height on for the scripts that windows gained."""
         books = self._context.books
         if books.searched >= 0:
-            books.search_again(first - 1)
+            books.searches.search_again(first - 1)
             self._coverage.forget_unwitnessed(books.cursor)
 
     def _next(self) -> None:
@@ -211,11 +211,11 @@ class WatchChanges:
             return below
         self._start.lower(start)
         if books.searched < 0:  # the first search has not begun
-            books.begin_at(None, self._start.wanted)
+            books.searches.begin_at(None, self._start.wanted)
             return first
         if first < (books.blocks.start or 0):
-            books.begin_at(first)
-        books.search_again(first - 1)
+            books.searches.begin_at(first)
+        books.searches.search_again(first - 1)
         self._coverage.forget_unwitnessed(books.cursor)
         return min(first, books.cursor + 1)
 
@@ -299,9 +299,9 @@ class WatchChanges:
         has_begun = books.searched >= 0
         if not has_begun and start.height.is_given:
             self._start.lower(start.height)
-            books.begin_at(None, self._start.wanted)
+            books.searches.begin_at(None, self._start.wanted)
         elif has_begun and missing:
-            books.search_again(min(missing) - 1)
+            books.searches.search_again(min(missing) - 1)
             self._coverage.forget_unwitnessed(books.cursor)
         return min(first, books.cursor + 1) if has_begun else first
 

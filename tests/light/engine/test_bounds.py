@@ -127,7 +127,7 @@ def test_wanted_scripts_of_foreign_payments_are_bounded_unlike_own_scripts() -> 
 
 def test_a_foreign_script_is_wanted_above_its_payment_height() -> None:
     made = books()
-    made.skip_to(100)
+    made.searches.skip_to(100)
     wanted = FilterScripts(made)
     wanted.load()
     start = wanted.position
