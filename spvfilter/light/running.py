@@ -359,7 +359,7 @@ class Running:
             )
             found: list[MatchFound] = []
             # when entries are removed, the numbers of later entries change: read again
-            while ids[-1:] == books.ids[len(ids) - 1 : len(ids)]:
+            while ids[-1:] == books.entries.ids[len(ids) - 1 : len(ids)]:
                 part = stored[len(found) : len(found) + _PER_TURN]
                 found += (MatchFound(books.match_of(each.hit, each), each.completeness) for each in part)
                 if len(found) == len(stored):

@@ -14,14 +14,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 
-from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
+from spvfilter.kernel import Hit
 from spvfilter.protocol import HASH_SIZE, MEMPOOL_EXPIRY_S
-from spvfilter.store.batch import AccountChange, Batch, NewEntry
+from spvfilter.store.batch import AccountChange, Batch
 from spvfilter.store.filters import CompactFilterBatch
-from spvfilter.store.keychains import KeychainChange, NewKeychain
 from spvfilter.store.ledger import StoredMatch
 from spvfilter.store.searched import Searched
 from spvfilter.transaction import Transaction
+from spvfilter.wallet.bookentries import Entries
 from spvfilter.wallet.canonical import Status, Verdict
 from spvfilter.wallet.confirmed import Identity, identity
 from spvfilter.wallet.entries import Renumbering
@@ -60,8 +60,7 @@ class Books(Settlement):
     def __init__(self, watch: WatchList, saved: SavedBooks, limits: PendingLimits | None = None) -> None:
         super().__init__(watch, limits)
         self.searches: Searches = Searches(self._changes, saved)
-        self.ids: list[int] = list(saved.ids)
-        """Row ids of the entries in the database, by number."""
+        self.entries: Entries = Entries(watch, self._changes, self.searches, saved.ids)
         self.filtered: Filtered = Filtered()
         """Counts of the transactions that peers filtered."""
         self.is_window_due: bool = False
@@ -416,28 +415,13 @@ class Books(Settlement):
 
     # Entries of the watch list
 
-    def store_entries(
-        self,
-        entries: Sequence[tuple[EntryKind, bytes, str | None]],
-        accounts: Mapping[bytes, str | None] | None = None,
-        like: int | None = None,
-    ) -> range:
-        """Store new entries and return the ids of their rows. The watch list gets the entries once they are stored.
-
-        Args:
-            entries: The entries, each with its label.
-            accounts: Accounts of entries, by their scripts.
-            like: Row id of another entry. The blocks that were searched for it count for the new entries as well.
-        """
-        first = self.searches.add_entries(len(entries), like)
-        owners = accounts or {}
-        self._changes.add_entries(NewEntry(row, *each, owners.get(each[1])) for row, each in enumerate(entries, first))
-        self.ids += (ids := range(first, first + len(entries)))
-        return ids
-
     def relabel(self, labels: Mapping[int, str | None]) -> None:
         """Store labels of entries by number, and write the rows of transactions that no longer count with them."""
         self._changes.relabel(labels)
+        self._write_uncounted(labels)
+
+    def _write_uncounted(self, labels: Collection[int]) -> None:
+        """Write the rows of transactions that do not count and match one of these entries."""
         for txid, hits in self._hits.items():
             if txid not in self._counted and any(hit.entry in labels for hit in hits.values()):
                 self._write(txid)
@@ -445,28 +429,8 @@ class Books(Settlement):
     def store_account(self, plan: AccountPlan) -> None:
         """Store an account. The watch list gets it when it is stored."""
         self._changes.seal()
-        scripts, own = plan.scripts(), dict(plan.labels)
-        there = {script: self.watch.table.find(EntryKind.SCRIPT, script) for script in scripts | own}
-        fresh = [script for script in scripts if there[script] == NO_ENTRY]
-        entries = [*((EntryKind.SCRIPT, script, scripts[script]) for script in fresh), *plan.entries]
-        labels = {
-            number: own.get(script) or (scripts[script] if self.watch.keychain_of(number) is None else None)
-            for script, number in there.items()
-            if number != NO_ENTRY and self.watch.own_label(number) is None
-        }
-        self.relabel({number: label for number, label in labels.items() if label is not None})
-        ids = self.store_entries(entries, {value: plan.name for _, value, _ in entries})
-        rows = dict(zip(fresh, ids, strict=False))
-        for keychain, window in plan.keychains:
-            places = [
-                (index, rows.get(script) or self.ids[self.watch.table.find(EntryKind.SCRIPT, script)])
-                for index, scripts in enumerate(window)
-                for script in scripts
-            ]
-            self._changes.move_window(KeychainChange(keychain.name, window=len(window), places=places))
-        new = [NewKeychain(each.name, each.label, each.descriptor, each.lookahead, each.size) for each in plan.chains]
-        claimed = self.watch.adopted_entries(plan)
-        self._changes.change_account(AccountChange(plan.name, None, new, plan.adopted, claimed))
+        labels, claimed = self.entries.store_account(plan)
+        self._write_uncounted(labels)
         self._write_hits_of(set(claimed))
         self._changes.seal()
 
@@ -481,13 +445,6 @@ class Books(Settlement):
         self._changes.change_account(AccountChange(account, claimed=entries))
         self._write_hits_of(set(entries))
 
-    def rename_account(self, old: str, new: str) -> None:
-        """Rename an account. Raises UnknownAccountError, ParameterError."""
-        self._changes.seal()
-        self.watch.renamed_account(old, new)
-        self._changes.change_account(AccountChange(old, new))
-        self._changes.seal()
-
     def remove_entries(self, change: Renumbering, tell: Callable[..., None]) -> None:
         """Remove entries from the watch list, and the matches that no other entry matches.
 
@@ -497,13 +454,6 @@ class Books(Settlement):
         """
         self._changes.seal()
         change.take_coins(self.watch)
-        if change.name is not None:
-            owners = [(number, change.account(number)) for number in change.stay]
-            self._changes.change_account(AccountChange(change.name, is_removed=True, left=owners))
-            labels = {number: change.label(number) for number in change.stay}
-            self._changes.relabel(
-                {number: label for number, label in labels.items() if label != self.watch.label(number)}
-            )
         moved, lost = change.confirmed(self._confirmed)
         for found in moved:
             self._changes.put_match(found)
@@ -522,12 +472,10 @@ class Books(Settlement):
             rows[txid] = None
             self._hits[txid] = left
         withdrawn += (MatchWithdrawn(match, Reason.REMOVED) for match in self.watch.matches(gone))
-        self._changes.remove_entries(change.removed)
         for found in lost:
             self._changes.withdraw(identity(found.hit))
+        self.entries.remove(change)
         self.watch.replace_with(change.left)
-        self.ids = change.ids(self.ids)
-        self.searches.keep_entries(self.ids)
         for txid in dict.fromkeys(found.hit.txid for found in lost if not self._confirmed.has_tx(found.hit.txid)):
             record = self._graph.get(txid)
             if record is not None and (record.is_own or self._graph.neighbours(record) & self._unconfirmed.keys()):

@@ -191,7 +191,7 @@ class Process:
         """The block ranges that the engine has searched for each script that it watches."""
         books, table = self.engine.books, self.engine.books.watch.table
         numbers = {script: table.find(EntryKind.SCRIPT, script) for script in scripts}
-        rows = {script: books.ids[number] for script, number in numbers.items() if number != NO_ENTRY}
+        rows = {script: books.entries.ids[number] for script, number in numbers.items() if number != NO_ENTRY}
         return _ranges_of(books.blocks, rows)
 
     def ranges_stored(self, scripts: Iterable[bytes]) -> dict[bytes, Ranges]:

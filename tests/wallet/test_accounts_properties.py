@@ -119,7 +119,7 @@ class Life(Wallet):
         if names := self.books.watch.accounts:
             old = self.rng.choice(names)
             new = f"{old.split(' (')[0]} ({self.journal.sequence} {self.rng.randrange(10**6)})"
-            self.books.rename_account(old, new)
+            self.books.entries.rename_account(old, new)
             self.tell(())
             self.since[new] = self.since.pop(old)
 

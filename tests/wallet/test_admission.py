@@ -159,7 +159,7 @@ def test_new_entry_finds_payment_and_spend_in_any_order() -> None:
     child = pay(50, out(parent))
     wallet.observe(child)
     wallet.observe(parent)
-    wallet.books.store_entries([(EntryKind.SCRIPT, THEIRS, None)])
+    wallet.books.entries.store([(EntryKind.SCRIPT, THEIRS, None)])
     wallet.tell(())
     wallet.books.watch.add_script(THEIRS)
     wallet.books.entries_added()

@@ -387,7 +387,7 @@ def test_doubted_blocks_are_searched_again_from_the_lowest_searched() -> None:
     start, and nothing was searched at the lowest heights.
     """
     books = Books(WatchList(REGTEST), SavedBooks())
-    books.store_entries([(EntryKind.SCRIPT, b"\x51", None)])
+    books.entries.store([(EntryKind.SCRIPT, b"\x51", None)])
     books.searches.begin_at(10)
     books.searches.skip_to(9)
     books.connect_empty(15)

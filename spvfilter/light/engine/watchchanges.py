@@ -161,7 +161,7 @@ class WatchChanges:
             case RemoveAccount(name):
                 self._remove(token, request, partial(Renumbering.of_account, self._context.books.watch, name))
             case RenameAccount(old, new):
-                self._context.books.rename_account(old, new)
+                self._context.books.entries.rename_account(old, new)
                 self._after_commit(token, request, None)
             case AddEntries(entries, start):
                 self._add(token, request, entries, start)
@@ -280,7 +280,7 @@ class WatchChanges:
         missing = [first] if fresh else []
         numbers = {books.watch.table.find(kind, value): label for kind, value, label in entries}
         numbers.pop(NO_ENTRY, None)
-        for ranges in {books.blocks.ranges_of(books.ids[number]) for number in numbers}:
+        for ranges in {books.blocks.ranges_of(books.entries.ids[number]) for number in numbers}:
             missing += (gap.first for gap in gaps(ranges, books.cursor, first))
         labels: dict[int, str | None] = {
             number: label
@@ -288,7 +288,7 @@ class WatchChanges:
             if label is not None and label != books.watch.label(number)
         }
         books.relabel(labels)
-        books.store_entries(fresh)
+        books.entries.store(fresh)
         searched = self._search_for(first, missing, start)
         self._context.is_storing = True
         self._context.out.after_commit(partial(self._added, token, request, fresh, labels, searched))
@@ -321,7 +321,7 @@ class WatchChanges:
             raise InexpressibleError(message, ())
         first = self._first(start)
         missing = [first] if NO_ENTRY in known else []
-        for ranges in {books.blocks.ranges_of(books.ids[number]) for number in known - {NO_ENTRY}}:
+        for ranges in {books.blocks.ranges_of(books.entries.ids[number]) for number in known - {NO_ENTRY}}:
             missing += (gap.first for gap in gaps(ranges, books.cursor, first))
         books.store_account(plan)
         searched = self._search_for(first, missing, start)

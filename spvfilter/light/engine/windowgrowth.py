@@ -116,13 +116,13 @@ class WindowGrowth:
         table, first = books.watch.table, self._first_to_search(keychain)
         is_whole = first is not None and first <= start_of(books, keychain)
         last = table.find(EntryKind.SCRIPT, keychain.scripts(keychain.end - 1)[0])
-        like = None if is_whole or last == NO_ENTRY else books.ids[last]
+        like = None if is_whole or last == NO_ENTRY else books.entries.ids[last]
         scripts = dict.fromkeys(script for each in new for script in each)
         fresh = [each for each in scripts if each not in ids and table.find(EntryKind.SCRIPT, each) == NO_ENTRY]
-        rows = books.store_entries([(EntryKind.SCRIPT, script, labels[script]) for script in fresh], accounts, like)
+        rows = books.entries.store([(EntryKind.SCRIPT, script, labels[script]) for script in fresh], accounts, like)
         ids |= zip(fresh, rows, strict=True)
         places = [
-            (at, ids.get(each) or books.ids[table.find(EntryKind.SCRIPT, each)])
+            (at, ids.get(each) or books.entries.ids[table.find(EntryKind.SCRIPT, each)])
             for at, each in _numbered(keychain.end, new)
         ]
         books.batch.keychains.append(KeychainChange(keychain.name, window=keychain.end + len(new), places=places))
@@ -166,7 +166,7 @@ def start_of(books: Books, keychain: Keychain) -> int:
     It is the start of the wallet, or a lower block that was searched for the keychain: its account may be older.
     """
     start, entry = books.blocks.start or 0, books.watch.table.find(EntryKind.SCRIPT, keychain.scripts(0)[0])
-    ranges = () if entry == NO_ENTRY else books.blocks.ranges_of(books.ids[entry])
+    ranges = () if entry == NO_ENTRY else books.blocks.ranges_of(books.entries.ids[entry])
     searched = ranges[0].first if ranges else books.cursor + 1  # the search for a new account begins there
     return min(start, searched)
 

@@ -1,0 +1,94 @@
+"""Entries of the watch list and their accounts, as the books store them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from spvfilter.kernel import NO_ENTRY, EntryKind
+from spvfilter.store.batch import AccountChange, NewEntry
+from spvfilter.store.keychains import KeychainChange, NewKeychain
+from spvfilter.wallet.changes import Changes
+from spvfilter.wallet.entries import Renumbering
+from spvfilter.wallet.searches import Searches
+from spvfilter.watch.accounts import AccountPlan
+from spvfilter.watch.watchlist import WatchList
+
+
+class Entries:
+    """Row ids of the watch list's entries. Changes of entries and accounts are written here."""
+
+    def __init__(self, watch: WatchList, changes: Changes, searches: Searches, ids: Sequence[int]) -> None:
+        self.ids: list[int] = list(ids)
+        """Row ids of the entries in the database, by number."""
+        self._watch = watch
+        self._changes = changes
+        self._searches = searches
+
+    def store(
+        self,
+        entries: Sequence[tuple[EntryKind, bytes, str | None]],
+        accounts: Mapping[bytes, str | None] | None = None,
+        like: int | None = None,
+    ) -> range:
+        """Store new entries and return the ids of their rows. The watch list gets the entries once they are stored.
+
+        Args:
+            entries: The entries, each with its label.
+            accounts: Accounts of entries, by their scripts.
+            like: Row id of another entry. The blocks that were searched for it count for the new entries as well.
+        """
+        first = self._searches.add_entries(len(entries), like)
+        owners = accounts or {}
+        self._changes.add_entries(NewEntry(row, *each, owners.get(each[1])) for row, each in enumerate(entries, first))
+        self.ids += (ids := range(first, first + len(entries)))
+        return ids
+
+    def store_account(self, plan: AccountPlan) -> tuple[dict[int, str | None], list[int]]:
+        """Store an account. Returns the new labels of known entries, and the known entries that it claims."""
+        scripts, own = plan.scripts(), dict(plan.labels)
+        there = {script: self._find(script) for script in scripts | own}
+        fresh = [script for script in scripts if there[script] == NO_ENTRY]
+        entries = [*((EntryKind.SCRIPT, script, scripts[script]) for script in fresh), *plan.entries]
+        labels = {
+            number: own.get(script) or (scripts[script] if self._watch.keychain_of(number) is None else None)
+            for script, number in there.items()
+            if number != NO_ENTRY and self._watch.own_label(number) is None
+        }
+        labels = {number: label for number, label in labels.items() if label is not None}
+        self._changes.relabel(labels)
+        ids = self.store(entries, {value: plan.name for _, value, _ in entries})
+        rows = dict(zip(fresh, ids, strict=False))
+        for keychain, window in plan.keychains:
+            places = [
+                (index, rows.get(script) or self.ids[self._find(script)])
+                for index, scripts in enumerate(window)
+                for script in scripts
+            ]
+            self._changes.move_window(KeychainChange(keychain.name, window=len(window), places=places))
+        new = [NewKeychain(each.name, each.label, each.descriptor, each.lookahead, each.size) for each in plan.chains]
+        claimed = list(self._watch.adopted_entries(plan))
+        self._changes.change_account(AccountChange(plan.name, None, new, plan.adopted, claimed))
+        return labels, claimed
+
+    def rename_account(self, old: str, new: str) -> None:
+        """Rename an account. Raises UnknownAccountError, ParameterError."""
+        self._changes.seal()
+        self._watch.renamed_account(old, new)
+        self._changes.change_account(AccountChange(old, new))
+        self._changes.seal()
+
+    def remove(self, change: Renumbering) -> None:
+        """Remove entries, and their account if they are the entries of one. The watch list still has them."""
+        if change.name is not None:
+            owners = [(number, change.account(number)) for number in change.stay]
+            self._changes.change_account(AccountChange(change.name, is_removed=True, left=owners))
+            labels = {number: change.label(number) for number in change.stay}
+            self._changes.relabel(
+                {number: label for number, label in labels.items() if label != self._watch.label(number)}
+            )
+        self._changes.remove_entries(change.removed)
+        self.ids = change.ids(self.ids)
+        self._searches.keep_entries(self.ids)
+
+    def _find(self, script: bytes) -> int:
+        return self._watch.table.find(EntryKind.SCRIPT, script)
