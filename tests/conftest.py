@@ -16,7 +16,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from support.installed import is_compiled  # before any import of spvfilter
+from support.installed import OPTION, is_compiled, wrong_package  # before any import of spvfilter
+
+import spvfilter  # isort: skip
+from spvfilter.kernel import BACKEND  # isort: skip
 from support.matching import scanning, threads
 from support.namespaces import can_be_made
 from support.vectors import EFFORT, vectors_root
@@ -121,7 +124,20 @@ def missing(name: str) -> bool:
     )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(OPTION, action="store_true", help="test the installed spvfilter in place of this checkout")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        folder = Path(spvfilter.__file__).parent
+        reporter.write_line(f"testing spvfilter {spvfilter.__version__} in {folder} with the {BACKEND} kernel")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if (problem := wrong_package(Path(spvfilter.__file__).parent)) is not None:
+        raise pytest.UsageError(problem)
     assert HINTS.keys() == MODULES.keys() | PROGRAMS.keys() | CONDITIONS.keys()
     unknown = REQUIRED - HINTS.keys()
     if unknown:

@@ -1,15 +1,17 @@
-"""The tests run the spvfilter that is installed, and not the tree beside them, in children too."""
+"""The tests run this checkout, or the installed spvfilter if they are told so, and their children run the same."""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from importlib.metadata import distributions
 from pathlib import Path
 
 import spvfilter
-from support.installed import ROOT
+from support.installed import OPTION, ROOT, VARIABLE
 
 
 def installed() -> Path:
@@ -32,3 +34,18 @@ def test_a_child_tests_it_too_wherever_it_starts() -> None:
     code = "import spvfilter; print(spvfilter.__file__)"
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert Path(ran.stdout.strip()).parent == installed()
+
+
+def test_another_package_is_tested_only_on_request(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "spvfilter", tmp_path / "spvfilter", ignore=shutil.ignore_patterns("__pycache__", "csrc"))
+    inherited = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    env = {**inherited, "PYTHONPATH": str(tmp_path), "PYTEST_ADDOPTS": "-p no:cacheprovider"}
+    command = [sys.executable, "-m", "pytest", "tests/test_hashes.py", "-k", "sha256d"]
+    refused, chosen = (
+        subprocess.run([*command, *option], cwd=ROOT, env=env, capture_output=True, text=True)
+        for option in ([], [OPTION])
+    )
+    assert refused.returncode == 4
+    assert f"the tests would run {tmp_path / 'spvfilter'}, not this checkout" in refused.stderr
+    assert chosen.returncode == 0, chosen.stdout
+    assert f"testing spvfilter {spvfilter.__version__} in {tmp_path / 'spvfilter'} with the" in chosen.stdout

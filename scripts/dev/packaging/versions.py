@@ -98,7 +98,7 @@ def test(tests: list[str], extras: str, python: Python, wheel: str) -> tuple[boo
     env = {"SPVFILTER_EFFORT": "quick", **os.environ, "SPVFILTER_REQUIRE": required}
     started = time.monotonic()
     inside = install(python, wheel, extras)
-    code, output = quietly(inside, "-m", "pytest", "-p", "no:cacheprovider", *tests, env=env)
+    code, output = quietly(inside, "-m", "pytest", "--installed", "-p", "no:cacheprovider", *tests, env=env)
     summary = output.rstrip().rpartition("\n")[2].strip("= ")
     return (
         code == 0,
