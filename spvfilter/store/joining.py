@@ -11,7 +11,7 @@ from spvfilter.network import Network
 from spvfilter.store.keychains import KeychainChange, KeychainRows, NewKeychain, StoredKeychain
 from spvfilter.store.searched import Searched
 from spvfilter.watch.descriptor.descriptor import LazyDescriptor, parse_descriptor, warn_of_problems
-from spvfilter.watch.keychain import Keychain
+from spvfilter.watch.keychain import Keychain, origins_in
 from spvfilter.watch.watchlist import WatchList
 
 
@@ -51,21 +51,32 @@ def take_keychains(
             watch.windows.restore(known, window, each.used)
 
 
-def take_spellings(watch: WatchList, stored: Sequence[StoredKeychain], entries: Iterable[Sequence[Any]]) -> None:
-    """Give keychains of accounts the names of stored keychains that derive the same scripts.
+def take_spellings(
+    watch: WatchList, stored: Sequence[StoredKeychain], entries: Iterable[Sequence[Any]]
+) -> dict[str, str]:
+    """Give keychains with a descriptor the names of stored keychains that derive the same scripts.
 
-    A descriptor has several spellings. The spelling that the database got first is the name of the keychain.
+    A descriptor has several spellings. The spelling that the database got first is the name of the keychain, unless the
+    watch list's spelling has more key origins.
 
     Args:
         watch: The watch list.
         stored: Keychains of the database.
         entries: Rows of entries: id, kind, value and more.
+
+    Returns:
+        The better spellings of the watch list, by the names of the stored keychains.
     """
+    better: dict[str, str] = {}
     names = {each.name for each in stored}
-    chains = (each for each in watch.keychains if each.account is not None and not each.is_dormant)
+    chains = (
+        each
+        for each in watch.keychains
+        if (each.account is not None or each.descriptor is not None) and not each.is_dormant
+    )
     unknown = [each for each in chains if each.name not in names]
     if not unknown or not stored:
-        return
+        return better
     scripts = {row: value for row, _, value, *_ in entries}
     firsts: dict[tuple[int, frozenset[bytes]], StoredKeychain] = {}
     for each in stored:
@@ -73,8 +84,13 @@ def take_spellings(watch: WatchList, stored: Sequence[StoredKeychain], entries: 
         firsts.setdefault((each.size, frozenset(scripts[row] for row in rows)), each)
     for chain in unknown:
         same = firsts.get((chain.size, frozenset(chain.scripts(0))))
-        if same is not None and watch.windows.get(same.name) is None:
+        if same is None or watch.windows.get(same.name) is not None:
+            continue
+        if chain.descriptor and same.descriptor and origins_in(chain.descriptor) > origins_in(same.descriptor):
+            better[same.name] = chain.name
+        else:
             watch.windows.rename(chain.name, same.name, same.descriptor)
+    return better
 
 
 def check_descriptors(watch: WatchList, stored: Sequence[StoredKeychain], accounts: Mapping[int, str]) -> None:

@@ -7,7 +7,7 @@ know the next address without a library.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, groupby, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple  # rows are as SQLite gives them
 
@@ -236,6 +236,12 @@ class KeychainRows:
             self._rows.insert("keychains", (highest + 1, *new, 0, account))
         elif (*new, account) != (*row[1:6], row[7]):
             self._replace(row, (row[0], *new, row[6], account))
+
+    def respell(self, names: Mapping[str, str]) -> None:
+        """Give stored keychains other spellings of their descriptors, which are their names, by the old names."""
+        for old, new in names.items():
+            row = self._stored(old)
+            self._replace(row, (row[0], new, row[2], new, *row[4:]))
 
     def claim(self, name: str, account: int | None) -> None:
         """Let a stored keychain belong to an account."""

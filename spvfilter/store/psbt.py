@@ -6,29 +6,35 @@ list of keys and values, each with its length before it. A zero byte ends it. Th
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from spvfilter.errors import ParameterError
+from spvfilter.errors import DescriptorWarning, ParameterError
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
 from spvfilter.primitives import OutPoint, TxOut, compact_size
 from spvfilter.store.windowviews import Checked, EntryPlaces
 from spvfilter.transaction import Transaction
 from spvfilter.watch.descriptor.descriptor import parse_descriptor
+from spvfilter.watch.descriptor.keys import account_keys
 from spvfilter.watch.descriptor.spending import Spending
 
 _MAGIC = b"psbt\xff"
 _LEAF_VERSION = b"\xc0"
+_MOST_NAMED = 5
+"""Number of keys that a warning names (our choice)."""
 _PER_QUERY = 900
 """Number of scripts in one query (our choice: every SQLite allows 999 values)."""
 Pair = tuple[int, bytes, bytes]
 """Type of a key, the rest of the key, and the value."""
 
 
-def encode(tx: Transaction, inputs: Iterable[Iterable[Pair]], outputs: Iterable[Iterable[Pair]]) -> bytes:
-    """Return the bytes of a PSBT, version 0."""
+def encode(
+    tx: Transaction, xpubs: Iterable[Pair], inputs: Iterable[Iterable[Pair]], outputs: Iterable[Iterable[Pair]]
+) -> bytes:
+    """Return the bytes of a PSBT, version 0. `xpubs` are further pairs of the first map."""
     parts = [_MAGIC]
-    for pairs in ([(0x00, b"", tx.raw)], *inputs, *outputs):
+    for pairs in ([(0x00, b"", tx.raw), *xpubs], *inputs, *outputs):
         parts += (_sized(bytes((kind,)) + key) + _sized(value) for kind, key, value in pairs)
         parts.append(b"\0")
     return b"".join(parts)
@@ -104,6 +110,8 @@ def psbt_of(checked: Checked, network: Network, tx: Transaction, previous: Mappi
         tx: The unsigned transaction.
         previous: Transactions of the wallet by txid.
 
+    Warns with DescriptorWarning about keys of the inputs that no signing device finds.
+
     Raises:
         ParameterError: The transaction is signed, spends an output that does not exist, or spends none of the wallet.
         DescriptorError: A descriptor has musig(), or the extra `descriptors` is missing.
@@ -114,12 +122,44 @@ def psbt_of(checked: Checked, network: Network, tx: Transaction, previous: Mappi
     if not any(spent):
         raise ParameterError("the wallet knows none of the outputs that the transaction spends")
     scripts = {output.script_pubkey for output in (*tx.outputs, *filter(None, spent))}
-    found = _spendings(checked, network, scripts)
+    found, descriptors = _spendings(checked, network, scripts)
+    signed = {text for output in filter(None, spent) if (text := descriptors.get(output.script_pubkey)) is not None}
     inputs = (
         () if output is None else input_pairs(output, previous[outpoint[:32]].raw, found.get(output.script_pubkey))
         for outpoint, output in zip(tx.inputs, spent, strict=True)
     )
-    return encode(tx, inputs, (output_pairs(found.get(output.script_pubkey)) for output in tx.outputs))
+    outputs = (output_pairs(found.get(output.script_pubkey)) for output in tx.outputs)
+    psbt = encode(tx, xpub_pairs(signed), inputs, outputs)
+    _warn_of_strangers(signed)
+    return psbt
+
+
+def xpub_pairs(descriptors: Iterable[str]) -> list[Pair]:
+    """Return the pairs of the extended keys of multisig wallets, which devices that sign for one of them ask for.
+
+    A key without a known path from its master key is left out, as BIP-174 requires.
+    """
+    found: dict[bytes, bytes] = {}
+    for text in descriptors:
+        placed = account_keys(text)
+        for key in placed if len(placed) > 1 else ():
+            if (place := key.place) is not None:
+                found.setdefault(key.raw, place)
+    return [(0x01, key, found[key]) for key in sorted(found)]
+
+
+def _warn_of_strangers(descriptors: Iterable[str]) -> None:
+    """Warn with DescriptorWarning about keys that a signing device cannot recognize in the PSBT."""
+    strangers = (key for text in descriptors for key in account_keys(text) if not key.is_found)
+    lost = sorted({f"{key.text[:12]}…{key.text[-4:]}" for key in strangers})
+    if lost:
+        warnings.warn(
+            f"signing devices will not recognize {', '.join(lost[:_MOST_NAMED])} in this PSBT, because the descriptor"
+            " does not give the key's origin. Watch the descriptor with [FINGERPRINT/PATH] before each key, where"
+            " FINGERPRINT is that of the master key",
+            DescriptorWarning,
+            stacklevel=2,
+        )
 
 
 def _spent(outpoint: bytes, previous: Mapping[bytes, Transaction]) -> TxOut | None:
@@ -132,10 +172,16 @@ def _spent(outpoint: bytes, previous: Mapping[bytes, Transaction]) -> TxOut | No
     return tx.output(index)
 
 
-def _spendings(checked: Checked, network: Network, scripts: set[bytes]) -> dict[bytes, Spending]:
-    """Return scripts and keys of watched scripts whose keychain has a descriptor, by scriptPubKey."""
+def _spendings(
+    checked: Checked, network: Network, scripts: set[bytes]
+) -> tuple[dict[bytes, Spending], dict[bytes, str]]:
+    """Return scripts and keys of watched scripts whose keychain has a descriptor, by scriptPubKey.
+
+    The second result has the names of these keychains, which are their descriptors.
+    """
     places, derive = EntryPlaces(checked), dict[str, Callable[[int], tuple[Spending, ...]] | None]()
     found: dict[bytes, Spending] = {}
+    owners: dict[bytes, str] = {}
     wanted = sorted(scripts)
     for at in range(0, len(wanted), _PER_QUERY):  # each query reads the whole table, which has no index of scripts
         part = wanted[at : at + _PER_QUERY]
@@ -148,8 +194,10 @@ def _spendings(checked: Checked, network: Network, scripts: set[bytes]) -> dict[
                 derive[name] = _deriving(checked, network, name)
             spending = derive[name]
             if spending is not None:
-                found |= {each.script_pubkey: each for each in spending(index)}
-    return found
+                made = {each.script_pubkey: each for each in spending(index)}
+                found |= made
+                owners |= dict.fromkeys(made, name)
+    return found, owners
 
 
 def _deriving(checked: Checked, network: Network, name: str) -> Callable[[int], tuple[Spending, ...]] | None:

@@ -449,7 +449,11 @@ class Store:
         with reading(self.path):
             rows = list(self._db.execute("SELECT id, kind, value, label, account FROM watch ORDER BY id"))
             keychains, accounts = self.keychains.load(), self._accounts.load()
-            take_spellings(watch, keychains, rows)
+            better = take_spellings(watch, keychains, rows)
+            keychains = [
+                each if (name := better.get(each.name)) is None else each._replace(name=name, descriptor=name)
+                for each in keychains
+            ]
             check_descriptors(watch, keychains, accounts)
             numbers = self._take_entries(watch, rows, keychains, accounts)
             known = dict(zip(numbers, rows, strict=True))
@@ -464,6 +468,7 @@ class Store:
             self._ids = []
             with self._rows.transaction():
                 self._check_unchanged()
+                self.keychains.respell(better)
                 self._join_labels(watch)
                 searched = self.searched_blocks
                 stored_accounts = set(accounts.values())

@@ -378,6 +378,12 @@ def identity_of(scripts: Iterable[bytes]) -> bytes:
     return sha256d(b"".join(len(script).to_bytes(4, "little") + script for script in sorted(scripts)))
 
 
+def origins_in(descriptor: str | None) -> int:
+    """Return the number of keys in a descriptor whose origin has the fingerprint of a master key."""
+    text = descriptor or ""
+    return text.count("[") - text.count("[00000000")
+
+
 def all_used(name: str) -> str:
     """Return the error message for a keychain whose watched addresses are all used. `name` is the keychain's name.
 

@@ -32,7 +32,7 @@ from spvfilter.watch.descriptor.descriptor import (
     warn_of_problems,
 )
 from spvfilter.watch.elements import bloom_elements, gcs_elements
-from spvfilter.watch.keychain import LOOKAHEAD, MAX_DERIVATIONS, Budget, Keychain
+from spvfilter.watch.keychain import LOOKAHEAD, MAX_DERIVATIONS, Budget, Keychain, origins_in
 from spvfilter.watch.match import Completeness, Match, MatchKind
 from spvfilter.watch.pickling import State, restored, state_of
 from spvfilter.watch.windows import STEP, Windows
@@ -459,11 +459,12 @@ class WatchList:
     def _add_keychain(self, keychain: Keychain) -> Keychain:
         """Watch the scripts of a keychain, and return the keychain.
 
-        If the list already has a keychain with this name, the method updates and returns that keychain. A new label
-        replaces its label, and its lookahead may only grow.
+        If the list already has a keychain with this name, or with another spelling of its descriptor, the method
+        updates and returns that keychain. A new label replaces its label, and its lookahead may only grow. The spelling
+        with more key origins stays, because signing devices need them.
         """
         keychain.label = checked_label(keychain.label)
-        known, account = self._windows.get(keychain.name), self._accounts.current
+        known, account = self._windows.get(keychain.name) or self._same_descriptor(keychain), self._accounts.current
         if known is None:
             keychain.account = account
             self._windows.add(keychain)
@@ -474,8 +475,18 @@ class WatchList:
         known.label = keychain.label or known.label
         known.lookahead = max(keychain.lookahead, known.lookahead)
         known.reach(keychain.floor)
+        if keychain.revealed:
+            known.reveal(keychain.revealed - 1)
+        if origins_in(keychain.descriptor) > origins_in(known.descriptor):
+            self._windows.rename(known.name, keychain.name, keychain.descriptor)
         self._windows.grow()
         return known
+
+    def _same_descriptor(self, keychain: Keychain) -> Keychain | None:
+        """Return the keychain whose descriptor is another spelling of that of `keychain`, or None."""
+        known = None if keychain.descriptor is None else self._same_keychain(keychain)
+        is_same = known is not None and known.descriptor is not None and known.scripts(0) == keychain.scripts(0)
+        return known if is_same else None
 
     def saved_keychains_in(self, text: str, label: str | None, end: int, lookahead: int) -> list[Keychain]:
         """Return the keychains of a descriptor that was read from a saved watch list, and do not watch them yet.

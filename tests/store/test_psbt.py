@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spvfilter._public import deferred
-from spvfilter.errors import DescriptorError, FormatError, ParameterError
+from spvfilter.errors import DescriptorError, DescriptorWarning, FormatError, ParameterError
 from spvfilter.hashes import hash160
 from spvfilter.network import REGTEST
 from spvfilter.primitives import OutPoint, TxOut
@@ -26,8 +26,10 @@ from support.stores import opened
 
 pytestmark = pytest.mark.descriptors
 if TYPE_CHECKING:
+    base58: Any
     bdk: Any
 else:
+    base58 = deferred("bitcoin.base58")
     bdk = deferred("bdkpython")
 
 ACCOUNT = (  # m/84h/1h/0h of the phrase abandon … about
@@ -87,6 +89,10 @@ class Wallet:
         matches = [StoredMatch(hit, None, None, Completeness.PROVEN) for hit in watch.table.scan_tx(raw)]
         row = StoredTx(raw, TxStatus.PENDING, None, 5)
         self.store.commit(Batch(matches=matches, transactions={txid(raw): row}))
+
+    def psbt(self) -> bytes:
+        """The PSBT of `spend`."""
+        return self.store.views.psbt(self.spend())
 
     def spend(self) -> bytes:
         """An unsigned transaction that spends the payment, with change at index 8 of the last keychain."""
@@ -185,6 +191,46 @@ def test_inputs_and_change_have_origins() -> None:
         assert len(key) == 34
         assert place == bytes.fromhex("73c5da0a") + b"".join(step.to_bytes(4, "little") for step in path)
     assert payment == {}
+
+
+@pytest.mark.parametrize("origin", ["", "[00000000/84h/1h/0h]"])
+def test_a_key_that_no_signer_recognizes_is_named(origin: str) -> None:
+    key = ACCOUNT.partition("]")[2]
+    wallet = Wallet(f"wsh(multi(1,{origin}{key}/<0;1>/*,{ACCOUNT}/<2;3>/*))")
+    with pytest.warns(DescriptorWarning, match=f"will not recognize {key[:12]}…{key[-4:]} in this PSBT") as caught:
+        wallet.store.views.psbt(wallet.spend())
+    assert len(caught) == 1
+
+
+def test_multisig_states_its_extended_keys() -> None:
+    keys = accounts(is_secret=False)
+    wallet = Wallet(filled("wsh(sortedmulti(2,A/<0;1>/*,B/<0;1>/*))", keys))
+    first, *_ = parsed(wallet.store.views.psbt(wallet.spend()))
+    stated = {key[1:]: value for key, value in first.items() if key[0] == 0x01}
+    path = b"".join(step.to_bytes(4, "little") for step in ((1 << 31) + 84, (1 << 31) + 1, 1 << 31))
+    for text in keys.values():
+        fingerprint, key = text[1:9], text.partition("]")[2]
+        assert stated.pop(bytes(base58.decode(key)[:78])) == bytes.fromhex(fingerprint) + path
+    assert stated == {}
+    single, *_ = parsed(Wallet(f"wpkh({ACCOUNT}/<0;1>/*)").psbt())
+    assert {key[0] for key in single} == {0x00}
+
+
+def test_the_database_takes_the_spelling_with_origins() -> None:
+    key = ACCOUNT.partition("]")[2]
+    for first, second in ((key, ACCOUNT), (ACCOUNT, key), (key, f"[00000000/84h/1h/0h]{key}")):
+        store, names = opened(MEMORY), list[str]()
+        for text in (first, second):
+            watch = WatchList(REGTEST)
+            chain, _ = watch.add_descriptor(f"wpkh({text}/<0;1>/*)")
+            chain.reveal(4)
+            store.attach(watch)
+            names = [each.name for each in store.keychains.load()]
+            assert sorted(names) == sorted(each.name for each in watch.keychains)
+        best = ACCOUNT if ACCOUNT in (first, second) else first
+        assert [each.partition("#")[0] for each in names] == [f"wpkh({best}/{branch}/*)" for branch in "01"]
+        assert [each.revealed for each in store.keychains.load()] == [5, 0]
+        assert [each.name for each in store.views.keychains()] == names
 
 
 def test_taproot_tree_is_stated_for_change() -> None:

@@ -212,6 +212,85 @@ def wasabi() -> dict[str, Any]:
     }
 
 
+def coldcard_skeleton() -> dict[str, Any]:
+    """Coldcard's skeleton of an Electrum wallet, with the fingerprint as a little-endian number."""
+    keystore = {
+        "ckcc_xpub": OTHER,
+        "ckcc_xfp": int.from_bytes(bytes.fromhex("d34db33f"), "little"),
+        "xpub": ZPUB,
+        "label": "Coldcard Import D34DB33F",
+        "type": "hardware",
+        "hw_type": "coldcard",
+        "derivation": "m/84'/0'/0'",
+    }
+    return {"keystore": keystore, "wallet_type": "standard", "use_encryption": False, "seed_version": 17}
+
+
+def wasabi_skeleton() -> dict[str, Any]:
+    """Coldcard's skeleton of a Wasabi wallet. It has no path, because Wasabi uses the first account."""
+    return {"ColdCardFirmwareVersion": "5.1.2", "MasterFingerprint": "D34DB33F", "ExtPubKey": KEY}
+
+
+def caravan() -> dict[str, Any]:
+    """A multisig wallet of Caravan or Unchained."""
+    path = "m/48'/0'/0'/2'"
+    return {
+        "name": "cold",
+        "addressType": "P2WSH",
+        "network": "mainnet",
+        "client": {"type": "public"},
+        "quorum": {"requiredSigners": 2, "totalSigners": 2},
+        "extendedPublicKeys": [
+            {"name": "one", "bip32Path": path, "xpub": KEY, "xfp": "D34DB33F", "method": "text"},
+            {"name": "two", "bip32Path": path, "xpub": OTHER, "xfp": "0f056943", "method": "text"},
+        ],
+        "startingAddressIndex": 0,
+    }
+
+
+def liana() -> dict[str, Any]:
+    """A backup of Liana."""
+    records = [
+        {"type": "addr", "ref": first(f"{SINGLE}/0/*)"), "label": "rent"},
+        {"type": "tx", "ref": "ab" * 32, "label": "a transaction"},
+    ]
+    return {
+        "name": "cold",
+        "version": 1,
+        "network": "bitcoin",
+        "date": BIRTHDAY + 5,
+        "accounts": [
+            {
+                "name": "inheritance",
+                "descriptor": checked(f"{SINGLE}/<0;1>/*)"),
+                "receive_index": 12,
+                "change_index": 3,
+                "timestamp": BIRTHDAY,
+                "keys": {},
+                "labels": {
+                    "type": "BIP329",
+                    "labels": records,
+                },
+            }
+        ],
+    }
+
+
+def bitkey() -> str:
+    """Bitkey's two descriptors."""
+    return f"External: {checked(f'{SINGLE}/0/*)')}\n\nInternal: {checked(f'{SINGLE}/1/*)')}\n"
+
+
+def bitkey_json() -> dict[str, Any]:
+    """Bitkey's two descriptors as JSON."""
+    return {"external": f"{SINGLE}/0/*)", "internal": checked(f"{SINGLE}/1/*)")}
+
+
+def descriptors() -> list[str]:
+    """A list of descriptors."""
+    return [f"{SINGLE}/0/*)", checked(f"{SINGLE}/1/*)")]
+
+
 def bsms() -> str:
     """A descriptor record of BSMS."""
     return f"BSMS 1.0\n{MULTI % ('/**', '/**')}\n/0/*,/1/*\n{first(MULTI % ('/0/*', '/0/*'))}\n"
@@ -257,6 +336,13 @@ FILES: dict[str, Callable[[], object]] = {
         coldcard,
         coldcard_multisig,
         wasabi,
+        coldcard_skeleton,
+        wasabi_skeleton,
+        caravan,
+        liana,
+        bitkey,
+        bitkey_json,
+        descriptors,
         bsms,
         policy,
         labels,

@@ -158,6 +158,23 @@ def test_spellings_of_one_descriptor_are_one_keychain() -> None:
     assert (len(watch), watch.keychains[0].label, watch.keychains[0].end) == (30, "mine", 30)
 
 
+def test_spellings_with_and_without_origin_are_one_keychain() -> None:
+    bare, placed = f"wpkh({XPUB}/<0;1>/*)", f"wpkh([d34db33f/84'/0'/0']{XPUB}/<0;1>/*)"
+    zero = placed.replace("d34db33f", "00000000")
+    for order in ((bare, placed), (placed, bare), (zero, placed), (bare, zero, placed, bare), (placed, zero)):
+        watch = WatchList()
+        for number, text in enumerate(order):
+            watch.add_descriptor(text, lookahead=20 + number)
+        assert [each.name.partition("#")[0] for each in watch.keychains] == [
+            placed.replace("<0;1>", each) for each in "01"
+        ]
+        assert {each.descriptor for each in watch.keychains} == {each.name for each in watch.keychains}
+        assert len(watch) == 2 * (19 + len(order))
+    (first, _), (combo,) = watch.keychains, watch.add_descriptor(f"combo({XPUB}/0/*)", lookahead=20)
+    assert combo is not first
+    assert watch.add_keychain("mine", lambda index: first.scripts(index)[0]) is not first
+
+
 def test_a_descriptor_without_a_wildcard_has_one_index() -> None:
     watch = WatchList()
     (chain,) = watch.add_descriptor(f"wpkh({KEY})")

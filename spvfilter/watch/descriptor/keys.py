@@ -9,7 +9,7 @@ import re
 from typing import NamedTuple
 
 from spvfilter.errors import DescriptorError, WrongNetworkError
-from spvfilter.hashes import sha256d
+from spvfilter.hashes import hash160, sha256d
 from spvfilter.network import MAINNET, NETWORKS, Network
 
 _PUBLIC = {"main": 0x0488B21E, "test": 0x043587CF}
@@ -51,6 +51,7 @@ PREFIXES = {
     "Vpub": Prefix(0x02575483, "test", None, is_multisig=True),
 }
 _EXTENDED = re.compile(r"(?<![0-9A-Za-z])([xyzYZtuvUV]pub[0-9A-Za-z]*)((?:/[^/,(){}#]*)*)")
+_PLACED = re.compile(r"(?:\[([0-9a-fA-F]{8}(?:/\d{1,10}[hH']?)*)\])?([xt]pub[0-9A-Za-z]+)")
 _ORIGIN = re.compile(r"\[[0-9a-fA-F]{8}(?:/\d{1,10}[hH']?)*\]")
 # at the start of a word only, because a public key may contain "prv"
 _PRIVATE_EXTENDED = re.compile(r"(?<![0-9A-Za-z])[xyzYZtuvUV]prv")
@@ -95,6 +96,42 @@ def extended_keys(text: str) -> list[tuple[str, str]]:
     return [(found[1], found[2]) for found in _EXTENDED.finditer(text)]
 
 
+class AccountKey(NamedTuple):
+    """An extended public key of a valid descriptor, with its origin."""
+
+    text: str
+    """The key."""
+    raw: bytes
+    """The serialized key, 78 bytes (BIP-32)."""
+    fingerprint: bytes | None
+    """First 4 bytes of the HASH160 of the master key. None if the descriptor states no origin."""
+    path: tuple[int, ...]
+    """Steps of the origin. The number of a hardened step is 2^31 or more."""
+
+    @property
+    def is_found(self) -> bool:
+        """True if the owner of the master key finds the key by its origin, or the key is the master key itself."""
+        return self.fingerprint not in (None, bytes(4)) or not self.raw[4]
+
+    @property
+    def place(self) -> bytes | None:
+        """The fingerprint and the path of a PSBT (BIP-174). None if they are unknown or do not lead to this key."""
+        master = self.fingerprint or (hash160(self.raw[-33:])[:4] if not self.raw[4] else bytes(4))
+        if master == bytes(4) or len(self.path) != self.raw[4]:
+            return None
+        return master + b"".join(step.to_bytes(4, "little") for step in self.path)
+
+
+def account_keys(text: str) -> list[AccountKey]:
+    """Return the extended public keys of a descriptor that was parsed, each once."""
+    found: dict[str, AccountKey] = {}
+    for origin, key in _PLACED.findall(text):
+        fingerprint, *steps = origin.split("/")
+        path = tuple(int(step.rstrip("hH'")) + (0 if step.isdigit() else 1 << 31) for step in steps)
+        found.setdefault(key, AccountKey(key, raw_key(key), bytes.fromhex(fingerprint) or None, path))
+    return list(found.values())
+
+
 def check_key(key: str, network: Network, where: str = "") -> bytes:
     """Return the 78 bytes of an extended public key. `where` starts the error messages.
 
@@ -126,6 +163,13 @@ def check_key(key: str, network: Network, where: str = "") -> bytes:
             f"{name} is of {' or '.join(owners)}, not of {network}: choose its network, or give the right key", owners
         )
     return raw
+
+
+def raw_key(key: str) -> bytes:
+    """Return the 78 bytes of an extended public key that `check_key` has checked."""
+    from bitcoin.base58 import decode
+
+    return bytes(decode(key))[:_SIZE]
 
 
 def as_plain(key: str, raw: bytes) -> str:

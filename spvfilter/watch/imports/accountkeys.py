@@ -11,8 +11,15 @@ from spvfilter.watch.descriptor.checksum import without_checksum
 
 BRANCHES = "/<0;1>/*"
 """Path of the receiving and change addresses below an account key (BIP-389)."""
-_PATH = re.compile(r"(?:m/)?((?:\d{1,10}[hH']?/)*\d{1,10}[hH']?)")
-_FINGERPRINT = re.compile(r"[0-9a-fA-F]{8}")
+MULTISIG_FORMATS = {
+    "P2SH": "sh(MULTI)",
+    "P2WSH": "wsh(MULTI)",
+    "P2SH-P2WSH": "sh(wsh(MULTI))",
+    "P2WSH-P2SH": "sh(wsh(MULTI))",
+}
+"""Descriptor of a multisig wallet by the name that wallets give its type, with the word MULTI."""
+_PATH = re.compile(r"(?:[mM]/)?((?:\d{1,10}[hH']?/)*\d{1,10}[hH']?)")
+_FINGERPRINT = re.compile(r"(?:0[xX])?([0-9a-fA-F]{8})")
 
 
 def plain_key(text: str, where: str) -> str:
@@ -27,17 +34,58 @@ def plain_key(text: str, where: str) -> str:
     return keys.as_plain(text, keys.check_key(text, network, f"{where}: "))
 
 
-def origin(fingerprint: object, path: object) -> str:
-    """Return the key origin […] of a master key's fingerprint and a path. It is empty if the file does not have them.
+class Origins:
+    """The key origins […] of one file, and warnings about origins that its descriptor lacks.
 
-    A watch list does not need the origin. It makes the descriptor equal to that of other programs.
+    A watch list works without origins, but a signing device recognizes its key in a PSBT only by the origin.
     """
-    if not isinstance(fingerprint, str) or not _FINGERPRINT.fullmatch(fingerprint):
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+        """A sentence for each origin that the file gives, but that its descriptor lacks."""
+
+    def of(self, key: str, fingerprint: object, path: object, where: str) -> str:
+        """Return the origin of a key from the master key's fingerprint and the path. It is empty if it is unknown.
+
+        The parent's fingerprint in a key of depth 1 replaces a missing one, because its parent is the master key.
+
+        Args:
+            key: The extended public key, as `plain_key` returns it.
+            fingerprint: 8 hex digits, with or without 0x. None or an empty text if the file does not give it.
+            path: Path such as m/84'/0'/0'. None or an empty text if the file does not give it.
+            where: Name of the key in warnings.
+        """
+        if fingerprint in (None, "") and path in (None, "", "m", "m/"):
+            return ""
+        raw = keys.raw_key(key)
+        found = _FINGERPRINT.fullmatch(fingerprint) if isinstance(fingerprint, str) else None
+        master = found[1].lower().replace("00000000", "") if found else ""
+        steps = _PATH.fullmatch(path.strip()) if isinstance(path, str) else None
+        if not raw[4] and steps is None:
+            return f"[{master}]" if master else ""
+        if raw[4] == 1:
+            master = master or raw[5:9].hex()
+            if path in (None, ""):
+                steps = _PATH.fullmatch(_step_of(raw))
+        if not master:
+            self._warn(where, "the master key's fingerprint, 8 hex digits")
+        elif steps is None or not steps[1]:
+            self._warn(where, "its path from the master key, such as m/84'/0'/0'")
+        else:
+            return f"[{master}/{re.sub('[H' + chr(39) + ']', 'h', steps[1])}]"
         return ""
-    if path in ("m", "m/", ""):
-        return f"[{fingerprint.lower()}]"
-    found = _PATH.fullmatch(path) if isinstance(path, str) else None
-    return f"[{fingerprint.lower()}/{re.sub('[H' + chr(39) + ']', 'h', found[1])}]" if found else ""
+
+    def _warn(self, where: str, missing: str) -> None:
+        self.warnings.append(
+            f"{where} is watched without its origin, because the file does not give {missing}. A signing device will"
+            " not recognize the key in a PSBT: write [FINGERPRINT/PATH] before the key in a descriptor of your own"
+        )
+
+
+def _step_of(raw: bytes) -> str:
+    """Return the last step of the path of an extended key of 78 bytes."""
+    number = int.from_bytes(raw[9:13])
+    return f"{number - (1 << 31)}h" if number >> 31 else str(number)
 
 
 def single_descriptor(wrapped: str, key: str) -> str:

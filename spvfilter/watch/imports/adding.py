@@ -14,7 +14,7 @@ from spvfilter.network import Network
 from spvfilter.watch.entry import explained
 from spvfilter.watch.imports.policy import without_template
 from spvfilter.watch.imports.walletfile import ImportedAddress, ImportedDescriptor, WalletFile, check_network
-from spvfilter.watch.keychain import Budget, Keychain
+from spvfilter.watch.keychain import MAX_REVEALED, Budget, Keychain
 
 _Problems = list[tuple[int, str]]  # number of a line, 0 for the whole file, and a message
 
@@ -78,6 +78,9 @@ def _keychains(watch: Sink, wanted: ImportedDescriptor) -> list[Keychain]:
     found = watch.keychains_in(without_template(wanted.text), wanted.label)
     for each in found:
         each.reach(wanted.end)
+    for each, revealed in zip(found, wanted.revealed, strict=False):
+        if revealed:
+            each.reveal(min(revealed, each.size, MAX_REVEALED) - 1)
     if wanted.first_address is not None:
         derived = script_to_address(found[0].scripts(0)[0], watch.network)
         if derived != wanted.first_address:

@@ -21,7 +21,13 @@ import re
 
 from spvfilter.errors import ParameterError
 from spvfilter.network import MAINNET, REGTEST, Network
-from spvfilter.watch.imports.accountkeys import multisig_descriptor, origin, plain_key, single_descriptor
+from spvfilter.watch.imports.accountkeys import (
+    MULTISIG_FORMATS,
+    Origins,
+    multisig_descriptor,
+    plain_key,
+    single_descriptor,
+)
 from spvfilter.watch.imports.jsontext import text_of
 from spvfilter.watch.imports.walletfile import (
     PUBLIC_TEST_NETWORKS,
@@ -36,12 +42,6 @@ _SECTIONS = {"bip44": "pkh(KEY)", "bip49": "sh(wpkh(KEY))", "bip84": "wpkh(KEY)"
 """Descriptor of each section with a single key."""
 _MULTISIG_SECTIONS = ("bip45", "bip48_1", "bip48_2", "bip48_3")
 _SIGNER = ("p2sh_deriv", "p2wsh_deriv", "p2sh_p2wsh_deriv", "p2wsh_p2sh_deriv")
-_FORMATS = {
-    "P2SH": "sh(MULTI)",
-    "P2WSH": "wsh(MULTI)",
-    "P2SH-P2WSH": "sh(wsh(MULTI))",
-    "P2WSH-P2SH": "sh(wsh(MULTI))",
-}
 _LINE = re.compile(r"\s*([A-Za-z0-9 ]{1,20}?)\s*:\s*(.*?)\s*")
 _POLICY = re.compile(r"(\d{1,2})\s*(?:of|/)\s*(\d{1,2})", re.IGNORECASE)
 _FINGERPRINT = re.compile(r"[0-9A-Fa-f]{8}")
@@ -63,12 +63,13 @@ def read_coldcard(data: object) -> WalletFile | None:
         )
     if "xfp" not in data or not any(name in data for name in (*_SECTIONS, *_MULTISIG_SECTIONS)):
         return None
-    found = []
+    found, origins = [], Origins()
     for name, wrapped in _SECTIONS.items():
         section = data.get(name)
         if isinstance(section, dict):
             key = plain_key(text_of(section, "xpub", name), f"{name}: xpub")
-            text = single_descriptor(wrapped, origin(data["xfp"], section.get("deriv")) + key)
+            place = origins.of(key, data["xfp"], section.get("deriv"), f"the key of {name}")
+            text = single_descriptor(wrapped, place + key)
             first = section.get("first")
             found.append(ImportedDescriptor(text, name_in(section.get("name")), 0, _text_or_none(first)))
     if not found:
@@ -79,7 +80,7 @@ def read_coldcard(data: object) -> WalletFile | None:
         if chain not in _CHAINS:
             raise ParameterError("a file of Coldcard for an unknown chain: expected BTC, XTN or XRT")
         networks = _CHAINS[chain]
-    wallet = WalletFile("Coldcard", networks=networks, descriptors=tuple(found))
+    wallet = WalletFile("Coldcard", networks=networks, descriptors=tuple(found), warnings=tuple(origins.warnings))
     if any(name in data for name in _MULTISIG_SECTIONS):
         return wallet.with_warning(
             "the file also has this Coldcard's keys for multisig wallets. They are not watched: a multisig wallet needs"
@@ -103,6 +104,7 @@ def read_multisig_text(text: str) -> WalletFile | None:
         return None
     fields: dict[str, str] = {}
     found: list[str] = []
+    origins = Origins()
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -111,10 +113,10 @@ def read_multisig_text(text: str) -> WalletFile | None:
             raise ParameterError(f"line {number} of a multisig wallet (Coldcard): expected NAME: VALUE")
         if _FINGERPRINT.fullmatch(pair[1]):
             key = plain_key(pair[2], f"line {number}: the key")
-            found.append(origin(pair[1], fields.get("derivation")) + key)
+            found.append(origins.of(key, pair[1], fields.get("derivation"), f"the key of line {number}") + key)
         else:
             fields[pair[1].lower()] = pair[2]
-    return _multisig(fields, found)
+    return _multisig(fields, found).with_warning(*origins.warnings)
 
 
 def _multisig(fields: dict[str, str], found: list[str]) -> WalletFile:
@@ -125,9 +127,9 @@ def _multisig(fields: dict[str, str], found: list[str]) -> WalletFile:
         raise ParameterError(
             f"a multisig wallet (Coldcard) of {policy[2]} keys, but the file has {len(found)}: export it again"
         )
-    wrapped = _FORMATS.get(fields.get("format", "P2SH").upper())
+    wrapped = MULTISIG_FORMATS.get(fields.get("format", "P2SH").upper())
     if wrapped is None:
-        raise ParameterError(f"the format of a multisig wallet (Coldcard): expected {', '.join(_FORMATS)}")
+        raise ParameterError(f"the format of a multisig wallet (Coldcard): expected {', '.join(MULTISIG_FORMATS)}")
     name = name_in(fields.get("name"))
     text = multisig_descriptor(wrapped, int(policy[1]), found)
     return WalletFile("Coldcard", name, networks_of_text(text), descriptors=(ImportedDescriptor(text, name),))

@@ -48,7 +48,7 @@ def _descriptor(request: object, where: str, name: str | None) -> ImportedDescri
         raise ParameterError(
             f"{where} has {what}, which was not kept: export it with `bitcoin-cli listdescriptors`, without `true`"
         )
-    return ImportedDescriptor(text, name_in(request.get("label")) or name, _end(request))
+    return ImportedDescriptor(text, name_in(request.get("label")) or name, _end(request), revealed=(_next(request),))
 
 
 def _end(request: JsonObject) -> int:
@@ -57,6 +57,11 @@ def _end(request: JsonObject) -> int:
     last = span[-1] if isinstance(span, list) and span else span
     end = count_of(last)
     return 0 if end is None else end + 1
+
+
+def _next(request: JsonObject) -> int:
+    """Return the first index that the wallet has not handed out."""
+    return count_of(field_of(request, "next_index", "next")) or 0
 
 
 def _birthday(requests: list[object]) -> int | None:

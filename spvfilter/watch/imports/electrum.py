@@ -16,8 +16,8 @@ import re
 from spvfilter.errors import ParameterError
 from spvfilter.network import MAINNET
 from spvfilter.watch.descriptor.keys import PREFIXES
-from spvfilter.watch.imports.accountkeys import multisig_descriptor, origin, plain_key, single_descriptor
-from spvfilter.watch.imports.jsontext import JsonObject, parse_json
+from spvfilter.watch.imports.accountkeys import Origins, multisig_descriptor, plain_key, single_descriptor
+from spvfilter.watch.imports.jsontext import JsonObject, count_of, parse_json
 from spvfilter.watch.imports.walletfile import (
     TEST_NETWORKS,
     ImportedAddress,
@@ -50,11 +50,12 @@ def read_electrum(data: object) -> WalletFile | None:
     labels = _labels(data.get("labels"))
     if kind == "imported":
         return _of_addresses(_strings(data.get("addresses")), labels)
+    origins = Origins()
     receiving, change = _used(data.get("addresses"))
     if kind == "standard" and _keystore(data, "keystore").get("type") != "old":
-        texts, is_main = _standard(data)
+        texts, is_main = _standard(data, origins)
     elif found is not None:
-        texts, is_main = _multisig(data, int(found[1]), int(found[2]))
+        texts, is_main = _multisig(data, int(found[1]), int(found[2]), origins)
     elif receiving:  # an old or a shared wallet, whose addresses no descriptor derives
         return _of_addresses([*receiving, *change], labels).with_warning(
             "this kind of Electrum wallet has no descriptor: only the addresses in the file are watched. Export the"
@@ -71,6 +72,7 @@ def read_electrum(data: object) -> WalletFile | None:
             ImportedDescriptor(texts, None, max(len(receiving), len(change)), receiving[0] if receiving else None),
         ),
         labels=labels,
+        warnings=tuple(origins.warnings),
     )
 
 
@@ -127,28 +129,35 @@ def _keystore(data: JsonObject, name: str) -> JsonObject:
     return found
 
 
-def _key(data: JsonObject, name: str) -> tuple[str, str]:
+def _key(data: JsonObject, name: str, origins: Origins) -> tuple[str, str]:
     """Return the extended key of a keystore as the wallet writes it, and as an xpub with its origin."""
     store = _keystore(data, name)
     text = store.get("xpub")
     if not isinstance(text, str):
         raise ParameterError(f"the field {name} of an Electrum wallet has no extended public key: export it again")
-    return text, origin(store.get("root_fingerprint"), store.get("derivation")) + plain_key(text, f"{name}: xpub")
+    key = plain_key(text, f"{name}: xpub")
+    return text, origins.of(key, _fingerprint(store), store.get("derivation"), f"the key of {name}") + key
 
 
-def _standard(data: JsonObject) -> tuple[str, bool]:
-    text, key = _key(data, "keystore")
+def _fingerprint(store: JsonObject) -> object:
+    """Return the fingerprint of a keystore's master key. Coldcard writes it as a little-endian number."""
+    number = count_of(store.get("ckcc_xfp"))
+    return store.get("root_fingerprint") or (None if number is None else number.to_bytes(4, "little").hex())
+
+
+def _standard(data: JsonObject, origins: Origins) -> tuple[str, bool]:
+    text, key = _key(data, "keystore", origins)
     wrapped = _SINGLE.get(text[0])
     if wrapped is None:
         raise ParameterError(f"{text[:4]}… in an Electrum wallet with one key: expected xpub, ypub or zpub")
     return single_descriptor(wrapped, key), PREFIXES[text[:4]].network == "main"
 
 
-def _multisig(data: JsonObject, needed: int, count: int) -> tuple[str, bool]:
+def _multisig(data: JsonObject, needed: int, count: int, origins: Origins) -> tuple[str, bool]:
     """Return the descriptor of a multisig wallet, and whether it belongs to mainnet."""
     if not 1 <= needed <= count <= 20:
         raise ParameterError(f"an Electrum wallet of {needed} of {count} keys: expected 1 to 20 keys")
-    found = [_key(data, f"x{number}/") for number in range(1, count + 1)]
+    found = [_key(data, f"x{number}/", origins) for number in range(1, count + 1)]
     kinds = {text[:4] for text, _ in found}
     wrapped = _MULTI.get(found[0][0][0])
     if len(kinds) > 1 or wrapped is None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError, WatchFileError
 from spvfilter.watch.imports.binary import refusal_of
+from spvfilter.watch.imports.branches import read_branch_lines, read_branches
 from spvfilter.watch.imports.bsms import read_bsms
+from spvfilter.watch.imports.caravan import read_caravan
 from spvfilter.watch.imports.coldcard import read_coldcard, read_multisig_text
 from spvfilter.watch.imports.core import read_core
 from spvfilter.watch.imports.electrum import read_electrum, with_changes
 from spvfilter.watch.imports.jsontext import parse_json
 from spvfilter.watch.imports.labelfile import read_labels
+from spvfilter.watch.imports.liana import read_liana
 from spvfilter.watch.imports.policy import read_policy
 from spvfilter.watch.imports.privatekeys import private_fields, warning_of
 from spvfilter.watch.imports.sparrow import read_sparrow
@@ -30,6 +34,10 @@ else:
 
 MAX_FILE = 64_000_000
 """Largest size of a wallet file in bytes (our choice). A watch list, one entry on each line, may be larger."""
+_LONGEST_ORIGIN = 4_000
+"""Number of characters in which the end of a key origin is looked for (our choice)."""
+_ORIGIN = re.compile(r"\[[^\[\]{}\"\n]*\][ \t]*[0-9A-Za-z]")
+"""A key origin and the start of its key. In JSON no letter or digit follows a bracket."""
 _Reader = Callable[[object], WalletFile | None]
 _JSON_READERS: tuple[_Reader, ...] = (
     read_core,
@@ -38,17 +46,21 @@ _JSON_READERS: tuple[_Reader, ...] = (
     read_electrum,
     read_coldcard,
     read_wasabi,
+    read_caravan,
+    read_liana,
+    read_branches,
 )
 _TEXT_READERS: tuple[Callable[[str], WalletFile | None], ...] = (
     read_labels,
     read_bsms,
     read_sparrow,
+    read_branch_lines,
     read_multisig_text,
     read_table,
 )
 KINDS = (
-    "Bitcoin Core listdescriptors, Sparrow, Specter, Electrum, Coldcard, Wasabi, BSMS (BIP-129), a wallet policy"
-    " (BIP-388), labels (BIP-329) or CSV"
+    "Bitcoin Core listdescriptors, Sparrow, Specter, Electrum, Coldcard, Wasabi, Caravan, Liana, BSMS (BIP-129), a"
+    " wallet policy (BIP-388), labels (BIP-329), External: and Internal: descriptors, or CSV"
 )
 """The kinds of files, for error messages."""
 
@@ -83,12 +95,18 @@ def read_wallet_file(path: str | os.PathLike[str]) -> WalletFile:
 def is_candidate(start: bytes) -> bool:
     """Return True if a file that starts with these bytes may be a wallet file, so that the whole file is needed."""
     text = start.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
-    if text.lstrip()[:1] in ("{", "["):
+    if is_json(text):
         return True
     try:
         return any(read(text) is not None for read in _TEXT_READERS)
     except ParameterError:  # the start of the file may end within a row
         return True
+
+
+def is_json(text: str) -> bool:
+    """Return True if a text may only be JSON. A key expression begins with its origin in brackets, as JSON does."""
+    start = text.lstrip()[:_LONGEST_ORIGIN]
+    return start.startswith("{") or (start.startswith("[") and _ORIGIN.match(start) is None)
 
 
 def parse_wallet(data: bytes) -> WalletFile | None:
@@ -105,7 +123,7 @@ def parse_wallet(data: bytes) -> WalletFile | None:
     for read in _TEXT_READERS:
         if (wallet := read(text)) is not None:
             return wallet
-    return _of_json(text) if text.lstrip()[:1] in ("{", "[") else None
+    return _of_json(text) if is_json(text) else None
 
 
 def _of_json(text: str) -> WalletFile:

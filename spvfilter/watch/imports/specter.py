@@ -42,13 +42,16 @@ def read_specter(data: object) -> WalletFile | None:
     if not texts[1:] or not texts[1]:
         texts = [both_branches(texts[0])]
     ends = [count_of(field_of(data, field)) or 0 for field in ("keypool", "change_keypool")]
+    shown = [count_of(data.get(field)) for field in ("address_index", "change_index")]
+    revealed = tuple(0 if index is None else index + 1 for index in shown)
     return WalletFile(
         "Specter",
         name,
         networks_of_text(texts[0]),
         birth_height=count_of(data.get("blockheight")) or None,
         descriptors=tuple(
-            ImportedDescriptor(text, name, end) for text, end in zip(texts, [max(ends), *ends[1:]], strict=False)
+            ImportedDescriptor(text, name, end, revealed=revealed if len(texts) == 1 else revealed[at : at + 1])
+            for at, (text, end) in enumerate(zip(texts, [max(ends), *ends[1:]], strict=False))
         ),
         labels=tuple(_labels(data.get("labels"))),
     )

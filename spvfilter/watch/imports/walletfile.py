@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from spvfilter._public import public
-from spvfilter.errors import WrongNetworkError
+from spvfilter.errors import ParameterError, WrongNetworkError
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, Network
 from spvfilter.watch.imports.privatekeys import is_private
 
@@ -14,6 +14,17 @@ TEST_NETWORKS = tuple(each for each in NETWORKS if each is not MAINNET)
 """The networks whose extended keys are tpubs."""
 PUBLIC_TEST_NETWORKS = tuple(each for each in TEST_NETWORKS if each is not REGTEST)
 """The networks that wallets call "testnet": testnet3, testnet4 and signet."""
+_NAMED_NETWORKS: dict[str, tuple[Network, ...]] = {
+    "main": (MAINNET,),
+    "mainnet": (MAINNET,),
+    "bitcoin": (MAINNET,),
+    "test": PUBLIC_TEST_NETWORKS,
+    "testnet": PUBLIC_TEST_NETWORKS,
+    "testnet3": PUBLIC_TEST_NETWORKS,
+    "testnet4": PUBLIC_TEST_NETWORKS,
+    "signet": PUBLIC_TEST_NETWORKS,
+    "regtest": (REGTEST,),
+}
 _MAX_CHECKED = 10_000
 MAX_NAME = 1_000
 """Largest length of a name or label in characters (our choice). A longer name is cut."""
@@ -31,6 +42,8 @@ class ImportedDescriptor(NamedTuple):
     """First index that the wallet has not derived. It is 0 if the file does not say it."""
     first_address: str | None = None
     """Address of index 0 according to the file. None if the file does not say it."""
+    revealed: tuple[int, ...] = ()
+    """First index that the wallet has not handed out yet, for each path of the descriptor. Empty if unknown."""
 
 
 @public
@@ -74,9 +87,9 @@ class WalletFile:
         """The descriptors and the addresses to watch, as texts."""
         return (*(each.text for each in self.descriptors), *(each.address for each in self.addresses))
 
-    def with_warning(self, text: str) -> WalletFile:
-        """Return the same contents with one more warning."""
-        return replace(self, warnings=(*self.warnings, text))
+    def with_warning(self, *texts: str) -> WalletFile:
+        """Return the same contents with more warnings."""
+        return replace(self, warnings=(*self.warnings, *texts))
 
 
 def name_in(value: object) -> str | None:
@@ -88,6 +101,21 @@ def name_in(value: object) -> str | None:
         return None
     text = "".join(char if char.isprintable() else " " for char in value[: 4 * MAX_NAME])
     return " ".join(text.split())[:MAX_NAME] or None
+
+
+def named_networks(name: object, default: tuple[Network, ...], kind: str) -> tuple[Network, ...]:
+    """Return the networks that the name in a file stands for, or `default` if it has no name.
+
+    Raises ParameterError if the name is unknown. `kind` names the program.
+    """
+    if name is None:
+        return default
+    found = _NAMED_NETWORKS.get(name.lower()) if isinstance(name, str) else None
+    if found is None:
+        raise ParameterError(
+            f"a {kind} wallet of an unknown network: expected mainnet, testnet, signet or regtest in the file"
+        )
+    return found
 
 
 def networks_of_text(text: str) -> tuple[Network, ...]:

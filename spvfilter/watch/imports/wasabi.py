@@ -12,28 +12,19 @@ import re
 from collections.abc import Iterator
 
 from spvfilter.address import script_to_address
-from spvfilter.errors import ParameterError
 from spvfilter.hashes import hash160
-from spvfilter.network import MAINNET, REGTEST, Network
-from spvfilter.watch.imports.accountkeys import origin, plain_key, single_descriptor
+from spvfilter.network import Network
+from spvfilter.watch.imports.accountkeys import Origins, plain_key, single_descriptor
 from spvfilter.watch.imports.jsontext import JsonObject, count_of, text_of
 from spvfilter.watch.imports.walletfile import (
-    PUBLIC_TEST_NETWORKS,
     ImportedAddress,
     ImportedDescriptor,
     WalletFile,
     name_in,
+    named_networks,
     networks_of_text,
 )
 
-_NETWORKS: dict[str, tuple[Network, ...]] = {
-    "main": (MAINNET,),
-    "mainnet": (MAINNET,),
-    "testnet": PUBLIC_TEST_NETWORKS,
-    "testnet4": PUBLIC_TEST_NETWORKS,
-    "signet": PUBLIC_TEST_NETWORKS,
-    "regtest": (REGTEST,),
-}
 _PUBLIC_KEY = re.compile(r"0[23][0-9a-fA-F]{64}")
 _PATH = re.compile(r"(?:m/)?(\d+)['hH]/.*/(\d{1,9})")
 
@@ -45,20 +36,13 @@ def read_wasabi(data: object) -> WalletFile | None:
     """
     if not isinstance(data, dict) or "ExtPubKey" not in data:
         return None
-    fingerprint, used = data.get("MasterFingerprint"), _used(data)
-    key = plain_key(text_of(data, "ExtPubKey", "the wallet"), "ExtPubKey")
-    found = [_account("wpkh(KEY)", key, origin(fingerprint, data.get("AccountKeyPath")), used, "84")]
+    origins, used = Origins(), _used(data)
+    found = [_account(data, "ExtPubKey", "AccountKeyPath", "84", used, origins)]
     if data.get("TaprootExtPubKey"):
-        key = plain_key(text_of(data, "TaprootExtPubKey", "the wallet"), "TaprootExtPubKey")
-        found.append(_account("tr(KEY)", key, origin(fingerprint, data.get("TaprootAccountKeyPath")), used, "86"))
+        found.append(_account(data, "TaprootExtPubKey", "TaprootAccountKeyPath", "86", used, origins))
     state = data.get("BlockchainState")
     state = state if isinstance(state, dict) else {}
-    networks = networks_of_text(found[0].text)
-    if state.get("Network") is not None:
-        named = _NETWORKS.get(text_of(state, "Network", "BlockchainState").lower())
-        if named is None:
-            raise ParameterError("a Wasabi wallet of an unknown network: expected Main, TestNet, Signet or RegTest")
-        networks = named
+    networks = named_networks(state.get("Network"), networks_of_text(found[0].text), "Wasabi")
     return WalletFile(
         "Wasabi",
         name_in(data.get("WalletName")),
@@ -66,11 +50,19 @@ def read_wasabi(data: object) -> WalletFile | None:
         birth_height=count_of(state.get("BirthHeight")) or None,
         descriptors=tuple(found),
         labels=tuple(_labels(data, networks[0])),
+        warnings=tuple(origins.warnings),
     )
 
 
-def _account(wrapped: str, key: str, where: str, used: dict[str, int], purpose: str) -> ImportedDescriptor:
-    return ImportedDescriptor(single_descriptor(wrapped, where + key), None, used.get(purpose, 0))
+def _account(
+    data: JsonObject, name: str, path_name: str, purpose: str, used: dict[str, int], origins: Origins
+) -> ImportedDescriptor:
+    """Return the descriptor of an account. A skeleton has no path: Wasabi then uses the first account."""
+    key = plain_key(text_of(data, name, "the wallet"), name)
+    path = data.get(path_name) or f"m/{purpose}'/{'1' if key.startswith('tpub') else '0'}'/0'"
+    place = origins.of(key, data.get("MasterFingerprint"), path, name) if "MasterFingerprint" in data else ""
+    wrapped = "tr(KEY)" if purpose == "86" else "wpkh(KEY)"
+    return ImportedDescriptor(single_descriptor(wrapped, place + key), None, used.get(purpose, 0))
 
 
 def _keys(data: JsonObject) -> Iterator[tuple[JsonObject, str, int]]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
+from bitcoin.base58 import decode, encode
 
 from spvfilter.address import script_to_address
 from spvfilter.errors import DescriptorWarning, ParameterError, WalletFileWarning, WatchFileError
+from spvfilter.hashes import sha256d
 from spvfilter.network import MAINNET, REGTEST, SIGNET, Network
 from spvfilter.watch.descriptor.descriptor import parse_descriptor
 from spvfilter.watch.imports import WalletFile, read_wallet_file
@@ -35,6 +38,7 @@ from support.walletfiles import (
     YPUB,
     ZPUB,
     bsms,
+    caravan,
     checked,
     coldcard,
     coldcard_multisig,
@@ -44,6 +48,7 @@ from support.walletfiles import (
     electrum_multisig,
     first,
     labels,
+    liana,
     policy,
     requests,
     sparrow,
@@ -56,6 +61,8 @@ from support.walletfiles import (
 
 pytestmark = pytest.mark.descriptors
 BOTH = f"{SINGLE}/<0;1>/*)"
+SIGNERS = "electrum", "electrum_multisig", "coldcard", "coldcard_multisig"
+KEYSTORE = electrum()["keystore"]
 MULTISIG = MULTI % ("/<0;1>/*", "/<0;1>/*")
 
 
@@ -99,6 +106,13 @@ EXPECTED: dict[str, tuple[list[str], list[str], str, str | None]] = {
     "coldcard": ([f"pkh([d34db33f/44h/0h/0h]{OTHER}/<0;1>/*)", BOTH], [], "Coldcard", None),
     "coldcard_multisig": ([MULTISIG], [], "Coldcard", "cold"),
     "wasabi": ([BOTH, f"tr([d34db33f/86h/0h/0h]{OTHER}/<0;1>/*)"], [], "Wasabi", None),
+    "coldcard_skeleton": ([BOTH], [], "Electrum", None),
+    "wasabi_skeleton": ([BOTH], [], "Wasabi", None),
+    "caravan": ([MULTISIG], [], "Caravan", "cold"),
+    "liana": ([BOTH], [], "Liana", "cold"),
+    "bitkey": ([BOTH], [], "descriptors", None),
+    "bitkey_json": ([BOTH], [], "descriptors", None),
+    "descriptors": ([BOTH], [], "descriptors", None),
     "bsms": ([MULTISIG], [], "BSMS", None),
     "policy": ([MULTISIG], [], "BIP-388", "cold"),
     "labels": ([], [ADDRESS, SECOND], "BIP-329", None),
@@ -190,14 +204,77 @@ def test_electrum_file_may_end_with_changes(tmp_path: Path) -> None:
         (coldcard_multisig().replace("Policy", "policy").replace(KEY, ZPUB), MULTISIG),
         (bsms().replace("/**", "/<0;1>/*").replace("/0/*,/1/*", "No path restrictions"), MULTISIG),
         (f"{checked(MULTI % ('/**', '/**'))},a label", MULTISIG),
-        ({"MasterFingerprint": "D34DB33F", "ColdCardFirmwareVersion": "5", "ExtPubKey": KEY}, None),
+        ({"name": "cold", "descriptors": {"receive": f"{SINGLE}/0/*)", "change": f"{SINGLE}/1/*)"}}, BOTH),
+        ({"external_descriptor": f"{SINGLE}/0/*)", "Internal Descriptor": f"{SINGLE}/1/*)"}, BOTH),
+        (f"# Bitkey\nreceive descriptor = {SINGLE}/0/*)\nChange: {SINGLE}/1/*)", BOTH),
+        ({**caravan(), "addressType": "P2SH-P2WSH", "network": "Bitcoin"}, f"sh({MULTISIG})"),
+        ({**caravan(), "addressType": "P2SH", "network": None}, f"sh{MULTISIG[3:]}"),
+        (f"[d34db33f/84'/0'/0']{ZPUB}", BOTH.replace("84h/0h/0h", "84'/0'/0'")),
+        (f"\n  [d34db33f/84h/0h/0h]{ZPUB},cold", BOTH),
+        ({**electrum(), "addresses": {}, "keystore": {**KEYSTORE, "root_fingerprint": "0xD34DB33F"}}, BOTH),
     ],
-    ids=range(16),
 )
-def test_variants_give_the_scripts_of_the_descriptor(file: object, descriptor: str | None, tmp_path: Path) -> None:
+def test_variants_give_the_scripts_of_the_descriptor(file: object, descriptor: str, tmp_path: Path) -> None:
     expected = WatchList()
-    expected.add_descriptor(descriptor or f"wpkh([d34db33f]{KEY}/<0;1>/*)".replace("[d34db33f]", ""))
+    expected.add_descriptor(descriptor)
     assert [each.name for each in load(tmp_path, file).keychains] == [each.name for each in expected.keychains]
+
+
+def account(depth: int, parent: str = "aabbccdd", index: int = (1 << 31) + 7) -> str:
+    """Return KEY with another depth, parent and index. Its children stay the same."""
+    before = decode(KEY)[:78]
+    place = bytes.fromhex(parent) + index.to_bytes(4) if depth else bytes(8)
+    raw = before[:4] + bytes((depth,)) + place + before[13:]
+    return str(encode(raw + sha256d(raw)[:4]))
+
+
+@pytest.mark.parametrize("depth", range(5))
+@pytest.mark.parametrize("fingerprint", [None, "", "D34DB33F", "0xd34db33f", "00000000", "nonsense", 5])
+@pytest.mark.parametrize("path", [None, "", "m", "m/84'/0H/0h", "84h/0h/0h", "nonsense", 5])
+def test_a_key_has_its_origin_or_a_warning(depth: int, fingerprint: object, path: object, tmp_path: Path) -> None:
+    key = account(depth)
+    signer = {"xpub": key, "xfp": fingerprint, "bip32Path": path}
+    file = {**caravan(), "extendedPublicKeys": [signer], "quorum": {"requiredSigners": 1}, "network": None}
+    wallet = read(tmp_path, file)
+    (found,) = re.findall(rf"1,(.*?){key}", wallet.descriptors[0].text)
+    is_master = fingerprint in ("D34DB33F", "0xd34db33f")
+    is_placed = path in ("m/84'/0H/0h", "84h/0h/0h")
+    if is_master and is_placed:
+        assert found == "[d34db33f/84h/0h/0h]"
+    elif found:
+        expected = {
+            0: "[d34db33f]",
+            1: f"[{'d34db33f' if is_master else 'aabbccdd'}/{'84h/0h/0h' if is_placed else '7h'}]",
+        }
+        assert found == expected[depth]
+    is_silent = (fingerprint in (None, "") and path in (None, "", "m")) or depth == 0
+    assert bool(found) or is_silent or len(wallet.warnings) == 1
+    assert all("key 1 of a Caravan wallet is watched without its origin" in each for each in wallet.warnings)
+    assert not (found and wallet.warnings)
+
+
+@pytest.mark.parametrize(
+    "kind", ["electrum", "electrum_multisig", "coldcard", "coldcard_multisig", "wasabi", "caravan"]
+)
+def test_every_format_warns_of_an_incomplete_origin(kind: str, tmp_path: Path) -> None:
+    text = text_of(FILES[kind]())
+    assert not any("origin" in each for each in read(tmp_path, text).warnings)
+    damaged = re.sub(r"m?/?\d\d'/0'/0'(/2')?", "somewhere", text)
+    assert any("without its origin" in each for each in read(tmp_path, damaged).warnings)
+
+
+def test_addresses_handed_out_before_are_not_revealed_again(tmp_path: Path) -> None:
+    def next_of(file: object) -> list[int | None]:
+        return [each.index_to_reveal for each in load(tmp_path, file).keychains]
+
+    assert next_of(liana()) == [13, 4]
+    assert next_of(core()) == [3, 3]
+    assert next_of(specter_wallet()) == [2, 0]
+    assert next_of({**caravan(), "startingAddressIndex": 5_000}) == [5_000, 5_000]
+    assert [each.end for each in load(tmp_path, {**caravan(), "startingAddressIndex": 5_000}).keychains] == [6_000] * 2
+    many = liana()
+    many["accounts"][0]["receive_index"] = 4_000_000_000
+    assert "key derivations" in refused(tmp_path, many)
 
 
 def test_old_electrum_wallets_give_their_addresses(tmp_path: Path) -> None:
@@ -297,6 +374,22 @@ FAULTS: dict[str, tuple[object, str]] = {
     "Core with a bad descriptor": ({"descriptors": [{"desc": "raw(51)"}, {"desc": "wpkh(x)"}]}, "descriptor 2: char"),
     "Core with a huge range": ({"desc": checked(BOTH), "range": [0, 4_000_000_000]}, "the end of a window"),
     "Core with a long range": ({"desc": checked(BOTH), "range": [0, 9_999_999]}, "20,000,000 key derivations"),
+    "Caravan of an unknown type": ({**caravan(), "addressType": "P2TR"}, "the addressType of a Caravan wallet must be"),
+    "Caravan without quorum": ({**caravan(), "quorum": 5}, "whose quorum is not M of 2"),
+    "Caravan with a key too few": ({**caravan(), "quorum": {"requiredSigners": 2, "totalSigners": 3}}, "not M of 2"),
+    "Caravan with a wrong key": (
+        {**caravan(), "extendedPublicKeys": [5]},
+        "key 1 of a Caravan wallet is not an object",
+    ),
+    "Caravan of another network": ({**caravan(), "network": "moon"}, "a Caravan wallet of an unknown network"),
+    "Liana without descriptor": ({"accounts": [{"descriptor": 5}]}, "the field descriptor of account 1 of a Liana"),
+    "Liana with another value": ({"accounts": [{"descriptor": "raw(51)"}, 5]}, "account 2 of a Liana backup is not"),
+    "Liana with a private key": (
+        {"accounts": [{"descriptor": f"wpkh({XPRV}/0/*)"}]},
+        "export the wallet as watch-only",
+    ),
+    "Bitkey with another line": (f"External: {SINGLE}/0/*)\nnonsense\n", "expected only External: DESCRIPTOR and"),
+    "Bitkey with a private key": (f"External: wpkh({XPRV}/0/*)\n", "export a watch-only wallet"),
     "Sparrow without descriptor": ("# Receive and change descriptor (BIP389):\n", "without a descriptor after"),
     "Specter with a number": ({"descriptor": 5}, "the field descriptor of the wallet is not a text"),
     "Specter with a bad checksum": ({"descriptor": f"{SINGLE}/0/*)#qqqqqqqq"}, "checksum"),
