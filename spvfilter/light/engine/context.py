@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spvfilter.chain import HeaderChain
@@ -11,6 +11,7 @@ from spvfilter.light.engine.inputs import Instant
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import PeerPool
+from spvfilter.light.engine.tasks import Tasks
 from spvfilter.wallet.books import Books
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Context:
     """Matches that this step may still record. If none is left, the next step records the next block."""
     is_due: bool = True
     """True if the parts should decide their next actions."""
+    tasks: Tasks = field(default_factory=Tasks)
+    """The activities that are tasks."""
 
     @property
     def is_held(self) -> bool:

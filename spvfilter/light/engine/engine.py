@@ -261,6 +261,7 @@ class Engine:
     def start(self, now: Instant) -> list[Effect]:
         """The first effects."""
         self._context.now, self._context.unix_now = now, now.wall
+        self._context.tasks.tick(now.monotonic)
         self._context.matches_left = _MATCHES_AT_ONCE
         self._context.out.journal.now = int(now.wall)
         self._context.out.start_run(_run_id(self._context.random), int(now.wall * 1e6))
@@ -274,6 +275,7 @@ class Engine:
     def step(self, event: Input, now: Instant) -> list[Effect]:  # noqa: C901
         """Take an input, and return its effects."""
         self._context.now = now
+        self._context.tasks.tick(now.monotonic)
         self._context.matches_left = _MATCHES_AT_ONCE
         if not isinstance(event, Tick):
             self._timers.stirred()
@@ -325,7 +327,8 @@ class Engine:
 
     def _finish(self) -> list[Effect]:
         context = self._context
-        if not context.is_due:  # mostly a part of an answer
+        context.tasks.run()
+        if not context.is_due and context.tasks.next_at >= self._timers.wakes_at:  # mostly a part of an answer
             return context.out.take()
         for _ in range(_ROUNDS):
             if not context.is_due or context.matches_left <= 0:
@@ -335,12 +338,15 @@ class Engine:
         self.status.look_back()
         if self._search_mode is not SearchMode.WAIT:
             self._mempool.record()
+        if context.tasks.next_at <= context.now.monotonic:
+            context.changed()  # a task continues in the next step
         also_at = min(
             self.broadcaster.next_at,
             self._private.next_at,
             self.status.next_at,
             self._headers.next_at,
             context.pool.next_ping(),
+            context.tasks.next_at,
         )
         self._timers.set(context, also_at, is_done=not self.status.is_synced_due)
         return context.out.take()
@@ -366,13 +372,15 @@ class Engine:
                 self._questions.take_filters(peer, what.filters)
             else:
                 self._receive(peer, what)
-            self._context.pool.spoke(peer, self._context.now)
         except FormatError as error:
             self._context.pool.drop(peer, LieError(str(error), cause=Lie.MALFORMED), self._context.now)
             self._context.changed()
         except PeerError as error:
             self._context.pool.drop(peer, error, self._context.now)
             self._context.changed()
+        else:
+            self._context.tasks.run()  # the tasks that wait for the message
+            self._context.pool.spoke(peer, self._context.now)
 
     # Inputs
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar, cast
 
 from spvfilter.chain import HeaderChain
 from spvfilter.light.engine.effects import (
@@ -22,6 +24,7 @@ from spvfilter.light.engine.effects import (
     Wake,
     Work,
 )
+from spvfilter.light.engine.tasks import Wait
 from spvfilter.light.events import Broadcast, Event, Synced
 from spvfilter.store.store import Store
 from spvfilter.wallet.books import Books
@@ -29,6 +32,8 @@ from spvfilter.wallet.events import BlockConnected, WalletEvent
 from spvfilter.wallet.journal import Journal
 from spvfilter.wire.messages.table import Message
 from spvfilter.wire.transport import V2Policy
+
+T = TypeVar("T")
 
 MAX_UNCOMMITTED = 64  # With this many commits under way, no further block is searched.
 
@@ -164,6 +169,18 @@ class Outbox:
         self.flush()
         self._effects.append(Read(self._token(then), function))
 
+    def worked(self, function: Callable[[], T], what: str) -> Wait[T]:
+        """Call a long function in a thread, and wait for its result."""
+        wait = Wait[T](what)
+        self.work(function, partial(_give, wait))
+        return wait
+
+    def committed_all(self) -> Wait[None]:
+        """Wait until everything that the books have changed so far is durable."""
+        wait = Wait[None]("a commit")
+        self.after_commit(partial(wait.set, None))
+        return wait
+
     def answer(self, call: int, txid: bytes, answer: Broadcast | Exception) -> None:
         """Answer a call that waits for the result of a broadcast."""
         self._effects.append(Answer(call, txid, answer))
@@ -210,3 +227,11 @@ class Outbox:
         self._durable = max(self._durable, number)
         while self._after and self._after[0][0] <= self._durable:
             self._after.popleft()[1]()
+
+
+def _give(wait: Wait[T], value: object) -> None:
+    """Give a result, or the Exception that a function raised, to the task that waits for it."""
+    if isinstance(value, Exception):
+        wait.fail(value)
+    else:
+        wait.set(cast(T, value))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.inputs import Instant
 from spvfilter.light.engine.peers import PeerState
@@ -22,6 +24,11 @@ class Timers:
         self._wake_at: float | None = None
         self._ticks = 0  # since the last other input
         self._expiry_at = 0.0
+
+    @property
+    def wakes_at(self) -> float:
+        """When the requested tick comes (monotonic seconds); infinity if none is requested."""
+        return inf if self._wake_at is None else self._wake_at
 
     def rang(self) -> None:
         """The time of the requested tick has come."""

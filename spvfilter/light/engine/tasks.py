@@ -1,0 +1,414 @@
+"""Tasks: the engine's stories as coroutines, which read from top to bottom and run in virtual time.
+
+A task stops only at `await`, and only for a Wait: an answer, a durable commit, a moment, a change that somebody
+announces, or the end of another task. A Wait comes once, with a value or with an error, which the `await` raises.
+
+The engine gives an input to the Waits that it belongs to. Then it calls `run`, which continues each task whose Wait has
+come, in the order in which the Waits came. Nothing else runs tasks, so the same inputs give the same effects.
+
+A cancelled task ends at the `await` where it stands. Its `finally` and `with` blocks run immediately, and may not
+await. A scope cancels the tasks that were begun in it, so no task outlives the block that needed it.
+
+This is not asyncio: a task that awaits a coroutine of asyncio fails.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager, suppress
+from heapq import heapify, heappop, heappush
+from itertools import count
+from math import inf
+from typing import Any, Generic, TypeVar, cast
+
+T = TypeVar("T")
+
+Story = Callable[[], Coroutine[Any, Any, T]]
+"""A function that returns the coroutine of a task. It is called when the task first runs."""
+
+MAX_STEPS = 1_000
+"""Steps of tasks in one call of `run`. The next call continues with the others (our choice)."""
+_SPARE_MOMENTS = 64
+"""Planned moments that nobody awaits, beyond which they are removed (our choice)."""
+
+
+class StoppedError(Exception):
+    """The task whose result is awaited was cancelled."""
+
+
+class Wait(Generic[T]):
+    """Something that comes once. `what` names it in words, for `Tasks.lines`."""
+
+    __slots__ = ("_calls", "_error", "_value", "is_done", "is_taken", "what")
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.is_done: bool = False
+        """True if the value or the error has come."""
+        self.is_taken: bool = False
+        """True if somebody has taken the value or the error."""
+        self._value: T | None = None
+        self._error: Exception | None = None
+        self._calls: list[Callable[[], object]] = []
+
+    def __await__(self) -> Generator[Wait[Any], None, T]:
+        if not self.is_done:
+            yield self
+        return self.result()
+
+    def result(self) -> T:
+        """Return the value, which must have come. Raises the error if one has come instead."""
+        assert self.is_done
+        self.is_taken = True
+        if self._error is not None:
+            raise self._error
+        return cast(T, self._value)
+
+    def set(self, value: T) -> None:
+        """Give the value. Only the first value or error counts."""
+        self._come(value, None)
+
+    def fail(self, error: Exception) -> None:
+        """Give an error in place of a value. It is raised at the `await`."""
+        self._come(None, error)
+
+    def then(self, call: Callable[[], object]) -> None:
+        """Call a function when the value or the error comes, or now if it has come."""
+        if self.is_done:
+            call()
+        else:
+            self._calls.append(call)
+
+    def forget(self, call: Callable[[], object]) -> None:
+        """Take back `then`."""
+        if call in self._calls:
+            self._calls.remove(call)
+
+    @property
+    def is_awaited(self) -> bool:
+        """True if somebody waits for it. Otherwise it need not come."""
+        return bool(self._calls)
+
+    def _come(self, value: T | None, error: Exception | None) -> None:
+        if not self.is_done:
+            self.is_done, self._value, self._error = True, value, error
+            calls, self._calls = self._calls, []
+            for call in calls:
+                call()
+
+
+class First(Wait[None]):
+    """Waits until one of several has come. `is_done` of each of them shows which."""
+
+    __slots__ = ("_waits",)
+
+    def __init__(self, *waits: Wait[Any]) -> None:
+        super().__init__(" or ".join(wait.what for wait in waits))
+        self._waits = waits
+
+    def then(self, call: Callable[[], object]) -> None:
+        """Call a function when one of them comes, or now if one has come."""
+        for wait in () if self.is_awaited else self._waits:
+            if not self.is_done:
+                wait.then(self._one_came)
+        super().then(call)
+
+    def forget(self, call: Callable[[], object]) -> None:
+        """Take back `then`."""
+        super().forget(call)
+        if not self.is_awaited:
+            self._let_go()
+
+    def _one_came(self) -> None:
+        self._let_go()
+        self.set(None)
+
+    def _let_go(self) -> None:
+        for wait in self._waits:
+            wait.forget(self._one_came)
+
+
+class Moment(Wait[None]):
+    """A moment in time. It comes in the first step at or after it, and only while somebody waits for it."""
+
+    __slots__ = ("_tasks", "at", "is_planned")
+
+    def __init__(self, tasks: Tasks, at: float) -> None:
+        super().__init__(f"the moment {at:.1f} s")
+        self._tasks = tasks
+        self.at = at
+        """Monotonic seconds."""
+        self.is_planned = False
+        """True if it is among the moments of `Tasks`."""
+
+    def then(self, call: Callable[[], object]) -> None:
+        """Call a function at the moment."""
+        super().then(call)
+        if not self.is_done and not self.is_planned:
+            self._tasks.plan(self)
+
+
+class Change:
+    """A change that tasks wait for, and that somebody announces. It may happen many times."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.waiting: dict[Announced[Any], None] = {}
+        """Waits for an announcement, the longest waiting first."""
+
+    def next(self) -> Announced[bool]:
+        """Wait for the next announcement after the `await` begins."""
+        return self.until(lambda: True)
+
+    def until(self, find: Callable[[], T | None]) -> Announced[T]:
+        """Wait for the first announcement after the `await` begins at which `find` returns neither None nor False.
+
+        The value is what `find` returns. `find` only looks: it is called at any announcement, and changes nothing.
+        """
+        return Announced(self, find)
+
+    def announce(self) -> None:
+        """Say that the change has happened, and ask each waiter whether it may continue."""
+        for wait in list(self.waiting):
+            if wait.is_awaited and (found := wait.find()) is not None and found is not False:
+                wait.forget_change()
+                wait.set(found)
+
+
+class Announced(Wait[T]):
+    """An announcement of a Change that somebody waits for."""
+
+    __slots__ = ("_change", "find")
+
+    def __init__(self, change: Change, find: Callable[[], T | None]) -> None:
+        super().__init__(change.what)
+        self._change = change
+        self.find = find
+        """Returns the value, or None or False if the wait goes on."""
+
+    def then(self, call: Callable[[], object]) -> None:
+        """Call a function at the announcement."""
+        super().then(call)
+        if not self.is_done:
+            self._change.waiting[self] = None
+
+    def forget(self, call: Callable[[], object]) -> None:
+        """Take back `then`."""
+        super().forget(call)
+        if not self.is_awaited:
+            self.forget_change()
+
+    def forget_change(self) -> None:
+        """Wait for no further announcement."""
+        self._change.waiting.pop(self, None)
+
+
+class Task(Wait[T]):
+    """A story that runs. It is a Wait for its result."""
+
+    __slots__ = (
+        "_coroutine",
+        "_failed",
+        "_story",
+        "_tasks",
+        "is_running",
+        "is_stopping",
+        "parent",
+        "shields",
+        "since",
+        "waits",
+    )
+
+    def __init__(self, tasks: Tasks, story: Story[T], what: str, failed: Callable[[Exception], object] | None) -> None:
+        super().__init__(what)
+        self._tasks, self._story, self._failed = tasks, story, failed
+        self._coroutine: Coroutine[Any, Any, T] | None = None
+        self.parent = tasks.current
+        """The task that began it, or None."""
+        self.waits: Wait[Any] | None = None
+        """The Wait where it stands; None if it is ready, runs or has ended."""
+        self.since = tasks.now
+        """When it began to wait (monotonic seconds)."""
+        self.is_running = False
+        """True during its step."""
+        self.is_stopping = False
+        """True if it was cancelled while it ran or was shielded."""
+        self.shields = 0
+        """Number of shielded blocks in which it is."""
+
+    def cancel(self) -> None:
+        """End the task where it waits. If it runs or is shielded, it ends at its next `await` without a shield."""
+        if self.is_done:
+            return
+        self.is_stopping = self.is_running or self.shields > 0
+        if not self.is_stopping:
+            if self.waits is not None:
+                self.waits.forget(self._continue)
+            if self._coroutine is not None:
+                self._coroutine.close()  # raises RuntimeError if it awaits in `finally`
+            self._end(None, StoppedError(self.what))
+
+    def step(self) -> None:
+        """Run until the next Wait that has not come."""
+        if self.is_done:
+            return  # cancelled after it became ready
+        self.waits, self.is_running = None, True
+        before, self._tasks.current = self._tasks.current, self
+        try:
+            if self._coroutine is None:
+                self._coroutine = self._story()
+            wait = self._coroutine.send(None)
+        except StopIteration as end:
+            self._end(end.value, None)
+        except Exception as error:
+            self._end(None, error)
+        else:
+            self.is_running, self.waits, self.since = False, wait, self._tasks.now
+            if self.is_stopping and not self.shields:
+                self.cancel()
+            else:
+                wait.then(self._continue)
+        finally:
+            self.is_running, self._tasks.current = False, before
+
+    def _continue(self) -> None:
+        self._tasks.ready.append(self)
+
+    def _end(self, value: T | None, error: Exception | None) -> None:
+        self.waits = None
+        self._tasks.all.pop(self, None)
+        is_awaited = self.is_awaited
+        self._come(value, error)
+        if error is not None and not is_awaited and not isinstance(error, StoppedError):
+            if self._failed is None:
+                raise error  # a bug, since nobody expects an error
+            self._failed(error)
+
+
+class Scope:
+    """The tasks that were begun in a `with` block. Its end cancels each task that has not ended."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        self._children: list[Task[Any]] = []
+
+    def __enter__(self) -> Scope:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        failed = [child for child in self._children if child.is_done and not child.is_taken]
+        for child in reversed(self._children):
+            child.cancel()
+        for child in failed if kind is None else ():
+            with suppress(StoppedError):
+                child.result()
+
+    def begin(self, story: Story[T], what: str) -> Task[T]:
+        """Begin a task. Its error is raised where it is awaited, or else at the end of the block."""
+        child = self._tasks.begin(story, what, lambda error: None)
+        self._children.append(child)
+        return child
+
+
+class Tasks:
+    """All tasks of an engine."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        """Monotonic seconds of the present step."""
+        self.all: dict[Task[Any], None] = {}
+        """Tasks that have not ended, the oldest first."""
+        self.current: Task[Any] | None = None
+        """The task that runs, or None."""
+        self.ready: deque[Task[Any]] = deque()
+        """Tasks that `run` continues."""
+        self._moments: list[tuple[float, int, Moment]] = []
+        self._numbers = count()
+        self._most_moments = _SPARE_MOMENTS
+
+    def begin(self, story: Story[T], what: str, failed: Callable[[Exception], object] | None = None) -> Task[T]:
+        """Begin a task at the next `run`. `failed` is called with an error of the task that no other task awaits."""
+        task = Task(self, story, what, failed)
+        self.all[task] = None
+        self.ready.append(task)
+        return task
+
+    def scope(self) -> Scope:
+        """Return a scope for child tasks."""
+        return Scope(self)
+
+    @contextmanager
+    def shield(self) -> Iterator[None]:
+        """Cancel the running task only after this block, such as after a write to the books and what follows it."""
+        assert self.current is not None
+        task = self.current
+        task.shields += 1
+        try:
+            yield
+        finally:
+            task.shields -= 1
+
+    # Time
+
+    def at(self, moment: float) -> Moment:
+        """Wait for a moment (monotonic seconds). A moment that has passed comes in the next step."""
+        return Moment(self, moment)
+
+    async def within(self, seconds: float, story: Story[T], what: str) -> T:
+        """Return the result of a task, which gets this much time. Raises TimeoutError."""
+        with self.scope() as scope:
+            task = scope.begin(story, what)
+            await First(task, self.at(self.now + seconds))
+            if not task.is_done:
+                raise TimeoutError(what)
+            return task.result()
+
+    def plan(self, moment: Moment) -> None:
+        """Let an awaited moment come when it is time."""
+        if len(self._moments) >= self._most_moments:  # a task may wait with a timeout again and again
+            for *_, each in self._moments:
+                each.is_planned = each.is_awaited
+            self._moments = [each for each in self._moments if each[2].is_planned]
+            heapify(self._moments)
+            self._most_moments = 2 * len(self._moments) + _SPARE_MOMENTS
+        moment.is_planned = True
+        heappush(self._moments, (moment.at, next(self._numbers), moment))
+
+    def tick(self, now: float) -> None:
+        """Begin a step at a time (monotonic seconds): the moments up to then have come."""
+        self.now = now
+        come = list[Moment]()
+        while self._moments and self._moments[0][0] <= now:
+            come.append(heappop(self._moments)[2])
+        for moment in come:
+            moment.is_planned = False
+            if moment.is_awaited:
+                moment.set(None)
+
+    @property
+    def next_at(self) -> float:
+        """When the next step is needed (monotonic seconds); infinity if no task waits for a moment."""
+        while self._moments and not self._moments[0][2].is_awaited:
+            heappop(self._moments)[2].is_planned = False
+        return self.now if self.ready else self._moments[0][0] if self._moments else inf
+
+    # Steps
+
+    def run(self) -> None:
+        """Continue the tasks whose Wait has come, until none is left or the call has done enough."""
+        if self.current is not None:
+            return  # called by a task: the tasks that it made ready run after its step
+        for _ in range(MAX_STEPS):
+            if not self.ready:
+                return
+            self.ready.popleft().step()
+
+    def lines(self) -> Iterator[str]:
+        """Say in words of each task what it waits for, and since when. Children are indented."""
+        for task in self.all:
+            depth, parent = 0, task.parent
+            while parent is not None:
+                depth, parent = depth + 1, parent.parent
+            waits = "is ready" if task.waits is None else f"waits for {task.waits.what}"
+            yield f"{'  ' * depth}{task.what}: {waits}, {self.now - task.since:.1f} s"
