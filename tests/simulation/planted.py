@@ -117,6 +117,10 @@ def _nothing(*arguments: Any, **options: Any) -> None:
     """Do nothing, in place of another method."""
 
 
+async def _no_task(*arguments: Any, **options: Any) -> None:
+    """Do nothing, in place of a task."""
+
+
 def _yes(*arguments: Any, **options: Any) -> bool:
     return True
 
@@ -204,12 +208,12 @@ class _Anything(bytes):
 
 @bug(Mode.COMPACT, "HidesBehindDoubt", "HidesBehindDoubt", "HidesBehindDoubt", seed=2)
 def only_the_first_difference_is_looked_at() -> list[Change]:
-    return [(FilterHeaders, "_compare", _nothing)]
+    return [(FilterHeaders, "_compare", _no_task)]
 
 
 @bug(Mode.COMPACT, seed=3)
 def peers_are_not_heard_about_filter_headers() -> list[Change]:
-    return [(FilterHeaders, "_hear", _nothing), (FilterHeaders, "_agreed_height", lambda self, number: -1)]
+    return [(FilterHeaders, "_hear", _no_task), (FilterHeaders, "_agreed_height", lambda self, number: -1)]
 
 
 @bug(Mode.COMPACT, "WrongBlocks", "WrongBlocks")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from inspect import Parameter, isfunction, signature
+from inspect import Parameter, iscoroutinefunction, isfunction, signature
 
 import pytest
 
@@ -46,12 +46,13 @@ def test_every_bug_changes_an_existing_attribute(name: str) -> None:
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_bug_accepts_the_arguments_of_the_replaced_function(name: str) -> None:
-    """Otherwise every life would notice it by the TypeError."""
+    """Otherwise every life would notice it by the TypeError. The same holds for a function in place of a task."""
     for owner, attribute, instead in changes_of(name):
         true = getattr(owner, attribute)
         if isfunction(true) and isfunction(instead):
             taken = signature(true).parameters.values()
             named = {each.name: each for each in taken if each.kind is Parameter.KEYWORD_ONLY}
+            assert iscoroutinefunction(true) is iscoroutinefunction(instead)
             signature(instead).bind(*(each for each in taken if each.kind is Parameter.POSITIONAL_OR_KEYWORD), **named)
 
 

@@ -13,12 +13,13 @@ differ. A false element in one block thus does not hide a payment in another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple, TypeVar
 
 from spvfilter.chain.difficulty import PERIOD as _PERIOD
-from spvfilter.errors import LieError, UselessPeerError
+from spvfilter.errors import LieError, PeerError, UselessPeerError
 from spvfilter.filters.bip158 import filter_headers
 from spvfilter.kernel import chain_filter_headers
 from spvfilter.light.engine.blocks import BlockRequests
@@ -27,11 +28,14 @@ from spvfilter.light.engine.coverage import MAX_FILTER_DISPUTES, WITNESSES, Cove
 from spvfilter.light.engine.filterquestions import FilterQuestions
 from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.peers import COMPACT_FILTERS, Peer, PeerState
+from spvfilter.light.engine.tasks import Change, Task, Wait
 from spvfilter.light.engine.verdicts import Case, Outcome, Verdicts
 from spvfilter.light.events import PeerWarning
 from spvfilter.light.lies import Lie
 from spvfilter.protocol import CHECKPOINT_INTERVAL, MAX_CFHEADERS
 from spvfilter.store.filters import CompactFilterBatch
+
+T = TypeVar("T")
 
 _PIPELINE = 4  # Open requests for filter headers to one peer.
 
@@ -69,6 +73,19 @@ class _PeerFilterHeaders:
     divergence: _Divergence | None = None
     is_asked: bool = False
     """True if a question to the peer is open, or a block is being judged."""
+    moved: Change = field(default_factory=lambda: Change("our filter headers or the peer's chain to move"))
+    task: Task[None] | None = None
+    """Compares its filter headers with ours."""
+
+
+class _Difference(NamedTuple):
+    """A block for which a peer commits to another filter than ours."""
+
+    height: int
+    digest: bytes
+    """Hash of the peer's filter."""
+    header: bytes
+    """The peer's filter header."""
 
 
 class FilterHeaders:
@@ -112,8 +129,17 @@ class FilterHeaders:
         self._former_supporters.pop(peer.address, None)
         self._coverage.remove_filter_dispute(peer.address)
 
+    def _failed(self, peer: Peer, error: Exception) -> None:
+        """The task of a peer has ended by an error of the peer."""
+        if not isinstance(error, PeerError):
+            raise error
+        self._context.pool.drop(peer, error, self._context.now)
+        self._context.changed()
+
     def _gone(self, peer: Peer) -> None:
         stated = self._stated.pop(peer, None)
+        if stated is not None and stated.task is not None:
+            stated.task.cancel()
         if stated is not None and stated.agreed >= 0:
             agreed = max(stated.agreed, self._former_supporters.pop(peer.address, -1))
             self._former_supporters = dict(
@@ -180,12 +206,21 @@ class FilterHeaders:
 
     def advance(self) -> None:
         """Extend our filter headers, and compare them with the headers of each peer."""
+        tasks = self._context.tasks
         self._questions.advance()
         self._extend()
         for peer in self.members:
-            self._hear(peer)
+            stated = self._stated_by(peer)
+            if stated.task is None:
+                what = f"compare filter headers with {peer.address}"
+                stated.task = tasks.begin(partial(self._hear, peer), what, partial(self._failed, peer))
+                tasks.run()
+            stated.moved.announce()
+            tasks.run()
         self._check_supporters()
+        tasks.run()
         self.verdicts.advance()
+        tasks.run()
         if self._coverage.proven < self._context.rows.height:
             self._coverage.agreed(self._agreed_height(2))
         # A peer that contradicted ours and is gone leaves doubt, until three groups support ours.
@@ -310,7 +345,7 @@ class FilterHeaders:
             if self._stated_by(peer).agreed >= first - 1:
                 raise LieError(f"filter header before block {first}", cause=Lie.CONTRADICTION)
             self._leader = None
-            self._hear(peer)
+            self._stated_by(peer).moved.announce()
             return
         packed = b"".join(hashes)
         headers = chain_filter_headers(packed, previous)
@@ -330,29 +365,116 @@ class FilterHeaders:
 
     # Hearing
 
-    def _hear(self, peer: Peer) -> None:
-        """Ask for the peer's filter header at the height of our last one."""
-        stated, context = self._stated_by(peer), self._context
-        if stated.is_asked:
-            return
-        if stated.divergence is not None:
-            if stated.divergence.is_ended and context.rows.height == context.chain.height:
-                self._resume(stated.divergence)
-            if not stated.divergence.is_ended:
-                self._compare(peer, stated.divergence)
-            return
-        height = min(context.rows.height, self._headers.knows(peer))
-        if height <= stated.agreed:
-            return
-        is_extending = (
-            context.rows.height < context.chain.height
-            and self._leader is not None
-            and height < self._headers.knows(peer)
-        )
-        if is_extending and height - stated.agreed < _HEAR_EVERY:
-            return
+    async def _hear(self, peer: Peer) -> None:
+        """Compare a peer's filter headers with ours until it leaves: our latest one, or in dispute block by block."""
+        stated = self._stated_by(peer)
+        while True:
+            first, last = await stated.moved.until(partial(self._due, peer, stated))
+            if stated.divergence is None:
+                await self._hear_latest(peer, stated, last)
+            else:
+                await self._compare(peer, stated, stated.divergence, first, last)
+
+    def _due(self, peer: Peer, stated: _PeerFilterHeaders) -> tuple[int, int] | None:
+        """Return the first and the last height to ask a peer about; None if it need not be asked."""
+        rows, top, divergence = self._context.rows, self._context.chain.height, stated.divergence
+        height = min(rows.height, self._headers.knows(peer))
+        if divergence is None:
+            is_extending = rows.height < top and self._leader is not None and height < self._headers.knows(peer)
+            is_new = height - stated.agreed >= (_HEAR_EVERY if is_extending else 1)
+            return (height, height) if is_new else None
+        if divergence.is_ended and rows.height == top:
+            self._resume(divergence)
+        first = divergence.compared + 1
+        last = min(first + MAX_CFHEADERS - 1, height)
+        return (first, last) if first <= last and not divergence.is_ended else None
+
+    async def _hear_latest(self, peer: Peer, stated: _PeerFilterHeaders, height: int) -> None:
+        """Ask for the peer's filter header at a height. If it is not ours, judge the first block of difference."""
+        context, rows = self._context, self._context.rows
         stop = context.chain.hash_at(height)
-        stated.is_asked = self._questions.hashes(peer, height, height, stop, partial(self._heard, peer, height, stop))
+        answer = await self._answer(stated, self._questions.ask_hashes(peer, height, height, stop))
+        if answer is None or not self._reaches(height, stop):
+            return
+        (header,) = filter_headers(answer.hashes, answer.previous)
+        if header == rows.header_at(height):
+            stated.agreed = max(stated.agreed, height)
+            self._coverage.agrees(peer.address, height)
+            return
+        self._coverage.add_filter_dispute(peer.address, stated.agreed, height)
+        found = await self._locate(peer, stated.agreed, height, header)
+        if found is not None:
+            stated.agreed = max(stated.agreed, found.height - 1)
+            self._coverage.compared(peer.address, found.height - 1)
+            await self._judge(peer, found)
+
+    async def _locate(self, peer: Peer, below: int, above: int, header: bytes) -> _Difference | None:
+        """Find the first block for which a peer's filter header is not ours, above height `below` and up to `above`.
+
+        Returns None if our headers have changed meanwhile. Raises LieError if the peer contradicts itself.
+        """
+        rows, chain, stated = self._context.rows, self._context.chain, self._stated_by(peer)
+        stop, told = chain.hash_at(above), None
+        if above - below > MAX_CFHEADERS:
+            checkpoints = await self._answer(stated, self._questions.ask_checkpoints(peer, above, stop))
+            # The peer's header may have become ours meanwhile.
+            if checkpoints is None or not self._reaches(above, stop) or header == rows.header_at(above):
+                return None
+            for height, checkpoint in _between(checkpoints, below, above):
+                if checkpoint != rows.header_at(height):
+                    above, header = height, checkpoint
+                    break
+                below, told = height, checkpoint
+            if not 0 < above - below <= MAX_CFHEADERS:
+                raise LieError(f"filter checkpoints up to block {above}", cause=Lie.CONTRADICTION)
+            stop = chain.hash_at(above)
+        answer = await self._answer(stated, self._questions.ask_hashes(peer, below + 1, above, stop))
+        if answer is None or not self._reaches(above, stop):
+            return None
+        theirs = list(filter_headers(answer.hashes, answer.previous))
+        if answer.previous != rows.header_at(below) or theirs[-1] != header:
+            is_false = below < 0 or theirs[-1] != header or told not in (None, answer.previous)
+            if is_false or stated.agreed >= below:
+                raise LieError(f"filter headers from block {below + 1} to {above}", cause=Lie.CONTRADICTION)
+            return None  # heard again
+        for height, (digest, their) in enumerate(zip(answer.hashes, theirs, strict=True), below + 1):
+            if their != rows.header_at(height):
+                return _Difference(height, digest, their)
+        return None
+
+    async def _compare(
+        self, peer: Peer, stated: _PeerFilterHeaders, divergence: _Divergence, first: int, last: int
+    ) -> None:
+        """Ask a peer in dispute for its further filter hashes, and judge the next block of difference."""
+        context, rows = self._context, self._context.rows
+        stop = context.chain.hash_at(last)
+        answer = await self._answer(stated, self._questions.ask_hashes(peer, first, last, stop))
+        if answer is None or not self._reaches(last, stop):
+            return
+        if stated.divergence is not divergence or divergence.compared != first - 1:
+            return
+        ours = rows.header_at(first - 1)  # it cannot be the peer's, because the peer has stated another one below
+        if answer.previous == ours if divergence.header is None else answer.previous != divergence.header:
+            raise LieError(f"filter header before block {first}", cause=Lie.CONTRADICTION)
+        theirs = filter_headers(answer.hashes, answer.previous)
+        for height, (digest, header) in enumerate(zip(answer.hashes, theirs, strict=True), first):
+            if digest != rows.hash_at(height):
+                self._coverage.add_filter_dispute(peer.address, height - 1, last)
+                await self._judge(peer, _Difference(height, digest, header))
+                return
+            divergence.compared, divergence.header = height, header
+        self._coverage.compared(peer.address, last)
+        context.changed()
+
+    async def _answer(self, stated: _PeerFilterHeaders, asked: Wait[T] | None) -> T | None:
+        """Return the answer to a question; None if it was not sent, because the same question is open already."""
+        if asked is None:
+            return None
+        stated.is_asked = True
+        try:
+            return await asked
+        finally:
+            stated.is_asked = False
 
     def _reaches(self, height: int, stop: bytes) -> bool:
         """True if the chain and our filter headers still have a block."""
@@ -360,80 +482,6 @@ class FilterHeaders:
             height <= min(self._context.rows.height, self._context.chain.height)
             and self._context.chain.hash_at(height) == stop
         )
-
-    def _heard(self, peer: Peer, height: int, stop: bytes, previous: bytes, hashes: Sequence[bytes]) -> None:
-        stated = self._stated_by(peer)
-        stated.is_asked = False
-        if not self._reaches(height, stop):
-            return
-        (header,) = filter_headers(hashes, previous)
-        if header == self._context.rows.header_at(height):
-            stated.agreed = max(stated.agreed, height)
-            self._coverage.agrees(peer.address, height)
-            return
-        self._coverage.add_filter_dispute(peer.address, stated.agreed, height)
-        self._locate(peer, stated.agreed, height, header)
-
-    def _locate(self, peer: Peer, below: int, above: int, header: bytes, told: bytes | None = None) -> None:
-        """Find the first block for which a peer's filter header is not ours, above height `below` and up to `above`.
-
-        `told` is the filter header at `below` that the peer has just stated, if it has.
-        """
-        stop = self._context.chain.hash_at(above)
-        stated = self._stated_by(peer)
-        if above - below > MAX_CFHEADERS:
-            then_narrow = partial(self._narrowed, peer, below, above, stop, header)
-            stated.is_asked = self._questions.checkpoints(peer, above, stop, then_narrow)
-        else:
-            then = partial(self._located, peer, below, above, stop, header, told)
-            stated.is_asked = self._questions.hashes(peer, below + 1, above, stop, then)
-
-    def _narrowed(
-        self, peer: Peer, below: int, above: int, stop: bytes, header: bytes, checkpoints: Sequence[bytes]
-    ) -> None:
-        self._stated_by(peer).is_asked = False
-        # The peer's header has become ours meanwhile.
-        if not self._reaches(above, stop) or header == self._context.rows.header_at(above):
-            return
-        told: bytes | None = None
-        for number, checkpoint in enumerate(checkpoints, 1):
-            height = number * CHECKPOINT_INTERVAL
-            if below < height <= above:
-                if checkpoint != self._context.rows.header_at(height):
-                    above, header = height, checkpoint
-                    break
-                below, told = height, checkpoint
-        if not 0 < above - below <= MAX_CFHEADERS:
-            raise LieError(f"filter checkpoints up to block {above}", cause=Lie.CONTRADICTION)
-        self._locate(peer, below, above, header, told)
-
-    def _located(
-        self,
-        peer: Peer,
-        below: int,
-        above: int,
-        stop: bytes,
-        header: bytes,
-        told: bytes | None,
-        previous: bytes,
-        hashes: Sequence[bytes],
-    ) -> None:
-        self._stated_by(peer).is_asked = False
-        if not self._reaches(above, stop):
-            return
-        rows, theirs = self._context.rows, list(filter_headers(hashes, previous))
-        if previous != rows.header_at(below) or theirs[-1] != header:
-            is_false = below < 0 or theirs[-1] != header or (told is not None and told != previous)
-            if is_false or self._stated_by(peer).agreed >= below:
-                raise LieError(f"filter headers from block {below + 1} to {above}", cause=Lie.CONTRADICTION)
-            return  # heard again
-        at = next((at for at, each in enumerate(theirs) if each != rows.header_at(below + 1 + at)), None)
-        if at is None:
-            return  # our filter headers have changed meanwhile
-        first = below + 1 + at
-        self._stated_by(peer).agreed = max(self._stated_by(peer).agreed, first - 1)
-        self._coverage.compared(peer.address, first - 1)
-        self._judge(peer, first, hashes[at], theirs[at])
 
     def _resume(self, divergence: _Divergence) -> None:
         """Resume an ended dispute: judge the latest blocks. The earlier blocks stay in doubt."""
@@ -443,67 +491,33 @@ class FilterHeaders:
             divergence.compared, divergence.header = divergence.resumed, None
         self._coverage.add_undecided(divergence.first, divergence.compared)
 
-    def _compare(self, peer: Peer, divergence: _Divergence) -> None:
-        """Ask a peer in dispute for its further filter hashes."""
-        first = divergence.compared + 1
-        last = min(first + MAX_CFHEADERS - 1, self._context.rows.height, self._headers.knows(peer))
-        if first <= last:
-            stop = self._context.chain.hash_at(last)
-            then = partial(self._compared, peer, divergence, first, last, stop)
-            self._stated_by(peer).is_asked = self._questions.hashes(peer, first, last, stop, then)
-
-    def _compared(
-        self,
-        peer: Peer,
-        divergence: _Divergence,
-        first: int,
-        last: int,
-        stop: bytes,
-        previous: bytes,
-        hashes: Sequence[bytes],
-    ) -> None:
-        stated = self._stated_by(peer)
-        stated.is_asked = False
-        if stated.divergence is not divergence or divergence.compared != first - 1 or not self._reaches(last, stop):
-            return
-        ours = self._context.rows.header_at(
-            first - 1
-        )  # it cannot be the peer's, because the peer has stated another one below
-        if previous == ours if divergence.header is None else previous != divergence.header:
-            raise LieError(f"filter header before block {first}", cause=Lie.CONTRADICTION)
-        for height, (hash_, header) in enumerate(zip(hashes, filter_headers(hashes, previous), strict=True), first):
-            if hash_ != self._context.rows.hash_at(height):
-                self._coverage.add_filter_dispute(peer.address, height - 1, last)
-                self._judge(peer, height, hash_, header)
-                return
-            divergence.compared, divergence.header = height, header
-        self._coverage.compared(peer.address, last)
-        self._context.changed()
-
     # Judging
 
-    def _judge(self, peer: Peer, height: int, digest: bytes, header: bytes) -> None:
+    async def _judge(self, peer: Peer, found: _Difference) -> None:
         """Judge a block for which a peer commits to another filter than ours.
 
         If the dispute of the peer ended above this block, it is not judged again.
         """
-        context, stated = self._context, self._stated_by(peer)
+        context, stated, height = self._context, self._stated_by(peer), found.height
         if height <= self._ended.get(peer.address, -1) and (
             stated.divergence is None or stated.divergence.resumed is None
         ):
-            stated.divergence = stated.divergence or _Divergence(height, height, header)
+            stated.divergence = stated.divergence or _Divergence(height, height, found.header)
             self._end_dispute(peer, height)
             return
-        stated.is_asked = True
-        self.verdicts.open(
-            Case(peer, height, context.chain.hash_at(height), digest, header, self._judged, context.now.monotonic)
+        case = Case(
+            peer, height, context.chain.hash_at(height), found.digest, found.header, opened=context.now.monotonic
         )
+        stated.is_asked = True
+        try:
+            verdict = await self.verdicts.judge(case)
+        finally:
+            stated.is_asked = False
+        if verdict is not None and self._reaches(case.height, case.block_hash):
+            self._judged(case, *verdict)
 
     def _judged(self, case: Case, outcome: Outcome, reason: str) -> None:
         stated = self._stated_by(case.peer)
-        stated.is_asked = False
-        if not self._reaches(case.height, case.block_hash):
-            return
         lie = LieError(
             f"the filter of block {case.height} {reason or 'differs from the filter that the block gives'}",
             cause=Lie.FALSE_FILTER_HEADER,
@@ -519,7 +533,7 @@ class FilterHeaders:
             )
             if not is_resumed and len(undecided) <= MAX_UNDECIDED:
                 undecided.add(case.block_hash)
-            if case.raw is not None:
+            if case.block.is_done:
                 self._search_whole(case.height, case.block_hash)
             else:
                 self._coverage.add_undecided(
@@ -593,3 +607,10 @@ class FilterHeaders:
                 context.out.emit(PeerWarning(peer.address, error, False))
         self._coverage.add_undecided(first, last)  # after `_take_back`, which would remove it
         context.changed()
+
+
+def _between(checkpoints: Sequence[bytes], below: int, above: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the height and the filter header of each checkpoint above `below` and up to `above`."""
+    for height, checkpoint in enumerate(checkpoints, 1):
+        if below < height * CHECKPOINT_INTERVAL <= above:
+            yield height * CHECKPOINT_INTERVAL, checkpoint

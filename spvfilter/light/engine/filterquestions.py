@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, repeat
+from typing import NamedTuple
 
 from spvfilter.errors import LieError
 from spvfilter.kernel import filter_hashes
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.peers import Peer
+from spvfilter.light.engine.tasks import Wait
 from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import BASIC_FILTER_TYPE, CHECKPOINT_INTERVAL, HASH_SIZE
@@ -21,6 +23,15 @@ MAX_REPEATED = 100
 
 Checkpoints = Callable[[Sequence[bytes]], None]
 Hashes = Callable[[bytes, Sequence[bytes]], None]  # the filter header before the first block, and the filter hashes
+
+
+class Stated(NamedTuple):
+    """Filter headers of successive blocks, as a peer states them."""
+
+    previous: bytes
+    """The filter header before the first block."""
+    hashes: Sequence[bytes]
+    """The filter hashes of the blocks."""
 
 
 @dataclass(slots=True, eq=False)
@@ -140,6 +151,25 @@ class FilterQuestions:
         owed.ranges[stop] = _Range(message, last - first + 1, then, now.monotonic + stall_s, stall_s)
         self._context.pool.ask(peer, ("cfheaders", stop), now, message)
         return True
+
+    # For tasks. Each returns None if the same question is open already.
+
+    def ask_checkpoints(self, peer: Peer, height: int, stop: bytes) -> Wait[Sequence[bytes]] | None:
+        """Ask for the filter headers of heights 1,000, 2,000 … up to a block."""
+        answer = Wait[Sequence[bytes]](f"filter checkpoints up to block {height} of {peer.address}")
+        return answer if self.checkpoints(peer, height, stop, answer.set) else None
+
+    def ask_hashes(self, peer: Peer, first: int, last: int, stop: bytes) -> Wait[Stated] | None:
+        """Ask for the filter hashes of at most 2,000 blocks."""
+        answer = Wait[Stated](f"filter headers {first} to {last} of {peer.address}")
+        then = lambda previous, hashes: answer.set(Stated(previous, hashes))  # noqa: E731
+        return answer if self.hashes(peer, first, last, stop, then) else None
+
+    def ask_filter(self, peer: Peer, height: int, block_hash: bytes, digest: bytes) -> Wait[bytes] | None:
+        """Ask for the filter of a block. `digest` is its filter hash, as the peer stated it."""
+        answer = Wait[bytes](f"the filter of block {height} of {peer.address}")
+        flight = FilterFlight(height, [block_hash], [digest], lambda data: answer.set(data[0]))
+        return answer if self.filters(peer, flight) else None
 
     def advance(self) -> None:
         """Ask again for filter hashes if a peer ignores the question, as Core does while its index lags.

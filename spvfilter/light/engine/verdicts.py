@@ -21,8 +21,9 @@ from math import inf
 from spvfilter.filters.verify import Verdict, verify_filter
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.context import Context
-from spvfilter.light.engine.filterquestions import FilterFlight, FilterQuestions
+from spvfilter.light.engine.filterquestions import FilterQuestions
 from spvfilter.light.engine.peers import Peer, PeerState
+from spvfilter.light.engine.tasks import Change, First, StoppedError, Task, Wait
 from spvfilter.store.store import Store
 
 
@@ -33,6 +34,9 @@ class Outcome(Enum):
     THEIRS_FALSE = "theirs"
     BOTH_FALSE = "both"
     UNDECIDED = "undecided"
+
+
+Found = tuple[Outcome, str]  # the outcome, and the reason why a filter is false
 
 
 @dataclass(slots=True, eq=False)
@@ -46,23 +50,16 @@ class Case:
     """Hash of the filter that the peer commits to."""
     header: bytes
     """The peer's filter header."""
-    then: Callable[[Case, Outcome, str], None]
     opened: float
     since: float = -inf
     """When a peer that has the block was last connected (monotonic seconds)."""
-    theirs: bytes | None = None
-    ours: bytes | None = None
-    raw: bytes | None = None
+    block: Wait[bytes] = field(default_factory=lambda: Wait("the disputed block"))
+    moved: Change = field(default_factory=lambda: Change("a peer that may decide a dispute"))
+    """Peers, blocks or answers have come or gone."""
+    task: Task[Found] | None = None
     supporters_asked: set[Peer] = field(default_factory=set)
-    is_asked: bool = False
-    """True if the peer was asked for its filter. It is not asked while it owes one of this block from before."""
     is_read: bool = False
     """True if the database was asked for our filter."""
-    is_judged: bool = False
-
-    def take(self, raw: bytes) -> None:
-        """The block has come."""
-        self.raw = raw
 
 
 class Verdicts:
@@ -80,7 +77,6 @@ class Verdicts:
         self._blocks = blocks
         self._supporters = supporters
         self._cases: dict[Peer, Case] = {}
-        context.pool.on_gone(self._close)
 
     def has_case(self, peer: Peer) -> bool:
         """True if a filter of this peer is being judged."""
@@ -89,57 +85,89 @@ class Verdicts:
     def lacks_block(self, peer: Peer) -> bool:
         """True if a filter of this peer cannot be judged yet: no prompt peer has the block."""
         case = self._cases.get(peer)
-        return case is not None and case.raw is None and not self._blocks.is_to_be_had(case.height, at_once=True)
+        return case is not None and not case.block.is_done and not self._blocks.is_to_be_had(case.height, at_once=True)
 
-    def open(self, case: Case) -> None:
-        """Begin to judge. `case.then` is called with the outcome and the reason why a filter is false."""
-        self._cases[case.peer] = case
-        self._ask_theirs(case)
-        self._blocks.want(case.height, case.block_hash, case.take)
-        self._context.changed()
+    def advance(self) -> None:
+        """Peers, blocks or answers may have come or gone."""
+        for case in list(self._cases.values()):
+            case.moved.announce()
 
     def disconnect_to(self, height: int) -> list[Peer]:
         """Close the cases above a height, where blocks or our filter headers changed. Returns their peers."""
-        closed = [peer for peer, case in self._cases.items() if case.height > height]
-        for peer in closed:
-            self._close(peer)
-        return closed
+        closed = [case for case in self._cases.values() if case.height > height]
+        for case in closed:
+            assert case.task is not None
+            case.task.cancel()
+            del self._cases[case.peer]
+        return [case.peer for case in closed]
 
-    def _close(self, peer: Peer) -> None:
-        case = self._cases.pop(peer, None)
-        if case is not None:
-            self._blocks.forget(case.block_hash, case.take)
+    async def judge(self, case: Case) -> Found | None:
+        """Return the outcome, and why a filter is false. None if the block or our filter header changed meanwhile."""
+        with self._context.tasks.scope() as scope:
+            self._cases[case.peer] = case
+            case.task = scope.begin(partial(self._judge, case), f"judge the filters of block {case.height}")
+            try:
+                return await case.task
+            except StoppedError:
+                return None
+            finally:
+                if self._cases.get(case.peer) is case:
+                    del self._cases[case.peer]
+                self._context.changed()
 
-    def advance(self) -> None:
-        """Request the missing blocks and filters of the open cases."""
-        for case in list(self._cases.values()):
-            if case.is_judged or not self._is_open(case):  # the end of one case may close other cases
-                continue
-            if not case.is_asked:
-                self._ask_theirs(case)
-            if case.ours is None:
-                self._ask_ours(case)
-            if not self._blocks.is_wanted(case.block_hash) and case.raw is None:
-                self._blocks.want(case.height, case.block_hash, case.take)
-            if case.raw is None and not self._may_have_block(case):
-                self._judged(case, (Outcome.UNDECIDED, ""))
-                continue
-            if case.raw is not None and case.theirs is not None and (case.ours is not None or not self._may_come(case)):
-                self._judge(case)
+    async def _judge(self, case: Case) -> Found:
+        with self._context.tasks.scope() as scope:
+            theirs = scope.begin(partial(self._their_filter, case), "get the peer's filter")
+            ours = scope.begin(partial(self._our_filter, case), "get our filter")
+            raw = await scope.begin(partial(self._block, case), "get the block")
+            if raw is None:
+                return Outcome.UNDECIDED, ""
+            their = await theirs
+            await case.moved.until(lambda: ours.is_done or not self._may_come(case))
+            our = ours.result() if ours.is_done else None
+        table = self._context.books.watch.table
 
-    def _is_open(self, case: Case) -> bool:
-        return self._cases.get(case.peer) is case
+        def known(outpoint: bytes) -> bytes | None:
+            coin = table.coin(outpoint)
+            return coin.script or None if coin is not None else None
 
-    def _may_have_block(self, case: Case) -> bool:
-        """True if the block may still come.
+        return await self._context.out.worked(partial(_weigh, raw, our, their, case.block_hash, known), "a verdict")
 
-        The engine waits `answer_s` for a connection to a peer that has the block (BIP-159). It waits no longer than
-        `2 * reply_s` in total, since peers may offer the block and not send it.
-        """
-        now, timeouts = self._context.now.monotonic, self._context.options.timeouts
-        if self._blocks.is_to_be_had(case.height):
-            case.since = now
-        return now - max(case.since, case.opened) < timeouts.answer_s and now - case.opened < 2 * timeouts.reply_s
+    async def _their_filter(self, case: Case) -> bytes:
+        """Return the peer's filter. The peer is not asked while it owes one of this block from before."""
+        while (asked := self._questions.ask_filter(case.peer, case.height, case.block_hash, case.digest)) is None:
+            await case.moved.next()
+        return await asked
+
+    async def _our_filter(self, case: Case) -> bytes:
+        """Return our filter from the database, or from the first peer that supports it and sends it."""
+        found = Wait[bytes]("our filter from the database or a supporter")
+        await case.moved.next()
+        wanted = self._context.rows.hash_at(case.height)
+        self._context.out.read(
+            partial(_kept, height=case.height, wanted=wanted),
+            lambda kept: found.set(kept) if isinstance(kept, bytes) else None,
+        )
+        case.is_read = True
+        while not found.is_done:
+            await First(found, case.moved.next())
+            if not found.is_done:
+                self._ask_supporter(case, found)
+        return found.result()
+
+    def _ask_supporter(self, case: Case, found: Wait[bytes]) -> None:
+        """Ask one more supporter for our filter, unless an earlier one may still answer promptly."""
+        has, now = self._context.pool.has, self._context.now.monotonic
+        if any(has(peer) and not peer.silent_for(now) for peer in case.supporters_asked):
+            return
+        digest = self._context.rows.hash_at(case.height)
+        for supporter in self._supporters(case.height):
+            if supporter not in case.supporters_asked:
+                asked = self._questions.ask_filter(supporter, case.height, case.block_hash, digest)
+                if asked is not None:
+                    asked.then(partial(_pass_on, asked, found))
+                    case.supporters_asked.add(supporter)
+                    return
 
     def _may_come(self, case: Case) -> bool:
         """True if our filter may still come: a peer that supports it answers promptly, or can still be asked."""
@@ -150,73 +178,45 @@ class Verdicts:
 
         return not case.is_read or not all(map(is_late, self._supporters(case.height)))
 
-    def _ask_theirs(self, case: Case) -> None:
-        flight = FilterFlight(case.height, [case.block_hash], [case.digest], partial(self._their_filter, case))
-        case.is_asked = self._questions.filters(case.peer, flight)
+    async def _block(self, case: Case) -> bytes | None:
+        """Return the block, or None once it will not come."""
+        try:
+            self._blocks.want(case.height, case.block_hash, case.block.set)
+            await First(case.block, case.moved.until(partial(self._is_block_lost, case)))
+            return case.block.result() if case.block.is_done else None
+        finally:
+            self._blocks.forget(case.block_hash, case.block.set)
 
-    def _ask_ours(self, case: Case) -> None:
-        """Request our filter from the database, or from a peer that supports it."""
-        if not case.is_read:
-            wanted = self._context.rows.hash_at(case.height)
-            self._context.out.read(partial(_kept, height=case.height, wanted=wanted), partial(self._our_filter, case))
-            case.is_read = True
-            return
-        digest = self._context.rows.hash_at(case.height)
-        if any(
-            self._context.pool.has(peer) and not peer.silent_for(self._context.now.monotonic)
-            for peer in case.supporters_asked
-        ):
-            return
-        for supporter in self._supporters(case.height):
-            if supporter not in case.supporters_asked:
-                flight = FilterFlight(
-                    case.height, [case.block_hash], [digest], lambda data: self._our_filter(case, data[0])
-                )
-                if self._questions.filters(supporter, flight):
-                    case.supporters_asked.add(supporter)
-                    return
+    def _is_block_lost(self, case: Case) -> bool:
+        """True if the block will not come any more.
 
-    def _their_filter(self, case: Case, data: list[bytes]) -> None:
-        case.theirs = data[0]
-        self._context.changed()
+        The engine waits `answer_s` for a connection to a peer that has the block (BIP-159). It waits no longer than
+        `2 * reply_s` in total, since peers may offer the block and not send it.
+        """
+        if not self._blocks.is_wanted(case.block_hash):  # blocks are searched again, which cancels all requests
+            self._blocks.want(case.height, case.block_hash, case.block.set)
+        now, timeouts = self._context.now.monotonic, self._context.options.timeouts
+        if self._blocks.is_to_be_had(case.height):
+            case.since = now
+        return now - max(case.since, case.opened) >= timeouts.answer_s or now - case.opened >= 2 * timeouts.reply_s
 
-    def _our_filter(self, case: Case, data: object) -> None:
-        if isinstance(data, bytes) and case.ours is None:
-            case.ours = data
-        self._context.changed()
 
-    def _judge(self, case: Case) -> None:
-        case.is_judged = True
-        raw, ours, theirs, block_hash = case.raw, case.ours, case.theirs, case.block_hash
-        table = self._context.books.watch.table
-        assert raw is not None
-        assert theirs is not None
+def _pass_on(asked: Wait[bytes], found: Wait[bytes]) -> None:
+    found.set(asked.result())
 
-        def known(outpoint: bytes) -> bytes | None:
-            coin = table.coin(outpoint)
-            return coin.script or None if coin is not None else None
 
-        def work() -> tuple[Outcome, str]:
-            their = verify_filter(raw, theirs, block_hash, known)
-            our = verify_filter(raw, ours, block_hash, known) if ours is not None else None
-            ours_false = our is not None and our.verdict is Verdict.FALSE
-            if their.verdict is Verdict.FALSE:
-                return (Outcome.BOTH_FALSE if ours_false else Outcome.THEIRS_FALSE), their.reason
-            if ours_false or their.verdict is Verdict.TRUE:
-                return Outcome.OURS_FALSE, our.reason if our is not None else ""
-            return Outcome.UNDECIDED, ""
-
-        self._context.out.work(work, partial(self._judged, case))
-
-    def _judged(self, case: Case, found: object) -> None:
-        if not self._is_open(case):
-            return
-        self._close(case.peer)
-        self._context.changed()
-        if isinstance(found, Exception):
-            raise found
-        assert isinstance(found, tuple)
-        case.then(case, *found)
+def _weigh(
+    raw: bytes, ours: bytes | None, theirs: bytes, block_hash: bytes, known: Callable[[bytes], bytes | None]
+) -> Found:
+    """Return which of two filters a block proves false, and why."""
+    their = verify_filter(raw, theirs, block_hash, known)
+    our = verify_filter(raw, ours, block_hash, known) if ours is not None else None
+    ours_false = our is not None and our.verdict is Verdict.FALSE
+    if their.verdict is Verdict.FALSE:
+        return (Outcome.BOTH_FALSE if ours_false else Outcome.THEIRS_FALSE), their.reason
+    if ours_false or their.verdict is Verdict.TRUE:
+        return Outcome.OURS_FALSE, our.reason if our is not None else ""
+    return Outcome.UNDECIDED, ""
 
 
 def _kept(store: Store, *, height: int, wanted: bytes) -> bytes | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from simulation.behaviours.compact import FalseFilters, FalseIndex, _TamperingRe
 from simulation.behaviours.faulty import Pruned
 from spvfilter.light.engine import filterheaders
 from spvfilter.light.engine.engine import Engine
-from spvfilter.light.engine.verdicts import Case, Verdicts
+from spvfilter.light.engine.verdicts import Case, Found, Verdicts
 from spvfilter.light.events import Mode
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.regtest import Regtest
@@ -57,13 +59,13 @@ def warned_of(world: Stage) -> set[str]:
 
 def cases(monkeypatch: pytest.MonkeyPatch) -> list[Case]:
     """Collect the cases that are opened from now on."""
-    found, open_ = list[Case](), Verdicts.open
+    found, judge = list[Case](), Verdicts.judge
 
-    def noted(verdicts: Verdicts, case: Case) -> None:
+    def noted(verdicts: Verdicts, case: Case) -> Coroutine[Any, Any, Found | None]:
         found.append(case)
-        open_(verdicts, case)
+        return judge(verdicts, case)
 
-    monkeypatch.setattr(Verdicts, "open", noted)
+    monkeypatch.setattr(Verdicts, "judge", noted)
     return found
 
 

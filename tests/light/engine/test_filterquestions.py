@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
@@ -76,6 +77,11 @@ class Asked:
 
     def take(self, message: CFilter | CFHeaders | CFCheckpt) -> None:
         self.questions.take(self.peer, message)
+        self.context.tasks.run()
+
+    def locate(self, heard: FilterHeaders, below: int, above: int, header: bytes) -> None:
+        self.context.tasks.begin(partial(heard._locate, self.peer, below, above, header), "locate")
+        self.context.tasks.run()
 
 
 def test_filters_may_come_in_any_order() -> None:
@@ -156,7 +162,7 @@ def test_a_checkpoint_then_another_header_are_a_lie() -> None:
     heard = FilterHeaders(asked.context, headers, asked.questions, blocks, Coverage(), lambda height: None)
     other = bytes(32)
     *_, header = filter_headers(ours[1_001:2_001], other)
-    heard._locate(asked.peer, -1, 2_100, header)
+    asked.locate(heard, -1, 2_100, header)
     asked.take(CFCheckpt(0, chain.hash_at(2_100), (asked.context.rows.header_at(1_000), header)))
     assert asked.sent()[-1] == GetCFHeaders(0, 1_001, chain.hash_at(2_000))
     with pytest.raises(LieError) as caught:
@@ -179,7 +185,7 @@ def test_another_header_then_our_checkpoint_are_a_lie() -> None:
     """The client requested the filter hashes of no block, and ended with IndexError if the answer had none."""
     asked, heard, _ = _heard_of(3_000)
     stop = asked.context.chain.hash_at(3_000)
-    heard._locate(asked.peer, -1, 3_000, b"\x77" * 32)
+    asked.locate(heard, -1, 3_000, b"\x77" * 32)
     with pytest.raises(LieError) as caught:
         asked.take(CFCheckpt(0, stop, tuple(map(asked.context.rows.header_at, (1_000, 2_000, 3_000)))))
     assert caught.value.cause == Lie.CONTRADICTION
@@ -191,7 +197,7 @@ def test_a_checkpoint_that_has_become_ours_is_no_lie() -> None:
     rows, stop = asked.context.rows, asked.context.chain.hash_at(3_000)
     theirs = [*ours[:2_500], *(b"\x77" * 32 for _ in range(501))]
     told = list(filter_headers(theirs, bytes(32)))
-    heard._locate(asked.peer, -1, 3_000, told[-1])
+    asked.locate(heard, -1, 3_000, told[-1])
     rows.cut(2_499)
     rows.append(b"".join(theirs[2_500:]), b"".join(told[2_500:]))
     asked.take(CFCheckpt(0, stop, tuple(map(rows.header_at, (1_000, 2_000, 3_000)))))
