@@ -16,6 +16,7 @@ from spvfilter.filters.bip37 import most_elements
 from spvfilter.kernel import NO_ENTRY, EntryKind
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.options import Options
+from spvfilter.light.engine.tasks import Change, Wait
 from spvfilter.light.events import Mode
 from spvfilter.store.keychains import KeychainChange
 from spvfilter.wallet.books import Books
@@ -46,52 +47,64 @@ class WindowGrowth:
         self._first_to_search = first_to_search
         self._search_from = search_from
         self._grown = grown
-        self._is_under_way = False
+        self._due = Change("a window to move")
+        context.tasks.begin(self._grow, "move windows")
 
     def advance(self) -> None:
         """Begin if a window must move, and entries are not being stored."""
-        if self._context.books.is_window_due and not self._is_under_way and not self._context.is_storing:
-            self._is_under_way = True
-            self._derive()
+        self._context.tasks.run()
+        self._due.announce()
+        self._context.tasks.run()
 
-    def _derive(self, margin: int | None = None) -> None:
-        ahead = partial(self._context.books.watch.windows.ahead, margin)
-        self._context.out.work(ahead, partial(self._derived, margin))
-
-    def _derived(self, margin: int | None, ahead: object) -> None:
-        """Take the derived scripts. If they cannot be derived, the client ends: the next run would fail as well."""
+    async def _grow(self) -> None:
+        """Move windows whenever an address near their end was used."""
         context, books = self._context, self._context.books
-        if isinstance(ahead, Exception):
-            context.out.end(ahead)
-            return
-        assert isinstance(ahead, dict)
-        windows = books.watch.windows
-        fresh = windows.unwatched(ahead)
-        if not fits(books.watch, len(fresh), context.options):
-            if margin is None:
-                self._derive(margin=0)
-            elif windows.shorten():
-                self._derive()
-            else:
-                context.out.end(
-                    InexpressibleError(
-                        f"{len(fresh)} more scripts of keychains do not fit into a BIP-37 filter: use mode compact",
-                        (),
-                    )
-                )
-            return
-        labels, accounts = windows.labels_of(ahead), windows.accounts_of(ahead)
+        while True:
+            await self._due.until(lambda: books.is_window_due and not context.is_storing)
+            ahead = await self._derived()
+            labels, accounts = books.watch.windows.labels_of(ahead), books.watch.windows.accounts_of(ahead)
+            with context.tasks.shield():  # the books know of the entries before the watch list does
+                self._write(ahead, labels, accounts)
+                context.is_storing = True
+                await context.out.committed_all()
+                books.is_window_due = books.watch.windows.move(ahead)
+                context.is_storing = False
+            context.changed()
+            self._grown([script for new in ahead.values() for scripts in new for script in scripts])
+
+    def _write(self, ahead: Ahead, labels: Mapping[bytes, str | None], accounts: Mapping[bytes, str | None]) -> None:
+        """Store the scripts that windows gain, and that blocks are to be searched for them."""
         ids, starts = dict[bytes, int](), list[int]()
         for name, new in ahead.items():
-            keychain = windows.get(name)
+            keychain = self._context.books.watch.windows.get(name)
             if keychain and new and (first := self._store(keychain, new, labels, accounts, ids)) is not None:
                 starts.append(first)
         self._claim(accounts)
         self._label(labels)
         if starts:
             self._search_from(min(starts))
-        context.is_storing = True
-        context.out.after_commit(partial(self._stored, ahead))
+
+    async def _derived(self) -> Ahead:
+        """Return the scripts that windows gain: fewer, or of shorter windows, if the filters lack room for them.
+
+        If they cannot be derived, the client ends: the next run would fail as well.
+        """
+        context, windows, margin = self._context, self._context.books.watch.windows, None
+        try:
+            while True:
+                ahead = await context.out.worked(partial(windows.ahead, margin), "the next scripts of keychains")
+                fresh = windows.unwatched(ahead)
+                if fits(context.books.watch, len(fresh), context.options):
+                    return ahead
+                if margin is not None and not windows.shorten():
+                    message = (
+                        f"{len(fresh)} more scripts of keychains do not fit into a BIP-37 filter: use mode compact"
+                    )
+                    raise InexpressibleError(message, ())
+                margin = 0 if margin is None else None
+        except Exception as error:
+            context.out.end(error)
+            return await Wait[Ahead]("the end of the client")
 
     def _store(
         self,
@@ -146,13 +159,6 @@ class WindowGrowth:
             if entry != NO_ENTRY and books.watch.keychain_of(entry) is None and books.watch.own_label(entry) is None:
                 found[entry] = label
         books.relabel(found)
-
-    def _stored(self, ahead: Ahead) -> None:
-        context = self._context
-        context.books.is_window_due = context.books.watch.windows.move(ahead)
-        context.is_storing = self._is_under_way = False
-        context.changed()
-        self._grown([script for new in ahead.values() for scripts in new for script in scripts])
 
 
 def _numbered(first: int, new: Sequence[tuple[bytes, ...]]) -> Iterator[tuple[int, bytes]]:
