@@ -32,6 +32,7 @@ from spvfilter.errors import FormatError
 from spvfilter.kernel import txid as txid_of, walk_block
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HASH_SIZE, HEADER_SIZE
+from spvfilter.store.ledger import LIVE
 from spvfilter.store.scriptviews import ProvedTx
 from spvfilter.transaction import Transaction
 from spvfilter.wire.merkle import branch_root, merkle_branch
@@ -276,7 +277,7 @@ class Session:
         is_verbose = arguments.flag(verbose, "verbose")
 
         def found(tx: ProvedTx | None) -> Answer:
-            if tx is None:
+            if tx is None or tx.status not in LIVE:  # a full node drops the others from its mempool, and wallets poll
                 raise RpcError(RpcCode.NOT_FOUND, "No such mempool or blockchain transaction")
             return tx_details(tx, self._state.chain) if is_verbose else tx.raw.hex()
 

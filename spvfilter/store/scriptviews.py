@@ -43,10 +43,12 @@ class WalletTx(NamedTuple):
 
 
 class ProvedTx(NamedTuple):
-    """A transaction that the database has, with its block in the best chain."""
+    """A transaction that the database has, with its status and its block in the best chain."""
 
     raw: bytes
     """Bytes of the transaction."""
+    status: TxStatus
+    """Status of the transaction. Only a confirmed or a pending one counts; see `LIVE`."""
     height: int | None
     """Height of its block; None if no block of the best chain contains it."""
     block_hash: bytes | None
@@ -90,10 +92,10 @@ def proved_transaction(views: Views, txid: bytes) -> ProvedTx | None:
             return None
         tx = stored_tx(row)
         if tx.status is not TxStatus.CONFIRMED:
-            return ProvedTx(tx.raw, None, None, None, None)
+            return ProvedTx(tx.raw, tx.status, None, None, None, None)
         where = "FROM branches WHERE txid = ? AND block = ?"
         branch = next((each[2] for each in views._checked("branches", where, (txid, tx.block_hash))), None)
-        return ProvedTx(tx.raw, tx.height, tx.block_hash, tx.position, branch)
+        return ProvedTx(tx.raw, tx.status, tx.height, tx.block_hash, tx.position, branch)
 
 
 def _matches_of(checked: Checked, txids: Iterable[bytes]) -> Iterator[tuple[Any, ...]]:

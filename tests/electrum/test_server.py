@@ -25,8 +25,9 @@ from spvfilter.network import REGTEST
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.store import scriptviews
+from spvfilter.store.ledger import TxStatus
 from spvfilter.testing import RegtestNode, eventually
-from spvfilter.transaction import build_tx
+from spvfilter.transaction import Transaction, build_tx
 from spvfilter.wallet import scanned
 from spvfilter.watch.watchlist import WatchList
 from support.electrumclient import ElectrumClient, ElectrumError, closed
@@ -281,6 +282,63 @@ async def test_broadcast_answers_with_the_txid_or_the_reason(regtest_node: Regte
         assert [(row["tx_hash"], row["fee"]) for row in rows] == [(txid, 600)]
         with pytest.raises(ElectrumError, match="the transaction was rejected"):
             await client.ask("blockchain.transaction.broadcast", build_tx([spent], [TxOut(60_000, SCRIPT)]).hex())
+
+
+async def test_gone_transaction_is_gone_after_a_restart_as_well(regtest_node: RegtestNode, tmp_path: Path) -> None:
+    """Wallets poll for a transaction to learn that it was replaced, as a full node then has an error for them."""
+    store, gone, mine = tmp_path / "w.db", list[str](), script_to_address(SCRIPT, REGTEST)
+
+    async def listed(client: ElectrumClient) -> set[str]:
+        return {row["tx_hash"] for row in await client.ask("blockchain.scripthash.get_history", KNOWN)}
+
+    async def answers(client: ElectrumClient) -> None:
+        await client.ask("blockchain.scripthash.subscribe", KNOWN)
+        told = len(client.notices)
+        while (history := await listed(client)).intersection(gone):
+            await client.until(lambda told=told: len(client.notices) > told)
+            told = len(client.notices)
+        for txid in gone:
+            with pytest.raises(ElectrumError, match="No such mempool or blockchain transaction"):
+                await client.ask("blockchain.transaction.get", txid, True)
+        for txid in history:
+            shown = await client.ask("blockchain.transaction.get", txid, True)
+            row = await light.transaction(txid)
+            assert row is not None
+            assert shown.get("confirmations", 0) == row.confirmations
+
+    async def until(txid: bytes, *statuses: TxStatus) -> None:
+        async with asyncio.timeout(20):
+            async for _ in light.events(since=0):
+                entry = await light.transaction(txid)
+                if entry is not None and entry.status in statuses:
+                    return
+
+    async with served(regtest_node, store=store) as (light, server), connected(server) as client:
+        for in_block in (False, True):
+            payment = regtest_node.call(lambda regtest: regtest.pay(TxOut(7_000, SCRIPT)))
+            await until(payment, TxStatus.PENDING)
+            regtest_node.double_spend(payment, in_block=in_block)
+            await until(payment, TxStatus.CONFLICTED if in_block else TxStatus.REPLACED)
+            gone.append(payment[::-1].hex())
+            await answers(client)
+        regtest_node.mine(to=mine)
+        coinbase = regtest_node.call(lambda regtest: regtest.chain.txs(regtest.chain.tip)[0].txid)
+        await until(coinbase, TxStatus.CONFIRMED)
+        regtest_node.reorg(1)
+        await until(coinbase, TxStatus.CONFLICTED)
+        gone.append(coinbase[::-1].hex())
+        await answers(client)
+        own = build_tx([p2wpkh(b"\x02" + b"\x01" * 32).spends(OutPoint(bytes(31) + b"\x07", 0))], [TxOut(9, SCRIPT)])
+        sending = asyncio.create_task(light.broadcast(own))
+        await until(own_txid := Transaction.parse(own).txid, TxStatus.PENDING)
+        await light.abandon(own_txid)
+        sending.cancel()
+        gone.append(own_txid[::-1].hex())
+        await answers(client)
+        status = await client.ask("blockchain.scripthash.subscribe", KNOWN)
+    async with served(regtest_node, store=store) as (light, server), connected(server) as client:
+        await answers(client)
+        assert await client.ask("blockchain.scripthash.subscribe", KNOWN) == status
 
 
 async def test_broadcast_continues_after_the_end_of_its_session(

@@ -17,6 +17,7 @@ from spvfilter.electrum.session import METHODS, SOFTWARE, Session, WalletState
 from spvfilter.network import REGTEST
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.store.ledger import TxStatus
 from spvfilter.store.scriptviews import Effect, ProvedTx, WalletTx
 from spvfilter.transaction import build_tx
 from spvfilter.watch.watchlist import WatchList
@@ -200,16 +201,29 @@ def test_transaction_that_the_database_lacks_gives_code_2() -> None:
     assert caught.value.code == 2
     details = made.answer("blockchain.transaction.get", ["ab" * 32, True])
     assert isinstance(details, FindTransaction)
-    shown = details.then(ProvedTx(RAW, 0, REGTEST.genesis_hash, 0, None))
+    shown = details.then(ProvedTx(RAW, TxStatus.CONFIRMED, 0, REGTEST.genesis_hash, 0, None))
     assert isinstance(shown, dict)
     assert (shown["hex"], shown["confirmations"], shown["vout"][0]["value"]) == (RAW.hex(), 1, 5e-8)
+
+
+@pytest.mark.parametrize("status", TxStatus)
+def test_only_a_transaction_that_counts_is_found(status: TxStatus) -> None:
+    for verbose in (False, True):
+        question = session("1.4").answer("blockchain.transaction.get", ["ab" * 32, verbose])
+        assert isinstance(question, FindTransaction)
+        if status in (TxStatus.CONFIRMED, TxStatus.PENDING):
+            assert question.then(ProvedTx(RAW, status, None, None, None, None)) is not None
+            continue
+        with pytest.raises(RpcError, match="No such mempool or blockchain transaction") as caught:
+            question.then(ProvedTx(RAW, status, None, None, None, None))
+        assert caught.value.code == 2
 
 
 def test_stored_branch_that_the_header_contradicts_is_fetched_again() -> None:
     made = session("1.4")
     question = made.answer("blockchain.transaction.get_merkle", ["ab" * 32, 0])
     assert isinstance(question, FindTransaction)
-    fetch = question.then(ProvedTx(RAW, 0, REGTEST.genesis_hash, 0, bytes(32)))
+    fetch = question.then(ProvedTx(RAW, TxStatus.CONFIRMED, 0, REGTEST.genesis_hash, 0, bytes(32)))
     assert isinstance(fetch, FetchBlock)
     assert (fetch.height, fetch.own_txid) == (0, bytes.fromhex("ab" * 32))
 

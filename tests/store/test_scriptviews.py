@@ -108,15 +108,21 @@ def test_outputs_of_the_genesis_block_are_left_out(ledger: Ledger) -> None:
 def test_branch_belongs_to_the_block_of_its_transaction(ledger: Ledger) -> None:
     raw = paying(90)
     found = ledger.put(raw, 1, branch=BRANCH)
-    proved = ProvedTx(raw, 1, ledger.hashes[1], 3, BRANCH)
+    proved = ProvedTx(raw, TxStatus.CONFIRMED, 1, ledger.hashes[1], 3, BRANCH)
     assert proved_transaction(ledger.store.views, found) == proved
     ledger.put(raw, 2)
-    assert proved_transaction(ledger.store.views, found) == ProvedTx(raw, 2, ledger.hashes[2], 3, None)
+    assert proved_transaction(ledger.store.views, found) == ProvedTx(
+        raw, TxStatus.CONFIRMED, 2, ledger.hashes[2], 3, None
+    )
     ledger.put(raw, 2, branch=BRANCH[:32])
-    assert proved_transaction(ledger.store.views, found) == ProvedTx(raw, 2, ledger.hashes[2], 3, BRANCH[:32])
+    assert proved_transaction(ledger.store.views, found) == ProvedTx(
+        raw, TxStatus.CONFIRMED, 2, ledger.hashes[2], 3, BRANCH[:32]
+    )
     assert proved_transaction(ledger.store.views, bytes(32)) is None
     pending = ledger.put(paying(5, found))
-    assert proved_transaction(ledger.store.views, pending) == ProvedTx(paying(5, found), None, None, None, None)
+    assert proved_transaction(ledger.store.views, pending) == ProvedTx(
+        paying(5, found), TxStatus.PENDING, None, None, None, None
+    )
 
 
 def test_branch_is_removed_with_its_transaction(ledger: Ledger) -> None:
