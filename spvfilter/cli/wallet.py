@@ -64,7 +64,9 @@ def configure(parser: Parser) -> None:
     tx = parser.add_action("tx", "show one transaction", "Show everything that the wallet knows of one transaction.")
     tx.add_argument("txid", metavar="TXID", help="the transaction's id, 64 hex digits")
     address = parser.add_action(
-        "address", "show the next unused address", "Show the lowest address of a keychain that was never paid."
+        "address",
+        "show the next unused address",
+        "Show the lowest address of a keychain that was never paid and that `reveal` never gave out.",
     )
     revealing = parser.add_action(
         "reveal",

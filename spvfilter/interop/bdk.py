@@ -26,18 +26,23 @@ _NETWORKS = {
 
 
 @public
-async def bdk_wallet(client: LightClient, keychain: str | None = None) -> bdk.Wallet:
+async def bdk_wallet(client: LightClient, keychain: str | None = None, *, account: str | None = None) -> bdk.Wallet:
     """Return a BDK wallet that has the history of a client's keychains, for TxBuilder and BumpFeeTxBuilder.
 
     The wallet is a copy of this moment, without a database and without private keys. Sign the PSBTs that it builds with
     another program, and give the result to `LightClient.broadcast`. Then make a new wallet.
 
+    Revealed addresses count as used, so BDK never pays change to an open invoice. The next unused address of the wallet
+    is that of `LightClient.next_address`.
+
     Args:
         client: A running client.
         keychain: Name or label of the keychains: one, or two for receiving and for change, in this order. By default
             all keychains of the client.
+        account: Only keychains of this account.
 
     Raises:
+        UnknownAccountError: The wallet has no such account.
         ParameterError: There are not one or two such keychains, they have no descriptor, or bdkpython is missing.
         NotRunningError: The client is not running.
         StoreError: The database cannot be read.
@@ -47,15 +52,18 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None) -> bdk.Wa
     except ImportError:
         raise ParameterError("a BDK wallet needs bdkpython: pip install 'spvfilter[bdk]'") from None
     entries = [each for each in await client.history(limit=None) if each.status in LIVE]
-    keychains = await client.keychains(keychain)  # read later, so that their used indexes include the history
+    keychains = await client.keychains(
+        keychain, account=account
+    )  # read later, so that their used indexes include the history
     if not 1 <= len(keychains) <= 2 or any(each.descriptor is None for each in keychains):
         raise ParameterError(
             "a BDK wallet has one keychain or two, each with a descriptor, and these are"
-            f" {len(keychains)}: name them by a label"
+            f" {len(keychains)}: name them by a label or an account"
         )
     frozen = [each.ref for each in await client.labels() if each.spendable is False]
-    kind = bdk.NetworkKind.MAIN if client.network.name == "mainnet" else bdk.NetworkKind.TEST
-    descriptors = [bdk.Descriptor(each.name, kind) for each in keychains]
+    taken = [{*each.used, *range(each.revealed), *each.revealed_elsewhere} for each in keychains]
+    network_kind = bdk.NetworkKind.MAIN if client.network.name == "mainnet" else bdk.NetworkKind.TEST
+    descriptors = [bdk.Descriptor(each.name, network_kind) for each in keychains]
     facts = bdk.ChangeSet.from_aggregate(
         descriptors[0],
         descriptors[1] if len(descriptors) > 1 else None,
@@ -64,13 +72,16 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None) -> bdk.Wa
         _graph(entries),
         bdk.IndexerChangeSet(
             last_revealed={
-                descriptor.descriptor_id(): max(each.used)
-                for descriptor, each in zip(descriptors, keychains, strict=True)
-                if each.used
+                descriptor.descriptor_id(): max(indexes)
+                for descriptor, indexes in zip(descriptors, taken, strict=True)
+                if indexes
             }
         ),
     )
     wallet = _loaded(descriptors, facts)
+    for kind, indexes in zip((bdk.KeychainKind.EXTERNAL, bdk.KeychainKind.INTERNAL), taken, strict=False):
+        for index in indexes:
+            wallet.mark_used(kind, index)
     for ref in frozen:
         txid, _, index = ref.partition(":")
         wallet.lock_outpoint(bdk.OutPoint(txid=bdk.Txid.from_string(txid), vout=int(index)))

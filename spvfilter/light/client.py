@@ -501,7 +501,9 @@ class LightClient:
         return await self._checked().read(lambda views: views.keychains(keychain, account=account))
 
     async def next_address(self, keychain: str | None = None, *, account: str | None = None) -> str:
-        """Return the first address of a keychain that was never paid.
+        """Return the first address of a keychain that is neither paid nor revealed.
+
+        Each call may return the same address, until somebody pays it or `reveal_address` gives it out.
 
         Args:
             keychain: Name or label of the keychain. By default the first keychain.
@@ -509,7 +511,7 @@ class LightClient:
 
         Raises:
             UnknownAccountError: The wallet has no such account.
-            ParameterError: There is no such keychain, all its addresses are used, or its scripts have no address.
+            ParameterError: There is no such keychain, it has no free address, or its scripts have no address.
             NotRunningError: The client is not running.
             StoreError: The database cannot be read.
         """

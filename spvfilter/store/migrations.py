@@ -159,10 +159,7 @@ def _to_8(db: sqlite3.Connection, path: pathlib.Path) -> None:
                 trusted += value if is_trusted and spender is None else 0
             rows.insert(table, (*values, *added))
         db.execute(f"DROP TABLE old_{table}")
-    there = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
-    for statement in INDEXES:
-        if statement.split()[2] not in there:
-            db.execute(statement)
+    _add_indexes(db)
     if (totals := rows.meta("totals")) is not None:
         rows.set_meta("totals", totals + b" %d" % trusted)
     for table in _MARKED_7.keys() - NEW_IN_8.keys() - {"meta"}:
@@ -182,6 +179,23 @@ def _to_9(db: sqlite3.Connection, path: pathlib.Path) -> None:
     for table in _MARKED_8.keys() - {"meta"}:
         rows.take_sum(table)
     rows.write_sums()
+
+
+# Version 9 to 10: indexes, so that questions about one account read only rows of this account
+
+
+def _to_10(db: sqlite3.Connection, path: pathlib.Path) -> None:
+    """Add the new indexes."""
+    MarkedRows(db, path, MARKED).verify()
+    _add_indexes(db)
+
+
+def _add_indexes(db: sqlite3.Connection) -> None:
+    """Create the indexes that are missing. An earlier step may have created some indexes of a later version."""
+    there = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
+    for statement in INDEXES:
+        if statement.split()[2] not in there:
+            db.execute(statement)
 
 
 def _unchanged(rows: Iterable[Row]) -> Iterator[Row]:
@@ -238,5 +252,5 @@ def _facts_of(rows: Iterable[Row]) -> Iterator[Row]:
 # column, change `TABLES` in schema.py and yield `{**row, "new": row["old"]}` here; further keys are ignored.
 CONVERSIONS_7: Mapping[str, Callable[[Iterable[Row]], Iterable[Row]]] = {"transactions": _facts_of}
 
-STEPS: Mapping[int, Callable[[sqlite3.Connection, pathlib.Path], None]] = {6: _to_7, 7: _to_8, 8: _to_9}
-"""The step that starts from each version. Before version 10 changes schema.py, copy the parts that the steps use."""
+STEPS: Mapping[int, Callable[[sqlite3.Connection, pathlib.Path], None]] = {6: _to_7, 7: _to_8, 8: _to_9, 9: _to_10}
+"""The step that starts from each version. Before version 11 changes schema.py, copy the parts that the steps use."""

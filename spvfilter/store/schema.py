@@ -17,7 +17,7 @@ else:
     sqlite3 = deferred("sqlite3")
 
 APPLICATION_ID = 0x53505646  # "SPVF", in the header of the file (SQLite § Application ID)
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 SECRET_SIZE = 32  # bytes of the wallet's secret
 OLDEST_MIGRATED = 6  # oldest version that `migrations` can migrate; an older one needs a rebuild
 EVENTS_SINCE = 5  # first version of the schema with a table of events
@@ -275,10 +275,18 @@ ADDRESS_COLUMNS: Mapping[str, Column] = {
     "faults": _COUNT,
     "speed": _COUNT,
 }
+RUN_CLASSES = (*(16**number for number in range(1, 9)), 1 << 62)
+"""Largest number of entries, plus one, of a run of each class. Runs of 1 to 15 entries have class 0."""
+RUN_CLASS = " + ".join(f"(runs.indexes * runs.scripts >= {least})" for least in RUN_CLASSES[:-1])
+"""Class of a run in SQL. With an index by class, the runs that contain an entry are found among a few runs."""
+HAS_SCRIPT = "watch.kind = 0 AND watch.value = {0} AND substr(watch.value, -8) = substr({0}, -8)"
+"""Condition in SQL that an entry is a script. The index of entries has only the end of each script."""
 INDEXES = (
     "CREATE INDEX keychains_by_account ON keychains (account)",
+    "CREATE INDEX matches_by_entry ON matches (entry, height)",
     "CREATE INDEX matches_by_height ON matches (height)",
     "CREATE INDEX matches_by_outpoint ON matches (outpoint)",
+    f"CREATE INDEX runs_by_class ON runs ({RUN_CLASS.replace('runs.', '')}, entry)",
     "CREATE INDEX transactions_by_place ON transactions (place, txid)",
     "CREATE INDEX transactions_by_status ON transactions (status) WHERE status != 'confirmed'",
     "CREATE INDEX tx_labels_by_place ON tx_labels (label, place, txid)",
@@ -287,6 +295,7 @@ INDEXES = (
     "CREATE INDEX unspent_by_account ON unspent (account, place, outpoint)",
     "CREATE INDEX unspent_by_place ON unspent (place, outpoint)",
     "CREATE INDEX unspent_coinbases ON unspent (height) WHERE coinbase = 1",
+    "CREATE INDEX watch_by_script ON watch (substr(value, -8)) WHERE kind = 0",
 )
 STRICT_STATEMENTS = (*(table.sql(name) for name, table in TABLES.items()), *INDEXES)
 STATEMENTS = (*STRICT_STATEMENTS, FILTERS, ADDRESSES)

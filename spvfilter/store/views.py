@@ -360,7 +360,7 @@ class Views:
             return tuple(keychains_of(self._checked, self._network, keychain, owner))
 
     def next_address(self, keychain: str | None = None, *, account: str | None = None) -> str:
-        """Return the first address of a keychain that was never paid, as the database has it.
+        """Return the first address of a keychain that is neither paid nor revealed, as the database has it.
 
         Args:
             keychain: Name or label of the keychain. By default the first keychain.
@@ -368,7 +368,7 @@ class Views:
 
         Raises:
             UnknownAccountError: The wallet has no such account.
-            ParameterError: There is no such keychain, all its addresses are used, or its scripts have no address.
+            ParameterError: There is no such keychain, it has no free address, or its scripts have no address.
             StoreCorruptError: The database is damaged.
         """
         with self._moment():

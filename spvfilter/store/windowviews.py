@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
-from typing import Any  # rows are as SQLite gives them
+from bisect import bisect_right, insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain, islice
+from typing import Any, NamedTuple  # rows are as SQLite gives them
 
 from spvfilter._public import public
 from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError
-from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
+from spvfilter.store.schema import HAS_SCRIPT, RUN_CLASS, RUN_CLASSES
 from spvfilter.watch.keychain import MAX_LISTED, all_used, identity_of, listed_keychains
 
 # a function that returns checked rows of a table, from the rest of a query and its values
 Checked = Callable[[str, str, tuple[object, ...]], Iterator[tuple[Any, ...]]]
+_FEW = 500  # rows that one query names, and questions about entries before all runs are read (our choice)
+_SIZES = ", ".join(f"({number}, {most})" for number, most in enumerate(RUN_CLASSES))
 _MATCHES = "{0} >= runs.entry AND {0} < runs.entry + runs.indexes * runs.scripts"
 
 
@@ -40,11 +42,13 @@ class KeychainStatus:
     revealed: int
     """First index that `LightClient.reveal_address` has not given or skipped yet; 0 if it gave none."""
     next_index: int | None
-    """Lowest index that was never paid; None if all indexes of a fixed descriptor were."""
+    """Lowest index that is neither paid nor revealed; None if there is none, as with a fixed descriptor."""
     next_address: str | None
     """Address of `next_index`; None if the keychain's scripts have no address."""
     account: str | None = None
     """Name of the account that the keychain belongs to; None if it belongs to no account."""
+    revealed_elsewhere: tuple[int, ...] = ()
+    """Indexes from `revealed` on whose address another keychain, perhaps a removed one, has revealed."""
 
 
 def keychains_of(
@@ -56,56 +60,258 @@ def keychains_of(
     keychain has the name.
     """
     rows = _keychains(checked, name, account)
-    names = {row: each for row, each, _ in checked("accounts", "FROM accounts", ())}
-    found: list[KeychainStatus] = []
-    seen = _seen(checked)
-    for row, full_name, label, descriptor, lookahead, size, window, owner in rows:
-        used = [index for _, index in checked("used", "FROM used WHERE keychain = ? ORDER BY place", (row,))]
-        paid = sorted({*used, *seen.get(row, ())})
-        index = next((at for at, each in enumerate(paid) if at != each), len(paid))
-        address = _address_at(checked, row, index, network) if index < window else None
-        free = index if index < size else None
-        status = KeychainStatus(
-            full_name, label, descriptor, lookahead, window, tuple(used), _revealed(checked, row), free, address
+    names = _account_names(checked, {row[7] for row in rows} - {None})
+    windows = _Windows(checked, None if name is None and account is None else [row[0] for row in rows])
+    free = {row: windows.free_index(row) for row, *_ in rows}
+    addresses = windows.addresses({row: free[row] for row, *_, window, _ in rows if free[row] < window}, network)
+    return [
+        KeychainStatus(
+            full_name,
+            label,
+            descriptor,
+            lookahead,
+            window,
+            tuple(windows.used.get(row, ())),
+            windows.revealed.get(row, 0),
+            free[row] if free[row] < size else None,
+            addresses.get(row),
+            None if owner is None else names[owner],
+            tuple(sorted(windows.elsewhere.get(row, ()))),
         )
-        found.append(status if owner is None else replace(status, account=names[owner]))
+        for row, full_name, label, descriptor, lookahead, size, window, owner in rows
+    ]
+
+
+def _account_names(checked: Checked, accounts: Collection[int]) -> dict[int, str]:
+    """Return the names of accounts by the ids of their rows."""
+    where = "FROM accounts" if len(accounts) > _FEW else f"FROM accounts WHERE id IN ({_listed(accounts)})"
+    return {row: name for row, name, _ in checked("accounts", where, ())}
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+class _Windows:
+    """The windows of some keychains, read together: which indexes are paid, and which are revealed.
+
+    Args:
+        checked: Reads rows.
+        keychains: Row ids of the keychains; None for all. Rows of other keychains are read only if scripts are shared.
+    """
+
+    def __init__(self, checked: Checked, keychains: Sequence[int] | None) -> None:
+        self._checked = checked
+        self._is_all = keychains is None
+        chosen = "1" if keychains is None else f"keychain IN ({_listed(keychains)})"
+        self._of_mine = f"WHERE runs.{chosen}"
+        self._places = EntryPlaces(checked)
+        self._runs: dict[int, list[_Run]] = {}
+        for run in map(_Run._make, checked("runs", f"FROM runs WHERE {chosen} ORDER BY keychain, first, entry", ())):
+            self._runs.setdefault(run.keychain, []).append(run)
+        self.used: dict[int, list[int]] = {}
+        """Indexes that confirmed transactions paid, in ascending order, by the row id of the keychain."""
+        for keychain, index in checked("used", f"FROM used WHERE {chosen} ORDER BY keychain, place", ()):
+            self.used.setdefault(keychain, []).append(index)
+        self.revealed: dict[int, int] = self._read_revealed()
+        """First index that was not revealed, by the row id of the keychain; 0 is left out."""
+        self.elsewhere: dict[int, set[int]] = {}
+        """Indexes from the first unrevealed one on whose address was revealed elsewhere, by the row id."""
+        for keychain, index in self._revealed_elsewhere():
+            if index >= self.revealed.get(keychain, 0):
+                self.elsewhere.setdefault(keychain, set()).add(index)
+        self._pending: dict[int, set[int]] = {}
+        for keychain, index in self._paid_unconfirmed():
+            self._pending.setdefault(keychain, set()).add(index)
+
+    def free_index(self, keychain: int) -> int:
+        """Return the lowest index that is neither paid nor revealed. It may be the end of the window."""
+        taken = {*self.used.get(keychain, ()), *self._pending.get(keychain, ()), *self.elsewhere.get(keychain, ())}
+        index = self.revealed.get(keychain, 0)
+        while index in taken:
+            index += 1
+        return index
+
+    def addresses(self, places: Mapping[int, int], network: Network) -> dict[int, str]:
+        """Return the addresses of an index of each keychain. A keychain whose scripts have no address is left out."""
+        entries = {keychain: _entries_in(self._runs.get(keychain, ()), index) for keychain, index in places.items()}
+        scripts = _scripts_of(self._checked, chain.from_iterable(entries.values()))
+        found: dict[int, str] = {}
+        for keychain, rows in entries.items():
+            if address := _address_of((scripts[row] for row in rows if row in scripts), network):
+                found[keychain] = address
+        return found
+
+    def _read_revealed(self) -> dict[int, int]:
+        if not any(self._checked("revealed", "FROM revealed LIMIT 1", ())):
+            return {}
+        firsts = {keychain: _entries_in(runs, 0) for keychain, runs in self._runs.items()}
+        scripts = _scripts_of(self._checked, chain.from_iterable(firsts.values()))
+        identities = {
+            keychain: identity_of(scripts[row] for row in rows if row in scripts) for keychain, rows in firsts.items()
+        }
+        named = (
+            "1"
+            if self._is_all
+            else "keychain IN (" + ", ".join(f"x'{each.hex()}'" for each in identities.values()) + ")"
+        )
+        ends = {identity: end for identity, end, _ in self._checked("revealed", f"FROM revealed WHERE {named}", ())}
+        return {keychain: ends[identity] for keychain, identity in identities.items() if identity in ends}
+
+    def _paid_unconfirmed(self) -> Iterator[tuple[int, int]]:
+        """Yield keychain and index of each output of an unconfirmed transaction."""
+        where = "FROM matches WHERE height IS NULL AND spend = 0"
+        if not self._is_all:
+            where = (
+                "FROM runs CROSS JOIN matches INDEXED BY matches_by_entry ON"
+                f" {_MATCHES.format('matches.entry')} AND matches.height IS NULL AND matches.spend = 0 {self._of_mine}"
+            )
+        for entry in {row[7] for row in self._checked("matches", where, ())}:
+            yield from self._places.owners(entry)
+
+    def _revealed_elsewhere(self) -> Iterator[tuple[int, int]]:
+        """Yield keychain and index of scripts that another keychain, perhaps a removed one, has revealed."""
+        if any(self._checked("revealed_scripts", "FROM revealed_scripts LIMIT 1", ())):
+            where = f"FROM revealed_scripts CROSS JOIN watch ON {HAS_SCRIPT.format('revealed_scripts.script')}"
+            if not self._is_all:
+                where = (
+                    f"FROM runs CROSS JOIN watch ON {_MATCHES.format('watch.id')} CROSS JOIN revealed_scripts"
+                    f" ON revealed_scripts.script = watch.value {self._of_mine}"
+                )
+            for entry in {row[0] for row in self._checked("watch", where, ())}:
+                yield from self._places.owners(entry)
+        if not any(self._checked("revealed", "FROM revealed LIMIT 1", ())):
+            return
+        for run, other in self._shared():
+            last = other.entry_of(_revealed(self._checked, other.keychain))
+            for entry in range(max(run.entry, other.entry), min(run.end, other.end, last)):
+                yield run.keychain, run.index_of(entry)
+
+    def _shared(self) -> Iterator[tuple[_Run, _Run]]:
+        """Yield each run with each run of another keychain that has an entry in common with it."""
+        runs = sorted(chain.from_iterable(self._runs.values()), key=lambda run: run.entry)
+        for at, run in enumerate(runs):
+            if not self._is_all:
+                found = _overlapping(self._checked, run.entry, run.end)
+                yield from ((run, other) for other in found if other.keychain != run.keychain)
+                continue
+            for other in islice(runs, at + 1, None):
+                if other.entry >= run.end:
+                    break
+                if other.keychain != run.keychain:
+                    yield from ((run, other), (other, run))
+
+
+class _Run(NamedTuple):
+    """Consecutive indexes of a keychain whose entries have consecutive ids."""
+
+    keychain: int
+    first: int
+    entry: int
+    indexes: int
+    scripts: int
+
+    @property
+    def end(self) -> int:
+        """Row id after the last entry."""
+        return self.entry + self.indexes * self.scripts
+
+    def index_of(self, entry: int) -> int:
+        """Return the index of an entry of the run."""
+        return self.first + (entry - self.entry) // self.scripts
+
+    def entry_of(self, index: int) -> int:
+        """Return the row id of the first entry of an index, as if the run had no end."""
+        return self.entry + (index - self.first) * self.scripts
+
+
+def _entries_in(runs: Iterable[_Run], index: int) -> list[int]:
+    """Return the row ids of the entries of an index."""
+    found: list[int] = []
+    for run in runs:
+        if run.first <= index < run.first + run.indexes:
+            found += range(run.entry_of(index), run.entry_of(index + 1))
+    return sorted(found)
+
+
+def _scripts_of(checked: Checked, entries: Iterable[int]) -> dict[int, bytes]:
+    """Return the scripts of entries by their row ids."""
+    left, found = iter(entries), dict[int, bytes]()
+    while some := list(islice(left, _FEW)):
+        rows = checked("watch", f"FROM watch WHERE id IN ({_listed(some)})", ())
+        found |= {row: value for row, _, value, _, _ in rows}
     return found
+
+
+def _overlapping(checked: Checked, start: int, end: int) -> list[_Run]:
+    """Return the runs that have an entry from `start` up to `end`, without reading the runs of other entries.
+
+    A run that covers `start` begins at most one length before it. The index has the runs by their class of length.
+    """
+    where = (
+        f"FROM (VALUES {_SIZES}) AS size CROSS JOIN runs WHERE {RUN_CLASS} = size.column1"
+        " AND runs.entry > ? - size.column2 AND runs.entry < ? AND runs.entry + runs.indexes * runs.scripts > ?"
+    )
+    return list(map(_Run._make, checked("runs", where, (start, end, start))))
 
 
 def _revealed(checked: Checked, keychain: int) -> int:
     """Return the first index of a keychain that was not revealed."""
-    if not any(checked("revealed", "FROM revealed LIMIT 1", ())):
-        return 0
-    identity = identity_of(_scripts_at(checked, keychain, 0))
+    identity = identity_of(script for _, script in _entries_at(checked, keychain, 0))
     return next((row[1] for row in checked("revealed", "FROM revealed WHERE keychain = ?", (identity,))), 0)
 
 
-def _seen(checked: Checked) -> dict[int, set[int]]:
-    """Return the indexes that unconfirmed transactions pay, by the row id of the keychain."""
-    seen: dict[int, set[int]] = {}
-    for *_, row, _, _, _ in checked("matches", "FROM matches WHERE height IS NULL AND spend = 0", ()):
-        where = f"FROM runs WHERE {_MATCHES.format('?')}"
-        for keychain, first, entry, _, scripts in checked("runs", where, (row, row)):
-            seen.setdefault(keychain, set()).add(first + (row - entry) // scripts)
-    return seen
+def _entries_at(checked: Checked, keychain: int, index: int) -> list[tuple[int, bytes]]:
+    """Return row id and script of each entry of an index of a window."""
+    where = "FROM runs WHERE keychain = ? AND first <= ? AND first + indexes > ? ORDER BY entry"
+    runs = map(_Run._make, checked("runs", where, (keychain, index, index)))
+    return list(_scripts_of(checked, _entries_in(runs, index)).items())
 
 
-def _address_at(checked: Checked, keychain: int, index: int, network: Network) -> str | None:
-    """Return the address of an index of a window; None if its scripts have no address."""
-    addresses = (script_to_address(script, network) for script in _scripts_at(checked, keychain, index))
-    return next(filter(None, addresses), None)
+def _free_place(checked: Checked, keychain: int, window: int) -> tuple[int, list[bytes]]:
+    """Return the lowest index that is neither paid nor revealed, as `_Windows` does, and its scripts.
+
+    The index may be the end of the window, which has no scripts. The queries read neither other keychains nor all used
+    indexes.
+    """
+    is_any_revealed = any(checked("revealed", "FROM revealed LIMIT 1", ()))
+    index = _unused_from(checked, keychain, _revealed(checked, keychain) if is_any_revealed else 0)
+    places = EntryPlaces(checked) if is_any_revealed else None
+    while index < window:
+        entries = _entries_at(checked, keychain, index)
+        if not any(_is_taken(checked, places, keychain, *each) for each in entries):
+            return index, [script for _, script in entries]
+        index = _unused_from(checked, keychain, index + 1)
+    return index, []
 
 
-def _scripts_at(checked: Checked, keychain: int, index: int) -> Iterator[bytes]:
-    """Yield the scripts of an index of a window."""
-    for _, first, entry, _, scripts in checked(
-        "runs",
-        "FROM runs WHERE keychain = ? AND first <= ? AND first + indexes > ? ORDER BY entry",
-        (keychain, index, index),
-    ):
-        start = entry + (index - first) * scripts
-        for row in range(start, start + scripts):
-            yield from (value for _, _, value, _, _ in checked("watch", "FROM watch WHERE id = ?", (row,)))
+def _unused_from(checked: Checked, keychain: int, first: int) -> int:
+    """Return the lowest index from one on that no confirmed transaction has paid."""
+    if not any(checked("used", "FROM used WHERE keychain = ? AND place = ?", (keychain, first))):
+        return first
+    after = "SELECT 1 FROM used AS after WHERE after.keychain = used.keychain AND after.place = used.place + 1"
+    where = f"FROM used WHERE keychain = ? AND place >= ? AND NOT EXISTS ({after}) ORDER BY place LIMIT 1"
+    return next(int(place) + 1 for _, place in checked("used", where, (keychain, first)))
+
+
+def _is_taken(checked: Checked, places: EntryPlaces | None, keychain: int, entry: int, script: bytes) -> bool:
+    """Return True if an unconfirmed transaction pays an entry, or if its script was revealed elsewhere.
+
+    Without `places`, no keychain of the database has revealed an index.
+    """
+    return (
+        any(checked("matches", "FROM matches WHERE entry = ? AND height IS NULL AND spend = 0 LIMIT 1", (entry,)))
+        or any(checked("revealed_scripts", "FROM revealed_scripts WHERE script = ?", (script,)))
+        or any(
+            owner != keychain and at < _revealed(checked, owner)
+            for owner, at in (places.owners(entry) if places else ())
+        )
+    )
+
+
+def _address_of(scripts: Iterable[bytes], network: Network) -> str | None:
+    """Return the first address among scripts; None if they have none."""
+    return next(filter(None, (script_to_address(script, network) for script in scripts)), None)
 
 
 def _keychains(checked: Checked, name: str | None, account: int | None) -> list[tuple[Any, ...]]:
@@ -127,6 +333,8 @@ def chosen(checked: Checked, name: str) -> list[tuple[Any, ...]]:
 
     Raises ParameterError if there is no such keychain.
     """
+    if not isinstance(name, str):
+        raise ParameterError(f"keychain: expected the name or label of a keychain, not {type(name).__name__}")
     ways: list[tuple[str, tuple[str, ...]]] = [("name = ?", (name,)), ("label = ?", (name,))]
     if "#" not in name:  # the name of a keychain from a descriptor ends with '#' and the checksum
         ways.insert(1, ("name >= ? AND name < ?", (f"{name}#", f"{name}$")))
@@ -141,7 +349,7 @@ def chosen(checked: Checked, name: str) -> list[tuple[Any, ...]]:
 
 
 def next_address_of(checked: Checked, network: Network, name: str | None, account: int | None = None) -> str:
-    """Return the address of the lowest unused index of a keychain, by default the first keychain.
+    """Return the address of the lowest index of a keychain, by default the first, that is neither paid nor revealed.
 
     With `account`, only keychains of the account with this id count. The queries read the row of the keychain, and
     neither other keychains nor all used indexes.
@@ -156,47 +364,38 @@ def next_address_of(checked: Checked, network: Network, name: str | None, accoun
         whose = "wallet" if account is None else "account"
         raise ParameterError(f"the {whose} has no keychain: watch its descriptor")
     row, full_name, _, _, _, size, window, _ = rows[0]
-    index, seen = _next_index(checked, row), _seen(checked).get(row, set())
-    while index in seen or (seen and any(checked("used", "FROM used WHERE keychain = ? AND place = ?", (row, index)))):
-        index += 1
+    index, scripts = _free_place(checked, row, window)
     if index >= size:
-        raise ParameterError(f"every address of keychain {full_name[:80]!r} has been used")
+        raise ParameterError(f"every address of keychain {full_name[:80]!r} was used or revealed")
     if index >= window:
         raise ParameterError(all_used(full_name))
-    address = _address_at(checked, row, index, network)
+    address = _address_of(scripts, network)
     if address is None:
         raise ParameterError(f"the scripts of keychain {full_name[:80]!r} have no address")
     return address
 
 
-def _next_index(checked: Checked, keychain: int) -> int:
-    """Return the lowest unused index of a keychain."""
-    if not any(checked("used", "FROM used WHERE keychain = ? AND place = 0", (keychain,))):
-        return 0
-    after = "SELECT 1 FROM used AS after WHERE after.keychain = used.keychain AND after.place = used.place + 1"
-    where = f"FROM used WHERE keychain = ? AND NOT EXISTS ({after}) ORDER BY place LIMIT 1"
-    return next(int(place) + 1 for _, place in checked("used", where, (keychain,)))
-
-
 def is_script_used(checked: Checked, script: bytes) -> bool:
     """Return True if an output that pays a script was found, or if its index of a keychain was used."""
-    for row, *_ in checked("watch", "FROM watch WHERE kind = ? AND value = ?", (int(EntryKind.SCRIPT), script)):
-        for owner, first, entry, _, scripts in checked("runs", f"FROM runs WHERE {_MATCHES.format('?')}", (row, row)):
-            if any(
-                checked("used", "FROM used WHERE keychain = ? AND place = ?", (owner, first + (row - entry) // scripts))
-            ):
-                return True
-        if any(checked("matches", "FROM matches WHERE spend = 0 AND entry = ?", (row,))):
+    places = EntryPlaces(checked)
+    for row, *_ in checked("watch", f"FROM watch WHERE {HAS_SCRIPT.format('?1')}", (script,)):
+        if any(any(checked("used", "FROM used WHERE keychain = ? AND place = ?", each)) for each in places.owners(row)):
+            return True
+        if any(checked("matches", "FROM matches WHERE entry = ? AND spend = 0 LIMIT 1", (row,))):
             return True
     return False
 
 
 class EntryPlaces:
-    """The keychain and the index of entries. All runs are read once, when the first entry is looked up."""
+    """The keychains and the indexes of entries. All runs are read once many entries were looked up."""
 
     def __init__(self, checked: Checked) -> None:
         self._checked = checked
-        self._runs: list[tuple[int, int, int, int, int]] | None = None  # entry, end, keychain, first, scripts; by entry
+        self._questions = 0
+        self._near: dict[int, tuple[int, list[_Run]]] = {}  # end of a run and all runs there, by its first entry
+
+        self._starts: list[int] = []  # the keys of this dictionary, in ascending order
+        self._runs: list[_Run] | None = None  # all runs by their first entry, if they have been read
         self._reach: list[int] = []  # highest end of the runs up to each run
         self._names: dict[int, str | None] = {}
 
@@ -205,26 +404,42 @@ class EntryPlaces:
 
         If several keychains have the entry, the first one counts. The result is (None, None) if none has it.
         """
-        runs = self._load() if self._runs is None else self._runs
-        owners: list[tuple[int, int]] = []  # keychain and index
-        at = bisect_right(runs, entry, key=lambda run: run[0]) - 1
-        while at >= 0 and self._reach[at] > entry:  # runs overlap only if keychains have a script in common
-            start, end, keychain, first, scripts = runs[at]
-            if entry < end:
-                owners.append((keychain, first + (entry - start) // scripts))
-            at -= 1
+        owners = self.owners(entry)
         if not owners:
             return None, None
         keychain, index = min(owners)
         return self._name(keychain), index
 
-    def _load(self) -> list[tuple[int, int, int, int, int]]:
-        rows = self._checked("runs", "FROM runs ORDER BY entry", ())
-        self._runs = [
-            (entry, entry + indexes * scripts, keychain, first, scripts)
-            for keychain, first, entry, indexes, scripts in rows
-        ]
-        self._reach = list(accumulate((end for _, end, *_ in self._runs), max))
+    def owners(self, entry: int) -> list[tuple[int, int]]:
+        """Return the row id of each keychain that has an entry, with the index of the entry there."""
+        runs = self._among_all(entry) if self._questions > _FEW else self._among_near(entry)
+        return [(run.keychain, run.index_of(entry)) for run in runs if run.entry <= entry < run.end]
+
+    def _among_near(self, entry: int) -> list[_Run]:
+        at = bisect_right(self._starts, entry) - 1
+        end, found = self._near[self._starts[at]] if at >= 0 else (0, [])
+        if entry < end:
+            return found
+        self._questions += 1
+        found = _overlapping(self._checked, entry, entry + 1)
+        if found:
+            near = max(found, key=lambda run: run.entry)
+            found = _overlapping(self._checked, near.entry, near.end)
+            if near.entry not in self._near:
+                insort(self._starts, near.entry)
+            self._near[near.entry] = near.end, found
+        return found
+
+    def _among_all(self, entry: int) -> Iterator[_Run]:
+        runs = self._load() if self._runs is None else self._runs
+        at = bisect_right(runs, entry, key=lambda run: run.entry) - 1
+        while at >= 0 and self._reach[at] > entry:  # runs overlap only if keychains have a script in common
+            yield runs[at]
+            at -= 1
+
+    def _load(self) -> list[_Run]:
+        self._runs = list(map(_Run._make, self._checked("runs", "FROM runs ORDER BY entry", ())))
+        self._reach = list(accumulate((run.end for run in self._runs), max))
         return self._runs
 
     def _name(self, keychain: int) -> str | None:

@@ -107,7 +107,7 @@ class Keychain:
         """True if a program has stated that all addresses are revealed through this one database."""
         self._revealed = 0
         """First index that no call has revealed or skipped."""
-        self._next = 0  # all lower indexes are used or seen
+        self._next = 0  # all lower indexes are used, seen or revealed
         self._floor = 0  # end of the window in an earlier run
         self._known: tuple[bytes, ...] = ()  # scripts of the window's last index, to notice if the function changes
 
@@ -132,10 +132,11 @@ class Keychain:
 
     @property
     def next_index(self) -> int | None:
-        """The lowest index without a payment, also without an unconfirmed one.
+        """The lowest index that is not revealed and that no transaction pays, not even an unconfirmed one.
 
-        None if all indexes are paid, which can happen with a descriptor without '*'.
+        None if there is no such index, which can happen with a descriptor without '*'.
         """
+        self._next = max(self._next, self._revealed)
         while self._next in self._used or self._next in self._seen:
             self._next += 1
         return self._next if self._next < self.size else None
@@ -387,11 +388,12 @@ def origins_in(descriptor: str | None) -> int:
 def all_used(name: str) -> str:
     """Return the error message for a keychain whose watched addresses are all used. `name` is the keychain's name.
 
-    This can happen because unconfirmed payments move no windows while a client runs.
+    This can happen because unconfirmed payments move no windows while a client runs, and because other keychains may
+    have revealed the same addresses.
     """
     return (
-        f"all watched addresses of keychain {name[:80]!r} are used, the last ones by unconfirmed payments: there are"
-        " more when such a payment is confirmed, and at the next start"
+        f"all watched addresses of keychain {name[:80]!r} are used, the last ones by unconfirmed payments or other"
+        " keychains: there are more when a payment is confirmed, and at the next start"
     )
 
 

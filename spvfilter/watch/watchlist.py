@@ -518,7 +518,10 @@ class WatchList:
         return tuple(self._windows)
 
     def next_address(self, keychain: str | None = None) -> str:
-        """Return the address of the lowest unused index of a keychain.
+        """Return the address of the lowest index of a keychain that is neither used nor revealed.
+
+        The list knows only the payments that it has matched itself. If a client or a database follows the wallet, ask
+        `LightClient.next_address` or `WalletStore.next_address` instead.
 
         Args:
             keychain: Name of the keychain; by default the first keychain of the list.

@@ -237,7 +237,7 @@ class Windows:
         return (None, None) if found is None else (found[0].name, found[1])
 
     def next_address(self, name: str | None, network: Network) -> str:
-        """Return the address of the lowest unused index of a keychain.
+        """Return the address of the lowest index of a keychain that is neither used nor revealed.
 
         Args:
             name: Name of the keychain; None for the first keychain.
@@ -251,7 +251,7 @@ class Windows:
             raise ParameterError("the watch list has no keychain" + ("" if name is None else f" {name[:80]!r}"))
         index = chain.next_index
         if index is None:
-            raise ParameterError(f"every address of keychain {chain.name[:80]!r} was used")
+            raise ParameterError(f"every address of keychain {chain.name[:80]!r} was used or revealed")
         if index >= chain.end:  # a payment to an unwatched address would be missed
             raise ParameterError(all_used(chain.name))
         for script in chain.scripts(index):

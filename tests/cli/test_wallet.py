@@ -295,12 +295,15 @@ def test_revealed_address_is_stored_and_watched(run: Any, tmp_path: Path) -> Non
     given = [run("wallet", "reveal", "--db", path, "--account", "bob", "--format", "table").out for _ in range(3)]
     alone = watch.keychains[1]
     assert given == [f"{script_to_address(alone.scripts(index)[0], REGTEST)}\n" for index in range(3)]
+    following = run("wallet", "address", "--db", path, "--account", "bob", "--format", "table").out
+    assert following not in given
+    assert following == run("wallet", "reveal", "--db", path, "--account", "bob", "--format", "table").out
     row = json.loads(run("wallet", "reveal", "--db", path, "--keychain", alone.name).out)
-    assert (row["index"], row["keychain"]) == (3, alone.name)
+    assert (row["index"], row["keychain"]) == (4, alone.name)
     with WalletStore.open(path) as wallet:
         states = [(each.account, each.revealed, each.window) for each in wallet.keychains()]
-        assert states == [("alice", 0, 20), ("bob", 4, 24)]
-        assert not wallet.searched_for([(EntryKind.SCRIPT, alone.scripts(23)[0])])
+        assert states == [("alice", 0, 20), ("bob", 5, 25)]
+        assert not wallet.searched_for([(EntryKind.SCRIPT, alone.scripts(24)[0])])
 
 
 @pytest.mark.descriptors

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from spvfilter._public import deferred
 from spvfilter.address import address_to_script
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, UnknownAccountError
 from spvfilter.interop import bdk_wallet
 from spvfilter.light.client import LightClient
 from spvfilter.network import REGTEST
@@ -19,6 +20,7 @@ from spvfilter.primitives import TxOut
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.watch.labels import Label
+from spvfilter.watch.match import MatchKind
 from spvfilter.watch.watchlist import WatchList
 
 pytestmark = [pytest.mark.kyoto, pytest.mark.descriptors]
@@ -122,12 +124,78 @@ async def test_frozen_coins_are_not_spent() -> None:
                 builder.finish(await bdk_wallet(client))
 
 
+@pytest.mark.parametrize("account", [None, "cafe"])
+async def test_bdk_gives_no_address_that_was_revealed(account: str | None, tmp_path: Path) -> None:
+    """Change of a payment would otherwise pay the open invoice of a customer."""
+    watch, path = WatchList(REGTEST), tmp_path / "w.db"
+    watch.add_account("cafe", descriptors()[1].replace("<0;1>", "0"))
+    if account is not None:
+        watch.add_account("other", descriptors()[1].replace("<0;1>", "<2;3>"))
+    async with Node(Regtest()) as node:
+        node.regtest.mine(101)
+        invoices, paid = list[str](), 0
+        for _ in range(3):  # each run begins with the invoices of the runs before
+            async with LightClient(watch, peers=[f"{node.host}:{node.port}"], store=path) as client:
+                await client.wait_synced()
+                invoices += [await client.reveal_address("cafe") for _ in range(4)]
+                value = 90_000 + len(invoices)
+                txid = node.regtest.pay(TxOut(value, address_to_script(invoices[-3], REGTEST)))
+                node.regtest.mine()
+                await client.wait_confirmed(txid)
+                paid += value
+                wallet = await bdk_wallet(client, account=account)
+                psbt = (
+                    bdk.TxBuilder()
+                    .add_recipient(bdk.Script(address_to_script(PAYEE, REGTEST)), bdk.Amount.from_sat(10_000))
+                    .finish(wallet)
+                )
+                sent = await client.broadcast(signed(psbt))
+                paid -= 10_000 + psbt.fee()
+                node.regtest.mine()
+                await client.wait_confirmed(sent.txid)
+                wallet = await bdk_wallet(client, account=account)
+                assert wallet.balance().confirmed.to_sat() == (await client.balance(account="cafe")).confirmed == paid
+                unused = wallet.next_unused_address(bdk.KeychainKind.EXTERNAL)
+                assert str(unused.address) == await client.next_address(account=account) not in invoices
+                found = await client.matches()
+                payments = [each.match for each in found if each.match.kind is MatchKind.OUTPUT]
+                assert sorted(each.value or 0 for each in payments if each.address in invoices) == [
+                    90_000 + 4 * (run + 1) for run in range(len(invoices) // 4)
+                ]
+
+
+async def test_bdk_wallet_of_one_account() -> None:
+    watch = WatchList(REGTEST)
+    watch.add_account("alice", descriptors()[1])
+    receiving, change = watch.keychains
+    watch.add_account("bob", descriptors()[1].replace("<0;1>", "<2;3>"))
+    async with Node(Regtest()) as node:
+        node.regtest.mine(101)
+        async with LightClient(watch, peers=[f"{node.host}:{node.port}"]) as client:
+            await client.wait_synced()
+            for name, value in (("alice", 60_000), ("bob", 7_000)):
+                address = await client.next_address(account=name)
+                txid = node.regtest.pay(TxOut(value, address_to_script(address, REGTEST)))
+                node.regtest.mine()
+                await client.wait_confirmed(txid)
+            for name, keychain in (("alice", None), ("alice", change.name), ("bob", None)):
+                wallet = await bdk_wallet(client, keychain, account=name)
+                total = (await client.balance(account=name, keychain=keychain)).total
+                assert wallet.balance().total.to_sat() == total
+                unused = wallet.next_unused_address(bdk.KeychainKind.EXTERNAL)
+                assert str(unused.address) == await client.next_address(keychain, account=name)
+            with pytest.raises(ParameterError, match="the account has no keychain"):
+                await bdk_wallet(client, receiving.name, account="bob")
+            with pytest.raises(UnknownAccountError):
+                await bdk_wallet(client, account="carol")
+
+
 async def test_keychains_that_bdk_cannot_have_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Node(Regtest()) as node:
         watch = watching()
         watch.add_keychain("own", lambda index: b"\x00\x14" + index.to_bytes(20, "little"))
         async with LightClient(watch, peers=[f"{node.host}:{node.port}"]) as client:
-            with pytest.raises(ParameterError, match="these are 3: name them by a label"):
+            with pytest.raises(ParameterError, match="these are 3: name them by a label or an account"):
                 await bdk_wallet(client)
             with pytest.raises(ParameterError, match="each with a descriptor"):
                 await bdk_wallet(client, "own")

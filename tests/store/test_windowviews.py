@@ -15,9 +15,10 @@ import pytest
 from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError, StoreCorruptError, WrongNetworkError
 from spvfilter.network import REGTEST
-from spvfilter.store import views
+from spvfilter.store import views, windowviews
 from spvfilter.store.batch import Batch
 from spvfilter.store.keychains import KeychainChange
+from spvfilter.store.place import MEMORY
 from spvfilter.store.sqlite import mark
 from spvfilter.store.store import Store
 from spvfilter.wallet.reader import WalletStore
@@ -259,10 +260,80 @@ def test_a_keychain_is_chosen_by_name_before_label(tmp_path: Path) -> None:
                 store.views.keychains(name)
 
 
-def test_coins_read_the_runs_of_keychains_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_coins_read_only_the_keychains_that_have_them(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with WalletStore.open(path) as wallet:
         read = rows_read(monkeypatch, wallet.coins)
-        assert (read["runs"], read["keychains"]) == (2, 2)
+        assert (read["runs"], read["keychains"]) == (4, 2)
+
+
+def overlapping(number: int, index: int) -> bytes:
+    """Scripts of keychains that derive partly the same scripts, at other indexes."""
+    return script_at(number * 7 + index)
+
+
+@pytest.mark.parametrize("seed", range(effort(30, 100, 1_000)))
+def test_no_address_is_next_that_was_used_or_revealed(seed: int, tmp_path: Path) -> None:
+    rng, ledger = random.Random(seed), Ledger(tmp_path / "w.db")
+    names = [f"chain {number}" for number in range(3)]
+    for number, name in enumerate(names):
+        ledger.watch.add_keychain(name, partial(overlapping, number), lookahead=GAP_LIMIT)
+    ledger.store.attach(ledger.watch)
+    ledger.mine(3)
+    used = {name: set(rng.sample(range(12), rng.randrange(8))) for name in names}
+    revealed = {name: rng.choice((0, 0, rng.randrange(10))) for name in names}
+    gone = {script_at(rng.randrange(30)) for _ in range(rng.randrange(4))}
+    pending = {script_at(rng.randrange(30)) for _ in range(rng.randrange(4))}
+    for name in names:
+        ledger.store.commit(
+            Batch(keychains=[KeychainChange(name, sorted(used[name]), revealed=revealed[name] or None)])
+        )
+    with ledger.store._rows.transaction():
+        ledger.store.keychains.keep_revealed_scripts(gone)
+    for number, script in enumerate(pending):
+        ledger.put(pay(number, (1_000, script)), seen=5)
+
+    given = {overlapping(number, index) for number, name in enumerate(names) for index in range(revealed[name])} | gone
+    found = ledger.store.views.keychains()
+    for number, each in enumerate(found):
+        free = [
+            index
+            for index in range(revealed[each.name], each.window)
+            if index not in used[each.name] and overlapping(number, index) not in given | pending
+        ]
+        assert each.next_index == (free or [each.window])[0]
+        assert each.next_address == (address(overlapping(number, free[0])) if free else None)
+        if free:
+            assert ledger.store.views.next_address(each.name) == each.next_address
+        else:
+            with pytest.raises(ParameterError, match="all watched addresses of keychain"):
+                ledger.store.views.next_address(each.name)
+        assert set(each.revealed_elsewhere) == {
+            index for index in range(revealed[each.name], each.window) if overlapping(number, index) in given
+        }
+        assert ledger.store.views.keychains(each.name) == (each,)
+    ledger.store.close()
+
+
+@pytest.mark.parametrize("seed", range(effort(20, 50, 500)))
+def test_keychains_of_an_entry_are_found_among_all_runs(seed: int) -> None:
+    rng, runs = random.Random(seed), list[tuple[int, int, int, int, int]]()
+    for number in range(rng.randrange(1, 60)):
+        indexes = rng.choice((1, 15, 16, 20, 255, 256, 40_000, 1 << 33))
+        start = rng.choice((number * 40 + 1, rng.randrange(1, 3_000), rng.randrange(1, 1 << 20)))
+        runs.append((number + 1, rng.randrange(3), start, indexes, rng.choice((1, 2, 16))))
+    with Store.open(MEMORY, REGTEST) as store:
+        with store._rows.transaction():
+            for run in runs:
+                store._rows.insert("runs", run)
+        places = windowviews.EntryPlaces(store.views._checked)
+        for _ in range(200):
+            _, _, start, indexes, scripts = rng.choice(runs)
+            entry = max(1, start + rng.choice((-1, 0, indexes * scripts - 1, indexes * scripts, rng.randrange(3_000))))
+            assert sorted(places.owners(entry)) == [
+                (keychain, first + (entry - start) // scripts)
+                for keychain, first, start, indexes, scripts in runs
+                if start <= entry < start + indexes * scripts
+            ]
 
 
 def test_a_coin_of_two_keychains_belongs_to_the_first(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ _COLUMNS = (
 
 
 def show_address(page: Page, wallet: WalletStore, name: str | None, account: str | None, form: str) -> None:
-    """Print the lowest address that was never used.
+    """Print the lowest address that is neither used nor revealed.
 
     Raises ParameterError if there is no such address, StoreError if the database cannot be read.
     """
