@@ -85,6 +85,7 @@ __all__ = [
     "UndoError",
     "UnknownAccountError",
     "UselessPeerError",
+    "VanishedFileError",
     "VersionError",
     "WalletFileWarning",
     "WatchFileError",
@@ -339,6 +340,13 @@ class SourceError(SpvFilterError):
     """A source of blocks cannot be read.
 
     The message names the file, the stream or the node.
+    """
+
+
+class VanishedFileError(SourceError):
+    """A file of blocks or undo records is gone since the plan was made.
+
+    A node may have pruned it. Make a new plan, and run again.
     """
 
 

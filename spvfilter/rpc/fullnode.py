@@ -233,7 +233,8 @@ class FullNode:
             last: Height of the last block, by default the tip.
             from_time: Skip blocks before the first block with this time or a later one, in seconds since 1970.
             to_time: End before the first block with a later time, in seconds since 1970.
-            skip_pruned: True to begin with the first block that the node stores. The field `missing` has the others.
+            skip_pruned: True to begin with the first block that the node stores. If a height above 0 or a time asks for
+                earlier ones, the field `missing` lists them.
 
         Raises:
             NodeChainError: The chain changed five times while it was listed.
@@ -307,10 +308,11 @@ class FullNode:
             raise SourceError(f"{self.endpoint}: no block up to height {last:,} is in the range of dates")
         above = () if listed.is_ended else above
         if skip_pruned and listing.first < info.prune_height <= listing.last:
-            below = (listing.first, info.prune_height - 1)
+            asks = first > 0 or listed.has_time
+            below = ((listing.first, info.prune_height - 1),) if asks else ()
             cut = (info.prune_height - listing.first) * HASH_SIZE
             hashes = listing.hashes
-            return Listing(info.prune_height, hashes[cut - HASH_SIZE : cut], hashes[cut:], (below, *above))
+            return Listing(info.prune_height, hashes[cut - HASH_SIZE : cut], hashes[cut:], (*below, *above))
         if listing.first < info.prune_height:
             raise NodePrunedError(
                 f"{self.endpoint}: the node has pruned the blocks below height {info.prune_height:,}: scan from this"
@@ -359,6 +361,7 @@ class _Listed:
         self._previous = b""
         self._from_time = from_time
         self._to_time = to_time
+        self.has_time = from_time is not None  # True if the listing begins at a time
 
     def add(self, headers: bytes, hashes: bytes, skipped: int) -> None:
         """Add the next headers and their hashes to the listing, except the first `skipped` of them."""

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from spvfilter._public import public
-from spvfilter.errors import SourceError
-from spvfilter.primitives import hash_to_hex
+from spvfilter.scan.partrows import lost_block
 from spvfilter.scan.plan import Plan
 
 
@@ -40,13 +39,11 @@ def chain_change(plan: Plan, blocks: int, tip: bytes) -> ChainChange:
 def refuse_lost_blocks(plan: Plan, known: Iterable[bytes]) -> None:
     """Raise SourceError if a block of an earlier scan is in no file of the plan any longer.
 
-    A node that prunes its files, or a disk that is not mounted, would otherwise remove rows of valid blocks.
+    A disk that is not mounted would otherwise remove rows of valid blocks. A plan that knows the directory of the
+    earlier scan contains the blocks that a node has pruned.
     """
     lost = set(known)
     for part in (*plan.parts, *plan.stale):
         lost.difference_update(part.hashes())
     if lost:
-        raise SourceError(
-            f"block {hash_to_hex(min(lost))} was scanned before and is in no file now: its rows would be lost."
-            " Restore the files, or scan the remaining ones into another directory"
-        )
+        raise lost_block(min(lost))

@@ -17,6 +17,7 @@ from spvfilter.errors import ParameterError
 from spvfilter.kernel import unpack_hits
 from spvfilter.scan.coinfile import MOST_COINS, write_coins
 from spvfilter.scan.engines import Engine
+from spvfilter.scan.gaps import Heights, joined
 from spvfilter.scan.manifest import PARQUET_HASHES, TEXT_HASHES, WATCH_LIST, table_digest
 from spvfilter.scan.matchedtxs import (
     TransactionRow,
@@ -27,8 +28,8 @@ from spvfilter.scan.matchedtxs import (
     write_transactions,
 )
 from spvfilter.scan.parquetrows import ParquetForm
-from spvfilter.scan.partfile import PartFile, PartSummary
-from spvfilter.scan.partrun import PartRun, PartsReport
+from spvfilter.scan.partfile import PartFile, PartSummary, key_of
+from spvfilter.scan.partrun import PartRun, PartsReport, pruned_heights
 from spvfilter.scan.parts import PartTask, task_key
 from spvfilter.scan.plan import Part, Plan
 from spvfilter.scan.threadwork import to_its_end, until
@@ -98,6 +99,7 @@ class PartScan:
         self._rows: list[Path] = []  # part files of the inputs and outputs of matched transactions, in chain order
         self._given = watch.copy()
         self._watch = self._given
+        self._windows: list[dict[str, int]] = []  # the ends of the windows, as the manifest stores them
         self._most_coins = most_coins
         self._digest = table_digest(watch.table)
         form = "binary" if binary_hashes else TEXT_HASHES
@@ -138,13 +140,14 @@ class PartScan:
         No other scan can use the directory until the context is left. Raises the errors of `run`.
         """
         async with self._run.opened(engine) as (chosen, manifest):
-            await to_its_end(self._widen)
+            await to_its_end(self._widen, manifest.windows)
             done = await self._passes(chosen)
             if self.has_transactions:
                 rows = [self._transactions_task(task) for task in done.tasks]
                 await self._run.summaries(chosen, rows, self._watch.table)
                 self._rows = [task.path for task in rows]
             self._run.count(done.tasks, done.summaries)
+            manifest.windows = self._windows
             await to_its_end(self._run.finish, manifest, done.tasks)
             yield await to_its_end(lambda: [PartFile(task.path) for task in done.tasks])
 
@@ -182,20 +185,41 @@ class PartScan:
         with self._parts.locked():
             self._parts.remove_parts()
 
-    def _widen(self) -> None:
-        """Double the lookahead of the keychain windows before the scan, so that they move less often during it."""
-        if self._given.keychains:
-            widened = self._given.copy()
-            widened.advance()
-            widened.widen()
-            self._set_windows({keychain.name: keychain.end for keychain in widened.keychains})
+    def _widen(self, earlier: list[dict[str, int]]) -> None:
+        """Double the lookahead of the keychain windows before the scan, so that they move less often during it.
+
+        If parts of the earlier run are kept, the windows begin as they ended there.
+        """
+        self._windows = []
+        if not self._given.keychains:
+            return
+        if self._keeps and earlier:
+            for ends in earlier:
+                self._set_windows(ends)
+            return
+        widened = self._given.copy()
+        widened.advance()
+        widened.widen()
+        self._set_windows({keychain.name: keychain.end for keychain in widened.keychains})
+
+    @property
+    def _keeps(self) -> bool:
+        """True if parts of the earlier run are kept, because their blocks are pruned."""
+        return any(part.kept for part in self.plan.parts)
 
     def _set_windows(self, ends: dict[str, int]) -> None:
-        """Set the ends of keychain windows. The numbers of the entries then depend only on these ends."""
+        """Set the ends of keychain windows. The numbers of the entries then depend only on these ends.
+
+        If parts of the earlier run are kept, their hits need the numbers of its entries. New entries then follow them.
+        """
+        if not self._keeps:
+            self._windows = []
+        self._windows.append(ends)
         self._watch = self._given.copy()
-        for keychain in self._watch.keychains:
-            keychain.reach(ends.get(keychain.name, 0))
-        self._watch.advance()
+        for each in self._windows:
+            for keychain in self._watch.keychains:
+                keychain.reach(each.get(keychain.name, 0))
+            self._watch.advance()
 
     def _windows_moved(self, files: Sequence[PartFile]) -> bool:
         """Advance the keychain windows for the scripts that the hits use. Return True if a window moved.
@@ -229,18 +253,30 @@ class PartScan:
             self.report.passes += 1
         blind = [number for number, summary in enumerate(summaries) if summary.by_outpoint]
         if not blind:
-            return _Done(tasks, summaries)
+            return self._done(tasks, summaries, digest)
         stale = [self._task(part, digest) for part in self.plan.stale]
         for summary in await self._run.summaries(engine, stale, self._watch.table):
             summaries[0].problems += summary.problems
         coins = await to_its_end(self._learned, [task.path for task in (*stale, *tasks)])
         if not coins:
-            return _Done(tasks, summaries)
+            return self._done(tasks, summaries, digest)
         self.report.passes += 1
         again = [self._task(parts[number], digest, coins) for number in blind]
         found = await self._run.summaries(engine, again, self._watch.table)
         for number, task, summary in zip(blind, again, found, strict=True):
             tasks[number], summaries[number] = task, summary
+        return self._done(tasks, summaries, digest, coins)
+
+    def _done(
+        self, tasks: list[PartTask], summaries: list[PartSummary], watch: bytes, coins: bytes = _NO_COINS
+    ) -> _Done:
+        """Return the result, and report the pruned blocks that these scripts and outpoints were not searched in."""
+        heights: list[Heights] = []
+        for task, summary in zip(tasks, summaries, strict=True):
+            known = coins if summary.by_outpoint else _NO_COINS
+            if task.part.kept and task.key != self._key(task.part, watch, known):
+                heights += pruned_heights(task.part)
+        self.report.not_searched = tuple(joined(heights))
         return _Done(tasks, summaries)
 
     def _learned(self, paths: Sequence[Path]) -> bytes:
@@ -259,10 +295,16 @@ class PartScan:
 
         The task's key and path change with everything that changes the contents of the part's file.
         """
-        key = task_key(part, watch, coins, self.plan.undo, self.check)
-        return PartTask(
-            part, self._parts.file(key), key, self.plan.undo, self.check, self._coins(coins) if coins else None
-        )
+        key, file = self._key(part, watch, coins), self._coins(coins) if coins else None
+        if part.kept:
+            path = self._parts.named(part.kept)
+            key, file = key_of(path) or key, None
+            return PartTask(part, path, key, self.plan.undo, self.check, file)
+        return PartTask(part, self._parts.file(key), key, self.plan.undo, self.check, file)
+
+    def _key(self, part: Part, watch: bytes, coins: bytes = _NO_COINS) -> bytes:
+        """Return the key of a part's task with these scripts and outpoints."""
+        return task_key(part, watch, coins, self.plan.undo, self.check)
 
     def _transactions_task(self, task: PartTask) -> TransactionsTask:
         """Return the task that finds the matched transactions of a scanned part."""

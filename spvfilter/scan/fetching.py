@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -95,10 +95,15 @@ class NodeBlocks:
 
         Raises NodeError if the node fails, and SourceError if the span has no block.
         """
+        if self.known is not None:
+            return self.known
         span = self.span
-        return self.known or await self.node.listing(
+        found = await self.node.listing(
             span.from_height or 0, span.to_height, span.from_time, span.to_time, skip_pruned=self.allow_gaps
         )
+        if span.from_height == 0 and found.first > 1:
+            found = replace(found, missing=((1, found.first - 1), *found.missing))
+        return found
 
 
 class _Record(UndoPlace):

@@ -27,18 +27,23 @@ class ScannedHeights:
     found: tuple[Heights, ...] = ()
     """Ranges of heights with blocks, lowest first."""
     gaps: tuple[Heights, ...] = ()
-    """Ranges of missing heights above the first block, up to the last block or the last height that was asked for."""
+    """Ranges of missing heights, up to the last block or the last height that was asked for.
+
+    Heights below the first block are missing only if they were asked for.
+    """
     without_undo: tuple[Heights, ...] = ()
     """Ranges of blocks without an undo record, in files in which other blocks have one. The last 10 are not listed."""
     is_unplaced: bool = False
     """True if blocks are missing before a run of blocks, and the heights of that run are unknown."""
     is_cut: bool = False
     """True if a stale block is more than a day newer than the last block of the best chain."""
+    begins_late: bool = False
+    """True if the range begins at a time, and blocks of this time may be missing before the first block."""
 
     @property
     def is_whole(self) -> bool:
-        """True if nothing is missing. Blocks before the first one are no gap."""
-        return not (self.gaps or self.without_undo or self.is_unplaced or self.is_cut)
+        """True if nothing is missing. Blocks before the first one are no gap, unless the range asks for them."""
+        return not (self.gaps or self.without_undo or self.is_unplaced or self.is_cut or self.begins_late)
 
     def sentences(self) -> list[str]:
         """Return a sentence for each missing part."""
@@ -46,6 +51,10 @@ class ScannedHeights:
         told += [
             f"no undo record: {in_words(each)}; spends of older coins may be missing" for each in self.without_undo
         ]
+        if self.begins_late:
+            told.append(
+                "missing: earlier blocks, because even the first block is newer than the beginning of the range"
+            )
         if self.is_unplaced:
             told.append("missing: blocks before a run of blocks, whose heights are therefore unknown")
         if self.is_cut:
@@ -95,7 +104,16 @@ class HeightLedger:
         else:
             self.heights.append((block.height, block.height))
 
-    def result(self, *, to_height: int | None, segments: int, is_cut: bool, tip: int | None) -> ScannedHeights:
+    def result(
+        self,
+        *,
+        to_height: int | None,
+        segments: int,
+        is_cut: bool,
+        tip: int | None,
+        from_height: int | None = None,
+        begins_late: bool = False,
+    ) -> ScannedHeights:
         """Return the heights that the blocks have, and the missing ones.
 
         Args:
@@ -104,15 +122,18 @@ class HeightLedger:
             is_cut: True if a stale block is much newer than the best chain.
             tip: Height of the last block of the best chain, if it is known. The node may not have written the undo
                 records of the last 10 blocks.
+            from_height: The first height that was asked for; None for all.
+            begins_late: True if blocks may be missing before the first one, in a range that begins at a time.
         """
         found = joined(self.heights)
         lacking = (height for file in sorted(self.recorded) for height in self.lacking.get(file, ()))
         return ScannedHeights(
             tuple(found),
-            tuple(gaps_between(found, to_height)),
+            tuple(gaps_between(found, to_height, from_height)),
             tuple(ranges_of(sorted(height for height in lacking if tip is None or height <= tip - UNWRITTEN))),
             segments > 1 and self.unknown > 0,
             is_cut,
+            begins_late,
         )
 
 
@@ -138,12 +159,32 @@ def joined(ranges: Iterable[Heights]) -> list[Heights]:
     return result
 
 
-def gaps_between(found: list[Heights], to_height: int | None = None) -> list[Heights]:
-    """Return the missing heights between joined ranges, and after the last one up to `to_height`."""
+def gaps_between(found: list[Heights], to_height: int | None = None, from_height: int | None = None) -> list[Heights]:
+    """Return the missing heights from `from_height` on, between joined ranges, and up to `to_height`.
+
+    The genesis block is never missing: its coin cannot be spent.
+    """
     gaps = [(last + 1, first - 1) for (_, last), (first, _) in pairwise(found)]
+    if found and from_height is not None and found[0][0] > (begin := max(from_height, 1)):
+        gaps.insert(0, (begin, found[0][0] - 1))
     if found and to_height is not None and to_height > found[-1][1]:
         gaps.append((found[-1][1] + 1, to_height))
     return gaps
+
+
+def without(ranges: Iterable[Heights], gone: Iterable[Heights]) -> list[Heights]:
+    """Return ranges, lowest first, without the heights of the ranges `gone`, lowest first as well."""
+    removed, left = list(gone), []
+    for first, last in ranges:
+        at = first
+        for begin, end in removed:
+            if begin <= last and end >= at:
+                if begin > at:
+                    left.append((at, begin - 1))
+                at = end + 1
+        if at <= last:
+            left.append((at, last))
+    return left
 
 
 def in_words(heights: Heights) -> str:

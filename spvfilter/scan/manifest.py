@@ -14,6 +14,7 @@ from pathlib import Path
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import WatchTable
+from spvfilter.network import Network
 
 NAME = "manifest.json"
 FORMAT = 2
@@ -23,6 +24,11 @@ TEXT_HASHES = "text in hex"  # The other form is "binary". A scan without a form
 TABLE_HASHES = "form of hashes"  # Only exports have this input.
 _PACKED = 65_536  # Entries that are hashed at once (our choice).
 _HASH = re.compile("(?:[0-9a-f]{64})?")
+
+
+def run_inputs(network: Network, undo: str, span: str) -> dict[str, str]:
+    """Return the inputs that a plan gives each run: its network, its mode of undo files, and its range of blocks."""
+    return {"network": network.name, "undo mode": undo, "range": span}
 
 
 @dataclass(slots=True)
@@ -41,6 +47,8 @@ class Manifest:
     """Hash of the last block in each file of each part of the last finished run, in hex of its wire order."""
     rendered: dict[str, str] = field(default_factory=dict)
     """The digest of the inputs of each output, and the states of its files, by the name of the output."""
+    windows: list[dict[str, int]] = field(default_factory=list)
+    """The ends of the keychain windows by name, in the order in which the scan reached them."""
     parts_removed: bool = False
     """True if the files of parts were deleted after the last run, so that the scan cannot grow."""
 
@@ -87,6 +95,9 @@ class Manifest:
             and self.blocks >= 0
             and isinstance(self.lasts, list)
             and all(isinstance(block, str) and _HASH.fullmatch(block) for block in (*self.lasts, self.tip))
+            and isinstance(self.windows, list)
+            and all(isinstance(ends, dict) for ends in self.windows)
+            and all(type(end) is int and end >= 0 for ends in self.windows for end in ends.values())
             and isinstance(self.parts_removed, bool)
         )
 

@@ -13,7 +13,7 @@ from spvfilter.chain import link
 from spvfilter.errors import OrderError, SourceError
 from spvfilter.network import Network
 from spvfilter.primitives import Serializable, hash_to_hex
-from spvfilter.scan.gaps import NEWER_S, HeightLedger, PlacedBlock, ScannedHeights
+from spvfilter.scan.gaps import NEWER_S, HeightLedger, Heights, PlacedBlock, ScannedHeights
 from spvfilter.scan.pull import pull
 from spvfilter.scan.sources import (
     PREFIX_SIZE,
@@ -79,6 +79,8 @@ class ScanReport:
     """Hashes of blocks that spend coins but have no undo record; empty if undo records are not used."""
     undo_problems: list[Problem] = field(default_factory=list)
     """Undo records that could not be used. Their blocks were matched by outpoints."""
+    pruned: tuple[Heights, ...] = ()
+    """Heights that a node has pruned while the scan ran, so that they were not scanned. All others are higher."""
     unseen: int = 0
     """Number of blocks in which spends of earlier coins cannot be seen.
 
@@ -258,9 +260,10 @@ def in_chain_order(
         _prefer_undo(block, source)
     placed = _placed(list(blocks.values()), network, report)
     whole, stale = placed, _silenced(blocks.values())
+    is_rooted = bool(whole) and whole[0].rooted
     if source.span.is_limited and placed:
         placed = _within(placed, source.span)
-    report.heights = _heights(placed, whole, stale, report.segments, source)
+    report.heights = _heights(placed, whole, stale, report.segments, source, is_rooted=is_rooted)
     report.bytes_total = sum(block.ref.size for block in placed)
     report.undo_problems += source.undo_problems()
     if source.mode is UndoMode.REQUIRE:
@@ -274,18 +277,26 @@ def _heights(
     stale: list[PendingBlock],
     segments: int,
     source: BlockSource | None = None,
+    *,
+    is_rooted: bool = True,
 ) -> ScannedHeights:
-    """Return the heights that the blocks `placed` have and lack. `whole` has all blocks on the best branches."""
+    """Return the heights that the blocks `placed` have and lack.
+
+    `whole` has all blocks on the best branches, and `is_rooted` is True if they begin with the first block.
+    """
     ledger, reads_undo = HeightLedger(), source is not None and source.mode is UndoMode.AUTO
     for block in placed:
         has_undo = source is not None and reads_undo and source.find_undo(block.ref) is not None
         ledger.add(PlacedBlock(block.height, block.ref.file, has_undo, block.ref.transactions == 1))
     last = max((block.ref.time for block in whole), default=0)
+    is_late = bool(whole) and not is_rooted
     return ledger.result(
         to_height=None if source is None else source.span.last_height,
         segments=segments,
         is_cut=any(block.ref.time > last + NEWER_S for block in stale),
         tip=whole[-1].height if whole else None,
+        from_height=None if source is None else source.span.from_height,
+        begins_late=source is not None and is_late and source.span.has_begun(whole[0].ref.time),
     )
 
 

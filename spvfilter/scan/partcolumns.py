@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from spvfilter.chain import is_proven
-from spvfilter.errors import FormatError, SourceError, UndoError
+from spvfilter.errors import FormatError, SourceError, UndoError, VanishedFileError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import Place, block_columns, check_block, read_at
 from spvfilter.kernel.blocktables import NO_HEIGHT, Column
@@ -14,7 +14,7 @@ from spvfilter.network import Network
 from spvfilter.protocol import HEADER_SIZE, MAX_BLOCK_SIZE
 from spvfilter.scan.order import BATCH_BLOCKS, BATCH_SIZE
 from spvfilter.scan.partfile import PartSummary
-from spvfilter.scan.parts import PartBlocks
+from spvfilter.scan.parts import PartBlocks, vanished
 from spvfilter.scan.plan import Part, PlannedBlock
 from spvfilter.scan.sources import BlockRef, Problem
 from spvfilter.scan.threadwork import StoppedError
@@ -135,17 +135,25 @@ class PartColumns:
 
     def _decode_alone(self, row: _Row) -> Columns | None:
         """Decode one block from its first valid copy; None if no copy is valid."""
+        gone: BlockRef | None = None
         for ref in self._part.copies(row.number, row.block.ref):
             try:
                 raw = self._source.read(ref)
                 if self._check:
                     _verify(ref, raw)
                 columns, by_undo = self._decode(ref, raw)
+            except FileNotFoundError:
+                gone = ref
+                continue
+            except VanishedFileError:
+                raise
             except _UNREADABLE as error:
                 self._summary.problems.append(str(Problem.of(self._source.name(ref), error)))
                 continue
             self._count(row.block, by_undo)
             return columns
+        if gone is not None:
+            raise vanished(self._source.name(gone))
         return None
 
     def _decode(self, ref: BlockRef, raw: bytes) -> tuple[Columns, bool]:
@@ -155,6 +163,8 @@ class PartColumns:
         while place is not None:
             try:
                 return self._columns([ref], [raw], [place.read()]), True
+            except FileNotFoundError:
+                raise vanished(f"the undo record of the block in {self._source.name(ref)}") from None
             except (UndoError, SourceError, OSError) as error:
                 first = first or error
                 tried.append(place)

@@ -79,6 +79,11 @@ class PartDirectory:
         self._used.add(name)
         return self.path / _PARTS / name
 
+    def named(self, name: str) -> Path:
+        """Return the path of the file of a part that an earlier run has made. This run uses it."""
+        self._used.add(name)
+        return self.path / _PARTS / name
+
     def finished(self) -> list[Path]:
         """Return the paths of the part files of the last finished run, in chain order; empty if no run has finished.
 

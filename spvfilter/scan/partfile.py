@@ -246,3 +246,11 @@ class PartFile:
             return PartSummary(**{name: found[name] for name in _FIELDS})
         except (ValueError, KeyError, TypeError):
             raise self._damaged() from None
+
+
+def key_of(path: Path) -> bytes | None:
+    """Return the key of a part's file; None if the file is missing or not complete. Raises OSError."""
+    try:
+        return PartFile(path).key
+    except (FileNotFoundError, SourceError):
+        return None

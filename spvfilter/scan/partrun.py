@@ -12,12 +12,14 @@ from spvfilter._public import deferred, public
 from spvfilter.errors import SourceError
 from spvfilter.kernel import WatchTable
 from spvfilter.scan.chainchange import ChainChange, chain_change, refuse_lost_blocks
-from spvfilter.scan.engines import Engine, Threads, finished
-from spvfilter.scan.manifest import Manifest
+from spvfilter.scan.engines import Engine, Threads, finished, summary_of
+from spvfilter.scan.gaps import Heights, in_words, ranges_of
+from spvfilter.scan.manifest import Manifest, run_inputs
 from spvfilter.scan.partdirectory import PartDirectory
 from spvfilter.scan.partfile import PartSummary
+from spvfilter.scan.partrows import SUFFIX, write_rows
 from spvfilter.scan.parts import PartTask
-from spvfilter.scan.plan import Plan
+from spvfilter.scan.plan import Part, Plan
 from spvfilter.scan.threadwork import to_its_end
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ class PartsReport:
     """Difference between the chain of the last finished run and this plan; None if no run has finished before."""
     summary: PartSummary = field(default_factory=PartSummary)
     """Summary of all parts; complete when the run is done."""
+    not_searched: tuple[Heights, ...] = ()
+    """Ranges of pruned blocks that had to be searched again, because a window moved or outputs were found."""
 
 
 class PartRun:
@@ -65,8 +69,10 @@ class PartRun:
         self.report: PartsReport = PartsReport()
         """The progress of the run."""
         self._plan = plan
-        own = {"undo mode": str(plan.undo), "check of blocks": "on" if check else "off", "range": plan.span}
-        self._wanted = Manifest({"network": plan.network.name} | inputs | own)
+        own = run_inputs(plan.network, str(plan.undo), plan.span)
+        self._wanted = Manifest(
+            {"network": own.pop("network")} | inputs | {"check of blocks": "on" if check else "off"} | own
+        )
         self._begun: WatchTable | None = None  # the table for which the engine works
         # Parts by `_key`. Fresh parts have no complete file from an earlier run, so this run scans them.
         self._fresh: set[tuple[bool, int]] = set()
@@ -146,6 +152,10 @@ class PartRun:
         manifest.finished = [task.path.name for task in tasks]
         manifest.blocks, manifest.tip = self._plan.blocks, self._plan.tip.hex()
         manifest.lasts = [block.hex() for part in self._plan.parts for block in part.last_hashes()]
+        for task in tasks:
+            rows = self.parts.file(task.key, SUFFIX)
+            if not rows.exists():
+                write_rows(rows, task.part.rows, task.part.previous)
         manifest.write(self.parts.path)
         self.parts.remove_unused()
 
@@ -155,8 +165,24 @@ def _key(task: PartTask) -> tuple[bool, int]:
     return task.part.is_stale, task.part.number
 
 
+def pruned_heights(part: Part) -> tuple[Heights, ...]:
+    """Return the heights of a part of which a node has pruned blocks."""
+    return tuple(ranges_of(height for height in part.heights() if height is not None))
+
+
 def _kept(task: PartTask) -> PartSummary | None:
-    """Return the summary of a task whose files are complete; None if it must run. Raises OSError."""
+    """Return the summary of a task whose files are complete; None if it must run.
+
+    Raises OSError; SourceError if it cannot run, because its blocks are pruned.
+    """
+    if task.part.kept:
+        known = summary_of(task.path, task.key)
+        if known is None or not task.has_files():
+            where = ", ".join(map(in_words, pruned_heights(task.part)))
+            raise SourceError(
+                f"{task.path}: missing or damaged, and its blocks are pruned ({where}): scan into another directory"
+            )
+        return known
     summary = finished(task.path, task.key)
     if summary is not None and not task.has_files():
         task.path.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from typing import Self
 
 from spvfilter._public import public
 from spvfilter.chain import is_proven
-from spvfilter.errors import FormatError, SourceError, UndoError
+from spvfilter.errors import FormatError, SourceError, UndoError, VanishedFileError
 from spvfilter.kernel import ReadBuffer, WatchTable, check_block, count_hits
 from spvfilter.network import Network
 from spvfilter.scan.blockfile import BlockFile
@@ -109,6 +109,11 @@ class PartBlocks(FileBlocks):
         return None if place in tried else place
 
 
+def vanished(where: str) -> VanishedFileError:
+    """Return the error for a file that is gone since the plan was made."""
+    return VanishedFileError(f"{where}: the file is gone since the blocks were listed: plan and run again")
+
+
 def _alone(ref: BlockRef) -> BlockRef:
     """The same block, with the file number that it has when its file is listed alone."""
     return BlockRef(0, ref.offset, ref.size, ref.hash, ref.previous, ref.bits, ref.time, ref.height, ref.transactions)
@@ -129,7 +134,8 @@ def scan_part(
 ) -> Iterator[BlockHits]:
     """Yield the hits of a part's blocks, in their order, and fill in `summary`. Blocks without hits are left out.
 
-    Raises StoppedError once `is_stopped` returns True; SourceError if a required undo record cannot be used.
+    Raises StoppedError once `is_stopped` returns True; SourceError if a required undo record cannot be used;
+    VanishedFileError if a file is gone since the plan was made.
     """
     return _PartScan(task, table, summary).run(is_stopped)
 
@@ -198,6 +204,7 @@ class _PartScan:
 
     def _alone(self, row: _Row) -> tuple[bytes | None, bool]:
         """Scan one block: the first valid copy of it. The packed hits are None if no copy is valid."""
+        gone: BlockRef | None = None
         for ref in self._task.part.copies(row.number, row.block.ref):
             try:
                 raw = self._source.read(ref)
@@ -206,8 +213,14 @@ class _PartScan:
                         raise FormatError("the block's hash is above its target", offset=72, field="bits")
                     check_block(raw)
                 return self._hits(ref, raw)
+            except FileNotFoundError:
+                gone = ref
+            except VanishedFileError:
+                raise
             except _UNREADABLE as error:
                 self._summary.problems.append(str(Problem.of(self._source.name(ref), error)))
+        if gone is not None:
+            raise vanished(self._source.name(gone))
         return None, False
 
     def _hits(self, ref: BlockRef, raw: bytes) -> tuple[bytes, bool]:
@@ -217,6 +230,8 @@ class _PartScan:
         while place is not None:
             try:
                 return self._scan(raw, place.read()), True
+            except FileNotFoundError:
+                raise vanished(f"the undo record of the block in {self._source.name(ref)}") from None
             except (UndoError, SourceError, OSError) as error:
                 first = first or error
                 tried.append(place)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
+from pathlib import Path
 
 from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.network import Network
 from spvfilter.scan.listing import ListedFiles, LocalFiles
+from spvfilter.scan.manifest import run_inputs
 from spvfilter.scan.order import ScanReport
+from spvfilter.scan.partrows import EarlierRun
 from spvfilter.scan.planning import Planning
 from spvfilter.scan.rows import FOLLOWS, LONE, ROOTED, ROW, ROW_SIZE, SIZE_AT, UNDO_AT, UNDO_SIZE_AT, UNKNOWN
 from spvfilter.scan.sources import BlockFiles, BlockRef
@@ -74,6 +78,8 @@ class Part:
     """Total size of the part's blocks, in bytes."""
     is_stale: bool = False
     """True if the blocks are off the best branches: they give no matches, but other blocks may spend their outputs."""
+    kept: str = ""
+    """Name of the part's file, if a node has pruned blocks of the part since it was scanned; empty otherwise."""
 
     def __len__(self) -> int:
         return len(self.rows) // ROW_SIZE
@@ -162,7 +168,14 @@ class Plan:
     """Findings about the headers, such as duplicates, stale blocks and problems."""
 
     @classmethod
-    def of(cls, files: BlockFiles, network: Network, *, part_size: int = PART_SIZE) -> Plan:
+    def of(
+        cls,
+        files: BlockFiles,
+        network: Network,
+        *,
+        part_size: int = PART_SIZE,
+        directory: str | os.PathLike[str] | None = None,
+    ) -> Plan:
         """Return a plan of the blocks in files: read their headers, put them in chain order, cut them into parts.
 
         The headers of several files are read at once. A plan takes 73 bytes of memory for each block, and less than 100
@@ -172,12 +185,16 @@ class Plan:
             files: The files of blocks.
             network: The network of the blocks.
             part_size: Approximate size of a part (blocks and undo records) in bytes, from 1,000 to 4,000,000,000.
+            directory: Directory of the scan or export that this plan continues. Blocks that a node has pruned since
+                its last run stay in the plan, and their parts stay as they are.
 
         Raises:
             ParameterError: The part size is outside that range.
-            SourceError: Required undo records are missing, or the span of `files` has no block.
+            SourceError: Required undo records are missing, the span of `files` has no block, or a block of the last run
+                is gone although a lower block is in the files.
+            OSError: The directory cannot be read.
         """
-        return planned(LocalFiles(files), network, part_size)[0]
+        return planned(LocalFiles(files), network, part_size, directory)[0]
 
     @property
     def fingerprint(self) -> bytes:
@@ -205,15 +222,18 @@ class Plan:
 Places = dict[tuple[bool, int], dict[int, Part]]
 
 
-def planned(files: ListedFiles, network: Network, part_size: int) -> tuple[Plan, Places]:
+def planned(
+    files: ListedFiles, network: Network, part_size: int, directory: str | os.PathLike[str] | None = None
+) -> tuple[Plan, Places]:
     """Return the plan of files, and each part with the files of each machine.
 
-    The plan contains each part with the files of its first machine. Raises ParameterError and SourceError as `Plan.of`
-    does.
+    The plan contains each part with the files of its first machine. Raises the errors of `Plan.of`.
     """
     if not MIN_PART_SIZE <= part_size <= MAX_PART_SIZE:
         raise ParameterError(f"part_size must be from {MIN_PART_SIZE:,} to {MAX_PART_SIZE:,} bytes, not {part_size}")
-    planning = Planning(files, network)
+    same = run_inputs(network, str(files.mode), str(files.span))
+    earlier = None if directory is None else EarlierRun.of(Path(directory), same)
+    planning = Planning(files, network, earlier)
     parts: tuple[list[Part], list[Part]] = ([], [])
     places: Places = {}
     for is_stale, cuts in planning.cuts(part_size):
@@ -228,6 +248,7 @@ def planned(files: ListedFiles, network: Network, part_size: int) -> tuple[Plan,
                 cut.spares,
                 cut.size,
                 is_stale,
+                cut.kept,
             )
             for machine, cut in cuts.items()
         }

@@ -15,6 +15,7 @@ from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.gaps import NEWER_S, HeightLedger, PlacedBlock, ScannedHeights
 from spvfilter.scan.listing import ListedFiles
 from spvfilter.scan.order import ScanReport
+from spvfilter.scan.partrows import EarlierRun, PartRows, lost_block
 from spvfilter.scan.rowancestry import RowLinker, RowLinks, RowOrder, Run, order_rows, roots_of
 from spvfilter.scan.rows import FILE_NUMBER, FOLLOWS, HASH_AT, LONE, NOWHERE, ROOTED, ROW_SIZE, UNDO_AT, Rows
 from spvfilter.scan.sources import BlockSpan
@@ -44,19 +45,27 @@ class Cut(NamedTuple):
     """For each file of the part, its number in the source."""
     size: int
     """Total size of the part's blocks, in bytes."""
+    kept: str = ""
+    """Name of the file of the same part in the earlier run, if files of its blocks are gone; else empty."""
 
 
 class Planning:
     """The blocks of files in chain order. It reads the headers, and is used once, by `cuts`.
 
-    Raises SourceError if required undo records are missing, and if the span of the files has no block.
+    If blocks of an earlier run are in no file now, all of them must lie below the lowest block in the files. Then a
+    node has pruned them, and they stay in the plan. Their parts stay as the earlier run cut them.
+
+    Raises SourceError if required undo records are missing, if the span of the files has no block, and if other blocks
+    of the earlier run are gone.
     """
 
-    def __init__(self, files: ListedFiles, network: Network) -> None:
+    def __init__(self, files: ListedFiles, network: Network, earlier: EarlierRun | None = None) -> None:
         self.report: ScanReport = ScanReport()
         self.undo: dict[int, UndoFile] = {}  # by number of a file: the undo file beside it
         self._files = files
-        links, self._spares = self._read(network)
+        self._kept: list[PartRows] = []  # parts of the earlier run of which blocks are gone
+        self._kept_of = array("i")  # by row: the number of its kept part, or NOWHERE; empty without kept parts
+        links, self._spares = self._read(network, earlier)
         self._rows = links.rows
         order = order_rows(links, network)
         rows, report = self._rows, self.report
@@ -67,8 +76,12 @@ class Planning:
             if run.height is not None:
                 for depth, row in enumerate(run.rows):
                     rows.set_height(row, run.height + depth)
+        if self._kept:
+            self._check_pruned(order)
+        first = order.runs[0] if order.runs else None
+        late = first is not None and not first.is_rooted and files.span.has_begun(rows.bits_and_time(first.rows[0])[1])
         runs = _within(order.runs, files.span, rows) if files.span.is_limited and order.runs else order.runs
-        report.heights = self._heights(order, runs, files)
+        report.heights = self._heights(order, runs, files, begins_late=late)
         self.placed: int = sum(len(run.rows) for run in runs)
         report.blocks = self.placed
         report.bytes_total = sum(rows.place(row)[2] for run in runs for row in run.rows)
@@ -79,7 +92,7 @@ class Planning:
         self._previous: dict[int, bytes] = {}
         self._arrange(runs, order.stale, links)
 
-    def _heights(self, order: RowOrder, runs: list[Run], files: ListedFiles) -> ScannedHeights:
+    def _heights(self, order: RowOrder, runs: list[Run], files: ListedFiles, *, begins_late: bool) -> ScannedHeights:
         """Return the heights that some runs have and lack."""
         rows, ledger, reads_undo = self._rows, HeightLedger(), files.mode is UndoMode.AUTO
         for row in chain.from_iterable(run.rows for run in runs):
@@ -91,10 +104,12 @@ class Planning:
             segments=len(order.runs),
             is_cut=any(rows.bits_and_time(row)[1] > last + NEWER_S for row in order.stale),
             tip=rows.height(order.runs[-1].rows[-1]) if order.runs else None,
+            from_height=files.span.from_height,
+            begins_late=begins_late,
         )
 
-    def _read(self, network: Network) -> tuple[RowLinks, Spares]:
-        """Read the headers of all files, link them, and collect duplicates."""
+    def _read(self, network: Network, earlier: EarlierRun | None) -> tuple[RowLinks, Spares]:
+        """Read the headers of all files, link them, and collect duplicates. Add blocks of the earlier run."""
         linker, spares = RowLinker(), Spares()
         self.report.problems += self._files.missing
         for listing in self._files.listings(network):
@@ -111,12 +126,57 @@ class Planning:
                     spares.setdefault(row, []).append(raw)
         for row, copies in spares.items():
             _prefer_undo(linker.links.rows, row, copies)
+        if earlier is not None and any(linker.find(block) == NOWHERE for block in earlier.lasts):
+            for part in earlier.parts():
+                self._remember(linker, part)
         return linker.links, spares
+
+    def _remember(self, linker: RowLinker, part: PartRows) -> None:
+        """Add the blocks of a part of the earlier run that are in no file now. Their file has a number of its own."""
+        if all(linker.find(block) != NOWHERE for _, block, _ in part):
+            return
+        rows, number = linker.links.rows, FILE_NUMBER.pack(len(self._files) + len(self._kept))
+        for raw, block, previous in part:
+            row = linker.find(block)
+            if row == NOWHERE:
+                row = len(rows)
+                linker.add(number + raw[FILE_NUMBER.size : -1] + bytes((raw[-1] & LONE,)), block, previous)
+            self._kept_of.extend([NOWHERE] * (len(rows) - len(self._kept_of)))
+            self._kept_of[row] = len(self._kept)
+        self._kept.append(part)
+
+    def _is_gone(self, row: int) -> bool:
+        """Return True if the block is known from the earlier run, and in no file now."""
+        return self._rows.place(row)[0] >= len(self._files)
+
+    def _check_pruned(self, order: RowOrder) -> None:
+        """Raise SourceError unless all blocks that are gone lie below all blocks in the files.
+
+        If heights are unknown, all blocks must be one run, and their places in it count.
+        """
+        rows = self._rows
+        known = {row: depth for depth, row in enumerate(order.runs[0].rows)} if order.runs[0].height is None else None
+        highest, lowest = (-1, NOWHERE), len(rows) if known is not None else None
+        for row in range(len(rows)):
+            height = rows.height(row) if known is None else known.get(row)
+            if self._is_gone(row):
+                if height is None:
+                    raise lost_block(rows.hash(row))
+                highest = max(highest, (height, row))
+            elif height is not None:
+                lowest = height if lowest is None else min(lowest, height)
+        if lowest is None or highest[0] >= lowest or (known is not None and len(order.runs) > 1):
+            raise lost_block(rows.hash(highest[1]))
 
     def _require_undo(self, runs: list[Run]) -> None:
         """Raise SourceError if a block that spends coins has no undo record."""
         rows = self._rows
-        lacking = [row for run in runs for row in run.rows if not rows.flags(row) & LONE and not rows.undo(row)[1]]
+        lacking = [
+            row
+            for run in runs
+            for row in run.rows
+            if not rows.flags(row) & LONE and not rows.undo(row)[1] and not self._is_gone(row)
+        ]
         if lacking:
             file, offset, _ = rows.place(lacking[0])
             why = "".join(f"; {problem}" for problem in self.report.undo_problems[:3])
@@ -157,11 +217,42 @@ class Planning:
             is_kept[row] = 1
             if row in self._spares:
                 spares[at] = self._spares[row]
+        if self._kept:
+            more = [NOWHERE] * (len(self._rows) - len(self._kept_of))
+            self._kept_of.extend(more)
+            self._kept_of = array("i", (self._kept_of[row] for row in self._order))
         self._order.extend(row for row in range(len(self._rows)) if not is_kept[row])
         self._rows.permute(self._order)
         for is_stale, start, end in ((False, 0, self.placed), (True, self.placed, kept)):
-            for first, last, machines in self._ranges(start, end, part_size, spares):
-                yield is_stale, self._cut(first, last, spares, machines)
+            at = start
+            while at < end:
+                if self._kept and self._kept_of[at] != NOWHERE:
+                    part = self._kept[self._kept_of[at]]
+                    yield is_stale, {0: self._keep(part, at, end, is_stale=is_stale)}
+                    at += len(part)
+                    continue
+                stop = at + 1
+                while self._kept and stop < end and self._kept_of[stop] == NOWHERE:
+                    stop += 1
+                for first, last, machines in self._ranges(at, stop if self._kept else end, part_size, spares):
+                    yield is_stale, self._cut(first, last, spares, machines)
+                at = stop if self._kept else end
+
+    def _keep(self, part: PartRows, at: int, end: int, *, is_stale: bool) -> Cut:
+        """Return a part of the earlier run as it was.
+
+        Raises SourceError if its blocks do not follow one another on the best branches any longer.
+        """
+        rows = self._rows.take(at, min(at + len(part), end))
+        hashes = [bytes(rows[row + HASH_AT : row + UNDO_AT]) for row in range(0, len(rows), ROW_SIZE)]
+        held = [block for _, block, _ in part]
+        if is_stale or hashes != held:
+            raise SourceError(
+                f"a reorganization reaches the pruned block {hash_to_hex(held[0])} or the ones after it, so that its"
+                " part cannot be scanned again: scan into another directory"
+            )
+        size = sum(_COPY.unpack_from(part.rows, row)[2] for row in range(0, len(part.rows), ROW_SIZE))
+        return Cut(part.rows, part.previous, {}, [], size, part.name)
 
     def _ranges(
         self, start: int, end: int, part_size: int, spares: Spares

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from spvfilter._public import deferred
@@ -23,6 +23,7 @@ from spvfilter.chain import is_proven
 from spvfilter.errors import FormatError, SourceError, UndoError
 from spvfilter.kernel import BACKEND, EntryKind, Hit, Place, ReadBuffer, WatchTable, check_block, pack_hits, unpack_hits
 from spvfilter.scan.coinfile import entry_of, learnable, patterns_of
+from spvfilter.scan.gaps import ranges_of, without
 from spvfilter.scan.growth import Growth
 from spvfilter.scan.order import STALE, Feed, PendingBlock, ScanReport, Taught, batched
 from spvfilter.scan.partfile import BlockHits
@@ -94,6 +95,7 @@ class Scan(Generic[T]):
         # hits of the latest block in which outputs were found, even if the list knew their outpoints
         self._taught = Taught()
         self._scanned: list[PendingBlock] = []
+        self._gone: list[tuple[Problem, PendingBlock]] = []  # blocks whose files are gone since they were listed
         self._growth = growth
         self._threads: Pipeline[_Batch, list[T]] = Pipeline(self._jobs, self._work, self._merge)
         self._has_outpoints: bool | None = None  # True if an entry is an outpoint; None if unknown
@@ -129,6 +131,7 @@ class Scan(Generic[T]):
                     for each in several:
                         yield each
             await feeder  # raises the error that ended the feed
+            self._judge_gone()
             self._report.unseen = sum(block.is_blind for block in self._scanned)
             again, late = await self._threads.in_thread(self._too_early)
             for blocks in batched(again):
@@ -275,6 +278,9 @@ class Scan(Generic[T]):
                 if self._feed.strict:
                     self._threads.tell(told)
                     raise error
+                if isinstance(error, FileNotFoundError) and result.hits is None:
+                    self._gone.append((Problem.of(where, error), block))
+                    continue
                 self._report.problems.append(Problem.of(where, error))
             self._report.undo_problems += result.undo_errors
             if result.hits is None:
@@ -296,6 +302,18 @@ class Scan(Generic[T]):
                 self._report.without_undo.append(block.ref.hash)
             self._report.bytes_scanned += block.ref.size
         return told if told or not self._feed.planned else None
+
+    def _judge_gone(self) -> None:
+        """Report blocks whose files are gone since they were listed: as pruned if they lie below all others."""
+        files = {block.ref.file for _, block in self._gone}
+        left = [block.height for block in self._scanned if block.ref.file not in files and block.height is not None]
+        heights = [block.height for _, block in self._gone if block.height is not None]
+        if len(heights) < len(self._gone) or not left or max(heights, default=-1) >= min(left):
+            self._report.problems += (problem for problem, _ in self._gone)
+            return
+        self._report.pruned = tuple(ranges_of(sorted(heights)))
+        found = self._report.heights
+        self._report.heights = replace(found, found=tuple(without(found.found, self._report.pruned)))
 
     def _late_hits(self, batch: _Batch, buffer: ReadBuffer) -> list[bytes] | None:
         """For each block, the spends of outpoints that were learned since its scan began.

@@ -185,6 +185,10 @@ class BlockSpan:
         """Return True if the range may begin with a block of this time (seconds since 1970)."""
         return self.from_time is None or time >= self.from_time
 
+    def has_begun(self, time: int) -> bool:
+        """Return True if a limit of time begins the range, and a block of this time (seconds since 1970) is in it."""
+        return self.from_time is not None and time >= self.from_time
+
     def is_past(self, time: int) -> bool:
         """Return True if the range ends before a block of this time (seconds since 1970)."""
         return self.to_time is not None and time > self.to_time
@@ -413,6 +417,7 @@ class BlockFiles(FileBlocks, BlockSource):
         self.mode: UndoMode = UndoMode(undo)
         self.span: BlockSpan = span or BlockSpan()
         self._missing: list[Problem] = []
+        self._listed: set[str] = set()  # identities of the files that directories contain
         files = [file for name in named for file in self._expand(located(name))]
         self._files = [BlockFile(file) for file in {_identity(file): file for file in files}.values()]
         self._undo = UndoFiles()
@@ -430,6 +435,7 @@ class BlockFiles(FileBlocks, BlockSource):
             return []
         if not files:
             self._missing.append(Problem(str(path), "no blk*.dat, *.raw, *.blk or *.hex file in this directory"))
+        self._listed.update(map(_identity, files))
         return files
 
     def index(self, network: Network) -> Iterator[BlockRef | Problem]:
@@ -472,6 +478,8 @@ class BlockFiles(FileBlocks, BlockSource):
             if nothing:
                 yield Problem(str(file.path), "no block in this file, only zeros")
         except (FormatError, SourceError, OSError) as error:
+            if isinstance(error, FileNotFoundError) and _identity(file.path) in self._listed:
+                return  # a node has pruned it since the directory was listed
             yield Problem.of(str(file.path), error)
 
     def undo_beside(self, number: int) -> UndoFile | None:

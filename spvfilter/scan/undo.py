@@ -399,6 +399,8 @@ class UndoFiles:
             found = how(paired.file, paired.blocks, paired.network)
         except (FormatError, SourceError) as error:
             found = Pairing(problems=[str(error)])
+        except FileNotFoundError:
+            found = Pairing()  # a node has pruned the file
         except OSError as error:
             found = Pairing(problems=[error.strerror or str(error)])
         paired.places = found.places

@@ -107,6 +107,7 @@ async def plan_on_workers(
     undo: str = UndoMode.AUTO,
     span: BlockSpan | None = None,
     part_size: int = PART_SIZE,
+    directory: str | os.PathLike[str] | None = None,
 ) -> WorkerPlan:
     """Return the plan of a scan of files on the machines of a Dask cluster's workers.
 
@@ -119,6 +120,7 @@ async def plan_on_workers(
         undo: "auto", "require" or "off", as for BlockFiles.
         span: The range of blocks to scan; by default all.
         part_size: Approximate size of a part (blocks and undo records) in bytes, from 1,000 to 4,000,000,000.
+        directory: Directory of the scan or export that this plan continues, as for `Plan.of`.
 
     Raises:
         ParameterError: No path is given, the mode of `undo` is unknown, or the part size is outside its range.
@@ -142,7 +144,7 @@ async def plan_on_workers(
     worker_pool = WorkerPool(calls, named, [(sight,) for sight in sights])
     listed = await _listed(worker_pool, sights, UndoMode(undo), network)
     return await asyncio.to_thread(
-        _planned, named, sights, listed, UndoMode(undo), span or BlockSpan(), network, part_size
+        _planned, named, sights, listed, UndoMode(undo), span or BlockSpan(), network, part_size, directory
     )
 
 
@@ -199,6 +201,7 @@ def _planned(
     span: BlockSpan,
     network: Network,
     part_size: int,
+    directory: str | os.PathLike[str] | None,
 ) -> WorkerPlan:
     """Make the plan. Machines whose files are copies count as one.
 
@@ -214,7 +217,7 @@ def _planned(
         files[digest.digest()] = of_machine
     order = sorted(files)
     of_all = _FilesOfMachines([files[digest] for digest in order], undo, span)
-    plan, places = planned(of_all, network, part_size)
+    plan, places = planned(of_all, network, part_size, directory)
     assumed = sum(each.is_assumed for of_machine in files.values() for each in of_machine)
     return WorkerPlan(
         plan, _missing(plan, span), assumed, paths, tuple(tuple(seen[digest]) for digest in order), places

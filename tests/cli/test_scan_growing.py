@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import signal
 import stat
@@ -281,3 +282,77 @@ def test_state_of_a_file_has_that_of_its_undo_file(tmp_path: Path) -> None:
     assert following.file_states([str(blocks)]) == before
     (tmp_path / "rev00007.dat").write_bytes(b"undo")
     assert following.file_states([str(blocks)]) != before
+
+
+def prune(growing: Growing, number: int) -> None:
+    for path in growing.chain.folder.glob(f"???{number:05}.dat"):
+        path.unlink()
+
+
+def test_a_node_that_prunes_keeps_rows_and_adds_blocks(run: Callable[..., Any], growing: Growing) -> None:
+    words = [*growing.words, "--out", growing.out]
+    assert run(*words).code == 0
+    growing.chain.begin_file()
+    growing.chain.mine(4)
+    expected = growing.whole(run)
+    prune(growing, 0)
+    ran = run(*words)
+    assert (ran.code, results(growing.out)) == (0, expected)
+    assert "since the last run: 4 new block(s)" in ran.err
+    again = run(*words)
+    assert (again.code, "no part(s) scanned" in again.err, results(growing.out)) == (0, True, expected)
+
+
+def test_a_scan_plans_again_if_a_file_is_pruned(
+    run: Callable[..., Any], growing: Growing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    growing.chain.begin_file()
+    growing.chain.mine(4)
+    real, plans = Rounds.shown, []
+
+    async def shown(self: Rounds, *args: Any) -> Any:
+        plans.append(args)
+        prune(growing, 0)
+        return await real(self, *args)
+
+    monkeypatch.setattr(Rounds, "shown", shown)
+    ran = run(*growing.words, "--out", growing.out)
+    assert (ran.code, len(plans)) == (0, 2)
+    assert "the blocks begin at height 120: earlier ones are not in this scan\n" in ran.err
+    assert "4 block(s)" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ((), 0),
+        (("--from-height", 120), 0),
+        (("--from-height", 110), 1),
+        (("--from-date", "1971-01-01"), 1),
+        (("--from-height", 110, "--allow-gaps"), 0),
+    ],
+)
+@pytest.mark.parametrize("in_parts", [True, False])
+def test_pruned_blocks_count_if_they_are_asked_for(
+    run: Callable[..., Any], growing: Growing, options: tuple[object, ...], code: int, in_parts: bool
+) -> None:
+    growing.chain.begin_file()
+    growing.chain.mine(4)
+    prune(growing, 0)
+    ran = run(*growing.words, *options, *(("--out", growing.out) if in_parts else ("--format", "csv")))
+    assert (ran.code, "the blocks begin at height 120" in ran.err) == (code, "--from-height" not in options)
+    assert ("missing: heights 110 to 119\n" in ran.err) is (110 in options)
+
+
+def test_pruned_blocks_that_must_be_searched_again_are_named(run: Callable[..., Any], tmp_path: Path) -> None:
+    growing = Growing(tmp_path, has_undo=False)
+    words = [*growing.words, "--out", growing.out, "--report", tmp_path / "report.json"]
+    assert run(*words).code == 0
+    growing.chain.begin_file()
+    growing.chain.mine(20)
+    prune(growing, 0)
+    ran = run(*words)
+    assert ran.code == 1
+    assert "not searched again: heights 100 to 119; their blocks are pruned" in ran.err
+    assert json.loads((tmp_path / "report.json").read_text())["not_searched"] == [[100, 119]]
+    assert run(*words, "--allow-gaps").code == 0

@@ -134,7 +134,9 @@ def test_blocks_that_a_node_lacks_are_gaps(
 @pytest.mark.parametrize(
     ("span", "missing", "code"),
     [
-        ((), "heights 0 to 49", 1),
+        ((), None, 0),
+        (("--from-height", 0), "heights 1 to 49", 1),
+        (("--from-date", "1970-01-01"), "heights 0 to 49", 1),
         (("--from-height", 10), "heights 10 to 49", 1),
         (("--from-height", 50), None, 0),
         (("--from-height", 50, "--to-height", 120), "heights 114 to 120", 1),
@@ -145,9 +147,12 @@ def test_pruned_blocks_of_the_range_are_a_gap(
 ) -> None:
     core.pruned_below = 50
     ran = run("scan", core.url, *WATCHED, "--format", "jsonl", *span)
-    assert ran.code == code
-    assert len(ran.out.splitlines()) == 12
+    assert (ran.code, len(ran.out.splitlines())) == (code, 12)
+    assert ("missing: " in ran.err) is (missing is not None)
     assert missing is None or f"missing: {missing}\n" in ran.err
+    assert ("the blocks begin at height 50: earlier ones are not in this scan\n" in ran.err) is (
+        "--from-height" not in span
+    )
     assert run("scan", core.url, *WATCHED, "--allow-gaps", *span).code == 0
 
 

@@ -492,3 +492,28 @@ async def test_any_files_give_the_rows_of_bitcoinlib(
         monkeypatch.setattr(partcolumns, "MAX_BLOCK_SIZE", 1)
     await TableExport(tmp_path / "tables", plan_of(folder), EVERYTHING).run()
     assert_exported(tmp_path / "tables", list(zip(blocks, range(100, 130), known, strict=True)))
+
+
+async def test_a_node_that_prunes_keeps_the_tables_and_adds_blocks(tmp_path: Path) -> None:
+    chain = GrowingChain(tmp_path / "blocks", "pruned export")
+    chain.mine(20)
+    columns = ExportColumns.of()
+    first = Plan.of(BlockFiles(chain.folder), REGTEST, part_size=SMALL)
+    await TableExport(tmp_path / "out", first, columns).run()
+    chain.begin_file()
+    chain.mine(10)
+    whole = Plan.of(BlockFiles(chain.folder), REGTEST, part_size=SMALL)
+    await TableExport(tmp_path / "whole", whole, columns).run()
+    for path in chain.folder.glob("???00000.dat"):
+        path.unlink()
+    for _ in range(2):
+        plan = Plan.of(BlockFiles(chain.folder), REGTEST, part_size=SMALL, directory=tmp_path / "out")
+        export = TableExport(tmp_path / "out", plan, columns)
+        await export.run()
+        for table in BLOCK_TABLES:
+            assert rows_in(tmp_path / "out", table) == rows_in(tmp_path / "whole", table)
+    assert export.report.parts_done == 0
+    for path in (tmp_path / "out" / "outputs").glob("*/*.parquet"):
+        path.unlink()
+    with pytest.raises(SourceError, match="missing or damaged, and its blocks are pruned"):
+        await TableExport(tmp_path / "out", plan, columns).run()

@@ -19,7 +19,7 @@ from spvfilter.cli.scan.gaps import report_heights
 from spvfilter.cli.term.page import complain
 from spvfilter.cli.term.problems import Problems
 from spvfilter.cli.term.progress import megabytes, progress
-from spvfilter.errors import SourceError
+from spvfilter.errors import SourceError, VanishedFileError
 from spvfilter.files import NO_ROOM
 from spvfilter.network import Network
 from spvfilter.scan.cluster import DaskWorkers
@@ -34,6 +34,7 @@ from spvfilter.scan.workerplan import plan_on_workers
 
 T = TypeVar("T")
 _INCOMPLETE = 1  # exit code
+_ATTEMPTS = 10  # plans of a round, if files vanish while it runs (our choice)
 _POLL_S = 0.1  # between two updates of the progress display
 
 
@@ -57,7 +58,9 @@ async def _planned(args: argparse.Namespace, network: Network, span: BlockSpan) 
         client = None if args.dask is None else await stack.enter_async_context(connected(args.dask))
         engine: Engine
         if args.on_workers:
-            found = await plan_on_workers(client, args.on_workers, network, undo=args.undo, span=span)
+            found = await plan_on_workers(
+                client, args.on_workers, network, undo=args.undo, span=span, directory=args.out
+            )
             engine = DaskWorkers(client, found)
             # without a machine, the blocks before the first one are missing as well
             heights = replace(found.plan.report.heights, gaps=found.missing)
@@ -65,7 +68,7 @@ async def _planned(args: argparse.Namespace, network: Network, span: BlockSpan) 
         else:
             paths = args.paths if client is None else [seen_anywhere(path) for path in args.paths]
             files = await asyncio.to_thread(partial(BlockFiles, paths, undo=args.undo, span=span))
-            plan = await asyncio.to_thread(Plan.of, files, network)
+            plan = await asyncio.to_thread(partial(Plan.of, files, network, directory=args.out))
             if client is not None:
                 engine = DaskWorkers(client)
             else:
@@ -115,12 +118,18 @@ class Rounds(ABC):
     async def _round(self) -> int:
         """Process the blocks as they are now, print the result, and return the exit code."""
         args = self.args
-        async with _planned(args, self._network, self._span) as planned:
-            plan = planned.plan
-            if not plan.parts:
-                problems = "".join(f"; {problem}" for problem in plan.report.problems[:3])
-                raise SourceError(f"no block in {', '.join(args.paths or args.on_workers)}{problems}")
-            report = await self.work(planned)
+        for left in reversed(range(_ATTEMPTS)):
+            async with _planned(args, self._network, self._span) as planned:
+                plan = planned.plan
+                if not plan.parts:
+                    problems = "".join(f"; {problem}" for problem in plan.report.problems[:3])
+                    raise SourceError(f"no block in {', '.join(args.paths or args.on_workers)}{problems}")
+                try:
+                    report = await self.work(planned)
+                    break
+                except VanishedFileError:  # a node prunes its files meanwhile
+                    if not left:
+                        raise
         self.tell.begin()
         if planned.assumed and not args.quiet:
             self.tell(assumed_network(planned.assumed, self._network))
@@ -137,7 +146,7 @@ class Rounds(ABC):
                 stale = len(plan.report.stale)
                 self.tell(f"{stale:,} stale block(s), not on the branch with the most work, not counted")
         self.is_first = False
-        lacks = report_heights(args, planned.heights, self.tell)
+        lacks = report_heights(args, planned.heights, self.tell, report.not_searched)
         return _INCOMPLETE if lacks or problems_found else 0
 
     async def shown(self, work: Coroutine[None, None, T], report: PartsReport) -> T:

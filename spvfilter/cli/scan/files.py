@@ -24,6 +24,7 @@ from spvfilter.network import Network
 from spvfilter.primitives import hash_to_hex
 from spvfilter.scan.balance import BalanceHistory
 from spvfilter.scan.batches import MatchBatch
+from spvfilter.scan.gaps import in_words
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.sources import BlockFiles, BlockSpan
 from spvfilter.scan.undomode import UndoMode
@@ -95,6 +96,10 @@ class _Scan:
             if self._format == "table" or sys.stderr.isatty():
                 self._totals.show(self._page if self._format == "table" else Page(sys.stderr))
             self._summarise(seconds, discarded)
+        for heights in report.pruned:
+            complain(f"the node has pruned {in_words(heights)} while the scan ran: they are not in this scan")
+        asked = self._args.from_height is not None or self._args.from_date is not None
+        lacks_part = lacks_part or bool(report.pruned and asked and not self._args.allow_gaps)
         lacks = report_heights(self._args, report.heights)
         return 0 if complete and not lacks and not lacks_part else _INCOMPLETE
 

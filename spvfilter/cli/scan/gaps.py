@@ -8,20 +8,30 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spvfilter.cli.term.page import complain
-from spvfilter.scan.gaps import ScannedHeights
+from spvfilter.scan.gaps import Heights, ScannedHeights, in_words
 
 _MOST_SENTENCES = 20  # lines on standard error; the file of --report has all ranges
 
 
-def report_heights(args: argparse.Namespace, heights: ScannedHeights, tell: Callable[[str], None] = complain) -> bool:
+def report_heights(
+    args: argparse.Namespace,
+    heights: ScannedHeights,
+    tell: Callable[[str], None] = complain,
+    not_searched: tuple[Heights, ...] = (),
+) -> bool:
     """Tell about missing heights, write the file of `--report`, and return True if the exit code must say so.
 
-    Raises OSError if the file cannot be written.
+    `not_searched` are heights of pruned blocks that should have been searched again. Raises OSError if the file cannot
+    be written.
     """
-    begin = max(args.from_height or 0, 1)  # the genesis block has no coin to find
-    if heights.found and heights.found[0][0] > begin and not args.quiet:
+    begin = 1  # the genesis block has no coin to find
+    if heights.found and heights.found[0][0] > begin and args.from_height is None and not args.quiet:
         tell(f"the blocks begin at height {heights.found[0][0]:,}: earlier ones are not in this scan")
     sentences = heights.sentences()
+    sentences += [
+        f"not searched again: {in_words(each)}; their blocks are pruned, and the wallet has new scripts or outputs"
+        for each in not_searched
+    ]
     for sentence in sentences[:_MOST_SENTENCES]:
         tell(sentence)
     if (more := len(sentences) - _MOST_SENTENCES) > 0:
@@ -33,9 +43,10 @@ def report_heights(args: argparse.Namespace, heights: ScannedHeights, tell: Call
             "without_undo": heights.without_undo,
             "unknown_heights": heights.is_unplaced,
             "ends_early": heights.is_cut,
-        }
+            "begins_late": heights.begins_late,
+        } | {"not_searched": not_searched}
         Path(args.report).write_text(f"{json.dumps(text)}\n", encoding="utf-8")
-    lacks = not (heights.is_whole or args.allow_gaps)
+    lacks = not args.allow_gaps and bool(not heights.is_whole or not_searched)
     if lacks and not args.follow:
         tell("these gaps make the exit code 1; --allow-gaps accepts them")
     return lacks

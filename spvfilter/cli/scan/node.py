@@ -125,7 +125,9 @@ async def _scan(
         node = await stack.enter_async_context(opened(args, matcher.watch.network, credentials))
         notices = await stack.enter_async_context(TipNotices.subscribed(args.zmq)) if args.zmq else None
         skips = not args.follow
-        listing = await NodeBlocks(node, span=span, allow_gaps=skips).listing()
+        listing = await NodeBlocks(node, span=span, allow_gaps=True).listing()
+        if args.follow and not args.quiet and listing.first > max(span.from_height or 0, 1):
+            complain(f"the blocks begin at height {listing.first:,}: earlier ones are not in this scan")
         progress.first = listing.first
         blocks = NodeBlocks(node, undo=args.undo, listing=listing, allow_gaps=skips)
         if not args.follow:
