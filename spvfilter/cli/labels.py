@@ -23,8 +23,8 @@ def configure(parser: Parser) -> None:
     taking = parser.add_action(
         "import",
         "store the labels of a file",
-        "Store the labels of a file in the wallet's database. If a line is malformed, nothing is stored, and the error"
-        " names the line. No client may use the database meanwhile.",
+        "Store the labels of a file in the wallet's database. Malformed lines are left out, and a warning names them."
+        " No client may use the database meanwhile.",
     )
     giving = parser.add_action(
         "export",
@@ -55,7 +55,11 @@ def _import(args: argparse.Namespace) -> None:
             store.commit(Batch(bip329=labels))
     except StoreLockedError as error:
         raise in_use(error, args.db, "stop it, then import the labels") from None
-    complain(f"{len(labels):,} label{'' if len(labels) == 1 else 's'} imported")
+    frozen = len({each.ref for each in labels if each.spendable is False})
+    note = ""
+    if frozen:
+        note = f"; {frozen:,} output{' is' if frozen == 1 else 's are'} frozen, which the wallet does not spend"
+    complain(f"{len(labels):,} label{'' if len(labels) == 1 else 's'} imported{note}")
 
 
 def _export(args: argparse.Namespace) -> None:

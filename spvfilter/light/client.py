@@ -990,7 +990,7 @@ class LightClient:
             source: Path of a file in JSON Lines, or labels.
 
         Raises:
-            FormatError: Lines of the file are malformed, and nothing was stored. The message names their numbers.
+            FormatError: No line of the file is a label. Otherwise a WalletFileWarning names malformed lines.
             OSError: The file cannot be read.
             NotRunningError: The client is not running.
             StoreError: The database cannot be written.

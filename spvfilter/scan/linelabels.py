@@ -37,8 +37,8 @@ def json_text(text: str) -> bytes:
 
 
 def plain_cell(text: str) -> bytes:
-    """Return a text as a cell of CSV, with quotes only if it needs them. It must have no control characters."""
-    return csv_cell(text) if "," in text or '"' in text else text.encode()
+    """Return a text as a cell of CSV, with quotes only if it needs them."""
+    return csv_cell(text) if any(char in text for char in ',"\r\n') else text.encode()
 
 
 def labels_digest(watch: WatchList) -> str:

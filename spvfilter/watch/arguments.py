@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from unicodedata import category
+from typing import TYPE_CHECKING
 
+from spvfilter._public import deferred
 from spvfilter.errors import ParameterError
 from spvfilter.hashes import hash160
 from spvfilter.watch.descriptor.keys import secret_in
 
+if TYPE_CHECKING:
+    import json
+else:
+    json = deferred("json")
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""Control characters and line ends, which a line of a text file writes as escapes."""
+_NEVER = re.compile("[\x00\ud800-\udfff]")
 _MOST_LABEL = 10_000
 """Most characters of a label (our choice): each row of a scan's results has the label of its entry."""
 
@@ -16,21 +26,36 @@ _MOST_LABEL = 10_000
 def checked_label(label: str | None) -> str | None:
     """Return a label without surrounding white space. None if the label is empty.
 
-    Raises ParameterError if a line of a text file cannot contain the label, or if the label is too long.
+    A label may have line ends and tabs, as in JSON (BIP-329). Raises ParameterError for a label with NUL or surrogates,
+    and for a label that is too long.
     """
     if label and not isinstance(label, str):
         raise ParameterError(f"a label is text, not {type(label).__name__}")
     label = label.strip() if label else None
     if label and len(label) > _MOST_LABEL:
         raise ParameterError(f"a label has at most {_MOST_LABEL:,} characters, not {len(label):,}: shorten it")
-    # UTF-8 cannot encode surrogates (category Cs)
-    if label and not label.isprintable():
-        for at, char in enumerate(label, 1):
-            if category(char) in ("Cc", "Cs", "Zl", "Zp"):
-                raise ParameterError(
-                    f"a label cannot contain control characters, line ends or surrogates, as at character {at}"
-                )
+    if label and (found := _NEVER.search(label)):
+        raise ParameterError(f"a label cannot contain surrogates or NUL, as at character {found.start() + 1}")
     return label or None
+
+
+def label_line(label: str) -> str:
+    """Return a label as a line of a text file has it: as a JSON string if it has control characters."""
+    if _CONTROL.search(label) is None and label_of_line(label) == label:
+        return label
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(label, ensure_ascii=False))
+
+
+def label_of_line(text: str) -> str:
+    """Return the label that `label_line` returned as `text`. Other texts are labels as they are."""
+    if len(text) > 2 and text[0] == text[-1] == '"' and "\\" in text:
+        try:
+            label = json.loads(text)
+        except ValueError:
+            return text
+        if isinstance(label, str) and (_CONTROL.search(label) or label_of_line(label) != label):
+            return label
+    return text
 
 
 def check_not_private(label: str | None) -> None:

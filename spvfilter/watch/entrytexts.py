@@ -8,7 +8,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import ItemsView, Iterator, Mapping, MutableMapping, Sequence
 from typing import Self
-from unicodedata import category
 
 from spvfilter.errors import ParameterError
 
@@ -146,9 +145,7 @@ def packed_texts(labels: Mapping[int, str]) -> tuple[memoryview, memoryview, mem
 
 def _shown(text: bytes) -> str:
     label = text.decode("utf-8", "replace")
-    if label.isprintable():
-        return label
-    return "".join("\ufffd" if category(each) in ("Cc", "Cs", "Zl", "Zp") else each for each in label)
+    return label.replace("\0", "\ufffd")
 
 
 class EntryAccounts(EntryTexts):

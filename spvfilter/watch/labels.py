@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Self
 
 from spvfilter._public import deferred, public
-from spvfilter.errors import FormatError, ParameterError
+from spvfilter.errors import FormatError, ParameterError, WalletFileWarning
 from spvfilter.files import replacing
 from spvfilter.primitives import OutPoint, hash_from_hex, hash_to_hex
 from spvfilter.watch.arguments import checked_label
@@ -154,12 +155,16 @@ def _refuse_constant(name: str) -> object:
 def parse_labels(data: bytes) -> list[Label]:
     """Parse labels in JSON Lines (BIP-329). Empty lines are skipped.
 
+    Malformed lines are left out. A WalletFileWarning names the first 20 of them by their numbers.
+
     Args:
         data: Contents of the file.
 
     Raises:
-        FormatError: Lines are malformed: the message names the first 20 by their numbers. Or there are too many.
+        FormatError: No line is a label, or there are too many lines.
     """
+    if b"\n" not in data:
+        data = data.replace(b"\r", b"\n")  # the line ends of old Macs
     found: list[Label] = []
     faults: list[tuple[int, int, str]] = []  # number of the line, its offset, and the fault
     offset = 0
@@ -176,7 +181,10 @@ def parse_labels(data: bytes) -> list[Label]:
     if faults:
         named = "; ".join(f"line {number}: {fault}" for number, _, fault in faults[:_NAMED])
         more = f"; and {len(faults) - _NAMED:,} more lines" if len(faults) > _NAMED else ""
-        raise FormatError(f"{named}{more}", offset=faults[0][1], field="labels")
+        if not found:
+            raise FormatError(f"{named}{more}", offset=faults[0][1], field="labels")
+        several = f"{len(faults):,} lines were" if len(faults) > 1 else "1 line was"
+        warnings.warn(f"{several} left out of the labels: {named}{more}", WalletFileWarning, stacklevel=2)
     return found
 
 
@@ -188,7 +196,7 @@ def read_labels(source: str | os.PathLike[str] | IO[bytes]) -> list[Label]:
         source: Path of the file, or a file that is open in binary mode.
 
     Raises:
-        FormatError: The file is malformed or has more than 100 MB; see `parse_labels`.
+        FormatError: The file has no label or more than 100 MB; see `parse_labels`.
         OSError: The file cannot be read.
     """
     if isinstance(source, (str, os.PathLike)):

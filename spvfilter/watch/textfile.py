@@ -21,7 +21,8 @@
 | `account:` | the entries of the following lines belong to no account |
 
 For a keychain without a descriptor, the file contains its scripts. The file is UTF-8, with or without a byte order
-mark, and its lines end in LF or CRLF. In a line without a label, ` #` starts a comment.
+mark, and its lines end in LF or CRLF. In a line without a label, ` #` starts a comment. A label with line ends or
+other control characters is a JSON string, in quotes and with escapes.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from spvfilter.kernel import NO_ENTRY, NO_VALUE, PATTERN_KINDS, EntryKind, Watch
 from spvfilter.network import Network
 from spvfilter.primitives import OutPoint
 from spvfilter.watch import entry as entries
-from spvfilter.watch.arguments import check_not_private
+from spvfilter.watch.arguments import check_not_private, label_line, label_of_line
 from spvfilter.watch.descriptor.descriptor import is_descriptor
 from spvfilter.watch.descriptor.keys import is_extended_key
 from spvfilter.watch.keychain import MAX_DERIVATIONS, Budget, Keychain
@@ -374,7 +375,7 @@ def _split(text: str) -> tuple[str, str | None]:
     entry = text[:at] + entry
     if not comma:  # a label may contain '#', an entry cannot: without a label, '#' starts a comment
         entry = entry.partition(" #")[0]
-    return entry.strip(), label.strip() or None
+    return entry.strip(), label_of_line(label.strip()) or None
 
 
 def _end_of_descriptor(text: str) -> int:
@@ -487,12 +488,17 @@ def _lines(watch: Source) -> Iterator[str]:
         yield from lines
 
 
+def _tail(label: str | None) -> str:
+    """Return the end of the line of an entry with this label."""
+    return f",{label_line(label)}" if label else ""
+
+
 def _owned_lines(watch: Source) -> Iterator[tuple[str | None, str]]:
     """Yield the account and the line of each entry."""
     # keychains and keys come first: they label their scripts, and the line of a script then replaces its label
     for keychain in watch.keychains:
         if keychain.descriptor is not None:
-            tail = f",{keychain.label}" if keychain.label else ""
+            tail = _tail(keychain.label)
             text = f"keychain:{keychain.end}:{keychain.lookahead}:{keychain.descriptor}{tail}"
             yield keychain.account, text
     for number, (kind, value, label) in sorted(
@@ -502,7 +508,7 @@ def _owned_lines(watch: Source) -> Iterator[tuple[str | None, str]]:
         is_derived = place is not None and place[0].descriptor is not None and place[0].account == account
         if is_derived and watch.own_label(number) is None:
             continue
-        tail = f",{label}" if label else ""
+        tail = _tail(label)
         match kind:
             case EntryKind.SCRIPT:
                 yield account, (script_to_address(value, watch.network) or f"script:{value.hex()}") + tail
@@ -526,5 +532,5 @@ def _owned_lines(watch: Source) -> Iterator[tuple[str | None, str]]:
             yield account, f"outpoint:{OutPoint.parse(point)}"
         if coin.value != NO_VALUE or coin.script is not None:
             known = f":{'' if coin.value == NO_VALUE else coin.value}:{(coin.script or b'').hex()}"
-        tail = f",{labels[point]}" if labels.get(point) else ""
+        tail = _tail(labels.get(point))
         yield account, f"outpoint:{OutPoint.parse(point)}{known}{tail}"

@@ -22,7 +22,7 @@ from spvfilter.protocol import HEADER_SIZE, MAX_ELEMENT_SIZE
 from spvfilter.transaction import Transaction
 from spvfilter.watch import entry as texts, textfile
 from spvfilter.watch.accounts import AccountPlan, Accounts, checked_name, same_elsewhere
-from spvfilter.watch.arguments import check_not_private, checked_label, pubkey_scripts, single_script
+from spvfilter.watch.arguments import check_not_private, checked_label, label_of_line, pubkey_scripts, single_script
 from spvfilter.watch.descriptor import keys
 from spvfilter.watch.descriptor.descriptor import (
     Descriptor,
@@ -106,8 +106,8 @@ class WatchList:
     watch the key's addresses.
 
     Do not change a list in several threads at once. While a LightClient uses a list, the `add_…` methods raise
-    WatchListInUseError. They raise ParameterError for a label with control characters, line ends or surrogates, or
-    with more than 10,000 characters.
+    WatchListInUseError. They raise ParameterError for a label with surrogates or NUL, or with more than 10,000
+    characters.
 
     Args:
         network: Network of the entries, or its name.
@@ -628,7 +628,7 @@ class WatchList:
             chunk, at, network.p2pkh_version, network.p2sh_version, network.hrp, _processors()
         )
         for entry, label in labels:
-            text = label.decode()
+            text = label_of_line(label.decode())
             check_not_private(text)
             self._label(entry, text)
         return taken, lines

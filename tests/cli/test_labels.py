@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import stat
 import subprocess
@@ -43,7 +45,11 @@ def test_labels_travel_from_file_to_file(run: Any, db: Path, tmp_path: Path) -> 
     ]
     given, taken = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     given.write_text("".join(f"{json.dumps(each)}\n" for each in records))
-    assert run("labels", "import", given, "--db", db) == (0, "", "spvfilter: 3 labels imported\n")
+    assert run("labels", "import", given, "--db", db) == (
+        0,
+        "",
+        "spvfilter: 3 labels imported; 1 output is frozen, which the wallet does not spend\n",
+    )
     assert run("labels", "export", taken, "--db", db).code == 0
     assert stat.S_IMODE(taken.stat().st_mode) == 0o600
     found = [json.loads(line) for line in taken.read_text().splitlines()]
@@ -55,16 +61,39 @@ def test_labels_travel_from_file_to_file(run: Any, db: Path, tmp_path: Path) -> 
     assert "invoice 7, rent" in run("wallet", "history", "--db", db, "--format", "table").out
 
 
-def test_malformed_file_changes_nothing(run: Any, db: Path, tmp_path: Path) -> None:
+def test_malformed_lines_are_left_out(run: Any, db: Path, tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_bytes(bytes(Label("tx", "ab" * 32, "rent")))
     assert run("labels", "import", path, "--db", db).err == "spvfilter: 1 label imported\n"
     path.write_bytes(bytes(Label("tx", "ab" * 32, "other")) + b"\n{}\n\nno\n")
     ran = run("labels", "import", path, "--db", db)
+    assert (ran.code, ran.out) == (0, "")
+    assert "2 lines were left out of the labels: line 2: the field 'type' is missing; line 4: the line is" in ran.err
+    assert ran.err.endswith("spvfilter: 1 label imported\n")
+    path.write_bytes(b"{}\n\nno\n")
+    ran = run("labels", "import", path, "--db", db)
     assert (ran.code, ran.out) == (2, "")
-    assert f"spvfilter: {path}: line 2: the field 'type' is missing; line 4: the line is not JSON" in ran.err
+    assert f"spvfilter: {path}: line 1: the field 'type' is missing; line 3: the line is not JSON" in ran.err
     with WalletStore.open(db) as wallet:
-        assert {each.label for each in wallet.labels()} == {"daily", "savings", "rent"}
+        assert {each.label for each in wallet.labels()} == {"daily", "savings", "other"}
+
+
+def test_label_with_line_ends_is_stored_and_shown_escaped(run: Any, db: Path, tmp_path: Path) -> None:
+    with WalletStore.open(db) as wallet:
+        (coin,) = wallet.coins()
+    given, taken, text = tmp_path / "in.jsonl", tmp_path / "out.jsonl", "a\nb\tc\x1b[31m"
+    refs = {"addr": ADDRESS, "output": str(coin.outpoint), "tx": str(coin.outpoint).partition(":")[0]}
+    labels = [Label(kind, str(ref), text) for kind, ref in refs.items()]
+    given.write_bytes(b"".join(bytes(each) + b"\n" for each in labels))
+    assert run("labels", "import", given, "--db", db).code == 0
+    assert run("labels", "export", taken, "--db", db).code == 0
+    assert [each for each in read_labels(taken) if each.label == text] == labels
+    for view in ("coins", "history", "balance"):
+        assert "\x1b" not in run("wallet", view, "--db", db, "--format", "table").out
+    assert r"a\nb\tc\x1b[31m" in run("wallet", "coins", "--db", db, "--format", "table").out
+    assert json.loads(run("wallet", "coins", "--db", db, "--format", "jsonl").out)["label"] == text
+    (row,) = csv.DictReader(io.StringIO(run("wallet", "coins", "--db", db, "--format", "csv").out))
+    assert row["label"] == r"a\nb\tc\x1b[31m"
 
 
 def test_import_needs_the_database_for_itself(run: Any, db: Path, tmp_path: Path) -> None:

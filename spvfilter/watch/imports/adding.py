@@ -12,10 +12,13 @@ from spvfilter.address import address_to_script, script_to_address
 from spvfilter.errors import ParameterError, WalletFileWarning, WatchFileError
 from spvfilter.network import Network
 from spvfilter.watch.entry import explained
+from spvfilter.watch.imports.labelfile import LABELS
 from spvfilter.watch.imports.policy import without_template
 from spvfilter.watch.imports.walletfile import ImportedAddress, ImportedDescriptor, WalletFile, check_network
 from spvfilter.watch.keychain import MAX_REVEALED, Budget, Keychain
 
+_MOST_NAMED = 20
+"""Number of invalid lines of a file of labels that are named (our choice)."""
 _Problems = list[tuple[int, str]]  # number of a line, 0 for the whole file, and a message
 
 
@@ -50,8 +53,13 @@ def add_wallet(watch: Sink, wallet: WalletFile, name: str, budget: Budget) -> No
                 break
         except ParameterError as error:
             problems.append((0, f"descriptor {number}: {error}" if len(wallet.descriptors) > 1 else str(error)))
+    wrong: _Problems = []
     for address in wallet.addresses:
-        _tried(problems, address.line, partial(_add_address, watch, address))
+        _tried(wrong, address.line, partial(_add_address, watch, address))
+    if wallet.kind == LABELS and len(wrong) < len(wallet.addresses):  # a label may be of another wallet's address
+        wallet = wallet.with_warning(*(f"line {line} left out: {text}" for line, text in wrong[:_MOST_NAMED]))
+    else:
+        problems += wrong
     if not problems:
         _tried(problems, 0, partial(watch.watch_keychains, found, budget))
     if problems:

@@ -9,38 +9,54 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 
 from spvfilter.errors import ParameterError
 from spvfilter.watch.imports.privatekeys import is_private, warning_of
-from spvfilter.watch.imports.walletfile import ImportedAddress, WalletFile, name_in
+from spvfilter.watch.imports.walletfile import ImportedAddress, WalletFile, label_in
 
+LABELS = "BIP-329"
+"""The kind of these files."""
+_MOST_BEFORE = 20
+"""Number of lines of which one must be a label, so that a file counts as one of labels (our choice)."""
+_MOST_NAMED = 20
+"""Number of malformed lines that a warning names (our choice)."""
 _TYPES = ("tx", "addr", "pubkey", "input", "output", "xpub")
 
 
 def read_labels(text: str) -> WalletFile | None:
     """Return the labelled addresses of a file of labels. None if the text has another format.
 
-    Raises ParameterError if a line is invalid, or no line has an address.
+    Malformed lines are left out with a warning. Raises ParameterError if no line has an address.
     """
-    if not _is_label(_object(text.lstrip().partition("\n")[0])):
+    lines = text.split("\n")  # a label may have other line ends
+    if not any(_is_label(_object(line)) for line in islice(filter(str.strip, lines), _MOST_BEFORE)):
         return None
     found, others, has_private = [], 0, False
-    for number, line in enumerate(text.splitlines(), 1):
+    wrong: list[int] = []
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         data = _object(line)
         if not isinstance(data, dict) or not _is_label(data):
-            raise ParameterError(f"line {number} of a file of labels (BIP-329): expected type and ref in an object")
+            wrong.append(number)
+            continue
         has_private = has_private or any(isinstance(each, str) and is_private(each) for each in data.values())
         if data["type"] == "addr":
-            found.append(ImportedAddress(str(data["ref"]), name_in(data.get("label")), number))
+            found.append(ImportedAddress(str(data["ref"]), label_in(data.get("label")), number))
         else:
             others += 1
     if not found:
         raise ParameterError(
             "a file of labels (BIP-329) without addresses: watch the wallet's descriptor, and import the labels"
         )
-    wallet = WalletFile("BIP-329", addresses=tuple(found))
+    wallet = WalletFile(LABELS, addresses=tuple(found))
+    if wrong:
+        named = ", ".join(map(str, wrong[:_MOST_NAMED])) + (", …" if len(wrong) > _MOST_NAMED else "")
+        wallet = wallet.with_warning(
+            f"line{'s' if len(wrong) > 1 else ''} {named} of the labels (BIP-329) left out: expected type and ref in an"
+            " object"
+        )
     if has_private:
         wallet = wallet.with_warning(warning_of(["label"]))
     if others:

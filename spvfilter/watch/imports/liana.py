@@ -16,6 +16,7 @@ from spvfilter.watch.imports.walletfile import (
     ImportedAddress,
     ImportedDescriptor,
     WalletFile,
+    label_in,
     name_in,
     named_networks,
     networks_of_text,
@@ -49,7 +50,7 @@ def read_liana(data: object) -> WalletFile | None:
         times.append(count_of(each.get("timestamp")))
         records = _records(each.get("labels"))
         for record in records:
-            label = name_in(record.get("label"))
+            label = label_in(record.get("label"))
             if record.get("type") == "addr" and label is not None:
                 labels.append(ImportedAddress(str(record.get("ref")), label))
             elif label is not None:

@@ -103,6 +103,14 @@ def name_in(value: object) -> str | None:
     return " ".join(text.split())[:MAX_NAME] or None
 
 
+def label_in(value: object) -> str | None:
+    """Return a JSON value as a label that may have line ends (BIP-329). None if it is no text or may be a secret."""
+    if not isinstance(value, str) or is_private(value[:_MAX_CHECKED]):
+        return None
+    text = value[:_MAX_CHECKED].encode("utf-8", "replace").decode()  # replaces surrogates
+    return text.replace("\0", " ").strip() or None
+
+
 def named_networks(name: object, default: tuple[Network, ...], kind: str) -> tuple[Network, ...]:
     """Return the networks that the name in a file stands for, or `default` if it has no name.
 

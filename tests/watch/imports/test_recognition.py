@@ -170,6 +170,17 @@ def test_labels_of_addresses_and_names_of_wallets_are_kept(tmp_path: Path) -> No
     assert [label for _, _, label in load(tmp_path, electrum_imported()).entries()] == ["rent", None]
 
 
+def test_one_bad_line_never_refuses_a_file_of_labels(tmp_path: Path) -> None:
+    other = json.dumps({"type": "addr", "ref": ADDRESS[:-1], "label": "mistyped"})
+    last = json.dumps({"type": "addr", "ref": FIRST_PKH, "label": "a\tb\nc\u2028d"}, ensure_ascii=False)
+    with pytest.warns(WalletFileWarning) as caught:
+        watch = WatchList.load(write(tmp_path, f"no label\n{labels()}{{}}\n{other}\n{last}\n"))
+    assert [label for _, _, label in watch.entries()] == ["rent", None, "a\tb\nc\u2028d"]
+    told = " ".join(str(each.message) for each in caught)
+    assert "lines 1, 5 of the labels (BIP-329) left out" in told
+    assert "line 6 left out: " in told
+
+
 def test_label_of_an_unwatched_address_is_left_out(tmp_path: Path) -> None:
     file = electrum()
     file["labels"][SECOND] = "a payee"
@@ -437,9 +448,8 @@ FAULTS: dict[str, tuple[object, str]] = {
         {"template": f"wsh(multi(1,{'@0/**,' * 2_000}@0/**))", "keys": [KEY]},
         "more than 150,000 characters",
     ),
-    "labels with a wrong line": (labels() + "{}\n", "line 4 of a file of labels"),
     "labels without addresses": ('{"type":"tx","ref":"ab"}\n', "without addresses"),
-    "labels with a wrong address": (labels().replace(ADDRESS, ADDRESS[:-1]), "checksum"),
+    "labels with a wrong address": (labels().splitlines()[0].replace(ADDRESS, ADDRESS[:-1]), "checksum"),
     "table with a header only": ("address,label\n", "with a header, but without rows"),
     "table with a row without address": (table() + "2,,m/0/2,x\n", "line 4 of the table has no address in column 2"),
     "table with two addresses": (f"from,to,address of\n{ADDRESS},{SECOND},x\n", "the columns 1 and 2 of the table"),
