@@ -38,6 +38,7 @@ def keep_swig() -> None:
 atexit.register(keep_swig)
 
 HINTS = {
+    "bitcoind": "set BITCOIND to the program bitcoind of Bitcoin Core 30 or later",
     "vectors": "set SPVFILTER_VECTORS to the folder of published vectors and real blocks (the one with MANIFEST.md)",
     "cc": "install a C compiler (Debian: gcc)",
     "native": "install spvfilter where it can be compiled (Debian: gcc python3-dev)",
@@ -106,6 +107,7 @@ MEMPOOL = Path(__file__).parent / "electrum/npm/node_modules/@mempool/electrum-c
 GUAVA = Path("/usr/share/java/guava.jar")
 CONDITIONS: dict[str, Callable[[], bool]] = {  # other things that a marker needs
     "bcoin": BCOIN.is_file,
+    "bitcoind": lambda: shutil.which(os.environ.get("BITCOIND", "")) is not None,
     "guava": GUAVA.is_file,
     "mempool": MEMPOOL.is_file,
     "namespaces": can_be_made,

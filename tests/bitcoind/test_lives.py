@@ -1,0 +1,228 @@
+"""Random lives of a wallet of Bitcoin Core: after each step the light client's books equal the answers of Core.
+
+Core is payer, signer and judge. The client watches the descriptors of Core's wallet, once by compact filters and once
+by BIP-37, and another client is started from nothing now and then. A failure names the seed and the steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spvfilter.light import LightClient
+from spvfilter.network import REGTEST
+from spvfilter.store import TxStatus
+from spvfilter.watch import WatchList
+from support.bitcoind import Bitcoind, RpcError, running_bitcoind, satoshi
+from support.vectors import effort
+
+pytestmark = pytest.mark.bitcoind
+FOREIGN = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"  # the key of BIP-173
+SETTLED_S = 60  # for a client to see what Core sees
+Coins = dict[tuple[str, int], int]
+
+
+class World:
+    """Two wallets in one node: `payer` mines and pays, and the clients watch `ours`."""
+
+    def __init__(self, node: Bitcoind, seed: int) -> None:
+        self.node = node
+        self.draw = random.Random(seed)
+        self.descriptors: list[str] = []
+        self.steps: list[str] = []
+
+    async def begin(self) -> None:
+        for name in ("payer", "ours"):
+            await self.node.call("createwallet", name)
+        self.address = await self.node.call("getnewaddress", wallet="payer")
+        listed = await self.node.call("listdescriptors", wallet="ours")
+        kinds = ("wpkh(", "tr(", "pkh(", "sh(wpkh(")
+        self.descriptors = [each["desc"] for each in listed["descriptors"] if each["desc"].startswith(kinds)]
+        await self.mine(110)
+        for _ in range(3):
+            await self.pay()
+        await self.mine(2)
+
+    async def mine(self, count: int = 1) -> None:
+        await self.node.call("generatetoaddress", count, self.address)
+
+    # Steps
+
+    async def pay(self) -> None:
+        """Pay our wallet, to an address of any type."""
+        kind = self.draw.choice(("legacy", "p2sh-segwit", "bech32", "bech32m"))
+        address = await self.node.call("getnewaddress", "", kind, wallet="ours")
+        amount = f"{self.draw.randrange(1, 200) / 1000:.3f}"
+        await self.node.call("sendtoaddress", address=address, amount=amount, replaceable=True, wallet="payer")
+
+    async def spend(self) -> None:
+        """Spend from our wallet, sometimes to itself, sometimes unconfirmed coins."""
+        to = FOREIGN if self.draw.random() < 0.7 else await self.node.call("getnewaddress", wallet="ours")
+        await self.node.call(
+            "send",
+            outputs=[{to: f"{self.draw.randrange(1, 40) / 1000:.3f}"}],
+            fee_rate=self.draw.randrange(3, 20),
+            options={"include_unsafe": self.draw.random() < 0.5},
+            wallet="ours",
+        )
+
+    async def bump(self) -> None:
+        """Replace an unconfirmed transaction by one with a higher fee."""
+        for name in self.draw.sample(("payer", "ours"), 2):
+            pool = await self.node.call("getrawmempool")
+            for txid in self.draw.sample(pool, len(pool)):
+                try:
+                    await self.node.call("bumpfee", txid, wallet=name)
+                    return
+                except RpcError:  # of the other wallet, or with descendants
+                    continue
+
+    async def conflict(self) -> None:
+        """Mine a block that spends a coin of an unconfirmed spend of ours to another place."""
+        for txid in await self.node.call("getrawmempool"):
+            try:
+                sent = await self.node.call("gettransaction", txid, None, True, wallet="ours")
+            except RpcError:
+                continue
+            if satoshi(sent["amount"]) >= 0 or "fee" not in sent:
+                continue
+            spent = sent["decoded"]["vin"][0]
+            coin = await self.node.call("gettxout", spent["txid"], spent["vout"], False)
+            if coin is None:  # an unconfirmed one
+                continue
+            left = f"{(satoshi(coin['value']) - 5_000) / 100_000_000:.8f}"
+            raw = await self.node.call(
+                "createrawtransaction", [{"txid": spent["txid"], "vout": spent["vout"]}], {FOREIGN: left}
+            )
+            signed = await self.node.call("signrawtransactionwithwallet", raw, wallet="ours")
+            await self.node.call("generateblock", self.address, [signed["hex"]])
+            return
+
+    async def some_blocks(self) -> None:
+        await self.mine(self.draw.randrange(1, 4))
+
+    async def reorganize(self) -> None:
+        """Take the latest blocks back, and mine a longer branch, with or without their transactions."""
+        depth = self.draw.randrange(1, 9)
+        height = await self.node.call("getblockcount")
+        await self.node.call("invalidateblock", await self.node.call("getblockhash", height - depth + 1))
+        if self.draw.random() < 0.5:
+            await self.mine(depth + 1)
+        else:
+            for _ in range(depth + 1):
+                await self.node.call("generateblock", self.address, [])
+
+    async def restart(self) -> None:
+        await self.node.stop()
+        await self.again()
+
+    async def kill(self) -> None:
+        await self.node.stop(kill=True)
+        await self.again()
+
+    async def again(self) -> None:
+        await self.node.start()
+        for name in ("payer", "ours"):
+            if name not in await self.node.call("listwallets"):
+                await self.node.call("loadwallet", name)
+
+    # The truth
+
+    async def coins(self) -> Coins:
+        """The confirmed coins of our wallet."""
+        wanted = [{"desc": each, "range": 500} for each in self.descriptors]
+        scanned = await self.node.call("scantxoutset", "start", wanted)
+        return {(each["txid"], each["vout"]): satoshi(each["amount"]) for each in scanned["unspents"]}
+
+    async def pending(self) -> tuple[set[str], set[str]]:
+        """The unconfirmed transactions of our wallet: those in the mempool, and the others."""
+        pool = set(await self.node.call("getrawmempool"))
+        listed = await self.node.call("listtransactions", "*", 1_000, wallet="ours")
+        open_ones = {each["txid"] for each in listed if each["confirmations"] == 0 and not each.get("abandoned")}
+        return open_ones & pool, open_ones - pool
+
+
+STEPS = {
+    World.pay: 6,
+    World.spend: 5,
+    World.bump: 3,
+    World.conflict: 2,
+    World.some_blocks: 5,
+    World.reorganize: 2,
+    World.restart: 1,
+    World.kill: 1,
+}
+
+
+async def differences(world: World, client: LightClient) -> list[str]:
+    """Describe each difference between the client's books and Core's answers."""
+    coins = await world.coins()
+    pool, elsewhere = await world.pending()
+    found = await client.coins()
+    confirmed = {(each.outpoint.txid_hex, each.outpoint.index): each.value for each in found if each.height is not None}
+    pending = {each.txid_hex for each in await client.history() if each.status is TxStatus.PENDING}
+    balance = await client.balance()
+    wrong = []
+    if confirmed != coins:
+        wrong.append(f"coins: missing {coins.keys() - confirmed.keys()}, extra {confirmed.keys() - coins.keys()}")
+    if balance.confirmed + balance.immature != sum(coins.values()):
+        wrong.append(f"balance {balance}, not {sum(coins.values())}")
+    if not pool <= pending <= pool | elsewhere:
+        wrong.append(f"pending: missing {pool - pending}, extra {pending - pool - elsewhere}")
+    return wrong
+
+
+async def settle(world: World, clients: dict[str, LightClient], seed: int) -> None:
+    """Wait until all clients agree with Core."""
+    for name, client in clients.items():
+        wrong = ["nothing was compared"]
+        try:
+            async with asyncio.timeout(SETTLED_S):
+                while wrong := await differences(world, client):  # noqa: ASYNC110  Core has no event for it
+                    await asyncio.sleep(0.1)
+        except TimeoutError:
+            pytest.fail(f"seed {seed}, {name}, after {world.steps}: {'; '.join(wrong)}", pytrace=False)
+
+
+def client_of(world: World, store: Path, mode: str) -> LightClient:
+    watch = WatchList(REGTEST)
+    for descriptor in world.descriptors:
+        watch.add_descriptor(descriptor, lookahead=100)
+    return LightClient(watch, peers=[world.node.peer], store=store, mode=mode)
+
+
+@asynccontextmanager
+async def world_of(folder: Path, seed: int) -> AsyncIterator[World]:
+    (folder / "node").mkdir()
+    async with running_bitcoind(folder / "node") as node:
+        world = World(node, seed)
+        await world.begin()
+        yield world
+
+
+@pytest.mark.parametrize("seed", range(effort(1, 2, 20)))
+async def test_the_books_follow_a_wallet_of_core(tmp_path: Path, seed: int) -> None:
+    async with world_of(tmp_path, seed) as world, AsyncExitStack() as stack:
+        clients: dict[str, Any] = {
+            mode: await stack.enter_async_context(client_of(world, tmp_path / f"{mode}.db", mode))
+            for mode in ("compact", "bip37")
+        }
+        await settle(world, clients, seed)
+        for _ in range(effort(10, 25, 200)):
+            [step] = world.draw.choices(list(STEPS), list(STEPS.values()))
+            world.steps.append(step.__name__)
+            try:
+                await step(world)
+            except RpcError as error:  # without funds, for example
+                world.steps[-1] += f" ({error})"
+            await settle(world, clients, seed)
+        for mode in ("compact", "bip37"):
+            async with client_of(world, tmp_path / f"new-{mode}.db", mode) as late:
+                await late.wait_synced()
+                await settle(world, {f"a new {mode} client": late}, seed)
