@@ -25,9 +25,6 @@ from spvfilter.light.engine.broadcaster import (
     DAILY_S,
     REBROADCAST_S,
     Broadcaster,
-    OwnTx,
-    Private,
-    State,
     is_rejection,
     reason_of,
 )
@@ -35,6 +32,7 @@ from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.inputs import Connected, Fenced, Heard, Input, Lost, Malformed
 from spvfilter.light.engine.netgroups import dialling_group
 from spvfilter.light.engine.ownbooks import OwnBooks
+from spvfilter.light.engine.owntxs import OwnTx, Private, State
 from spvfilter.light.engine.saved import PRIVATE_NOTE, PrivateRecord
 from spvfilter.primitives import hash_to_hex
 from spvfilter.store.ledger import TxStatus

@@ -17,7 +17,7 @@ from spvfilter.filters.bip158 import basic_data, filter_header
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import EntryKind, GcsQuery
 from spvfilter.light.engine.blocks import MAX_NAMED
-from spvfilter.light.engine.broadcaster import MAX_PEERS_TOLD, PeerRecord
+from spvfilter.light.engine.broadcaster import MAX_PEERS_TOLD
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.effects import Commit, Connect, Effect, Emit, Fence, Send
 from spvfilter.light.engine.engine import Engine
@@ -40,6 +40,7 @@ from spvfilter.light.engine.inputs import (
 )
 from spvfilter.light.engine.options import Options, PeerTimeouts
 from spvfilter.light.engine.outbox import Outbox
+from spvfilter.light.engine.owntxs import PeerRecord
 from spvfilter.light.engine.peers import Peer, PeerPool
 from spvfilter.light.engine.requests import AddEntries, Start
 from spvfilter.light.engine.saved import Saved
