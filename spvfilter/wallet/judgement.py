@@ -19,6 +19,7 @@ class JudgedFacts(Facts):
         super().__init__(watch, limits)
         self._verdicts: dict[bytes, Verdict] = {}  # computed by `canonical`; a cache
         self._own: tuple[TxRecord, ...] | None = None  # own records without a block, parents first; a cache
+        self._followers: list[dict[bytes, None]] = []
 
     def verdict(self, txid: bytes) -> Verdict | None:
         """The verdict on a transaction; None if it is not known."""
@@ -45,6 +46,26 @@ class JudgedFacts(Facts):
             ordered = parents_first({each.txid: each for each in family if each.txid in self._unconfirmed})
             self._own = tuple(record for record in ordered if record.is_own)
         return self._own
+
+    def own_record(self, txid: bytes) -> TxRecord | None:
+        """The record of an own transaction that no block contains, or None."""
+        record = self._graph.get(txid)
+        return record if record is not None and record.is_own and txid in self._unconfirmed else None
+
+    def follow_own(self) -> dict[bytes, None]:
+        """A dict that collects the txids of own transactions whose record or verdict changes from now on.
+
+        The caller empties it after each look. It may also contain transactions that are not own ones any more.
+        """
+        followed = dict[bytes, None]()
+        self._followers.append(followed)
+        return followed
+
+    def _note_own(self, txid: bytes) -> None:
+        """The record or the verdict of a transaction has changed."""
+        if self._is_own(txid) or txid not in self._graph:
+            for followed in self._followers:
+                followed[txid] = None
 
     def is_announceable(self, txid: bytes) -> bool:
         """True if an own transaction is unconfirmed and counts. Foreign conflicts rank lower and never change that."""

@@ -91,6 +91,7 @@ class Settlement(Intake):
             gone += self._report(txid, None, disconnected, removed)
             self._verdicts.pop(txid, None)
             self._changes.remove_tx(txid)
+            self._note_own(txid)
         for txid in dict.fromkeys((*rows, *verdicts)):
             verdict, before = verdicts.get(txid), self._verdicts.get(txid)
             if verdict is None:
@@ -146,6 +147,7 @@ class Settlement(Intake):
 
     def _write(self, txid: bytes) -> None:
         """Write the whole row of a transaction."""
+        self._note_own(txid)
         record, verdict = self._graph.get(txid), self._verdicts.get(txid)
         if record is None or verdict is None:
             return

@@ -120,6 +120,6 @@ async def test_confirmed_own_transactions_are_dropped_from_memory(monkeypatch: p
         last = (await run.client.broadcast(world.spending())).txid
         watch = run.client._checked().engine.broadcaster
         assert watch.find(last) is not None
-        assert len(watch._own) == 1
+        assert len(watch._owns) == 1
         (peer,) = run.client._checked().engine.pool.ready()
         assert len(watch._served[peer]) <= 6  # the latest three, by txid and wtxid

@@ -34,6 +34,7 @@ from spvfilter.light.engine.filtersearch import FilterSearch
 from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.mempool import MempoolWatch
 from spvfilter.light.engine.outbox import Outbox
+from spvfilter.light.engine.owntxs import OwnTx
 from spvfilter.light.engine.peers import PeerPool
 from spvfilter.light.engine.privatebroadcast import PrivateBroadcast
 from spvfilter.light.engine.reveals import Reveals
@@ -563,7 +564,7 @@ def a_private_transaction_is_public_after_a_restart() -> list[Change]:
 
 @bug(Mode.COMPACT, kinds=("user",), seed=436)
 def a_child_announces_its_private_parent() -> list[Change]:
-    return [(Broadcaster, "_is_hidden", _no)]
+    return [(OwnTx, "is_hidden", False)]
 
 
 @bug(Mode.COMPACT, kinds=("user",), seed=1)
@@ -897,7 +898,7 @@ def ignored_questions_wait_for_the_end_of_the_connection() -> list[Change]:
 
 @bug(Mode.COMPACT, "Honest", "Honest")
 def a_restart_forgets_own_transactions() -> list[Change]:
-    return [(Broadcaster, "start", _nothing), (Broadcaster, "load", _nothing)]
+    return [(Broadcaster, "start", _nothing), (Broadcaster, "look", _nothing)]
 
 
 @bug(Mode.COMPACT, kinds=("user",), seed=14)

@@ -25,21 +25,22 @@ outputs. Otherwise a peer may accept the transaction later, together with its re
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from math import inf
 
 from spvfilter.errors import ParameterError, TxConflictError, TxRefusedError, UselessPeerError
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.netgroups import dialling_group
 from spvfilter.light.engine.ownbooks import Conflict, OwnBooks
-from spvfilter.light.engine.owntxs import OwnTx, PeerRecord, Private, State
+from spvfilter.light.engine.owntxs import OwnTx, OwnTxs, PeerRecord, Private, Schedule, State
 from spvfilter.light.engine.peers import Peer
 from spvfilter.light.events import Broadcast, BroadcastChanged, BroadcastProgress, BroadcastStep
 from spvfilter.primitives import hash_to_hex
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
-from spvfilter.wallet.txgraph import TxRecord
+from spvfilter.wallet.facts import parents_first
 from spvfilter.wire.messages.fields import printable
 from spvfilter.wire.messages.table import GetData, Inv, InvItem, InvType, NotFound, Reject, Tx
 
@@ -47,6 +48,8 @@ MAX_SERVED = 1_000
 """Latest announced transactions that a peer may request (our choice)."""
 MAX_PEERS_TOLD = 1_000
 """Latest peers whose reactions to a transaction are kept in memory (our choice)."""
+MAX_ANNOUNCED = 200
+"""Transactions that are announced to a peer in one step (our choice)."""
 ECHO_WAIT_S = 15.0
 """Longest delay of the first announcement to a peer, which can announce the transaction first (our choice)."""
 REBROADCAST_S = (600.0, 900.0)
@@ -89,52 +92,50 @@ class Broadcaster:
         self._books = books
         self._recorded = recorded
         self._returned = returned
-        self._own: dict[bytes, OwnTx] = {}
-        """All own transactions without a block, by txid, parents first."""
-        self._seen: tuple[TxRecord, ...] = ()
-        """The records of the books at the last look."""
-        self._by_hash: dict[bytes, OwnTx] = {}  # by txid and wtxid
+        self._changed = books.follow()
+        self._owns = OwnTxs()
+        self._schedule = Schedule(self._owns)
+        self._late: dict[Peer, dict[OwnTx, None]] = {}  # Transactions to announce to a peer once it is ready.
         self._served: dict[Peer, dict[bytes, bytes]] = {}  # txid and wtxid that a peer may request → txid
         self._missing: dict[Peer, list[PeerRecord]] = {}  # records of transactions that a peer lacks, without a round
-        self._next_at = 0.0
         context.pool.on_gone(self._gone)
 
     # Transactions
 
     def find(self, tx_hash: bytes) -> OwnTx | None:
         """Return an own pending or replaced transaction by its txid or wtxid."""
-        own = self._by_hash.get(tx_hash)
+        own = self._owns.find(tx_hash)
         return own if own is not None and own.is_open else None
 
     def has_size(self, size: int) -> bool:
         """Return True if one of the transactions has that many bytes."""
-        return any(len(own.tx.raw) == size for own in self._own.values())
+        return self._owns.has_size(size)
 
     def start(self) -> None:
         """Load the own transactions of the books."""
-        self._seen = self._books.own_records()
-        for record in self._seen:
+        self._changed.clear()
+        for record in self._books.own_records():
             own = OwnTx(Transaction.parse(record.raw), self._books.status(record.txid))
-            self._own[record.txid] = own
+            self._owns.put(own)
             if own.is_open:
                 self._returned(own)
-        self._index()
+            self._wake(own)
 
-    def load(self) -> None:
-        """Track every own transaction that no block contains, parents first, and report each new status."""
-        self._seen = self._books.own_records()
-        tracked = list(self._own.values())
-        before, self._own = self._own, {}
-        for record in self._seen:
-            own = before.pop(record.txid, None)  # None if a reorganization disconnected its block
-            self._own[record.txid] = own or OwnTx(Transaction.parse(record.raw), TxStatus.CONFIRMED)
-        for own in (*before.values(), *self._own.values()):  # a block contains each of the first ones
+    def look(self) -> None:
+        """Look for changes in the books: track own transactions that no block contains, and report each new status."""
+        if not self._changed:
+            return
+        changed = [*self._changed]
+        self._changed.clear()
+        found = {record.txid: record for record in map(self._books.own_record, changed) if record is not None}
+        gone = [own for txid in changed if txid not in found and (own := self._owns.remove(txid)) is not None]
+        for own in sorted(gone, key=lambda each: each.place):  # a block contains each of them
             self._report_status(own)
-        if list(self._own.values()) != tracked:
-            self._index()
-
-    def _index(self) -> None:
-        self._by_hash = {tx_hash: own for own in self._own.values() for tx_hash in (own.tx.txid, own.tx.wtxid)}
+        for record in parents_first(found):
+            if self._owns.get(record.txid) is None:  # a reorganization disconnected its block
+                self._owns.put(OwnTx(Transaction.parse(record.raw), TxStatus.CONFIRMED))
+        for own in self._owns.parents_first(own for own in map(self._owns.get, found) if own is not None):
+            self._report_status(own)
 
     def broadcast(
         self,
@@ -169,35 +170,36 @@ class Broadcaster:
         if not own.is_judged:  # the books had it, so its caller need not wait
             self.answer(own, own.known())
         for each in (*revived, own):  # the books revive the ancestors with it
-            self._own[each.tx.txid] = each
             each.unstored += 1
             each.announced_at = None
             each.due.clear()
+            self._owns.put(each)
+            self._changed[each.tx.txid] = None
         self._context.out.emit(*self._books.record(tx, self._context.stamp()))
-        self.load()
-        self._index()
+        self.look()
         self._recorded(tx.txid)
         self._context.out.after_commit(partial(self._stored, (*revived, own)))
-        self.wake()
+        self._wake(*revived, own)
         return own if own.is_open else None  # an orphan that became its parent may conflict with a block
 
     def _stored(self, owns: Sequence[OwnTx]) -> None:
         for own in owns:
             own.unstored -= 1
-        self.wake()
+        self._wake(*owns)
 
     def _may_have_other_witness(self, tx: Transaction) -> bool:
         """Return True if peers may have an ended transaction with another witness, and accepted no conflicting one."""
         ended = self._books.ended_raw(tx.txid)
         if ended in (None, tx.raw) or self._books.ended(tx.txid) is TxStatus.REFUSED:
             return False
-        rivals = (self._own.get(each) for outpoint in tx.inputs for each in self._books.spenders(outpoint))
+        rivals = (self._owns.get(each) for outpoint in tx.inputs for each in self._books.spenders(outpoint))
         return not any(rival is not None and rival.state is State.ACCEPTED for rival in rivals)
 
     def _change_witness(self, own: OwnTx, tx: Transaction) -> None:
         """Broadcast a transaction with another witness. Reactions to the first one say nothing about it."""
         own.has_other_witness = own.has_other_witness or own.state is not State.QUEUED or not own.is_judged
-        own.tx, own.state, own.is_judged = tx, State.QUEUED, True
+        self._owns.change_witness(own, tx)
+        own.state, own.is_judged = State.QUEUED, True
         for record in own.peers.values():  # answers that are under way concern the other witness
             record.answered = self._context.now.monotonic
         for told in (own.peers, own.sent, own.refused, own.left):
@@ -207,33 +209,33 @@ class Broadcaster:
         """Abandon an own transaction, unless it is confirmed. Announcements by peers do not revive it afterwards."""
         if self._books.is_unconfirmed(txid) or self._books.ended(txid) is not None:
             self._context.out.emit(*self._books.abandon(txid))
-            self.load()
+            self.look()
 
     def announce_to_all(self, own: OwnTx) -> None:
         """End the private part of a broadcast. Echoes so far delay nothing: one peer may have lied."""
         now, longest_s = self._context.now.monotonic, self._echo_wait_s
         own.private = None
         own.due = {peer: now + self._context.random.uniform(0.0, longest_s) for peer in self._served}
-        self.wake()
+        self._wake(own)
 
     def announce_again(self) -> None:
         """After a reorganization, announce everything again, also to peers that had it."""
-        for own in self._own.values():
+        for own in self._owns:
             if own.private is not None:
                 own.private.was_relayed = own.private.was_relayed or own.private.is_relayed
                 own.private.echoed.clear()
             own.due.clear()
             own.echoed.clear()
-        self.wake()
+        self._wake(*self._owns)
 
-    def look(self) -> None:
-        """Look for changes of own transactions in the books."""
-        if self._books.own_records() is not self._seen:
-            self.load()
-
-    def wake(self) -> None:
-        """Look at every transaction in the next round."""
-        self._next_at = 0.0
+    def _wake(self, *owns: OwnTx) -> None:
+        """Look at transactions in the next round. A hidden transaction wakes its descendants once it is not hidden."""
+        for own in owns:
+            if self._owns.get(own.tx.txid) is own:
+                self._schedule.touch(own)
+                if self._owns.note(own):
+                    for descendant in self._owns.descendants((own,)).values():
+                        self._schedule.touch(descendant)
         self._context.changed()
 
     # Time
@@ -241,31 +243,52 @@ class Broadcaster:
     @property
     def next_at(self) -> float:
         """When `advance` is due next (monotonic seconds)."""
-        return self._next_at
+        return self._schedule.next_at
 
     def advance(self) -> None:
-        """Announce what is due, ask peers that received a transaction, and report results."""
-        now = self._context.now.monotonic
+        """Announce what is due, ask peers that received a transaction, and report results.
+
+        A step looks at a few transactions only, and the next step continues.
+        """
+        context, now = self._context, self._context.now.monotonic
         self.look()
-        peers = [peer for peer in self._context.pool.ready() if peer.profile is not None and peer.profile.relays]
-        if now < self._next_at and all(peer in self._served for peer in peers):
+        peers = [peer for peer in context.pool.ready() if peer.profile is not None and peer.profile.relays]
+        for peer in peers:
+            if peer not in self._served:
+                self._served[peer] = {}
+                self._wake(*self._owns)
+        if context.looks_left <= 0 or (now < self.next_at and not any(map(self._late.get, peers))):
             return
-        self._next_at = inf
+        cost = 1 + len(self._served)
+        owns = self._schedule.take(now, max(1, context.looks_left // cost))
+        context.looks_left -= cost * len(owns)
+        for own in owns:
+            self._plan_announcements(own, peers)
+            for peer, due in own.due.items():
+                if due <= now:
+                    self._late.setdefault(peer, {})[own] = None
+        behind_hidden = self._owns.behind_hidden() if any(map(self._late.get, peers)) else ()
+        looked = dict.fromkeys(owns)
         for peer in peers:
-            self._served.setdefault(peer, {})
-        for own in self._own.values():
-            fresh = [peer for peer in peers if peer not in own.due] if self._is_announceable(own) else []
-            for peer in self._context.random.sample(fresh, len(fresh)):
-                own.due[peer] = self._first_due(own, peer)
-        for peer in peers:
-            self._announce_due(peer, now)
-        for own in list(self._own.values()):
+            if late := self._late.get(peer):
+                looked.update(dict.fromkeys(self._announce_due(peer, late, behind_hidden)))
+        for own in owns:
             for peer, record in list(own.peers.items()):
                 if record.next_probe <= now:
                     self._probe(own, peer, record)
             if own.is_open:
                 self._settle(own, now)
-        self._next_at = min(self._next_at, min(self._moments(now, peers), default=inf))
+        for own in looked:
+            self._schedule.plan(own, min(self._moments(own, now), default=inf))
+
+    def _plan_announcements(self, own: OwnTx, peers: Collection[Peer]) -> None:
+        """Plan when to announce a transaction to peers that were not told of it, first of all to ready peers."""
+        if self._is_announceable(own):
+            fresh = [peer for peer in peers if peer not in own.due]
+            busy = [peer for peer in self._served if peer not in own.due and peer not in peers]
+            sample = self._context.random.sample
+            for peer in (*sample(fresh, len(fresh)), *sample(busy, len(busy))):
+                own.due[peer] = self._first_due(own, peer)
 
     def _is_announceable(self, own: OwnTx) -> bool:
         """Return True if connected peers may learn of a transaction now."""
@@ -286,22 +309,30 @@ class Broadcaster:
     def _echo_wait_s(self) -> float:
         return min(ECHO_WAIT_S, self._context.options.timeouts.reply_s / 8)
 
-    def _moments(self, now: float, peers: Sequence[Peer]) -> Iterator[float]:
-        """Yield the times at which something is due."""
-        reject_s, reply_s = self.reject_s, self._context.options.timeouts.reply_s
-        for own in self._own.values():
-            yield from (due for peer in peers if (due := own.due.get(peer, inf)) > now)
-            yield from (record.next_probe for record in own.peers.values() if record.next_probe > now)
-            yield own.waits_until
-            if own.is_judged and own.state is not State.ACCEPTED and own.announced_at is not None:
-                yield from (at for each in own.peers.values() if (at := each.announced + reject_s) > now)
-                yield from (at for at in (own.announced_at + reply_s,) if at > now)
+    def _moments(self, own: OwnTx, now: float) -> Iterator[float]:
+        """Yield the times at which something is due for a transaction."""
+        yield from (due for due in own.due.values() if due > now)
+        yield from (record.next_probe for record in own.peers.values() if record.next_probe > now)
+        yield own.waits_until
+        if own.is_judged and own.state is not State.ACCEPTED and own.announced_at is not None:
+            yield from (at for each in own.peers.values() if (at := each.announced + self.reject_s) > now)
+            yield from (at for at in (own.announced_at + self._context.options.timeouts.reply_s,) if at > now)
 
     # Announcements
 
-    def _announce_due(self, peer: Peer, now: float) -> None:
-        due = [own for own in self._own.values() if own.due.get(peer, inf) <= now and self._is_announceable(own)]
-        due = [own for own in due if not any(self._is_hidden(each) for each in self._ancestors(own))]
+    def _announce_due(self, peer: Peer, late: dict[OwnTx, None], behind_hidden: Collection[bytes]) -> Sequence[OwnTx]:
+        """Announce transactions to a peer, and return what the peer may request from now on.
+
+        The others are looked at again when they have changed.
+        """
+        now = self._context.now.monotonic
+        chosen = sorted(islice(late, MAX_ANNOUNCED), key=lambda each: each.place)
+        for own in chosen:
+            del late[own]
+        if late:
+            self._schedule.touch(next(iter(late)))
+        due = [own for own in chosen if own.due.get(peer, inf) <= now and self._is_announceable(own)]
+        due = [own for own in due if own.tx.txid not in behind_hidden]
         announced, held_back = self._in_order(peer, due)
         for own in (*announced, *held_back):
             self._allow(peer, own)
@@ -309,26 +340,7 @@ class Broadcaster:
         for own in announced:
             self._allow_parents(peer, own)
             self._announce(peer, own)
-
-    def _parents(self, own: OwnTx) -> Iterator[OwnTx]:
-        for txid in dict.fromkeys(outpoint[:32] for outpoint in own.tx.inputs):
-            if (parent := self._own.get(txid)) is not None:
-                yield parent
-
-    def _ancestors(self, own: OwnTx) -> Iterator[OwnTx]:
-        """Yield the own unconfirmed ancestors of a transaction."""
-        found, waiting = {own.tx.txid}, [own]
-        while waiting:
-            for parent in self._parents(waiting.pop()):
-                if parent.tx.txid not in found:
-                    found.add(parent.tx.txid)
-                    waiting.append(parent)
-                    yield parent
-
-    @staticmethod
-    def _is_hidden(own: OwnTx) -> bool:
-        """Return True if a descendant would tell connected peers of a private transaction that they do not have."""
-        return not own.is_durable or (own.private is not None and not own.is_with_others)
+        return [*announced, *held_back]
 
     def _in_order(self, peer: Peer, due: Sequence[OwnTx]) -> tuple[list[OwnTx], list[OwnTx]]:
         """Return the transactions to announce to a peer, ancestors first, and those to serve on request only.
@@ -336,13 +348,13 @@ class Broadcaster:
         A peer ignores a parent below its fee filter. If its child is announced alone, the peer requests the parent and
         accepts both as a package (Core since 28). Some nodes never accept a parent that they rejected before.
         """
-        chosen, waiting = {own.tx.txid for own in due}, list(due)
+        chosen, waiting = {own.tx.txid: own for own in due}, list(due)
         while waiting:  # ancestors that the peer may lack
-            for parent in self._parents(waiting.pop()):
+            for parent in self._owns.parents(waiting.pop()):
                 if parent.tx.txid not in chosen and peer not in parent.peers and not parent.is_with_others:
-                    chosen.add(parent.tx.txid)
+                    chosen[parent.tx.txid] = parent
                     waiting.append(parent)
-        found = [self._own[txid] for txid in self._own if txid in chosen] if due else []
+        found = self._owns.parents_first(chosen.values())
         paid = {each.tx.txid for own in found for each in self._paid_for(peer.fee_filter or 0, own)}
         return [own for own in found if own.tx.txid not in paid], [own for own in found if own.tx.txid in paid]
 
@@ -350,7 +362,7 @@ class Broadcaster:
         """Return the parents below a fee rate (satoshi per 1,000 vbytes) that reach it together with a child."""
         found: list[OwnTx] = []
         fee = self._books.known_fee(child.tx, child.input_values) if floor else None
-        for parent in self._parents(child) if fee is not None else ():
+        for parent in self._owns.parents(child) if fee is not None else ():
             paid, size = self._books.known_fee(parent.tx, parent.input_values), parent.tx.virtual_size
             if fee is None or paid is None or paid * 1_000 >= floor * size:
                 continue
@@ -369,7 +381,7 @@ class Broadcaster:
 
     def _allow_parents(self, peer: Peer, own: OwnTx) -> None:
         """Allow a peer to request the parents of a transaction, which it may lack though other peers have them."""
-        for parent in self._parents(own):
+        for parent in self._owns.parents(own):
             if self._is_announceable(parent) and parent.tx.txid not in self._served[peer]:
                 self._allow(peer, parent)
 
@@ -401,7 +413,7 @@ class Broadcaster:
             txid = served.get(item.hash, b"")
             if txid in done:
                 continue
-            own = self._own.get(txid)
+            own = self._owns.get(txid)
             if own is None or not self._is_announceable(own):
                 missing.append(item)
                 continue
@@ -493,7 +505,7 @@ class Broadcaster:
 
     def not_found(self, peer: Peer, tx_hash: bytes) -> None:
         """A peer does not have a transaction."""
-        own = self._by_hash.get(tx_hash)
+        own = self._owns.find(tx_hash)
         record = own.peers.get(peer) if own is not None else None
         if own is None or record is None:
             return
@@ -506,7 +518,7 @@ class Broadcaster:
             return
         last = record.requested + self.reject_s * self._slowness(peer)
         record.next_probe = min(last, now + min(PROBE_S, self.reject_s / 4))
-        self._next_at = min(self._next_at, record.next_probe)
+        self._schedule.plan(own, min(own.next_at, record.next_probe))
         self._context.changed()
 
     def _is_rejected_by(self, own: OwnTx, peer: Peer, record: PeerRecord) -> bool:
@@ -539,10 +551,8 @@ class Broadcaster:
 
     def _is_independent(self, own: OwnTx) -> bool:
         """Return True if a peer accepts a transaction at once or never, since no relative of it is unconfirmed."""
-        txid = own.tx.txid
         spent = dict.fromkeys(outpoint[:32] for outpoint in own.tx.inputs)
-        has_child = any(outpoint[:32] == txid for each in self._own.values() for outpoint in each.tx.inputs)
-        return not has_child and all(map(self._books.is_confirmed, spent))
+        return not self._owns.has_child(own) and all(map(self._books.is_confirmed, spent))
 
     def rejected(self, peer: Peer, message: Reject) -> None:
         """A peer rejects a transaction (BIP-61). The message counts only if the peer received the transaction."""
@@ -557,7 +567,7 @@ class Broadcaster:
         self.was_rejected(own, peer.address, reason)
         if own.state is not State.ACCEPTED:  # other peers decide at once
             own.due.update({each: now for each in own.due if each not in own.peers})
-        self.wake()
+        self._wake(own)
 
     def _echo(self, own: OwnTx, peer: Peer) -> None:
         """A peer has a transaction from another node: the others need not get it soon."""
@@ -575,23 +585,24 @@ class Broadcaster:
                 own.due[each] = now + delay
         if own.private is None:
             own.due[peer] = now + random.uniform(*DAILY_S)
-        self.wake()
+        self._wake(own)
 
     def _accepted(self, own: OwnTx) -> None:
         if own.state is not State.ACCEPTED:
             own.state = State.ACCEPTED
-            self.wake()
+            self._wake(own)
 
     def _gone(self, peer: Peer) -> None:
         self._served.pop(peer, None)
         self._missing.pop(peer, None)
-        for own in self._own.values():
-            own.due.pop(peer, None)
-            record = own.peers.pop(peer, None)
+        self._late.pop(peer, None)
+        for own in self._owns:
+            due, record = own.due.pop(peer, None), own.peers.pop(peer, None)
             if record is not None and record.requested is not None and record.answered is None:
                 own.left[peer.address] = None
                 _shorten(own.left)
-        self._next_at = 0.0
+            if due is not None or record is not None:
+                self._schedule.touch(own)  # all others may have rejected it
 
     # Reports and answers
 
@@ -670,7 +681,7 @@ class Broadcaster:
             error = TxConflictError(f"it conflicts with {hash_to_hex(rival)}, and peers reject it: {told}", rival)
         self.answer(own, error)
         self._context.out.emit(*self._books.abandon(txid, rejected=True))
-        self.load()
+        self.look()
 
     def _report_status(self, own: OwnTx) -> None:
         """Report a change of the status in the books, and answer calls if it decides them.
@@ -688,9 +699,9 @@ class Broadcaster:
         if own.is_open and not was_open:
             self._returned(own)
             self._recorded(txid)
-        elif was_open and not own.is_open and txid in self._own:
-            self._own[txid] = OwnTx(own.tx, status)
-        self.wake()
+        elif was_open and not own.is_open and self._owns.get(txid) is not None:
+            self._owns.put(own := OwnTx(own.tx, status))
+        self._wake(own)
 
     @staticmethod
     def _decision(own: OwnTx, conflict: Conflict) -> Broadcast | Exception | None:

@@ -36,6 +36,8 @@ class Context:
     """True if entries of the watch list are being stored, or are about to be removed."""
     matches_left: int = 0
     """Matches that this step may still record. If none is left, the next step records the next block."""
+    looks_left: int = 0
+    """Own transactions, each times its peers, that this step may still look at. The next step looks at the others."""
     is_due: bool = True
     """True if the parts should decide their next actions."""
     tasks: Tasks = field(default_factory=Tasks)

@@ -78,6 +78,7 @@ else:
 _ROUNDS = 8  # Rounds of decisions in one step. The next step continues.
 _RUN_ID_SIZE = 16  # bytes
 _MATCHES_AT_ONCE = 100  # Matches after which a step records no further block: about six milliseconds (our choice).
+_LOOKS_AT_ONCE = 200  # Own transactions, each times its peers: about three milliseconds (our choice).
 _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
 
 
@@ -262,7 +263,7 @@ class Engine:
         """The first effects."""
         self._context.now, self._context.unix_now = now, now.wall
         self._context.tasks.tick(now.monotonic)
-        self._context.matches_left = _MATCHES_AT_ONCE
+        self._context.matches_left, self._context.looks_left = _MATCHES_AT_ONCE, _LOOKS_AT_ONCE
         self._context.out.journal.now = int(now.wall)
         self._context.out.start_run(_run_id(self._context.random), int(now.wall * 1e6))
         self._timers.started = now
@@ -276,7 +277,7 @@ class Engine:
         """Take an input, and return its effects."""
         self._context.now = now
         self._context.tasks.tick(now.monotonic)
-        self._context.matches_left = _MATCHES_AT_ONCE
+        self._context.matches_left, self._context.looks_left = _MATCHES_AT_ONCE, _LOOKS_AT_ONCE
         if not isinstance(event, Tick):
             self._timers.stirred()
         self._context.unix_now = self._timers.started.wall + now.monotonic - self._timers.started.monotonic
@@ -447,7 +448,7 @@ class Engine:
             hashes = [update.old_hashes[at : at + 32] for at in range(0, len(update.old_hashes), 32)]
             context.out.emit(*context.books.disconnect(fork, hashes, update.new_headers, context.stamp()))
             self._compact.scripts.refresh()
-            self.broadcaster.load()
+            self.broadcaster.look()
         elif update.new_headers:
             context.books.extend(update.new_headers)
 

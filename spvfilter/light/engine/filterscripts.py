@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from spvfilter.errors import InexpressibleError
@@ -11,6 +11,7 @@ from spvfilter.kernel import GcsQuery
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.entries import Renumbering
+from spvfilter.wallet.txgraph import TxRecord
 
 MAX_OVERLAY = 5_000
 """Largest number of scripts of foreign unconfirmed transactions (our choice). A million would match every block."""
@@ -52,7 +53,8 @@ class FilterScripts:
         self._scripts: dict[bytes, None] = {}
         self._list: list[bytes] = []
         self._queries: dict[int, tuple[int, GcsQuery]] = {}  # The end index and the query, by the start index.
-        self._own: set[bytes] = set()  # Txids of own transactions with wanted scripts.
+        self._changed_own = books.follow_own()
+        self._has_own = False  # True if the scripts of all own transactions were added.
         self._overlay: dict[bytes, _Sighted] = {}  # The key is a txid.
         self._overlaid = 0  # Number of scripts in the overlay.
         self._waiting: dict[bytes, None] = {}  # Txids of transactions that wait for room in the overlay.
@@ -66,7 +68,7 @@ class FilterScripts:
 
         A watch list of many keychains has a million scripts, so the other scripts stay.
         """
-        self._queries, self._own, self._inexpressible = {}, set(), None
+        self._queries, self._has_own, self._inexpressible = {}, False, None
         for script in change.scripts:
             self._scripts.pop(script, None)
         self._list = list(self._scripts)
@@ -104,11 +106,9 @@ class FilterScripts:
 
     def refresh(self) -> None:
         """Add the scripts of new unconfirmed transactions, and drop those of removed foreign transactions."""
-        for own in self._books.own_records():
-            if own.txid not in self._own:
-                self._own.add(own.txid)
-                for script in _scripts_of(own.raw):
-                    self.add(script)
+        for own in self._fresh_own():
+            for script in _scripts_of(own.raw):
+                self.add(script)
         changed = self._books.pool.take_changed()
         before = self._overlaid
         for txid in changed:
@@ -130,6 +130,15 @@ class FilterScripts:
                 self._number += 1
                 self._overlaid += len(scripts)
                 self._overlay[txid] = _Sighted(self._number, record.first_height, scripts)
+
+    def _fresh_own(self) -> Sequence[TxRecord]:
+        """Return the own transactions without a block that have changed since the last call, at first all of them."""
+        found = [record for record in map(self._books.own_record, self._changed_own) if record is not None]
+        self._changed_own.clear()
+        if self._has_own:
+            return found
+        self._has_own = True
+        return self._books.own_records()
 
     def queries(self, done: Position, last: int) -> Callable[[], list[tuple[int, GcsQuery]]] | None:
         """Return a function that makes the queries for blocks up to a height; None if no script is new for them.

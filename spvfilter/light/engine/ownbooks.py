@@ -77,6 +77,14 @@ class OwnBooks:
         """Return the own transactions that no block contains, parents first: a new tuple after each change."""
         return self._books.own_records()
 
+    def own_record(self, txid: bytes) -> TxRecord | None:
+        """Return the record of an own transaction that no block contains, or None."""
+        return self._books.own_record(txid)
+
+    def follow(self) -> dict[bytes, None]:
+        """Return a dict that collects the txids of own transactions that change from now on. The caller empties it."""
+        return self._books.follow_own()
+
     def is_announceable(self, txid: bytes) -> bool:
         """Return True if an own transaction is unconfirmed and no later own one replaces it."""
         return self._books.is_announceable(txid)

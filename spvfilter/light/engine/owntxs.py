@@ -1,9 +1,13 @@
-"""Own transactions in this run: the progress of each broadcast."""
+"""Own transactions in this run: the progress of each, found by its names, its family, or when something is due."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from heapq import heapify, heappop, heappush
+from itertools import count
 from math import inf
 
 from spvfilter.light.engine.peers import Peer
@@ -13,6 +17,8 @@ from spvfilter.transaction import Transaction
 
 PRIVATE_ECHO_GROUPS = 2
 """The network relays a private transaction once this many network groups announced it (our choice)."""
+_SPARE = 64
+"""Outdated entries of a schedule, beyond which they are removed (our choice)."""
 
 
 class State(Enum):
@@ -87,6 +93,10 @@ class OwnTx:
     """Numbers of the calls that wait for an answer."""
     waits_until: float = inf
     """When these calls get an answer at the latest (monotonic seconds)."""
+    place: int = 0
+    """Number in the order in which own transactions are looked at."""
+    next_at: float = inf
+    """When to look at it next (monotonic seconds)."""
     is_judged: bool = False
     """True if it was broadcast in this run. In an earlier run, a peer may have accepted it."""
     announced_at: float | None = None
@@ -126,6 +136,11 @@ class OwnTx:
         return bool(self.echoed) if self.private is None else self.private.is_relayed
 
     @property
+    def is_hidden(self) -> bool:
+        """True if a descendant would tell connected peers of a private transaction that they do not have."""
+        return not self.is_durable or (self.private is not None and not self.is_with_others)
+
+    @property
     def is_with_others(self) -> bool:
         """True if peers have it from other nodes, also from before this run. Its descendants need not announce it."""
         return bool(self.echoed) or (self.private is not None and self.private.was_relayed)
@@ -134,3 +149,181 @@ class OwnTx:
         """Return the reactions of peers so far."""
         refused = tuple(Refusal(peer, reason) for peer, reason in self.refused.items())
         return Broadcast(self.tx.txid, tuple(self.sent), tuple(self.echoed), refused)
+
+
+class OwnTxs:
+    """Own transactions that no block contains, in the order in which they are looked at."""
+
+    def __init__(self) -> None:
+        self._all: dict[bytes, OwnTx] = {}  # by txid
+        self._by_hash: dict[bytes, OwnTx] = {}  # by txid and wtxid
+        self._children: dict[bytes, dict[bytes, None]] = {}  # txids of children, by the txid of a parent
+        self._sizes: Counter[int] = Counter()  # numbers of transactions, by bytes
+        self._hidden: dict[bytes, OwnTx] = {}
+        self._places = count()
+
+    def __iter__(self) -> Iterator[OwnTx]:
+        return iter(self._all.values())
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def get(self, txid: bytes) -> OwnTx | None:
+        """Return a transaction, or None."""
+        return self._all.get(txid)
+
+    def find(self, tx_hash: bytes) -> OwnTx | None:
+        """Return a transaction by its txid or wtxid, or None."""
+        return self._by_hash.get(tx_hash)
+
+    def has_size(self, size: int) -> bool:
+        """Return True if one of them has that many bytes."""
+        return size in self._sizes
+
+    # Changes
+
+    def put(self, own: OwnTx) -> None:
+        """Add a transaction at the end, or in the place of its earlier progress."""
+        before = self.remove(own.tx.txid)
+        own.place = next(self._places) if before is None else before.place
+        self._all[own.tx.txid] = own
+        for tx_hash in (own.tx.txid, own.tx.wtxid):
+            self._by_hash[tx_hash] = own
+        for outpoint in own.tx.inputs:
+            self._children.setdefault(outpoint[:32], {})[own.tx.txid] = None
+        self._sizes[len(own.tx.raw)] += 1
+        self.note(own)
+
+    def remove(self, txid: bytes) -> OwnTx | None:
+        """Remove a transaction, and return it if there was one."""
+        own = self._all.pop(txid, None)
+        if own is None:
+            return None
+        own.next_at = inf
+        self._hidden.pop(txid, None)
+        for tx_hash in (txid, own.tx.wtxid):
+            self._by_hash.pop(tx_hash, None)
+        for outpoint in own.tx.inputs:
+            children = self._children.get(outpoint[:32], {})
+            children.pop(txid, None)
+            if not children:
+                self._children.pop(outpoint[:32], None)
+        size = len(own.tx.raw)
+        self._sizes[size] -= 1
+        if not self._sizes[size]:
+            del self._sizes[size]
+        return own
+
+    def change_witness(self, own: OwnTx, tx: Transaction) -> None:
+        """Give a transaction another witness."""
+        self.remove(tx.txid)
+        place, own.tx = own.place, tx
+        self.put(own)
+        own.place = place
+
+    def note(self, own: OwnTx) -> bool:
+        """Note whether a transaction is hidden. Returns True if it was hidden and no longer is."""
+        if own.is_hidden:
+            self._hidden[own.tx.txid] = own
+            return False
+        return self._hidden.pop(own.tx.txid, None) is not None
+
+    # Families
+
+    def parents(self, own: OwnTx) -> Iterator[OwnTx]:
+        """Yield the parents of a transaction."""
+        for txid in dict.fromkeys(outpoint[:32] for outpoint in own.tx.inputs):
+            if (parent := self._all.get(txid)) is not None:
+                yield parent
+
+    def children(self, own: OwnTx) -> Iterator[OwnTx]:
+        """Yield the children of a transaction."""
+        yield from (self._all[txid] for txid in self._children.get(own.tx.txid, ()))
+
+    def has_child(self, own: OwnTx) -> bool:
+        """Return True if one of them spends an output of a transaction."""
+        return own.tx.txid in self._children
+
+    def descendants(self, owns: Iterable[OwnTx]) -> dict[bytes, OwnTx]:
+        """Return the descendants of some transactions, by txid."""
+        found, waiting = dict[bytes, OwnTx](), list(owns)
+        while waiting:
+            for child in self.children(waiting.pop()):
+                if child.tx.txid not in found:
+                    found[child.tx.txid] = child
+                    waiting.append(child)
+        return found
+
+    def behind_hidden(self) -> Collection[bytes]:
+        """Return the txids of all descendants of hidden transactions."""
+        return self.descendants(self._hidden.values()) if self._hidden else ()
+
+    def parents_first(self, owns: Iterable[OwnTx]) -> list[OwnTx]:
+        """Return some transactions in their order, but each parent before its children."""
+        chosen = {own.tx.txid: own for own in sorted(owns, key=_place)}
+        ordered = dict[bytes, OwnTx]()
+        for own in chosen.values():
+            waiting = [own]
+            while waiting:
+                each = waiting[-1]
+                missing = [up for up in self.parents(each) if up.tx.txid in chosen and up.tx.txid not in ordered]
+                if each.tx.txid not in ordered and missing:
+                    waiting += missing
+                else:
+                    ordered[waiting.pop().tx.txid] = each
+        return list(ordered.values())
+
+
+class Schedule:
+    """When to look at own transactions, so that the work of a step does not grow with their number."""
+
+    def __init__(self, owns: OwnTxs) -> None:
+        self._owns = owns
+        self._touched: dict[bytes, None] = {}
+        self._heap: list[tuple[float, int, OwnTx]] = []  # outdated if the time is not the transaction's `next_at`
+        self._numbers = count()
+
+    def touch(self, own: OwnTx) -> None:
+        """Look at a transaction as soon as possible."""
+        self._touched[own.tx.txid] = None
+
+    def plan(self, own: OwnTx, at: float) -> None:
+        """Look at a transaction at a time (monotonic seconds), and not at the time that was planned before."""
+        if at != own.next_at:
+            own.next_at = at
+            if at < inf:
+                heappush(self._heap, (at, next(self._numbers), own))
+        if len(self._heap) > 2 * len(self._owns) + _SPARE:
+            self._heap = [entry for entry in self._heap if entry[0] == entry[2].next_at]
+            heapify(self._heap)
+
+    @property
+    def next_at(self) -> float:
+        """When to look at a transaction next (monotonic seconds)."""
+        while self._heap and self._heap[0][0] != self._heap[0][2].next_at:
+            heappop(self._heap)
+        return 0.0 if self._touched else self._heap[0][0] if self._heap else inf
+
+    def take(self, now: float, most: int) -> list[OwnTx]:
+        """Take transactions to look at now, in their order: `most`, and children of these."""
+        while self._heap and self._heap[0][0] <= now:
+            at, _, own = heappop(self._heap)
+            if at == own.next_at:
+                own.next_at = inf
+                self.touch(own)
+        waiting = [own for own in map(self._owns.get, self._touched) if own is not None]
+        if len(waiting) <= most:
+            self._touched = {}
+            return sorted(waiting, key=_place)
+        waiting.sort(key=_place)
+        chosen = dict.fromkeys(own.tx.txid for own in waiting[:most])
+        for own in waiting[:most]:  # a parent with a low fee is announced together with a child
+            for child in self._owns.children(own) if len(chosen) < 2 * most else ():
+                if child.tx.txid in self._touched:
+                    chosen[child.tx.txid] = None
+        self._touched = {own.tx.txid: None for own in waiting if own.tx.txid not in chosen}
+        return [own for own in waiting if own.tx.txid in chosen]
+
+
+def _place(own: OwnTx) -> int:
+    return own.place
