@@ -235,6 +235,16 @@ async def is_current(client: LightClient, place: Place) -> bool:
     return (await client.status()).is_synced and (await client.coins(limit=1)).sequence == place.sequence
 
 
+def has_hole(last: int, events: list[Event]) -> bool:
+    """Return True if events about unconfirmed payments were dropped: the shop was away during a flood of them."""
+    for event in events:
+        if isinstance(event, wallet.WalletEvent):
+            if event.sequence > last + 1 and not isinstance(event, wallet.RunStarted):
+                return True
+            last = event.sequence
+    return False
+
+
 async def read_all(client: LightClient, shop: Shop) -> None:
     """Read all payments: one of the two databases is new, or restored from a copy, or rebuilt."""
     given = shop.rows("SELECT account, address FROM invoices WHERE address IS NOT NULL")
@@ -252,7 +262,10 @@ async def follow(client: LightClient, shop: Shop) -> None:
     stream = client.events(since=shop.place().sequence)
     while True:
         events = await next_events(stream)
-        if any(isinstance(event, wallet.WalletEvent) for event in events):
+        if has_hole(shop.place().sequence, events):
+            await read_all(client, shop)
+            stream = client.events(since=shop.place().sequence)
+        elif any(isinstance(event, wallet.WalletEvent) for event in events):
             shop.apply(events)
 
 

@@ -46,6 +46,7 @@ from spvfilter.wallet.events import (
     MatchFound,
     MatchUnconfirmed,
     MatchWithdrawn,
+    RunStarted,
     TxReplaced,
     WalletEvent,
 )
@@ -144,6 +145,9 @@ class WalletLink:
                     elif isinstance(event, TxReplaced):
                         self._txids[event.txid] = None
                     if isinstance(event, WalletEvent):
+                        # numbers are left out within a run if the database has dropped events of a flood
+                        self._is_gap |= event.sequence > since + 1 and not isinstance(event, RunStarted)
+                        since = event.sequence
                         self._wake.set()
                 return
             except EventGapError as gap:  # the stream lags: read everything again

@@ -240,8 +240,11 @@ class LightClient:
         belong to this run and have no number. At the end the stream raises the reason if the client ended by itself.
 
         The client never waits for a reader. A slow reader gets old wallet events from the database, which keeps at most
-        250,000 events of the last 30 days, but at least 10,000. A slow reader gets only the latest 100 unnumbered
-        events of each kind, and only the last `Progress`, `PeerChanged` and `Synced`.
+        250,000 events of the last 30 days, but at least 10,000. It keeps the latest 10,000 events of other people's
+        unconfirmed transactions; a dropped one leaves a hole among the numbers.
+
+        A slow reader gets only the latest 100 unnumbered events of each kind, and only the last `Progress`,
+        `PeerChanged` and `Synced`.
 
         Args:
             since: Number of the last event that the program has processed, or `sequence` of a `Snapshot` or `Balance`.
@@ -252,8 +255,9 @@ class LightClient:
 
         Raises:
             UnknownAccountError: The wallet has no such account.
-            EventGapError: At once or while reading: `since` is neither 0 nor the number of a stored event, or older
-                events were dropped. Read a snapshot, such as `matches`, and continue from its `sequence`.
+            EventGapError: Immediately or while reading: `since` is neither 0 nor the number of an event, or later
+                events were dropped for their age or number. Read a snapshot, such as `matches`, and continue from its
+                `sequence`.
             ParameterError: `since` is negative or not a number.
             NotRunningError: The client was never entered.
         """
@@ -277,7 +281,7 @@ class LightClient:
             sequence: Number of the event.
 
         Raises:
-            EventGapError: The number is neither 0 nor the number of a stored event.
+            EventGapError: The number is neither 0 nor the number of an event of this database.
             ParameterError: The number is negative or not a number.
             NotRunningError: The client is not running.
             StoreError: The database cannot be read.

@@ -175,6 +175,11 @@ class EventHub:
         found += (told for told in aside if last is None or told.sequence <= last)
         return sorted(found, key=lambda told: (told.sequence, not told.is_kept, told.order))
 
+    @property
+    def gone(self) -> int:
+        """Number of the last event that is only in the database."""
+        return self._gone
+
     def is_behind(self, at: Position) -> bool:
         """Return True if the next event is older than the latest events."""
         return at.sequence < self._gone or any(each[-1].order >= at.order for each in self._aside.values())
@@ -209,7 +214,7 @@ class EventStream:
         """Wait for the next event. The iteration ends when the client has been left."""
         hub = self._hub
         while True:
-            changed, at = hub.changed, self._at
+            changed, at, gone = hub.changed, self._at, hub.gone
             if not self._page and hub.is_behind(at):
                 try:
                     page = await hub.earlier(at)
@@ -217,6 +222,8 @@ class EventStream:
                     break
                 if self._at is at:  # otherwise another task has read meanwhile
                     self._page = deque(page)
+                    if not page:  # the database has dropped all of it
+                        self._at = at._replace(sequence=max(at.sequence, gone))
                 continue
             told = self._page.popleft() if self._page else hub.next(at)
             if told is not None:

@@ -3,12 +3,17 @@
 The store sees an event as a kind and bytes; only the wallet can read them. Numbers ascend by one within a run of the
 client. The first event of a run has the kind `RUN_STARTED`, and numbers may be left out before it. Old events are
 dropped. The named value "events" has the three numbers of an `EventLog`.
+
+Events about unconfirmed transactions of other people have kinds that begin with `FOREIGN`, and a bound of their own. A
+dropped one leaves a hole among the numbers of its run. The last event of a run is never dropped alone. A number between
+two events of one run is therefore always the number of an event, stored or dropped.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple  # rows are as SQLite gives them
 
 from spvfilter._public import deferred, public
 from spvfilter.errors import EventGapError, FormatError, ParameterError, StoreCorruptError
@@ -22,7 +27,11 @@ else:
     sqlite3 = deferred("sqlite3")
 
 MAX_EVENTS = 250_000
-"""Largest number of events in the database (our choice)."""
+"""Largest number of events in the database, apart from foreign ones (our choice)."""
+MAX_FOREIGN = 10_000
+"""Largest number of foreign events in the database (our choice). An attacker can cause any number of them."""
+FOREIGN = "foreign "
+"""Begins the kind of an event about an unconfirmed transaction of other people, such as "foreign found"."""
 MAX_AGE_S = 30 * 86_400
 """Age in seconds above which events are dropped (our choice)."""
 LEAST = 10_000
@@ -35,6 +44,7 @@ END_OF_NUMBERS = 1 << 53
 """Numbers of events are lower, so that JSON parsers with 64-bit floats read them exactly."""
 NO_BASE = -1
 """Value of `EventLog.base` if older events were dropped."""
+_IS_FOREIGN = f"kind GLOB '{FOREIGN}*'"
 # the account's name, the columns, and the mark
 _COLUMNS = "(SELECT name FROM accounts WHERE id = account), sequence, time, kind, data, account, mark"
 _NAME = "events"  # key of the three numbers in the table "meta"
@@ -103,7 +113,8 @@ class EventRows:
         self._path = path
         self._account_id = account_id
         self._log = EventLog()
-        self._count: int | None = None  # rows; None: not counted yet
+        self._count: int | None = None  # rows that are not foreign; None: not counted yet
+        self._foreign = deque[int]()  # numbers of foreign events, apart from the last ones of runs; as `_count`
         self._is_changed = False
 
     @property
@@ -125,6 +136,7 @@ class EventRows:
     def reset(self, log: EventLog) -> None:
         """Go back to the numbers before a failed commit."""
         self._log, self._count, self._is_changed = log, None, False
+        self._foreign.clear()
 
     def write(self, events: Sequence[StoredEvent], told: int | None) -> None:
         """Add the next events, within a transaction; `settle` follows.
@@ -139,8 +151,12 @@ class EventRows:
             last = event.sequence
             account = None if event.account is None else self._account_id(event.account)
             self._rows.insert("events", (*event[:-1], account))
-        if self._count is not None:
-            self._count += len(events)
+            if event.kind == RUN_STARTED:
+                self._count = None  # the event before it is the last one of its run
+            elif self._count is not None and event.kind.startswith(FOREIGN):
+                self._foreign.append(event.sequence)
+            elif self._count is not None:
+                self._count += 1
         self._log = self._log._replace(last=last, told=self._log.told if told is None else told)
         self._is_changed = True
 
@@ -148,23 +164,37 @@ class EventRows:
         """Drop the oldest events and write the numbers, at the end of a transaction."""
         if not self._is_changed:
             return
-        if self._count is None:
-            (self._count,) = self._db.execute("SELECT count(*) FROM events").fetchone()
-        if self._count > LEAST:
-            self._count -= self._drop_oldest(self._count - MAX_EVENTS, self._count - LEAST)
+        count = self._counted() if self._count is None else self._count
+        while len(self._foreign) > MAX_FOREIGN:
+            self._rows.remove("events", "sequence = ?", (self._foreign.popleft(),))
+        self._count = count - (self._drop_oldest(count - MAX_EVENTS, count - LEAST) if count > LEAST else 0)
         self._rows.set_meta(_NAME, bytes(self._log))
         self._is_changed = False
 
+    def _counted(self) -> int:
+        """Look up the foreign events, and return the number of the others."""
+        rows = "SELECT sequence, kind, lead(kind) OVER (ORDER BY sequence) AS next FROM events"
+        foreign = f"SELECT sequence FROM ({rows}) WHERE {_IS_FOREIGN} AND next IS NOT ? ORDER BY sequence"
+        self._foreign = deque(sequence for (sequence,) in self._db.execute(foreign, (RUN_STARTED,)))
+        (count,) = self._db.execute(f"SELECT count(*) FROM events WHERE NOT {_IS_FOREIGN}").fetchone()
+        return int(count)
+
     def _drop_oldest(self, least: int, most: int) -> int:
-        """Drop the `least` oldest events, and events that are too old, but at most `most`. Returns how many."""
+        """Drop the `least` oldest events, and events that are too old, but at most `most`. Returns how many.
+
+        Foreign events before them are dropped with them and do not count.
+        """
         (now,) = self._db.execute("SELECT time FROM events WHERE sequence = ?", (self._log.last,)).fetchone()
         dropped, through = 0, 0
-        for sequence, time in self._db.execute("SELECT sequence, time FROM events ORDER BY sequence LIMIT ?", (most,)):
+        query = f"SELECT sequence, time FROM events WHERE NOT {_IS_FOREIGN} ORDER BY sequence LIMIT ?"
+        for sequence, time in self._db.execute(query, (most,)):
             if dropped >= least and time >= now - MAX_AGE_S:
                 break
             dropped, through = dropped + 1, sequence
         if dropped:
             self._rows.remove("events", "sequence <= ?", (through,))
+            while self._foreign and self._foreign[0] <= through:
+                self._foreign.popleft()
             self._log = self._log._replace(base=NO_BASE)
         return dropped
 
@@ -187,6 +217,12 @@ class EventRows:
         """
         return stored_events(self._db, self._path, self._log, since, limit, account)
 
+    def of_kind(self, kind: str) -> list[StoredEvent]:
+        """Return all events of a kind. Raises StoreError."""
+        query = f"SELECT {_COLUMNS} FROM events WHERE kind = ? ORDER BY sequence"
+        with translated(self._path):
+            return [_checked(self._path, row) for row in self._db.execute(query, (kind,))]
+
     def run_of(self, sequence: int) -> StoredEvent | None:
         """Return the first event of the run that stored an event, or None. Raises as `read`."""
         return run_of(self._db, self._path, self._log, sequence)
@@ -199,7 +235,7 @@ def check_number(since: int) -> None:
 
 
 def check_since(db: sqlite3.Connection, log: EventLog, since: int) -> None:
-    """Check that the database has all events after a number.
+    """Check that the database has all events after a number, apart from dropped foreign ones.
 
     Args:
         db: The database.
@@ -207,14 +243,29 @@ def check_since(db: sqlite3.Connection, log: EventLog, since: int) -> None:
         since: Number of an event.
 
     Raises:
-        EventGapError: `since` is neither the number of a stored event nor the number before the first one.
+        EventGapError: `since` is the number neither of an event nor before the first one, or later events were dropped.
         ParameterError: It is not a number from 0 on.
     """
     check_number(since)
     if since == log.base:
         return
-    if since > log.last or db.execute("SELECT 1 FROM events WHERE sequence = ?", (since,)).fetchone() is None:
+    if since > log.last or not _is_known(db, log, since):
         raise EventGapError(since, log.last)
+
+
+def _is_known(db: sqlite3.Connection, log: EventLog, since: int) -> bool:
+    """True for the number of a stored event, and of a foreign event in a hole.
+
+    A number between two runs belongs to no event.
+    """
+    if db.execute("SELECT 1 FROM events WHERE sequence = ?", (since,)).fetchone() is not None:
+        return True
+    after = db.execute("SELECT kind FROM events WHERE sequence > ? ORDER BY sequence LIMIT 1", (since,)).fetchone()
+    if after is None or after[0] == RUN_STARTED:
+        return False
+    if log.base != NO_BASE and since > log.base:
+        return True
+    return db.execute("SELECT 1 FROM events WHERE sequence < ? LIMIT 1", (since,)).fetchone() is not None
 
 
 def stored_events(
@@ -222,9 +273,8 @@ def stored_events(
 ) -> list[StoredEvent]:
     """Return up to `limit` events after number `since`, of the wallet or of the account with an id.
 
-    Raises EventGapError and ParameterError as `check_since`, and StoreCorruptError for a damaged or missing row.
+    Raises EventGapError and ParameterError as `check_since`, and StoreCorruptError for a damaged row.
     """
-    found: list[StoredEvent] = []
     where, values = "sequence > ?", [since]
     if account is not None:
         kinds = ", ".join(map(repr, SHARED_KINDS))
@@ -232,16 +282,16 @@ def stored_events(
     query = f"SELECT {_COLUMNS} FROM events WHERE {where} ORDER BY sequence LIMIT ?"
     with translated(path):
         check_since(db, log, since)
-        last = since
-        for name, *row, stated in db.execute(query, (*values, limit)):
-            position, time, kind, data, _ = row
-            event = StoredEvent(position, time, kind, data, name)
-            is_next = account is not None or event.sequence == last + 1 or event.kind == RUN_STARTED
-            if stated != mark("events", row) or not is_next:
-                raise StoreCorruptError(f"{path}: a damaged row in events")
-            found.append(event)
-            last = event.sequence
-    return found
+        return [_checked(path, row) for row in db.execute(query, (*values, limit))]
+
+
+def _checked(path: pathlib.Path, row: tuple[Any, ...]) -> StoredEvent:
+    """Return the event of a row with `_COLUMNS`. Raises StoreCorruptError if it is damaged."""
+    name, *columns, stated = row
+    if stated != mark("events", columns):
+        raise StoreCorruptError(f"{path}: a damaged row in events")
+    sequence, time, kind, data, _ = columns
+    return StoredEvent(sequence, time, kind, data, name)
 
 
 def run_of(db: sqlite3.Connection, path: pathlib.Path, log: EventLog, sequence: int) -> StoredEvent | None:
@@ -252,9 +302,5 @@ def run_of(db: sqlite3.Connection, path: pathlib.Path, log: EventLog, sequence: 
     query = f"SELECT {_COLUMNS} FROM events WHERE sequence <= ? AND kind = ? ORDER BY sequence DESC LIMIT 1"
     with translated(path):
         check_since(db, log, sequence)
-        for name, *row, stated in db.execute(query, (sequence, RUN_STARTED)):
-            if stated != mark("events", row):
-                raise StoreCorruptError(f"{path}: a damaged row in events")
-            position, time, kind, data, _ = row
-            return StoredEvent(position, time, kind, data, name)
-    return None
+        row = db.execute(query, (sequence, RUN_STARTED)).fetchone()
+        return None if row is None else _checked(path, row)

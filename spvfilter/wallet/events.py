@@ -57,7 +57,10 @@ class MatchFound:
 @public
 @dataclass(frozen=True, slots=True)
 class MatchConfirmed:
-    """A block of the best chain now contains a match that was unconfirmed."""
+    """A block of the best chain now contains a match that was unconfirmed.
+
+    The database may have dropped its `MatchFound`: a reader that does not have the match adds it.
+    """
 
     match: Match
     """The match, with the block that contains it."""
@@ -70,7 +73,10 @@ class MatchConfirmed:
 @public
 @dataclass(frozen=True, slots=True)
 class MatchWithdrawn:
-    """A match that was reported before no longer counts toward the balance."""
+    """A match that was reported before no longer counts toward the balance.
+
+    The database may have dropped its `MatchFound`: a reader that does not have the match ignores the event.
+    """
 
     match: Match
     """The match as it was before the withdrawal."""

@@ -18,7 +18,7 @@ from spvfilter._public import deferred
 from spvfilter.errors import FormatError
 from spvfilter.primitives import OutPoint
 from spvfilter.store.batch import Batch
-from spvfilter.store.events import END_OF_NUMBERS, RUN_STARTED, StoredEvent
+from spvfilter.store.events import END_OF_NUMBERS, FOREIGN, RUN_STARTED, StoredEvent
 from spvfilter.wallet.events import (
     BlockConnected,
     BlockDisconnected,
@@ -50,6 +50,7 @@ KINDS: dict[str, type[WalletEvent]] = {
     RUN_STARTED: RunStarted,
 }
 _NAMES = {cls: name for name, cls in KINDS.items()}
+KINDS |= {FOREIGN + _NAMES[cls]: cls for cls in (MatchFound, MatchWithdrawn, TxReplaced)}
 _WITHOUT_MATCH = (TxReplaced, BlockConnected, BlockDisconnected, RunStarted)
 _NOT_ENCODED = ("sequence", "account")  # columns of their own
 
@@ -90,12 +91,15 @@ class Journal:
         self.first = self.sequence + 1
         return self._number(RunStarted(run_id), batch)
 
-    def put(self, event: WalletEvent, batch: Batch) -> Iterator[WalletEvent]:
-        """Number an event and yield it. If a block waits for the next event, yield the block's event first."""
+    def put(self, event: WalletEvent, batch: Batch, *, is_foreign: bool = False) -> Iterator[WalletEvent]:
+        """Number an event and yield it. If a block waits for the next event, yield the block's event first.
+
+        `ForeignEvents` tells which events are foreign.
+        """
         if not isinstance(event, BlockConnected):
             yield from self.flush(batch)
         self.connected = None
-        yield self._number(event, batch)
+        yield self._number(event, batch, is_foreign=is_foreign)
 
     def flush(self, batch: Batch) -> Iterator[WalletEvent]:
         """Yield the event of the block that waits, if there is one."""
@@ -103,12 +107,13 @@ class Journal:
             waiting, self.connected = self.connected, None
             yield self._number(waiting, batch)
 
-    def _number(self, event: WalletEvent, batch: Batch) -> WalletEvent:
+    def _number(self, event: WalletEvent, batch: Batch, *, is_foreign: bool = False) -> WalletEvent:
         self.sequence += 1
         cls: Any = type(event)
         numbered: WalletEvent = cls(*_values(event), sequence=self.sequence)
         account = None if isinstance(event, _WITHOUT_MATCH) else event.match.account
-        batch.events.append(StoredEvent(self.sequence, self.now, _NAMES[type(event)], encode(event), account))
+        kind = FOREIGN * is_foreign + _NAMES[type(event)]
+        batch.events.append(StoredEvent(self.sequence, self.now, kind, encode(event), account))
         if isinstance(event, BlockConnected):
             batch.told = self._told = max(self._told, event.height)
         elif isinstance(event, BlockDisconnected):

@@ -82,7 +82,8 @@ class WalletStore(Views):
     def events(self, since: int, limit: int = 1_000, *, account: str | None = None) -> Snapshot[WalletEvent]:
         """Return the next events of the wallet or of an account, in order; none if there are no more.
 
-        The database keeps at most 250,000 events of the last 30 days, but at least 10,000.
+        The database keeps at most 250,000 events of the last 30 days, but at least 10,000. It keeps the latest 10,000
+        events of other people's unconfirmed transactions. A dropped one leaves a hole among the numbers.
 
         Args:
             since: Number of the last event that the program has processed, or `sequence` of a `Snapshot` or `Balance`.
@@ -92,8 +93,8 @@ class WalletStore(Views):
 
         Raises:
             UnknownAccountError: The wallet has no such account.
-            EventGapError: The number is neither 0 nor the number of a stored event, or older events were dropped. Read
-                a snapshot, such as `history`, and continue from its `sequence`.
+            EventGapError: The number is neither 0 nor the number of an event of this database, or later events were
+                dropped for their age or number. Read a snapshot, such as `history`, and continue from its `sequence`.
             ParameterError: The number is negative, or the limit is out of range.
             StoreError: The database cannot be read.
         """
@@ -114,7 +115,7 @@ class WalletStore(Views):
             sequence: Number of the event.
 
         Raises:
-            EventGapError: The number is neither 0 nor the number of a stored event.
+            EventGapError: The number is neither 0 nor the number of an event of this database.
             ParameterError: The number is negative.
             StoreError: The database cannot be read.
         """

@@ -11,6 +11,7 @@ import pytest
 
 from spvfilter.errors import EventGapError, UselessPeerError
 from spvfilter.light import stream
+from spvfilter.light.accountstream import AccountPage, AccountStream
 from spvfilter.light.events import Event, PeerChanged, PeerWarning, Phase, Progress, Synced
 from spvfilter.light.stream import MAX_HELD, PAGE, EventHub, EventStream
 from spvfilter.node.server import Node
@@ -36,6 +37,7 @@ class Kept:
     def __init__(self, before: Iterable[WalletEvent] = (), *, first: int = 1) -> None:
         self.events: list[WalletEvent] = []
         self.first = first  # number of the oldest event in the database
+        self.dropped: set[int] = set()  # numbers of foreign events that the database has dropped
         self.reads = 0
         self._number(before)
         self.hub = EventHub(len(self.events), self.load)
@@ -61,7 +63,7 @@ class Kept:
         await asyncio.sleep(0)
         if 0 < since < self.first or (since == 0 and self.first > 1):
             raise EventGapError(since, len(self.events))
-        return self.events[since : since + limit]
+        return [event for event in self.events[since:] if event.sequence not in self.dropped][:limit]
 
 
 async def rest(events: EventStream, hub: EventHub) -> list[Event]:
@@ -105,6 +107,41 @@ async def test_slow_stream_yields_every_wallet_event() -> None:
         kind in {type(event) for event in given[-MAX_HELD - 110 : -MAX_HELD]}
         for kind in (Progress, PeerChanged, Synced)
     )
+
+
+@pytest.mark.parametrize("dropped", [range(1, 81), range(1, 30), range(50, 81), range(20, 60), range(1, 2)])
+@pytest.mark.parametrize("since", [0, 10, 55, 80])
+async def test_stream_continues_behind_dropped_events(dropped: range, since: int) -> None:
+    kept = Kept()
+    events = EventStream(kept.hub, since)
+    for number in range(MAX_HELD + 80):
+        kept.put(found(number), *([progress(number)] if number % 10 == 0 else []))
+    kept.dropped = set(dropped)
+    async with asyncio.timeout(60):
+        given = await rest(events, kept.hub)
+    gone = kept.hub.gone
+    assert gone >= 80
+    assert numbers(given) == [
+        number for number in range(since + 1, MAX_HELD + 81) if number > gone or number not in kept.dropped
+    ]
+    assert [event for event in given if isinstance(event, Progress)][-1] == progress(MAX_HELD + 70)
+    assert kept.reads < 10
+
+
+async def test_account_stream_continues_behind_dropped_events() -> None:
+    kept = Kept()
+    kept.put(*(found(number) for number in range(300)))
+    kept.dropped = set(range(1, 200)) | {250}
+
+    async def load(after: int, limit: int) -> AccountPage:
+        events = [each for each in await kept.load(after, limit) if each.sequence % 3 == 0]
+        return AccountPage(events, kept.events[-1].sequence, False)
+
+    for since in (0, 50, 230):
+        events = AccountStream(kept.hub, since, load)
+        kept.hub.end(None)
+        given = [event.sequence async for event in events]
+        assert given == [number for number in range(since + 1, 301) if number % 3 == 0 and number not in kept.dropped]
 
 
 async def test_unnumbered_events_are_yielded_in_order() -> None:

@@ -13,7 +13,15 @@ from simulation.violation import Violation
 from spvfilter.errors import EventGapError
 from spvfilter.light.events import Event, Synced
 from spvfilter.store.store import Store
-from spvfilter.wallet.events import BlockConnected, BlockDisconnected, RunStarted, WalletEvent
+from spvfilter.wallet.events import (
+    BlockConnected,
+    BlockDisconnected,
+    MatchFound,
+    MatchWithdrawn,
+    RunStarted,
+    TxReplaced,
+    WalletEvent,
+)
 from spvfilter.wallet.journal import decode
 
 _PAGE = 40  # events that the second reader takes at once
@@ -88,9 +96,22 @@ class Log:
         while page := store.events.read(self._read, _PAGE):
             for stored in page:
                 event = _decoded(stored)
-                self._check_next(event, self._read)
+                last = self._read
+                while last + 1 < event.sequence and self._may_be_dropped(last + 1):
+                    last += 1
+                self._check_next(event, last)
                 self._add(event)
                 self._read = event.sequence
+
+    def _may_be_dropped(self, number: int) -> bool:
+        """True for the number of a reported event without a block, which the database may drop in a flood."""
+        place = self._places.get(number)
+        match None if place is None else self.events[place]:
+            case MatchFound(match) | MatchWithdrawn(match):
+                return match.height is None
+            case TxReplaced():
+                return True
+        return False
 
     @staticmethod
     def _check_next(event: WalletEvent, last: int) -> None:

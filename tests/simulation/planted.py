@@ -303,8 +303,8 @@ def events_come_before_their_commit() -> list[Change]:
 def events_are_kept_one_commit_late() -> list[Change]:
     true, late = Journal._number, list[Any]()
 
-    def number(self: Journal, event: Any, batch: Any) -> Any:
-        numbered = true(self, event, batch)
+    def number(self: Journal, event: Any, batch: Any, **given: Any) -> Any:
+        numbered = true(self, event, batch, **given)
         late.append(batch.events.pop())
         batch.events.extend([late.pop(0)] if len(late) > 1 else [])
         return numbered
@@ -316,9 +316,9 @@ def events_are_kept_one_commit_late() -> list[Change]:
 def a_number_is_left_out() -> list[Change]:
     true = Journal._number
 
-    def number(self: Journal, event: Any, batch: Any) -> Any:
+    def number(self: Journal, event: Any, batch: Any, **given: Any) -> Any:
         self.sequence += self.sequence % 50 == 20
-        return true(self, event, batch)
+        return true(self, event, batch, **given)
 
     def write(self: EventRows, events: Any, told: Any) -> None:
         for event in events:
@@ -341,8 +341,8 @@ def what_is_kept_is_not_what_was_told() -> list[Change]:
 def withdrawals_are_told_but_not_kept() -> list[Change]:
     true = Journal._number
 
-    def number(self: Journal, event: Any, batch: Any) -> Any:
-        return event if isinstance(event, MatchWithdrawn) else true(self, event, batch)
+    def number(self: Journal, event: Any, batch: Any, **given: Any) -> Any:
+        return event if isinstance(event, MatchWithdrawn) else true(self, event, batch, **given)
 
     return [(Journal, "_number", number)]
 

@@ -113,7 +113,7 @@ class Engine:
         """
         self.options = options
         books = Books(watch, saved.books, options.pending)
-        out = Outbox(books, saved.chain, saved.journal(), self._add_notes)
+        out = Outbox(books, saved.chain, saved.journal(), self._add_notes, saved.mined)
         discovery = discovering(options, saved.chain, saved, random)
         pool = PeerPool(
             addresses,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar, cast
 
@@ -29,6 +29,7 @@ from spvfilter.light.events import Broadcast, Event, Synced
 from spvfilter.store.store import Store
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.events import BlockConnected, WalletEvent
+from spvfilter.wallet.foreignevents import ForeignEvents
 from spvfilter.wallet.journal import Journal
 from spvfilter.wire.messages.table import Message
 from spvfilter.wire.transport import V2Policy
@@ -45,13 +46,24 @@ class Outbox:
     """
 
     def __init__(
-        self, books: Books, chain: HeaderChain, journal: Journal, add_notes: Callable[[], None] = lambda: None
+        self,
+        books: Books,
+        chain: HeaderChain,
+        journal: Journal,
+        add_notes: Callable[[], None] = lambda: None,
+        mined: Iterable[bytes] = (),
     ) -> None:
         """Collect the effects of these books.
 
-        `add_notes` adds notes to the batch before each commit, so that a change and its note are in one commit.
+        Args:
+            books: Their changes are committed.
+            chain: The best chain.
+            journal: Numbers the events.
+            add_notes: Adds notes to the batch before each commit, so that a change and its note are in one commit.
+            mined: Txids of transactions whose blocks left the best chain.
         """
         self.journal = journal
+        self._foreign = ForeignEvents(self._is_own, mined)
         self._add_notes = add_notes
         self._books = books
         self._chain = chain
@@ -75,6 +87,7 @@ class Outbox:
     def flush(self) -> None:
         """Commit the changes of the books."""
         self._tell_waiting(self._books.cursor)
+        self.tell_foreign()
         self._add_notes()
         for batch in self._books.take_batches():
             self._issued += 1
@@ -85,6 +98,15 @@ class Outbox:
         waiting = self.journal.connected
         if waiting is not None and waiting.height > cursor:
             self._events += self.journal.flush(self._books.batch)
+
+    def tell_foreign(self) -> None:
+        """Report the foreign events so far. The account of a match must not change before."""
+        for event in self._foreign.take():
+            self._events += self.journal.put(event, self._books.batch, is_foreign=True)
+
+    def _is_own(self, txid: bytes) -> bool:
+        record = self._books.record(txid)
+        return record is not None and record.is_own
 
     @property
     def is_backed_up(self) -> bool:
@@ -150,15 +172,27 @@ class Outbox:
         """
         for event in events:
             if type(event) is BlockConnected and event.height < self._chain.height:
+                self.tell_foreign()
                 self._tell_waiting(event.height - 1)
                 self.journal.connected = event  # these are nearly all events of a first sync
                 continue
             if isinstance(event, WalletEvent):
-                self._events += self.journal.put(event, self._books.batch)
+                self._emit(event)
                 continue
             if isinstance(event, Synced):
+                self.tell_foreign()
                 self._events += self.journal.flush(self._books.batch)
             self._events.append(event)
+
+    def _emit(self, event: WalletEvent) -> None:
+        if is_foreign := self._foreign.is_foreign(event):
+            told = self._foreign.join(event)
+        else:
+            self.tell_foreign()
+            self._foreign.note(event)
+            told = [event]
+        for each in told:
+            self._events += self.journal.put(each, self._books.batch, is_foreign=is_foreign)
 
     def work(self, function: Callable[[], object], then: Callable[[object], None]) -> None:
         """Call a long function in a thread, then `then` with its result, or with the Exception that it raised."""

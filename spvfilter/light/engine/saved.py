@@ -16,8 +16,9 @@ from spvfilter.store.events import EventLog
 from spvfilter.store.ledger import StoredMatch
 from spvfilter.store.store import Store
 from spvfilter.wallet.books import KEPT_DEPTH
-from spvfilter.wallet.events import BlockConnected
+from spvfilter.wallet.events import BlockConnected, MatchUnconfirmed
 from spvfilter.wallet.journal import Journal
+from spvfilter.wallet.reader import decoded
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
 
@@ -65,6 +66,8 @@ class Saved:
     """Private transactions, by txid in hex."""
     events: EventLog = field(default_factory=EventLog)
     """Range of the numbers of the events in the database."""
+    mined: frozenset[bytes] = frozenset()
+    """Txids of transactions whose blocks left the best chain, as far as stored events report it."""
     has_filters: bool = False
     """True if the database has compact filters."""
 
@@ -112,12 +115,19 @@ class Saved:
             secret=store.secret,
             addresses=store.addresses.load(),
             events=store.events.log,
+            mined=_unconfirmed_again(store),
             has_filters=store.compact_filters.has_any,
             anchors=[str(address) for address in json.loads(store.note(ANCHORS_NOTE) or b"[]")],
             private={
                 str(txid): _private(record) for txid, record in json.loads(store.note(PRIVATE_NOTE) or b"{}").items()
             },
         )
+
+
+def _unconfirmed_again(store: Store) -> frozenset[bytes]:
+    """Txids of transactions whose blocks left the best chain. Raises StoreError."""
+    events = decoded(store.events.of_kind("unconfirmed"), store.path)
+    return frozenset(event.match.txid for event in events if isinstance(event, MatchUnconfirmed))
 
 
 def _private(stored: list[Any] | float) -> PrivateRecord:

@@ -161,6 +161,7 @@ class WatchChanges:
             case RemoveAccount(name):
                 self._remove(token, request, partial(Renumbering.of_account, self._context.books.watch, name))
             case RenameAccount(old, new):
+                self._context.out.tell_foreign()
                 self._context.books.entries.rename_account(old, new)
                 self._after_commit(token, request, None)
             case AddEntries(entries, start):
@@ -257,6 +258,7 @@ class WatchChanges:
         if isinstance(change, Renumbering) and len(change.left):
             if change.name is not None:
                 self._reveals.removing(each for each in context.books.watch.keychains if each.account == change.name)
+            context.out.tell_foreign()
             context.books.remove_entries(change, context.out.emit)
             self._changed(change)
             self._after_commit(token, request, None)

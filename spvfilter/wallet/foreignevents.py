@@ -1,0 +1,84 @@
+"""ForeignEvents: events of other people's unconfirmed transactions, joined to the net change of each step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from spvfilter.wallet.confirmed import Identity
+from spvfilter.wallet.events import MatchFound, MatchUnconfirmed, MatchWithdrawn, Reason, TxReplaced, WalletEvent
+from spvfilter.watch.match import Match, MatchKind
+
+
+class ForeignEvents:
+    """Tells which events are foreign, and joins foreign events until a step ends.
+
+    An event is foreign if it is about an unconfirmed transaction of other people that no block contained before. An
+    attacker can cause any number of them, so the database keeps fewer of them than of other events. If a match is found
+    and withdrawn in one step, nothing has changed, and neither event is reported.
+    """
+
+    def __init__(self, is_own: Callable[[bytes], bool], mined: Iterable[bytes] = ()) -> None:
+        """Begin without events.
+
+        Args:
+            is_own: Tells by a txid whether this wallet broadcast a transaction.
+            mined: Txids of transactions whose blocks left the best chain.
+        """
+        self._is_own = is_own
+        self._mined = set(mined)
+        self._joined: dict[Identity | bytes, MatchFound | MatchWithdrawn | TxReplaced] = {}
+
+    def is_foreign(self, event: WalletEvent) -> bool:
+        """True for an event about an unconfirmed transaction of other people that no block contained before."""
+        match event:
+            case MatchFound(found) | MatchWithdrawn(found):
+                return found.height is None and self._is_foreign(found.txid)
+            case TxReplaced(txid):
+                return self._is_foreign(txid)
+        return False
+
+    def _is_foreign(self, txid: bytes) -> bool:
+        return txid not in self._mined and not self._is_own(txid)
+
+    def note(self, event: WalletEvent) -> None:
+        """Note an event that is reported: a block that contained a transaction may leave the best chain."""
+        match event:
+            case MatchUnconfirmed(found):
+                self._mined.add(found.txid)
+            case MatchWithdrawn(found) if found.height is not None:
+                self._mined.add(found.txid)
+
+    def join(self, event: WalletEvent) -> list[WalletEvent]:
+        """Join a foreign event with the others of this step. Returns the events that must be reported now, in order."""
+        match event:
+            case TxReplaced(txid):
+                self._joined.pop(txid, None)  # the latest replacement counts
+                self._joined[txid] = event
+                return []
+            case MatchWithdrawn(reason=Reason.REMOVED):
+                return [*self.take(), event]  # the entry, and perhaps its account, go with the present changes
+            case MatchFound(found) | MatchWithdrawn(found):
+                return self._join(event, found)
+        raise AssertionError(event)
+
+    def _join(self, event: MatchFound | MatchWithdrawn, found: Match) -> list[WalletEvent]:
+        key = Identity(found.kind is MatchKind.INPUT, found.txid, found.index)
+        if isinstance(event, MatchFound):
+            self._joined.pop(found.txid, None)  # it is not replaced any more
+        told = list[WalletEvent]()
+        match self._joined.get(key):
+            case None:
+                self._joined[key] = event
+            case MatchFound() if isinstance(event, MatchWithdrawn):
+                del self._joined[key]
+            case MatchWithdrawn(same) if isinstance(event, MatchFound) and same == found:
+                del self._joined[key]
+            case _:  # such as a match that comes back under another label
+                told = self.take()
+                self._joined[key] = event
+        return told
+
+    def take(self) -> list[WalletEvent]:
+        """The joined events of this step, in order. They must be reported now."""
+        told, self._joined = list[WalletEvent](self._joined.values()), {}
+        return told
