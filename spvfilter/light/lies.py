@@ -33,6 +33,8 @@ class Lie(StrEnum):
     """The transactions or the witnesses of the block do not match its header."""
     IMPOSSIBLE_TX = "a transaction that no block can have"
     """The transaction breaks a consensus rule, such as the limit of 21 million bitcoins."""
+    WRONG_SIGNATURE = "a transaction with a wrong signature"
+    """The transaction spends a coin of the wallet without a valid signature for it. No block can contain it."""
     UNASKED_FILTER = "a compact filter or filter headers nobody asked for"
     """The peer sent compact filters or filter headers that the client had not requested."""
     FALSE_FILTER = "a compact filter that is not what its header commits to"

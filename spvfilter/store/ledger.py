@@ -31,6 +31,8 @@ UNCONFIRMED_PLACE = 1 << 62
 """Places of unconfirmed transactions in the history begin here, above those of all blocks."""
 NOT_LISTED = -1
 """Place of a transaction that the history does not show."""
+WAITING_PLACE = -2
+"""Place of a foreign transaction that matches, and that the history does not show because it waits."""
 _MASK = (1 << 32) - 1
 """Highest position in a block."""
 
@@ -53,10 +55,14 @@ class TxStatus(StrEnum):
     """The transaction was unconfirmed for 336 hours."""
     REFUSED = "refused"
     """The wallet broadcast it, and every peer that received it refused it. A block may still confirm it."""
+    WAITING = "waiting"
+    """It does not count yet. A transaction of others waits until a second network group announces it.
+
+    If peers already have a conflicting broadcast of this wallet, a new one waits until a peer requests it."""
 
 
 LIVE = (TxStatus.CONFIRMED, TxStatus.PENDING)  # their matches are in the database and count
-UNCONFIRMED = (TxStatus.PENDING, TxStatus.REPLACED)  # a block may confirm them
+UNCONFIRMED = (TxStatus.PENDING, TxStatus.REPLACED, TxStatus.WAITING)  # a block may confirm them
 
 
 @public
@@ -119,6 +125,14 @@ class StoredTx(NamedTuple):
     """True if the history shows it. Other rows are transactions that only decide the status of a listed one."""
     hits: tuple[Hit, ...] = ()
     """Matches of the transaction, given if it does not count toward the balance. This field is not stored."""
+    signatures: str = "unknown"
+    """Whether its signatures for coins of the wallet were verified: valid or unknown."""
+    counts_since: int | None = None
+    """Number of the observation or block since which it may count, from the same counter; None if it waits."""
+    announced_by: str = ""
+    """Network groups that announced it before it counted, one on each line."""
+    was_requested: bool = False
+    """True if a peer requested or announced it after this wallet broadcast it."""
 
     @property
     def place(self) -> int:
@@ -127,7 +141,7 @@ class StoredTx(NamedTuple):
         A transaction that ended without a block is placed above the block that was the tip when it was first seen.
         """
         if not self.is_listed:
-            return NOT_LISTED
+            return WAITING_PLACE if self.status is TxStatus.WAITING and self.hits else NOT_LISTED
         if self.status in UNCONFIRMED:
             return UNCONFIRMED_PLACE + 2 * (self.first_seen or 0) + (self.status is TxStatus.PENDING)
         if self.height is None:
@@ -396,6 +410,7 @@ class Ledger:
         if tx is None:
             self._rows.remove("tx_labels", "txid = ?", (txid,))
             self._rows.remove("account_txs", "txid = ?", (txid,))
+            self._rows.remove("held", "txid = ?", (txid,))
             self._rows.remove("transactions", "txid = ?", (txid,))
             self._rows.remove("branches", "txid = ?", (txid,))
             return
@@ -415,13 +430,19 @@ class Ledger:
         found = [self._effect_of(*row) for row in rows]
         raw, parsed = tx.raw, None if not any(each.is_spend for each in found) else Transaction.parse(tx.raw)
         whole = effect_of(found, parsed)
-        row = (txid, raw, tx.status.value, *tx[2:13], tx.place, whole.net, whole.fee)
+        evidence = (tx.signatures, tx.counts_since, tx.announced_by, int(tx.was_requested))
+        row = (txid, raw, tx.status.value, *tx[2:13], tx.place, whole.net, whole.fee, *evidence)
         if stored != row:
             self._rows.put("transactions", row, "txid = ?", (txid,))
             self._coins.update((outpoint, None) for spend, _, _, outpoint in rows if not spend)  # trust may change
         if stored is not None:
             self._rows.remove("tx_labels", "txid = ?", (txid,))
             self._rows.remove("account_txs", "txid = ?", (txid,))
+        if tx.broadcast_seq is not None:
+            self._rows.remove("held", "txid = ?", (txid,))
+        if tx.broadcast_seq is not None and tx.status is TxStatus.WAITING:
+            for outpoint in dict.fromkeys(outpoint for spend, _, _, outpoint in rows if spend):
+                self._rows.insert("held", (outpoint, txid))
         for label in whole.labels:
             self._rows.insert("tx_labels", (txid, label, tx.place))
         for account, effect in effects_by_account(found, parsed).items() if tx.place != NOT_LISTED else ():
@@ -440,5 +461,6 @@ class Ledger:
 
 def stored_tx(row: Sequence[Any]) -> StoredTx:
     """Make a transaction from its row."""
-    _, raw, status, *facts, place, _, _ = row
-    return StoredTx._make((raw, TxStatus(status), *facts, place != NOT_LISTED, ()))
+    _, raw, status, *facts, place, _, _, signatures, counts_since, announced_by, was_requested = row
+    evidence = (signatures, counts_since, announced_by, bool(was_requested))
+    return StoredTx._make((raw, TxStatus(status), *facts, place >= 0, (), *evidence))

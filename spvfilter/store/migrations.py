@@ -48,18 +48,29 @@ NEW_IN_8: Mapping[str, tuple[str, ...]] = {  # columns of version 8 that version
 }
 ADDED_IN_8 = ("accounts", "account_txs", "labels", "revealed", "frozen")
 ADDED_IN_9 = ("branches", "revealed_scripts")
-_INDEXES_7 = tuple(each for each in INDEXES if "account" not in each)
+NEW_IN_10: Mapping[str, tuple[str, ...]] = {
+    "transactions": ("signatures", "counts_since", "announced_by", "was_requested"),
+}
+ADDED_IN_10 = ("held",)
+_REMADE_IN_10 = ("transactions", "tx_labels", "account_txs")  # their columns may have further values
+_INDEXES_7 = tuple(each for each in INDEXES if "account" not in each and " ON held " not in each)
 
 
-def _table_7(name: str) -> Table:
-    table = TABLES[name]
-    columns = {each: column for each, column in table.columns.items() if each not in NEW_IN_8.get(name, ())}
-    return table._replace(columns=columns)
+def _without(table: Table, names: tuple[str, ...]) -> Table:
+    return table._replace(columns={each: column for each, column in table.columns.items() if each not in names})
 
 
-TABLES_7: Mapping[str, Table] = {name: _table_7(name) for name in TABLES if name not in (*ADDED_IN_8, *ADDED_IN_9)}
+TABLES_9: Mapping[str, Table] = {
+    name: _without(table, NEW_IN_10.get(name, ())) for name, table in TABLES.items() if name not in ADDED_IN_10
+}
+TABLES_7: Mapping[str, Table] = {
+    name: _without(table, NEW_IN_8.get(name, ()))
+    for name, table in TABLES_9.items()
+    if name not in (*ADDED_IN_8, *ADDED_IN_9)
+}
 _MARKED_7 = {name: ", ".join(table.columns) for name, table in TABLES_7.items() if table.is_marked}
-_MARKED_8 = {name: columns for name, columns in MARKED.items() if name not in ADDED_IN_9}
+_MARKED_9 = {name: ", ".join(table.columns) for name, table in TABLES_9.items() if table.is_marked}
+_MARKED_8 = {name: columns for name, columns in _MARKED_9.items() if name not in ADDED_IN_9}
 
 
 def migrate(db: sqlite3.Connection, path: pathlib.Path, version: int) -> None:
@@ -102,7 +113,8 @@ def _to_7(db: sqlite3.Connection, path: pathlib.Path) -> None:
         )
         for row in CONVERSIONS_7.get(table, _unchanged)(old):
             values = tuple(row[column] for column in TABLES_7[table].columns)
-            check_row(path, table, (*values, *_DEFAULTS_8.get(table, ())))
+            added = _DEFAULTS_10 if table in NEW_IN_10 else _DEFAULTS_8.get(table, ())
+            check_row(path, table, (*values, *added))
             try:
                 rows.insert(table, values)
             except sqlite3.IntegrityError as error:
@@ -125,6 +137,7 @@ _DEFAULTS_8: Mapping[str, tuple[object, ...]] = {
     "unspent": (0, None),
     "events": (None,),
 }
+_DEFAULTS_10 = ("unknown", None, "", 0)
 
 
 def _to_8(db: sqlite3.Connection, path: pathlib.Path) -> None:
@@ -140,7 +153,7 @@ def _to_8(db: sqlite3.Connection, path: pathlib.Path) -> None:
             db.execute(f"DROP INDEX {index}")
         db.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
     for table in (*NEW_IN_8, *ADDED_IN_8):
-        db.execute(TABLES[table].sql(table))
+        db.execute(TABLES_9[table].sql(table))
     rows = MarkedRows(db, path, _MARKED_8)
     own = {
         txid
@@ -174,27 +187,49 @@ def _to_9(db: sqlite3.Connection, path: pathlib.Path) -> None:
     """Add the new tables. They are empty: the branch of an older transaction is fetched on demand."""
     MarkedRows(db, path, _MARKED_8).verify()
     for table in ADDED_IN_9:
-        db.execute(TABLES[table].sql(table))
-    rows = MarkedRows(db, path, MARKED)
+        db.execute(TABLES_9[table].sql(table))
+    rows = MarkedRows(db, path, _MARKED_9)
     for table in _MARKED_8.keys() - {"meta"}:
         rows.take_sum(table)
     rows.write_sums()
 
 
-# Version 9 to 10: indexes, so that questions about one account read only rows of this account
+# Version 9 to 10: evidence for transactions; indexes, so that questions about one account read only its rows
 
 
 def _to_10(db: sqlite3.Connection, path: pathlib.Path) -> None:
-    """Add the new indexes."""
-    MarkedRows(db, path, MARKED).verify()
+    """Add the evidence for transactions, and the new indexes. Transactions that were recorded before keep counting."""
+    MarkedRows(db, path, _MARKED_9).verify()
+    for table in _REMADE_IN_10:
+        for (index,) in db.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL AND tbl_name = ?", (table,)
+        ).fetchall():
+            db.execute(f"DROP INDEX {index}")
+        db.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
+    for table in (*_REMADE_IN_10, *ADDED_IN_10):
+        db.execute(TABLES[table].sql(table))
+    rows = MarkedRows(db, path, MARKED)
+    for table in _REMADE_IN_10:
+        for values in db.execute(f"SELECT {_MARKED_9[table]} FROM old_{table}").fetchall():
+            added: tuple[object, ...] = ()
+            if table == "transactions":
+                row = dict(zip(TABLES_9[table].columns, values, strict=True))
+                is_own = row["broadcast_seq"] is not None
+                added = ("unknown", None if is_own else max(row["last_seen"], 1), "", 0)
+            rows.insert(table, (*values, *added))
+        db.execute(f"DROP TABLE old_{table}")
     _add_indexes(db)
+    for table in _MARKED_9.keys() - {*_REMADE_IN_10, "meta"}:
+        rows.take_sum(table)
+    rows.write_sums()
 
 
 def _add_indexes(db: sqlite3.Connection) -> None:
     """Create the indexes that are missing. An earlier step may have created some indexes of a later version."""
-    there = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
+    there = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
     for statement in INDEXES:
-        if statement.split()[2] not in there:
+        _, _, name, _, table, *_ = statement.split()
+        if name not in there and table in there:
             db.execute(statement)
 
 

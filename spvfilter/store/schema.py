@@ -116,12 +116,14 @@ _HASH, _HASH_OR_NULL = Column(bytes, 32, 32), Column(bytes, 32, 32, is_optional=
 _OUTPOINT = Column(bytes, 36, 36)
 _BYTES, _BYTES_OR_NULL = Column(bytes), Column(bytes, is_optional=True)
 _COUNT, _ROW, _BOOL = Column(int), Column(int, 1), Column(int, 0, 1)
+_PLACE = Column(int, -2)  # see ledger: -1 is in no list, -2 waits
 _INDEX, _HEIGHT_OR_NULL = Column(int, 0, _M32), Column(int, 0, _M31, is_optional=True)
 _INDEX_OR_NULL, _TIME_OR_NULL = Column(int, 0, _M32, is_optional=True), Column(int, is_optional=True)
 _VALUE = Column(int, -1)  # satoshi; kernel.NO_VALUE is -1
 _ACCOUNT_OR_NULL = Column(int, 1, is_optional=True)  # id of the account's row; it may be gone for an event
 _FEE_OR_NULL, _NET = Column(int, is_optional=True), Column(int, -_M63 - 1)
-_STATUS = Column(str, choices=("confirmed", "pending", "replaced", "conflicted", "abandoned", "expired", "refused"))
+_STATUSES = ("confirmed", "pending", "replaced", "conflicted", "abandoned", "expired", "refused", "waiting")
+_STATUS = Column(str, choices=_STATUSES)
 _COMPLETENESS = Column(str, choices=("unproven", "1 peer", "proven"))
 
 TABLES: Mapping[str, Table] = {
@@ -203,20 +205,26 @@ TABLES: Mapping[str, Table] = {
             "height": _HEIGHT_OR_NULL,
             "position": _INDEX_OR_NULL,
             "conflicts_with": _HASH_OR_NULL,
-            "place": Column(int, -1),
+            "place": _PLACE,
             "net": _NET,
             "fee": _FEE_OR_NULL,
+            "signatures": Column(str, choices=("unknown", "valid")),
+            "counts_since": Column(int, 1, is_optional=True),
+            "announced_by": _TEXT,
+            "was_requested": _BOOL,
         }
     ),
+    # coins that own transactions spend which wait; nothing else may spend them meanwhile
+    "held": Table({"outpoint": _OUTPOINT, "txid": _HASH}, "PRIMARY KEY (outpoint, txid)", has_rowid=False),
     # merkle branches of confirmed transactions; the branch of another block than that of the transaction is ignored
     "branches": Table(
         {"txid": _HASH._replace(constraint=_KEY), "block": _HASH, "branch": Column(bytes, 0, 480)},
         "CHECK (length(branch) % 32 = 0)",
         has_rowid=False,
     ),
-    "tx_labels": Table({"txid": _HASH, "label": _TEXT, "place": _COUNT}, "PRIMARY KEY (txid, label)", has_rowid=False),
+    "tx_labels": Table({"txid": _HASH, "label": _TEXT, "place": _PLACE}, "PRIMARY KEY (txid, label)", has_rowid=False),
     "account_txs": Table(
-        {"account": _ROW, "txid": _HASH, "place": _COUNT, "net": _NET, "fee": _FEE_OR_NULL, "labels": _TEXT},
+        {"account": _ROW, "txid": _HASH, "place": _PLACE, "net": _NET, "fee": _FEE_OR_NULL, "labels": _TEXT},
         "PRIMARY KEY (account, txid)",
         has_rowid=False,
     ),
@@ -292,6 +300,7 @@ INDEXES = (
     "CREATE INDEX tx_labels_by_place ON tx_labels (label, place, txid)",
     "CREATE INDEX account_txs_by_place ON account_txs (account, place, txid)",
     "CREATE INDEX account_txs_by_txid ON account_txs (txid)",
+    "CREATE INDEX held_by_txid ON held (txid)",
     "CREATE INDEX unspent_by_account ON unspent (account, place, outpoint)",
     "CREATE INDEX unspent_by_place ON unspent (place, outpoint)",
     "CREATE INDEX unspent_coinbases ON unspent (height) WHERE coinbase = 1",

@@ -18,7 +18,7 @@ from spvfilter.primitives import OutPoint, Serializable, hash_of, hash_to_hex, t
 from spvfilter.protocol import COINBASE_MATURITY, HEADER_SIZE
 from spvfilter.store.events import EventLog
 from spvfilter.store.headers import PER_ROW
-from spvfilter.store.ledger import Totals, TxStatus, stored_completeness
+from spvfilter.store.ledger import WAITING_PLACE, Totals, TxStatus, stored_completeness
 from spvfilter.store.schema import MARKED, check_row
 from spvfilter.store.searched import BlockRange, Searched, common, gaps
 from spvfilter.store.sqlite import mark, reading, translated
@@ -92,7 +92,8 @@ class Balance:
     spendable: int
     """The part of `confirmed` that may be spent now: the sum of `unspent`.
 
-    Frozen coins are not in it, and coins that an own pending transaction spends. Change counts once it is in a block.
+    Frozen coins are not in it. A coin that a pending transaction spends is not in it either if the wallet broadcast
+    that transaction or verified its signatures. Change counts once it is in a block.
     """
     sequence: int = field(default=0, compare=False, repr=False)
     """Number of the last event that the balance includes; see `Snapshot`."""
@@ -133,7 +134,9 @@ class Coin:
     is_coinbase: bool
     """True if a coinbase transaction created it."""
     is_spendable: bool
-    """True if it may be spent now: confirmed, mature, not frozen, and no own pending transaction spends it."""
+    """True if it may be spent now: confirmed, mature and not frozen, and no pending transaction certainly spends it.
+
+    That is certain if the wallet broadcast the transaction, or verified its signatures."""
     spent_by: bytes | None
     """Txid of the pending transaction that spends it, 32 bytes in wire order; None if there is none."""
     cursor: str
@@ -149,7 +152,7 @@ class Coin:
     is_spender_own: bool | None = None
     """True if this wallet broadcast the transaction `spent_by`; None if there is none.
 
-    Nobody checked the signatures of a foreign one. An own transaction that spends the coin replaces it.
+    An own transaction that spends the coin replaces a foreign one.
     """
     output_label: str | None = None
     """Label of the output itself, as `LightClient.import_labels` stores it; None if it has none."""
@@ -430,7 +433,7 @@ class Views:
         )
 
     def _held_value(self, label: str | None, keychain: str | None, account: str | None, *, is_any_spent: bool) -> int:
-        """Return the value of the mature coins that are frozen, or that an own pending transaction spends.
+        """Return the value of the mature coins that are frozen, or that a pending transaction certainly spends.
 
         Args:
             label: Only coins of entries with this label.
@@ -440,7 +443,7 @@ class Views:
         """
         values = (self._tip() + 1 - COINBASE_MATURITY,)
         held: dict[bytes, int] = {}
-        for source in ("frozen", *(["matches WHERE height IS NULL AND spend = 1"] if is_any_spent else [])):
+        for source in ("frozen", "held", *(["matches WHERE height IS NULL AND spend = 1"] if is_any_spent else [])):
             where = f"outpoint IN (SELECT outpoint FROM {source}) AND height IS NOT NULL"
             where = f"{where} AND (coinbase = 0 OR height <= ?)"
             held |= {
@@ -448,7 +451,7 @@ class Views:
                 for outpoint, _, value, *_, spender, _, _, _ in self._coins_where(
                     where, values, label, keychain, account
                 )
-                if source == "frozen" or (spender is not None and self._is_own(spender))
+                if source in ("frozen", "held") or (spender is not None and self._is_proven(spender))
             }
         return sum(held.values())
 
@@ -503,7 +506,7 @@ class Views:
     ) -> Snapshot[Coin]:
         """Return the coins that may be spent now, the latest first. `Coin.is_spendable` is True for them.
 
-        A coin that only a foreign pending transaction spends is among them, because nobody checked the signatures of
+        A coin that a pending transaction of others spends is among them unless the wallet verified the signatures of
         that transaction. `Balance.spendable` is the sum of these coins.
 
         Args:
@@ -533,6 +536,10 @@ class Views:
     def _is_frozen(self, outpoint: bytes) -> bool:
         return any(self._checked("frozen", "FROM frozen WHERE outpoint = ?", (outpoint,)))
 
+    def _is_held(self, outpoint: bytes) -> bool:
+        """True if an own transaction that waits spends an output."""
+        return any(self._checked("held", "FROM held WHERE outpoint = ?", (outpoint,)))
+
     def history(
         self,
         *,
@@ -541,6 +548,7 @@ class Views:
         account: str | None = None,
         limit: int | None = None,
         before: str | None = None,
+        waiting: bool = False,
     ) -> Snapshot[HistoryEntry]:
         """Return transactions: unconfirmed ones first, then confirmed ones, the latest first.
 
@@ -559,6 +567,7 @@ class Views:
             account: Only transactions of this account.
             limit: Length of the page. By default there is one page with everything.
             before: `cursor` of the last item of the page before, to get the next page.
+            waiting: True for transactions of others without enough evidence, and only for them.
 
         Raises:
             UnknownAccountError: The wallet has no such account.
@@ -567,36 +576,42 @@ class Views:
         """
         values: tuple[object, ...] = (*_behind(before), _checked_limit(limit))
         with self._moment():
-            of = "transactions.place >= 0"
+            of = f"transactions.place = {WAITING_PLACE}" if waiting else "transactions.place >= 0"
+            place = "transactions.first_seen" if waiting else "transactions.place"
             if keychain is not None:
                 matching = self._of_keychain("matches.entry", keychain)
                 of += f" AND transactions.txid IN (SELECT txid FROM matches WHERE {matching})"
             if account is not None:
-                return Snapshot(self._account_entries(account, label, of, values), self._log().last)
+                place = place if waiting else "account_txs.place"
+                return Snapshot(self._account_entries(account, label, of, place, values), self._log().last)
             if label is None:
                 where = (
-                    f"FROM transactions WHERE {of} AND (place, txid) < (?, ?) ORDER BY place DESC, txid DESC LIMIT ?"
+                    f"FROM transactions WHERE {of} AND ({place}, txid) < (?, ?) ORDER BY {place} DESC, txid DESC"
+                    " LIMIT ?"
                 )
             else:
+                place = place if waiting else "tx_labels.place"
                 where = (
-                    f"FROM tx_labels JOIN transactions USING (txid) WHERE label = ? AND {of} AND (tx_labels.place,"
-                    " tx_labels.txid) < (?, ?) ORDER BY tx_labels.place DESC, tx_labels.txid DESC LIMIT ?"
+                    f"FROM tx_labels JOIN transactions USING (txid) WHERE label = ? AND {of} AND ({place},"
+                    f" tx_labels.txid) < (?, ?) ORDER BY {place} DESC, tx_labels.txid DESC LIMIT ?"
                 )
                 values = (_checked_label(label), *values)
             return Snapshot(self._entries(where, values), self._log().last)
 
     def _account_entries(
-        self, account: str, label: str | None, of: str, values: tuple[object, ...]
+        self, account: str, label: str | None, of: str, place: str, values: tuple[object, ...]
     ) -> Iterator[HistoryEntry]:
-        """Yield a page of the history of an account. `of` is a condition for the rows of transactions."""
+        """Yield a page of the history of an account.
+
+        `of` is a condition for the rows of transactions. `place` is the column that orders them.
+        """
         is_labelled, named = "1", tuple[object, ...]()
         if label is not None:
             is_labelled = "instr(char(10) || labels || char(10), char(10) || ? || char(10)) > 0"
             named = (_checked_label(label),)
         where = (
             f"FROM account_txs JOIN transactions USING (txid) WHERE account = ? AND {is_labelled} AND {of} AND"
-            " (account_txs.place, account_txs.txid) < (?, ?) ORDER BY account_txs.place DESC, account_txs.txid DESC"
-            " LIMIT ?"
+            f" ({place}, account_txs.txid) < (?, ?) ORDER BY {place} DESC, account_txs.txid DESC LIMIT ?"
         )
         for _, txid, _, net, fee, labels in self._checked(
             "account_txs", where, (self._account(account)[0], *named, *values)
@@ -737,6 +752,7 @@ class Views:
         time, completeness = (None, None) if height is None else self._found_in(outpoint, height)
         is_mature = height is not None and (not is_coinbase or height <= tip + 1 - COINBASE_MATURITY)
         is_frozen, is_spender_own = self._is_frozen(outpoint), None if spender is None else self._is_own(spender)
+        is_taken = self._is_held(outpoint) or (spender is not None and self._is_proven(spender))
         return Coin(
             outpoint=OutPoint.parse(outpoint),
             value=value,
@@ -745,7 +761,7 @@ class Views:
             label=label,
             height=height,
             is_coinbase=bool(is_coinbase),
-            is_spendable=is_mature and not is_frozen and not is_spender_own,
+            is_spendable=is_mature and not is_frozen and not is_taken,
             spent_by=spender,
             cursor=_cursor(place, outpoint),
             time=time,
@@ -762,10 +778,16 @@ class Views:
         query = "FROM transactions WHERE txid = ? AND broadcast_seq IS NOT NULL"
         return next(self._checked("transactions", query, (txid,)), None) is not None
 
+    def _is_proven(self, txid: bytes) -> bool:
+        """True if this wallet broadcast a transaction, or verified its signatures for coins of the wallet."""
+        query = "FROM transactions WHERE txid = ? AND (broadcast_seq IS NOT NULL OR signatures = 'valid')"
+        return next(self._checked("transactions", query, (txid,)), None) is not None
+
     def _entries(self, where: str, values: tuple[object, ...]) -> Iterator[HistoryEntry]:
         tip = self._tip()
         for row in self._checked("transactions", where, values):
-            txid, raw, status, broadcast_seq, seen, *_, block, height, position, rival, place, net, fee = row
+            txid, raw, status, broadcast_seq, seen, *_ = row
+            block, height, position, rival, place, net, fee, *_ = row[10:]
             is_confirmed = status == TxStatus.CONFIRMED
             yield HistoryEntry(
                 txid=txid,
@@ -784,7 +806,7 @@ class Views:
                     label for _, label, _ in self._checked("tx_labels", "FROM tx_labels WHERE txid = ?", (txid,))
                 ),
                 raw=raw,
-                cursor=_cursor(place, txid),
+                cursor=_cursor(seen if place == WAITING_PLACE else place, txid),
                 completeness=self._completeness_of(txid) if is_confirmed else None,
                 label=labelrows.label_of(self._checked, "tx", hash_to_hex(txid)),
             )

@@ -36,6 +36,7 @@ from spvfilter.wallet.events import (
     WalletEvent,
 )
 from spvfilter.wallet.facts import NO_HITS, parents_first
+from spvfilter.wallet.intake import Verify
 from spvfilter.wallet.netgroupquota import Groups
 from spvfilter.wallet.orphanage import Orphan
 from spvfilter.wallet.pendinglimits import PendingLimits
@@ -57,8 +58,14 @@ _INACTIVE = (Status.ABANDONED, Status.REJECTED, Status.EXPIRED)
 class Books(Settlement):
     """Matches, transactions and the search cursor of one wallet."""
 
-    def __init__(self, watch: WatchList, saved: SavedBooks, limits: PendingLimits | None = None) -> None:
-        super().__init__(watch, limits)
+    def __init__(
+        self, watch: WatchList, saved: SavedBooks, limits: PendingLimits | None = None, verify: Verify | None = None
+    ) -> None:
+        """Load the books.
+
+        Without `verify`, signatures are not checked.
+        """
+        super().__init__(watch, limits, verify)
         self.searches: Searches = Searches(self._changes, saved)
         self.entries: Entries = Entries(watch, self._changes, self.searches, saved.ids)
         self.filtered: Filtered = Filtered()
@@ -77,6 +84,7 @@ class Books(Settlement):
         for txid, row in saved.transactions.items():
             record = record_of(row)
             self._number = max(self._number, record.last_seen, record.broadcast_seq or 0, row.dropped_seq)
+            self._number = max(self._number, record.counts_since or 0)
             self._graph.put(record)
             if row.height is not None and row.block_hash is not None:
                 self._best.connect(row.height, row.block_hash)
@@ -96,7 +104,8 @@ class Books(Settlement):
                 self._verdicts[txid] = CONFIRMED
             else:
                 self._verdicts[txid] = Verdict(status_of(row.status), row.conflicts_with)
-        return self._settle(list(self._unconfirmed))
+        spends = [txid for txid in self.pool if any(hit.spend for hit in self._hits[txid].values())]
+        return self._settle([*(self._rematch(spends) if self._verify is not None else ()), *self._unconfirmed])
 
     # The database
 
@@ -197,10 +206,12 @@ class Books(Settlement):
         if anchor not in record.anchors or record.txid in self._unconfirmed:
             self._number += 1
             anchors = record.anchors | {anchor}
-            record = record._replace(anchors=anchors, last_seen=self._number, dropped=None)
+            since = self._number if record.counts_since is None else record.counts_since
+            record = record._replace(anchors=anchors, last_seen=self._number, dropped=None, counts_since=since)
             record = record if record.is_own else record.with_witness(found.raw)  # an own transaction keeps its witness
         self._best.connect(block.height, block.hash)
         self._graph.put(record)
+        self._give_evidence(txid)
         self._note_deep(txid)
         return txid
 
@@ -301,25 +312,63 @@ class Books(Settlement):
 
     # Unconfirmed transactions
 
-    def observe(self, raw: bytes, now: int, *, groups: Groups = ()) -> list[WalletEvent]:
-        """Record a transaction that peers of these network groups announced or sent. Raises FormatError."""
+    def observe(self, raw: bytes, now: int, *, groups: Groups = (), quorum: int = 1) -> list[WalletEvent]:
+        """Record a transaction that peers of these network groups announced or sent. Raises FormatError.
+
+        Args:
+            raw: The transaction.
+            now: Seconds since 1970.
+            groups: The network groups.
+            quorum: It counts once this many network groups have announced it.
+        """
         fresh = TxRecord.parse(raw)
         txid, record = fresh.txid, self._graph.get(fresh.txid)
         if record is not None:
-            if txid in self.pool:
-                self.pool.quota.announce(txid, groups)
+            events = self.announce(txid, groups, quorum=quorum)
             is_revived = record.active_drop in (DropReason.REJECTED, DropReason.EXPIRED)
-            return self.observe_again(txid, now) if is_revived and txid in self._unconfirmed else []
+            return [*events, *self.observe_again(txid, now)] if is_revived and txid in self._unconfirmed else events
         self._number += 1
+        is_enough = len({*groups}) >= quorum or quorum <= 1
         record = fresh._replace(
             first_seen=now,
             first_height=self.searches.first_height,
             expires_at=now + MEMPOOL_EXPIRY_S,
             last_seen=self._number,
-        )
+        ).announced(groups)
+        if txid in self.orphans:
+            self.orphans.announce(txid, groups, quorum, self._number)
         if record.fault is not None or txid in self.orphans:
             return []
+        if is_enough:
+            record = record._replace(counts_since=self._number)
         return self._settle(self._admit(Orphan(record, tuple(groups))))
+
+    def announce(self, txid: bytes, groups: Groups, *, quorum: int = 1) -> list[WalletEvent]:
+        """Record that peers of these network groups announced a foreign unconfirmed transaction.
+
+        It counts once `quorum` network groups have announced it, and its known ancestors count with it.
+        """
+        record = self._graph.get(txid)
+        if record is None or txid not in self.pool:
+            return []
+        self.pool.quota.announce(txid, groups)
+        announced = record.announced(groups)
+        if announced.has_evidence or (announced == record and quorum > 1):
+            return []
+        self._graph.put(announced)
+        if len(announced.announced_by) < quorum:
+            self._write(txid)
+            return []
+        self._number += 1
+        return self._settle(self._give_evidence(txid))
+
+    def requested(self, txid: bytes) -> list[WalletEvent]:
+        """Record that a peer requested or announced an own transaction. It then outranks every earlier broadcast."""
+        record = self._graph.get(txid)
+        if record is None or not record.is_own or record.was_requested or txid not in self._unconfirmed:
+            return []
+        self._graph.put(record._replace(was_requested=True))
+        return self._settle([txid])
 
     def observe_again(self, txid: bytes, now: int) -> list[WalletEvent]:
         """Record a later observation of an unconfirmed transaction: it outranks foreign ones seen before it."""
@@ -345,6 +394,8 @@ class Books(Settlement):
         fresh = TxRecord.parse(raw)
         known = self._graph.get(fresh.txid)
         record = fresh._replace(first_height=self.searches.first_height) if known is None else known.with_witness(raw)
+        if known is not None and not known.is_own and known.has_evidence:
+            record = record._replace(was_requested=True)  # peers have it
         if self.is_confirmed(record.txid):
             return []
         if known is not None:
@@ -365,13 +416,16 @@ class Books(Settlement):
             self._graph.put(each)
             self._enter(each)
         touched = [record.txid, *(each.txid for each in revived), *self._rematch_children(record.txid)]
-        return self._settle([*touched, *self._adopt(record)])
+        touched += self._adopt(record)
+        return self._settle([*touched, *self._give_evidence(record.txid)])
 
     def abandon(self, txid: bytes) -> list[WalletEvent]:
         """Abandon an own unconfirmed transaction (`check_abandon`) and the own versions that it replaced."""
         record = self._graph.get(txid)
         assert record is not None
-        others = {other for outpoint in record.inputs for other in self.spenders(outpoint)} - {txid}
+        is_waiting = self._verdicts[txid].status is Status.WAITING  # and has replaced nothing
+        spent = () if is_waiting else record.inputs
+        others = {other for outpoint in spent for other in self.spenders(outpoint)} - {txid}
         earlier = [
             other
             for other in others
@@ -529,7 +583,7 @@ class Books(Settlement):
 
         A search then also finds double spends that pay only other people. They decide about these transactions.
         """
-        foreign = (record for record in self.unconfirmed() if not record.is_own)
+        foreign = (record for record in self.unconfirmed() if not record.is_own and record.has_evidence)
         spent = (outpoint for record in foreign for outpoint in record.inputs)
         self._questioned = dict.fromkeys(islice(spent, most))
 

@@ -1,6 +1,6 @@
 """Canonical transactions: which transactions count toward the balance, as a pure function of the records about them.
 
-Five rules decide. The first rule that applies to a transaction gives its verdict. The family of a transaction consists
+Six rules decide. The first rule that applies to a transaction gives its verdict. The family of a transaction consists
 of the transaction itself and its known unconfirmed ancestors.
 
 1. A transaction that a block of the best chain contains is confirmed. Its known ancestors are confirmed through it.
@@ -11,15 +11,21 @@ of the transaction itself and its known unconfirmed ancestors.
 3. A transaction that spends an input claimed by rule 1, and its descendants, are conflicted.
 4. A dropped transaction and its descendants are inactive. A broadcast of the transaction after the drop revives it.
    A later observation revives it too, unless the user abandoned it. Nothing that happens to a child revives its parent.
-5. The other transactions are taken by descending rank, each with its family. If no canonical transaction outside the
-   family spends an input of the family, the whole family is canonical. Otherwise the transaction is replaced.
+5. A foreign transaction waits while there is no evidence for it or for one of its known descendants. Meanwhile it
+   replaces nothing.
+6. The other transactions are taken by descending rank, each with its family. If no canonical transaction outside the
+   family spends an input of the family, the whole family is canonical. Otherwise the transaction is replaced. An own
+   transaction that lost only because no peer has requested it yet waits, together with its own parents.
 
 An input whose parent is unknown conflicts with nothing but another spend of it.
 
 Ranks, from high to low, with equal ranks decided by txid:
 
-- own transactions, the latest broadcast first: the wallet cannot check the signatures of foreign transactions
-- foreign transactions that were observed in a mempool, the latest observation first
+- own transactions that a peer requested or announced, the latest broadcast first: a peer may replay any older version
+  that was signed, so no foreign transaction outranks them
+- the other own transactions, the latest broadcast first
+- foreign transactions with valid signatures for our coins, the latest observation first
+- other foreign transactions that were observed in a mempool, the latest observation first
 - transactions that were found only in stale blocks, the greatest height first
 """
 
@@ -27,10 +33,11 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from enum import StrEnum
+from math import inf
 from typing import NamedTuple
 
 from spvfilter.protocol import HASH_SIZE
-from spvfilter.wallet.txgraph import Anchor, Component, DropReason, TxRecord, creator, is_missing
+from spvfilter.wallet.txgraph import Anchor, Component, DropReason, Signatures, TxRecord, creator, is_missing
 
 
 class Status(StrEnum):
@@ -50,6 +57,8 @@ class Status(StrEnum):
     """Inactive: peers rejected it or one of its ancestors."""
     EXPIRED = "expired"
     """Inactive: it or one of its ancestors was unconfirmed for 336 hours."""
+    WAITING = "waiting"
+    """It does not count yet: a foreign one until there is evidence for it, an own one until a peer requests it."""
 
 
 class Verdict(NamedTuple):
@@ -61,8 +70,8 @@ class Verdict(NamedTuple):
     """Txid of the confirmed or canonical transaction that conflicts with it or with one of its ancestors.
 
     If one of them spends an output that its confirmed parent does not have, it is the txid of that parent. Among
-    several canonical transactions it is the first that rule 5 chose. None if the transaction is confirmed, canonical or
-    inactive, or if it is conflicted by rule 2."""
+    several canonical transactions it is the first that rule 6 chose. None if the transaction is confirmed, canonical or
+    inactive, if it is conflicted by rule 2, or if it waits by rule 5."""
 
     @property
     def counts(self) -> bool:
@@ -82,7 +91,7 @@ def canonical(component: Component, best_chain: Container[Anchor]) -> dict[bytes
 
     The result does not depend on the order of the records. Several components may be given as one. Work is linear in
     the inputs of the records, with two exceptions. Rule 2 joins sets of bits along the inputs, one bit for each record
-    that shares an outpoint with another record. Rule 5 sorts the records.
+    that shares an outpoint with another record. Rule 6 sorts the records.
 
     Args:
         component: The records, and the confirmed spenders of outpoints that they spend or create.
@@ -93,12 +102,13 @@ def canonical(component: Component, best_chain: Container[Anchor]) -> dict[bytes
     judgement = _Judgement(component)
     judgement.confirm(best_chain)
     judgement.rule_out()
+    judgement.defer()
     judgement.choose()
     return judgement.verdicts
 
 
 class _Judgement:
-    """The verdicts on one component so far. Its three methods apply the five rules in their order."""
+    """The verdicts on one component so far. Its four methods apply the six rules in their order."""
 
     def __init__(self, component: Component) -> None:
         self.verdicts: dict[bytes, Verdict] = {}
@@ -203,19 +213,59 @@ class _Judgement:
 
     # Rule 5
 
+    def defer(self) -> None:
+        """Let the transactions wait for which there is no evidence."""
+        supported = set[bytes]()
+        for txid in reversed(self._order):
+            if self._records[txid].has_evidence or any(child in supported for child in self._children[txid]):
+                supported.add(txid)
+            elif txid not in self.verdicts:
+                self.verdicts[txid] = Verdict(Status.WAITING)
+
+    # Rule 6
+
     def choose(self) -> None:
         """Choose canonical transactions among the others by rank."""
         waiting = [txid for txid in self._order if txid not in self.verdicts]
-        replaced_by = dict[bytes, bytes]()
+        replaced_by, rivals = dict[bytes, bytes](), dict[bytes, list[bytes]]()
         for txid in sorted(waiting, key=lambda txid: _rank(self._records[txid]), reverse=True):
             if txid not in replaced_by:
                 for member in self._undecided(txid, self._parents):
                     self.verdicts[member] = Verdict(Status.CANONICAL)
                     for outpoint in self._records[member].inputs:
                         for spender in self._shared.get(outpoint, ()):
+                            if spender not in self.verdicts:
+                                rivals.setdefault(spender, []).append(member)
                             lost = self._undecided(spender, self._children, replaced_by)
                             replaced_by |= dict.fromkeys(lost, member)
-        self.verdicts |= {txid: Verdict(Status.REPLACED, by) for txid, by in replaced_by.items()}
+        contested = self._contested(replaced_by, rivals)
+        for txid, by in replaced_by.items():
+            self.verdicts[txid] = Verdict(Status.WAITING if txid in contested else Status.REPLACED, by)
+
+    def _contested(self, lost: Container[bytes], rivals: Mapping[bytes, list[bytes]]) -> set[bytes]:
+        """Own transactions that lost only against earlier broadcasts, which peers have requested, and their parents.
+
+        Args:
+            lost: The transactions that lost.
+            rivals: The canonical transactions that conflict with each of them.
+        """
+        latest = dict[bytes, float]()  # latest broadcast of each canonical transaction and its canonical descendants
+        for txid in reversed(self._order):
+            verdict = self.verdicts.get(txid)
+            if verdict is not None and verdict.status is Status.CANONICAL:
+                numbers = [latest[child] for child in self._children[txid] if child in latest]
+                latest[txid] = max([self._records[txid].broadcast_seq or 0, *numbers])
+        order = [txid for txid in self._order if txid in lost]
+        against, found = dict[bytes, float](), set[bytes]()
+        for txid in order:
+            numbers = [latest[each] or inf for each in rivals.get(txid, ())]
+            against[txid] = max([0, *numbers, *(against.get(parent, 0) for parent in self._parents[txid])])
+        for txid in reversed(order):
+            record = self._records[txid]
+            is_later = record.is_own and not record.was_requested and (record.broadcast_seq or 0) > against[txid]
+            if is_later or any(child in found for child in self._children[txid]):
+                found.add(txid)
+        return {txid for txid in found if self._records[txid].is_own}
 
     def _undecided(
         self, txid: bytes, relatives: Mapping[bytes, list[bytes]], known: Container[bytes] = ()
@@ -232,9 +282,9 @@ class _Judgement:
 
 
 def _rank(record: TxRecord) -> tuple[int, int, bytes]:
-    """The rank of a transaction for rule 5. No two transactions have an equal rank."""
+    """The rank of a transaction for rule 6. No two transactions have an equal rank."""
     if record.broadcast_seq is not None:
-        return 2, record.broadcast_seq, record.txid
+        return 4 if record.was_requested else 3, record.broadcast_seq, record.txid
     if record.last_seen:
-        return 1, record.last_seen, record.txid
+        return 2 if record.signatures is Signatures.VALID else 1, record.last_seen, record.txid
     return 0, max((anchor.height for anchor in record.anchors), default=-1), record.txid

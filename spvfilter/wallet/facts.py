@@ -106,6 +106,16 @@ class Facts:
 
     # Changes
 
+    def _give_evidence(self, txid: bytes) -> list[bytes]:
+        """Let an unconfirmed transaction and its known ancestors count. Returns the txids of these."""
+        record = self._graph.get(txid)
+        gained = list[bytes]()
+        for each in [] if record is None else [record, *self._graph.ancestors(record)]:
+            if not each.has_evidence and each.txid in self._unconfirmed:
+                self._graph.put(each._replace(counts_since=self._number))
+                gained.append(each.txid)
+        return gained
+
     def _enter(self, record: TxRecord, groups: Groups = (), hits: dict[Identity, Hit] | None = None) -> None:
         """Match an unconfirmed record and note the room that it takes. Own outputs are watched from now on."""
         self._hits[record.txid] = hits = self._match(record) if hits is None else hits
@@ -113,7 +123,7 @@ class Facts:
         if record.is_own:
             self.watch.table.learn([hit for hit in hits.values() if not hit.spend])
         else:
-            self.pool.put(record, len(hits), groups)
+            self.pool.put(record, len(hits), groups or record.announced_by)
 
     def _match(self, record: TxRecord) -> dict[Identity, Hit]:
         """The matches of an unconfirmed transaction: by the watch table, and by outputs of unconfirmed transactions."""

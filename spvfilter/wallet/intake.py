@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from spvfilter.kernel import NO_VALUE
+from spvfilter.kernel import NO_VALUE, Hit
+from spvfilter.primitives import TxOut
 from spvfilter.protocol import HASH_SIZE
+from spvfilter.signatures import SpendCheck, Validity
 from spvfilter.transaction import Transaction
-from spvfilter.wallet.canonical import Verdict, canonical
+from spvfilter.wallet.canonical import Status, Verdict, canonical
+from spvfilter.wallet.confirmed import Identity
 from spvfilter.wallet.judgement import JudgedFacts
 from spvfilter.wallet.netgroupquota import Groups
 from spvfilter.wallet.orphanage import Orphan, Orphanage
 from spvfilter.wallet.pendinglimits import PendingLimits
-from spvfilter.wallet.txgraph import Component, DropReason, TxRecord
+from spvfilter.wallet.txgraph import Component, DropReason, Signatures, TxRecord
 from spvfilter.watch.watchlist import WatchList
+
+Verify = Callable[[Transaction, Sequence[TxOut | None], Sequence[int]], SpendCheck]
+"""Checks the inputs of a transaction with these indexes against the outputs that they spend: `verify_spends`."""
 
 
 class Intake(JudgedFacts):
     """Admits foreign unconfirmed transactions, and evicts them when there is no room or when they turn out invalid."""
 
-    def __init__(self, watch: WatchList, limits: PendingLimits | None = None) -> None:
+    def __init__(self, watch: WatchList, limits: PendingLimits | None = None, verify: Verify | None = None) -> None:
         super().__init__(watch, limits)
+        self._verify = verify
+        self._wrong: list[tuple[bytes, bytes]] = []  # txid and wtxid of transactions with a wrong signature
         self.orphans: Orphanage = Orphanage()
         """Foreign unconfirmed transactions without a match or a link to one."""
         self.turned_away: int = 0
@@ -30,6 +38,14 @@ class Intake(JudgedFacts):
     def take_turned_away(self) -> list[bytes]:
         """The txids and wtxids of transactions that found no room or were evicted since the last call."""
         taken, self._turned_away = self._turned_away, []
+        return taken
+
+    def take_wrong(self) -> list[tuple[bytes, bytes]]:
+        """Txid and wtxid of the transactions that were dropped for a wrong signature since the last call.
+
+        The same transaction with another witness may be right.
+        """
+        taken, self._wrong = self._wrong, []
         return taken
 
     def would_be(self, tx: Transaction) -> tuple[Verdict, TxRecord | None]:
@@ -83,11 +99,19 @@ class Intake(JudgedFacts):
             self.turned_away += not has_room
             self._turned_away += (record.txid, record.wtxid)
             return []
+        verified = self._verified(record, hits)
+        if verified is None:
+            self._wrong.append((record.txid, record.wtxid))
+            return []
+        record = verified
         self._unconfirmed[record.txid] = None
         self._graph.put(record)
         self._enter(record, groups, hits)
         touched = [record.txid, *self._rematch_children(record.txid)]
-        return touched + self._make_room(record, groups)
+        children = [each for txid in self._graph.children(record.txid) if (each := self._graph.get(txid)) is not None]
+        if record.has_evidence or any(each.has_evidence for each in children):
+            touched += self._give_evidence(record.txid)
+        return touched + self._make_room(self._graph.get(record.txid) or record, groups)
 
     def _adopt(self, record: TxRecord) -> list[bytes]:
         """Admit the orphans that touch a kept transaction, and return the txids whose verdicts may change."""
@@ -143,6 +167,40 @@ class Intake(JudgedFacts):
                 at = made[txid].span.outputs[int.from_bytes(outpoint[HASH_SIZE:], "little")][0]
                 total += int.from_bytes(parent.raw[at : at + 8], "little")
         return sum(output.value for output in Transaction.parse(record.raw).outputs) > total
+
+    # Signatures
+
+    def _verified(self, record: TxRecord, hits: Mapping[Identity, Hit]) -> TxRecord | None:
+        """Verify the signatures of a foreign record for coins of the wallet. Returns None if one of them is wrong."""
+        mine = [hit for hit in hits.values() if hit.spend]
+        if self._verify is None or not mine or record.is_own:
+            return record
+        known = {hit.n: TxOut(hit.value, hit.script) for hit in mine if hit.script is not None and hit.value >= 0}
+        tx = Transaction.parse(record.raw)
+        spent = [known.get(n) or self._output(outpoint) for n, outpoint in enumerate(tx.inputs)]
+        match self._verify(tx, spent, [hit.n for hit in mine]).validity:
+            case Validity.WRONG:
+                return None
+            case Validity.VALID:
+                since = self._number if record.counts_since is None else record.counts_since
+                return record._replace(signatures=Signatures.VALID, counts_since=since)
+            case Validity.UNKNOWN:
+                return record
+
+    def _output(self, outpoint: bytes) -> TxOut | None:
+        """The output of a known transaction."""
+        parent, index = self._graph.get(outpoint[:HASH_SIZE]), int.from_bytes(outpoint[HASH_SIZE:], "little")
+        return None if parent is None or index >= parent.outputs else Transaction.parse(parent.raw).output(index)
+
+    def _drop_wrong(self, record: TxRecord) -> list[bytes]:
+        """Remove a transaction with a wrong signature. Its descendants are judged without it.
+
+        Returns the txids whose verdicts may change.
+        """
+        near, children = self._graph.neighbours(record), self._graph.children(record.txid)
+        self._wrong.append((record.txid, record.wtxid))
+        self._remove(record.txid)
+        return [record.txid, *near, *self._rematch(children)]
 
     # Eviction
 
@@ -240,7 +298,8 @@ class Intake(JudgedFacts):
     def _turn_away(self, record: TxRecord, *, for_room: bool = True) -> None:
         """Remove a foreign transaction that is invalid or has no room. A peer may announce it again."""
         verdict = self._verdicts.get(record.txid)
-        is_payment = bool(self._hits.get(record.txid)) and (verdict is None or verdict.counts)
+        is_open = verdict is None or verdict.counts or verdict.status is Status.WAITING
+        is_payment = bool(self._hits.get(record.txid)) and is_open
         self.turned_away += for_room and is_payment
         self._turned_away += (record.txid, record.wtxid)
         self._remove(record.txid)
@@ -267,6 +326,14 @@ class Intake(JudgedFacts):
             touched.append(txid)
             if self._evictable([txid]) and self._is_invalid(record):
                 touched += self._evict(txid, for_room=False)
-            else:
-                self._enter(record)
+                continue
+            hits = self._match(record)
+            verified = self._verified(record, hits)
+            if verified is None:
+                touched += self._drop_wrong(record)
+                continue
+            self._graph.put(verified)
+            self._enter(verified, hits=hits)
+            if verified.has_evidence and not record.has_evidence:
+                touched += self._give_evidence(txid)
         return touched

@@ -68,8 +68,12 @@ class JudgedFacts(Facts):
                 followed[txid] = None
 
     def is_announceable(self, txid: bytes) -> bool:
-        """True if an own transaction is unconfirmed and counts. Foreign conflicts rank lower and never change that."""
-        return self._is_own(txid) and self.is_pending(txid)
+        """True if an own transaction is unconfirmed, and counts or will count once a peer requests it.
+
+        Foreign conflicts rank lower and never change that.
+        """
+        is_waiting = txid in self._unconfirmed and self._verdicts[txid].status is Status.WAITING
+        return self._is_own(txid) and (is_waiting or self.is_pending(txid))
 
     def _is_settled(self, txid: bytes) -> bool:
         """True if a block contains a known transaction or a descendant of it."""

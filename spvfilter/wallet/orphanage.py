@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from spvfilter.wallet.netgroupquota import MANY
 from spvfilter.wallet.txgraph import TxRecord
 
 MAX_ORPHANS = 500
@@ -61,6 +62,15 @@ class Orphanage:
         self._inputs += len(record.inputs)
         while len(self._orphans) > MAX_ORPHANS or self._inputs > MAX_ORPHAN_INPUTS:
             self._drop(next(iter(self._orphans)))
+
+    def announce(self, txid: bytes, groups: Iterable[str], quorum: int, number: int) -> None:
+        """Note that network groups announced an orphan. With `quorum` groups it counts since a number of the books."""
+        orphan, names = self._orphans[txid], tuple(groups)
+        record = orphan.record.announced(names)
+        if not record.has_evidence and len(record.announced_by) >= quorum:
+            record = record._replace(counts_since=number)
+        groups = tuple(dict.fromkeys((*orphan.groups, *names)))[:MANY]
+        self._orphans[txid] = orphan._replace(record=record, groups=groups)
 
     def note_block(self) -> None:
         """Note that the chain has another block, which may contain any of the orphans."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from spvfilter.kernel import Hit
 from spvfilter.store.ledger import StoredTx, TxStatus
 from spvfilter.wallet.canonical import Status
-from spvfilter.wallet.txgraph import Anchor, Drop, DropReason, TxRecord
+from spvfilter.wallet.txgraph import Anchor, Drop, DropReason, Signatures, TxRecord
 
 ROW_STATUS = {
     Status.CONFIRMED: TxStatus.PENDING,  # through a child: no block is known that contains the transaction itself
@@ -15,6 +15,7 @@ ROW_STATUS = {
     Status.ABANDONED: TxStatus.ABANDONED,
     Status.REJECTED: TxStatus.REFUSED,
     Status.EXPIRED: TxStatus.EXPIRED,
+    Status.WAITING: TxStatus.WAITING,
 }
 """Status in the database of a transaction without a block of the best chain, by its verdict."""
 _STATUS = {row: status for status, row in ROW_STATUS.items()} | {TxStatus.CONFIRMED: Status.CONFIRMED}
@@ -37,6 +38,10 @@ def record_of(row: StoredTx) -> TxRecord:
         last_seen=row.last_seen,
         broadcast_seq=row.broadcast_seq,
         dropped=None if row.dropped is None else Drop(DropReason(row.dropped), row.dropped_seq),
+        signatures=Signatures(row.signatures),
+        counts_since=row.counts_since,
+        announced_by=tuple(row.announced_by.split("\n")) if row.announced_by else (),
+        was_requested=row.was_requested,
     )
 
 
@@ -57,7 +62,7 @@ def row_of(
         conflicts_with: Txid of the transaction that replaced it or conflicts with it.
         anchor: The block of the best chain that contains it.
         hits: Its matches, if no block contains it.
-        is_listed: True if the history shows it: it matches, or this wallet broadcast it.
+        is_listed: True if the history shows it: it matches and there is evidence, or this wallet broadcast it.
     """
     return StoredTx(
         record.raw,
@@ -75,4 +80,8 @@ def row_of(
         conflicts_with,
         is_listed,
         hits,
+        record.signatures.value,
+        record.counts_since,
+        "\n".join(record.announced_by),
+        record.was_requested,
     )

@@ -12,7 +12,7 @@ from spvfilter.wallet.changes import Changes
 from spvfilter.wallet.confirmed import Identity
 from spvfilter.wallet.events import MatchFound, MatchUnconfirmed, MatchWithdrawn, Reason, TxReplaced, WalletEvent
 from spvfilter.wallet.facts import NO_HITS
-from spvfilter.wallet.intake import Intake
+from spvfilter.wallet.intake import Intake, Verify
 from spvfilter.wallet.orphanage import Orphan
 from spvfilter.wallet.pendinglimits import PendingLimits
 from spvfilter.wallet.rows import row_of
@@ -28,17 +28,39 @@ _REASONS = {
     Status.REJECTED: Reason.REFUSED,
     Status.EXPIRED: Reason.EXPIRED,
 }
-_OPEN = (Status.CONFIRMED, Status.CANONICAL, Status.REPLACED)  # a block may still contain such a transaction
+_OPEN = (Status.CONFIRMED, Status.CANONICAL, Status.REPLACED, Status.WAITING)  # a block may still contain it
 
 
 class Settlement(Intake):
     """Reports and writes the difference of verdicts and matches that an input made."""
 
-    def __init__(self, watch: WatchList, limits: PendingLimits | None = None) -> None:
-        super().__init__(watch, limits)
+    def __init__(self, watch: WatchList, limits: PendingLimits | None = None, verify: Verify | None = None) -> None:
+        super().__init__(watch, limits, verify)
         self._changes = Changes(watch)
         self._counted: dict[bytes, dict[Identity, Hit]] = {}
         """Unconfirmed matches that count and were reported, by txid."""
+        self.waiting: dict[bytes, None] = {}
+        """Txids of the foreign transactions that wait for more evidence."""
+        self._started_waiting: dict[bytes, None] = {}
+
+    @property
+    def has_started_waiting(self) -> bool:
+        """True if `take_waiting` may return transactions."""
+        return bool(self._started_waiting)
+
+    def is_match(self, txid: bytes) -> bool:
+        """True if an unconfirmed transaction matches the watch list."""
+        return bool(self._hits.get(txid))
+
+    @property
+    def waiting_matches(self) -> int:
+        """Number of the transactions among `waiting` that match the watch list."""
+        return sum(map(self.is_match, self.waiting))
+
+    def take_waiting(self) -> list[bytes]:
+        """The txids of the foreign transactions that have begun to wait since the last call, and still do."""
+        taken, self._started_waiting = [each for each in self._started_waiting if each in self.waiting], {}
+        return taken
 
     @property
     def batch(self) -> Batch:
@@ -92,11 +114,13 @@ class Settlement(Intake):
             self._verdicts.pop(txid, None)
             self._changes.remove_tx(txid)
             self._note_own(txid)
+            self.waiting.pop(txid, None)
         for txid in dict.fromkeys((*rows, *verdicts)):
             verdict, before = verdicts.get(txid), self._verdicts.get(txid)
             if verdict is None:
                 continue
             self._verdicts[txid] = verdict
+            self._note_waiting(txid, is_waiting=verdict.status is Status.WAITING and not self._is_own(txid))
             for event in self._report(txid, verdict, disconnected):
                 (gone if isinstance(event, MatchWithdrawn) else found).append(event)
             is_new = before is None or before.conflicts_with != verdict.conflicts_with
@@ -106,6 +130,12 @@ class Settlement(Intake):
             if verdict != before or txid in rows:
                 self._write(txid)
         return [*replaced, *gone, *found]
+
+    def _note_waiting(self, txid: bytes, *, is_waiting: bool) -> None:
+        if not is_waiting:
+            self.waiting.pop(txid, None)
+        elif txid not in self.waiting:
+            self.waiting[txid] = self._started_waiting[txid] = None
 
     def _report(
         self,
@@ -153,7 +183,8 @@ class Settlement(Intake):
             return
         hits = self._hits.get(txid, NO_HITS)
         anchor = record.anchor_in(self._best)
-        is_listed = record.is_own or bool(hits) or (anchor is not None and self._confirmed.has_tx(txid))
+        is_found = anchor is not None and self._confirmed.has_tx(txid)
+        is_listed = record.is_own or is_found or (record.has_evidence and bool(hits))
         row = row_of(
             record, self._status(txid), verdict.conflicts_with, anchor, tuple(hits.values()), is_listed=is_listed
         )

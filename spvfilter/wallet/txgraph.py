@@ -6,12 +6,13 @@ counts toward the balance.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple, Self
 
 from spvfilter.protocol import HASH_SIZE, MEMPOOL_EXPIRY_S
 from spvfilter.transaction import NULL_OUTPOINT, Transaction
+from spvfilter.wallet.netgroupquota import MANY
 from spvfilter.wallet.validity import why_impossible
 
 
@@ -56,6 +57,18 @@ class DropReason(StrEnum):
     """It was unconfirmed for 336 hours. A later broadcast or observation revives it."""
 
 
+class Signatures(StrEnum):
+    """Whether the signatures of a foreign transaction that spends coins of the wallet were verified.
+
+    Bytes with a wrong signature are not recorded.
+    """
+
+    UNKNOWN = "unknown"
+    """They were not verified, or the transaction spends no coin of the wallet."""
+    VALID = "valid"
+    """Every input that spends a coin of the wallet is signed for it."""
+
+
 class Drop(NamedTuple):
     """The latest drop of a transaction."""
 
@@ -97,6 +110,16 @@ class TxRecord(NamedTuple):
     """Number of its latest broadcast by this wallet; None for a foreign transaction."""
     dropped: Drop | None = None
     """Its latest drop; None if it was not dropped, or if a block has contained it since."""
+    signatures: Signatures = Signatures.UNKNOWN
+    """Whether the signatures for coins of the wallet were verified."""
+    counts_since: int | None = None
+    """Number of the observation or block that was evidence enough for it to count; None if there was none.
+
+    No later fact takes it back."""
+    announced_by: tuple[str, ...] = ()
+    """Network groups that announced it before it counted."""
+    was_requested: bool = False
+    """True if a peer requested or announced it after this wallet broadcast it."""
 
     @classmethod
     def parse(cls, raw: bytes) -> Self:
@@ -104,6 +127,12 @@ class TxRecord(NamedTuple):
         tx = Transaction.parse(raw)
         inputs = tuple([outpoint for outpoint in tx.inputs if outpoint != NULL_OUTPOINT])
         return cls(tx.txid, raw, inputs, len(tx.span.outputs), tx.wtxid, why_impossible(tx))
+
+    def announced(self, groups: Iterable[str]) -> Self:
+        """The record after network groups announced the transaction. Once it counts, they change nothing."""
+        if self.has_evidence:
+            return self
+        return self._replace(announced_by=tuple(dict.fromkeys((*self.announced_by, *groups)))[:MANY])
 
     def with_witness(self, raw: bytes) -> Self:
         """The record of the same transaction with the witness of `raw`."""
@@ -113,6 +142,11 @@ class TxRecord(NamedTuple):
     def is_own(self) -> bool:
         """True if this wallet broadcast it."""
         return self.broadcast_seq is not None
+
+    @property
+    def has_evidence(self) -> bool:
+        """True if it may count: this wallet broadcast it, or there was more evidence than one announcement."""
+        return self.is_own or self.counts_since is not None
 
     @property
     def active_drop(self) -> DropReason | None:

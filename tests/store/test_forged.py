@@ -54,6 +54,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         )
         with store._rows.transaction():
             store.keychains.keep_revealed_scripts([bytes(22)])
+            store._rows.insert("held", (bytes(36), bytes(32)))
     with Store.open(path, REGTEST) as store:
         owned = WatchList(REGTEST)
         with owned.within_account("shop"):

@@ -149,7 +149,7 @@ def migrated_to(version: int, data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("failure", [sqlite3.OperationalError, KeyboardInterrupt])
-@pytest.mark.parametrize("step", [6, 7, 8])
+@pytest.mark.parametrize("step", [6, 7, 8, 9])
 def test_failure_at_any_statement_changes_nothing(
     step: int, failure: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

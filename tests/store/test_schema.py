@@ -14,7 +14,8 @@ from spvfilter.store.schema import TABLES, check_row, check_rows, is_row
 PATH = Path("wallet.db")
 VALUES = (
     *(None, -(1 << 63), -2, -1, 0, 1, 2, 3, 4, 7, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 63) - 1),
-    *(0.0, 0.5, float("inf"), "", "0", "confirmed", "pending", "proven", "abandoned", "confirmed\0", "Confirmed"),
+    *(0.0, 0.5, float("inf"), "", "0", "confirmed", "pending", "proven", "abandoned", "unknown", "Confirmed"),
+    "confirmed\0",
     *(bytes(size) for size in (0, 1, 31, 32, 33, 36, 37, 79, 80, 81, 64_000, 64_001, 160_000, 160_001)),
 )
 

@@ -7,7 +7,7 @@ from random import Random
 
 from spvfilter.protocol import MAX_MONEY
 from spvfilter.wallet.canonical import Status, Verdict, canonical
-from spvfilter.wallet.txgraph import Anchor, Component, Drop, DropReason, TxGraph, TxRecord
+from spvfilter.wallet.txgraph import Anchor, Component, Drop, DropReason, Signatures, TxGraph, TxRecord
 from support.build import TxIn, TxOut, coinbase, outpoint, p2wpkh, tx, txid
 
 SCRIPT = p2wpkh(b"\x01" * 20)
@@ -71,8 +71,22 @@ class Facts:
 
     # Facts
 
-    def observe(self, digest: bytes) -> bytes:
-        self.graph.put(self[digest]._replace(last_seen=self.next_number()))
+    def observe(self, digest: bytes, *, counts: bool = True) -> bytes:
+        number = self.next_number()
+        since = number if counts and self[digest].counts_since is None else self[digest].counts_since
+        self.graph.put(self[digest]._replace(last_seen=number, counts_since=since))
+        return digest
+
+    def sign(self, digest: bytes) -> bytes:
+        """The wallet verifies the signatures of a foreign transaction."""
+        record = self[digest]
+        since = self.next_number() if record.counts_since is None else record.counts_since
+        self.graph.put(record._replace(signatures=Signatures.VALID, counts_since=since))
+        return digest
+
+    def request(self, digest: bytes) -> bytes:
+        """A peer requests an own transaction."""
+        self.graph.put(self[digest]._replace(was_requested=True))
         return digest
 
     def broadcast(self, digest: bytes) -> bytes:
@@ -88,13 +102,15 @@ class Facts:
     def anchor(self, digest: bytes, height: int, branch: int = 0) -> Anchor:
         """A block that contains the transaction. The block belongs to the best chain if it is on branch 0."""
         found = Anchor(height, bytes([branch]) + height.to_bytes(31, "big"))
-        self.graph.put(self[digest]._replace(anchors=self[digest].anchors | {found}, dropped=None))
+        self.graph.put(
+            self[digest]._replace(anchors=self[digest].anchors | {found}, dropped=None, counts_since=self.next_number())
+        )
         if not branch:
             self.chain.add(found)
         return found
 
-    def foreign(self, *spends: bytes) -> bytes:
-        return self.observe(self.make(*spends))
+    def foreign(self, *spends: bytes, counts: bool = True) -> bytes:
+        return self.observe(self.make(*spends), counts=counts)
 
     def own(self, *spends: bytes) -> bytes:
         return self.broadcast(self.make(*spends))
@@ -163,6 +179,8 @@ def naive_statuses(facts: Facts) -> dict[bytes, Status | None]:
             found[digest] = Status.CONFLICTED
         elif any(_is_inactive(records[member]) for member in family):
             found[digest] = None
+    supported = set[bytes]().union(*(families[digest] for digest, record in records.items() if _has_evidence(record)))
+    found |= dict.fromkeys(records.keys() - found.keys() - supported, Status.WAITING)
     for digest in sorted(records.keys() - found.keys(), key=lambda digest: _naive_rank(records[digest]), reverse=True):
         family = families[digest] - confirmed
         if all(claims.get(spent, member) == member for member in family for spent in spends[member]):
@@ -170,7 +188,22 @@ def naive_statuses(facts: Facts) -> dict[bytes, Status | None]:
             claims |= {spent: member for member in family for spent in spends[member]}
         else:
             found[digest] = Status.REPLACED
+    for digest in [digest for digest, status in found.items() if status is Status.REPLACED]:
+        lost, family = records[digest], families[digest] - confirmed
+        rivals = {claims.get(spent, member) for member in family for spent in spends[member]} - family
+        counted = [each for each, status in found.items() if status is Status.CANONICAL]
+        relying = [
+            [records[each].broadcast_seq or 0 for each in counted if rival in families[each]] for rival in rivals
+        ]
+        is_earlier = [0 < max(numbers) < (lost.broadcast_seq or 0) for numbers in relying]
+        if lost.broadcast_seq is not None and not lost.was_requested and all(is_earlier):
+            mine = [each for each in family if records[each].broadcast_seq is not None]
+            found |= {each: Status.WAITING for each in mine if found[each] is Status.REPLACED}
     return found
+
+
+def _has_evidence(record: TxRecord) -> bool:
+    return record.broadcast_seq is not None or record.counts_since is not None
 
 
 def _is_inactive(record: TxRecord) -> bool:
@@ -182,11 +215,13 @@ def _is_inactive(record: TxRecord) -> bool:
     return max(later) <= record.dropped.number
 
 
-def _naive_rank(record: TxRecord) -> tuple[bool, int, bool, int, int, bytes]:
+def _naive_rank(record: TxRecord) -> tuple[bool, bool, int, bool, bool, int, int, bytes]:
     height = max([each.height for each in record.anchors], default=-1)
     own = record.broadcast_seq is not None
     seen = 0 if own else record.last_seen
-    return own, record.broadcast_seq or 0, seen > 0, seen, 0 if seen else height, record.txid
+    is_signed = seen > 0 and record.signatures == "valid"
+    requested = own and record.was_requested
+    return own, requested, record.broadcast_seq or 0, seen > 0, is_signed, seen, 0 if seen else height, record.txid
 
 
 def random_facts(rng: Random, *, script: bytes = SCRIPT, has_faults: bool = True) -> Facts:
@@ -236,14 +271,18 @@ def _mine_some(facts: Facts, rng: Random) -> None:
 def _number(facts: Facts, rng: Random) -> None:
     """Observe, broadcast and drop transactions in any order."""
     digests = list(facts.spends)
-    share_own = rng.choice((0.0, 0.2, 0.5, 1.0))
+    share_own, share_evident = rng.choice((0.0, 0.2, 0.5, 1.0)), rng.choice((0.2, 0.6, 1.0))
     is_own = {digest: rng.random() < share_own for digest in digests}
     for _ in range(2 * len(digests)):
         digest, chance = rng.choice(digests), rng.random()
         if chance < 0.25 and is_own[digest]:
             facts.broadcast(digest)
+        elif chance < 0.35 and facts[digest].is_own:
+            facts.request(digest)
+        elif chance < 0.4 and not is_own[digest]:
+            facts.sign(digest)
         elif chance < 0.8:
-            facts.observe(digest)
+            facts.observe(digest, counts=rng.random() < share_evident)
             facts.number -= rng.random() < 0.1  # so that two numbers are equal
         elif chance < 0.9:
             facts.drop(digest, rng.choice(list(DropReason)))

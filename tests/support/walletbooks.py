@@ -71,9 +71,9 @@ class Wallet:
         check_ledger(self.store)
         return known
 
-    def observe(self, raw: bytes, *groups: str) -> list[WalletEvent]:
+    def observe(self, raw: bytes, *groups: str, quorum: int = 1) -> list[WalletEvent]:
         self.now += 1
-        return self.tell(self.books.observe(raw, self.now, groups=groups))
+        return self.tell(self.books.observe(raw, self.now, groups=groups, quorum=quorum))
 
     def broadcast(self, raw: bytes) -> list[WalletEvent]:
         self.now += 1

@@ -54,6 +54,8 @@ class Life(Wallet):
         self.mined: dict[bytes, bytes] = {}  # of all blocks, even disconnected ones: their outputs stay watched
         self.value = 100_000
         self.raws: dict[bytes, bytes] = {}  # of all that were ever made, by txid
+        self.quorum = self.rng.choice((1, 2))
+        self.evident: set[bytes] = set()  # of all transactions that ever counted, as long as they are kept
         self.fund()
 
     def tell(self, events: Iterable[WalletEvent]) -> list[WalletEvent]:
@@ -101,7 +103,10 @@ class Life(Wallet):
         self.broadcast(raw)
         verdict = self.books.verdict(txid(raw))
         assert verdict is not None
-        assert verdict.counts, "an accepted broadcast counts"
+        rival = verdict.conflicts_with
+        rivals = [] if rival is None else map(self.books.record, self.books._graph.descendants(rival))
+        is_contested = any(each is not None and each.is_own and each.was_requested for each in rivals)
+        assert verdict.counts or (verdict.status is Status.WAITING and is_contested), "an accepted broadcast counts"
 
     def mine_some(self) -> None:
         """A valid block of a few known transactions, or of transactions that the wallet did not see."""
@@ -128,14 +133,19 @@ class Life(Wallet):
         own = [each.txid for each in known if each.is_own]
         self.now += rng.choice((1, 1, 1_000))
         if chance < 0.30:
-            self.observe(self.new(), *rng.sample("abcdef", rng.randint(0, 3)))
+            self.observe(self.new(), *rng.sample("abcdef", rng.randint(0, 3)), quorum=self.quorum)
         elif chance < 0.50:
             self.send(self.new())
         elif chance < 0.60:
             raw = rng.choice(list(self.raws.values())[-20:])
-            self.send(raw) if rng.random() < 0.5 else self.observe(raw)
+            self.send(raw) if rng.random() < 0.5 else self.observe(raw, rng.choice("abcdef"), quorum=self.quorum)
         elif chance < 0.64 and known:
             self.tell(self.books.announce_later(rng.choice(known).txid, self.now))
+        elif chance < 0.66 and self.books.waiting:
+            waiting = rng.choice(list(self.books.waiting))
+            self.tell(self.books.announce(waiting, [rng.choice("abcdef")], quorum=rng.choice((1, 2, 3))))
+        elif chance < 0.68 and own:
+            self.tell(self.books.requested(rng.choice(own)))
         elif chance < 0.72 and own:
             self.tell((self.books.abandon if rng.random() < 0.5 else self.books.reject)(rng.choice(own)))
         elif chance < 0.76:
@@ -166,6 +176,7 @@ class Life(Wallet):
             if record.fault is not None:
                 facts.faulty.add(record.txid)
         self.check_verdicts(naive_statuses(facts))
+        self.check_evidence()
         self.check_matches()
         self.check_bounds()
         self.check_kept()
@@ -184,6 +195,29 @@ class Life(Wallet):
                 assert verdict.status in (Status.ABANDONED, Status.REJECTED, Status.EXPIRED)
             else:
                 assert verdict.status is status, (digest.hex(), verdict, status)
+
+    def check_evidence(self) -> None:
+        """No fact takes evidence back. A waiting transaction is only in the list of waiting ones."""
+        books, views = self.books, self.store.views
+        records = {each.txid: each for each in books._graph}
+        self.evident &= records.keys()
+        assert all(records[each].has_evidence for each in self.evident)
+        self.evident |= {digest for digest, each in records.items() if each.has_evidence}
+        foreign = {each.txid for each in books.unconfirmed() if not each.is_own}
+        waiting = {each for each in foreign if str(books.status(each)) == "waiting"}
+        assert books.waiting.keys() == waiting
+        assert {each.txid for each in views.history(waiting=True)} == {each for each in waiting if books._hits[each]}
+        listed = {each.txid for each in views.history()}
+        assert all(records[each].has_evidence for each in listed & records.keys())
+        held = {
+            each
+            for record in books.own_records()
+            if str(books.status(record.txid)) == "waiting"
+            for each in record.inputs
+        }
+        spent = {point for each in books.own_records() if books.is_pending(each.txid) for point in each.inputs}
+        assert not {bytes(each.outpoint) for each in views.unspent()} & (held | spent)
+        assert views.balance().spendable == sum(each.value for each in views.unspent())
 
     def check_matches(self) -> None:
         """The matches that count are those of blocks and of transactions with a canonical verdict, found naively."""

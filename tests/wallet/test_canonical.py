@@ -13,7 +13,7 @@ import pytest
 from spvfilter._public import deferred
 from spvfilter.protocol import MAX_MONEY
 from spvfilter.wallet.canonical import Status, Verdict
-from spvfilter.wallet.txgraph import Anchor, Drop, DropReason
+from spvfilter.wallet.txgraph import Anchor, Drop, DropReason, Signatures, TxRecord
 from support.build import outpoint
 from support.facts import INACTIVE, Facts, coin, naive_statuses, out, random_facts
 from support.vectors import effort
@@ -224,7 +224,84 @@ def test_abandoned_payment_is_pending_after_its_block_is_disconnected(facts: Fac
     assert facts.status(payment) is Status.ABANDONED
 
 
-# Rule 5: rank
+# Rule 5: evidence
+
+
+def test_transaction_without_evidence_waits_and_replaces_nothing(facts: Facts) -> None:
+    payment = facts.foreign(coin(1))
+    invented = facts.foreign(coin(1), coin(2), counts=False)
+    assert facts.verdict(invented) == Verdict(Status.WAITING)
+    assert facts.verdict(payment) == Verdict(Status.CANONICAL)
+    facts.sign(invented)
+    assert facts.verdict(payment) == Verdict(Status.REPLACED, invented)
+
+
+def test_child_of_waiting_transaction_waits(facts: Facts) -> None:
+    parent = facts.foreign(coin(1), counts=False)
+    child = facts.foreign(out(parent), counts=False)
+    assert facts.status(parent) is facts.status(child) is Status.WAITING
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_known_ancestors_count_with_their_descendant(facts: Facts, is_own: bool) -> None:
+    grandparent = facts.foreign(coin(1), counts=False)
+    parent = facts.foreign(out(grandparent), counts=False)
+    other = facts.foreign(out(grandparent, 1), counts=False)
+    child = facts.own(out(parent)) if is_own else facts.foreign(out(parent))
+    assert facts.status(grandparent) is facts.status(parent) is facts.status(child) is Status.CANONICAL
+    assert facts.status(other) is Status.WAITING
+
+
+def test_waiting_transaction_conflicts_with_block(facts: Facts) -> None:
+    invented = facts.foreign(coin(1), counts=False)
+    confirmed = facts.mined(coin(1))
+    assert facts.verdict(invented) == Verdict(Status.CONFLICTED, confirmed)
+
+
+# Rule 6: rank
+
+
+def test_valid_signatures_outrank_later_observation(facts: Facts) -> None:
+    signed, later = facts.sign(facts.foreign(coin(1))), facts.foreign(coin(1))
+    assert facts.verdict(later) == Verdict(Status.REPLACED, signed)
+    second = facts.sign(facts.foreign(coin(1)))
+    assert facts.verdict(signed) == Verdict(Status.REPLACED, second)
+
+
+def test_valid_signatures_do_not_outrank_own_transaction(facts: Facts) -> None:
+    payment, signed = facts.own(coin(1)), facts.sign(facts.foreign(coin(1)))
+    assert facts.verdict(signed) == Verdict(Status.REPLACED, payment)
+
+
+def test_own_conflict_with_requested_payment_waits_until_it_is_requested(facts: Facts) -> None:
+    payment, bump = facts.request(facts.own(coin(1))), facts.own(coin(1))
+    assert facts.verdict(payment) == Verdict(Status.CANONICAL)
+    assert facts.verdict(bump) == Verdict(Status.WAITING, payment)
+    facts.request(bump)
+    assert facts.verdict(payment) == Verdict(Status.REPLACED, bump)
+
+
+def test_family_of_waiting_broadcast_waits_with_it(facts: Facts) -> None:
+    replaced = facts.own(coin(1))
+    payment = facts.request(facts.own(coin(1)))
+    assert facts.verdict(replaced) == Verdict(Status.REPLACED, payment)
+    child = facts.own(out(replaced))
+    assert facts.verdict(child) == facts.verdict(replaced) == Verdict(Status.WAITING, payment)
+    facts.abandon(payment)
+    assert facts.status(child) is facts.status(replaced) is Status.CANONICAL
+
+
+def test_later_child_of_the_payment_replaces_a_waiting_broadcast(facts: Facts) -> None:
+    payment, bump = facts.request(facts.own(coin(1))), facts.own(coin(1))
+    facts.own(out(payment))
+    assert facts.verdict(bump) == Verdict(Status.REPLACED, payment)
+
+
+def test_broadcast_does_not_wait_once_a_later_one_replaces_it(facts: Facts) -> None:
+    payment, bump = facts.request(facts.own(coin(1))), facts.own(coin(1), coin(2))
+    later = facts.own(coin(2))
+    assert facts.status(payment) is facts.status(later) is Status.CANONICAL
+    assert facts.verdict(bump) == Verdict(Status.REPLACED, payment)
 
 
 def test_later_broadcast_replaces_earlier_one(facts: Facts) -> None:
@@ -402,7 +479,7 @@ def test_named_conflict_counts_and_spends_an_input_of_the_family(seed: int) -> N
         for digest, verdict in verdicts.items():
             spent = {outpoint for member in facts.family(digest) for outpoint in facts.spends[member]}
             match verdict.status, verdict.conflicts_with:
-                case (Status.REPLACED, by):
+                case (Status.REPLACED | Status.WAITING, by) if verdict.status is Status.REPLACED or by is not None:
                     assert by is not None
                     assert verdicts[by].status is Status.CANONICAL
                     assert not spent.isdisjoint(facts.spends[by])
@@ -454,7 +531,7 @@ def test_abandoned_transaction_counts_again_only_after_broadcast(seed: int) -> N
         assert facts.status(digest) is Status.ABANDONED
         descendants = {each for each in facts.spends if digest in facts.family(each)}
         assert all(facts.status(each) in {*INACTIVE, Status.CONFLICTED} for each in descendants)
-        facts.broadcast(digest)
+        facts.request(facts.broadcast(digest))
         is_blocked = any(facts.status(each) in INACTIVE for each in facts.family(digest) - {digest})
         assert facts.status(digest) in (INACTIVE if is_blocked else {Status.CANONICAL})
 
@@ -578,7 +655,9 @@ class Judge:
 
     def _wallet(self, facts: Facts) -> Any:
         records = facts.records
-        inactive = {digest for digest, status in naive_statuses(facts).items() if status is None}
+        statuses = naive_statuses(facts)
+        inactive = {digest for digest, status in statuses.items() if status is None}
+        inactive |= {each for each, status in statuses.items() if status is Status.WAITING and not records[each].is_own}
         anchors = [
             bdk.Anchor(
                 confirmation_block_time=bdk.ConfirmationBlockTime(block_id=_block(each), confirmation_time=each.height),
@@ -590,11 +669,11 @@ class Judge:
         ]
         blocks = [bdk.ChainChange(height=0, hash=self.genesis)]
         blocks += [bdk.ChainChange(height=each.height, hash=_block(each).hash) for each in sorted(facts.chain)]
-        ranked = sorted(records.values(), key=lambda record: (record.is_own, record.broadcast_seq or record.last_seen))
+        ranked = sorted(records.values(), key=_order)
         seen, last = dict[Any, int](), 0
         for number, record in enumerate(ranked, 1):
             if record.is_own or record.last_seen:
-                is_equal = not record.is_own and record.last_seen == ranked[number - 2].last_seen and number > 1
+                is_equal = not record.is_own and number > 1 and _order(record) == _order(ranked[number - 2])
                 last = last if is_equal else number
                 seen[bdk.Txid.from_bytes(record.txid)] = last
         ledger = bdk.TxGraphChangeSet(
@@ -622,6 +701,13 @@ class Judge:
                 raise AssertionError("a wallet made from facts writes nothing")
 
         return bdk.Wallet.load_single(self.descriptor, bdk.Persister.custom(Aggregate()))
+
+
+def _order(record: TxRecord) -> tuple[bool, bool, int]:
+    """The rank of a transaction. BDK ranks by observation alone."""
+    if record.is_own:
+        return True, record.was_requested, record.broadcast_seq or 0
+    return False, record.signatures is Signatures.VALID, record.last_seen
 
 
 def _block(anchor: Anchor) -> Any:
