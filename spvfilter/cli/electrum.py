@@ -12,7 +12,7 @@ from pathlib import Path
 
 from spvfilter.cli.arguments import add_network, add_watch_file, cannot_listen, network_of, watch_list, whole
 from spvfilter.cli.interrupts import on_signal
-from spvfilter.cli.nodes import PeerMessages, add_connections, check_nodes, in_use
+from spvfilter.cli.nodes import PeerMessages, add_connections, add_mempool_groups, check_nodes, in_use
 from spvfilter.cli.term.balances import Balances
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.watch.command import add_start, tick
@@ -54,6 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         ),
     )
     add_network(parser, has_database=True)
+    add_mempool_groups(parser)
     add_start(parser)
     parser.add_argument(
         "--listen",
@@ -106,6 +107,7 @@ def run(args: argparse.Namespace) -> int:
         proxy=args.proxy,
         discover=args.discover,
         v2=args.v2,
+        mempool_groups=args.mempool_groups,
     )
     server = ElectrumServer(
         client,

@@ -43,6 +43,21 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_mempool_groups(parser: argparse.ArgumentParser) -> None:
+    """Add --mempool-groups."""
+    parser.add_argument(
+        "--mempool-groups",
+        metavar="N",
+        type=int,
+        choices=(1, 2),
+        default=2,
+        help=(
+            "count an unconfirmed transaction of others once N network groups have announced it: 2 (default) or 1. With"
+            " one --connect, or with nodes of one group, one is always enough"
+        ),
+    )
+
+
 def add_connections(parser: argparse.ArgumentParser) -> None:
     """Add --connect, --discover, --proxy and --v2."""
     parser.add_argument(

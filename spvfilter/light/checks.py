@@ -38,6 +38,13 @@ def check_most(name: str, value: int) -> int:
     return value
 
 
+def check_groups(number: int) -> int:
+    """Return the number of network groups that must announce a transaction. Raises ParameterError."""
+    if not _is_whole(number) or not 1 <= number <= 2:
+        raise ParameterError(f"mempool_groups must be 1 or 2, not {number!r}")
+    return number
+
+
 def check_options(mode: Mode | str, max_peers: int, fp_rate: float, **switches: bool) -> None:
     """Raises ParameterError if an option has a wrong value."""
     if mode not in list(Mode):

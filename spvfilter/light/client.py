@@ -12,7 +12,15 @@ from spvfilter._public import deferred, public
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.filters.fprate import DEFAULT_FP_RATE
-from spvfilter.light.checks import check_most, check_options, check_start, check_v2, named_peers, timeouts_of
+from spvfilter.light.checks import (
+    check_groups,
+    check_most,
+    check_options,
+    check_start,
+    check_v2,
+    named_peers,
+    timeouts_of,
+)
 from spvfilter.light.engine.expressible import check_expressible, ways_of
 from spvfilter.light.engine.fees import check_input_values, fee_floor
 from spvfilter.light.engine.options import Options, Reach
@@ -104,6 +112,8 @@ class LightClient:
         max_peers: Number of peers to stay connected to, from 1 to 125.
         max_pending_matches: Largest number of matches of foreign unconfirmed transactions, from 1 to 1,000,000.
         max_pending_bytes: Largest total size of these transactions in bytes, from 1 to 1,000,000,000.
+        mempool_groups: Network groups that must announce such a transaction before it counts: 1 or 2. With 2, one is
+            enough if there can be no second one, such as with one named peer.
         rebuild: True to replace a damaged database, or one of an older version, by a new one with its watch list. The
             chain is then searched again.
         limits: Timeouts for peers, and sizes of requests.
@@ -136,6 +146,7 @@ class LightClient:
         max_peers: int = 8,
         max_pending_matches: int = 10_000,
         max_pending_bytes: int = 5_000_000,
+        mempool_groups: int = 2,
         rebuild: bool = False,
         limits: Limits | None = None,
         clock: Clock | None = None,
@@ -175,6 +186,7 @@ class LightClient:
             proxy is not None,
             pending,
             check_v2(v2),
+            check_groups(mempool_groups),
         )
         self._running: Running | None = None
         self._is_entering = False
@@ -469,6 +481,7 @@ class LightClient:
         account: str | None = None,
         limit: int | None = None,
         before: str | None = None,
+        waiting: bool = False,
     ) -> Snapshot[HistoryEntry]:
         """Return the transactions of the wallet, latest first. See `Views.history`.
 
@@ -478,6 +491,7 @@ class LightClient:
             account: Only this account, with its own net values, fees and labels.
             limit: Length of the page. By default there is one page with everything.
             before: `cursor` of the last item of the page before, to get the next page.
+            waiting: True for transactions of others without enough evidence, and only for them.
 
         Raises:
             UnknownAccountError: The wallet has no such account.
@@ -486,7 +500,9 @@ class LightClient:
             StoreError: The database cannot be read.
         """
         return await self._checked().read(
-            lambda views: views.history(label=label, keychain=keychain, account=account, limit=limit, before=before)
+            lambda views: views.history(
+                label=label, keychain=keychain, account=account, limit=limit, before=before, waiting=waiting
+            )
         )
 
     async def keychains(self, keychain: str | None = None, *, account: str | None = None) -> tuple[KeychainStatus, ...]:

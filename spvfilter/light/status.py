@@ -75,6 +75,14 @@ class ClientStatus:
     """Number of foreign unconfirmed payments that found no room, or were evicted for others, in this run."""
     searched: tuple[SearchedEntries, ...]
     """Blocks that were searched for each group of entries, in the order in which the entries were added."""
+    waiting: int = 0
+    """Number of unconfirmed transactions that do not count until peers of a second network group announce them.
+
+    `history(waiting=True)` lists them."""
+    checks_signatures: bool = False
+    """True if the client verifies the signatures of transactions that spend coins of the wallet.
+
+    It needs the extra `descriptors`, or the package btclib-secp256k1."""
 
     @property
     def sees_unconfirmed(self) -> bool:

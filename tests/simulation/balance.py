@@ -96,6 +96,7 @@ def check_verdicts(store: Store) -> None:
             continue
         is_direct = not set(points).isdisjoint(oracle.spends(by.raw))
         is_later = each.conflicts_with in parents or (by.broadcast_seq or 0) > each.broadcast_seq
+        is_later = is_later or by.was_requested > each.was_requested
         if is_direct and not is_later:  # an ancestor has the rank of its descendant, if that rank is higher
             raise Violation("true", f"our transaction {name} is replaced by one that was not broadcast later")
     check_nets(store)

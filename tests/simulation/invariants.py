@@ -164,6 +164,9 @@ def check_claims(world: World, when: str) -> None:
         world.accounts.check_books(process)
 
 
+_WITNESS_S = 30.0  # within which a client has heard of a payment from peers of two network groups
+
+
 def check_modest(engine: EngineLike, unconfirmed: Mapping[bytes, StoredTx]) -> None:
     """Modest: the engine's memory is bounded, whatever peers send. Unconfirmed transactions may take some megabytes."""
     weight = weigh(engine)
@@ -219,13 +222,15 @@ def untold(world: World) -> set[bytes]:
     """Txids of payments to the wallet that every honest mempool has and the client has not reported.
 
     If a later transaction conflicts with a payment, the client may report the payment as replaced. A block decides
-    which of the two is canonical.
+    which of the two is canonical. A payment may wait until peers of two network groups can have announced it.
     """
     if world.process is None or not world.options.mempool:
         return set()
     missing = world.truth.ours_waiting(world.is_wanted) - world.process.books.waiting()
     if world.user is not None:
         missing -= world.user.ruled_out()
+    if len(world.prompt_groups(_WITNESS_S)) < 2:
+        missing -= {entry.txid for entry in world.process.disk.store.views.history(waiting=True)}
     known = world.process.disk.unconfirmed()
     return {txid for txid in missing if txid not in known or known[txid].status is not TxStatus.REPLACED}
 

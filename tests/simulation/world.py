@@ -294,6 +294,15 @@ class World:
             for each in self.process.connections.values()
         )
 
+    def prompt_groups(self, seconds: float) -> set[str]:
+        """The network groups of prompt, honest nodes that have been connected for a number of seconds."""
+        since = self.timeline.now - seconds
+        return {
+            group_of(each.node.host)
+            for each in (self.process.connections.values() if self.process is not None else ())
+            if each.is_ready and not each.is_dead and each.since <= since and each.node.behaviour.is_prompt
+        }
+
     def most_clocks_are_right(self) -> bool:
         """Return True if most network groups with connections of some age have the right time."""
         if self.process is None:

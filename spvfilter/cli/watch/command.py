@@ -22,7 +22,7 @@ from spvfilter.cli.arguments import (
     whole,
 )
 from spvfilter.cli.interrupts import terminable
-from spvfilter.cli.nodes import PeerMessages, add_nodes, add_timeout, check_nodes, in_use
+from spvfilter.cli.nodes import PeerMessages, add_mempool_groups, add_nodes, add_timeout, check_nodes, in_use
 from spvfilter.cli.term.balances import Balances
 from spvfilter.cli.term.matches import printer, record
 from spvfilter.cli.term.page import Page, complain
@@ -90,6 +90,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             " transaction, 300 MB a day on mainnet"
         ),
     )
+    add_mempool_groups(parser)
     parser.add_argument(
         "--db",
         metavar="FILE",
@@ -195,6 +196,7 @@ def run(args: argparse.Namespace) -> int:
         mode=Mode(args.mode),
         keep_filters=args.keep_filters,
         mempool=not args.no_mempool,
+        mempool_groups=args.mempool_groups,
         fp_rate=args.fp_rate,
         from_height=args.from_height,
         birthday=args.birthday,

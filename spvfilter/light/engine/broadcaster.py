@@ -587,7 +587,14 @@ class Broadcaster:
             own.due[peer] = now + random.uniform(*DAILY_S)
         self._wake(own)
 
+    def _requested(self, own: OwnTx) -> None:
+        """A peer requested or announced a transaction: it outranks every earlier broadcast from now on."""
+        if events := self._books.requested(own.tx.txid):
+            self._context.out.emit(*events)
+        self.look()
+
     def _accepted(self, own: OwnTx) -> None:
+        self._requested(own)
         if own.state is not State.ACCEPTED:
             own.state = State.ACCEPTED
             self._wake(own)
@@ -611,6 +618,7 @@ class Broadcaster:
         if own.state in (State.QUEUED, State.ANNOUNCED):
             own.state = State.REQUESTED
         self._tell(own, own.sent, address, BroadcastStep.SENT)
+        self._requested(own)
 
     def was_rejected(self, own: OwnTx, address: str, reason: str) -> None:
         """Report that a peer rejected a transaction."""

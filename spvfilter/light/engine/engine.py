@@ -62,6 +62,7 @@ from spvfilter.store.views import SearchedEntries
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.entries import Renumbering
+from spvfilter.wallet.intake import Verify
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Received, ReceivedFilters
 from spvfilter.wire.messages import table as wire
@@ -105,14 +106,22 @@ class Engine:
     """One run of a light client. `step` takes an input and returns what to do, in order. It raises only for bugs."""
 
     def __init__(
-        self, options: Options, watch: WatchList, saved: Saved, addresses: Iterable[str], random: random.Random
+        self,
+        options: Options,
+        watch: WatchList,
+        saved: Saved,
+        addresses: Iterable[str],
+        random: random.Random,
+        verify: Verify | None = None,
     ) -> None:
-        """`watch` must have been joined with the database by Saved.read.
+        """`watch` must have been joined with the database by Saved.read. Without `verify`, signatures are not checked.
 
         Raises InexpressibleError for entries that the mode cannot find.
         """
         self.options = options
-        books = Books(watch, saved.books, options.pending)
+        self.checks_signatures: bool = verify is not None
+        """True if the signatures of spends are verified."""
+        books = Books(watch, saved.books, options.pending, verify)
         out = Outbox(books, saved.chain, saved.journal(), self._add_notes, saved.mined)
         discovery = discovering(options, saved.chain, saved, random)
         pool = PeerPool(
@@ -254,6 +263,8 @@ class Engine:
             disputed=self.coverage.in_doubt,
             start_height=self.books.blocks.start,
             turned_away=self.books.turned_away,
+            waiting=self.books.waiting_matches,
+            checks_signatures=self.checks_signatures,
             searched=searched,
         )
 
@@ -346,6 +357,7 @@ class Engine:
             self._private.next_at,
             self.status.next_at,
             self._headers.next_at,
+            self._mempool.next_at,
             context.pool.next_ping(),
             context.tasks.next_at,
         )

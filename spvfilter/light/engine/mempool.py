@@ -3,6 +3,10 @@
 With compact filters, no peer knows the wallet's scripts. At the tip the engine fetches every announced transaction, and
 records it if it matches. With BIP-37, a peer announces the transactions that its filter matches. The engine records
 blocks first, and a few transactions in each step, so that a flood of transactions delays no block.
+
+A transaction counts once peers of two network groups have announced it; `quorum` has the exceptions. Peers do not
+announce what they had before we connected. With compact filters, the engine therefore asks a peer of a second group
+for a transaction that still waits after some seconds.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
+from math import inf
 
 from spvfilter.errors import LieError
 from spvfilter.light.engine.bloomsearch import BloomSearch
@@ -20,6 +25,7 @@ from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.demands import Demand
 from spvfilter.light.engine.filterscripts import FilterScripts
 from spvfilter.light.engine.peers import BLOOM, Peer
+from spvfilter.light.engine.quorum import Quorum
 from spvfilter.light.events import PendingWarning
 from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
@@ -29,12 +35,16 @@ from spvfilter.wallet.canonical import Status
 from spvfilter.wallet.events import WalletEvent
 from spvfilter.wallet.queue import Queue
 from spvfilter.wallet.validity import why_impossible
+from spvfilter.wire.events import Service
 from spvfilter.wire.messages.table import GetData, InvItem, InvType, Mempool
 
 MAX_ASKED = 5_000  # Open requests for transactions to a peer with a filter (our choice).
 MAX_ASKED_UNFILTERED = 625  # Open requests for transactions to a peer without a filter (our choice).
 _MAX_HEARD = 50_000  # Txids and wtxids that are remembered (our choice).
 _MAX_ORDERED = 2_000  # Announcements of each peer for which the order is remembered (our choice).
+ASK_AFTER_S = 10.0
+"""Age of a waiting transaction at which a peer of another network group is asked for it: two of Core's rounds."""
+_MAX_QUESTIONS = 100  # Open questions of this kind (our choice).
 _MAX_WORK = 20_000
 """Bytes of transactions and events, each counted as 300 bytes, after which a step records no further transaction."""
 _EVENT_WORK = 300
@@ -69,8 +79,21 @@ class MempoolWatch:
         self._heard: dict[bytes, None] = {}  # txids and wtxids of received transactions, the oldest first
         self._later: dict[bytes, None] = {}  # txids of transactions that a peer announced after their replacement
         self._broadcaster = broadcaster
+        self._quorum = Quorum(context)
+        self._trusted: frozenset[str] = frozenset()  # Network groups whose announcement is enough, at the last look.
+        self._heeded: dict[bytes, None] = {}  # Txids of waiting transactions that peers may have announced since.
+        self._ask_at: dict[bytes, float] = {}  # When to ask another peer for a waiting transaction, the earliest first.
+        self._asked: dict[bytes, Peer] = {}  # Peers that were asked and have not answered, by txid.
+        self._sender: tuple[bytes, Peer | None] = b"", None  # Wtxid of the latest recorded transaction, and its sender.
+        self._senders: dict[bytes, Peer] = {}  # Senders of the queue's transactions, by wtxid.
         self._has_warned = False  # that a transaction found no room
-        context.pool.on_gone(lambda peer: self._inventories.pop(peer, None))
+        context.pool.on_gone(self._gone)
+
+    def _gone(self, peer: Peer) -> None:
+        self._inventories.pop(peer, None)
+        for txid in [txid for txid, each in self._asked.items() if each is peer]:
+            del self._asked[txid]
+            self._ask_at[txid] = self._context.now.monotonic
 
     def _inventory(self, peer: Peer) -> _PeerInventory:
         inventory = self._inventories.get(peer)
@@ -118,6 +141,7 @@ class MempoolWatch:
             record = books.find(item.hash)
             if record is not None and record.txid in books.pool:
                 books.pool.quota.announce(record.txid, [peer.group])
+                self._heed(record.txid)
                 verdict = books.verdict(record.txid)
                 if verdict is not None and verdict.status is Status.REPLACED and record.txid not in inventory.later:
                     conflict = None if verdict.conflicts_with is None else books.record(verdict.conflicts_with)
@@ -132,6 +156,12 @@ class MempoolWatch:
         for each in list(islice(inventory.heard, max(0, len(inventory.heard) - _MAX_ORDERED))):
             del inventory.heard[each]
 
+    def _heed(self, txid: bytes) -> None:
+        """Look at a transaction that waits: another peer has it."""
+        if txid in self._context.books.waiting:
+            self._heeded[txid] = None
+            self._context.changed()
+
     def _ask(self, peer: Peer, inventory: _PeerInventory, items: Collection[InvItem]) -> None:
         if items:
             inventory.asked.update(dict.fromkeys(item.hash for item in items))
@@ -144,9 +174,48 @@ class MempoolWatch:
         if not by_filter:
             for peer in self._bloom.disarm():
                 self._inventory(peer).was_asked_for_all = False
+        self._look_for_evidence(by_filter=by_filter)
         if self._context.options.mempool and is_synced:
             for peer in self._bloom.members if by_filter else self._context.pool.ready():
                 self._listen(peer, by_filter=by_filter)
+
+    @property
+    def next_at(self) -> float:
+        """When `advance` is due next for a transaction that waits (monotonic seconds); infinity if there is none."""
+        ask_at = next(iter(self._ask_at.values()), inf) if len(self._asked) < _MAX_QUESTIONS else inf
+        return min(ask_at, self._quorum.next_at if self._context.books.waiting else inf)
+
+    def _look_for_evidence(self, *, by_filter: bool) -> None:
+        """Look whether one network group is enough now, and ask other peers for transactions that wait."""
+        now, books = self._context.now.monotonic, self._context.books
+        self._quorum.look()
+        trusted, before = self._quorum.trusted, self._trusted
+        if trusted != before:
+            self._trusted = trusted
+            self._heeded |= books.waiting if trusted else {}
+        for txid in books.take_waiting():
+            self._heeded[txid] = None
+            self._ask_at[txid] = now + ASK_AFTER_S
+        if by_filter:  # a filter shows the wallet's scripts; a question would also show what others sent
+            self._ask_at.clear()
+            return
+        due = [txid for txid, at in islice(self._ask_at.items(), _MAX_QUESTIONS) if at <= now]
+        for txid in due:
+            del self._ask_at[txid]
+            record = books.record(txid)
+            if record is None or txid not in books.waiting or not books.is_match(txid):
+                continue
+            peer = self._second_peer(record.announced_by) if len(self._asked) < _MAX_QUESTIONS else None
+            if peer is None:
+                self._ask_at[txid] = now + ASK_AFTER_S
+                continue
+            self._asked[txid] = peer
+            self._ask(peer, self._inventory(peer), [InvItem(InvType.WITNESS_TX, txid)])
+
+    def _second_peer(self, groups: Collection[str]) -> Peer | None:
+        """A peer outside these network groups."""
+        peers = [peer for peer in self._context.pool.ready() if peer.relays and peer.group not in groups]
+        return self._context.random.choice(peers) if peers else None
 
     def _listen(self, peer: Peer, *, by_filter: bool) -> None:
         inventory = self._inventory(peer)
@@ -208,6 +277,9 @@ class MempoolWatch:
             raise LieError(f"transaction {hash_to_hex(tx.txid)}: {reason}", cause=Lie.IMPOSSIBLE_TX)
         for each in ids:
             inventory.asked.pop(each, None)
+        self._asked.pop(tx.txid, None)
+        inventory.heard[tx.txid] = None
+        self._heed(tx.txid)
         self._broadcaster.given(peer, tx.txid)  # the peer may have it with another witness, and announce that
         if link.filter is not None:
             link.came(tx)
@@ -221,18 +293,21 @@ class MempoolWatch:
             inventory.announced.append(_packed(InvItem(InvType.WITNESS_TX, tx.txid)))
             inventory.was_asked_for_all = False
             return
+        self._senders[tx.wtxid] = peer
         for raw in gone:  # it may come again
-            self._ask_again(Transaction.parse(raw))
+            left = Transaction.parse(raw)
+            self._senders.pop(left.wtxid, None)
+            self._ask_again(left.txid, left.wtxid)
         self._heard.update(dict.fromkeys((tx.txid, tx.wtxid)))
         while len(self._heard) > _MAX_HEARD:
             del self._heard[next(iter(self._heard))]
 
-    def _ask_again(self, tx: Transaction) -> None:
-        """Request a transaction that left the queue again, from the other peers that announced it."""
-        ids = {tx.txid, tx.wtxid}
+    def _ask_again(self, txid: bytes, wtxid: bytes) -> None:
+        """Request a transaction that was dropped again, from the other peers that announced it."""
+        ids = {txid, wtxid}
         for each in ids:
             self._heard.pop(each, None)
-        item = InvItem(InvType.WITNESS_TX, tx.txid)
+        item = InvItem(InvType.WITNESS_TX, txid)
         for peer, inventory in self._inventories.items():
             if inventory.heard.keys().isdisjoint(ids) or not inventory.asked.keys().isdisjoint(ids):
                 continue
@@ -246,27 +321,33 @@ class MempoolWatch:
         """A peer does not have a transaction any more."""
         self._broadcaster.not_found(peer, tx_hash)
         self._inventory(peer).asked.pop(tx_hash, None)
+        self._asked.pop(tx_hash, None)
         self._bloom.link(peer).not_found(tx_hash)
 
     def record(self) -> None:
         """Record some of the waiting transactions, once in a step, after blocks."""
         books = self._context.books
-        if self._context.out.is_busy or not (self._later or self._queue or books.is_match_due):
+        if self._context.out.is_busy or not self._has_work():
             return  # the next commit starts another round
         was_short, work = not self._queue.is_half_free, 0
-        while work < _MAX_WORK and (self._later or self._queue or books.is_match_due):
+        while work < _MAX_WORK and self._has_work():
             size, events = self._record_one()
             work += size + _EVENT_WORK * (1 + len(events))
             for each in books.take_turned_away():  # it may come again, announced by other groups
                 self._heard.pop(each, None)
+            for ids in books.take_wrong():
+                self._blame(*ids)
             self._context.out.emit(*events)
         if books.turned_away and not self._has_warned:
             self._has_warned = True
             self._context.out.emit(PendingWarning(len(books.pool), books.pool.matches, books.pool.size))
         self._scripts.refresh()
         self._broadcaster.look()
-        if self._later or self._queue or books.is_match_due or was_short:
+        if self._has_work() or was_short or books.has_started_waiting:
             self._context.changed()
+
+    def _has_work(self) -> bool:
+        return bool(self._later or self._heeded or self._queue or self._context.books.is_match_due)
 
     def _record_one(self) -> tuple[int, list[WalletEvent]]:
         """Record one transaction. Returns its size in bytes, and the events."""
@@ -277,19 +358,35 @@ class MempoolWatch:
             txid = next(iter(self._later))
             del self._later[txid]
             return 0, books.announce_later(txid, now)
+        if self._heeded:
+            txid = next(iter(self._heeded))
+            del self._heeded[txid]
+            record = books.record(txid)
+            groups = self._groups_of(books.hashes(txid), () if record is None else record.announced_by)
+            return 0, books.announce(txid, groups, quorum=self._quorum.needed(groups))
         raw, group = self._queue.take()
-        ids = set(_hashes(raw))
-        groups = dict.fromkeys(
-            [
-                group,
-                *(
-                    peer.group
-                    for peer, inventory in self._inventories.items()
-                    if not inventory.heard.keys().isdisjoint(ids)
-                ),
-            ]
-        )
-        return len(raw), books.observe(raw, now, groups=groups)
+        ids = _hashes(raw)
+        groups = self._groups_of(ids, [group])
+        self._sender = ids[1], self._senders.pop(ids[1], None)
+        return len(raw), books.observe(raw, now, groups=groups, quorum=self._quorum.needed(groups))
+
+    def _blame(self, txid: bytes, wtxid: bytes) -> None:
+        """Drop the peer that sent a transaction with a wrong signature, and request the right one from others."""
+        sent, peer = self._sender
+        if peer is not None and sent == wtxid and self._context.pool.has(peer):
+            heard = self._inventory(peer).heard
+            for each in (txid, wtxid):
+                heard.pop(each, None)
+            if txid != wtxid or peer.serves(Service.WITNESS):  # another peer has stripped the witness
+                error = LieError(f"transaction {hash_to_hex(txid)}", cause=Lie.WRONG_SIGNATURE)
+                self._context.pool.drop(peer, error, self._context.now)
+                self._context.changed()
+        self._ask_again(txid, wtxid)
+
+    def _groups_of(self, ids: Collection[bytes], known: Collection[str]) -> list[str]:
+        """The network groups of peers that announced a transaction, after these known ones."""
+        heard = (peer.group for peer, each in self._inventories.items() if not each.heard.keys().isdisjoint(ids))
+        return list(dict.fromkeys((*known, *heard)))
 
 
 def _hashes(raw: bytes) -> tuple[bytes, bytes]:

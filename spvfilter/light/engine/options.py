@@ -74,3 +74,5 @@ class Options:
     """Bounds of foreign unconfirmed transactions."""
     v2: V2Policy = V2Policy.OFF
     """When connections are encrypted (BIP-324)."""
+    mempool_groups: int = 2
+    """Network groups that must announce a foreign unconfirmed transaction before it counts."""

@@ -44,6 +44,10 @@ class OwnBooks:
         """Abandon an own unconfirmed transaction, or mark it as rejected by peers. Its descendants become inactive."""
         return self._books.reject(txid) if rejected else self._books.abandon(txid)
 
+    def requested(self, txid: bytes) -> list[WalletEvent]:
+        """Record that a peer requested or announced an own transaction."""
+        return self._books.requested(txid)
+
     def note(self, name: str, value: bytes) -> None:
         """Store a note in the next commit, together with all changes before it."""
         self._books.batch.notes[name] = value

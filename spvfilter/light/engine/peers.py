@@ -256,6 +256,11 @@ class PeerPool:
         discovery = self._discovery
         return discovery is not None and discovery.may_offer_filters(others - there, self._neighbours(discovery), now)
 
+    def named_groups(self) -> set[str]:
+        """The network groups of the addresses that the user named. A host name counts as one until it is resolved."""
+        hosts = (self._states[address].host or host_of(address) for address in self._named_addresses)
+        return {host.lower() if (group := netgroup(host)) == NAMES else group for host in hosts}
+
     def on_gone(self, call: Callable[[Peer], object]) -> None:
         """Call this with each peer that is gone."""
         self._on_gone.append(call)

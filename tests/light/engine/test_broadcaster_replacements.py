@@ -46,7 +46,7 @@ def test_a_replaced_transaction_with_a_foreign_conflict_is_not_announced(
     mode: Mode, restarts: bool, tmp_path: Path
 ) -> None:
     """An attacker can make a conflict. It must not bring back a payment that the user cancelled."""
-    with stage(tmp_path, mode, Hoards, Hoards) as world:
+    with stage(tmp_path, mode, Hoards, Hoards, mempool_groups=1) as world:
         world.nodes[1].is_up = False
         synced(world)
         coin = world.truth.coins[-1]

@@ -250,7 +250,7 @@ def sent_to_peers(folder: Path, lock: Lock) -> list[dict[str, int]]:
     """Return the number of sent messages of each kind to each peer. A peer sends a fake payment to `lock`."""
     _FakingResponder.raw = tx([TxIn(bytes(32), 7)], [TxOut(1_000, lock.script_pubkey)])
     folder.mkdir()
-    with stage(folder, Mode.BIP37, Fakes, Prompt, fp_rate=0.3) as world:
+    with stage(folder, Mode.BIP37, Fakes, Prompt, fp_rate=0.3, mempool_groups=1) as world:
         world.boot()
         world.wait_synced(within=60)
         (end,) = world.nodes[0].ends
@@ -369,7 +369,7 @@ def test_an_announcement_during_a_wait_is_found_by_bip37(tmp_path: Path, monkeyp
     """The hash was remembered only for compact filters, and no peer announces it again by itself."""
     way = [SearchMode.COMPACT]
     monkeypatch.setattr(Engine, "_preferred_mode", lambda engine: way[0])
-    with stage(tmp_path, Mode.AUTO, Prompt, OnlyBloom) as world:
+    with stage(tmp_path, Mode.AUTO, Prompt, OnlyBloom, mempool_groups=1) as world:
         monkeypatch.setattr(world, "has_prompt_peer", lambda seconds: False)  # one with compact filters
         world.boot()
         world.wait_synced(within=60)
