@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sphinx.pycode import ModuleAnalyzer
 
-MODULES = ("address", "bloom.sizing", "errors", "hashes", "network", "primitives", "transaction", "testing")
+MODULES = ("address", "bloom.sizing", "errors", "hashes", "network", "primitives", "signing", "transaction", "testing")
 ROOMS = (
     *(
         "bloom",

@@ -3,7 +3,7 @@
 This package has the names that a first program needs. All other names are in these packages: spvfilter.bloom,
 .bloom.exchange, .bloom.redis, .chain, .filters, .interop, .light, .node, .p2p, .rpc, .scan, .store, .wallet, .watch,
 .watch.descriptor, .wire and .wire.messages. The modules spvfilter.address, .bloom.sizing, .errors, .hashes, .network,
-.primitives, .testing and .transaction are public as well. Each of them lists its names in `__all__`.
+.primitives, .signing, .testing and .transaction are public as well. Each of them lists its names in `__all__`.
 """
 
 from __future__ import annotations
@@ -48,13 +48,14 @@ if TYPE_CHECKING:
     from spvfilter.node import Node as Node
     from spvfilter.primitives import OutPoint as OutPoint, TxOut as TxOut
     from spvfilter.scan import BlockFiles as BlockFiles, Matcher as Matcher
+    from spvfilter.signing import build_tx as build_tx
     from spvfilter.store import (
         Balance as Balance,
         Coin as Coin,
         HistoryEntry as HistoryEntry,
         TxStatus as TxStatus,
     )
-    from spvfilter.transaction import TxIn as TxIn, build_tx as build_tx
+    from spvfilter.transaction import TxIn as TxIn
     from spvfilter.wallet import (
         MatchConfirmed as MatchConfirmed,
         MatchFound as MatchFound,
@@ -81,8 +82,9 @@ else:
         node="Node",
         primitives="OutPoint TxOut",
         scan="BlockFiles Matcher",
+        signing="build_tx",
         store="Balance Coin HistoryEntry TxStatus",
-        transaction="TxIn build_tx",
+        transaction="TxIn",
         wallet="MatchConfirmed MatchFound MatchUnconfirmed MatchWithdrawn WalletStore",
         watch="Completeness Match MatchKind WatchList",
     )

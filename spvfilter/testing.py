@@ -3,7 +3,7 @@
     pytest_plugins = ["spvfilter.testing"]  # in conftest.py
 
 The fixture `regtest_node` is a RegtestNode with 101 blocks. The fixture `light_client` is a function that makes light
-clients of this node. Transactions are not signed, and scripts are not checked.
+clients of this node. The node does not check scripts and signatures, but clients check the spends of their coins.
 
 PYTEST_DONT_REWRITE: this word keeps pytest from warning about a test that imports this module before it is a plugin.
 """
@@ -112,29 +112,32 @@ class RegtestNode:
         output = TxOut(value, address_to_script(address, REGTEST))
         return self.call(lambda regtest: regtest.pay(output, fee=fee))
 
-    def spend(self, *coins: OutPoint, to: str, value: int, fee: int = FEE) -> bytes:
+    def spend(self, *coins: OutPoint, to: str, value: int, fee: int = FEE, keys: Iterable[bytes] = ()) -> bytes:
         """Spend coins of any owner in a transaction of the mempool, and return its txid.
 
         The transaction pays `value` satoshi to the address `to`, and `fee` satoshi to the miner. Change goes to the
-        address of the first coin.
+        address of the first coin. `keys` are the private keys of the coins, see `Regtest.spend`.
         """
         output = TxOut(value, address_to_script(to, REGTEST))
-        return self.call(lambda regtest: regtest.spend(*coins, outputs=[output], fee=fee))
+        return self.call(lambda regtest: regtest.spend(*coins, outputs=[output], fee=fee, keys=keys))
 
-    def bump(self, txid: bytes | str, *, fee: int | None = None) -> bytes:
+    def bump(self, txid: bytes | str, *, fee: int | None = None, keys: Iterable[bytes] = ()) -> bytes:
         """Replace a transaction of the mempool by a copy with a higher fee, and return the txid of the copy.
 
-        `fee` is in satoshi. `Regtest.bump` explains the default.
+        `fee` is in satoshi. `Regtest.bump` explains the default. `keys` are private keys for coins that are not the
+        miner's.
         """
-        return self.call(lambda regtest: regtest.bump(txid, fee=fee))
+        return self.call(lambda regtest: regtest.bump(txid, fee=fee, keys=keys))
 
-    def double_spend(self, txid: bytes | str, *, fee: int | None = None, in_block: bool = False) -> bytes:
+    def double_spend(
+        self, txid: bytes | str, *, fee: int | None = None, in_block: bool = False, keys: Iterable[bytes] = ()
+    ) -> bytes:
         """Replace a transaction of the mempool by a payment of its coins to the miner, and return the new txid.
 
         If `in_block` is True, the new transaction is mined in a block instead. `fee` is in satoshi. See
-        `Regtest.double_spend`.
+        `Regtest.double_spend`. `keys` are private keys for coins that are not the miner's.
         """
-        return self.call(lambda regtest: regtest.double_spend(txid, fee=fee, in_block=in_block))
+        return self.call(lambda regtest: regtest.double_spend(txid, fee=fee, in_block=in_block, keys=keys))
 
     def evict(self, txid: bytes | str) -> list[bytes]:
         """Remove a transaction and its descendants from the mempool, and return their txids. See `Regtest.evict`."""

@@ -1,4 +1,4 @@
-"""Transaction, parsed once with its ids and parts, and the serialization of a new one from inputs and outputs."""
+"""Transaction, parsed once with its ids and parts, and the serialization of a new one from its parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spvfilter.kernel import TxSpan, parse_tx, strip_witness, txid, wtxid
 from spvfilter.primitives import OutPoint, Reader, TxOut, compact_size, hash_to_hex
 from spvfilter.protocol import OUTPOINT_SIZE
 
-__all__ = ["NULL_OUTPOINT", "Transaction", "TxIn", "build_tx"]
+__all__ = ["NULL_OUTPOINT", "Transaction", "TxIn"]
 
 NULL_OUTPOINT = bytes(32) + b"\xff" * 4  # the outpoint that a coinbase input refers to: 32 zero bytes, index 2^32 - 1
 
@@ -142,6 +142,8 @@ class TxIn:
     """Items of the witness stack of the input."""
     sequence: int = 0xFFFFFFFE
     """Sequence number, 0 to 2^32 - 1."""
+    spent: TxOut | None = None
+    """The output at `outpoint`. Only a signature needs it, and it is not serialized."""
 
     def __bytes__(self) -> bytes:
         """Serialize the input without its witness, which follows the outputs in a transaction."""
@@ -153,7 +155,7 @@ def var_bytes(data: bytes) -> bytes:
     return compact_size(len(data)) + data
 
 
-def build_tx(inputs: Sequence[TxIn], outputs: Sequence[TxOut], *, version: int = 2, lock_time: int = 0) -> bytes:
+def serialize(inputs: Sequence[TxIn], outputs: Sequence[TxOut], *, version: int, lock_time: int) -> bytes:
     """Serialize a transaction, in segwit form if an input has a witness (BIP-144)."""
     segwit = any(txin.witness for txin in inputs)
     raw = version.to_bytes(4, "little", signed=True) + (b"\x00\x01" if segwit else b"")

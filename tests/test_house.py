@@ -26,7 +26,7 @@ FLOORS = [
     ["transaction"],
     ["bloom", "wire", "chain", "address", "signatures"],
     ["silent"],
-    ["filters", "watch"],
+    ["filters", "watch", "signing"],
     ["store"],
     ["wallet", "p2p", "rpc"],
     ["light", "scan", "node"],

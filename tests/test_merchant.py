@@ -32,7 +32,7 @@ from spvfilter.node.spending import spending
 from spvfilter.primitives import OutPoint, TxOut, hash_to_hex
 from spvfilter.testing import RegtestNode
 from spvfilter.watch.watchlist import WatchList
-from support.merchant import ACCOUNTS, PATH, merchant
+from support.merchant import ACCOUNTS, PATH, merchant, private_key
 from support.vectors import effort
 
 pytestmark = pytest.mark.descriptors
@@ -605,7 +605,7 @@ async def test_spent_coin_stays_a_payment(world: World) -> None:
         world.node.mine(2)
         await world.reaches("a", "paid", 1_000, 1_000)
         elsewhere = await world.invoice("b", 300)
-        world.node.spend(OutPoint(txid, 0), to=elsewhere, value=300, fee=700)
+        world.node.spend(OutPoint(txid, 0), to=elsewhere, value=300, fee=700, keys=[private_key(0, 0)])
         await world.reaches("b", "confirming", 300)
         world.node.mine(2)
         await world.reaches("b", "paid", 300, 300)
@@ -793,8 +793,8 @@ def raw_twin(regtest: Regtest, txid: bytes, address: str, *values: int) -> bytes
     tx = regtest.find_tx(txid)
     assert tx is not None
     outputs = [TxOut(value, address_to_script(address, REGTEST)) for value in values or (1_000,)]
-    coins = [(OutPoint.parse(each), regtest.mempool.coin_of(each)) for each in tx.inputs]
-    return spending(coins, outputs, 20_000)
+    inputs, miner = regtest._inputs_of(tx), regtest.lock.script_pubkey
+    return spending(inputs, outputs, 20_000, miner, (), to=miner)
 
 
 def spent_again(regtest: Regtest, txid: bytes, address: str, *values: int) -> bytes:

@@ -20,17 +20,18 @@ from spvfilter.testing import eventually
 
 OURS = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"
 THEIRS = "bcrt1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqdku202"
+KEY = bytes(31) + b"\\x01"
 
 def test_a_coin_is_spent_and_double_spent(regtest_node, light_client):
     client = light_client([OURS])
     paid = regtest_node.pay(OURS, 50_000)
     regtest_node.mine()
     eventually(lambda: client.balance().confirmed == 50_000)
-    spent = regtest_node.spend(OutPoint(paid, 0), to=THEIRS, value=20_000)
+    spent = regtest_node.spend(OutPoint(paid, 0), to=THEIRS, value=20_000, keys=[KEY])
     eventually(lambda: client.balance().pending_out == 50_000)
     with pytest.raises(RefusedError, match="insufficient fee"):
-        regtest_node.spend(OutPoint(paid, 0), to=THEIRS, value=20_001)
-    regtest_node.double_spend(spent, in_block=True)
+        regtest_node.spend(OutPoint(paid, 0), to=THEIRS, value=20_001, keys=[KEY])
+    regtest_node.double_spend(spent, in_block=True, keys=[KEY])
     eventually(lambda: str(client.transaction(spent).status) == "conflicted")
     assert client.balance().total == 0
 
@@ -47,6 +48,7 @@ def test_a_string_is_no_list(light_client):
 """
 
 
+@pytest.mark.descriptors
 def test_a_wallet_s_tests_run_with_it(pytester: pytest.Pytester) -> None:
     (example,) = (
         part.split("```")[0] for part in PAGE.split("```python\n") if "spvfilter.testing" in part.split("```")[0]

@@ -17,7 +17,8 @@ from spvfilter.node.build import height_push
 from spvfilter.node.consensus import UnspentOutput, check_transaction, fee, is_final, refused, unspent_outputs
 from spvfilter.primitives import Header, OutPoint, TxOut, compact_size, hash_to_hex
 from spvfilter.protocol import COMMITMENT_PREFIX, HEADER_SIZE, MAX_BLOCK_WEIGHT
-from spvfilter.transaction import Transaction, TxIn, build_tx
+from spvfilter.signing import build_tx
+from spvfilter.transaction import Transaction, TxIn
 
 HALVING_INTERVAL = 150  # blocks, Core kernel/chainparams.cpp, regtest
 # Seconds. Blocks outside the best chain that are older than this are not served (Core net_processing.cpp).

@@ -11,7 +11,8 @@ from spvfilter.kernel import merkle_root
 from spvfilter.network import REGTEST
 from spvfilter.primitives import Header, OutPoint, TxOut, compact_size
 from spvfilter.protocol import COMMITMENT_PREFIX
-from spvfilter.transaction import NULL_OUTPOINT, Transaction, TxIn, build_tx, var_bytes
+from spvfilter.signing import build_tx
+from spvfilter.transaction import NULL_OUTPOINT, Transaction, TxIn, var_bytes
 
 BITS = REGTEST.pow_limit_bits  # compact form of the target 2^255 - 1, which every second hash meets
 BLOCK_VERSION = 0x20000000  # version bits without a signal (BIP-9)

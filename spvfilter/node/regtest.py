@@ -6,7 +6,7 @@ Scripts are not checked.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Protocol
 
@@ -19,11 +19,12 @@ from spvfilter.node.filterindex import FilterIndex
 from spvfilter.node.mempool import TxMempool
 from spvfilter.node.replacement import least_fee
 from spvfilter.node.scripts import Lock, p2wsh
-from spvfilter.node.spending import spending, with_fee
+from spvfilter.node.spending import copied_inputs, inputs_of, spending, with_fee
 from spvfilter.node.wallet import MinerWallet
 from spvfilter.primitives import OutPoint, TxOut, hash_of, hash_to_hex
 from spvfilter.protocol import MAX_BLOCK_WEIGHT
-from spvfilter.transaction import Transaction, build_tx
+from spvfilter.signing import build_tx
+from spvfilter.transaction import Transaction, TxIn
 
 FEE = 1_000  # Satoshi; the default fee of `pay` and `spend`.
 MAX_MEMPOOL = 50_000_000  # Bytes of all transactions in the mempool (our choice).
@@ -55,6 +56,8 @@ class Regtest:
         txid = regtest.pay(TxOut(50_000, script))      # the payment is in the mempool
         regtest.mine()                                 # it is in a block
         regtest.reorg(1)                               # it is in the mempool again
+
+    The miner's own coins need no signature. Everything else is signed with the private keys that you pass.
 
     Blocks and transactions must meet the consensus rules, but scripts, signatures, relative lock times (BIP-68) and
     sigop counts are not checked. Hashes are bytes in wire order.
@@ -217,35 +220,55 @@ class Regtest:
         paid = [*outputs, self.lock.pays(change)] if change else list(outputs)
         return self.submit_tx(build_tx([self.lock.spends(coin) for coin in coins], paid))
 
-    def spend(self, *coins: OutPoint, outputs: Sequence[TxOut] = (), fee: int = FEE) -> bytes:
+    def spend(
+        self, *coins: OutPoint, outputs: Sequence[TxOut] = (), fee: int = FEE, keys: Iterable[bytes] = ()
+    ) -> bytes:
         """Spend coins of any owner in a transaction of the mempool, and return its txid.
 
-        Signatures are made up. Change goes back to the scriptPubKey of the first coin. `fee` is in satoshi.
+        Change goes back to the scriptPubKey of the first coin.
+
+        Args:
+            coins: The coins, of the chain or of the mempool.
+            outputs: Outputs of the transaction, without the change.
+            fee: Fee in satoshi.
+            keys: Private keys of the coins, 32 bytes each. `build_tx` lists the scripts that they sign for. Coins of
+                the miner and coins of OP_TRUE need none.
 
         Raises:
-            ParameterError: A coin does not exist, or the coins do not suffice.
+            ParameterError: A coin does not exist, the coins do not suffice, or no key fits a coin.
             RefusedError: The mempool does not accept the transaction.
         """
-        return self.submit_tx(spending([(coin, self.mempool.coin_of(bytes(coin))) for coin in coins], outputs, fee))
+        inputs = inputs_of([(coin, self.mempool.coin_of(bytes(coin))) for coin in coins], self.lock)
+        spent = inputs[0].spent
+        miner = self.lock.script_pubkey
+        change = miner if spent is None else spent.script_pubkey
+        return self.submit_tx(spending(inputs, outputs, fee, miner, keys, to=change))
 
-    def bump(self, txid: bytes | str, *, fee: int | None = None) -> bytes:
+    def bump(self, txid: bytes | str, *, fee: int | None = None, keys: Iterable[bytes] = ()) -> bytes:
         """Replace a transaction of the mempool by a copy with a higher fee, and return the txid of the copy.
 
         Args:
             txid: Txid of the transaction to replace, 32 bytes in wire order or 64 hex digits.
             fee: New fee in satoshi. By default it is the lowest that replaces the transaction and its descendants. The
                 difference is taken from the change or, if there is none, from the largest output.
+            keys: Private keys of the coins that the transaction spends. Coins of the miner need none.
 
         Raises:
-            ParameterError: The transaction is not in the mempool, or its output is worth less than the difference.
+            ParameterError: The transaction is not in the mempool, its output is worth less than the difference, or no
+                key fits an input.
             RefusedError: The fee is too low to replace the transaction.
         """
-        tx = self._waiting(txid)
-        least = least_fee(self.mempool.family(tx.txid), self.mempool.fees, tx.virtual_size)
-        more = (least if fee is None else fee) - self.mempool.fees[tx.txid]
-        return self.submit_tx(with_fee(tx, more, self.lock.script_pubkey))
+        tx, secrets = self._waiting(txid), list(keys)
+        inputs, paid = self._inputs_of(tx), self.mempool.fees[tx.txid]
 
-    def double_spend(self, txid: bytes | str, *, fee: int | None = None, in_block: bool = False) -> bytes:
+        def build(new: int) -> bytes:
+            return with_fee(tx, inputs, new - paid, self.lock.script_pubkey, secrets)
+
+        return self.submit_tx(self._replacement(tx, build, tx.virtual_size) if fee is None else build(fee))
+
+    def double_spend(
+        self, txid: bytes | str, *, fee: int | None = None, in_block: bool = False, keys: Iterable[bytes] = ()
+    ) -> bytes:
         """Replace a transaction of the mempool by a payment of its coins to the miner, and return the new txid.
 
         Args:
@@ -253,20 +276,35 @@ class Regtest:
             fee: Fee in satoshi. By default it is the lowest that replaces the transaction and its descendants.
             in_block: True to mine a block with the new transaction, where fees do not matter. By default it goes into
                 the mempool.
+            keys: Private keys of the coins that the transaction spends. Coins of the miner need none.
 
         Raises:
-            ParameterError: The transaction is not in the mempool, or its coins do not pay the fee.
+            ParameterError: The transaction is not in the mempool, its coins do not pay the fee, or no key fits a coin.
             RefusedError: The fee is too low to replace the transaction.
         """
-        tx = self._waiting(txid)
-        found = [(OutPoint.parse(outpoint), self.mempool.coin_of(outpoint)) for outpoint in tx.inputs]
-        size = Transaction.parse(spending(found, (), 0, to=self.lock.script_pubkey)).virtual_size
-        least = least_fee(self.mempool.family(tx.txid), self.mempool.fees, size)
-        raw = spending(found, (), least if fee is None else fee, to=self.lock.script_pubkey)
+        tx, secrets = self._waiting(txid), list(keys)
+        inputs = self._inputs_of(tx)
+
+        def build(new: int) -> bytes:
+            return spending(inputs, (), new, self.lock.script_pubkey, secrets, to=self.lock.script_pubkey)
+
+        raw = self._replacement(tx, build, Transaction.parse(build(0)).virtual_size) if fee is None else build(fee)
         if not in_block:
             return self.submit_tx(raw)
         self.mine(transactions=[raw])
         return Transaction.parse(raw).txid
+
+    def _inputs_of(self, tx: Transaction) -> list[TxIn]:
+        return copied_inputs(tx, [self.mempool.coin_of(outpoint) for outpoint in tx.inputs])
+
+    def _replacement(self, tx: Transaction, build: Callable[[int], bytes], size: int) -> bytes:
+        """Build the replacement of a transaction with the lowest fee. `size` is its size in virtual bytes, about."""
+        family = self.mempool.family(tx.txid)
+        while True:
+            raw = build(least_fee(family, self.mempool.fees, size))
+            if (signed := Transaction.parse(raw).virtual_size) <= size:
+                return raw
+            size = signed  # a signature is a byte longer than the earlier one
 
     def evict(self, txid: bytes | str) -> list[bytes]:
         """Remove a transaction with its descendants from the mempool, as a full mempool does, and return their txids.

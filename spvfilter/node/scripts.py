@@ -1,6 +1,6 @@
 """Output scripts of every type, and inputs that spend such outputs with made-up signatures.
 
-The embedded node does not check scripts.
+The embedded node does not check scripts. Wallets do: `build_tx` replaces the signatures if you give it private keys.
 """
 
 from __future__ import annotations
@@ -38,9 +38,13 @@ class Lock:
         """Make an output of `value` satoshi with this scriptPubKey."""
         return TxOut(value, self.script_pubkey)
 
-    def spends(self, outpoint: OutPoint) -> TxIn:
-        """Make an input that spends an output with this scriptPubKey."""
-        return TxIn(outpoint, self.script_sig, self.witness)
+    def spends(self, outpoint: OutPoint, value: int | None = None) -> TxIn:
+        """Make an input that spends an output with this scriptPubKey.
+
+        `value` is the value of the output in satoshi. Give it if `build_tx` shall sign the input.
+        """
+        spent = None if value is None else self.pays(value)
+        return TxIn(outpoint, self.script_sig, self.witness, spent=spent)
 
 
 def push(data: bytes) -> bytes:

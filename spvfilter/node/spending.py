@@ -1,75 +1,74 @@
-"""Functions that spend coins of any script with made-up signatures, or raise the fee of a transaction."""
+"""Functions that spend coins, double-spend them, or raise the fee of a transaction. They sign with given keys."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from spvfilter.errors import ParameterError
 from spvfilter.node.consensus import UnspentOutput
-from spvfilter.node.scripts import SCHNORR_SIGNATURE, SIGNATURE, push
+from spvfilter.node.scripts import Lock, p2sh, p2wsh
 from spvfilter.primitives import OutPoint, TxOut, hash_to_hex
-from spvfilter.transaction import Transaction, TxIn, build_tx
+from spvfilter.signatures.sign import sign_inputs
+from spvfilter.transaction import Transaction, TxIn, serialize
 
-_KEY = b"\x02" * 33  # a made-up public key; it need not match the script, as scripts are not checked
-
-
-def unlocked(coin: OutPoint, script: bytes) -> TxIn:
-    """Return an input that spends a coin: scriptSig and witness fit the type of the coin's scriptPubKey."""
-    match script[:2], len(script):
-        case b"\x00\x14", 22:  # P2WPKH
-            return TxIn(coin, witness=(SIGNATURE, _KEY))
-        case b"\x00\x20", 34:  # P2WSH of OP_TRUE
-            return TxIn(coin, witness=(b"\x51",))
-        case b"\x51\x20", 34:  # P2TR
-            return TxIn(coin, witness=(SCHNORR_SIGNATURE,))
-        case b"\x76\xa9", 25:  # P2PKH
-            return TxIn(coin, push(SIGNATURE) + push(_KEY))
-        case b"\xa9\x14", 23:  # P2SH of OP_TRUE
-            return TxIn(coin, push(b"\x51"))
-        case _:
-            return TxIn(coin, push(SIGNATURE))
+_OPEN = [p2wsh(b"\x51"), p2sh(Lock(b"\x51"))]  # locks of OP_TRUE
 
 
-def spending(
-    coins: Sequence[tuple[OutPoint, UnspentOutput | None]],
-    outputs: Sequence[TxOut],
-    fee: int,
-    *,
-    to: bytes | None = None,
-) -> bytes:
-    """Return a serialized transaction that spends coins.
+def inputs_of(coins: Sequence[tuple[OutPoint, UnspentOutput | None]], lock: Lock) -> list[TxIn]:
+    """Return an input for each coin. Only spends of `lock` and of OP_TRUE have their witness.
 
-    Change goes to the script `to`, by default the script of the first coin.
-
-    Raises ParameterError if there are no coins, if a coin is missing or given twice, if the fee is negative, or if the
-    coins do not suffice.
+    Raises ParameterError if there are no coins, or if a coin is missing or given twice.
     """
     if not coins:
         raise ParameterError("give at least one coin to spend")
     if len({coin for coin, _ in coins}) < len(coins):
         raise ParameterError("a coin is given twice")
+    locks = {each.script_pubkey: each for each in (*_OPEN, lock)}
+    inputs = []
+    for coin, found in coins:
+        if found is None:
+            raise ParameterError(f"the coin {coin} is neither in the chain nor in the mempool")
+        spender = locks.get(found.script_pubkey) or Lock(found.script_pubkey)
+        inputs.append(spender.spends(coin, found.value))
+    return inputs
+
+
+def copied_inputs(tx: Transaction, coins: Sequence[UnspentOutput | None]) -> list[TxIn]:
+    """Return the inputs of a transaction, with the outputs that they spend."""
+    parts = zip(tx.inputs, tx.script_sigs, tx.witnesses, tx.sequences, coins, strict=True)
+    return [
+        TxIn(OutPoint.parse(outpoint), script_sig, witness, sequence, TxOut(coin.value, coin.script_pubkey))
+        for outpoint, script_sig, witness, sequence, coin in parts
+        if coin is not None
+    ]
+
+
+def spending(
+    inputs: Sequence[TxIn], outputs: Sequence[TxOut], fee: int, miner: bytes, keys: Iterable[bytes], *, to: bytes
+) -> bytes:
+    """Return a serialized transaction that spends inputs. Change goes to the script `to`.
+
+    Coins of the script `miner` need no keys. Raises ParameterError if the fee is negative, if the coins do not
+    suffice, or if a coin cannot be signed.
+    """
     if fee < 0:
         raise ParameterError(f"a fee must be at least 0 satoshi, not {fee}")
-    known = [(coin, found) for coin, found in coins if found is not None]
-    if len(known) < len(coins):
-        missing = next(coin for coin, found in coins if found is None)
-        raise ParameterError(f"the coin {missing} is neither in the chain nor in the mempool")
-    value, paid = sum(found.value for _, found in known), sum(output.value for output in outputs)
+    value = sum(txin.spent.value for txin in inputs if txin.spent is not None)
+    paid = sum(output.value for output in outputs)
     left = value - paid - fee
     if left < 0 or not (outputs or left):
         raise ParameterError(f"the coins are worth {value} satoshi, but outputs and fee need {paid + fee}")
-    change = [TxOut(left, known[0][1].script_pubkey if to is None else to)] if left else []
-    return build_tx([unlocked(coin, found.script_pubkey) for coin, found in known], [*outputs, *change])
+    return _signed(inputs, [*outputs, *([TxOut(left, to)] if left else [])], miner, keys, version=2, lock_time=0)
 
 
-def with_fee(tx: Transaction, more: int, change: bytes) -> bytes:
+def with_fee(tx: Transaction, inputs: Sequence[TxIn], more: int, miner: bytes, keys: Iterable[bytes]) -> bytes:
     """Raise the fee of a transaction by `more` satoshi, and return the new serialized transaction.
 
-    The difference is taken from the last output that pays the script `change` or, if there is none, from the largest
-    output. Raises ParameterError if nothing would be left of that output.
+    The difference is taken from the last output that pays the script `miner` or, if there is none, from the largest
+    output. Raises ParameterError if nothing would be left of that output, or if an input cannot be signed.
     """
-    outputs = tx.outputs
-    own = [index for index, output in enumerate(outputs) if output.script_pubkey == change]
+    outputs = list(tx.outputs)
+    own = [index for index, output in enumerate(outputs) if output.script_pubkey == miner]
     index = own[-1] if own else max(range(len(outputs)), key=lambda each: outputs[each].value)
     value = outputs[index].value - more
     if value <= 0:
@@ -77,5 +76,19 @@ def with_fee(tx: Transaction, more: int, change: bytes) -> bytes:
             f"the fee of {hash_to_hex(tx.txid)} cannot rise by {more} satoshi: its output {index} is worth only"
             f" {outputs[index].value}"
         )
-    at, _, _ = tx.span.outputs[index]
-    return tx.raw[:at] + value.to_bytes(8, "little") + tx.raw[at + 8 :]
+    outputs[index] = TxOut(value, outputs[index].script_pubkey)
+    return _signed(inputs, outputs, miner, keys, version=tx.version, lock_time=tx.lock_time)
+
+
+def _signed(
+    inputs: Sequence[TxIn],
+    outputs: Sequence[TxOut],
+    miner: bytes,
+    keys: Iterable[bytes],
+    *,
+    version: int,
+    lock_time: int,
+) -> bytes:
+    """Sign the inputs. Spends of the script `miner` stay as they are."""
+    signed = sign_inputs(inputs, outputs, keys, version=version, lock_time=lock_time, others=(miner,))
+    return serialize(signed, outputs, version=version, lock_time=lock_time)

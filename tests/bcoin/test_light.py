@@ -15,7 +15,7 @@ from spvfilter.node.scripts import Lock, p2sh, p2wpkh, p2wsh
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import OutPoint
-from spvfilter.transaction import build_tx
+from spvfilter.signing import build_tx
 from spvfilter.wallet.events import MatchUnconfirmed
 from spvfilter.watch.watchlist import WatchList
 from support.bcoin.process import Bcoin

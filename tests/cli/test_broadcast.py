@@ -16,9 +16,10 @@ from spvfilter.address import address_to_script
 from spvfilter.network import REGTEST
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.server import Node
-from spvfilter.primitives import TxOut as PaidOut
+from spvfilter.primitives import OutPoint, TxOut as PaidOut
 from spvfilter.transaction import Transaction
 from support.build import TxIn, TxOut, p2wpkh, tx, txid
+from support.locks import BIP173, build_tx
 from support.nodeprocess import ADDRESS, NodeProcess, events_until, node_process, running
 from support.processes import process
 
@@ -32,9 +33,10 @@ WIF = "KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn"  # of the private k
 
 
 def spend(found: dict[str, Any], value: int = 60_000) -> bytes:
-    """A transaction that spends a match of `watch`; the node does not check signatures."""
+    """A transaction that spends a match of `watch`."""
     of, index = found["outpoint"].split(":")
-    return tx([TxIn(bytes.fromhex(of)[::-1], int(index))], [TxOut(value, ELSEWHERE)])
+    coin = BIP173.spends(OutPoint(bytes.fromhex(of)[::-1], int(index)), 70_000)
+    return build_tx([coin], [PaidOut(value, ELSEWHERE)])
 
 
 def shown(raw: bytes) -> str:

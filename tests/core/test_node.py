@@ -18,7 +18,8 @@ from spvfilter.node.consensus import UnspentOutput, unspent_outputs
 from spvfilter.node.regtest import Regtest
 from spvfilter.primitives import Header, OutPoint, TxOut, compact_size
 from spvfilter.protocol import MAX_MONEY
-from spvfilter.transaction import Transaction, TxIn, build_tx
+from spvfilter.signing import build_tx
+from spvfilter.transaction import Transaction, TxIn
 from support.coreengine import CoreEngine
 from support.openlocks import open_lock
 from support.vectors import effort

@@ -22,10 +22,11 @@ from spvfilter.testing import RegtestNode
 from spvfilter.watch.watchlist import WatchList
 from support.electrumclient import ElectrumClient, ElectrumError
 from support.electrumoracle import Oracle, hash_of_script, shown
+from support.locks import key, secret
 from support.vectors import EFFORT
 
 QUESTIONS = {"quick": 300, "ci": 1_000, "full": 5_000}[EFFORT]
-KEYS = [b"\x02" + bytes([number]) * 32 for number in range(1, 30)]
+KEYS = list(map(key, range(1, 30)))
 WALLET: list[Lock] = [
     *map(p2wpkh, KEYS[:5]),
     *map(p2pkh, KEYS[5:8]),
@@ -55,9 +56,13 @@ class Life:
                 coins = self.coins()
                 if coins:
                     chosen = choose.sample(coins, min(len(coins), choose.randrange(1, 3)))
-                    value = choose.randrange(1_000, 4_000)
+                    value, secrets = choose.randrange(1_000, 4_000), [*map(secret, range(1, 30))]
                     to = TxOut(value, choose.choice([*WALLET, *FOREIGN]).script_pubkey)
-                    node.call(lambda regtest: regtest.spend(*chosen, outputs=[to], fee=choose.randrange(300, 900)))
+                    node.call(
+                        lambda regtest: regtest.spend(
+                            *chosen, outputs=[to], fee=choose.randrange(300, 900), keys=secrets
+                        )
+                    )
             case "mine":
                 lock = choose.choice([*WALLET, *FOREIGN])
                 node.call(lambda regtest: regtest.mine(1, to=lock.script_pubkey))

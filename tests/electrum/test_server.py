@@ -27,13 +27,15 @@ from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.store import scriptviews
 from spvfilter.store.ledger import TxStatus
 from spvfilter.testing import RegtestNode, eventually
-from spvfilter.transaction import Transaction, build_tx
+from spvfilter.transaction import Transaction
 from spvfilter.wallet import scanned
 from spvfilter.watch.watchlist import WatchList
 from support.electrumclient import ElectrumClient, ElectrumError, closed
+from support.locks import build_tx, key
 
 CERTIFICATE = Path(__file__).parent / "fixtures/localhost.pem"
-SCRIPT = bytes.fromhex("0014" + "33" * 20)
+LOCK = p2wpkh(key(33))
+SCRIPT = LOCK.script_pubkey
 KNOWN = script_hash_of(SCRIPT)
 VERSION = ("server.version", "test", "1.4.2")
 
@@ -274,7 +276,7 @@ async def test_broadcast_answers_with_the_txid_or_the_reason(regtest_node: Regte
     regtest_node.mine()
     async with served(regtest_node) as (light, server), connected(server) as client:
         (coin,) = await light.coins()
-        spent = p2wpkh(b"\x02" + b"\x01" * 32).spends(coin.outpoint)  # the node checks no signatures
+        spent = LOCK.spends(coin.outpoint, coin.value)
         raw = build_tx([spent], [TxOut(49_400, SCRIPT)])
         txid = await client.ask("blockchain.transaction.broadcast", raw.hex())
         assert (await client.ask("blockchain.transaction.get", txid)) == raw.hex()
@@ -346,7 +348,7 @@ async def test_broadcast_continues_after_the_end_of_its_session(
 ) -> None:
     node = RegtestNode()
     coin = OutPoint(bytes(31) + b"\x07", 0)
-    spent = p2wpkh(b"\x02" + b"\x01" * 32).spends(coin)
+    spent = p2wpkh(key(34)).spends(coin)
     raws = [build_tx([spent], [TxOut(value, SCRIPT)]).hex() for value in (9_000, 8_000)]
     async with served(node) as (light, server):
         node.close()  # no peer gives a verdict

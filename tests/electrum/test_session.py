@@ -19,8 +19,8 @@ from spvfilter.node.scripts import p2wpkh
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.store.ledger import TxStatus
 from spvfilter.store.scriptviews import Effect, ProvedTx, WalletTx
-from spvfilter.transaction import build_tx
 from spvfilter.watch.watchlist import WatchList
+from support.locks import build_tx
 
 KEY = b"\x02" + bytes(32)
 SCRIPT, OTHER = bytes.fromhex("0014" + "11" * 20), bytes.fromhex("0014" + "22" * 20)

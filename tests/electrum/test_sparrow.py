@@ -20,6 +20,7 @@ from spvfilter.testing import RegtestNode
 from spvfilter.watch.watchlist import WatchList
 from support.electrumclient import ElectrumClient, ElectrumError
 from support.electrumoracle import hash_of_script
+from support.locks import ONE
 
 ADDRESSES = [
     "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080",
@@ -64,7 +65,7 @@ async def test_session_in_sparrows_order_of_calls(nothing_is_left: None, regtest
             assert (proof["block_height"], proof["pos"]) == (node.height, 1)
             with pytest.raises(ElectrumError, match="unknown method"):
                 await sparrow.batch(("blockchain.block.stats", node.height))
-            node.spend(OutPoint(paid, 0), to=ADDRESSES[1], value=50_000)
+            node.spend(OutPoint(paid, 0), to=ADDRESSES[1], value=50_000, keys=[ONE])
             await sparrow.until(lambda: len(sparrow.notices) == 2)  # one for each script
             (pending,) = await sparrow.batch(("blockchain.scripthash.get_mempool", HASHES[1]))
             assert [row["height"] for row in pending] == [0]

@@ -16,7 +16,8 @@ from spvfilter.node.responder import stripped_block
 from spvfilter.node.scripts import SIGNATURE, Lock, multisig, op_return, p2pk, p2pkh, p2sh, p2tr, p2wpkh, p2wsh, push
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.protocol import HEADER_SIZE
-from spvfilter.transaction import TxIn, build_tx
+from spvfilter.signing import build_tx
+from spvfilter.transaction import TxIn
 from support.lightworld import LOCKS, World
 from support.vectors import effort
 

@@ -12,9 +12,10 @@ from spvfilter.light.client import LightClient
 from spvfilter.node.server import Node
 from spvfilter.primitives import OutPoint
 from spvfilter.store.views import Coin
-from spvfilter.transaction import Transaction, build_tx
+from spvfilter.transaction import Transaction
 from spvfilter.wallet.reader import WalletStore
 from support.lightworld import LOCKS, STRANGER, World, running
+from support.locks import build_tx
 
 OTHER = OutPoint(bytes(31) + b"\x07", 3)
 
@@ -43,12 +44,12 @@ async def test_unspent_has_the_coins_that_may_be_spent_now() -> None:
         reward = max(coin.value for coin in coins)
         assert await values(client) == ([50_000, 60_000, 70_000, reward], [50_000, 60_000, 70_000], 180_000)
         own = build_tx(
-            [LOCKS[0].spends(of_value(coins, 50_000).outpoint)], [STRANGER.pays(40_000), LOCKS[0].pays(9_000)]
+            [LOCKS[0].spends(of_value(coins, 50_000).outpoint, 50_000)], [STRANGER.pays(40_000), LOCKS[0].pays(9_000)]
         )
         txid = (await client.broadcast(own)).txid
         await run.until(lambda books: books.waiting() == {txid})
         assert await values(client) == ([9_000, 50_000, 60_000, 70_000, reward], [60_000, 70_000], 130_000)
-        foreign = build_tx([LOCKS[0].spends(of_value(coins, 60_000).outpoint)], [STRANGER.pays(55_000)])
+        foreign = build_tx([LOCKS[0].spends(of_value(coins, 60_000).outpoint, 60_000)], [STRANGER.pays(55_000)])
         world.regtest.submit_tx(foreign)
         spender = Transaction.parse(foreign).txid
         await run.until(lambda books: spender in books.waiting())

@@ -20,10 +20,10 @@ from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import SIGNATURE, Lock, p2tr, push
 from spvfilter.node.server import Node
 from spvfilter.primitives import OutPoint
-from spvfilter.transaction import build_tx
 from spvfilter.wire.messages.inventory import GetHeaders
 from spvfilter.wire.session import Session
 from support.lightworld import FAST, STRANGER, Run, World, running, where
+from support.locks import build_tx
 
 ANYBODY = p2tr(sha256(b"anybody").digest())
 # 33 bytes that look like a public key; a valid P2SH redeem script

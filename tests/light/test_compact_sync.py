@@ -20,7 +20,6 @@ from spvfilter.node.scripts import SIGNATURE, Lock, p2pkh, p2sh, p2wpkh, p2wsh, 
 from spvfilter.node.server import SERVICES, SETTINGS, Node
 from spvfilter.p2p.clock import Clock
 from spvfilter.primitives import OutPoint
-from spvfilter.transaction import build_tx
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchUnconfirmed, Reason
 from spvfilter.watch.match import Completeness
 from spvfilter.wire.events import Service
@@ -30,6 +29,7 @@ from spvfilter.wire.messages.table import Message
 from spvfilter.wire.session import Session
 from support.compactworld import LIMITS, counting, grown, reach_tip
 from support.lightworld import FOREIGN, LOCKS, START, STRANGER, Run, World, key, place, running, where
+from support.locks import build_tx
 from support.vectors import effort
 
 ONLY_BLOOM = replace(SETTINGS, services=SERVICES & ~Service.COMPACT_FILTERS)
@@ -398,9 +398,9 @@ async def test_a_double_spend_of_any_script_type_withdraws_the_payment(lock: Loc
     world.regtest.mine()
     async with Node(world.regtest) as node, running(world, node, limits=LIMITS, mode="compact") as run:
         await run.synced(world)
-        payment = world.regtest.submit_tx(build_tx([lock.spends(coin)], [LOCKS[1].pays(49_000)]))
+        payment = world.regtest.submit_tx(build_tx([lock.spends(coin, 50_000)], [LOCKS[1].pays(49_000)]))
         await run.until(lambda books: payment in books.waiting())
-        world.regtest.mine(transactions=[build_tx([lock.spends(coin)], [FOREIGN.pays(48_000)])])
+        world.regtest.mine(transactions=[build_tx([lock.spends(coin, 50_000)], [FOREIGN.pays(48_000)])])
         books = await run.synced(world)
         assert [(event.match.txid, event.reason) for event in books.withdrawn] == [(payment, Reason.CONFLICT)]
         assert books.confirmed() == world.scan()

@@ -21,12 +21,11 @@ from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import Node
 from spvfilter.primitives import OutPoint, script_pushes
-from spvfilter.transaction import build_tx
 from spvfilter.wallet.events import MatchWithdrawn, Reason
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList
 from support.lightworld import STRANGER, Place, Run, World, check_stored, key, place, running
-from support.locks import FOREIGN
+from support.locks import FOREIGN, build_tx
 
 MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 
@@ -193,7 +192,7 @@ async def test_an_outpoint_keeps_its_script_without_its_address(
         watch.add_script(other.script_pubkey)
         async with running(world, node, mode=Mode.COMPACT, store=path, watch=watch) as run:
             await run.synced(world)
-            world.regtest.submit_tx(build_tx([lock.spends(point)], [STRANGER.pays(1_000)]))
+            world.regtest.submit_tx(build_tx([lock.spends(point, 20_000)], [STRANGER.pays(1_000)]))
             world.regtest.mine()
             await run.synced(world)
             (spend,) = await run.client.matches()
@@ -219,7 +218,7 @@ async def test_a_coin_of_a_removed_outpoint_stays_with_its_address(mode: Mode, t
         async with running(world, node, mode=mode, store=path, watch=watch) as run:
             await run.synced(world)
             await run.client.remove(point)
-        world.regtest.submit_tx(build_tx([lock.spends(point)], [STRANGER.pays(1_000)]))
+        world.regtest.submit_tx(build_tx([lock.spends(point, 20_000)], [STRANGER.pays(1_000)]))
         world.regtest.mine()
         async with running(
             world, node, mode=mode, store=path, watch=without(world, *range(1, len(world.locks)))
@@ -243,12 +242,12 @@ async def test_a_coin_below_the_start_outlives_its_removed_outpoint(restarts: bo
             await run.synced(world)
             await run.client.remove(point)
             if not restarts:
-                world.regtest.submit_tx(build_tx([lock.spends(point)], [STRANGER.pays(1_000)]))
+                world.regtest.submit_tx(build_tx([lock.spends(point, 20_000)], [STRANGER.pays(1_000)]))
                 world.regtest.mine()
                 await run.synced(world)
                 assert [found.match.kind for found in await run.client.matches()] == ["input"]
                 return
-        world.regtest.submit_tx(build_tx([lock.spends(point)], [STRANGER.pays(1_000)]))
+        world.regtest.submit_tx(build_tx([lock.spends(point, 20_000)], [STRANGER.pays(1_000)]))
         world.regtest.mine()
         async with running(
             world, node, mode=Mode.COMPACT, store=path, watch=without(world, *range(1, len(world.locks)))

@@ -16,7 +16,8 @@ from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import Node
 from spvfilter.primitives import OutPoint
-from spvfilter.transaction import Transaction, TxIn, build_tx
+from spvfilter.signing import build_tx
+from spvfilter.transaction import Transaction, TxIn
 from spvfilter.wallet.events import BlockConnected
 from spvfilter.watch.match import Completeness
 from spvfilter.wire.messages import Message, table as wire

@@ -27,7 +27,8 @@ from spvfilter.node.build import BITS, mine
 from spvfilter.node.responder import Responder
 from spvfilter.node.server import Node
 from spvfilter.primitives import Header, OutPoint, TxOut
-from spvfilter.transaction import Transaction, TxIn, build_tx
+from spvfilter.signing import build_tx
+from spvfilter.transaction import Transaction, TxIn
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.merkleblock import Flaw, MerkleBlock
 from support.build import sha256d

@@ -17,11 +17,11 @@ from spvfilter.light.client import LightClient
 from spvfilter.light.events import Synced
 from spvfilter.network import REGTEST
 from spvfilter.node.regtest import Regtest
-from spvfilter.node.scripts import Lock, p2wpkh
+from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import Node
 from spvfilter.p2p.clock import Clock
 from spvfilter.primitives import OutPoint
-from spvfilter.transaction import TxIn, build_tx
+from spvfilter.transaction import TxIn
 from spvfilter.wallet.events import (
     BlockConnected,
     BlockDisconnected,
@@ -32,6 +32,7 @@ from spvfilter.wallet.events import (
 )
 from spvfilter.watch.watchlist import WatchList
 from support.lightworld import IMPATIENT, LOCKS, START, STRANGER, Books, World, key, place, running
+from support.locks import build_tx
 from support.vectors import effort
 
 
@@ -69,12 +70,12 @@ async def test_a_confirmed_conflict_withdraws_a_payment_and_its_child(tmp_path: 
     ((outpoint, value, lock),) = world.coins
     async with Node(world.regtest) as node, running(world, node, store=tmp_path / "w.db") as run:
         await run.synced(world)
-        waiting = world.regtest.submit_tx(build_tx([lock.spends(outpoint)], [LOCKS[1].pays(value - 500)]))
+        waiting = world.regtest.submit_tx(build_tx([lock.spends(outpoint, value)], [LOCKS[1].pays(value - 500)]))
         child = world.regtest.submit_tx(
-            build_tx([LOCKS[1].spends(OutPoint(waiting, 0))], [LOCKS[2].pays(value - 1_000)])
+            build_tx([LOCKS[1].spends(OutPoint(waiting, 0), value - 500)], [LOCKS[2].pays(value - 1_000)])
         )
         await run.until(lambda books: {waiting, child} <= books.waiting())
-        conflict = build_tx([lock.spends(outpoint)], [STRANGER.pays(value - 700)])
+        conflict = build_tx([lock.spends(outpoint, value)], [STRANGER.pays(value - 700)])
         world.regtest.mine(transactions=[conflict])
         books = await run.synced(world)
         assert books.confirmed() == world.scan()
@@ -394,12 +395,12 @@ async def test_public_keys_find_payments_to_every_script_type() -> None:
 
 async def test_a_disconnected_coinbase_withdraws_its_descendants() -> None:
     world = World(21)
-    mine = Lock(LOCKS[0].script_pubkey, LOCKS[0].script_sig)
     async with Node(world.regtest) as node, running(world, node) as run:
-        world.regtest.mine(to=mine.script_pubkey)
+        world.regtest.mine(to=LOCKS[0].script_pubkey)
         coinbase = world.regtest.chain.txs(world.regtest.chain.tip)[0]
         world.regtest.mine(100)
-        spend = build_tx([mine.spends(OutPoint(coinbase.txid, 0))], [LOCKS[1].pays(1_000)])
+        coin = LOCKS[0].spends(OutPoint(coinbase.txid, 0), coinbase.outputs[0].value)
+        spend = build_tx([coin], [LOCKS[1].pays(1_000)])
         digest = world.regtest.submit_tx(spend)
         await run.until(lambda books: digest in books.waiting())
         await run.synced(world)

@@ -32,12 +32,12 @@ from spvfilter.node.server import SETTINGS, Node
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.connection import Connection
 from spvfilter.primitives import OutPoint
-from spvfilter.transaction import build_tx
 from spvfilter.wallet import queue
 from spvfilter.wallet.events import MatchConfirmed, MatchFound
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages.table import Inv, InvItem, InvType, Mempool, Message, Tx
 from support.lightworld import FAST, IMPATIENT, LOCKS, START, STRANGER, World, place, running, where
+from support.locks import build_tx
 
 MODES = pytest.mark.parametrize("mode", ["bip37", "compact", "auto"])
 PATIENT = replace(FAST, reply_s=3_600)
@@ -148,7 +148,9 @@ async def test_a_transaction_that_a_peer_already_has_is_accepted(mode: str, ours
     world.regtest.mine()
     async with asyncio.timeout(20), Node(world.regtest) as node, running(world, node, mode=mode, limits=PATIENT) as run:
         await run.synced(world)
-        raw = build_tx([lock.spends(outpoint)], [(LOCKS[1] if ours else p2wpkh(b"\x02" + bytes(32))).pays(value - 500)])
+        raw = build_tx(
+            [lock.spends(outpoint, value)], [(LOCKS[1] if ours else p2wpkh(b"\x02" + bytes(32))).pays(value - 500)]
+        )
         digest = world.regtest.submit_tx(raw)
         assert (await run.client.broadcast(raw)).txid == digest
         await run.until(lambda books: (digest in books.waiting()) is ours)
@@ -440,7 +442,7 @@ async def test_a_peer_that_answers_no_pings_loses_its_connection(mode: str, monk
 async def test_a_transaction_that_no_block_can_contain_is_not_broadcast() -> None:
     world = World()
     coin = OutPoint(world.receive(LOCKS[0]), 0)
-    spend, null = LOCKS[0].spends(coin), STRANGER.spends(OutPoint(bytes(32), 0xFFFFFFFF))
+    spend, null = LOCKS[0].spends(coin, 20_000), STRANGER.spends(OutPoint(bytes(32), 0xFFFFFFFF))
     paid = [STRANGER.pays(1)]
     async with Node(world.regtest) as node, client_of(world, node) as client:
         for raw, reason in (
@@ -453,7 +455,7 @@ async def test_a_transaction_that_no_block_can_contain_is_not_broadcast() -> Non
                 build_tx([spend], [STRANGER.pays(21_000_000 * 100_000_000), *paid]),
                 "the values of its outputs are out of range",
             ),
-            (build_tx([replace(spend, script_sig=bytes(1_000_001))], paid), "its weight of 4,000,"),
+            (build_tx([replace(spend, script_sig=bytes(1_000_001), spent=None)], paid), "its weight of 4,000,"),
         ):
             with pytest.raises(ParameterError, match=f"no block can contain the transaction: {reason}"):
                 await client.broadcast(raw)

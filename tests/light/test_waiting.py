@@ -21,10 +21,11 @@ from spvfilter.light.waiting import wait_synced
 from spvfilter.network import REGTEST
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.server import Node
-from spvfilter.transaction import Transaction, build_tx
+from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound, RunStarted, WalletEvent
 from spvfilter.watch.watchlist import WatchList
 from support.lightworld import STRANGER, Books, World, running
+from support.locks import build_tx
 
 
 async def test_a_wait_for_confirmations_survives_a_reorganization() -> None:
@@ -54,10 +55,10 @@ async def test_a_confirmed_conflict_ends_the_wait_for_a_transaction() -> None:
     async with asyncio.timeout(20), Node(world.regtest) as node, running(world, node) as run:
         await run.synced(world)
         ((outpoint, value, lock), *_) = world.coins
-        raw = build_tx([lock.spends(outpoint)], [STRANGER.pays(value - 500)])
+        raw = build_tx([lock.spends(outpoint, value)], [STRANGER.pays(value - 500)])
         txid = (await run.client.broadcast(raw)).txid
         wait = asyncio.create_task(run.client.wait_confirmed(txid, 2))
-        conflict = build_tx([lock.spends(outpoint)], [STRANGER.pays(value - 700)])
+        conflict = build_tx([lock.spends(outpoint, value)], [STRANGER.pays(value - 700)])
         world.regtest.mine(transactions=[conflict])
         await run.synced(world)
         assert not wait.done()
@@ -81,7 +82,7 @@ async def test_abandoning_ends_the_wait_for_a_foreign_transaction() -> None:
     watch.add_script(next(each for each in world.locks if each is not lock).script_pubkey)
     async with asyncio.timeout(20), Node(world.regtest) as node, running(world, node, watch=watch) as run:
         await run.client.wait_synced()
-        txid = (await run.client.broadcast(build_tx([lock.spends(outpoint)], [STRANGER.pays(value - 500)]))).txid
+        txid = (await run.client.broadcast(build_tx([lock.spends(outpoint, value)], [STRANGER.pays(value - 500)]))).txid
         wait = asyncio.create_task(run.client.wait_confirmed(txid))
         entry = await run.client.transaction(txid)  # the wait has looked at the transaction before
         assert entry is not None

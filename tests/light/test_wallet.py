@@ -16,10 +16,11 @@ from spvfilter.network import REGTEST
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.server import Node
 from spvfilter.store.store import Store
-from spvfilter.transaction import Transaction, build_tx
+from spvfilter.transaction import Transaction
 from spvfilter.wallet.reader import WalletStore
 from support.ledger import check_ledger
 from support.lightworld import LOCKS, STRANGER, World, running, where
+from support.locks import build_tx
 
 
 def conflicting(regtest: Regtest, value: int) -> bytes:
@@ -69,7 +70,7 @@ async def test_own_fee_bumps_count_once_and_can_be_abandoned(tmp_path: Path) -> 
             True,
         )
         first, bump = (
-            build_tx([LOCKS[0].spends(coin.outpoint)], [STRANGER.pays(20_000), LOCKS[0].pays(change)])
+            build_tx([LOCKS[0].spends(coin.outpoint, coin.value)], [STRANGER.pays(20_000), LOCKS[0].pays(change)])
             for change in (29_000, 28_000)
         )
         await run.client.broadcast(first)

@@ -15,7 +15,7 @@ from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import Lock, multisig, p2pk, p2pkh, p2sh, p2tr, p2wpkh, p2wsh
 from spvfilter.node.server import SERVICES, SETTINGS, Node
 from spvfilter.primitives import OutPoint, script_pushes
-from spvfilter.transaction import build_tx
+from spvfilter.signing import build_tx
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Service
 from spvfilter.wire.messages.merkleblock import MerkleBlock

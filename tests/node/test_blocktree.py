@@ -26,7 +26,8 @@ from spvfilter.node.blocktree import HALVING_INTERVAL, STALE_AGE_LIMIT_S, BlockT
 from spvfilter.node.build import BITS, build_block, build_coinbase, mine
 from spvfilter.primitives import Header, OutPoint, TxOut
 from spvfilter.protocol import MAX_MONEY
-from spvfilter.transaction import TxIn, build_tx
+from spvfilter.signing import build_tx
+from spvfilter.transaction import TxIn
 from support import build
 
 NOW = 1_700_000_000

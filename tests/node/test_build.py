@@ -17,7 +17,8 @@ from spvfilter.kernel import check_block
 from spvfilter.node.build import BITS, build_block, build_coinbase, height_push, mine
 from spvfilter.node.scripts import SIGNATURE, Lock, multisig, op_return, p2pk, p2pkh, p2sh, p2tr, p2wpkh, p2wsh, push
 from spvfilter.primitives import Header, OutPoint, TxOut
-from spvfilter.transaction import TxIn, build_tx
+from spvfilter.signing import build_tx
+from spvfilter.transaction import TxIn
 from spvfilter.watch.watchlist import WatchList
 from support import build
 

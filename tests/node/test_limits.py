@@ -19,7 +19,7 @@ from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import Lock, p2wpkh
 from spvfilter.node.server import SETTINGS, Node
 from spvfilter.primitives import OutPoint, TxOut
-from spvfilter.transaction import build_tx
+from spvfilter.signing import build_tx
 from support.build import var_int
 from support.nodeclient import (
     BLOCK,

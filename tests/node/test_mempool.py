@@ -13,7 +13,8 @@ from spvfilter.node.build import build_coinbase
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import Lock
 from spvfilter.primitives import OutPoint, TxOut
-from spvfilter.transaction import TxIn, build_tx
+from spvfilter.signing import build_tx
+from spvfilter.transaction import TxIn
 from support.build import txid, wtxid
 
 NOW = 1_700_000_000
@@ -31,8 +32,8 @@ def coinbase(made: Regtest, height: int) -> OutPoint:
     return OutPoint(made.chain.active[height].txids[0], 0)
 
 
-def spend(*coins: OutPoint, value: int = 1_000, count: int = 1, **more: int) -> bytes:
-    return build_tx([ANY.spends(coin) for coin in coins], [ANY.pays(value)] * count, **more)
+def spend(*coins: OutPoint, value: int = 1_000, count: int = 1, lock_time: int = 0) -> bytes:
+    return build_tx([ANY.spends(coin) for coin in coins], [ANY.pays(value)] * count, lock_time=lock_time)
 
 
 def output(raw: bytes, index: int = 0) -> OutPoint:

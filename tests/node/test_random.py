@@ -11,7 +11,7 @@ from spvfilter.node.consensus import unspent_outputs
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import Lock
 from spvfilter.primitives import OutPoint
-from spvfilter.transaction import build_tx
+from spvfilter.signing import build_tx
 from support.vectors import effort
 
 NOW = 1_700_000_000

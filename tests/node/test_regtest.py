@@ -14,7 +14,8 @@ from spvfilter.node.regtest import FEE, Regtest
 from spvfilter.node.scripts import Lock, multisig, op_return, p2pk, p2pkh, p2sh, p2tr, p2wpkh, p2wsh
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.protocol import MAX_BLOCK_WEIGHT
-from spvfilter.transaction import Transaction, build_tx
+from spvfilter.signing import build_tx
+from spvfilter.transaction import Transaction
 from support.build import txid
 
 NOW = 1_700_000_000

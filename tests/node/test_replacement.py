@@ -8,12 +8,15 @@ import pytest
 
 from spvfilter.errors import ParameterError, RefusedError
 from spvfilter.node.regtest import Regtest
-from spvfilter.node.scripts import SIGNATURE, Lock, multisig, p2pk, p2pkh, p2sh, p2tr, p2wpkh, p2wsh
+from spvfilter.node.scripts import Lock, multisig, p2pk, p2pkh, p2sh, p2tr, p2wpkh, p2wsh
 from spvfilter.primitives import OutPoint, TxOut
-from spvfilter.transaction import Transaction, TxIn, build_tx
+from spvfilter.signatures import Validity, verify_spends
+from spvfilter.signing import build_tx
+from spvfilter.transaction import Transaction, TxIn
+from support.locks import key, secret
 
 NOW = 1_700_000_000
-KEY = b"\x02" * 33
+KEY, SECRETS = key(1), [secret(1)]
 ANY = Lock(b"\x51" + bytes(20))
 OURS = p2wpkh(KEY)
 COIN = 50 * 100_000_000
@@ -122,13 +125,14 @@ def test_a_payments_fee_is_bumped_from_its_change(made: Regtest) -> None:
             made.bump(gone)
 
 
+@pytest.mark.descriptors
 def test_a_payment_is_spent_bumped_and_evicted_with_descendants(made: Regtest) -> None:
     paid = made.pay(OURS.pays(70_000))
-    spent = made.spend(OutPoint(paid, 0), outputs=[ANY.pays(20_000)], fee=300)
+    spent = made.spend(OutPoint(paid, 0), outputs=[ANY.pays(20_000)], fee=300, keys=SECRETS)
     tx = made.mempool.get(spent)
     assert tx is not None
     assert tx.outputs == (ANY.pays(20_000), TxOut(49_700, OURS.script_pubkey))
-    bumped = made.bump(spent, fee=2_000)
+    bumped = made.bump(spent, fee=2_000, keys=SECRETS)
     assert txids(made) == {paid, bumped}
     assert made.evict(paid) == [paid, bumped]
     assert txids(made) == set()
@@ -136,10 +140,11 @@ def test_a_payment_is_spent_bumped_and_evicted_with_descendants(made: Regtest) -
     assert made.balance == 12 * COIN
 
 
+@pytest.mark.descriptors
 @pytest.mark.parametrize("in_block", [False, True])
 def test_a_payment_is_double_spent(made: Regtest, in_block: bool) -> None:
     paid = made.pay(OURS.pays(70_000))
-    child = made.spend(OutPoint(paid, 0))
+    child = made.spend(OutPoint(paid, 0), keys=SECRETS)
     rival = made.double_spend(paid, in_block=in_block)
     assert not {paid, child} & txids(made)
     assert (rival in made.chain.tip.txids) is in_block
@@ -148,6 +153,7 @@ def test_a_payment_is_double_spent(made: Regtest, in_block: bool) -> None:
         assert reason(lambda: made.double_spend(rival, fee=0), made) == "insufficient fee"
 
 
+@pytest.mark.descriptors
 @pytest.mark.parametrize(
     "lock",
     [p2pk(KEY), p2pkh(KEY), p2wpkh(KEY), p2tr(KEY[1:]), p2sh(p2wpkh(KEY)), p2wsh(b"\x51"), multisig(1, [KEY])],
@@ -156,13 +162,22 @@ def test_a_payment_is_double_spent(made: Regtest, in_block: bool) -> None:
 def test_a_coin_of_every_type_is_spent(made: Regtest, lock: Lock) -> None:
     paid = made.pay(lock.pays(70_000))
     made.mine()
-    spent = made.spend(OutPoint(paid, 0), fee=500)
+    spent = made.spend(OutPoint(paid, 0), fee=500, keys=SECRETS)
+    tx = made.mempool.get(spent)
+    assert tx is not None
+    assert verify_spends(tx, [lock.pays(70_000)]).validity is not Validity.WRONG
+    bumped = made.bump(spent, keys=SECRETS)
+    rival = made.double_spend(bumped, keys=SECRETS)
+    tx = made.mempool.get(rival)
+    assert tx is not None
+    assert verify_spends(tx, [lock.pays(70_000)]).validity is not Validity.WRONG
     made.mine()
-    assert spent in made.chain.tip.txids
+    assert rival in made.chain.tip.txids
     with pytest.raises(ParameterError, match="neither in the chain nor in the mempool"):
         made.spend(OutPoint(paid, 0))
 
 
+@pytest.mark.descriptors
 def test_impossible_spends_have_clear_errors(made: Regtest) -> None:
     paid = OutPoint(made.pay(OURS.pays(70_000)), 0)
     with pytest.raises(ParameterError, match="at least one coin"):
@@ -175,7 +190,12 @@ def test_impossible_spends_have_clear_errors(made: Regtest) -> None:
         made.spend(paid, fee=-1)
     with pytest.raises(ParameterError, match="worth"):
         made.spend(paid, fee=70_000)  # nothing is left
-    assert SIGNATURE in made.mempool.get(made.spend(paid)).raw  # type: ignore[union-attr]  # it is there
+    with pytest.raises(ParameterError, match="no private key in `keys` fits its script"):
+        made.spend(paid, keys=[secret(2)])
+    spent = made.spend(paid, keys=SECRETS)
+    for act in (made.bump, made.double_spend):
+        with pytest.raises(ParameterError, match="no private key in `keys` fits its script"):
+            act(spent)
     with pytest.raises(RefusedError, match="insufficient fee"):
-        made.spend(paid, outputs=[ANY.pays(1)])
+        made.spend(paid, outputs=[ANY.pays(1)], keys=SECRETS)
     assert TxIn(paid)

@@ -13,7 +13,7 @@ from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import SERVICES, SETTINGS, Node
 from spvfilter.primitives import OutPoint, TxOut
-from spvfilter.transaction import build_tx
+from spvfilter.signing import build_tx
 from spvfilter.wire.events import Service
 from spvfilter.wire.messages.table import GetHeaders
 from support.build import stripped, txid, wtxid

@@ -11,7 +11,8 @@ from spvfilter.errors import ParameterError
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.signatures import SigHashes
 from spvfilter.signatures.sighash import tagged_hash
-from spvfilter.transaction import Transaction, TxIn, build_tx
+from spvfilter.signing import build_tx
+from spvfilter.transaction import Transaction, TxIn
 from support.vectors import vector_cases
 
 

@@ -15,7 +15,8 @@ from spvfilter.node.scripts import push
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.signatures import SigHashes, SpendCheck, Validity, find_curve, verify, verify_input, verify_spends
 from spvfilter.signatures.curve import compressed_key
-from spvfilter.transaction import Transaction, TxIn, build_tx
+from spvfilter.signing import build_tx
+from spvfilter.transaction import Transaction, TxIn
 from support import signing
 from support.coreengine import satisfies_input
 from support.signing import Kind, kinds, signed_tx

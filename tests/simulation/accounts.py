@@ -39,10 +39,9 @@ from spvfilter.light.events import Event
 from spvfilter.network import REGTEST
 from spvfilter.node.scripts import Lock
 from spvfilter.primitives import OutPoint
-from spvfilter.transaction import build_tx
 from spvfilter.watch.keychain import GAP_LIMIT
 from spvfilter.watch.watchlist import WatchList
-from support.locks import STRANGER
+from support.locks import STRANGER, build_tx
 
 if TYPE_CHECKING:
     from simulation.host import Process
@@ -258,7 +257,7 @@ class Accounts:
             return None
         for coin in chosen:
             truth.coins.remove(coin)
-        raw = build_tx([each.lock.spends(each.outpoint) for each in chosen], [each.pays(value) for each in payees])
+        raw = build_tx([each.spend() for each in chosen], [each.pays(value) for each in payees])
         txid = oracle.txid(raw)
         truth.coins += (
             Coin(OutPoint(txid, index), value, lock) for index, lock in enumerate(payees) if lock is not STRANGER

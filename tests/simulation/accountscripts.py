@@ -67,7 +67,7 @@ def branch_locks(kind: Kind, number: int, branch: int) -> tuple[tuple[Lock, ...]
         return tuple((p2wpkh(bytes(wally.bip32_key_get_pub_key(each))),) for each in derived)
     keys = [key(100_000 + (number * _BRANCHES + branch) * 1_000 + index) for index in range(INDEXES)]
     if kind is Kind.ADDRESSES:
-        makers = (p2wpkh, p2pkh, lambda each: p2sh(p2wpkh(each)), lambda each: p2tr(sha256(each).digest()))
+        makers = (p2wpkh, p2pkh, lambda each: p2sh(p2wpkh(each)), lambda each: p2tr(each[1:]))
         return tuple((makers[index % 4](each),) for index, each in enumerate(keys))
     has_two = number % 3 == 0
     return tuple((p2wpkh(each), p2pkh(each)) if has_two else (p2wpkh(each),) for each in keys)

@@ -24,7 +24,8 @@ from simulation.world import Placed, World
 from spvfilter.light.engine.options import Options
 from spvfilter.node.scripts import op_return
 from spvfilter.primitives import OutPoint
-from spvfilter.transaction import TxIn, build_tx
+from spvfilter.signing import build_tx
+from spvfilter.transaction import TxIn
 from support.locks import LOCKS
 
 _FLOOD_S = 450.0

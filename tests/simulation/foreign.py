@@ -15,7 +15,8 @@ from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import Lock
 from spvfilter.primitives import OutPoint
-from spvfilter.transaction import Transaction, TxIn, build_tx
+from spvfilter.signing import build_tx
+from spvfilter.transaction import Transaction, TxIn
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from spvfilter.wire.session import Session

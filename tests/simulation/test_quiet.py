@@ -21,7 +21,8 @@ from spvfilter.light.engine.options import Options
 from spvfilter.light.events import Mode
 from spvfilter.node.scripts import Lock, p2wpkh
 from spvfilter.primitives import OutPoint
-from spvfilter.transaction import TxIn, build_tx
+from spvfilter.signing import build_tx
+from spvfilter.transaction import TxIn
 from support.locks import key
 
 PAID, UNPAID = p2wpkh(key(5_001)), p2wpkh(key(5_002))

@@ -17,9 +17,8 @@ from simulation.weight import weigh
 from spvfilter.light.events import Mode, Synced
 from spvfilter.network import REGTEST
 from spvfilter.primitives import OutPoint
-from spvfilter.transaction import build_tx
 from spvfilter.watch.watchlist import WatchList
-from support.locks import LOCKS
+from support.locks import LOCKS, build_tx
 from support.stage import Prompt, stage
 
 
@@ -98,7 +97,7 @@ def test_a_refused_replacement_leaves_the_mempool_unchanged() -> None:
     lock = truth.locks[0]
     coin = OutPoint(truth.regtest.pay(lock.pays(1_500)), 0)  # less than the fee of the replacement
     truth.mine()
-    waits = truth.regtest.submit_tx(build_tx([lock.spends(coin)], [lock.pays(1_000)]))
+    waits = truth.regtest.submit_tx(build_tx([lock.spends(coin, 1_500)], [lock.pays(1_000)]))
     truth.replace()
     assert [tx.txid for tx in truth.regtest.mempool] == [waits]
 

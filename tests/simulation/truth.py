@@ -18,8 +18,8 @@ from spvfilter.node.consensus import UnspentOutput
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import Lock, op_return, p2wpkh
 from spvfilter.primitives import OutPoint
-from spvfilter.transaction import Transaction, build_tx
-from support.locks import LOCKS, STRANGER, key
+from spvfilter.transaction import Transaction, TxIn
+from support.locks import LOCKS, STRANGER, build_tx, check_signed, key
 
 START = 1_700_000_000  # seconds since 1970, when a life begins
 TEMPLATES = 8
@@ -37,6 +37,10 @@ class Coin(NamedTuple):
     outpoint: OutPoint
     value: int
     lock: Lock
+
+    def spend(self) -> TxIn:
+        """An input that spends it. `build_tx` signs the input."""
+        return self.lock.spends(self.outpoint, self.value)
 
 
 class Truth:
@@ -114,6 +118,7 @@ class Truth:
 
     def on_tx(self, tx: Transaction) -> None:
         """Callback of the mempool."""
+        check_signed(tx, self.regtest.mempool.coin_of)
         self.relayed.add(tx.txid)
 
     def block(self, digest: bytes) -> TreeBlock | None:
@@ -175,7 +180,7 @@ class Truth:
                     lock = coin.lock if self._rng.random() < 0.5 else strangers.lock(self._rng)
                     value = coin.value - 300
                     txid = self.regtest.submit_tx(
-                        build_tx([coin.lock.spends(coin.outpoint)], [lock.pays(value), op_return(b"odd").pays(0)])
+                        build_tx([coin.spend()], [lock.pays(value), op_return(b"odd").pays(0)])
                     )
                 else:
                     lock, value = strangers.lock(self._rng), self._rng.randrange(3_000, 90_000)
@@ -190,7 +195,7 @@ class Truth:
         coin = self.coins.pop(self._rng.randrange(len(self.coins)))
         change = self._rng.choice(self.locks) if self._rng.random() < 0.5 else None
         outputs = [STRANGER.pays(coin.value // 2 - 500)] + ([change.pays(coin.value // 2)] if change else [])
-        raw = build_tx([coin.lock.spends(coin.outpoint)], outputs)
+        raw = build_tx([coin.spend()], outputs)
         if change is not None:
             self.coins.append(Coin(OutPoint(oracle.txid(raw), 1), coin.value // 2, change))
         return raw
@@ -229,9 +234,9 @@ class Truth:
         value = sum(coin.value for coin in found if coin is not None) - fee
         to = self._rng.choice([STRANGER, *self.locks])
         inputs = [
-            lock.spends(OutPoint.parse(outpoint))
-            for lock, outpoint in zip(locks, spends, strict=True)
-            if lock is not None
+            lock.spends(OutPoint.parse(outpoint), coin.value)
+            for lock, outpoint, coin in zip(locks, spends, found, strict=True)
+            if lock is not None and coin is not None
         ]
         raw = build_tx(inputs, [to.pays(value)])
         if to is not STRANGER:
@@ -244,7 +249,7 @@ class Truth:
             return None
         coin = self._strange.pop(self._rng.randrange(len(self._strange)))
         lock, value = self._rng.choice(self.locks), coin.value - 500
-        raw = build_tx([coin.lock.spends(coin.outpoint)], [lock.pays(value)])
+        raw = build_tx([coin.spend()], [lock.pays(value)])
         self.coins.append(Coin(OutPoint(oracle.txid(raw), 0), value, lock))
         return raw
 

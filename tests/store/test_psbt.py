@@ -12,11 +12,12 @@ from spvfilter.errors import DescriptorError, DescriptorWarning, FormatError, Pa
 from spvfilter.hashes import hash160
 from spvfilter.network import REGTEST
 from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.signing import build_tx
 from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
 from spvfilter.store.place import MEMORY
 from spvfilter.store.store import Store
-from spvfilter.transaction import Transaction, TxIn, build_tx
+from spvfilter.transaction import Transaction, TxIn
 from spvfilter.watch.descriptor import parse_descriptor
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList

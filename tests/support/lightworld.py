@@ -21,13 +21,12 @@ from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.store.store import Store
-from spvfilter.transaction import build_tx
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchUnconfirmed, MatchWithdrawn, RunStarted
 from spvfilter.wallet.journal import decode
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 from support.ledger import check_ledger
-from support.locks import FOREIGN as FOREIGN, LOCKS as LOCKS, STRANGER as STRANGER, key as key
+from support.locks import FOREIGN as FOREIGN, LOCKS as LOCKS, STRANGER as STRANGER, SignedMempool, build_tx, key as key
 
 START = 1_700_000_000  # seconds since 1970
 TIMEOUT_S = 30.0
@@ -51,6 +50,7 @@ class World:
     ) -> None:
         self.rng = random.Random(seed)
         self.regtest = Regtest(clock=clock)
+        SignedMempool(self.regtest)
         self.locks = list(locks)
         self.coins: list[tuple[OutPoint, int, Lock]] = []  # of the wallet
         self.regtest.mine(mature)
@@ -72,7 +72,7 @@ class World:
         """A transaction that spends a coin of the wallet, not yet submitted."""
         outpoint, value, lock = self.coins.pop(self.rng.randrange(len(self.coins)))
         outputs = [to.pays(value // 2 - fee)] + ([change.pays(value // 2)] if change else [])
-        return build_tx([lock.spends(outpoint)], outputs)
+        return build_tx([lock.spends(outpoint, value)], outputs)
 
     def spend(self, **options: object) -> bytes:
         return self.regtest.submit_tx(self.spending(**options))  # type: ignore[arg-type]  # by name

@@ -1,14 +1,85 @@
-"""A wallet's scripts of every type, and foreign scripts, from numbered keys."""
+"""A wallet's scripts of every type, and foreign scripts, from numbered private keys that sign their spends."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import cache
 from hashlib import sha256
 
+from spvfilter import signing
+from spvfilter.kernel import multisig_keys
+from spvfilter.node.blocktree import TipChange
+from spvfilter.node.consensus import UnspentOutput
+from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import Lock, multisig, p2pk, p2pkh, p2sh, p2tr, p2wpkh, p2wsh
+from spvfilter.primitives import TxOut
+from spvfilter.signatures import Validity, verify_spends
+from spvfilter.signatures.curve import find_curve
+from spvfilter.transaction import Transaction, TxIn
+
+_SECRETS: dict[bytes, bytes] = {}
+"""Private keys of all numbered keys so far, by public key and by the scripts that one key signs for."""
 
 
+def secret(number: int) -> bytes:
+    """The private key of a number. Everybody knows it."""
+    return sha256(b"key %d" % number).digest()
+
+
+ONE = bytes(31) + b"\x01"
+"""The private key 1. BIP-173 has the addresses of its public key."""
+
+
+@cache
 def key(number: int) -> bytes:
-    return b"\x02" + sha256(b"key %d" % number).digest()
+    """The public key of a number, 33 bytes."""
+    return public_key(secret(number))
+
+
+def public_key(private: bytes) -> bytes:
+    """The public key of a private key, which `build_tx` signs with from now on.
+
+    Without libsecp256k1 the result is any bytes, and signatures stay made up: no client can check them then.
+    """
+    curve = find_curve()
+    if curve is None:
+        return b"\x02" + sha256(private).digest()
+    found = curve.public_key(private)
+    scripts = [each.script_pubkey for each in (p2pk(found), p2pkh(found), p2wpkh(found), p2tr(found[1:]))]
+    _SECRETS.update(dict.fromkeys([found, *scripts, p2sh(p2wpkh(found)).script_pubkey], private))
+    return found
+
+
+def build_tx(inputs: Sequence[TxIn], outputs: Sequence[TxOut], *, version: int = 2, lock_time: int = 0) -> bytes:
+    """A transaction whose inputs with `spent` are signed with numbered keys."""
+    scripts = [txin.spent.script_pubkey for txin in inputs if txin.spent is not None]
+    names = [name for script in scripts for name in (script, *multisig_keys(script))]
+    keys = dict.fromkeys(_SECRETS[name] for name in names if name in _SECRETS)
+    return signing.build_tx(inputs, outputs, version=version, lock_time=lock_time, keys=list(keys) or None)
+
+
+def check_signed(tx: Transaction, coin_of: Callable[[bytes], UnspentOutput | None]) -> None:
+    """Check that no signature for a numbered key is made up. `coin_of` finds the coins that the transaction spends."""
+    coins = [coin_of(outpoint) for outpoint in tx.inputs]
+    spent = [None if coin is None else TxOut(coin.value, coin.script_pubkey) for coin in coins]
+    ours = [number for number, out in enumerate(spent) if out is not None and out.script_pubkey in _SECRETS]
+    if ours:
+        found = verify_spends(tx, spent, ours)
+        assert found.validity is not Validity.WRONG, f"input {found.index} of {tx} is not signed: {found.reason}"
+
+
+class SignedMempool:
+    """Checks each transaction that enters the mempool of a Regtest, as one of its listeners."""
+
+    def __init__(self, regtest: Regtest) -> None:
+        self._regtest = regtest
+        regtest.listeners.append(self)
+
+    def on_tip(self, change: TipChange) -> None:
+        """Do nothing: most transactions of blocks were in the mempool."""
+
+    def on_tx(self, tx: Transaction) -> None:
+        check_signed(tx, self._regtest.mempool.coin_of)
 
 
 LOCKS: list[Lock] = [
@@ -17,10 +88,11 @@ LOCKS: list[Lock] = [
     p2sh(p2wpkh(key(3))),
     p2wsh(b"\x54"),
     p2sh(p2wsh(b"\x52")),
-    p2tr(sha256(b"taproot").digest()),
+    p2tr(key(6)[1:]),
     p2sh(Lock(b"\x53")),
     p2pk(key(8)),
     multisig(1, [key(9), key(10)]),
 ]
 STRANGER = p2wpkh(key(99))
+BIP173 = p2wpkh(public_key(ONE))  # bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080
 FOREIGN = p2wpkh(key(77))  # pays miners and foreign wallets

@@ -6,6 +6,8 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spvfilter.watch.descriptor.keyexpression import wally as library
+
 PATH = Path(__file__).parents[2] / "examples" / "merchant.py"
 
 if TYPE_CHECKING:
@@ -15,7 +17,18 @@ else:
     merchant = importlib.util.module_from_spec(_spec)
     _spec.loader.exec_module(merchant)
 
-_KEY = "tpubDC2Qwo2TFsaNC4ju8nrUJ9mqVT3eSgdmy1yPqhgkjwmke3PRXutNGRYAUo6RCHTcVQaDR3ohNU9we59brGHuEKPvH1ags2nevW5opEE9Z5Q"
+# the account m/84h/1h/0h of the words "abandon abandon … about", which BIP-84 uses
+_KEY = "tpubDC8msFGeGuwnKG9Upg7DM2b4DaRqg3CUZa5g8v2SRQ6K4NSkxUgd7HsL2XVWbVm39yBA4LAxysQAm397zwQSQoQgewGiYZqrA9DsP4zbQ1M"
+_HARDENED = 1 << 31
 
 ACCOUNTS = {"cafe": f"wpkh({_KEY}/0/*)", "bar": f"wpkh({_KEY}/7/*)"}
 """Descriptor of each account."""
+
+
+def private_key(branch: int, index: int) -> bytes:
+    """The private key of an address: branch 0 is the account "cafe", branch 7 is "bar"."""
+    wally = library()
+    seed = wally.bip39_mnemonic_to_seed512("abandon " * 11 + "about", None)
+    master = wally.bip32_key_from_seed(seed, wally.BIP32_VER_TEST_PRIVATE, 0)
+    path = [84 + _HARDENED, 1 + _HARDENED, _HARDENED, branch, index]
+    return bytes(wally.bip32_key_get_priv_key(wally.bip32_key_from_parent_path(master, path, 0)))

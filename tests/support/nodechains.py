@@ -13,9 +13,10 @@ from spvfilter.node import Regtest
 from spvfilter.primitives import OutPoint, TxOut
 from support.chains import write_records
 from support.corenode import CoreNode
+from support.locks import BIP173, build_tx
 from support.undo import records_of, spent_of, write_undo
 
-MINE = bytes.fromhex("0014751e76e8199196d454941c45d1b3a323f1433bd6")
+MINE = bytes.fromhex("0014751e76e8199196d454941c45d1b3a323f1433bd6")  # P2WPKH of the private key 1
 ADDRESS = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"
 ELSEWHERE = b"\x00\x14" + b"\x77" * 20
 
@@ -57,7 +58,8 @@ def paid_regtest(payments: int = 6) -> Regtest:
         txid = regtest.pay(TxOut(50_000 + number, MINE))
         regtest.mine()
         if number % 2:
-            regtest.spend(OutPoint(txid, 0), outputs=[TxOut(40_000 + number, ELSEWHERE)])
+            coin = BIP173.spends(OutPoint(txid, 0), 50_000 + number)
+            regtest.submit_tx(build_tx([coin], [TxOut(40_000 + number, ELSEWHERE), TxOut(9_000, MINE)]))
         regtest.mine()
     return regtest
 

@@ -8,7 +8,7 @@ from spvfilter.errors import RefusedError
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import Lock, p2sh, p2wsh
 from spvfilter.primitives import OutPoint, TxOut
-from spvfilter.transaction import build_tx
+from spvfilter.signing import build_tx
 
 DATA = b"\x6a\x04data"  # OP_RETURN, and a push
 

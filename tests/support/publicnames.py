@@ -10,7 +10,7 @@ from typing import Any
 
 from support.raising import COMPILED, plain
 
-MODULES = ["address", "bloom.sizing", "errors", "hashes", "network", "primitives", "transaction"]
+MODULES = ["address", "bloom.sizing", "errors", "hashes", "network", "primitives", "signing", "transaction"]
 ROOMS = [
     *(
         "bloom",

@@ -13,9 +13,9 @@ from simulation.world import World
 from spvfilter.light.events import Broadcast, BroadcastChanged, BroadcastProgress, BroadcastStep, Mode
 from spvfilter.node.responder import Responder
 from spvfilter.store.ledger import TxStatus
-from spvfilter.transaction import Transaction, build_tx
+from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.table import Inv, InvItem, Message
-from support.locks import LOCKS
+from support.locks import LOCKS, build_tx
 from support.stage import Prompt, Stage
 
 MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
@@ -66,7 +66,7 @@ def spend(world: Stage) -> bytes:
     """A transaction that spends a confirmed coin."""
     coin = next(each for each in world.truth.coins if bytes(each.outpoint) in world.truth.regtest.chain.coins)
     world.truth.coins.remove(coin)
-    return build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - 500)])
+    return build_tx([coin.spend()], [LOCKS[0].pays(coin.value - 500)])
 
 
 def send(world: Stage, *, is_private: bool = False, raw: bytes | None = None) -> bytes:
@@ -126,4 +126,4 @@ def announced_from_now(world: Stage, monkeypatch: pytest.MonkeyPatch) -> list[tu
 def rivals(world: Stage) -> list[bytes]:
     """Two transactions that conflict."""
     coin = next(each for each in world.truth.coins if bytes(each.outpoint) in world.truth.regtest.chain.coins)
-    return [build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 9_000)]
+    return [build_tx([coin.spend()], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 9_000)]

@@ -12,7 +12,8 @@ from spvfilter.primitives import OutPoint, TxOut, compact_size
 from spvfilter.signatures import Curve, SigHashes, find_curve
 from spvfilter.signatures.curve import ORDER
 from spvfilter.signatures.sighash import tagged_hash
-from spvfilter.transaction import Transaction, TxIn, build_tx
+from spvfilter.signing import build_tx
+from spvfilter.transaction import Transaction, TxIn
 
 Spend = tuple[bytes, tuple[bytes, ...]]
 """ScriptSig and witness of an input."""

@@ -21,7 +21,8 @@ from spvfilter.node.build import build_block, height_push
 from spvfilter.p2p import Limits
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.protocol import MAX_HEADERS
-from spvfilter.transaction import Transaction, TxIn, build_tx
+from spvfilter.signing import build_tx
+from spvfilter.transaction import Transaction, TxIn
 from spvfilter.wire import PROTOCOL_VERSION, encode_message
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message

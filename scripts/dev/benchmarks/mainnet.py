@@ -43,9 +43,10 @@ from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.running import opened
 from spvfilter.primitives import OutPoint, compact_size
 from spvfilter.protocol import BASIC_M, BASIC_P, HEADER_SIZE, MAX_CFHEADERS, MAX_HEADERS
+from spvfilter.signing import build_tx
 from spvfilter.store import KnownAddress, Store
 from spvfilter.store.batch import Batch
-from spvfilter.transaction import TxIn, build_tx
+from spvfilter.transaction import TxIn
 from spvfilter.wire import Role, Service, Session, Settings, encode_message
 from spvfilter.wire.messages import (
     CFCheckpt,

@@ -15,7 +15,8 @@ from spvfilter.node.build import build_block, build_coinbase
 from spvfilter.node.scripts import Lock, p2pkh, p2sh, p2tr, p2wpkh, p2wsh
 from spvfilter.primitives import OutPoint
 from spvfilter.protocol import HEADER_SIZE
-from spvfilter.transaction import Transaction, TxIn, build_tx
+from spvfilter.signing import build_tx
+from spvfilter.transaction import Transaction, TxIn
 
 NETWORK = REGTEST
 FOREIGN_TXS = 40  # foreign transactions in each block

@@ -30,13 +30,13 @@ from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.primitives import OutPoint, TxOut
-from spvfilter.transaction import Transaction, build_tx
+from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.events import BlockConnected, WalletEvent
 from spvfilter.wallet.queue import Queue
 from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.wire.messages import table as wire
-from support.locks import LOCKS, key
+from support.locks import LOCKS, build_tx, key
 from support.stage import Prompt, stage
 
 THEIRS = b"\x00\x14" + bytes(20)
@@ -292,7 +292,7 @@ def spend_in_64_bytes(world: World) -> None:
     lock = LOCKS[1]  # P2WPKH, whose signature is not in these bytes
     coin = world.truth.regtest.pay(lock.pays(20_000))
     world.truth.mine()
-    raw = build_tx([lock.spends(OutPoint(coin, 0))], [TxOut(19_000, b"\x51" * 4)])
+    raw = build_tx([lock.spends(OutPoint(coin, 0), 20_000)], [TxOut(19_000, b"\x51" * 4)])
     assert len(Transaction.parse(raw).stripped) == 64
     world.truth.regtest.mine(transactions=[raw])
 
@@ -385,7 +385,7 @@ def test_announcements_during_a_filter_reload_cost_no_connection(
             world.pass_time(60)
             world.truth.mine()
             world.wait_synced(within=60)
-            regtest.submit_tx(build_tx([lock.spends(coin)], [TxOut(40_000, THEIRS)]))
+            regtest.submit_tx(build_tx([lock.spends(coin, 50_000)], [TxOut(40_000, THEIRS)]))
             world.pass_time(60)
             world.truth.mine()
             world.wait_synced(within=60)

@@ -15,10 +15,10 @@ from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.primitives import OutPoint
 from spvfilter.store.ledger import TxStatus
-from spvfilter.transaction import Transaction, build_tx
+from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchWithdrawn, Reason
 from spvfilter.wire.messages.table import Inv, InvItem, InvType, Message, Tx
-from support.locks import LOCKS, STRANGER, key
+from support.locks import LOCKS, STRANGER, build_tx, key
 from support.sending import MODES, Hoards, announced_from_now, answer, changes, send, spend, status, steps, synced
 from support.stage import Prompt, stage
 
@@ -232,9 +232,7 @@ def test_a_confirmed_conflict_is_reported_with_its_txid(mode: Mode, tmp_path: Pa
         world.nodes[1].is_up = False
         synced(world)
         coin = world.truth.coins[-1]
-        ours, theirs = (
-            build_tx([coin.lock.spends(coin.outpoint)], [STRANGER.pays(coin.value - fee)]) for fee in (500, 600)
-        )
+        ours, theirs = (build_tx([coin.spend()], [STRANGER.pays(coin.value - fee)]) for fee in (500, 600))
         txid = send(world, raw=ours)
         world.pass_time(10)
         assert isinstance(answer(world, txid), Broadcast)
@@ -260,7 +258,7 @@ def test_a_spend_of_foreign_coins_is_announced_after_a_reorganization(
         regtest.mine()
         synced(world)
         height = regtest.height
-        txid = send(world, raw=build_tx([STRANGER.spends(coin)], [STRANGER.pays(80_000)]))
+        txid = send(world, raw=build_tx([STRANGER.spends(coin, 90_000)], [STRANGER.pays(80_000)]))
         world.pass_time(60)
         assert txid in regtest.mempool
         regtest.mine()
@@ -290,7 +288,7 @@ def test_a_spend_of_foreign_coins_is_found_after_a_reorganization(mode: Mode, tm
         coin = OutPoint(regtest.pay(STRANGER.pays(90_000)), 0)
         regtest.mine()
         synced(world)
-        raw = build_tx([STRANGER.spends(coin)], [STRANGER.pays(80_000)])
+        raw = build_tx([STRANGER.spends(coin, 90_000)], [STRANGER.pays(80_000)])
         txid = send(world, raw=raw)
         world.pass_time(60)
         regtest.mine()
@@ -313,8 +311,9 @@ def test_a_coinbase_spend_returns_with_its_chain(mode: Mode, tmp_path: Path) -> 
         reward = regtest.chain.txs(regtest.chain.tip)[0]
         first = regtest.mine(100)[-1]
         synced(world)
-        coin = OutPoint(reward.txid, 0)
-        txid = send(world, raw=build_tx([LOCKS[0].spends(coin)], [STRANGER.pays(reward.outputs[0].value - 500)]))
+        value = reward.outputs[0].value
+        spend = LOCKS[0].spends(OutPoint(reward.txid, 0), value)
+        txid = send(world, raw=build_tx([spend], [STRANGER.pays(value - 500)]))
         world.pass_time(60)
         assert txid in regtest.mempool
         regtest.reorg(regtest.height - height)
@@ -335,9 +334,7 @@ def test_a_rejection_names_the_conflict_that_peers_have(mode: Mode, tmp_path: Pa
     with stage(tmp_path, mode, Prompt) as world:
         synced(world)
         coin = world.truth.coins[-1]
-        ours, theirs = (
-            build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 600)
-        )
+        ours, theirs = (build_tx([coin.spend()], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 600))
         world.truth.regtest.submit_tx(theirs)
         world.pass_time(10)
         txid = send(world, raw=ours)
@@ -381,9 +378,7 @@ def test_a_foreign_conflict_does_not_answer_a_broadcast(is_kept: bool, mode: Mod
     with stage(tmp_path, mode, TakesTime if is_kept else Drops) as world:
         synced(world)
         coin = world.truth.coins[-1]
-        ours, theirs = (
-            build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 600)
-        )
+        ours, theirs = (build_tx([coin.spend()], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 600))
         rival = Transaction.parse(theirs).txid
         txid = send(world, raw=ours)
         world.pass_time(5)
@@ -409,9 +404,7 @@ def test_a_foreign_conflict_does_not_stop_announcements(mode: Mode, restarts: bo
         world.nodes[1].is_up = False
         synced(world)
         coin = world.truth.coins[-1]
-        ours, foreign = (
-            build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 600)
-        )
+        ours, foreign = (build_tx([coin.spend()], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 600))
         txid = send(world, raw=ours)
         world.pass_time(5)
         assert world.process is not None
@@ -498,14 +491,15 @@ def test_the_wallet_refuses_a_wrong_transaction_at_once(mode: Mode, is_private: 
     with stage(tmp_path, mode, Prompt, Prompt, max_peers=1) as world:
         synced(world)
         coin = world.truth.coins[-1]
-        paid = send(world, raw=build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - 500)]))
+        paid = send(world, raw=build_tx([coin.spend()], [LOCKS[0].pays(coin.value - 500)]))
         world.pass_time(60)
         world.truth.mine()
         world.wait_synced(within=60)
         pay = LOCKS[0].pays(coin.value)
-        exceeds, absent = (build_tx([LOCKS[0].spends(OutPoint(paid, index))], [pay]) for index in (0, 1))
-        spent = build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - 900)])
-        twice = build_tx([LOCKS[0].spends(OutPoint(paid, 0))] * 2, [LOCKS[0].pays(1)])
+        spends = [LOCKS[0].spends(OutPoint(paid, index), coin.value - 500) for index in (0, 1)]
+        exceeds, absent = (build_tx([spend], [pay]) for spend in spends)
+        spent = build_tx([coin.spend()], [LOCKS[0].pays(coin.value - 900)])
+        twice = build_tx([spends[0]] * 2, [LOCKS[0].pays(1)])
         for raw, reason in (
             (exceeds, "its outputs have"),
             (absent, "it spends output 1 of"),

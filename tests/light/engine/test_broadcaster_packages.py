@@ -14,10 +14,10 @@ from spvfilter.light.events import Broadcast, Mode
 from spvfilter.node.responder import Responder
 from spvfilter.primitives import OutPoint, hash_to_hex
 from spvfilter.store.ledger import TxStatus
-from spvfilter.transaction import Transaction, build_tx
+from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.table import FeeFilter, GetData, InvItem, InvType
 from spvfilter.wire.session import Session
-from support.locks import LOCKS, STRANGER
+from support.locks import LOCKS, STRANGER, build_tx
 from support.sending import MODES, answer, changes, send, spend, status, synced
 from support.stage import Prompt, stage
 
@@ -68,9 +68,9 @@ def test_a_parent_below_the_fee_floor_follows_its_child(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, Packages) as world:
         synced(world)
         coin = world.truth.coins[-1]
-        parent = build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - 1)])
+        parent = build_tx([coin.spend()], [LOCKS[0].pays(coin.value - 1)])
         ours = Transaction.parse(parent)
-        child = build_tx([LOCKS[0].spends(OutPoint(ours.txid, 0))], [STRANGER.pays(coin.value - 5_000)])
+        child = build_tx([LOCKS[0].spends(OutPoint(ours.txid, 0), coin.value - 1)], [STRANGER.pays(coin.value - 5_000)])
         send(world, raw=parent)
         world.pass_time(60)
         assert isinstance(answer(world, ours.txid), TxRefusedError)
@@ -106,9 +106,9 @@ def test_ancestors_are_announced_before_descendants(mode: Mode, restarts: bool, 
     with stage(tmp_path, mode, Listens) as world:
         synced(world)
         coin = world.truth.coins[-1]
-        chain = [Transaction.parse(build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - 500)]))]
+        chain = [Transaction.parse(build_tx([coin.spend()], [LOCKS[0].pays(coin.value - 500)]))]
         for number in range(2, 31):
-            spend = LOCKS[0].spends(OutPoint(chain[-1].txid, 0))
+            spend = LOCKS[0].spends(OutPoint(chain[-1].txid, 0), chain[-1].outputs[0].value)
             chain.append(Transaction.parse(build_tx([spend], [LOCKS[0].pays(coin.value - 500 * number)])))
         world.nodes[0].is_up = False
         world.nodes[0].hang_up()
@@ -134,9 +134,9 @@ def test_a_child_brings_back_ancestors_that_peers_rejected(mode: Mode, length: i
         world.nodes[1].is_up = False
         synced(world)
         coin = world.truth.coins[-1]
-        raws = [build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - 500)])]
+        raws = [build_tx([coin.spend()], [LOCKS[0].pays(coin.value - 500)])]
         for number in range(2, length + 2):
-            spend = LOCKS[0].spends(OutPoint(Transaction.parse(raws[-1]).txid, 0))
+            spend = LOCKS[0].spends(OutPoint(Transaction.parse(raws[-1]).txid, 0), coin.value - 500 * (number - 1))
             raws.append(build_tx([spend], [LOCKS[0].pays(coin.value - 500 * number)]))
         for raw in raws[:-1]:
             send(world, raw=raw)
@@ -164,7 +164,7 @@ def test_a_child_of_an_abandoned_parent_is_refused_with_advice(mode: Mode, tmp_p
         world.process.report(Abandon(txid))
         world.pass_time(1)
         paid = Transaction.parse(parent).outputs[0].value
-        child = send(world, raw=build_tx([LOCKS[0].spends(OutPoint(txid, 0))], [LOCKS[0].pays(paid - 500)]))
+        child = send(world, raw=build_tx([LOCKS[0].spends(OutPoint(txid, 0), paid)], [LOCKS[0].pays(paid - 500)]))
         world.pass_time(1)
         error = answer(world, child)
         assert isinstance(error, ParameterError)

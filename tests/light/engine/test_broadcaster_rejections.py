@@ -14,10 +14,10 @@ from spvfilter.light.events import Broadcast, Mode
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.primitives import OutPoint
-from spvfilter.transaction import Transaction, build_tx
+from spvfilter.transaction import Transaction
 from spvfilter.wire.events import Settings
 from spvfilter.wire.messages.table import InvItem, InvType
-from support.locks import LOCKS
+from support.locks import LOCKS, build_tx
 from support.sending import MODES, Hoards, answer, send, spend, synced
 from support.stage import Stage, at, stage
 
@@ -174,5 +174,5 @@ def test_a_child_of_an_unconfirmed_transaction_gets_40_s(tmp_path: Path) -> None
         for node in world.nodes:
             node.behaviour.accepts = False  # type: ignore[attr-defined]  # of CoreRounds
         value = Transaction.parse(raw).outputs[0].value
-        child = send(world, raw=build_tx([LOCKS[0].spends(OutPoint(parent, 0))], [LOCKS[0].pays(value - 500)]))
+        child = send(world, raw=build_tx([LOCKS[0].spends(OutPoint(parent, 0), value)], [LOCKS[0].pays(value - 500)]))
         assert refused_after(world, child, within=80) >= 40

@@ -11,9 +11,9 @@ from spvfilter.light.engine.inputs import Abandon, Heard
 from spvfilter.light.events import Broadcast, Mode
 from spvfilter.primitives import OutPoint, hash_to_hex
 from spvfilter.store.ledger import TxStatus
-from spvfilter.transaction import Transaction, build_tx
+from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.table import Inv, InvItem, InvType, Message, Tx
-from support.locks import LOCKS, STRANGER
+from support.locks import LOCKS, STRANGER, build_tx
 from support.sending import MODES, Hoards, Waits, answer, changes, rivals, send, status, synced
 from support.stage import Prompt, stage
 
@@ -24,7 +24,7 @@ def test_a_second_broadcast_replaces_the_replacement(mode: Mode, restarts: bool,
     with stage(tmp_path, mode, Hoards) as world:
         synced(world)
         coin = world.truth.coins[-1]
-        raws = [build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 800)]
+        raws = [build_tx([coin.spend()], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 800)]
         first, bump = (Transaction.parse(raw).txid for raw in raws)
         for raw in raws:
             send(world, raw=raw)
@@ -50,9 +50,7 @@ def test_a_replaced_transaction_with_a_foreign_conflict_is_not_announced(
         world.nodes[1].is_up = False
         synced(world)
         coin = world.truth.coins[-1]
-        ours, theirs, bump = (
-            build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 600, 9_000)
-        )
+        ours, theirs, bump = (build_tx([coin.spend()], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 600, 9_000))
         first, rival, second = (Transaction.parse(raw).txid for raw in (ours, theirs, bump))
         send(world, raw=ours)
         world.pass_time(10)
@@ -131,13 +129,12 @@ def test_an_unrequested_child_is_replaced_with_its_parent(
     with stage(tmp_path, mode, Waits) as world:
         synced(world)
         coin = world.truth.coins[-1]
-        parent, bump = (
-            build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 9_000)
-        )
+        parent, bump = (build_tx([coin.spend()], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 9_000))
         first = send(world, raw=parent)
         world.pass_time(10)
         monkeypatch.setattr(Waits, "asks", False)
-        child = send(world, raw=build_tx([LOCKS[0].spends(OutPoint(first, 0))], [STRANGER.pays(coin.value - 2_000)]))
+        spend = LOCKS[0].spends(OutPoint(first, 0), coin.value - 500)
+        child = send(world, raw=build_tx([spend], [STRANGER.pays(coin.value - 2_000)]))
         world.pass_time(2)
         monkeypatch.setattr(Waits, "asks", True)
         second = send(world, raw=bump)
@@ -212,7 +209,7 @@ def test_a_conflict_names_the_earlier_parent_of_a_later_child(
         bump = send(world, raw=raws[1])
         world.pass_time(2)
         value = Transaction.parse(raws[0]).outputs[0].value
-        send(world, raw=build_tx([LOCKS[0].spends(OutPoint(parent, 0))], [STRANGER.pays(value - 2_000)]))
+        send(world, raw=build_tx([LOCKS[0].spends(OutPoint(parent, 0), value)], [STRANGER.pays(value - 2_000)]))
         world.pass_time(2)
         monkeypatch.setattr(Waits, "asks", True)
         error = answer(world, bump)

@@ -20,10 +20,10 @@ from spvfilter.node.responder import Responder
 from spvfilter.primitives import OutPoint
 from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import TxStatus
-from spvfilter.transaction import Transaction, build_tx
+from spvfilter.transaction import Transaction
 from spvfilter.wire.events import Received
 from spvfilter.wire.messages.table import GetAddr, GetData, Inv, Message
-from support.locks import LOCKS
+from support.locks import LOCKS, build_tx
 from support.sending import (
     Waits,
     announced_from_now,
@@ -319,9 +319,7 @@ def test_a_conflicted_private_transaction_is_not_served(tmp_path: Path, monkeypa
         process = world.process
         assert process is not None
         coin = next(each for each in world.truth.coins if bytes(each.outpoint) in world.truth.regtest.chain.coins)
-        ours, rival = (
-            build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 900)
-        )
+        ours, rival = (build_tx([coin.spend()], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 900))
         report, asked = process.report, []
 
         def late(input: Input) -> None:
@@ -354,7 +352,8 @@ def test_a_private_child_of_a_refused_parent_is_refused(tmp_path: Path) -> None:
         world.pass_time(30)
         assert status(world, parent.txid) is TxStatus.REFUSED
         assert announced.count(parent.wtxid) == 1  # sent only to the new peer
-        child = build_tx([LOCKS[0].spends(OutPoint(parent.txid, 0))], [LOCKS[0].pays(parent.outputs[0].value - 5_000)])
+        paid = parent.outputs[0].value
+        child = build_tx([LOCKS[0].spends(OutPoint(parent.txid, 0), paid)], [LOCKS[0].pays(paid - 5_000)])
         txid = send(world, is_private=True, raw=child)
         world.pass_time(60)
         assert isinstance(answer(world, txid), PrivacyError)
@@ -472,7 +471,7 @@ def test_a_public_child_does_not_announce_its_private_parent(
         world.pass_time(100)
         told = announced_from_now(world, monkeypatch)
         paid = Transaction.parse(raw).outputs[0].value
-        child = build_tx([LOCKS[0].spends(OutPoint(txid, 0))], [LOCKS[0].pays(paid - 500)])
+        child = build_tx([LOCKS[0].spends(OutPoint(txid, 0), paid)], [LOCKS[0].pays(paid - 500)])
         send(world, raw=child)
         world.pass_time(60)
         assert Transaction.parse(child).txid in world.truth.regtest.mempool
@@ -522,7 +521,7 @@ def test_a_child_of_a_relayed_private_transaction_is_private(
             world.truth.regtest.reorg(1)
         world.pass_time(100)
         paid = Transaction.parse(raw).outputs[0].value
-        child = build_tx([LOCKS[0].spends(OutPoint(txid, 0))], [LOCKS[0].pays(paid - 500)])
+        child = build_tx([LOCKS[0].spends(OutPoint(txid, 0), paid)], [LOCKS[0].pays(paid - 500)])
         send(world, is_private=True, raw=child)
         world.pass_time(60)
         assert isinstance(answer(world, Transaction.parse(child).txid), Broadcast)
@@ -555,7 +554,7 @@ def test_a_public_child_waits_for_its_private_parent(tmp_path: Path, monkeypatch
         raw = spend(world)
         paid = Transaction.parse(raw).outputs[0].value
         parent = send(world, is_private=True, raw=raw)
-        child = build_tx([LOCKS[0].spends(OutPoint(parent, 0))], [LOCKS[0].pays(paid - 500)])
+        child = build_tx([LOCKS[0].spends(OutPoint(parent, 0), paid)], [LOCKS[0].pays(paid - 500)])
         monkeypatch.setattr(Waits, "asks", False)
         told = announced_from_now(world, monkeypatch)
         txid = send(world, raw=child)
@@ -599,8 +598,9 @@ def test_a_rejected_private_parent_stays_private_with_its_child(tmp_path: Path) 
         send(world, is_private=True, raw=raw)
         world.pass_time(10)
         assert status(world, parent.txid) is TxStatus.REFUSED
-        pay = LOCKS[0].pays(parent.outputs[0].value - 5_000)
-        child = Transaction.parse(build_tx([LOCKS[0].spends(OutPoint(parent.txid, 0))], [pay]))
+        paid = parent.outputs[0].value
+        coin = LOCKS[0].spends(OutPoint(parent.txid, 0), paid)
+        child = Transaction.parse(build_tx([coin], [LOCKS[0].pays(paid - 5_000)]))
         send(world, raw=child.raw)
         world.pass_time(90)  # the wait for echoes ends later
         assert status(world, parent.txid) is status(world, child.txid) is TxStatus.PENDING

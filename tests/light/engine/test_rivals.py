@@ -14,12 +14,12 @@ from spvfilter.light.engine.inputs import Heard, Tick
 from spvfilter.light.events import Mode
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.primitives import OutPoint
-from spvfilter.transaction import Transaction, build_tx
+from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound, MatchWithdrawn, Reason
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType
 from support.build import TxIn, TxOut, tx
-from support.locks import key
+from support.locks import build_tx, key
 from support.stage import Prompt, stage
 
 RNG = random.Random(1)
@@ -84,7 +84,7 @@ def test_a_block_conflicts_with_a_payment_to_a_later_entry(tmp_path: Path) -> No
     payer, other, lock = p2wpkh(key(78)), p2wpkh(key(79)), p2wpkh(key(77))
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt) as world:
         regtest = world.truth.regtest
-        coin = payer.spends(OutPoint(regtest.pay(payer.pays(50_000)), 0))
+        coin = payer.spends(OutPoint(regtest.pay(payer.pays(50_000)), 0), 50_000)
         regtest.mine()
         world.boot()
         world.wait_synced(within=60)

@@ -19,13 +19,13 @@ from spvfilter.light.engine.requests import AddEntries, Start
 from spvfilter.light.events import Broadcast, Mode
 from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import Lock, multisig, p2wpkh
-from spvfilter.transaction import Transaction, build_tx
+from spvfilter.transaction import Transaction
 from spvfilter.wire.events import Service
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.filters import GetCFCheckpt, GetCFHeaders, GetCFilters
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from support.build import TxIn, TxOut, tx
-from support.locks import key
+from support.locks import build_tx, key
 from support.sending import answer, send
 from support.stage import Prompt, at, stage
 from support.swarm import client
@@ -133,8 +133,7 @@ def test_compact_filters_find_spends_of_a_bare_multisig_output(tmp_path: Path, m
         way[0] = SearchMode.COMPACT
         world.truth.mine()
         world.wait_synced(within=120)
-        outpoint = world.truth.coins[-1].outpoint
-        world.truth.regtest.submit_tx(build_tx([lock.spends(outpoint)], [p2wpkh(key(99)).pays(5_000)]))
+        world.truth.regtest.submit_tx(build_tx([world.truth.coins[-1].spend()], [p2wpkh(key(99)).pays(5_000)]))
         world.truth.mine()
         world.wait_synced(within=120)
         assert world.has_found_all()

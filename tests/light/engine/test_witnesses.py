@@ -20,9 +20,9 @@ from spvfilter.light.engine.inputs import Abandon, Broadcast as Sending, Committ
 from spvfilter.light.events import Broadcast, Mode
 from spvfilter.node.responder import Responder
 from spvfilter.store.ledger import TxStatus
-from spvfilter.transaction import Transaction, build_tx
+from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.table import Inv
-from support.locks import LOCKS
+from support.locks import LOCKS, build_tx
 from support.sending import MODES, Hoards, Waits, answer, named, send, status, stranger, synced
 from support.stage import Prompt, Stage, stage
 
@@ -31,8 +31,8 @@ def signed_twice(world: Stage) -> list[bytes]:
     """Return a transaction that spends a coin in a block, and a copy with a wrong witness."""
     coins = world.truth.regtest.chain.coins
     coin = next(each for each in world.truth.coins if each.lock.witness and bytes(each.outpoint) in coins)
-    right = coin.lock.spends(coin.outpoint)
-    wrong = replace(right, witness=(bytes(71), *right.witness[1:]))
+    right = coin.spend()
+    wrong = replace(right, witness=(bytes(71), *right.witness[1:]), spent=None)  # on purpose
     return [build_tx([each], [LOCKS[0].pays(coin.value - 500)]) for each in (right, wrong)]
 
 
@@ -164,7 +164,7 @@ def test_a_second_witness_does_not_replace_a_replacement(mode: Mode, tmp_path: P
         assert status(world, txid) is TxStatus.ABANDONED
         mempool = world.truth.regtest.mempool
         mempool.remove_for([next(tx for tx in mempool if tx.txid == txid)])  # nodes accept the replacement
-        instead = send(world, raw=build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - 9_000)]))
+        instead = send(world, raw=build_tx([coin.spend()], [LOCKS[0].pays(coin.value - 9_000)]))
         world.pass_time(60)
         assert instead in mempool
         world.process.answers.pop(txid, None)
