@@ -293,7 +293,7 @@ class Running:
     def metrics(self) -> Metrics:
         """Return counters and gauges."""
         engine, counters, now = self.engine, self._counters, self.now()
-        chain, pool, last_heard = engine.chain, engine.books.pool, engine.pool.last_heard
+        chain, pool, last_heard = engine.chain, engine.books.intake.pool, engine.pool.last_heard
         bytes_received, bytes_sent = self._sockets.traffic
         return Metrics(
             uptime_s=now.monotonic - self._entered_at,
@@ -318,7 +318,7 @@ class Running:
             blocks_received=counters.blocks_received,
             filters_received=counters.filters_received,
             transactions_received=counters.transactions_received,
-            transactions_turned_away=engine.books.turned_away,
+            transactions_turned_away=engine.books.intake.turned_away,
             reorganizations=counters.reorganizations,
             commits=counters.commits,
         )
@@ -361,7 +361,7 @@ class Running:
             # when entries are removed, the numbers of later entries change: read again
             while ids[-1:] == books.entries.ids[len(ids) - 1 : len(ids)]:
                 part = stored[len(found) : len(found) + _PER_TURN]
-                found += (MatchFound(books.match_of(each.hit, each), each.completeness) for each in part)
+                found += (MatchFound(books.reports.match_of(each.hit, each), each.completeness) for each in part)
                 if len(found) == len(stored):
                     return Snapshot(found, stored.sequence)
                 await asyncio.sleep(0)

@@ -1,154 +1,228 @@
-"""Facts about the wallet's transactions: records, blocks of the best chain, and matches."""
+"""Facts about the wallet's transactions: records, blocks of the best chain, and matches in blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import heappop, heappush
 
-from spvfilter.kernel import NO_VALUE, Hit
-from spvfilter.primitives import OutPoint
 from spvfilter.protocol import HASH_SIZE
+from spvfilter.store.ledger import StoredMatch, StoredTx
 from spvfilter.transaction import Transaction
-from spvfilter.wallet.admission import MempoolLayer
-from spvfilter.wallet.confirmed import ConfirmedMatches, Identity, identity
-from spvfilter.wallet.netgroupquota import Groups
-from spvfilter.wallet.pendinglimits import PendingLimits
-from spvfilter.wallet.searches import Searches
+from spvfilter.wallet.confirmed import ConfirmedMatches
+from spvfilter.wallet.entries import Renumbering
+from spvfilter.wallet.rows import record_of
+from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.wallet.txgraph import Anchor, BestChain, TxGraph, TxRecord
-from spvfilter.watch.watchlist import WatchList
-
-NO_HITS: Mapping[Identity, Hit] = {}
 
 
 class Facts:
-    """Records of transactions, blocks of the best chain, and matches.
+    """Records of transactions, blocks of the best chain, and matches in these blocks. Only this class changes them."""
 
-    `watch` learns outpoints from blocks and own transactions only. Foreign unconfirmed transactions never change it.
-    """
-
-    searches: Searches
-    """The cursor of the search."""
-
-    def __init__(self, watch: WatchList, limits: PendingLimits | None = None) -> None:
-        self.watch: WatchList = watch
-        self.pool: MempoolLayer = MempoolLayer(limits or PendingLimits())
-        """Bounds of foreign unconfirmed transactions."""
-        self._confirmed = ConfirmedMatches()
-        self._graph = TxGraph()
-        self._best = BestChain()
-        self._unconfirmed: dict[bytes, None] = {}  # txids of records without a block of the best chain
-        self._hits: dict[bytes, dict[Identity, Hit]] = {}  # matches of unconfirmed records, by txid
+    def __init__(self) -> None:
+        self.graph: TxGraph = TxGraph()
+        """The records, joined by the outpoints that they spend."""
+        self.best: BestChain = BestChain()
+        """Blocks of the best chain that contain transactions of the wallet."""
+        self.confirmed: ConfirmedMatches = ConfirmedMatches()
+        """Matches in blocks of the best chain."""
+        self.without_block: dict[bytes, None] = {}
+        """Txids of records that no block of the best chain contains."""
+        self.number: int = 0
+        """Number of the latest observation, broadcast or drop."""
         self._wtxids: dict[bytes, bytes] = {}  # wtxid → txid of unconfirmed records
-        self._number = 0  # of the latest observation, broadcast or drop
+        self._deep: list[tuple[int, bytes]] = []  # heap of heights and txids of confirmed foreign records
 
     def record(self, txid: bytes) -> TxRecord | None:
         """The facts about a transaction without a block or in a recent block; None if it is not known."""
-        return self._graph.get(txid)
+        return self.graph.get(txid)
+
+    def records(self, txids: Iterable[bytes]) -> list[TxRecord]:
+        """The known records of these transactions."""
+        return [record for txid in txids if (record := self.graph.get(txid)) is not None]
 
     def find(self, tx_hash: bytes) -> TxRecord | None:
         """The record of an unconfirmed transaction by its txid or wtxid, or None."""
         txid = self._wtxids.get(tx_hash, tx_hash)
-        return self._graph.get(txid) if txid in self._unconfirmed else None
+        return self.graph.get(txid) if txid in self.without_block else None
 
     def hashes(self, txid: bytes) -> tuple[bytes, ...]:
         """The txid of a transaction, and its wtxid if it is unconfirmed."""
-        record = self._graph.get(txid)
-        return (txid,) if record is None or txid not in self._unconfirmed else (txid, record.wtxid)
+        record = self.graph.get(txid)
+        return (txid,) if record is None or txid not in self.without_block else (txid, record.wtxid)
 
     def is_without_block(self, txid: bytes) -> bool:
         """True if a transaction is known and no block of the best chain contains it."""
-        return txid in self._unconfirmed
+        return txid in self.without_block
 
     def is_confirmed(self, txid: bytes) -> bool:
         """True if a block of the best chain contains a transaction of the wallet, at any depth."""
-        return self.anchor(txid) is not None or self._confirmed.has_tx(txid)
+        return self.anchor(txid) is not None or self.confirmed.has_tx(txid)
+
+    def is_own(self, txid: bytes) -> bool:
+        """True if this wallet broadcast a known transaction."""
+        record = self.graph.get(txid)
+        return record is not None and record.is_own
 
     def anchor(self, txid: bytes) -> Anchor | None:
         """The block of the best chain that contains a transaction; None if none does, or if it is deep."""
-        record = self._graph.get(txid)
-        return None if record is None else record.anchor_in(self._best)
+        record = self.graph.get(txid)
+        return None if record is None else record.anchor_in(self.best)
 
     def unconfirmed(self) -> Iterator[TxRecord]:
         """The records of all unconfirmed transactions."""
-        return (record for txid in self._unconfirmed if (record := self._graph.get(txid)) is not None)
+        return (record for txid in self.without_block if (record := self.graph.get(txid)) is not None)
 
     def spenders(self, outpoint: bytes) -> list[bytes]:
         """The txids of the unconfirmed transactions that spend an outpoint."""
-        return [txid for txid in self._graph.spenders(outpoint) if txid in self._unconfirmed]
+        return [txid for txid in self.graph.spenders(outpoint) if txid in self.without_block]
 
     def ancestors(self, tx: Transaction) -> list[TxRecord]:
         """The known transactions from which a transaction spends, directly or through others, parents first."""
-        return parents_first({each.txid: each for each in self._graph.ancestors(TxRecord.parse(tx.raw))})
+        return parents_first({each.txid: each for each in self.graph.ancestors(TxRecord.parse(tx.raw))})
 
     def confirmed_spender(self, tx: Transaction) -> bytes | None:
         """The txid of another transaction, in a block, that spends an input of this one; None if none is known."""
         for outpoint in tx.inputs:
-            found = self._confirmed.spender(outpoint)
-            spenders = {each for each in self._graph.spenders(outpoint) if each not in self._unconfirmed}
+            found = self.confirmed.spender(outpoint)
+            spenders = {each for each in self.graph.spenders(outpoint) if each not in self.without_block}
             spenders |= set() if found is None else {found}
             if others := spenders - {tx.txid}:
                 return min(others)
         return None
 
-    def value_of(self, outpoint: bytes) -> int | None:
-        """The value of an output in satoshi; None if it is not known."""
-        coin = self.watch.table.coin(outpoint)
-        if coin is not None and coin.value != NO_VALUE:
-            return coin.value
-        parent = self._graph.get(outpoint[:HASH_SIZE])
-        index = OutPoint.parse(outpoint).index
-        if parent is None or index >= parent.outputs:
-            return None
-        return Transaction.parse(parent.raw).outputs[index].value
+    # Changes of records
 
-    def _is_own(self, txid: bytes) -> bool:
-        record = self._graph.get(txid)
-        return record is not None and record.is_own
+    def load(self, txid: bytes, row: StoredTx) -> None:
+        """Take a record from the database."""
+        record = record_of(row)
+        seen = record.last_seen, record.broadcast_seq or 0, row.dropped_seq, record.counts_since or 0
+        self.number = max(self.number, *seen)
+        self.graph.put(record)
+        if row.height is not None and row.block_hash is not None:
+            self.best.connect(row.height, row.block_hash)
+        else:
+            self.without_block[txid] = None
+        self._note_deep(record)
 
-    # Changes
+    def next_number(self) -> int:
+        """The number of a new observation, broadcast or drop."""
+        self.number += 1
+        return self.number
 
-    def _give_evidence(self, txid: bytes) -> list[bytes]:
+    def put(self, record: TxRecord) -> None:
+        """Replace a record."""
+        self.graph.put(record)
+
+    def enter(self, record: TxRecord) -> None:
+        """Put a record that no block of the best chain contains."""
+        if (known := self.graph.get(record.txid)) is not None:
+            self._wtxids.pop(known.wtxid, None)
+        self.without_block[record.txid] = None
+        self.graph.put(record)
+        self._wtxids[record.wtxid] = record.txid
+
+    def leave(self, txid: bytes) -> None:
+        """Note that a block contains a record, once all of the block is recorded."""
+        self.without_block.pop(txid, None)
+
+    def remove(self, txid: bytes) -> None:
+        """Remove a record."""
+        if (record := self.graph.get(txid)) is not None:
+            self._wtxids.pop(record.wtxid, None)
+        self.graph.remove(txid)
+        self.without_block.pop(txid, None)
+
+    def give_evidence(self, txid: bytes) -> list[bytes]:
         """Let an unconfirmed transaction and its known ancestors count. Returns the txids of these."""
-        record = self._graph.get(txid)
+        record = self.graph.get(txid)
         gained = list[bytes]()
-        for each in [] if record is None else [record, *self._graph.ancestors(record)]:
-            if not each.has_evidence and each.txid in self._unconfirmed:
-                self._graph.put(each._replace(counts_since=self._number))
+        for each in [] if record is None else [record, *self.graph.ancestors(record)]:
+            if not each.has_evidence and each.txid in self.without_block:
+                self.graph.put(each._replace(counts_since=self.number))
                 gained.append(each.txid)
         return gained
 
-    def _enter(self, record: TxRecord, groups: Groups = (), hits: dict[Identity, Hit] | None = None) -> None:
-        """Match an unconfirmed record and note the room that it takes. Own outputs are watched from now on."""
-        self._hits[record.txid] = hits = self._match(record) if hits is None else hits
-        self._wtxids[record.wtxid] = record.txid
-        if record.is_own:
-            self.watch.table.learn([hit for hit in hits.values() if not hit.spend])
-        else:
-            self.pool.put(record, len(hits), groups or record.announced_by)
+    # Blocks
 
-    def _match(self, record: TxRecord) -> dict[Identity, Hit]:
-        """The matches of an unconfirmed transaction: by the watch table, and by outputs of unconfirmed transactions."""
-        hits = self.watch.table.scan_tx(record.raw)
-        spent = {hit.n for hit in hits if hit.spend}
-        for n, outpoint in enumerate(record.inputs if record.fault is None else ()):
-            parent, index = outpoint[:HASH_SIZE], int.from_bytes(outpoint[HASH_SIZE:], "little")
-            made = self._hits.get(parent, NO_HITS).get(Identity(False, parent, index))
-            if made is not None and n not in spent:
-                hits.append(Hit(True, 0, record.txid, n, outpoint, made.value, made.script, made.entry))
-        hits.sort(key=lambda hit: (not hit.spend, hit.n))
-        return {identity(hit): hit for hit in hits}
+    def anchor_at(self, found: FoundTx, txid: bytes, block: ScannedBlock) -> None:
+        """Note the block of the best chain that contains a transaction."""
+        anchor = Anchor(block.height, block.hash, found.position)
+        record = self.graph.get(txid)
+        if record is None:
+            record = TxRecord.parse(found.raw)._replace(first_height=block.height)
+        self._wtxids.pop(record.wtxid, None)
+        if anchor not in record.anchors or record.txid in self.without_block:
+            number, anchors = self.next_number(), record.anchors | {anchor}
+            since = number if record.counts_since is None else record.counts_since
+            record = record._replace(anchors=anchors, last_seen=number, dropped=None, counts_since=since)
+            record = record if record.is_own else record.with_witness(found.raw)  # an own transaction keeps its witness
+        self.best.connect(block.height, block.hash)
+        self.graph.put(record)
+        self.give_evidence(txid)
+        self._note_deep(record)
 
-    def _remove(self, txid: bytes) -> None:
-        """Remove an unconfirmed record. `_settle` withdraws its matches and deletes its row."""
-        if (record := self._graph.get(txid)) is not None:
-            self._wtxids.pop(record.wtxid, None)
-        self._graph.remove(txid)
-        self._leave_unconfirmed(txid)
+    def disconnect(self, fork: int, now: int) -> tuple[list[bytes], list[TxRecord]]:
+        """Disconnect the blocks above height `fork`.
 
-    def _leave_unconfirmed(self, txid: bytes) -> None:
-        """Forget what is kept only about an unconfirmed transaction."""
-        self._unconfirmed.pop(txid, None)
-        self._hits.pop(txid, None)
-        self.pool.remove(txid)
+        Returns the txids of their transactions, and the records that no block contains any more. `enter` takes these.
+        """
+        confirmed = [record.txid for record in self.graph if record.txid not in self.without_block]
+        back = [txid for txid in confirmed if (at := self.anchor(txid)) is not None and at.height > fork]
+        self.best.disconnect_to(fork)
+        returned = list[bytes]()
+        for record in self.records(back):
+            if record.anchor_in(self.best) is None:
+                returned.append(record.txid)
+                self.graph.put(record._replace(first_height=min(record.first_height, fork)).renewed(now))
+        return back, parents_first({record.txid: record for record in self.records(returned)})
+
+    def lower(self, fork: int) -> list[bytes]:
+        """Note that unconfirmed transactions may be in blocks above height `fork`. Returns the txids of the changed."""
+        lowered = [record for record in self.unconfirmed() if record.first_height > fork]
+        for record in lowered:
+            self.graph.put(record._replace(first_height=fork))
+        return [record.txid for record in lowered]
+
+    def _note_deep(self, record: TxRecord) -> None:
+        if not record.is_own and (anchor := record.anchor_in(self.best)) is not None:
+            heappush(self._deep, (anchor.height, record.txid))
+
+    def forget_deep(self, limit: int, depth: int) -> list[bytes]:
+        """Remove foreign records of blocks up to height `limit`, unless an unconfirmed transaction touches them.
+
+        Returns their txids. The others are looked at again after `depth` more blocks.
+        """
+        forgotten = list[bytes]()
+        while self._deep and self._deep[0][0] <= limit:
+            _, txid = heappop(self._deep)
+            record = self.graph.get(txid)
+            if record is None or txid in self.without_block or record.is_own:
+                continue
+            family = [record, *self.graph.ancestors(record)] if self.without_block else []
+            if any(self.graph.neighbours(each) & self.without_block.keys() for each in family):
+                heappush(self._deep, (limit + depth, txid))
+                continue
+            self.graph.remove(txid)
+            forgotten.append(txid)
+        return forgotten
+
+    # Matches in blocks
+
+    def confirm(self, found: StoredMatch) -> None:
+        """Keep a match in a block of the best chain."""
+        self.confirmed.add(found)
+
+    def take_matches(self, height: int) -> list[StoredMatch]:
+        """Remove and return the matches of the block at a height."""
+        return self.confirmed.take(height)
+
+    def prove(self, height: int) -> list[StoredMatch]:
+        """Set matches up to a height from Completeness.ONE_PEER to PROVEN. Returns the changed matches."""
+        return self.confirmed.prove(height)
+
+    def renumber(self, change: Renumbering) -> tuple[list[StoredMatch], list[StoredMatch]]:
+        """Renumber the matches in blocks. Returns the result of `Renumbering.confirmed`."""
+        return change.confirmed(self.confirmed)
 
 
 def parents_first(records: Mapping[bytes, TxRecord]) -> list[TxRecord]:

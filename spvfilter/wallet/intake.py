@@ -4,31 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from spvfilter.kernel import NO_VALUE, Hit
+from spvfilter.kernel import Hit
 from spvfilter.primitives import TxOut
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.signatures import SpendCheck, Validity
 from spvfilter.transaction import Transaction
-from spvfilter.wallet.canonical import Status, Verdict, canonical
+from spvfilter.wallet.admission import MempoolLayer
+from spvfilter.wallet.canonical import Status, Verdict
 from spvfilter.wallet.confirmed import Identity
-from spvfilter.wallet.judgement import JudgedFacts
+from spvfilter.wallet.facts import Facts
+from spvfilter.wallet.hits import Hits
+from spvfilter.wallet.judgement import Judgement
 from spvfilter.wallet.netgroupquota import Groups
 from spvfilter.wallet.orphanage import Orphan, Orphanage
 from spvfilter.wallet.pendinglimits import PendingLimits
+from spvfilter.wallet.searches import Searches
 from spvfilter.wallet.txgraph import Component, DropReason, Signatures, TxRecord
-from spvfilter.watch.watchlist import WatchList
 
 Verify = Callable[[Transaction, Sequence[TxOut | None], Sequence[int]], SpendCheck]
 """Checks the inputs of a transaction with these indexes against the outputs that they spend: `verify_spends`."""
 
 
-class Intake(JudgedFacts):
-    """Admits foreign unconfirmed transactions, and evicts them when there is no room or when they turn out invalid."""
+_OPEN = (Status.CONFIRMED, Status.CANONICAL, Status.REPLACED, Status.WAITING)  # a block may still contain it
 
-    def __init__(self, watch: WatchList, limits: PendingLimits | None = None, verify: Verify | None = None) -> None:
-        super().__init__(watch, limits)
+
+class Intake:
+    """Admits foreign unconfirmed transactions, and evicts them when there is no room or when they turn out invalid.
+
+    It has no access to the watch list.
+    """
+
+    def __init__(
+        self,
+        facts: Facts,
+        hits: Hits,
+        judgement: Judgement,
+        searches: Searches,
+        limits: PendingLimits | None = None,
+        verify: Verify | None = None,
+    ) -> None:
+        self._facts = facts
+        self._hits = hits
+        self._judgement = judgement
+        self._searches = searches
         self._verify = verify
         self._wrong: list[tuple[bytes, bytes]] = []  # txid and wtxid of transactions with a wrong signature
+        self.pool: MempoolLayer = MempoolLayer(limits or PendingLimits())
+        """Bounds of foreign unconfirmed transactions."""
         self.orphans: Orphanage = Orphanage()
         """Foreign unconfirmed transactions without a match or a link to one."""
         self.turned_away: int = 0
@@ -53,26 +75,85 @@ class Intake(JudgedFacts):
 
         The ancestors in the orphanage count, because the broadcast would admit them.
         """
-        record = TxRecord.parse(tx.raw)._replace(broadcast_seq=self._number + 1)
+        record = TxRecord.parse(tx.raw)._replace(broadcast_seq=self._facts.number + 1)
         family, waiting = {record.txid: record}, [record]
         for each in waiting:  # grows while it is walked
             for txid in dict.fromkeys(outpoint[:HASH_SIZE] for outpoint in each.inputs):
                 parent = self.known(txid)
-                if parent is not None and txid not in family and parent.anchor_in(self._best) is None:
+                if parent is not None and txid not in family and parent.anchor_in(self._facts.best) is None:
                     family[txid] = parent
                     waiting.append(parent)
         active = {txid: each._replace(dropped=None) for txid, each in family.items()}
-        verdicts = canonical(self._with_border(Component(active, {})), self._best)
+        verdicts = self._judgement.judge(Component(active, {}))
         abandoned = (each for each in waiting[1:] if each.active_drop is DropReason.ABANDONED)
         return verdicts[tx.txid], next(abandoned, None)
 
     def known(self, txid: bytes) -> TxRecord | None:
         """The record of a transaction that the wallet or the orphanage keeps."""
-        return self._graph.get(txid) or self.orphans.get(txid)
+        return self._facts.graph.get(txid) or self.orphans.get(txid)
+
+    def note_verdict(self, txid: bytes, verdict: Verdict) -> None:
+        """Note whether a block may still contain a foreign transaction."""
+        self.pool.note_ended(txid, is_ended=verdict.status not in _OPEN)
+
+    # Records
+
+    def enter(self, record: TxRecord, groups: Groups = (), hits: dict[Identity, Hit] | None = None) -> None:
+        """Put and match an unconfirmed record, and note the room that it takes."""
+        self._facts.enter(record)
+        hits = self._hits.match(record) if hits is None else hits
+        self._hits.enter(record, hits)
+        if record.is_own:
+            self.pool.remove(record.txid)
+        else:
+            self.pool.put(record, len(hits), groups or record.announced_by)
+
+    def enter_again(self, txid: bytes) -> None:
+        """Note the room that a foreign transaction takes after a change of its matches."""
+        record = self._facts.record(txid)
+        if record is not None and txid in self.pool:
+            self.pool.put(record, len(self._hits.of(txid)))
+
+    def leave(self, txid: bytes) -> None:
+        """Note that a block contains a transaction."""
+        self._facts.leave(txid)
+        self._hits.drop(txid)
+        self.pool.remove(txid)
+
+    def remove(self, txid: bytes) -> None:
+        """Remove an unconfirmed record. The settlement withdraws its matches and deletes its row."""
+        self._facts.remove(txid)
+        self._hits.drop(txid)
+        self.pool.remove(txid)
+
+    def lower(self, fork: int) -> list[bytes]:
+        """Note that unconfirmed transactions may be in blocks above height `fork`. Returns the txids of the changed."""
+        lowered = self._facts.lower(fork)
+        for txid in lowered:
+            self.pool.note_changed(txid)
+        return lowered
+
+    def verify_loaded(self) -> list[bytes]:
+        """Verify the foreign transactions that spend coins of the wallet, once all records are loaded.
+
+        Returns the txids whose verdicts may change.
+        """
+        spends = [txid for txid in self.pool if any(hit.spend for hit in self._hits.of(txid).values())]
+        return self.rematch(spends) if self._verify is not None else []
+
+    def drop_unlinked(self, component: Component) -> list[TxRecord]:
+        """Remove the foreign transactions of a component that need not be kept, and return them."""
+        unlinked = self._unlinked(component.records)
+        for record in unlinked:
+            del component.records[record.txid]
+            self.remove(record.txid)
+            if record.active_drop is None:
+                self.orphans.put(Orphan(record, arrived=-1))
+        return unlinked
 
     # Admission
 
-    def _admit(self, orphan: Orphan) -> list[bytes]:
+    def admit(self, orphan: Orphan) -> list[bytes]:
         """Take a foreign unconfirmed transaction into the mempool layer or into the orphanage.
 
         Orphans that touch it follow. Returns the txids whose verdicts may change.
@@ -80,16 +161,16 @@ class Intake(JudgedFacts):
         touched, waiting = list[bytes](), [orphan]
         for orphan in waiting:  # grows while it is walked
             # the wallet knows the orphan only from now on, so earlier blocks are not searched for its scripts
-            record = orphan.record._replace(first_height=self.searches.first_height)
+            record = orphan.record._replace(first_height=self._searches.first_height)
             touched += self._admit_one(orphan._replace(record=record))
-            if orphan.record.txid in self._unconfirmed:
+            if orphan.record.txid in self._facts.without_block:
                 waiting += self.orphans.take_relatives(orphan.record)
         return touched
 
     def _admit_one(self, orphan: Orphan) -> list[bytes]:
         record, groups = orphan.record, orphan.groups
-        hits = self._match(record)
-        if record.txid in self._graph or any(mark in self._confirmed for mark in hits):
+        hits = self._hits.match(record)
+        if record.txid in self._facts.graph or any(mark in self._facts.confirmed for mark in hits):
             return []  # confirmed in a deep block
         if not hits and not self._decides(record):
             self.orphans.put(orphan)
@@ -104,25 +185,35 @@ class Intake(JudgedFacts):
             self._wrong.append((record.txid, record.wtxid))
             return []
         record = verified
-        self._unconfirmed[record.txid] = None
-        self._graph.put(record)
-        self._enter(record, groups, hits)
-        touched = [record.txid, *self._rematch_children(record.txid)]
-        children = [each for txid in self._graph.children(record.txid) if (each := self._graph.get(txid)) is not None]
+        self.enter(record, groups, hits)
+        touched = [record.txid, *self.rematch_children(record.txid)]
+        children = [
+            each
+            for txid in self._facts.graph.children(record.txid)
+            if (each := self._facts.graph.get(txid)) is not None
+        ]
         if record.has_evidence or any(each.has_evidence for each in children):
-            touched += self._give_evidence(record.txid)
-        return touched + self._make_room(self._graph.get(record.txid) or record, groups)
+            touched += self._facts.give_evidence(record.txid)
+        return touched + self._make_room(self._facts.graph.get(record.txid) or record, groups)
 
-    def _adopt(self, record: TxRecord) -> list[bytes]:
+    def adopt(self, record: TxRecord) -> list[bytes]:
         """Admit the orphans that touch a kept transaction, and return the txids whose verdicts may change."""
         orphans = self.orphans.take_relatives(record)
-        return [txid for orphan in orphans for txid in self._admit(orphan)]
+        return [txid for orphan in orphans for txid in self.admit(orphan)]
+
+    def admit_spenders(self, outpoints: Iterable[bytes]) -> list[bytes]:
+        """Admit the orphans that spend these outpoints, and return the txids whose verdicts may change."""
+        return [txid for orphan in self.orphans.take_spenders(outpoints) for txid in self.admit(orphan)]
+
+    def admit_all(self) -> list[bytes]:
+        """Admit the orphans that match or touch a kept transaction. Returns the txids whose verdicts may change."""
+        return [txid for orphan in self.orphans.take_all() for txid in self.admit(orphan)]
 
     def _decides(self, record: TxRecord) -> bool:
         """True if a transaction is a parent of a kept unconfirmed transaction or conflicts with one."""
-        near = self._graph.children(record.txid)
-        near += (each for outpoint in record.inputs for each in self._graph.spenders(outpoint))
-        return any(each in self._unconfirmed for each in near)
+        near = self._facts.graph.children(record.txid)
+        near += (each for outpoint in record.inputs for each in self._facts.graph.spenders(outpoint))
+        return any(each in self._facts.without_block for each in near)
 
     def _unlinked(self, records: Mapping[bytes, TxRecord]) -> list[TxRecord]:
         """The foreign transactions of a component that the mempool layer need not keep.
@@ -136,13 +227,13 @@ class Intake(JudgedFacts):
             return []
         for txid in kept:  # grows while it is walked
             for outpoint in records[txid].inputs:
-                near = {outpoint[:HASH_SIZE], *self._graph.spenders(outpoint)} & records.keys() - met
+                near = {outpoint[:HASH_SIZE], *self._facts.graph.spenders(outpoint)} & records.keys() - met
                 met |= near
                 kept += near
         return [record for txid, record in records.items() if txid not in met]
 
     def _is_live(self, record: TxRecord) -> bool:
-        return bool(self._hits.get(record.txid)) and record.active_drop is None
+        return self._hits.is_match(record.txid) and record.active_drop is None
 
     def _is_invalid(self, record: TxRecord) -> bool:
         """True if a transaction spends an output that its parent lacks, or pays more than its inputs have.
@@ -150,16 +241,16 @@ class Intake(JudgedFacts):
         Inputs with an unknown parent may have any value.
         """
         for outpoint in record.inputs:
-            parent = self._graph.get(outpoint[:HASH_SIZE])
+            parent = self._facts.graph.get(outpoint[:HASH_SIZE])
             if parent is not None and int.from_bytes(outpoint[HASH_SIZE:], "little") >= parent.outputs:
                 return True
         made = dict[bytes, Transaction]()  # parents: each is parsed once
         total = 0
         for outpoint in record.inputs:
-            txid, coin = outpoint[:HASH_SIZE], self.watch.table.coin(outpoint)
-            if coin is not None and coin.value != NO_VALUE:
-                total += coin.value
-            elif (parent := self._graph.get(txid)) is None:
+            txid, value = outpoint[:HASH_SIZE], self._hits.coin_value(outpoint)
+            if value is not None:
+                total += value
+            elif (parent := self._facts.graph.get(txid)) is None:
                 return False
             else:
                 if txid not in made:
@@ -177,52 +268,47 @@ class Intake(JudgedFacts):
             return record
         known = {hit.n: TxOut(hit.value, hit.script) for hit in mine if hit.script is not None and hit.value >= 0}
         tx = Transaction.parse(record.raw)
-        spent = [known.get(n) or self._output(outpoint) for n, outpoint in enumerate(tx.inputs)]
+        spent = [known.get(n) or self._hits.output(outpoint) for n, outpoint in enumerate(tx.inputs)]
         match self._verify(tx, spent, [hit.n for hit in mine]).validity:
             case Validity.WRONG:
                 return None
             case Validity.VALID:
-                since = self._number if record.counts_since is None else record.counts_since
+                since = self._facts.number if record.counts_since is None else record.counts_since
                 return record._replace(signatures=Signatures.VALID, counts_since=since)
             case Validity.UNKNOWN:
                 return record
-
-    def _output(self, outpoint: bytes) -> TxOut | None:
-        """The output of a known transaction."""
-        parent, index = self._graph.get(outpoint[:HASH_SIZE]), int.from_bytes(outpoint[HASH_SIZE:], "little")
-        return None if parent is None or index >= parent.outputs else Transaction.parse(parent.raw).output(index)
 
     def _drop_wrong(self, record: TxRecord) -> list[bytes]:
         """Remove a transaction with a wrong signature. Its descendants are judged without it.
 
         Returns the txids whose verdicts may change.
         """
-        near, children = self._graph.neighbours(record), self._graph.children(record.txid)
+        near, children = self._facts.graph.neighbours(record), self._facts.graph.children(record.txid)
         self._wrong.append((record.txid, record.wtxid))
-        self._remove(record.txid)
-        return [record.txid, *near, *self._rematch(children)]
+        self.remove(record.txid)
+        return [record.txid, *near, *self.rematch(children)]
 
     # Eviction
 
     def _make_room(self, record: TxRecord, groups: Groups) -> list[bytes]:
         """Evict foreign transactions until all bounds hold, and return the txids whose verdicts may change."""
-        if any(self._is_own(each) for each in self._graph.descendants(record.txid)):
+        if any(self._facts.is_own(each) for each in self._facts.graph.descendants(record.txid)):
             return self._bound_ancestors(record)
         return [*self._bound_spenders(record), *self._bound_component(record), *self._bound_layer(record, groups)]
 
     def _bound_ancestors(self, record: TxRecord) -> list[bytes]:
         """Remove an ancestor of an own transaction if its component is full. The descendants are judged without it."""
-        pooled = self._pooled(self._graph.component(record.txid, self._best).records)
+        pooled = self._pooled(self._facts.graph.component(record.txid, self._facts.best).records)
         if not self._is_too_large(pooled):
             return []
-        near, children = self._graph.neighbours(record), self._graph.children(record.txid)
+        near, children = self._facts.graph.neighbours(record), self._facts.graph.children(record.txid)
         self._turn_away(record)
-        return [record.txid, *near, *self._rematch(children)]
+        return [record.txid, *near, *self.rematch(children)]
 
     def _bound_spenders(self, record: TxRecord) -> list[bytes]:
         touched = list[bytes]()
         for outpoint in record.inputs:
-            spenders = self._graph.spenders(outpoint)
+            spenders = self._facts.graph.spenders(outpoint)
             if len(spenders) > self.pool.limits.spenders:
                 evictable = self._evictable(spenders)
                 excess = max(0, len(evictable) - self.pool.limits.spenders)
@@ -232,19 +318,19 @@ class Intake(JudgedFacts):
 
     def _bound_component(self, record: TxRecord) -> list[bytes]:
         touched, limit = list[bytes](), self.pool.limits.component
-        while record.txid in self._unconfirmed:
-            near = self._evictable(self._graph.component(record.txid, self._best).records)
+        while record.txid in self._facts.without_block:
+            near = self._evictable(self._facts.graph.component(record.txid, self._facts.best).records)
             if not self._is_too_large(near):
                 break
-            if not self._hits.get(record.txid):  # its children are judged without it
-                touched += (record.txid, *self._graph.neighbours(record))
+            if not self._hits.is_match(record.txid):  # its children are judged without it
+                touched += (record.txid, *self._facts.graph.neighbours(record))
                 self._turn_away(record)
                 break
-            ancestors = {each.txid for each in self._graph.ancestors(record)}
+            ancestors = {each.txid for each in self._facts.graph.ancestors(record)}
             others = [each for each in near if each.txid not in ancestors]
             excess = max(len(near) - limit, 1)
             for each in self._for_eviction(others or near)[: (excess + 1) // 2]:
-                if record.txid in self._unconfirmed:
+                if record.txid in self._facts.without_block:
                     touched += self._evict(each.txid)
         return touched
 
@@ -255,85 +341,88 @@ class Intake(JudgedFacts):
 
     def _bound_layer(self, record: TxRecord, groups: Groups) -> list[bytes]:
         touched = list[bytes]()
-        while self.pool.is_over and record.txid in self._unconfirmed:
+        while self.pool.is_over and record.txid in self._facts.without_block:
             evictable = (txid for txid in self.pool.evictable(groups) if self._may_evict(txid, record))
             touched += self._evict(next(evictable, record.txid))
         return touched
 
     def _may_evict(self, txid: bytes, newcomer: TxRecord) -> bool:
         """True if a transaction may be evicted with its descendants for another one."""
-        family, groups_of = self._graph.descendants(txid), self.pool.quota.groups_of
-        if newcomer.txid in family or any(map(self._is_own, family)):
+        family, groups_of = self._facts.graph.descendants(txid), self.pool.quota.groups_of
+        if newcomer.txid in family or any(map(self._facts.is_own, family)):
             return False
         return self.pool.is_ended(txid) or all(groups_of(each) <= groups_of(txid) for each in family)
 
     def _for_eviction(self, records: list[TxRecord], *, oldest: bool = False) -> list[TxRecord]:
         """Order records for eviction: transactions without a match first, then by ascending number of groups."""
         ordered = self.pool.fewest_groups(records, oldest=oldest)
-        return sorted(ordered, key=lambda record: bool(self._hits.get(record.txid)))
+        return sorted(ordered, key=lambda record: self._hits.is_match(record.txid))
 
     def _pooled(self, txids: Iterable[bytes]) -> list[TxRecord]:
         """The foreign unconfirmed records among these."""
-        found = (self._graph.get(txid) for txid in txids if txid in self.pool)
+        found = (self._facts.graph.get(txid) for txid in txids if txid in self.pool)
         return [record for record in found if record is not None]
 
     def _evictable(self, txids: Iterable[bytes]) -> list[TxRecord]:
         """The foreign unconfirmed records among these whose descendants are foreign, too."""
         return [
-            record for record in self._pooled(txids) if not any(map(self._is_own, self._graph.descendants(record.txid)))
+            record
+            for record in self._pooled(txids)
+            if not any(map(self._facts.is_own, self._facts.graph.descendants(record.txid)))
         ]
 
     def _evict(self, txid: bytes, *, for_room: bool = True) -> list[bytes]:
         """Remove a foreign transaction and its descendants, and return the txids whose verdicts may change."""
         touched = list[bytes]()
-        for each in reversed(self._graph.descendants(txid)):
-            record = self._graph.get(each)
-            if record is None or each not in self._unconfirmed:
+        for each in reversed(self._facts.graph.descendants(txid)):
+            record = self._facts.graph.get(each)
+            if record is None or each not in self._facts.without_block:
                 continue
-            near = sorted(self._graph.neighbours(record))
+            near = sorted(self._facts.graph.neighbours(record))
             self._turn_away(record, for_room=for_room)
-            touched += (each, *(other for other in near if other in self._unconfirmed))
+            touched += (each, *(other for other in near if other in self._facts.without_block))
         return touched
 
     def _turn_away(self, record: TxRecord, *, for_room: bool = True) -> None:
         """Remove a foreign transaction that is invalid or has no room. A peer may announce it again."""
-        verdict = self._verdicts.get(record.txid)
+        verdict = self._judgement.verdict(record.txid)
         is_open = verdict is None or verdict.counts or verdict.status is Status.WAITING
-        is_payment = bool(self._hits.get(record.txid)) and is_open
+        is_payment = self._hits.is_match(record.txid) and is_open
         self.turned_away += for_room and is_payment
         self._turned_away += (record.txid, record.wtxid)
-        self._remove(record.txid)
+        self.remove(record.txid)
 
     # Matching
 
-    def _rematch_children(self, txid: bytes) -> list[bytes]:
+    def rematch_children(self, txid: bytes) -> list[bytes]:
         """Match the unconfirmed children of a transaction again, and return their txids."""
-        return self._rematch(self._graph.children(txid))
+        return self.rematch(self._facts.graph.children(txid))
 
-    def _rematch_spenders(self, outpoints: Iterable[bytes]) -> list[bytes]:
-        return self._rematch(dict.fromkeys(txid for outpoint in outpoints for txid in self._graph.spenders(outpoint)))
+    def rematch_spenders(self, outpoints: Iterable[bytes]) -> list[bytes]:
+        return self.rematch(
+            dict.fromkeys(txid for outpoint in outpoints for txid in self._facts.graph.spenders(outpoint))
+        )
 
-    def _rematch(self, txids: Iterable[bytes]) -> list[bytes]:
+    def rematch(self, txids: Iterable[bytes]) -> list[bytes]:
         """Match unconfirmed transactions again, and return the txids whose verdicts may change.
 
         A foreign transaction that pays more than its inputs have, as far as they are known now, is evicted.
         """
         touched = list[bytes]()
         for txid in list(txids):
-            record = self._graph.get(txid)
-            if record is None or txid not in self._unconfirmed:
+            record = self._facts.graph.get(txid)
+            if record is None or txid not in self._facts.without_block:
                 continue
             touched.append(txid)
             if self._evictable([txid]) and self._is_invalid(record):
                 touched += self._evict(txid, for_room=False)
                 continue
-            hits = self._match(record)
+            hits = self._hits.match(record)
             verified = self._verified(record, hits)
             if verified is None:
                 touched += self._drop_wrong(record)
                 continue
-            self._graph.put(verified)
-            self._enter(verified, hits=hits)
+            self.enter(verified, hits=hits)
             if verified.has_evidence and not record.has_evidence:
-                touched += self._give_evidence(txid)
+                touched += self._facts.give_evidence(txid)
         return touched

@@ -3,23 +3,81 @@
 from __future__ import annotations
 
 from spvfilter.protocol import HASH_SIZE
-from spvfilter.store.ledger import TxStatus
-from spvfilter.wallet.canonical import Status, Verdict
+from spvfilter.store.ledger import StoredTx, TxStatus
+from spvfilter.wallet.canonical import Status, Verdict, canonical
 from spvfilter.wallet.facts import Facts, parents_first
-from spvfilter.wallet.pendinglimits import PendingLimits
-from spvfilter.wallet.rows import ROW_STATUS
+from spvfilter.wallet.rows import ROW_STATUS, status_of
 from spvfilter.wallet.txgraph import Component, TxRecord
-from spvfilter.watch.watchlist import WatchList
+
+CONFIRMED = Verdict(Status.CONFIRMED)
+INACTIVE = (Status.ABANDONED, Status.REJECTED, Status.EXPIRED)
 
 
-class JudgedFacts(Facts):
-    """Facts with the verdicts that follow from them."""
+class Judgement:
+    """The verdicts that follow from the facts."""
 
-    def __init__(self, watch: WatchList, limits: PendingLimits | None = None) -> None:
-        super().__init__(watch, limits)
+    def __init__(self, facts: Facts) -> None:
+        self.waiting: dict[bytes, None] = {}
+        """Txids of the foreign transactions that wait for more evidence."""
+        self._facts = facts
         self._verdicts: dict[bytes, Verdict] = {}  # computed by `canonical`; a cache
         self._own: tuple[TxRecord, ...] | None = None  # own records without a block, parents first; a cache
+        self._started_waiting: dict[bytes, None] = {}
         self._followers: list[dict[bytes, None]] = []
+
+    def load(self, txid: bytes, row: StoredTx) -> None:
+        """Take the verdict from the row of a transaction."""
+        is_unconfirmed = self._facts.is_without_block(txid)
+        self._verdicts[txid] = Verdict(status_of(row.status), row.conflicts_with) if is_unconfirmed else CONFIRMED
+
+    def put(self, txid: bytes, verdict: Verdict) -> None:
+        """Keep a new verdict."""
+        self._verdicts[txid] = verdict
+        if verdict.status is not Status.WAITING or self._facts.is_own(txid):
+            self.waiting.pop(txid, None)
+        elif txid not in self.waiting:
+            self.waiting[txid] = self._started_waiting[txid] = None
+
+    def forget(self, txid: bytes) -> None:
+        """Forget the verdict on a transaction that was removed."""
+        self._verdicts.pop(txid, None)
+        self.waiting.pop(txid, None)
+
+    def begin(self) -> None:
+        """Note that facts about unconfirmed transactions have changed."""
+        self._own = None
+
+    def component_of(self, txid: bytes, judged: dict[bytes, Verdict]) -> Component | None:
+        """The component of a transaction that has to be judged; None if `judged` has all of it.
+
+        A transaction of a block is added to `judged`.
+        """
+        facts = self._facts
+        if txid in judged or txid not in facts.graph:
+            return None
+        is_confirmed = not facts.is_without_block(txid)
+        if is_confirmed:
+            judged[txid] = CONFIRMED
+            if not facts.without_block:
+                return None
+        component = facts.graph.component(txid, facts.best)
+        return None if is_confirmed and component.records.keys() <= judged.keys() else component
+
+    def judge(self, component: Component) -> dict[bytes, Verdict]:
+        """The verdicts on the transactions of a component."""
+        return canonical(self._with_border(component), self._facts.best)
+
+    # Questions
+
+    @property
+    def has_started_waiting(self) -> bool:
+        """True if `take_waiting` may return transactions."""
+        return bool(self._started_waiting)
+
+    def take_waiting(self) -> list[bytes]:
+        """The txids of the foreign transactions that have begun to wait since the last call, and still do."""
+        taken, self._started_waiting = [each for each in self._started_waiting if each in self.waiting], {}
+        return taken
 
     def verdict(self, txid: bytes) -> Verdict | None:
         """The verdict on a transaction; None if it is not known."""
@@ -27,30 +85,37 @@ class JudgedFacts(Facts):
 
     def is_pending(self, txid: bytes) -> bool:
         """True if a transaction is unconfirmed and counts."""
-        return txid in self._unconfirmed and self._verdicts[txid].counts
+        return txid in self._facts.without_block and self._verdicts[txid].counts
+
+    def is_waiting(self, txid: bytes) -> bool:
+        """True if a transaction is unconfirmed and waits to count."""
+        return self._facts.is_without_block(txid) and self._verdicts[txid].status is Status.WAITING
+
+    def is_inactive(self, txid: bytes) -> bool:
+        """True if a transaction or an ancestor of it was dropped, so that it does not count."""
+        return self._verdicts[txid].status in INACTIVE
 
     def status(self, txid: bytes) -> TxStatus | None:
         """The status of a transaction; None if it is not known."""
-        return self._status(txid) if txid in self._verdicts else None
-
-    def _status(self, txid: bytes) -> TxStatus:
-        return ROW_STATUS[self._verdicts[txid].status] if txid in self._unconfirmed else TxStatus.CONFIRMED
+        if txid not in self._verdicts:
+            return None
+        return ROW_STATUS[self._verdicts[txid].status] if txid in self._facts.without_block else TxStatus.CONFIRMED
 
     # Own transactions
 
     def own_records(self) -> tuple[TxRecord, ...]:
         """The own transactions that no block contains, parents first: a new tuple after each change of a verdict."""
         if self._own is None:
-            own = [record for record in self.unconfirmed() if record.is_own]
-            family = [each for record in own for each in (*self._graph.ancestors(record), record)]
-            ordered = parents_first({each.txid: each for each in family if each.txid in self._unconfirmed})
+            own = [record for record in self._facts.unconfirmed() if record.is_own]
+            family = [each for record in own for each in (*self._facts.graph.ancestors(record), record)]
+            ordered = parents_first({each.txid: each for each in family if each.txid in self._facts.without_block})
             self._own = tuple(record for record in ordered if record.is_own)
         return self._own
 
     def own_record(self, txid: bytes) -> TxRecord | None:
         """The record of an own transaction that no block contains, or None."""
-        record = self._graph.get(txid)
-        return record if record is not None and record.is_own and txid in self._unconfirmed else None
+        record = self._facts.record(txid)
+        return record if record is not None and record.is_own and self._facts.is_without_block(txid) else None
 
     def follow_own(self) -> dict[bytes, None]:
         """A dict that collects the txids of own transactions whose record or verdict changes from now on.
@@ -61,9 +126,9 @@ class JudgedFacts(Facts):
         self._followers.append(followed)
         return followed
 
-    def _note_own(self, txid: bytes) -> None:
-        """The record or the verdict of a transaction has changed."""
-        if self._is_own(txid) or txid not in self._graph:
+    def note_own(self, txid: bytes) -> None:
+        """Note that the record or the verdict of a transaction has changed."""
+        if self._facts.is_own(txid) or txid not in self._facts.graph:
             for followed in self._followers:
                 followed[txid] = None
 
@@ -72,27 +137,26 @@ class JudgedFacts(Facts):
 
         Foreign conflicts rank lower and never change that.
         """
-        is_waiting = txid in self._unconfirmed and self._verdicts[txid].status is Status.WAITING
-        return self._is_own(txid) and (is_waiting or self.is_pending(txid))
+        return self._facts.is_own(txid) and (self.is_waiting(txid) or self.is_pending(txid))
 
     def _is_settled(self, txid: bytes) -> bool:
         """True if a block contains a known transaction or a descendant of it."""
         verdict = self._verdicts.get(txid)
-        return txid not in self._unconfirmed or (verdict is not None and verdict.status is Status.CONFIRMED)
+        return txid not in self._facts.without_block or (verdict is not None and verdict.status is Status.CONFIRMED)
 
     def _with_border(self, component: Component) -> Component:
         """The component with the confirmed transactions that spend its inputs and outputs."""
         border = dict(component.border)
         for record in component.records.values():
-            for outpoint in (*record.inputs, *self._graph.spent_outputs(record.txid)):
+            for outpoint in (*record.inputs, *self._facts.graph.spent_outputs(record.txid)):
                 if outpoint in border:
                     continue
-                others = (each for each in self._graph.spenders(outpoint) if each not in component.records)
+                others = (each for each in self._facts.graph.spenders(outpoint) if each not in component.records)
                 confirmed = [each for each in others if self._is_settled(each)]
-                if (deep := self._confirmed.spender(outpoint)) is not None:
+                if (deep := self._facts.confirmed.spender(outpoint)) is not None:
                     confirmed.append(deep)
                 if confirmed:
                     border[outpoint] = min(confirmed)
-                elif self._graph.is_missing(outpoint, self._best):
+                elif self._facts.graph.is_missing(outpoint, self._facts.best):
                     border[outpoint] = outpoint[:HASH_SIZE]
         return Component(component.records, border)

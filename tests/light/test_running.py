@@ -22,6 +22,7 @@ from spvfilter.network import REGTEST
 from spvfilter.node import Node
 from spvfilter.primitives import TxOut
 from spvfilter.wallet.books import Books
+from spvfilter.wallet.reports import Reports
 from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.watch.windows import STEP
@@ -159,9 +160,9 @@ async def test_a_step_records_a_bounded_number_of_matches(mode: str, monkeypatch
 async def test_matches_are_made_a_few_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "_PER_TURN", 4)
     turns: list[int] = [0]
-    match_of = Books.match_of
+    match_of = Reports.match_of
 
-    def counted(self: Books, *arguments: Any) -> Any:
+    def counted(self: Reports, *arguments: Any) -> Any:
         turns[-1] += 1
         return match_of(self, *arguments)
 
@@ -174,7 +175,7 @@ async def test_matches_are_made_a_few_in_each_turn(monkeypatch: pytest.MonkeyPat
         fund(node, 5, 5)
         async with client_of(wallet_of(*map(script_at, range(5))), node) as client:
             await client.wait_synced()
-            monkeypatch.setattr(Books, "match_of", counted)
+            monkeypatch.setattr(Reports, "match_of", counted)
             beating = asyncio.ensure_future(beat())
             found = await client.matches()
             beating.cancel()

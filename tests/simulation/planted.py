@@ -49,16 +49,18 @@ from spvfilter.store.events import EventRows
 from spvfilter.store.keychains import KeychainChange, KeychainRows
 from spvfilter.store.searched import Searched
 from spvfilter.store.store import Store
-from spvfilter.wallet import canonical, journal, settlement
+from spvfilter.wallet import canonical, journal, txrows
 from spvfilter.wallet.admission import MempoolLayer
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.canonical import Status as TxVerdict, Verdict, _Judgement
 from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.events import MatchWithdrawn, WalletEvent
+from spvfilter.wallet.hits import Hits
 from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.rows import row_of
 from spvfilter.wallet.searches import Searches
 from spvfilter.wallet.txgraph import TxRecord
+from spvfilter.wallet.txrows import TxRows
 from spvfilter.watch.keychain import Keychain
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
@@ -237,11 +239,11 @@ def conflicts_stay_pending() -> list[Change]:
     true = Books._anchor_all
 
     def anchor_matches(self: Books, block: Any, hits: Any) -> Any:
-        known, self._unconfirmed = self._unconfirmed, {}
+        known, self.facts.without_block = self.facts.without_block, {}
         try:
             return true(self, block, hits)
         finally:
-            self._unconfirmed = known
+            self.facts.without_block = known
 
     return [(Books, "_anchor_all", anchor_matches)]
 
@@ -589,7 +591,7 @@ def foreign_outpoints_are_elements_of_the_filter() -> list[Change]:
 
     def inputs(self: Books) -> Iterator[bytes]:
         yield from true(self)
-        for record in self.unconfirmed():
+        for record in self.facts.unconfirmed():
             yield from record.inputs
 
     return [(Books, "_own_inputs", inputs)]
@@ -597,24 +599,26 @@ def foreign_outpoints_are_elements_of_the_filter() -> list[Change]:
 
 @bug(Mode.BIP37, kinds=("twins",))
 def the_watch_table_learns_outputs_of_foreign_transactions() -> list[Change]:
-    true = Books._enter
+    true = Hits.enter
 
-    def enter(self: Books, record: TxRecord, *given: Any) -> None:
-        true(self, record, *given)
-        self.watch.table.learn([hit for hit in self._hits[record.txid].values() if not hit.spend])
+    def enter(self: Hits, record: TxRecord, hits: Any) -> None:
+        true(self, record, hits)
+        self._watch.table.learn([hit for hit in hits.values() if not hit.spend])
 
-    return [(Books, "_enter", enter)]
+    return [(Hits, "enter", enter)]
 
 
 @bug(Mode.COMPACT, kinds=("twins",))
 def foreign_payments_move_windows() -> list[Change]:
-    true = Books._enter
+    true = Books._settle
 
-    def enter(self: Books, record: TxRecord, *given: Any) -> None:
-        true(self, record, *given)
-        self.is_window_due = self.watch.windows.note(list(self._hits[record.txid].values())) or self.is_window_due
+    def settle(self: Books, touched: Any, *given: Any) -> list[WalletEvent]:
+        known = list(touched)
+        hits = [hit for txid in known for hit in self.hits.of(txid).values()]
+        self.is_window_due = self.watch.windows.note(hits) or self.is_window_due
+        return true(self, known, *given)
 
-    return [(Books, "_enter", enter)]
+    return [(Books, "_settle", settle)]
 
 
 @bug(Mode.COMPACT, kinds=("twins",))
@@ -780,7 +784,7 @@ def each_block_judges_all_unconfirmed_transactions() -> list[Change]:
 
     def connect_empty(self: Books, height: int, filtered: int = 0) -> None:
         for _ in range(self.cursor, height):
-            self._settle(list(self._unconfirmed))
+            self._settle(list(self.facts.without_block))
         true(self, height, filtered)
 
     return [(Books, "connect_empty", connect_empty)]
@@ -853,18 +857,18 @@ def a_row_has_no_matches() -> list[Change]:
     def rows(record: Any, status: Any, conflicts_with: Any, anchor: Any, hits: Any, *, is_listed: bool) -> Any:
         return row_of(record, status, conflicts_with, anchor, (), is_listed=is_listed)
 
-    return [(settlement, "row_of", rows)]
+    return [(txrows, "row_of", rows)]
 
 
 @bug(Mode.COMPACT, kinds=("user",))
 def rows_of_replaced_transactions_are_not_written() -> list[Change]:
-    true = Books._write
+    true = TxRows.write
 
-    def write(self: Books, txid: bytes) -> None:
-        if self._verdicts[txid].status is not TxVerdict.REPLACED:
+    def write(self: TxRows, txid: bytes) -> None:
+        if self._judgement._verdicts[txid].status is not TxVerdict.REPLACED:
             true(self, txid)
 
-    return [(Books, "_write", write)]
+    return [(TxRows, "write", write)]
 
 
 @bug(Mode.COMPACT, kinds=("user",), seed=4)

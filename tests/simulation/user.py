@@ -128,7 +128,7 @@ class User:
         if process is None:
             return []
         books = process.engine.books
-        return [each.txid for each in books.own_records() if books.status(each.txid) in UNCONFIRMED]
+        return [each.txid for each in books.judgement.own_records() if books.judgement.status(each.txid) in UNCONFIRMED]
 
     def broadcast(self, raw: bytes, process: Process, *, is_private: bool) -> None:
         """The user gives a transaction to the client."""
@@ -139,7 +139,7 @@ class User:
             self._private.discard(tx.txid)
         elif len(self._broadcasts) > count:  # its first broadcast
             self._private.add(tx.txid)
-        if process.engine.books.anchor(tx.txid) is None:  # otherwise nothing is sent
+        if process.engine.books.facts.anchor(tx.txid) is None:  # otherwise nothing is sent
             self._order.pop(tx.txid, None)
             if not is_private:  # a private broadcast may be refused
                 self._order[tx.txid] = process

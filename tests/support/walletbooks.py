@@ -118,8 +118,8 @@ def pay(value: int, *spends: bytes, to: bytes = OURS) -> bytes:
 
 def announceable(books: Books) -> list[tuple[bytes, bytes]]:
     """The own transactions to announce (txid, raw), parents first."""
-    own = books.own_records()
-    return [(record.txid, record.raw) for record in own if books.is_announceable(record.txid)]
+    own = books.judgement.own_records()
+    return [(record.txid, record.raw) for record in own if books.judgement.is_announceable(record.txid)]
 
 
 def coin(number: int) -> bytes:

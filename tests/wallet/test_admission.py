@@ -32,14 +32,14 @@ def test_payout_of_3_000_outputs_is_found_whole() -> None:
     wallet = Wallet()
     events = announced(wallet, payment(1, 3_000))
     assert len(events) == 3_000
-    assert wallet.books.pool.matches == 3_000
+    assert wallet.books.intake.pool.matches == 3_000
 
 
 def test_20_000_pending_deposits_fit_if_the_limits_are_raised() -> None:
     wallet = Wallet(PendingLimits(matches=25_000, number=25_000))
     for number in range(20_000):
         assert len(announced(wallet, payment(number), "a")) == 1
-    assert len(wallet.books.pool) == 20_000
+    assert len(wallet.books.intake.pool) == 20_000
 
 
 @pytest.mark.parametrize(
@@ -50,22 +50,22 @@ def test_flood_of_one_group_stays_within_the_limits(limits: PendingLimits) -> No
     wallet.observe(payment(500_000), "honest")
     for number in range(60):
         wallet.observe(payment(number, 1 + number % 3), "flood")
-        pool = wallet.books.pool
+        pool = wallet.books.intake.pool
         assert pool.matches <= limits.matches
         assert len(pool) <= limits.number
         assert pool.size <= limits.size
-    assert txid(payment(500_000)) in wallet.books.pool
+    assert txid(payment(500_000)) in wallet.books.intake.pool
     wallet.observe(payment(600_000), "another")
-    assert txid(payment(600_000)) in wallet.books.pool
-    assert wallet.books.turned_away > 0
+    assert txid(payment(600_000)) in wallet.books.intake.pool
+    assert wallet.books.intake.turned_away > 0
     wallet.restart()
-    assert len(wallet.books.pool) <= limits.number
+    assert len(wallet.books.intake.pool) <= limits.number
 
 
 def test_transaction_with_too_many_matches_is_turned_away_whole() -> None:
     wallet = Wallet(PendingLimits(matches=10))
     assert wallet.observe(payment(1, 11)) == []
-    assert wallet.books.take_turned_away()[0] == txid(payment(1, 11))
+    assert wallet.books.intake.take_turned_away()[0] == txid(payment(1, 11))
     assert wallet.pending == 0
 
 
@@ -74,7 +74,7 @@ def test_own_transactions_are_always_admitted() -> None:
     for number in range(5):
         wallet.broadcast(payment(number, 3))
     assert len(announceable(wallet.books)) == 5
-    assert len(wallet.books.pool) == 0
+    assert len(wallet.books.intake.pool) == 0
 
 
 def test_component_of_65_foreign_transactions_loses_one_with_its_descendants() -> None:
@@ -84,14 +84,14 @@ def test_component_of_65_foreign_transactions_loses_one_with_its_descendants() -
     for number in range(70):
         raw = pay(10**6 - 1 - number, out(raw))
         wallet.observe(raw, "a")
-        assert len(wallet.books.pool) <= 64
+        assert len(wallet.books.intake.pool) <= 64
 
 
 def test_ten_foreign_transactions_at_most_spend_one_outpoint() -> None:
     wallet = Wallet()
     for number in range(15):
         wallet.observe(pay(1_000 + number, coin(1)), f"group {number}")
-    assert len(wallet.books.pool) == 10
+    assert len(wallet.books.intake.pool) == 10
 
 
 def test_transaction_that_many_groups_announced_is_never_evicted() -> None:
@@ -100,7 +100,7 @@ def test_transaction_that_many_groups_announced_is_never_evicted() -> None:
     wallet.observe(kept, *(f"group {number}" for number in range(MANY)))
     for number in range(2, 20):
         wallet.observe(payment(number), f"other {number}")
-    assert txid(kept) in wallet.books.pool
+    assert txid(kept) in wallet.books.intake.pool
 
 
 def test_evicted_transaction_is_withdrawn_and_may_come_again() -> None:
@@ -110,7 +110,7 @@ def test_evicted_transaction_is_withdrawn_and_may_come_again() -> None:
     told = wallet.observe(payment(9), "other")
     gone = [event for event in told if isinstance(event, MatchWithdrawn)]
     assert [event.reason for event in gone] == [Reason.SIZELIMIT]
-    assert gone[0].match.txid in wallet.books.take_turned_away()
+    assert gone[0].match.txid in wallet.books.intake.take_turned_away()
     assert [type(event) for event in told] == [MatchWithdrawn, MatchFound]
 
 
@@ -134,7 +134,7 @@ def test_spender_of_missing_output_leaves_when_its_parent_arrives(*, is_mined: b
     assert wallet.pending == 4, "an unknown parent may have any output"
     wallet.mine(parent) if is_mined else wallet.observe(parent)
     assert wallet.pending == (0 if is_mined else 50)
-    assert wallet.books.verdict(txid(child)) in (None, Verdict(Status.CONFLICTED, txid(parent)))
+    assert wallet.books.judgement.verdict(txid(child)) in (None, Verdict(Status.CONFLICTED, txid(parent)))
     wallet.restart()
     assert wallet.books.opening == []
 
@@ -205,7 +205,7 @@ def test_unmatched_relatives_decide_and_stay_out_of_the_history() -> None:
     child = pay(40, out(parent))
     wallet.observe(parent, "a")  # nothing matches: an orphan
     wallet.observe(child, "a")
-    assert txid(parent) in wallet.books.pool
+    assert txid(parent) in wallet.books.intake.pool
     assert wallet.statuses() == {txid(child): "pending"}
     wallet.observe(pay(30, coin(1), to=THEIRS), "a")  # double-spends the parent
     assert wallet.statuses() == {txid(child): "replaced"}
@@ -223,7 +223,7 @@ def test_an_orphan_is_in_sight_from_its_admission_on() -> None:
     wallet.mine()
     wallet.mine()
     wallet.observe(pay(40, out(parent)), "a")
-    record = wallet.books.record(txid(parent))
+    record = wallet.books.facts.record(txid(parent))
     assert record is not None
     assert record.first_height == wallet.books.searched == 3
 
@@ -237,7 +237,7 @@ def test_chain_of_unmatched_ancestors_hides_no_payment() -> None:
         wallet.observe(last, "a")
     wallet.observe(paid := pay(500, out(last)), "a")
     assert wallet.statuses() == {txid(paid): "pending"}
-    assert len(wallet.books.pool) <= 64
+    assert len(wallet.books.intake.pool) <= 64
 
 
 def test_unmatched_descendants_that_came_first_hide_no_payment() -> None:
@@ -258,9 +258,9 @@ def test_unmatched_parents_leave_with_their_confirmed_children() -> None:
     child = pay(500, out(parent))
     wallet.observe(parent, "a")
     wallet.observe(child, "a")
-    assert len(wallet.books.pool) == 2
+    assert len(wallet.books.intake.pool) == 2
     wallet.mine(child)
-    assert len(wallet.books.pool) == 0
+    assert len(wallet.books.intake.pool) == 0
     wallet.observe(pay(400, coin(1)), "a")  # double-spends the parent, which is confirmed through its child
     assert wallet.pending == 0
     wallet.reorganize()
@@ -269,7 +269,7 @@ def test_unmatched_parents_leave_with_their_confirmed_children() -> None:
     wallet.tell(wallet.books.expire(wallet.now + MEMPOOL_EXPIRY_S))
     for _ in range(2 * KEPT_DEPTH):
         wallet.mine()
-    assert len(wallet.books._graph) == 0
+    assert len(wallet.books.facts.graph) == 0
 
 
 def test_expired_foreign_transaction_leaves_with_its_descendants() -> None:
@@ -279,10 +279,10 @@ def test_expired_foreign_transaction_leaves_with_its_descendants() -> None:
     wallet.observe(parent)
     wallet.observe(child)
     told = wallet.tell(wallet.books.expire(wallet.now + MEMPOOL_EXPIRY_S - 1))
-    assert len(wallet.books.pool) == 2, "the child is not old enough"
+    assert len(wallet.books.intake.pool) == 2, "the child is not old enough"
     told += wallet.tell(wallet.books.expire(wallet.now + MEMPOOL_EXPIRY_S))
     assert {event.reason for event in told if isinstance(event, MatchWithdrawn)} == {Reason.EXPIRED}
-    assert len(wallet.books.pool) == 0
+    assert len(wallet.books.intake.pool) == 0
     assert wallet.statuses() == {}
 
 
@@ -302,8 +302,8 @@ def test_unmatched_child_of_a_confirmed_payment_stays_in_memory_only() -> None:
     wallet.mine(paid)
     child = pay(500, out(paid, 1), to=THEIRS)
     wallet.observe(child)
-    assert txid(child) in wallet.books.orphans
-    assert len(wallet.books.pool) == 0
+    assert txid(child) in wallet.books.intake.orphans
+    assert len(wallet.books.intake.pool) == 0
 
 
 def test_chain_of_ancestors_of_an_own_transaction_is_bounded() -> None:
@@ -315,7 +315,7 @@ def test_chain_of_ancestors_of_an_own_transaction_is_bounded() -> None:
     wallet.broadcast(pay(400, out(paid)))
     for raw in reversed(chain):
         wallet.observe(raw, "a")
-    assert len(wallet.books.pool) <= 64
+    assert len(wallet.books.intake.pool) <= 64
     assert len(announceable(wallet.books)) == 1
 
 
@@ -324,4 +324,4 @@ def test_orphanage_is_bounded_by_inputs() -> None:
     for number in range(30):
         inputs = [TxIn(number.to_bytes(32, "big"), index) for index in range(2_000)]
         wallet.observe(tx(inputs, [TxOut(1, THEIRS)]), "a")
-    assert len(wallet.books.orphans) <= 12
+    assert len(wallet.books.intake.orphans) <= 12

@@ -87,7 +87,7 @@ class Judged(Model):
                 time = bdk.ConfirmationBlockTime(block_id=block, confirmation_time=height)
                 anchors.append(bdk.Anchor(confirmation_block_time=time, txid=bdk.Txid.from_bytes(txid(raw))))
         seen: dict[bytes, int] = {}
-        records = {each.txid: each for each in self.books.unconfirmed()}
+        records = {each.txid: each for each in self.books.facts.unconfirmed()}
         gone = {each.txid for each in records.values() if each.active_drop is not None or each.fault is not None}
         while more := {each.txid for each in records.values() if {point[:32] for point in each.inputs} & gone} - gone:
             gone |= more

@@ -211,16 +211,16 @@ class Model:
         self.own.add(txid(raw))
 
     def again(self) -> None:
-        known = [record.txid for record in self.books.unconfirmed()]
+        known = [record.txid for record in self.books.facts.unconfirmed()]
         for digest in self.rng.sample(known, min(2, len(known))):
             self.tell(self.books.announce_later(digest, self.now))
 
     def abandon(self) -> None:
-        own = [record.txid for record in self.books.unconfirmed() if record.is_own]
+        own = [record.txid for record in self.books.facts.unconfirmed() if record.is_own]
         if own:
             dropped = self.rng.choice(own)
             self.tell(self.books.abandon(dropped))
-            assert not self.books.is_pending(dropped)
+            assert not self.books.judgement.is_pending(dropped)
             entry = self.store.views.transaction(dropped)
             assert entry is not None
             assert entry.status in ("abandoned", "conflicted")
@@ -229,8 +229,8 @@ class Model:
 
     def check_unconfirmed(self) -> None:
         """No two canonical transactions conflict, and the parents of a canonical transaction are canonical."""
-        records = {record.txid: record for record in self.books.unconfirmed()}
-        live = {digest for digest in records if self.books.is_pending(digest)}
+        records = {record.txid: record for record in self.books.facts.unconfirmed()}
+        live = {digest for digest in records if self.books.judgement.is_pending(digest)}
         spent = [point for digest in live for point in spends(records[digest].raw)]
         assert len(spent) == len(set(spent))
         for digest in live:
@@ -248,8 +248,8 @@ class Model:
         confirmed = {(*each, match.height) for each, match in self.told.matches.items() if match.height is not None}
         assert confirmed == self.expected()
         gone = set().union(*(spends(raw) for _, txs in self.chain for raw in txs))
-        for record in self.books.unconfirmed():
-            assert not self.books.is_pending(record.txid) or not spends(record.raw) & gone
+        for record in self.books.facts.unconfirmed():
+            assert not self.books.judgement.is_pending(record.txid) or not spends(record.raw) & gone
             assert record.txid not in {txid(raw) for _, txs in self.chain for raw in txs}
 
     def expected(self) -> set[tuple[str, bytes, int, int | None]]:
@@ -356,7 +356,7 @@ def test_only_confirmed_payments_enter_the_filter(model: Model) -> None:
     model.books.extend(model.chain[-1][0])
     model.search()
     model.tell(model.books.expire(MEMPOOL_EXPIRY_S))
-    assert not any(map(model.books.is_pending, [record.txid for record in model.books.unconfirmed()]))
+    assert not any(map(model.books.judgement.is_pending, [record.txid for record in model.books.facts.unconfirmed()]))
     for _ in range(2):
         elements = set(model.books.bloom_elements())
         assert {outpoint(txid(first), 0), b"\x07" * 32 + bytes(4)} <= elements

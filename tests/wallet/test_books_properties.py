@@ -101,10 +101,10 @@ class Life(Wallet):
         except ValueError:
             return
         self.broadcast(raw)
-        verdict = self.books.verdict(txid(raw))
+        verdict = self.books.judgement.verdict(txid(raw))
         assert verdict is not None
         rival = verdict.conflicts_with
-        rivals = [] if rival is None else map(self.books.record, self.books._graph.descendants(rival))
+        rivals = [] if rival is None else map(self.books.facts.record, self.books.facts.graph.descendants(rival))
         is_contested = any(each is not None and each.is_own and each.was_requested for each in rivals)
         assert verdict.counts or (verdict.status is Status.WAITING and is_contested), "an accepted broadcast counts"
 
@@ -129,7 +129,7 @@ class Life(Wallet):
 
     def step(self) -> None:
         chance, rng = self.rng.random(), self.rng
-        known = list(self.books.unconfirmed())
+        known = list(self.books.facts.unconfirmed())
         own = [each.txid for each in known if each.is_own]
         self.now += rng.choice((1, 1, 1_000))
         if chance < 0.30:
@@ -141,8 +141,8 @@ class Life(Wallet):
             self.send(raw) if rng.random() < 0.5 else self.observe(raw, rng.choice("abcdef"), quorum=self.quorum)
         elif chance < 0.64 and known:
             self.tell(self.books.announce_later(rng.choice(known).txid, self.now))
-        elif chance < 0.66 and self.books.waiting:
-            waiting = rng.choice(list(self.books.waiting))
+        elif chance < 0.66 and self.books.judgement.waiting:
+            waiting = rng.choice(list(self.books.judgement.waiting))
             self.tell(self.books.announce(waiting, [rng.choice("abcdef")], quorum=rng.choice((1, 2, 3))))
         elif chance < 0.68 and own:
             self.tell(self.books.requested(rng.choice(own)))
@@ -169,10 +169,10 @@ class Life(Wallet):
     def check(self) -> None:
         books = self.books
         facts = Facts()
-        for record in books._graph:
+        for record in books.facts.graph:
             facts.graph.put(record)
             facts.spends[record.txid] = list(record.inputs)
-            facts.chain |= {each for each in record.anchors if each in books._best}
+            facts.chain |= {each for each in record.anchors if each in books.facts.best}
             if record.fault is not None:
                 facts.faulty.add(record.txid)
         self.check_verdicts(naive_statuses(facts))
@@ -180,16 +180,16 @@ class Life(Wallet):
         self.check_matches()
         self.check_bounds()
         self.check_kept()
-        own = [each.txid for each in books.own_records()]
-        assert sorted(own) == sorted(each.txid for each in books.unconfirmed() if each.is_own)
+        own = [each.txid for each in books.judgement.own_records()]
+        assert sorted(own) == sorted(each.txid for each in books.facts.unconfirmed() if each.is_own)
         place = {txid: at for at, txid in enumerate(own)}
-        for each in books.own_records():
+        for each in books.judgement.own_records():
             assert all(place[parent] < place[each.txid] for spent in each.inputs if (parent := spent[:32]) in place)
         assert books.take_batches() == []
 
     def check_verdicts(self, expected: dict[bytes, Status | None]) -> None:
         for digest, status in expected.items():
-            verdict = self.books.verdict(digest)
+            verdict = self.books.judgement.verdict(digest)
             assert verdict is not None
             if status is None:
                 assert verdict.status in (Status.ABANDONED, Status.REJECTED, Status.EXPIRED)
@@ -199,30 +199,35 @@ class Life(Wallet):
     def check_evidence(self) -> None:
         """No fact takes evidence back. A waiting transaction is only in the list of waiting ones."""
         books, views = self.books, self.store.views
-        records = {each.txid: each for each in books._graph}
+        records = {each.txid: each for each in books.facts.graph}
         self.evident &= records.keys()
         assert all(records[each].has_evidence for each in self.evident)
         self.evident |= {digest for digest, each in records.items() if each.has_evidence}
-        foreign = {each.txid for each in books.unconfirmed() if not each.is_own}
-        waiting = {each for each in foreign if str(books.status(each)) == "waiting"}
-        assert books.waiting.keys() == waiting
-        assert {each.txid for each in views.history(waiting=True)} == {each for each in waiting if books._hits[each]}
+        foreign = {each.txid for each in books.facts.unconfirmed() if not each.is_own}
+        waiting = {each for each in foreign if str(books.judgement.status(each)) == "waiting"}
+        assert books.judgement.waiting.keys() == waiting
+        assert {each.txid for each in views.history(waiting=True)} == {each for each in waiting if books.hits.of(each)}
         listed = {each.txid for each in views.history()}
         assert all(records[each].has_evidence for each in listed & records.keys())
         held = {
             each
-            for record in books.own_records()
-            if str(books.status(record.txid)) == "waiting"
+            for record in books.judgement.own_records()
+            if str(books.judgement.status(record.txid)) == "waiting"
             for each in record.inputs
         }
-        spent = {point for each in books.own_records() if books.is_pending(each.txid) for point in each.inputs}
+        spent = {
+            point
+            for each in books.judgement.own_records()
+            if books.judgement.is_pending(each.txid)
+            for point in each.inputs
+        }
         assert not {bytes(each.outpoint) for each in views.unspent()} & (held | spent)
         assert views.balance().spendable == sum(each.value for each in views.unspent())
 
     def check_matches(self) -> None:
         """The matches that count are those of blocks and of transactions with a canonical verdict, found naively."""
         books = self.books
-        raws = {record.txid: record.raw for record in books.unconfirmed()}
+        raws = {record.txid: record.raw for record in books.facts.unconfirmed()}
         blocks = {txid(raw): raw for block in self.blocks for raw in block}
         self.mined |= blocks
         ours = {
@@ -233,7 +238,7 @@ class Life(Wallet):
         }
         wanted = set()
         for digest, raw in {**raws, **blocks}.items():
-            if digest in blocks or books.is_pending(digest):
+            if digest in blocks or books.judgement.is_pending(digest):
                 tx = Transaction.parse(raw)
                 wanted |= {(False, digest, n) for n, each in enumerate(tx.outputs) if each.script_pubkey == OURS}
                 wanted |= {(True, digest, n) for n, each in enumerate(tx.inputs) if each in ours}
@@ -246,18 +251,20 @@ class Life(Wallet):
         }
 
     def check_bounds(self) -> None:
-        books, limits = self.books, self.books.pool.limits
-        foreign = [each for each in books.unconfirmed() if not each.is_own]
-        assert {each.txid for each in foreign} == set(books.pool)
-        assert books.pool.size == sum(len(each.raw) for each in foreign)
-        assert books.pool.matches == sum(len(books._hits[each.txid]) for each in foreign)
-        assert len(books.pool.quota) == len(foreign) <= limits.number + 100
+        books, limits = self.books, self.books.intake.pool.limits
+        foreign = [each for each in books.facts.unconfirmed() if not each.is_own]
+        assert {each.txid for each in foreign} == set(books.intake.pool)
+        assert books.intake.pool.size == sum(len(each.raw) for each in foreign)
+        assert books.intake.pool.matches == sum(len(books.hits.of(each.txid)) for each in foreign)
+        assert len(books.intake.pool.quota) == len(foreign) <= limits.number + 100
 
     def check_kept(self) -> None:
         """Every foreign transaction matches and has not expired, or decides about another kept transaction."""
         books = self.books
-        left = {each.txid: each for each in books.unconfirmed()}
-        kept = [each for each in left.values() if each.is_own or (books._hits[each.txid] and not each.active_drop)]
+        left = {each.txid: each for each in books.facts.unconfirmed()}
+        kept = [
+            each for each in left.values() if each.is_own or (books.hits.is_match(each.txid) and not each.active_drop)
+        ]
         while kept:
             spent = {outpoint for each in kept for outpoint in each.inputs}
             named = {outpoint[:32] for outpoint in spent}
@@ -269,12 +276,12 @@ class Life(Wallet):
     def check_restart(self) -> None:
         """A restart changes nothing: no verdict, no match, no row, no element of the filter."""
         before = self.books
-        verdicts = {each.txid: before.verdict(each.txid) for each in before._graph}
+        verdicts = {each.txid: before.judgement.verdict(each.txid) for each in before.facts.graph}
         matches = {_identity(event.match): event.match for event in before.matches()}
         stored, elements = rows(self.store), set(before.bloom_elements())
         self.restart()
         assert self.books.opening == []
-        assert {each.txid: self.books.verdict(each.txid) for each in self.books._graph} == verdicts
+        assert {each.txid: self.books.judgement.verdict(each.txid) for each in self.books.facts.graph} == verdicts
         assert {_identity(event.match): event.match for event in self.books.matches()} == matches
         assert set(self.books.bloom_elements()) == elements
         assert set(stored_elements(self.store.views._checked, REGTEST, self.store.tip)) == elements

@@ -99,7 +99,7 @@ def test_flood_of_three_groups_keeps_no_payment_out(groups: int) -> None:
     for value in range(2, 6):
         honest = pay(value, coin(200))
         wallet.observe(honest, "10.77.0.0/16", *(f"10.8{number}.0.0/16" for number in range(groups)))
-        assert txid(honest) in wallet.books.pool
+        assert txid(honest) in wallet.books.intake.pool
 
 
 def test_flood_of_conflicts_evicts_no_payment_of_more_groups() -> None:
@@ -118,11 +118,11 @@ def test_family_with_a_member_of_more_groups_is_not_evicted() -> None:
     child = pay(90, out(parent))
     wallet.observe(parent, "a")
     wallet.observe(child, "a")
-    wallet.books.pool.quota.announce(txid(child), ["b", "c"])
+    wallet.books.intake.pool.quota.announce(txid(child), ["b", "c"])
     for number in range(2, 30):
         wallet.observe(pay(5, coin(number)), "a" if number < 10 else "d")
-    assert {txid(parent), txid(child)} <= set(wallet.books.pool)
-    assert len(wallet.books.pool) == 6
+    assert {txid(parent), txid(child)} <= set(wallet.books.intake.pool)
+    assert len(wallet.books.intake.pool) == 6
 
 
 def test_queue_serves_groups_in_turn_and_evicts_from_the_largest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,7 @@ def test_rebuilt_database_keeps_own_transactions_without_a_block(tmp_path: Path)
         books = Books(watch, saved(store))
     assert announceable(books) == [(txid(own), own)]
     assert [type(event) for event in books.opening] == [MatchFound]
-    assert not books.is_without_block(txid(foreign))
+    assert not books.facts.is_without_block(txid(foreign))
 
 
 def test_own_unmatched_transaction_returns_with_its_disconnected_block(wallet: Wallet) -> None:
@@ -158,8 +158,8 @@ def test_own_transaction_stays_confirmed_through_its_child(wallet: Wallet, depth
     for _ in range(depth):
         wallet.mine()
     for _ in range(2):
-        assert wallet.books.verdict(txid(parent)) == Verdict(Status.CONFIRMED)
-        assert wallet.books.verdict(txid(parent)) == Verdict(Status.CONFIRMED)
+        assert wallet.books.judgement.verdict(txid(parent)) == Verdict(Status.CONFIRMED)
+        assert wallet.books.judgement.verdict(txid(parent)) == Verdict(Status.CONFIRMED)
         elements = set(wallet.books.bloom_elements())
         assert set(stored_elements(wallet.store.views._checked, REGTEST, wallet.store.tip)) == elements
         watch = wallet.watch_list()
@@ -280,7 +280,7 @@ def test_block_that_returns_clears_the_drop(wallet: Wallet) -> None:
     wallet.search(len(wallet.chain) - 1)
     wallet.broadcast(pay(800, out(own)))
     assert wallet.statuses()[txid(own)] == "confirmed"
-    assert not wallet.books.is_without_block(txid(own))
+    assert not wallet.books.facts.is_without_block(txid(own))
 
 
 def test_broadcast_of_an_orphan_stays_own(wallet: Wallet) -> None:
@@ -299,7 +299,7 @@ def test_broadcast_that_conflicts_with_an_orphan_ancestor_is_refused(wallet: Wal
         chain.append(pay(49, out(chain[-1]), to=THEIRS))
     for raw in chain:
         wallet.observe(raw, "a")
-    assert len(wallet.books.orphans) == length
+    assert len(wallet.books.intake.orphans) == length
     with pytest.raises(ParameterError, match="it or an ancestor conflicts with an ancestor"):
         check_broadcast(wallet.books, Transaction.parse(pay(40, coin(1), out(chain[-1]))))
     with pytest.raises(ParameterError, match=r"it spends output 7 of .*, which has 2 outputs"):
@@ -319,7 +319,7 @@ def test_removed_entry_leaves_the_conflict_of_an_own_transaction() -> None:
     del wallet.scripts[other]
     wallet.tell(told)
     for _ in range(2):
-        assert wallet.books.status(txid(own)) == "conflicted"
+        assert wallet.books.judgement.status(txid(own)) == "conflicted"
         wallet.restart()
 
 
@@ -332,7 +332,7 @@ def test_conflict_with_a_parent_of_a_confirmed_transaction_is_refused(wallet: Wa
     for raw in (*chain[:-1], rival := pay(60, coin(1))):
         wallet.observe(raw)
     wallet.mine(chain[-1])
-    assert wallet.books.verdict(txid(chain[0])) == Verdict(Status.CONFIRMED)
+    assert wallet.books.judgement.verdict(txid(chain[0])) == Verdict(Status.CONFIRMED)
     before = wallet.statuses()
     with pytest.raises(TxConflictError, match=r"^it conflicts with [0-9a-f]{64}, which is confirmed$") as caught:
         check_broadcast(wallet.books, Transaction.parse(pay(80, coin(1))))
@@ -347,11 +347,11 @@ def test_own_parent_is_confirmed_through_a_grandchild(wallet: Wallet) -> None:
     wallet.broadcast(parent := pay(100, coin(1), coin(2)))
     wallet.observe(child := pay(90, out(parent), to=THEIRS))
     wallet.broadcast(rival := pay(80, coin(2)))
-    assert not wallet.books.is_announceable(txid(parent))
+    assert not wallet.books.judgement.is_announceable(txid(parent))
     wallet.mine(pay(70, out(child)))
-    assert wallet.books.verdict(txid(parent)) == Verdict(Status.CONFIRMED)
-    assert not wallet.books.is_announceable(txid(rival))
-    assert wallet.books.is_announceable(txid(parent))
+    assert wallet.books.judgement.verdict(txid(parent)) == Verdict(Status.CONFIRMED)
+    assert not wallet.books.judgement.is_announceable(txid(rival))
+    assert wallet.books.judgement.is_announceable(txid(parent))
 
 
 def test_inactive_ancestors_get_a_new_expiry_with_a_child(wallet: Wallet) -> None:
@@ -360,6 +360,6 @@ def test_inactive_ancestors_get_a_new_expiry_with_a_child(wallet: Wallet) -> Non
     wallet.tell(wallet.books.reject(txid(first)))
     wallet.now += 1_000
     wallet.broadcast(child := pay(80, out(second)))
-    records = [wallet.books.record(txid(raw)) for raw in (first, second, child)]
+    records = [wallet.books.facts.record(txid(raw)) for raw in (first, second, child)]
     assert {record.expires_at for record in records if record is not None} == {wallet.now + MEMPOOL_EXPIRY_S}
-    assert {str(wallet.books.status(txid(raw))) for raw in (first, second, child)} == {"pending"}
+    assert {str(wallet.books.judgement.status(txid(raw))) for raw in (first, second, child)} == {"pending"}

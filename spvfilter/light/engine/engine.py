@@ -262,7 +262,7 @@ class Engine:
             proven_height=min(self.coverage.proven_search, tip) if way is not Mode.BIP37 else -1,
             disputed=self.coverage.in_doubt,
             start_height=self.books.blocks.start,
-            turned_away=self.books.turned_away,
+            turned_away=self.books.intake.turned_away,
             waiting=self.books.waiting_matches,
             checks_signatures=self.checks_signatures,
             searched=searched,

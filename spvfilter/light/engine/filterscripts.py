@@ -53,7 +53,7 @@ class FilterScripts:
         self._scripts: dict[bytes, None] = {}
         self._list: list[bytes] = []
         self._queries: dict[int, tuple[int, GcsQuery]] = {}  # The end index and the query, by the start index.
-        self._changed_own = books.follow_own()
+        self._changed_own = books.judgement.follow_own()
         self._has_own = False  # True if the scripts of all own transactions were added.
         self._overlay: dict[bytes, _Sighted] = {}  # The key is a txid.
         self._overlaid = 0  # Number of scripts in the overlay.
@@ -109,19 +109,19 @@ class FilterScripts:
         for own in self._fresh_own():
             for script in _scripts_of(own.raw):
                 self.add(script)
-        changed = self._books.pool.take_changed()
+        changed = self._books.intake.pool.take_changed()
         before = self._overlaid
         for txid in changed:
-            record = self._books.record(txid)
+            record = self._books.facts.record(txid)
             known = self._overlay.get(txid)
-            is_gone = record is None or txid not in self._books.pool
+            is_gone = record is None or txid not in self._books.intake.pool
             if known is not None and (record is None or is_gone or record.first_height < known.height):
                 self._overlaid -= len(self._overlay.pop(txid).scripts)
             if is_gone:
                 self._waiting.pop(txid, None)
         for txid in (*changed, *(self._waiting if self._overlaid < before else ())):
-            record = self._books.record(txid)
-            if record is None or txid not in self._books.pool or txid in self._overlay:
+            record = self._books.facts.record(txid)
+            if record is None or txid not in self._books.intake.pool or txid in self._overlay:
                 continue
             scripts = tuple(dict.fromkeys(script for script in _scripts_of(record.raw) if script))
             self._waiting[txid] = None
@@ -133,12 +133,12 @@ class FilterScripts:
 
     def _fresh_own(self) -> Sequence[TxRecord]:
         """Return the own transactions without a block that have changed since the last call, at first all of them."""
-        found = [record for record in map(self._books.own_record, self._changed_own) if record is not None]
+        found = [record for record in map(self._books.judgement.own_record, self._changed_own) if record is not None]
         self._changed_own.clear()
         if self._has_own:
             return found
         self._has_own = True
-        return self._books.own_records()
+        return self._books.judgement.own_records()
 
     def queries(self, done: Position, last: int) -> Callable[[], list[tuple[int, GcsQuery]]] | None:
         """Return a function that makes the queries for blocks up to a height; None if no script is new for them.

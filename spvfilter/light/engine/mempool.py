@@ -138,15 +138,15 @@ class MempoolWatch:
         for item in items[-_MAX_ORDERED:]:
             if item.hash in inventory.heard:
                 continue
-            record = books.find(item.hash)
-            if record is not None and record.txid in books.pool:
-                books.pool.quota.announce(record.txid, [peer.group])
+            record = books.facts.find(item.hash)
+            if record is not None and record.txid in books.intake.pool:
+                books.intake.pool.quota.announce(record.txid, [peer.group])
                 self._heed(record.txid)
-                verdict = books.verdict(record.txid)
+                verdict = books.judgement.verdict(record.txid)
                 if verdict is not None and verdict.status is Status.REPLACED and record.txid not in inventory.later:
-                    conflict = None if verdict.conflicts_with is None else books.record(verdict.conflicts_with)
+                    conflict = None if verdict.conflicts_with is None else books.facts.record(verdict.conflicts_with)
                     is_later = conflict is not None and not inventory.heard.keys().isdisjoint(
-                        books.hashes(conflict.txid)
+                        books.facts.hashes(conflict.txid)
                     )
                     if is_later and len(inventory.later) < _MAX_ORDERED:
                         inventory.later.add(record.txid)
@@ -158,7 +158,7 @@ class MempoolWatch:
 
     def _heed(self, txid: bytes) -> None:
         """Look at a transaction that waits: another peer has it."""
-        if txid in self._context.books.waiting:
+        if txid in self._context.books.judgement.waiting:
             self._heeded[txid] = None
             self._context.changed()
 
@@ -183,7 +183,7 @@ class MempoolWatch:
     def next_at(self) -> float:
         """When `advance` is due next for a transaction that waits (monotonic seconds); infinity if there is none."""
         ask_at = next(iter(self._ask_at.values()), inf) if len(self._asked) < _MAX_QUESTIONS else inf
-        return min(ask_at, self._quorum.next_at if self._context.books.waiting else inf)
+        return min(ask_at, self._quorum.next_at if self._context.books.judgement.waiting else inf)
 
     def _look_for_evidence(self, *, by_filter: bool) -> None:
         """Look whether one network group is enough now, and ask other peers for transactions that wait."""
@@ -192,8 +192,8 @@ class MempoolWatch:
         trusted, before = self._quorum.trusted, self._trusted
         if trusted != before:
             self._trusted = trusted
-            self._heeded |= books.waiting if trusted else {}
-        for txid in books.take_waiting():
+            self._heeded |= books.judgement.waiting if trusted else {}
+        for txid in books.judgement.take_waiting():
             self._heeded[txid] = None
             self._ask_at[txid] = now + ASK_AFTER_S
         if by_filter:  # a filter shows the wallet's scripts; a question would also show what others sent
@@ -202,8 +202,8 @@ class MempoolWatch:
         due = [txid for txid, at in islice(self._ask_at.items(), _MAX_QUESTIONS) if at <= now]
         for txid in due:
             del self._ask_at[txid]
-            record = books.record(txid)
-            if record is None or txid not in books.waiting or not books.is_match(txid):
+            record = books.facts.record(txid)
+            if record is None or txid not in books.judgement.waiting or not books.hits.is_match(txid):
                 continue
             peer = self._second_peer(record.announced_by) if len(self._asked) < _MAX_QUESTIONS else None
             if peer is None:
@@ -333,17 +333,19 @@ class MempoolWatch:
         while work < _MAX_WORK and self._has_work():
             size, events = self._record_one()
             work += size + _EVENT_WORK * (1 + len(events))
-            for each in books.take_turned_away():  # it may come again, announced by other groups
+            for each in books.intake.take_turned_away():  # it may come again, announced by other groups
                 self._heard.pop(each, None)
-            for ids in books.take_wrong():
+            for ids in books.intake.take_wrong():
                 self._blame(*ids)
             self._context.out.emit(*events)
-        if books.turned_away and not self._has_warned:
+        if books.intake.turned_away and not self._has_warned:
             self._has_warned = True
-            self._context.out.emit(PendingWarning(len(books.pool), books.pool.matches, books.pool.size))
+            self._context.out.emit(
+                PendingWarning(len(books.intake.pool), books.intake.pool.matches, books.intake.pool.size)
+            )
         self._scripts.refresh()
         self._broadcaster.look()
-        if self._has_work() or was_short or books.has_started_waiting:
+        if self._has_work() or was_short or books.judgement.has_started_waiting:
             self._context.changed()
 
     def _has_work(self) -> bool:
@@ -361,8 +363,8 @@ class MempoolWatch:
         if self._heeded:
             txid = next(iter(self._heeded))
             del self._heeded[txid]
-            record = books.record(txid)
-            groups = self._groups_of(books.hashes(txid), () if record is None else record.announced_by)
+            record = books.facts.record(txid)
+            groups = self._groups_of(books.facts.hashes(txid), () if record is None else record.announced_by)
             return 0, books.announce(txid, groups, quorum=self._quorum.needed(groups))
         raw, group = self._queue.take()
         ids = _hashes(raw)

@@ -105,7 +105,7 @@ class Outbox:
             self._events += self.journal.put(event, self._books.batch, is_foreign=True)
 
     def _is_own(self, txid: bytes) -> bool:
-        record = self._books.record(txid)
+        record = self._books.facts.record(txid)
         return record is not None and record.is_own
 
     @property

@@ -64,7 +64,7 @@ class OwnBooks:
         Raises ParameterError, TxConflictError.
         """
         check_broadcast(self._books, tx)
-        inactive = [each for each in self._books.ancestors(tx) if self.ended(each.txid) is not None]
+        inactive = [each for each in self._books.facts.ancestors(tx) if self.ended(each.txid) is not None]
         for each in inactive:
             name = hash_to_hex(each.txid)
             try:
@@ -79,57 +79,58 @@ class OwnBooks:
 
     def own_records(self) -> tuple[TxRecord, ...]:
         """Return the own transactions that no block contains, parents first: a new tuple after each change."""
-        return self._books.own_records()
+        return self._books.judgement.own_records()
 
     def own_record(self, txid: bytes) -> TxRecord | None:
         """Return the record of an own transaction that no block contains, or None."""
-        return self._books.own_record(txid)
+        return self._books.judgement.own_record(txid)
 
     def follow(self) -> dict[bytes, None]:
         """Return a dict that collects the txids of own transactions that change from now on. The caller empties it."""
-        return self._books.follow_own()
+        return self._books.judgement.follow_own()
 
     def is_announceable(self, txid: bytes) -> bool:
         """Return True if an own transaction is unconfirmed and no later own one replaces it."""
-        return self._books.is_announceable(txid)
+        return self._books.judgement.is_announceable(txid)
 
     def is_unconfirmed(self, txid: bytes) -> bool:
         """Return True if a transaction, own or foreign, is pending or replaced."""
-        return self._books.status(txid) in UNCONFIRMED
+        return self._books.judgement.status(txid) in UNCONFIRMED
 
     def is_confirmed(self, txid: bytes) -> bool:
         """Return True if a block of the best chain contains a transaction of the wallet, at any depth."""
-        return self._books.is_confirmed(txid)
+        return self._books.facts.is_confirmed(txid)
 
     def ended(self, txid: bytes) -> TxStatus | None:
         """Return the status of an own transaction that is neither confirmed, pending nor replaced, or None."""
-        record, status = self._books.record(txid), self._books.status(txid)
+        record, status = self._books.facts.record(txid), self._books.judgement.status(txid)
         is_open = status in UNCONFIRMED or status is TxStatus.CONFIRMED
         return None if record is None or not record.is_own or is_open else status
 
     def ended_raw(self, txid: bytes) -> bytes | None:
         """Return the bytes of an own transaction that is neither confirmed, pending nor replaced, or None."""
-        record = self._books.record(txid)
+        record = self._books.facts.record(txid)
         return None if record is None or self.ended(txid) is None else record.raw
 
     def status(self, txid: bytes) -> TxStatus:
         """Return the status of an own transaction that was recorded."""
-        return self._books.status(txid) or TxStatus.CONFIRMED
+        return self._books.judgement.status(txid) or TxStatus.CONFIRMED
 
     def conflict(self, txid: bytes) -> Conflict:
         """Return the transaction that conflicts with an own one. Foreign unconfirmed ones never replace it."""
-        verdict = self._books.verdict(txid)
+        verdict = self._books.judgement.verdict(txid)
         by = None if verdict is None else verdict.conflicts_with
-        anchor = None if by is None else self._books.anchor(by)
+        anchor = None if by is None else self._books.facts.anchor(by)
         return Conflict(by, None if anchor is None else anchor.height)
 
     def spenders(self, outpoint: bytes) -> list[bytes]:
         """Return the txids of the unconfirmed transactions that spend an outpoint."""
-        return [txid for txid in self._books.spenders(outpoint) if self._books.status(txid) in UNCONFIRMED]
+        return [txid for txid in self._books.facts.spenders(outpoint) if self.is_unconfirmed(txid)]
 
     def known_fee(self, tx: Transaction, input_values: Sequence[int] | None = None) -> int | None:
         """Return the fee in satoshi; None unless the value of every input is given or known."""
-        known = [self._books.value_of(outpoint) for outpoint in tx.inputs] if input_values is None else input_values
+        value_of = self._books.hits.value_of
+        known = [value_of(outpoint) for outpoint in tx.inputs] if input_values is None else input_values
         values = [value for value in known if value is not None]
         fee = sum(values) - sum(output.value for output in tx.outputs)
         return fee if len(values) == len(tx.inputs) and fee >= 0 else None

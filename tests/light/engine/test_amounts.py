@@ -108,4 +108,4 @@ def test_an_unconfirmed_impossible_amount_bans_its_sender(mode: Mode, values: tu
     effects = run.do(Heard(1, wire.Inv((InvItem(InvType.TX, Transaction.parse(raw).txid),))))
     assert any(isinstance(message, wire.GetData) for message in run.sent(effects))
     assert bans(run.do(Heard(1, wire.Tx(raw)))) == [Lie.IMPOSSIBLE_TX]
-    assert not list(run.engine.books.unconfirmed())
+    assert not list(run.engine.books.facts.unconfirmed())

@@ -138,7 +138,7 @@ def test_a_foreign_script_is_wanted_above_its_payment_height() -> None:
     make = wanted.queries(start, 300)  # a batch of blocks may begin below that height
     assert make is not None
     assert [above for above, _ in make()] == [100]
-    made.pool.remove(next(iter(made.pool)))
+    made.intake.pool.remove(next(iter(made.intake.pool)))
     wanted.refresh()
     assert wanted.queries(start, 101) is None
 
@@ -360,7 +360,7 @@ def test_foreign_payments_leave_a_slow_database_to_the_search() -> None:
     while queue:
         effects = run.do(Committed(out._issued))
         assert effects
-    assert len(list(books.unconfirmed())) == 3_000
+    assert len(list(books.facts.unconfirmed())) == 3_000
 
 
 def test_repeated_requests_of_an_own_transaction_cause_one_ping() -> None:
@@ -495,8 +495,8 @@ def test_a_thousand_conflicts_become_canonical_again_in_many_steps() -> None:
     steps = announce(run, *first)
     assert max(map(len, steps)) <= MAX_TOLD
     live = run.engine.books
-    assert all(live.is_pending(Transaction.parse(raw).txid) for raw in first)
-    assert not any(live.is_pending(Transaction.parse(raw).txid) for raw in second)
+    assert all(live.judgement.is_pending(Transaction.parse(raw).txid) for raw in first)
+    assert not any(live.judgement.is_pending(Transaction.parse(raw).txid) for raw in second)
 
 
 def test_a_new_entry_matches_hundreds_of_unconfirmed_payments_in_steps() -> None:
@@ -522,7 +522,9 @@ def test_hundreds_of_unconfirmed_payments_expire_in_many_steps(is_chain: bool) -
     hear(run, *payments)
     late = Instant(NOW.monotonic + MEMPOOL_EXPIRY_S + 60, NOW.wall + MEMPOOL_EXPIRY_S + 60)
     steps = [told(run.engine.step(Tick(), late))]
-    while any(map(run.engine.books.is_pending, [record.txid for record in run.engine.books.unconfirmed()])):
+    while any(
+        map(run.engine.books.judgement.is_pending, [record.txid for record in run.engine.books.facts.unconfirmed()])
+    ):
         steps.append(told(run.commit()))
         steps.append(told(run.engine.step(Tick(), late)))
     assert max(map(len, steps)) <= MAX_TOLD
@@ -540,9 +542,9 @@ def test_an_overweight_foreign_transaction_waits_for_its_block() -> None:
     heavy = foreign_tx(4_000, [RNG.randbytes(32)])  # 496 kWU
     huge = foreign_tx(15_000, [RNG.randbytes(32)])  # 465 kB
     assert not any(hear(run, heavy, huge))
-    assert not list(run.engine.books.unconfirmed())
+    assert not list(run.engine.books.facts.unconfirmed())
     assert run.engine.pool.get(1) is not None
     run.do(Broadcast(huge))
     run.do(Heard(1, wire.GetData((InvItem(InvType.WTX, Transaction.parse(huge).wtxid),))))
     settle(run)
-    assert Transaction.parse(huge).txid in [record.txid for record in run.engine.books.unconfirmed()]
+    assert Transaction.parse(huge).txid in [record.txid for record in run.engine.books.facts.unconfirmed()]

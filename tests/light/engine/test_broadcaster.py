@@ -194,7 +194,7 @@ def test_a_transaction_abandoned_before_its_commit_reaches_no_peer(
         assert world.process is not None
         world.process.disk._slowness = 5.0
         txid, books = send(world, is_private=is_private), world.process.engine.books
-        while not books.is_without_block(txid):
+        while not books.facts.is_without_block(txid):
             world.pass_time(0.001)
         assert status(world, txid) is None
         world.process.report(Abandon(txid))

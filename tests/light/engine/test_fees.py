@@ -119,7 +119,7 @@ def test_an_unrecorded_transaction_causes_no_warning(is_confirmed: bool) -> None
     if is_confirmed:
         books.broadcast(raw, 1)
         books.connect(ScannedBlock(0, bytes(32), [FoundTx(1, raw)]), ())
-        assert books.is_confirmed(Transaction.parse(raw).txid)
+        assert books.facts.is_confirmed(Transaction.parse(raw).txid)
     assert run.do(Broadcast(raw, (100_000,), is_private=not is_confirmed)) == []  # no other address is known
     assert is_confirmed or run.do(Broadcast(raw, (100_000,)))
 

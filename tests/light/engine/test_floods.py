@@ -45,21 +45,21 @@ def test_a_flood_of_foreign_payments_keeps_no_others_out(mode: Mode, tmp_path: P
     with stage(tmp_path, mode, InventsMany, Prompt, Prompt) as world:
         world.boot()
         assert world.process is not None
-        world.process.engine.books.pool.limits = PendingLimits(number=100)
+        world.process.engine.books.intake.pool.limits = PendingLimits(number=100)
         world.wait_synced(within=60)
         world.pass_time(2_400)
         assert world.process is not None
         books = world.process.engine.books
-        assert len(books.pool) == 100
+        assert len(books.intake.pool) == 100
         for _ in range(5):
             world.truth.receive()
             payment = world.truth.coins[-1].outpoint.txid
             world.pass_time(60)
-            assert books.is_without_block(payment)
+            assert books.facts.is_without_block(payment)
         world.pass_time(2_400)
-        assert books.is_without_block(payment)
-        assert len(books.pool) == 100
-        assert world.process.status.turned_away == books.turned_away > 5
+        assert books.facts.is_without_block(payment)
+        assert len(books.intake.pool) == 100
+        assert world.process.status.turned_away == books.intake.turned_away > 5
         (warning,) = (event for event in world.told if isinstance(event, PendingWarning))
         assert warning.transactions == 100
         world.truth.mine()

@@ -70,7 +70,7 @@ class Announcing:
         self.waiting = self.answers(self.run.sent(effects))
 
     def recorded(self) -> int:
-        return len(self.mempool.keys() & {record.txid for record in self.run.engine.books.unconfirmed()})
+        return len(self.mempool.keys() & {record.txid for record in self.run.engine.books.facts.unconfirmed()})
 
 
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
@@ -144,7 +144,7 @@ def come(world: Announcing, raw: bytes, group: str) -> None:
 
 def test_an_evicted_pending_transaction_is_requested_from_other_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     world = Announcing(Mode.COMPACT)
-    world.run.engine.books.pool.limits = PendingLimits(number=4)
+    world.run.engine.books.intake.pool.limits = PendingLimits(number=4)
     world.mempool = dict(list(world.mempool.items())[:1])
     (given,) = world.mempool.values()
     for raw in [*(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)]) for _ in range(3)), given]:
@@ -163,12 +163,12 @@ def test_a_child_without_room_is_requested_from_other_peers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = Announcing(Mode.COMPACT)
-    world.run.engine.books.pool.limits = PendingLimits(number=1)
+    world.run.engine.books.intake.pool.limits = PendingLimits(number=1)
     parent = Transaction.parse(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)]))
     child = Transaction.parse(tx([TxIn(parent.txid, 0)], [TxOut(900, bytes(22))]))
     for each in (child, parent):
         come(world, each.raw, "10.9.0.0/16")
-    assert [record.txid for record in world.run.engine.books.unconfirmed()] == [parent.txid]
+    assert [record.txid for record in world.run.engine.books.facts.unconfirmed()] == [parent.txid]
     world.mempool = {child.txid: child.raw}
     world.waiting = [world.inventory()]
     world.round_trip()

@@ -53,7 +53,7 @@ class Conflicts:
         self.announce([RNG.randbytes(32) for _ in range(mempool._MAX_ORDERED)])
 
     def live(self) -> list[bool]:
-        return [self.run.engine.books.is_pending(txid) for side in self.txids for txid in side]
+        return [self.run.engine.books.judgement.is_pending(txid) for side in self.txids for txid in side]
 
 
 def test_repeated_announcements_reorder_each_conflict_once() -> None:

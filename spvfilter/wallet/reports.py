@@ -1,0 +1,121 @@
+"""Reports: the events of unconfirmed matches, and the matches that count and were reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from spvfilter.kernel import Hit
+from spvfilter.store.ledger import StoredMatch
+from spvfilter.wallet.canonical import Status, Verdict
+from spvfilter.wallet.changes import Changes
+from spvfilter.wallet.confirmed import Identity, identity
+from spvfilter.wallet.entries import Renumbering
+from spvfilter.wallet.events import MatchFound, MatchUnconfirmed, MatchWithdrawn, Reason, WalletEvent
+from spvfilter.wallet.facts import Facts
+from spvfilter.wallet.hits import NO_HITS, Hits
+from spvfilter.watch.match import Completeness, Match
+from spvfilter.watch.watchlist import WatchList
+
+UNPROVEN = Completeness.UNPROVEN
+_REASONS = {
+    Status.REPLACED: Reason.REPLACED,
+    Status.CONFLICTED: Reason.CONFLICT,
+    Status.ABANDONED: Reason.ABANDONED,
+    Status.REJECTED: Reason.REFUSED,
+    Status.EXPIRED: Reason.EXPIRED,
+}
+
+
+class Reports:
+    """Reports and writes the difference that verdicts make to unconfirmed matches."""
+
+    def __init__(self, watch: WatchList, facts: Facts, hits: Hits, changes: Changes) -> None:
+        self._watch = watch
+        self._facts = facts
+        self._hits = hits
+        self._changes = changes
+        self._counted: dict[bytes, dict[Identity, Hit]] = {}
+        """Unconfirmed matches that count and were reported, by txid."""
+
+    def load(self, hit: Hit) -> None:
+        """Take an unconfirmed match from the database."""
+        self._counted.setdefault(hit.txid, {})[identity(hit)] = hit
+
+    def counted(self, txid: bytes) -> Mapping[Identity, Hit]:
+        """The unconfirmed matches of a transaction that count and were reported."""
+        return self._counted.get(txid, NO_HITS)
+
+    def is_uncounted(self, txid: bytes) -> bool:
+        """True if no match of a transaction was reported as unconfirmed since its last withdrawal."""
+        return txid not in self._counted
+
+    def match_of(self, hit: Hit, at: StoredMatch | None = None) -> Match:
+        """The match of a hit. `at` has its place in a block."""
+        block, height, sure, time = (None,) * 4 if at is None else at[1:]
+        return self._watch.matches((hit,), block_hash=block, height=height, time=time, completeness=sure)[0]
+
+    def confirm(self, mark: Identity) -> bool:
+        """Note that a block contains a match. Returns True if it was reported as unconfirmed before."""
+        counted = self._counted.get(mark.txid, {})
+        return counted.pop(mark, None) is not None
+
+    def report(
+        self,
+        txid: bytes,
+        verdict: Verdict | None,
+        disconnected: Mapping[Identity, StoredMatch] | None,
+        removed: Reason = Reason.SIZELIMIT,
+    ) -> Iterator[WalletEvent]:
+        """Yield events for the changes to the unconfirmed matches of a transaction since the last report."""
+        counted = self._counted.get(txid, NO_HITS)
+        counts = verdict is not None and self._facts.is_without_block(txid) and verdict.counts
+        wanted = self._hits.of(txid) if counts else NO_HITS
+        if not counted and not wanted:
+            self._counted.pop(txid, None)
+            return
+        if verdict is None:
+            reason, by = removed, None
+        else:
+            reason, by = _REASONS.get(verdict.status, Reason.REORG), verdict.conflicts_with
+            if verdict.status is Status.CONFLICTED and by is None:
+                reason = Reason.REORG  # a coinbase, or a family that no block can contain
+        gone = {mark: hit for mark, hit in counted.items() if mark not in wanted}
+        new = {mark: hit for mark, hit in wanted.items() if mark not in counted}
+        for mark, match in zip(gone, self._watch.matches(gone.values()), strict=True):
+            self._changes.withdraw(mark)
+            yield MatchWithdrawn(match, reason, by)
+        for hit in new.values():
+            self._changes.put_match(StoredMatch(hit, None, None, UNPROVEN))
+        before = {} if disconnected is None else {mark: disconnected[mark] for mark in new.keys() & disconnected.keys()}
+        for mark in [mark for mark in new if mark in before]:
+            yield MatchUnconfirmed(self.match_of(before[mark].hit, before[mark]))
+        yield from map(MatchFound, self._watch.matches(hit for mark, hit in new.items() if mark not in before))
+        if wanted:
+            self._counted[txid] = dict(wanted)
+        else:
+            self._counted.pop(txid, None)
+        if wanted:
+            self._watch.windows.see(hit for hit in wanted.values())
+
+    def renumber(self, change: Renumbering, left: Mapping[bytes, Mapping[Identity, Hit]]) -> list[MatchWithdrawn]:
+        """Withdraw the reported matches that no entry matches any more, and write the others under their entry.
+
+        Args:
+            change: The removal of entries.
+            left: The remaining matches of each unconfirmed transaction, under their new entries.
+        """
+        gone = list[Hit]()
+        for txid, hits in left.items():
+            counted = self.counted(txid)
+            for mark, hit in counted.items():
+                if mark in hits:
+                    self._changes.put_match(StoredMatch(change.under_old(hits[mark]), None, None, UNPROVEN))
+                else:
+                    gone.append(hit)
+                    self._changes.withdraw(mark)
+            self._counted[txid] = {mark: hits[mark] for mark in counted if mark in hits}
+        return self.withdrawn(gone)
+
+    def withdrawn(self, hits: Iterable[Hit]) -> list[MatchWithdrawn]:
+        """The events for unconfirmed matches of removed entries."""
+        return [MatchWithdrawn(match, Reason.REMOVED) for match in self._watch.matches(hits)]
