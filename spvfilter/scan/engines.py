@@ -18,7 +18,7 @@ from spvfilter.scan.coinfile import table_with_coins
 from spvfilter.scan.partfile import BlockHits, PartFile, PartSummary, write_part
 from spvfilter.scan.parts import PartTask
 from spvfilter.scan.threadwork import to_its_end
-from spvfilter.watch.compiled import ImagePlace, ReplacedListError, check_unchanged, image_of
+from spvfilter.watch.compiled import ImagePlace, ReplacedListError, check_image, check_unchanged, image_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -123,8 +123,14 @@ class Tables:
 
         Raises OSError and SourceError, also if the file of a compiled watch list was changed in place.
         """
-        yield from task.scan(self.get(task.coins), summary, is_stopped)
-        check_unchanged(self.get(None))
+        image = self.get(None).image()
+
+        def is_over() -> bool:  # asked before each batch
+            check_image(image)
+            return is_stopped()
+
+        yield from task.scan(self.get(task.coins), summary, is_over)
+        check_image(image)
 
 
 @public

@@ -241,7 +241,9 @@ class Matcher:
             feed: Feed = await NodeFeed.of(blocks, self.watch.network, self.report)
         else:
             feed = _feed(blocks, in_order, self.watch.network, self.report)
-        scan = scans.Scan(self.watch, growth, feed, self.report, tell, jobs=self.jobs, check=self.check)
+        scan = scans.Scan(
+            self.watch, growth, feed, self.report, tell, jobs=self.jobs, check=self.check, image=self._image
+        )
         async with aclosing(scan), aclosing(scan.found()) as found:
             async for each in found:
                 yield each

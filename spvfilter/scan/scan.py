@@ -30,6 +30,7 @@ from spvfilter.scan.partfile import BlockHits
 from spvfilter.scan.pipeline import Pipeline
 from spvfilter.scan.sources import Problem
 from spvfilter.scan.undomode import UndoMode
+from spvfilter.watch import compiled
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -72,7 +73,10 @@ class _Batch:
 
 
 class Scan(Generic[T]):
-    """The state of one scan. `tell` turns a block's hits into the item that the scan yields."""
+    """The state of one scan. `tell` turns a block's hits into the item that the scan yields.
+
+    `image` is that of a compiled list, which the table of the list forgets when it learns outpoints.
+    """
 
     def __init__(
         self,
@@ -84,6 +88,7 @@ class Scan(Generic[T]):
         *,
         jobs: int,
         check: bool,
+        image: memoryview | None = None,
     ) -> None:
         self._watch = watch
         self._feed = feed
@@ -94,6 +99,7 @@ class Scan(Generic[T]):
         self._tell = tell
         # hits of the latest block in which outputs were found, even if the list knew their outpoints
         self._taught = Taught()
+        self._image = watch.table.image() if image is None else image
         self._scanned: list[PendingBlock] = []
         self._gone: list[tuple[Problem, PendingBlock]] = []  # blocks whose files are gone since they were listed
         self._growth = growth
@@ -160,7 +166,11 @@ class Scan(Generic[T]):
             self._threads.finish()
 
     def _work(self, batch: _Batch, buffer: ReadBuffer) -> None:
-        """Read and scan a batch, in any thread. The method changes only the batch."""
+        """Read and scan a batch, in any thread. The method changes only the batch.
+
+        Raises SourceError if the file of a compiled watch list was changed in place.
+        """
+        compiled.check_image(self._image)
         batch.known = self._growth.mark()
         # read before the scan: it then sees at least these outpoints, as the watch list learns them first
         batch.after = self._taught

@@ -19,7 +19,7 @@ from spvfilter.scan.partfile import PartSummary, PartWriter
 from spvfilter.scan.parts import PartTask
 from spvfilter.scan.remote import RemoteFile, located, opened
 from spvfilter.scan.sources import BlockFiles
-from spvfilter.watch.compiled import ImagePlace, ReplacedListError, check_unchanged
+from spvfilter.watch.compiled import ImagePlace, ReplacedListError, check_image
 
 
 class Shared(NamedTuple):
@@ -87,9 +87,15 @@ def part_bytes(task: PartTask, shared: Shared) -> bytes | None:
         return None
     file, summary = BytesIO(), PartSummary()
     writer = PartWriter(file, task.key)
-    for block in task.scan(table, summary):
+    image = table.image()
+
+    def is_over() -> bool:  # asked before each batch
+        check_image(image)
+        return False
+
+    for block in task.scan(table, summary, is_over):
         writer.add(block)
-    check_unchanged(table)
+    check_image(image)
     writer.end(summary)
     return file.getvalue()
 

@@ -30,6 +30,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import stat
 import struct
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
@@ -54,6 +55,8 @@ _ALIGNED = 64
 _DIGEST_SIZE = 32
 _MOST_NAME = 30_000  # Characters of a network's name; a custom signet has its challenge in it (our choice).
 _HEAD = 192  # Bytes of an image's header, which ends with the key.
+READ_BELOW = 64_000_000
+"""Size from which a compiled list is mapped, in bytes (our choice). Smaller ones are read."""
 Pieces = list[bytes | memoryview]
 _PIECE = 1 << 24  # Bytes that are hashed at once.
 
@@ -87,6 +90,22 @@ def mapped(file: BinaryIO) -> MappedFile:
     made.path = os.path.abspath(file.name)  # noqa: PTH100  pathlib takes long to import
     made.status = status
     return made
+
+
+def contents_of(file: BinaryIO) -> memoryview:
+    """Return the bytes of a compiled list. A small file is read, so that it may change later; a large one is mapped.
+
+    Raises OSError if the file cannot be read, and if it is no regular file.
+    """
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode) or not 0 < status.st_size < READ_BELOW:
+        return memoryview(mapped(file))
+    room = mmap.mmap(-1, status.st_size)  # starts at a page, as a mapped file does
+    view = memoryview(room)
+    at = 0
+    while at < len(view) and (count := file.readinto(view[at:])):  # type: ignore[attr-defined]  # BinaryIO lacks it
+        at += count
+    return view[:at].toreadonly()
 
 
 class Contents(NamedTuple):

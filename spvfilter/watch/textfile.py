@@ -150,7 +150,7 @@ def load(
 def _take_compiled(watch: Sink, file: BinaryIO, name: str, allows_patterns: bool) -> None:
     """Load a compiled list into `watch`, which must be empty. Raises WatchFileError."""
     try:
-        contents = compiled.parsed(memoryview(compiled.mapped(file)))
+        contents = compiled.parsed(compiled.contents_of(file))
         if not allows_patterns and any(contents.table.count_of(kind) for kind in PATTERN_KINDS):
             raise ParameterError(f"{patterns.KINDS} are only for `spvfilter scan`: build the list without them")
         watch.take_compiled(contents)

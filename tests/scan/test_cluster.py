@@ -25,6 +25,7 @@ from spvfilter.scan import BlockFiles, DaskWorkers, PartScan, Plan, cluster, das
 from spvfilter.scan.partfile import PartSummary
 from spvfilter.scan.parts import PartTask
 from spvfilter.scan.workertask import Shared, part_bytes
+from spvfilter.watch import compiled
 from spvfilter.watch.compiled import ImagePlace, new_image
 from spvfilter.watch.watchlist import WatchList
 from support.build import block_of
@@ -91,6 +92,7 @@ async def test_workers_map_a_compiled_list_or_receive_it(
     two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sees: bool
 ) -> None:
     """A worker that cannot see the file has another file at that path."""
+    monkeypatch.setattr(compiled, "READ_BELOW", 0)
     plan, watch = chain(tmp_path / "blocks", undo=False, seed=7)
     expected = await in_one_thread(tmp_path / "thread", plan, watch)
     watch.compile(tmp_path / "list.spvwl")

@@ -11,7 +11,9 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,10 +22,12 @@ from spvfilter.kernel import Hit, WatchTable, pack_hits
 from spvfilter.network import MAINNET, REGTEST
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import MAX_BLOCK_SIZE, MAX_SCRIPT_SIZE
-from spvfilter.scan import BlockFiles, BlockSpan, Engine, Matcher, PartScan, Plan, Processes, Threads, scan_parts
+from spvfilter.scan import BlockFiles, BlockSpan, Engine, Matcher, PartScan, Plan, Processes, Threads, parts, scan_parts
 from spvfilter.scan.coinfile import table_with_coins, write_coins
 from spvfilter.scan.partfile import _MAX_HITS, PartFile, PartSummary
 from spvfilter.scan.parts import PartTask
+from spvfilter.scan.sources import BlockRef, FileBlocks
+from spvfilter.watch import compiled
 from spvfilter.watch.match import Match, MatchKind
 from spvfilter.watch.watchlist import WatchList
 from support import build
@@ -169,6 +173,12 @@ async def test_processes_give_the_same_bytes(tmp_path: Path) -> None:
     assert everything(one.parent) == everything(two.parent)
 
 
+@pytest.fixture
+def small_lists_are_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "READ_BELOW", 0)
+
+
+@pytest.mark.usefixtures("small_lists_are_mapped")
 @pytest.mark.parametrize("change", ["replaced", "removed"])
 async def test_processes_keep_a_compiled_list_that_was_replaced(tmp_path: Path, change: str) -> None:
     ledger, blocks, records = ledger_chain(6)
@@ -191,6 +201,7 @@ async def test_processes_keep_a_compiled_list_that_was_replaced(tmp_path: Path, 
         await engine.aclose()
 
 
+@pytest.mark.usefixtures("small_lists_are_mapped")
 async def test_list_changed_in_place_ends_the_scan(tmp_path: Path) -> None:
     ledger, blocks, records = ledger_chain(6)
     source, watch, path = files(tmp_path / "blocks", blocks, records), ledger.interest.watch(), tmp_path / "list.spvwl"
@@ -205,6 +216,7 @@ async def test_list_changed_in_place_ends_the_scan(tmp_path: Path) -> None:
     assert not list((tmp_path / "out").rglob("*.part"))
 
 
+@pytest.mark.usefixtures("small_lists_are_mapped")
 async def test_list_changed_in_place_ends_a_direct_scan(tmp_path: Path) -> None:
     ledger, blocks, records = ledger_chain(6)
     source, watch, path = files(tmp_path / "blocks", blocks, records), ledger.interest.watch(), tmp_path / "list.spvwl"
@@ -213,13 +225,47 @@ async def test_list_changed_in_place_ends_a_direct_scan(tmp_path: Path) -> None:
     found = [match async for match in matcher.scan(BlockFiles(source))]
     assert found
     assert matcher.watch.table.image() is None  # it has learned the outpoints of its outputs
+    before = len(found)
     os.utime(path, ns=(0, 0))
     with pytest.raises(SourceError, match=r"list\.spvwl was changed in place during the scan"):
-        async for match in matcher.scan(BlockFiles(source)):
-            found.remove(match)
-    assert not found
+        found += [match async for match in matcher.scan(BlockFiles(source))]
+    assert len(found) == before
 
 
+@pytest.mark.usefixtures("small_lists_are_mapped")
+async def test_a_list_is_compared_before_each_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, blocks, records = ledger_chain(6)
+    source, watch, path = files(tmp_path / "blocks", blocks, records), ledger.interest.watch(), tmp_path / "list.spvwl"
+    watch.compile(path)
+    mapped = WatchList.load(path, watch.network)
+    monkeypatch.setattr(parts, "BATCH_BLOCKS", 2)
+    real, batches = FileBlocks.opened, []
+
+    def opened(self: FileBlocks, refs: Sequence[BlockRef]) -> Any:
+        batches.append(refs)
+        if len(batches) == 2:
+            os.truncate(path, path.stat().st_size)
+            os.utime(path, ns=(0, 0))
+        return real(self, refs)
+
+    monkeypatch.setattr(FileBlocks, "opened", opened)
+    with pytest.raises(SourceError, match=r"list\.spvwl was changed in place during the scan"):
+        await PartScan(tmp_path / "out", Plan.of(BlockFiles(source), watch.network), mapped).run()
+    assert len(batches) == 2
+
+
+async def test_a_small_list_may_be_truncated_under_a_scan(tmp_path: Path) -> None:
+    ledger, blocks, records = ledger_chain(6)
+    source, watch, path = files(tmp_path / "blocks", blocks, records), ledger.interest.watch(), tmp_path / "list.spvwl"
+    expected, _ = await in_parts(source, tmp_path / "plain", watch)
+    watch.compile(path)
+    loaded = WatchList.load(path, watch.network)
+    os.truncate(path, 0)
+    found, _ = await in_parts(source, tmp_path / "out", loaded)
+    assert everything(found.parent) == everything(expected.parent)
+
+
+@pytest.mark.usefixtures("small_lists_are_mapped")
 async def test_processes_name_a_compiled_list_that_was_truncated(tmp_path: Path) -> None:
     ledger, blocks, records = ledger_chain(6)
     source, watch, path = files(tmp_path / "blocks", blocks, records), ledger.interest.watch(), tmp_path / "list.spvwl"

@@ -339,7 +339,18 @@ def test_verify_refuses_another_file(tmp_path: Path) -> None:
         verify(path)
 
 
-def test_a_replaced_file_stays_valid_for_its_readers(tmp_path: Path) -> None:
+def test_a_small_file_is_read_and_may_change(tmp_path: Path) -> None:
+    watch = random_list(3)
+    path = compiled_file(watch, tmp_path)
+    loaded = WatchList.load(path)
+    path.write_bytes(b"")
+    assert loaded == watch
+    assert ImagePlace.of(loaded.table) is None
+    compiled.check_unchanged(loaded.table)
+
+
+def test_a_replaced_file_stays_valid_for_its_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "READ_BELOW", 0)
     watch = random_list(3)
     path = compiled_file(watch, tmp_path)
     mapped = WatchList.load(path)
@@ -358,7 +369,8 @@ def test_a_replaced_file_stays_valid_for_its_readers(tmp_path: Path) -> None:
         place.open()
 
 
-def test_a_changed_table_has_no_place_in_a_file(tmp_path: Path) -> None:
+def test_a_changed_table_has_no_place_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "READ_BELOW", 0)
     mapped = WatchList.load(compiled_file(random_list(3), tmp_path))
     assert ImagePlace.of(mapped.copy().table) is not None
     mapped.add_address(ADDRESS)
