@@ -44,7 +44,7 @@ HIDDEN = {  # classes in signatures that users never create, and the code that d
     ("store.CompactFilterRows", "FilterState"): "handed from `state` to `reset` by Store",
 }
 ABSENT = {  # names in annotations that only type checkers import, with a stand-in
-    **dict.fromkeys(["Buffer", "Client", "Keys", "Mask", "Nulls", "Redis"], object),
+    **dict.fromkeys(["Buffer", "Client", "Keys", "Mask", "Nulls", "Padding", "Redis"], object),
     "bdk": SimpleNamespace(Wallet=object),
     **dict.fromkeys(["pa", "pd"], SimpleNamespace(Table=object, DataFrame=object)),
 }

@@ -9,7 +9,7 @@ from spvfilter.kernel import Encoding
 from spvfilter.kernel.pure.columns import opened
 
 if TYPE_CHECKING:
-    from spvfilter.kernel.columns import Keys, Nulls
+    from spvfilter.kernel.columns import Keys, Nulls, Padding
 
 
 class Batch:
@@ -19,8 +19,8 @@ class Batch:
     ColumnError and ParameterError as BloomFilter.update does.
     """
 
-    def __init__(self, keys: Keys, nulls: Nulls, encoding: Encoding) -> None:
-        self._keys, self._answer = opened(keys, nulls, lambda key: (key,), encoding)
+    def __init__(self, keys: Keys, nulls: Nulls, encoding: Encoding, padding: Padding | None = None) -> None:
+        self._keys, self._answer = opened(keys, nulls, lambda key: (key,), encoding, padding)
         self._left_out: list[int] = []  # positions of the skipped nulls among all keys, ascending
 
     def __iter__(self) -> Iterator[object]:

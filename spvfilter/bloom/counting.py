@@ -19,7 +19,7 @@ from spvfilter.primitives import chunks
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray
+    from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray, Padding
     from spvfilter.kernel.masks import BoolMask
 
 
@@ -135,13 +135,15 @@ class CountingBloomFilter(GenericFilter, CounterCore):
 
     @overload
     def remove_many(  # type: ignore[overload-overlap]  # an array is an iterable too
-        self, keys: NumpyArray, *, nulls: Nulls = "raise"
+        self, keys: NumpyArray, *, nulls: Nulls = "raise", padding: Padding | None = None
     ) -> BoolMask: ...
     @overload
-    def remove_many(self, keys: Column, *, nulls: Nulls = "raise") -> Mask: ...
+    def remove_many(self, keys: Column, *, nulls: Nulls = "raise", padding: Padding | None = None) -> Mask: ...
     @overload
-    def remove_many(self, keys: Iterable[object] | Buffer, *, nulls: Nulls = "raise") -> bytes: ...
-    def remove_many(self, keys: Keys, *, nulls: Nulls = "raise") -> bytes | Mask:
+    def remove_many(
+        self, keys: Iterable[object] | Buffer, *, nulls: Nulls = "raise", padding: Padding | None = None
+    ) -> bytes: ...
+    def remove_many(self, keys: Keys, *, nulls: Nulls = "raise", padding: Padding | None = None) -> bytes | Mask:
         """Remove each key of a batch once, and return which keys were removed.
 
         The result has one byte for each key: 1 if the key was removed, 0 if it was not contained. For a column it is a
@@ -154,6 +156,7 @@ class CountingBloomFilter(GenericFilter, CounterCore):
         Args:
             keys: The keys, as `update` takes them.
             nulls: Handling of nulls among the keys: "raise" raises an error, "skip" leaves them out.
+            padding: Handling of zeros at the end of NumPy's byte strings, as for BloomFilter.update.
 
         Raises:
             ReadOnlyError: The filter's memory is read-only.
@@ -163,7 +166,7 @@ class CountingBloomFilter(GenericFilter, CounterCore):
         """
         if memoryview(self.buffer).readonly:
             raise ReadOnlyError("the filter is read-only: change a copy of it, or open its file with writable=True")
-        batch = Batch(keys, nulls, self.encoding)
+        batch = Batch(keys, nulls, self.encoding, padding)
         single = [*batch]
         there = bytearray(self.contains_many(single))
         for at, key in enumerate(single):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from spvfilter.kernel.columns import Keys, Nulls
+    from spvfilter.kernel.columns import Keys, Nulls, Padding
 else:
     mmap = deferred("mmap")
 
@@ -49,6 +49,7 @@ class StaticFilter(FuseCore):
             number 0 returns 64 bits.
         encode: Type of the keys, as for BloomFilter.
         nulls: Handling of nulls, as for BloomFilter.update.
+        padding: Handling of zeros at the end of NumPy's byte strings, as for BloomFilter.update.
 
     Raises:
         ParameterError: An argument is outside its domain.
@@ -73,6 +74,7 @@ class StaticFilter(FuseCore):
         hashing: HashFamily | None = None,
         encode: Encode = None,
         nulls: Nulls = "raise",
+        padding: Padding | None = None,
     ) -> None:
         family = FastHash() if hashing is None else hashing
         refuse_other_objects(family)
@@ -80,7 +82,7 @@ class StaticFilter(FuseCore):
         empty = StaticHeader(fingerprint_bits, family.family, encoding, 1, 0, 0, 0, family.key)
         hasher = FuseCore.__new__(FuseCore)
         _initialize(hasher, empty, family, function, b"")
-        hashes = hasher.hash_many(keys, nulls=nulls)
+        hashes = hasher.hash_many(keys, nulls=nulls, padding=padding)
         hashes = fuse_merge(hashes)  # the first hashes are freed
         header, table = _built(hashes, empty)
         self._set_up(header, family, function, table)

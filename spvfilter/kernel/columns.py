@@ -69,6 +69,7 @@ class Mask(Protocol):
 
 
 Nulls = Literal["raise", "skip"]  # Handling of nulls in a batch: an error, or skipped.
+Padding = Literal["keep", "strip"]  # Handling of the zeros at the end of NumPy's byte strings (S).
 Column: TypeAlias = "HasArray | ArrowArray | ArrowStream"
 Keys: TypeAlias = "Iterable[object] | Buffer | Column"
 
@@ -87,6 +88,16 @@ def skips(nulls: object) -> bool:
     if isinstance(nulls, str) and nulls in ("raise", "skip"):
         return nulls == "skip"
     raise ParameterError(f"nulls must be 'raise' or 'skip', not {nulls!r}")
+
+
+def keeps(padding: object) -> bool | None:
+    """Return True if byte strings keep the zeros at their end, False if they lose them, None if `padding` is None.
+
+    Raises ParameterError unless `padding` is "keep", "strip" or None.
+    """
+    if padding is None or (isinstance(padding, str) and padding in ("keep", "strip")):
+        return None if padding is None else padding == "keep"
+    raise ParameterError(f"padding must be 'keep' or 'strip', not {padding!r}")
 
 
 def is_missing(key: object) -> bool:

@@ -25,7 +25,14 @@ _FILTERED = frozenset(  # Columns that get Bloom filters if pyarrow can write th
     for name, layout in columns.items()
     if layout is Layout.HASH or name in ("address", "script", "spent_script")
 ) - {"inputs.script"}  # nobody searches for a scriptSig
-_PLAIN = (Layout.HASH, Layout.BINARY, Layout.TEXT)  # Layouts for which Parquet's dictionaries take long.
+# Columns with few values, for which Parquet's dictionaries pay. Values, fees and sizes differ in most rows: their
+# dictionary would grow until it is dropped, and cost more time and room than zstd alone.
+_FEW = frozenset(
+    (
+        *("version", "bits", "lock_time", "input_count", "output_count", "spent_output_index", "sequence"),
+        *("witness_size", "type", "spent_block_number", "op_return_protocol"),
+    )
+)
 
 
 def pyarrow() -> Any:  # Any: pyarrow has no types
@@ -120,7 +127,7 @@ class TableWriter:
                 self._schema,
                 compression="zstd",
                 compression_level=LEVEL,
-                use_dictionary=[name for name, kernel in kernels.items() if layout_of(kernel) not in _PLAIN],
+                use_dictionary=[name for name, kernel in kernels.items() if kernel.partition(".")[2] in _FEW],
                 **options,
             )
         return self._writer

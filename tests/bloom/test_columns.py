@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
-from spvfilter.bloom import BloomFilter, CountingBloomFilter, CustomHash, ScalableBloomFilter
-from spvfilter.errors import CapacityError, ColumnError
+from spvfilter.bloom import BloomFilter, CountingBloomFilter, CustomHash, ScalableBloomFilter, StaticFilter
+from spvfilter.errors import CapacityError, ColumnError, ParameterError
 from support.vectors import EFFORT
 
 TEXTS = ["alpha", "", "ünïcode", "a text of more than twelve bytes", "b", "alpha", "z\0z"]
@@ -25,6 +26,8 @@ NUMBERS = [0, 1, 127, 5, 1]
 def own_hash(data: bytes, number: int) -> int:
     return int.from_bytes(hashlib.blake2b(data, salt=bytes([number])).digest()[:8])
 
+
+WIDE = [b"abcd", b"ab\0\0", b"\0\0\0\0", b"\0xyz", b"ab\0c"]
 
 MADE: dict[str, Callable[..., Any]] = {
     "bits": lambda **options: BloomFilter(60, 0.001, **options),
@@ -65,12 +68,9 @@ NUMPY: dict[str, tuple[Any, Callable[[], Any], list[Any]]] = {
     "StringDType": ("utf-8", lambda: np.array(TEXTS, np.dtypes.StringDType()), TEXTS),
     "object": ("utf-8", lambda: np.array(TEXTS, object), TEXTS),
     "object strided": ("utf-8", lambda: np.array(TEXTS, object)[1::3], TEXTS[1::3]),
-    "S": (None, lambda: np.array([text.encode() for text in TEXTS]), [text.encode() for text in TEXTS]),
-    "S strided": (
-        None,
-        lambda: np.array([text.encode() for text in TEXTS])[::2],
-        [text.encode() for text in TEXTS[::2]],
-    ),
+    "V": (None, lambda: np.array(WIDE).view("V4"), WIDE),
+    "V strided": (None, lambda: np.array(WIDE).view("V4")[::-2], WIDE[::-2]),
+    "V of a record": (None, lambda: np.array([(1, 0)], "<u2,<u2").view("V4"), [b"\1\0\0\0"]),
     "object of bytes": (None, lambda: np.array([b"a", b"b\0"], object), [b"a", b"b\0"]),
     "rows strided": (
         None,
@@ -112,6 +112,91 @@ def test_a_numpy_array_equals_its_keys_and_gets_a_mask(kind: str, form: str) -> 
     assert len(column()[~mask]) == len(keys) - sum(mask)
 
 
+@kinds
+def test_byte_strings_of_numpy_need_to_say_whether_zeros_count(kind: str) -> None:
+    column = np.array(WIDE, "S4")
+    for array in (column, column[::2], np.ma.array(column, mask=[True, False, False, False, False])):
+        for method in ("update", "contains_many"):
+            with pytest.raises(TypeError) as error:
+                getattr(MADE[kind](), method)(array, nulls="skip")
+            for part in ("padding='keep'", "padding='strip'", ".view('V4')", "uint8[n, 4]"):
+                assert part in str(error.value)
+    same(kind, None, lambda: column, WIDE, padding="keep")
+    same(kind, None, lambda: column[::-2], WIDE[::-2], padding="keep")
+    same(kind, None, lambda: column, [key.rstrip(b"\0") for key in WIDE], padding="strip")
+    same(kind, None, lambda: np.array(WIDE, "V4"), WIDE, padding="strip")
+    with pytest.raises(ParameterError, match="padding must be 'keep' or 'strip', not 'both'"):
+        MADE[kind]().update(column, padding="both")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'pads'"):
+        MADE[kind]().update(column, pads="keep")
+
+
+def test_the_encode_function_gets_the_padded_keys() -> None:
+    taken: list[object] = []
+
+    def encode(key: object) -> bytes:
+        taken.append(key)
+        return b"x"
+
+    BloomFilter(10, 0.1, encode=encode).update(np.array(WIDE, "S4"), padding="keep")
+    BloomFilter(10, 0.1, encode=encode).update(np.array(WIDE, "V4"))
+    assert taken == WIDE * 2
+
+
+def test_a_filter_of_texts_refuses_byte_strings_first() -> None:
+    with pytest.raises(TypeError, match="a column of text expected"):
+        BloomFilter(10, 0.1, encode="utf-8").update(np.array([b"a"]))
+
+
+@given(
+    st.integers(1, 33).flatmap(
+        lambda width: st.lists(
+            st.sampled_from([b"\0", b"\1", b"a"]).flatmap(
+                lambda last: st.binary(min_size=width - 1, max_size=width - 1).map(lambda head: head + last)
+            ),
+            min_size=1,
+            max_size=12,
+        )
+    )
+)
+def test_every_column_of_bytes_equals_its_keys(keys: list[bytes]) -> None:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    width = len(keys[0])
+    flat = np.frombuffer(b"".join(keys), np.uint8).reshape(-1, width)
+    wide: Any = flat.view(f"V{width}")[:, 0]
+    columns: list[tuple[Any, dict[str, Any]]] = [
+        (keys, {}),
+        (flat, {}),
+        (wide, {}),
+        (wide.view(f"S{width}"), {"padding": "keep"}),
+        (memoryview(wide.view(f"S{width}")), {"padding": "keep"}),
+        (pa.array(keys, pa.binary(width)), {}),
+        (pa.array(keys, pa.binary()), {}),
+        (pa.array(keys, pa.large_binary()), {}),
+        (pa.chunked_array([pa.array(keys, pa.binary(width))]), {}),
+        (pd.Series(keys), {}),
+        (pd.Series(keys, dtype=pd.ArrowDtype(pa.binary(width))), {}),
+        (pl.Series(keys), {}),
+    ]
+    expected = BloomFilter(60, 0.001)
+    fresh = expected.update(keys)
+    for column, options in columns:
+        made = BloomFilter(60, 0.001)
+        assert made.update(column, **options) == fresh
+        assert made == expected
+        assert all(key in made for key in keys)
+        mask = expected.contains_many(column, **options)
+        assert all(mask.to_pylist() if hasattr(mask, "to_pylist") else list(mask))
+        for other in (StaticFilter(column, 16, **options), StaticFilter(keys, 16)):
+            assert other == StaticFilter(keys, 16)
+    counted = CountingBloomFilter(60, 0.001)
+    counted.update(keys)
+    assert all(counted.remove_many(wide.view(f"S{width}"), padding="keep"))
+
+
 def test_random_arrays_equal_their_lists() -> None:
     for seed in range({"quick": 40, "ci": 100, "full": 2_000}[EFFORT]):
         rng = random.Random(seed)
@@ -120,7 +205,7 @@ def test_random_arrays_equal_their_lists() -> None:
         for array in (np.array(keys, "U8"), np.array(keys, object), np.array(keys, ">U9")):
             same("bits", "utf-8", lambda array=array, step=step: array[::step], keys[::step])  # type: ignore[misc]
         raw = [key.encode() for key in keys]
-        same("bits", None, lambda: np.array(raw, "S40")[::step], raw[::step])  # noqa: B023
+        same("bits", None, lambda: np.array(raw, "S40")[::step], raw[::step], padding="strip")  # noqa: B023
 
 
 def test_a_mask_of_numpy_equals_its_bytes() -> None:
@@ -169,7 +254,7 @@ def test_the_users_function_gets_none_unless_nulls_are_skipped() -> None:
     made = BloomFilter(9, 0.001, encode=lambda key: repr(key).encode())
     assert made.update([None, 1]) == 2
     assert made.update([None, 2, 1.5], nulls="skip") == 2
-    assert made.update(np.array([7, 8], "i2"), np.array([b"x"]), np.array(["y"])) == 4
+    assert made.update(np.array([7, 8], "i2"), np.array([b"x"]), np.array(["y"]), padding="strip") == 4
     assert all(key in made for key in (None, 2, 1.5, 7, 8, b"x", "y"))
 
 

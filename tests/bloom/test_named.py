@@ -143,7 +143,7 @@ def test_removing_a_batch_equals_removing_its_keys() -> None:
         ("int64", np.arange(6)[::-1]),
         ("int32", np.broadcast_to(np.int16(3), 1)),
         (None, np.arange(24, dtype=np.uint8).reshape(6, 4)[::-2]),
-        (None, np.array([b"a", b"longer", b""])),
+        (None, np.array([b"a", b"longer", b""]).view("V6")),
         ("utf-8", np.array(["a", "länger", ""])),
         ("utf-8", np.array(["a", "länger"], dtype=np.dtypes.StringDType())),
     ],
@@ -162,7 +162,7 @@ def test_removing_rows_of_byte_strings_changes_no_other_key() -> None:
         made = CountingBloomFilter(bits=24, hash_funcs=2, hashing=FastHash(seed))
         made.update([b"other", b"bcd"])
         single = made.copy()
-        assert made.remove_many(rows) == single.remove_many([b"a", b"bcd"])
+        assert made.remove_many(rows, padding="strip") == single.remove_many([b"a", b"bcd"])
         assert made == single
 
 

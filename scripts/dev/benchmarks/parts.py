@@ -43,13 +43,17 @@ class Chain(NamedTuple):
     """ScriptPubKeys of all outputs, each once."""
 
 
-def chain(folder: Path, size: int, key: bytes = b"") -> Chain:
+def chain(folder: Path, size: int, key: bytes = b"", *, is_distinct: bool = False) -> Chain:
     """Write large real blocks again and again, with their undo records, until `size` bytes.
 
-    Only blocks with known spent outputs are used. Each block names the block before it as its parent.
+    Only blocks with known spent outputs are used. Each block names the block before it as its parent. If `is_distinct`,
+    each copy has other outpoints, addresses and values, so that it compresses as blocks of a real chain do.
     """
     from support.realdata import single_blocks
     from support.undo import coins_of_block, undo_of
+
+    if is_distinct:
+        return _distinct(folder, size, key)
 
     real = [
         block
@@ -74,6 +78,56 @@ def chain(folder: Path, size: int, key: bytes = b"") -> Chain:
     written(folder, records, key, name="rev00000.dat", tail=32)
     scripts = {raw[start:end] for raw, _ in templates for tx in walk_block(raw) for _, start, end in tx.outputs}
     return Chain(path, sorted(scripts))
+
+
+def _distinct(folder: Path, size: int, key: bytes) -> Chain:
+    """Write copies of real blocks whose transactions differ."""
+    from support.realdata import single_blocks
+    from support.undo import Spent, coins_of_block, undo_of
+
+    source = random.Random(size)
+    templates = [
+        (block.raw, coins_of_block(block))
+        for block in single_blocks()
+        if block.facts.get("prevouts_file") and len(block.raw) > _LARGE and block.network is MAINNET
+    ]
+    folder.mkdir()
+    blocks, records, previous = list[bytes](), list[bytes](), bytes(32)
+    for raw, coins in cycle(templates):
+        if sum(map(len, blocks)) >= size:
+            break
+        block = bytearray(raw[:4] + previous + raw[36:])
+        for number, tx in enumerate(walk_block(raw)):
+            for at, _, _ in tx.inputs if number else ():
+                block[at : at + 32] = source.randbytes(32)
+            for at, start, end in tx.outputs:
+                value = int.from_bytes(raw[at : at + 8], "little")
+                block[at : at + 8] = (value - source.randrange(value // 50 + 1)).to_bytes(8, "little")
+                block[start:end] = _other_script(raw[start:end], source)
+        undo = undo_of(
+            [
+                [
+                    Spent(coin.value + source.randrange(coin.value // 50 + 1), _other_script(coin.script, source))
+                    for coin in of
+                ]
+                for of in coins
+            ]
+        )
+        records.append(undo + sha256d(previous + undo))
+        blocks.append(bytes(block))
+        previous = sha256d(blocks[-1][:80])
+    path = written(folder, iter(blocks), key)
+    written(folder, records, key, name="rev00000.dat", tail=32)
+    return Chain(path, [])
+
+
+def _other_script(script: bytes, source: random.Random) -> bytes:
+    """Return a script of the same type with other hashes; other scripts stay as they are."""
+    ends = {25: (3, 23), 23: (2, 22), 22: (2, 22), 34: (2, 34)}
+    if len(script) not in ends:
+        return script
+    start, end = ends[len(script)]
+    return script[:start] + source.randbytes(end - start) + script[end:]
 
 
 def wallet(made: Chain, share: float) -> WatchList:

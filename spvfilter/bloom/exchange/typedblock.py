@@ -28,7 +28,7 @@ from spvfilter.kernel import columns
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from spvfilter.kernel.columns import Keys, Nulls
+    from spvfilter.kernel.columns import Keys, Nulls, Padding
 
 TypedKeys = Literal[  # Type of the keys, with the unit in which the file stores them.
     "float", "double", "date", "time-ms", "time-us", "time-ns", "timestamp-ms", "timestamp-us", "timestamp-ns"
@@ -125,19 +125,19 @@ class TypedBlockFilter(SplitBlockFilter):
         self._same_shape(other)
         return super().__ior__(other)
 
-    def update(self, *keys: Keys, nulls: Nulls = "raise") -> int:
+    def update(self, *keys: Keys, nulls: Nulls = "raise", padding: Padding | None = None) -> int:
         """Add batches of keys, and return how many keys were new. Raises TypeError, KeyRangeError or ReadOnlyError.
 
         `nulls` is the handling of None among the keys: "raise" raises an error, "skip" leaves them out.
         """
-        return super().update(*(self._stored(batch) for batch in keys), nulls=nulls)
+        return super().update(*(self._stored(batch) for batch in keys), nulls=nulls, padding=padding)
 
-    def contains_many(self, keys: Keys, /, *, nulls: Nulls = "raise") -> bytes:  # type: ignore[override]
+    def contains_many(self, keys: Keys, /, *, nulls: Nulls = "raise", padding: Padding | None = None) -> bytes:  # type: ignore[override]
         """Test a batch of keys, and return one byte for each: 1 if it is contained, else 0.
 
         For a column of pyarrow or polars the result is a mask of its library. Raises TypeError or KeyRangeError.
         """
-        found = super().contains_many(self._stored(keys), nulls=nulls)
+        found = super().contains_many(self._stored(keys), nulls=nulls, padding=padding)
         if hasattr(keys, "to_pylist") or hasattr(keys, "to_arrow"):  # pyarrow or polars
             batch = columns.batch_of(keys, True)
             return found if batch is None else batch.answer(found)  # type: ignore[return-value]

@@ -32,7 +32,7 @@ from spvfilter.kernel import Encoding, Family
 
 if TYPE_CHECKING:
     from spvfilter.bloom.redis.client import Client
-    from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray
+    from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray, Padding
     from spvfilter.kernel.masks import BoolMask
 
 SHARD_SIZE = 16 << 20
@@ -279,13 +279,15 @@ class RedisBloomFilter:
 
     @overload
     async def add_many(  # type: ignore[overload-overlap]  # an array is an iterable too
-        self, keys: NumpyArray, *, nulls: Nulls = "raise"
+        self, keys: NumpyArray, *, nulls: Nulls = "raise", padding: Padding | None = None
     ) -> BoolMask: ...
     @overload
-    async def add_many(self, keys: Column, *, nulls: Nulls = "raise") -> Mask: ...
+    async def add_many(self, keys: Column, *, nulls: Nulls = "raise", padding: Padding | None = None) -> Mask: ...
     @overload
-    async def add_many(self, keys: Iterable[object], *, nulls: Nulls = "raise") -> bytes: ...
-    async def add_many(self, keys: Keys, *, nulls: Nulls = "raise") -> bytes | Mask:
+    async def add_many(
+        self, keys: Iterable[object], *, nulls: Nulls = "raise", padding: Padding | None = None
+    ) -> bytes: ...
+    async def add_many(self, keys: Keys, *, nulls: Nulls = "raise", padding: Padding | None = None) -> bytes | Mask:
         """Add a batch of keys, and return which keys were new.
 
         The result has one byte for each key: 1 if the key was new, else 0. It is the same as if the keys were added one
@@ -297,23 +299,24 @@ class RedisBloomFilter:
         Args:
             keys: The keys.
             nulls: Handling of nulls among the keys: "raise" raises an error, "skip" leaves them out.
+            padding: Handling of zeros at the end of NumPy's byte strings, as for BloomFilter.update.
 
         Raises:
             CapacityError: The filter is full. The keys before the refused key have been added.
             ColumnError: A column contradicts itself.
             TypeError: A key has the wrong type.
         """
-        batch = Batch(keys, nulls, self.encoding)
+        batch = Batch(keys, nulls, self.encoding, padding)
         # the mask type of the keys' library
         return batch.answer(b"".join([mask async for mask in self._added(batch)]))  # type: ignore[return-value]
 
-    async def update(self, keys: Keys, *, nulls: Nulls = "raise") -> int:
+    async def update(self, keys: Keys, *, nulls: Nulls = "raise", padding: Padding | None = None) -> int:
         """Add a batch in constant memory, and return the number of new keys.
 
         Raises CapacityError and the other errors of `add_many`.
         """
         new = 0
-        async for mask in self._added(Batch(keys, nulls, self.encoding)):
+        async for mask in self._added(Batch(keys, nulls, self.encoding, padding)):
             new += mask.count(1)
         return new
 
@@ -368,19 +371,23 @@ class RedisBloomFilter:
 
     @overload
     async def contains_many(  # type: ignore[overload-overlap]  # an array is an iterable too
-        self, keys: NumpyArray, *, nulls: Nulls = "raise"
+        self, keys: NumpyArray, *, nulls: Nulls = "raise", padding: Padding | None = None
     ) -> BoolMask: ...
     @overload
-    async def contains_many(self, keys: Column, *, nulls: Nulls = "raise") -> Mask: ...
+    async def contains_many(self, keys: Column, *, nulls: Nulls = "raise", padding: Padding | None = None) -> Mask: ...
     @overload
-    async def contains_many(self, keys: Iterable[object], *, nulls: Nulls = "raise") -> bytes: ...
-    async def contains_many(self, keys: Keys, *, nulls: Nulls = "raise") -> bytes | Mask:
+    async def contains_many(
+        self, keys: Iterable[object], *, nulls: Nulls = "raise", padding: Padding | None = None
+    ) -> bytes: ...
+    async def contains_many(
+        self, keys: Keys, *, nulls: Nulls = "raise", padding: Padding | None = None
+    ) -> bytes | Mask:
         """Return one byte for each key of a batch: 1 if the filter contains it, else 0.
 
         Batches, results and `nulls` are the same as for `add_many`. Raises TypeError for a key of a wrong type,
         ColumnError for a column that contradicts itself.
         """
-        batch = Batch(keys, nulls, self.encoding)
+        batch = Batch(keys, nulls, self.encoding, padding)
         found = [await self._probe(scripts.CONTAINS, chunk) async for chunk in self._chunks(batch)]
         return batch.answer(b"".join(found))  # type: ignore[return-value]  # the mask type of the keys' library
 

@@ -35,7 +35,7 @@ from spvfilter.kernel import Encoding
 if TYPE_CHECKING:
     from spvfilter.bloom.filter import BloomFilter
     from spvfilter.bloom.redis.client import Client
-    from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray
+    from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray, Padding
     from spvfilter.kernel.masks import BoolMask
 
 # Attempts of one operation (our choice). An attempt fails if another writer has added a slice (at most 64 times) or has
@@ -255,13 +255,15 @@ class RedisScalableBloomFilter:
 
     @overload
     async def add_many(  # type: ignore[overload-overlap]  # an array is an iterable too
-        self, keys: NumpyArray, *, nulls: Nulls = "raise"
+        self, keys: NumpyArray, *, nulls: Nulls = "raise", padding: Padding | None = None
     ) -> BoolMask: ...
     @overload
-    async def add_many(self, keys: Column, *, nulls: Nulls = "raise") -> Mask: ...
+    async def add_many(self, keys: Column, *, nulls: Nulls = "raise", padding: Padding | None = None) -> Mask: ...
     @overload
-    async def add_many(self, keys: Iterable[object], *, nulls: Nulls = "raise") -> bytes: ...
-    async def add_many(self, keys: Keys, *, nulls: Nulls = "raise") -> bytes | Mask:
+    async def add_many(
+        self, keys: Iterable[object], *, nulls: Nulls = "raise", padding: Padding | None = None
+    ) -> bytes: ...
+    async def add_many(self, keys: Keys, *, nulls: Nulls = "raise", padding: Padding | None = None) -> bytes | Mask:
         """Add a batch.
 
         Return one byte for each key, 1 if it was new, else 0, as if the keys were added one after the other.
@@ -272,6 +274,7 @@ class RedisScalableBloomFilter:
         Args:
             keys: The keys.
             nulls: Handling of nulls among the keys: "raise" raises an error, "skip" leaves them out.
+            padding: Handling of zeros at the end of NumPy's byte strings, as for BloomFilter.update.
 
         Raises:
             CapacityError: The filter cannot grow. The keys before the refused key have been added.
@@ -280,35 +283,39 @@ class RedisScalableBloomFilter:
             FormatError: The state of the filter is damaged.
             RemoteError: The server failed or refused.
         """
-        batch = Batch(keys, nulls, self.encoding)
+        batch = Batch(keys, nulls, self.encoding, padding)
         # the mask type of the keys' library
         return batch.answer(b"".join([mask async for mask in self._added(batch)]))  # type: ignore[return-value]
 
-    async def update(self, keys: Keys, *, nulls: Nulls = "raise") -> int:
+    async def update(self, keys: Keys, *, nulls: Nulls = "raise", padding: Padding | None = None) -> int:
         """Add a batch in constant memory, and return the number of new keys.
 
         Raises the errors of `add_many`: CapacityError, FormatError, RemoteError, TypeError, ColumnError.
         """
         new = 0
-        async for mask in self._added(Batch(keys, nulls, self.encoding)):
+        async for mask in self._added(Batch(keys, nulls, self.encoding, padding)):
             new += mask.count(1)
         return new
 
     @overload
     async def contains_many(  # type: ignore[overload-overlap]  # an array is an iterable too
-        self, keys: NumpyArray, *, nulls: Nulls = "raise"
+        self, keys: NumpyArray, *, nulls: Nulls = "raise", padding: Padding | None = None
     ) -> BoolMask: ...
     @overload
-    async def contains_many(self, keys: Column, *, nulls: Nulls = "raise") -> Mask: ...
+    async def contains_many(self, keys: Column, *, nulls: Nulls = "raise", padding: Padding | None = None) -> Mask: ...
     @overload
-    async def contains_many(self, keys: Iterable[object], *, nulls: Nulls = "raise") -> bytes: ...
-    async def contains_many(self, keys: Keys, *, nulls: Nulls = "raise") -> bytes | Mask:
+    async def contains_many(
+        self, keys: Iterable[object], *, nulls: Nulls = "raise", padding: Padding | None = None
+    ) -> bytes: ...
+    async def contains_many(
+        self, keys: Keys, *, nulls: Nulls = "raise", padding: Padding | None = None
+    ) -> bytes | Mask:
         """Return one byte for each key of a batch: 1 if the filter contains it, else 0.
 
         Batches, results and `nulls` are the same as for `add_many`. Raises TypeError, ColumnError, FormatError,
         RemoteError.
         """
-        batch = Batch(keys, nulls, self.encoding)
+        batch = Batch(keys, nulls, self.encoding, padding)
         found = [await self._probe(scripts.CONTAINS, chunk) for chunk in self._chunks(batch)]
         return batch.answer(b"".join(found))  # type: ignore[return-value]  # the mask type of the keys' library
 

@@ -16,7 +16,7 @@ from spvfilter.primitives import chunks
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray
+    from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray, Padding
     from spvfilter.kernel.masks import BoolMask
 
 
@@ -78,7 +78,7 @@ class BitCore(Hashed):
                 return False
         return True
 
-    def update(self, *keys: Keys, nulls: Nulls = "raise") -> int:
+    def update(self, *keys: Keys, nulls: Nulls = "raise", padding: Padding | None = None) -> int:
         """Add one or more batches of keys, and return how many keys were new.
 
         A batch is an iterable of keys, a buffer, or a column. Columns of NumPy, pandas, polars and pyarrow are
@@ -86,7 +86,7 @@ class BitCore(Hashed):
         relations of DuckDB. A table must have one column. Keys of a column are
 
         - str: Arrow's string, large_string and string_view; NumPy's U and StringDType
-        - bytes-like: Arrow's binary, large_binary, binary_view and fixed_size_binary; NumPy's S
+        - bytes-like: Arrow's binary, large_binary, binary_view and fixed_size_binary; NumPy's V, and S with `padding`
         - int: integers of any width, whose values must fit
         - any of them as objects, or from dictionaries (categoricals)
 
@@ -97,6 +97,8 @@ class BitCore(Hashed):
             keys: The batches.
             nulls: Handling of nulls in a column, of masked values, and of None or NaN in an iterable: "raise" raises an
                 error, "skip" leaves them out. With a custom `encode` function, "raise" passes None to that function.
+            padding: Handling of the zeros at the end of byte strings in NumPy's S: "keep" for keys of the full width,
+                such as digests, "strip" for texts. S is an error without it.
 
         Raises:
             TypeError: A key has the wrong type, or a batch is bytes, bytearray or str, which are single keys. The keys
@@ -104,30 +106,35 @@ class BitCore(Hashed):
             KeyRangeError: An integer key does not fit the encoding. The keys before it have been added.
             ColumnError: A column contradicts itself. The keys before it have been added. The lengths of an Arrow
                 array's buffers cannot be checked; the library that made it is trusted.
-            ParameterError: `nulls` is neither "raise" nor "skip".
+            ParameterError: `nulls` is neither "raise" nor "skip", or `padding` neither "keep" nor "strip".
             ReadOnlyError: The memory is read-only.
             OSError: An Arrow stream fails.
         """
         return sum(
-            self._set(self._positions(key)) for batch in keys for key in self._batch(batch, nulls)[0] if key is not None
+            self._set(self._positions(key))
+            for batch in keys
+            for key in self._batch(batch, nulls, padding)[0]
+            if key is not None
         )
 
     @overload
     def contains_many(  # type: ignore[overload-overlap]  # an array is an iterable too
-        self, keys: NumpyArray, /, *, nulls: Nulls = "raise"
+        self, keys: NumpyArray, /, *, nulls: Nulls = "raise", padding: Padding | None = None
     ) -> BoolMask: ...
     @overload
-    def contains_many(self, keys: Column, /, *, nulls: Nulls = "raise") -> Mask: ...
+    def contains_many(self, keys: Column, /, *, nulls: Nulls = "raise", padding: Padding | None = None) -> Mask: ...
     @overload
-    def contains_many(self, keys: Iterable[object] | Buffer, /, *, nulls: Nulls = "raise") -> bytes: ...
-    def contains_many(self, keys: Keys, /, *, nulls: Nulls = "raise") -> bytes | Mask:
+    def contains_many(
+        self, keys: Iterable[object] | Buffer, /, *, nulls: Nulls = "raise", padding: Padding | None = None
+    ) -> bytes: ...
+    def contains_many(self, keys: Keys, /, *, nulls: Nulls = "raise", padding: Padding | None = None) -> bytes | Mask:
         """Test a batch of keys, as `update` takes it. Return one byte for each key: 1 if it is contained, else 0.
 
         For a column the result is a mask of its library: an array of NumPy's bool for NumPy and pandas, a Boolean
         Series for polars, a BooleanArray for pyarrow. A null that is skipped is not contained. Raises the errors of
         `update` except ReadOnlyError.
         """
-        batch, answer = self._batch(keys, nulls)
+        batch, answer = self._batch(keys, nulls, padding)
         # the result is bytes or a mask
         return answer(bytes(key is not None and self._all_set(self._positions(key)) for key in batch))  # type: ignore[no-any-return]
 
@@ -318,7 +325,7 @@ class CounterCore(Hashed):
         """
         return min(map(self._get, self._positions(self._encode(key))), default=self.counter_limit)
 
-    def update(self, *keys: Keys, nulls: Nulls = "raise") -> int:
+    def update(self, *keys: Keys, nulls: Nulls = "raise", padding: Padding | None = None) -> int:
         """Add one or more batches of keys, as BloomFilter.update takes them, and return how many keys were new.
 
         Raises the errors of BloomFilter.update.
@@ -326,21 +333,23 @@ class CounterCore(Hashed):
         return sum(
             self._count_up(self._positions(key))
             for batch in keys
-            for key in self._batch(batch, nulls)[0]
+            for key in self._batch(batch, nulls, padding)[0]
             if key is not None
         )
 
     @overload
     def contains_many(  # type: ignore[overload-overlap]  # an array is an iterable too
-        self, keys: NumpyArray, /, *, nulls: Nulls = "raise"
+        self, keys: NumpyArray, /, *, nulls: Nulls = "raise", padding: Padding | None = None
     ) -> BoolMask: ...
     @overload
-    def contains_many(self, keys: Column, /, *, nulls: Nulls = "raise") -> Mask: ...
+    def contains_many(self, keys: Column, /, *, nulls: Nulls = "raise", padding: Padding | None = None) -> Mask: ...
     @overload
-    def contains_many(self, keys: Iterable[object] | Buffer, /, *, nulls: Nulls = "raise") -> bytes: ...
-    def contains_many(self, keys: Keys, /, *, nulls: Nulls = "raise") -> bytes | Mask:
+    def contains_many(
+        self, keys: Iterable[object] | Buffer, /, *, nulls: Nulls = "raise", padding: Padding | None = None
+    ) -> bytes: ...
+    def contains_many(self, keys: Keys, /, *, nulls: Nulls = "raise", padding: Padding | None = None) -> bytes | Mask:
         """Test a batch of keys and return a mask, as BloomFilter.contains_many does. Raises the same errors."""
-        batch, answer = self._batch(keys, nulls)
+        batch, answer = self._batch(keys, nulls, padding)
         # the result is bytes or a mask
         return answer(bytes(key is not None and self._all_counted(self._positions(key)) for key in batch))  # type: ignore[no-any-return]
 

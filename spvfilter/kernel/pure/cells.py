@@ -17,7 +17,7 @@ from spvfilter.kernel.values import Encoding, Family
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from spvfilter.kernel.columns import Keys, Nulls
+    from spvfilter.kernel.columns import Keys, Nulls, Padding
 
 # Calls of `_make_room` for one key before it is refused, if other threads use up the room each time (our choice).
 MOST_TRIES = 10_000
@@ -282,12 +282,14 @@ class Hashed:
         """
         return list(self._positions(self._encode(key)))
 
-    def _batch(self, keys: Keys, nulls: Nulls) -> tuple[Iterator[bytes | None], Callable[[bytes], Any]]:
+    def _batch(
+        self, keys: Keys, nulls: Nulls, padding: Padding | None
+    ) -> tuple[Iterator[bytes | None], Callable[[bytes], Any]]:
         """Return the encoded keys of a batch, and a function that makes the batch's mask from one byte for each key.
 
         A null that is skipped is None.
         """
-        return opened(keys, nulls, self._encode, self.encoding)
+        return opened(keys, nulls, self._encode, self.encoding, padding)
 
     def _writable(self) -> memoryview:
         """Return the cells for writing. Raises ReadOnlyError if the memory is read-only."""

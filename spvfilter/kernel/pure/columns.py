@@ -13,7 +13,7 @@ from spvfilter.kernel.pure.kinds import Column, Kind
 from spvfilter.kernel.values import NUMBERS, Encoding
 
 if TYPE_CHECKING:
-    from spvfilter.kernel.columns import Keys, Nulls
+    from spvfilter.kernel.columns import Keys, Nulls, Padding
     from spvfilter.kernel.pure import arrow
 else:
     arrow = deferred("spvfilter.kernel.pure.arrow")
@@ -43,11 +43,12 @@ def check_kind(kind: Kind, encoding: Encoding) -> None:
             raise TypeError(f"a column of integers expected by a filter that encodes integers, not of {kind}")
 
 
-def of_buffer(view: memoryview, encoding: Encoding, strict: bool) -> Column:
+def of_buffer(view: memoryview, encoding: Encoding, strict: bool, keeps: bool | None = None) -> Column:
     """Return the column in a buffer. Raises TypeError for a buffer that cannot hold keys of this encoding.
 
     If `strict`, the items must have the type that `add` takes. Otherwise rows of bytes, and integers of a fixed size,
-    stand for their bytes.
+    stand for their bytes. Byte strings (NumPy's S) keep the zeros at their end if `keeps`, and lose them if it is
+    False. None is an error, because nobody can see whether these zeros belong to the keys.
     """
     if any(offset >= 0 for offset in view.suboffsets or ()):
         raise TypeError("a buffer of keys must not contain pointers (suboffsets)")
@@ -60,7 +61,16 @@ def of_buffer(view: memoryview, encoding: Encoding, strict: bool) -> Column:
     if legacy and view.ndim == 2 and letter in "Bbc" and not digits:
         return Column(Kind.BINARY, len(view), lambda first: _items(view))
     if view.ndim == 1 and letter == "s" and digits:
-        return Column(Kind.BINARY, len(view), lambda first: (item.rstrip(b"\0") for item in _items(view)))
+        check_kind(Kind.BINARY, encoding)
+        if keeps is None:
+            raise TypeError(
+                f"NumPy's S hides zeros at the end of keys: pass padding='keep' if each key has the full width, or"
+                f" padding='strip' for texts; or pass .view('V{view.itemsize}') or uint8[n, {view.itemsize}]"
+            )
+        if not keeps:
+            return Column(Kind.BINARY, len(view), lambda first: (item.rstrip(b"\0") for item in _items(view)))
+    if view.ndim == 1 and letter in "sx" and digits:
+        return Column(Kind.BINARY, len(view), lambda first: _items(view))
     if view.ndim == 1 and letter == "w" and not view.itemsize % 4:
         return Column(Kind.TEXT, len(view), lambda first: _texts(view, "big" if swapped else "little", first))
     if view.ndim == 1 and not digits and letter in "hHiIlLqQ" and legacy and not swapped:
@@ -110,17 +120,21 @@ def _texts(view: memoryview, order: str, first: int) -> Iterator[str]:
 
 
 def opened(
-    keys: Keys, nulls: Nulls, encode: Callable[[object], Encoded], encoding: Encoding
+    keys: Keys,
+    nulls: Nulls,
+    encode: Callable[[object], Encoded],
+    encoding: Encoding,
+    padding: Padding | None = None,
 ) -> tuple[Iterator[Encoded | None], Callable[[bytes], object]]:
     """Return an iterator over the encoded keys of a batch, and a function that makes the mask for the batch.
 
     A null that is skipped is None. The function takes one byte for each key. `BitCore.update` documents the formats.
 
     Raises TypeError for bytes, bytearray and str, which are single keys, and for a buffer that cannot hold keys. Raises
-    ParameterError if `nulls` is neither "raise" nor "skip".
+    ParameterError if `nulls` is neither "raise" nor "skip", or `padding` is neither "keep" nor "strip".
     """
     skip = columns.skips(nulls)
-    reader = Reader(encode, encoding, skip)
+    reader = Reader(encode, encoding, skip, columns.keeps(padding))
     if isinstance(keys, (bytes, bytearray, str)):
         raise TypeError(f"a batch of keys expected, not one {type(keys).__name__}")
     batch = columns.batch_of(keys, skip)
@@ -136,10 +150,13 @@ def opened(
 class Reader(Generic[Encoded]):
     """Reads the keys of a batch and encodes them. A null that is skipped becomes None."""
 
-    def __init__(self, encode: Callable[[object], Encoded], encoding: Encoding, skip: bool) -> None:
+    def __init__(
+        self, encode: Callable[[object], Encoded], encoding: Encoding, skip: bool, keeps: bool | None = None
+    ) -> None:
         self._encode = encode
         self._encoding = encoding
         self._skip = skip
+        self._keeps = keeps
         self._rows = 0  # number of rows read so far
 
     def read(self, pieces: Iterable[tuple[int, Any]]) -> Iterator[Encoded | None]:
@@ -149,7 +166,8 @@ class Reader(Generic[Encoded]):
                 case columns.KEYS:
                     yield from self.iterable(piece)
                 case columns.BUFFER | columns.VALUES:
-                    yield from self.column(of_buffer(memoryview(piece), self._encoding, kind == columns.VALUES))
+                    is_strict = kind == columns.VALUES
+                    yield from self.column(of_buffer(memoryview(piece), self._encoding, is_strict, self._keeps))
                 case columns.ARRAY:
                     with arrow.taken_array(piece[0], piece[1], self._check) as column:
                         yield from self.column(column(self._rows))

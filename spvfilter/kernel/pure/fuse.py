@@ -36,7 +36,7 @@ from spvfilter.kernel.values import Encoding, Family
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray
+    from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray, Padding
     from spvfilter.kernel.masks import BoolMask
 
 _M64 = (1 << 64) - 1
@@ -178,24 +178,26 @@ class FuseCore:
 
     @overload
     def contains_many(  # type: ignore[overload-overlap]  # an array is an iterable too
-        self, keys: NumpyArray, /, *, nulls: Nulls = "raise"
+        self, keys: NumpyArray, /, *, nulls: Nulls = "raise", padding: Padding | None = None
     ) -> BoolMask: ...
     @overload
-    def contains_many(self, keys: Column, /, *, nulls: Nulls = "raise") -> Mask: ...
+    def contains_many(self, keys: Column, /, *, nulls: Nulls = "raise", padding: Padding | None = None) -> Mask: ...
     @overload
-    def contains_many(self, keys: Iterable[object] | Buffer, /, *, nulls: Nulls = "raise") -> bytes: ...
-    def contains_many(self, keys: Keys, /, *, nulls: Nulls = "raise") -> bytes | Mask:
+    def contains_many(
+        self, keys: Iterable[object] | Buffer, /, *, nulls: Nulls = "raise", padding: Padding | None = None
+    ) -> bytes: ...
+    def contains_many(self, keys: Keys, /, *, nulls: Nulls = "raise", padding: Padding | None = None) -> bytes | Mask:
         """Test a batch of keys and return a mask, as BloomFilter.contains_many does. Raises the same errors."""
-        batch, answer = opened(keys, nulls, self._encode, self.encoding)
+        batch, answer = opened(keys, nulls, self._encode, self.encoding, padding)
         # the result is bytes or a mask
         return answer(bytes(key is not None and self._has(self._hash(key)) for key in batch))  # type: ignore[return-value]
 
-    def hash_many(self, keys: Keys, /, *, nulls: Nulls = "raise") -> bytes:
+    def hash_many(self, keys: Keys, /, *, nulls: Nulls = "raise", padding: Padding | None = None) -> bytes:
         """Return the 64-bit hashes of a batch of keys, 8 bytes little endian for each key. Skipped nulls have none.
 
         The batch is as BloomFilter.update takes it. Raises the errors of BloomFilter.contains_many.
         """
-        batch, _ = opened(keys, nulls, self._encode, self.encoding)
+        batch, _ = opened(keys, nulls, self._encode, self.encoding, padding)
         return b"".join(self._hash(key).to_bytes(8, "little") for key in batch if key is not None)
 
 

@@ -14,7 +14,7 @@ from spvfilter.kernel.values import MAX_SLICES
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray
+    from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray, Padding
     from spvfilter.kernel.masks import BoolMask
 
 
@@ -100,27 +100,32 @@ class SeriesCore:
     def _has(self, data: bytes) -> bool:
         return any(slice._all_set(slice._positions(data)) for slice in reversed(self._slices))
 
-    def update(self, *keys: Keys, nulls: Nulls = "raise") -> int:
+    def update(self, *keys: Keys, nulls: Nulls = "raise", padding: Padding | None = None) -> int:
         """Add one or more batches of keys, as BloomFilter.update takes them, and return how many keys were new.
 
         Raises the errors of BloomFilter.update, and CapacityError if there is no room. The keys before the error have
         been added.
         """
         return sum(
-            self._add(key) for batch in keys for key in self._slices[0]._batch(batch, nulls)[0] if key is not None
+            self._add(key)
+            for batch in keys
+            for key in self._slices[0]._batch(batch, nulls, padding)[0]
+            if key is not None
         )
 
     @overload
     def contains_many(  # type: ignore[overload-overlap]  # an array is an iterable too
-        self, keys: NumpyArray, /, *, nulls: Nulls = "raise"
+        self, keys: NumpyArray, /, *, nulls: Nulls = "raise", padding: Padding | None = None
     ) -> BoolMask: ...
     @overload
-    def contains_many(self, keys: Column, /, *, nulls: Nulls = "raise") -> Mask: ...
+    def contains_many(self, keys: Column, /, *, nulls: Nulls = "raise", padding: Padding | None = None) -> Mask: ...
     @overload
-    def contains_many(self, keys: Iterable[object] | Buffer, /, *, nulls: Nulls = "raise") -> bytes: ...
-    def contains_many(self, keys: Keys, /, *, nulls: Nulls = "raise") -> bytes | Mask:
+    def contains_many(
+        self, keys: Iterable[object] | Buffer, /, *, nulls: Nulls = "raise", padding: Padding | None = None
+    ) -> bytes: ...
+    def contains_many(self, keys: Keys, /, *, nulls: Nulls = "raise", padding: Padding | None = None) -> bytes | Mask:
         """Test a batch of keys and return a mask, as BloomFilter.contains_many does. Raises the same errors."""
-        batch, answer = self._slices[0]._batch(keys, nulls)
+        batch, answer = self._slices[0]._batch(keys, nulls, padding)
         # the result is bytes or a mask
         return answer(bytes(key is not None and self._has(key) for key in batch))  # type: ignore[no-any-return]
 

@@ -388,7 +388,7 @@ def test_keys_of_another_type_and_bad_sizes_are_refused() -> None:
         ("uint32", np.arange(2**32 - 100, 2**32, dtype=np.uint64)[::-1]),
         ("int64", np.arange(100, dtype=">i4")),
         ("utf-8", np.array([f"grün {number}" for number in range(100)])),
-        ("bytes", np.array([b"%d" % number for number in range(100)])),
+        ("bytes", np.array([b"%02d" % number for number in range(100)]).view("V2")),
     ],
 )
 def test_a_column_equals_its_keys(keys: Any, column: Any) -> None:

@@ -155,6 +155,8 @@ typedef struct {
     size_t next;              /* number of the transaction's first coin */
     uint32_t index;           /* of the transaction */
     uint8_t txid[32];         /* in display order */
+    spv_column **columns;     /* the columns by table */
+    spv_column **first[OUTPUTS + 2]; /* the first column of each table among them, and their end */
     spv_error *error;
 } rows;
 
@@ -444,29 +446,27 @@ static size_t next_witness(const uint8_t *raw, size_t *at) {
     return *at - start;
 }
 
-#define EACH(tables, of, c) \
-    for (spv_column *c = (tables)->columns; c < (tables)->columns + (tables)->count; c++) \
-        if (c->table == (of))
+#define EACH(r, of, c) for (spv_column *c, **each = (r)->first[of]; each < (r)->first[(of) + 1] && (c = *each); each++)
 
 /* The rows of one transaction. */
 static spv_status put_rows(rows *r) {
     const spv_tx *tx = &r->txs[r->index];
     spv_status status = SPV_OK;
-    EACH (r->tables, TRANSACTIONS, c)
+    EACH (r, TRANSACTIONS, c)
         if (!status)
             status = put_tx(r, c);
     size_t at = tx->inputs_at, witness = tx->witness;
     for (uint32_t i = 0; r->index && i < tx->inputs && !status; i++) {
         const spv_item input = spv_next_input(r->raw.data, &at);
         const size_t size = witness ? next_witness(r->raw.data, &witness) : 0;
-        EACH (r->tables, INPUTS, c)
+        EACH (r, INPUTS, c)
             if (!status)
                 status = put_input(r, c, i, &input, size);
     }
     at = tx->outputs_at;
     for (uint32_t i = 0; i < tx->outputs && !status; i++) {
         const spv_item output = spv_next_output(r->raw.data, &at);
-        EACH (r->tables, OUTPUTS, c)
+        EACH (r, OUTPUTS, c)
             if (!status)
                 status = put_output(r, c, i, &output);
     }
@@ -586,15 +586,32 @@ static spv_status prepare(rows *r) {
     return status;
 }
 
+/* Groups the columns by their tables, so that a row visits only its own. */
+static spv_status group(rows *r) {
+    spv_column **next = r->columns = malloc((r->tables->count + 1) * sizeof *r->columns);
+    if (!next)
+        return SPV_NOMEM;
+    for (unsigned table = BLOCKS; table <= OUTPUTS; table++) {
+        r->first[table] = next;
+        for (size_t i = 0; i < r->tables->count; i++)
+            if (r->tables->columns[i].table == table)
+                *next++ = &r->tables->columns[i];
+    }
+    r->first[OUTPUTS + 1] = next;
+    return SPV_OK;
+}
+
 static spv_status add_rows(rows *r, const spv_record *record) {
-    spv_status status = walk(r);
+    spv_status status = group(r);
+    if (!status)
+        status = walk(r);
     if (!status)
         status = add_paid(r);
     if (!status && record->memory)
         status = read_record(r, record);
     if (!status)
         status = prepare(r);
-    EACH (r->tables, BLOCKS, c)
+    EACH (r, BLOCKS, c)
         if (!status)
             status = put_block(r, c);
     for (; r->index < r->transactions && !status; r->index++) {
@@ -611,6 +628,7 @@ spv_status spv_add_block_rows(spv_tables *tables, spv_bytes block, const spv_rec
         return spv_refuse(error, SPV_MAX_BLOCK_SIZE, "block", "%zu bytes, a block has at most %d", block.size, SPV_MAX_BLOCK_SIZE);
     rows r = {.tables = tables, .raw = block, .height = height, .error = error};
     const spv_status status = add_rows(&r, record);
+    free(r.columns);
     free(r.txs);
     free(r.txids);
     free(r.wtxids);

@@ -227,7 +227,13 @@ static bool is_far(const spv_core *core) {
 typedef enum { ADDS, ASKS, HASHES } operation;
 static const char *const METHODS[] = {"update", "contains_many", "hash_many"};
 
-static PyObject *run_all(spv_core *core, spv_series *series, PyObject *const *batches, Py_ssize_t count, operation asked, bool skip) {
+/* The arguments that have names. */
+typedef struct {
+    bool skip;
+    spv_padding padding;
+} options;
+
+static PyObject *run_all(spv_core *core, spv_series *series, PyObject *const *batches, Py_ssize_t count, operation asked, options chosen) {
     const bool asks = asked != ADDS;
     const spv_state *state = spv_core_state((PyObject *)core);
     if (!state || !spv_check_made(core))
@@ -237,7 +243,8 @@ static PyObject *run_all(spv_core *core, spv_series *series, PyObject *const *ba
     run.series = series;
     run.asks = asks;
     run.width = asked == HASHES ? sizeof(uint64_t) : 1;
-    run.skip = skip;
+    run.skip = chosen.skip;
+    run.padding = chosen.padding;
     run.fresh = run.answers = run.room = run.rows = 0;
     run.mask = NULL;
     run.pace = (spv_pace){.state = state};
@@ -266,13 +273,32 @@ static int skips(const spv_state *state, PyObject *nulls) {
     return -1;
 }
 
-/* The arguments of update, (*keys, nulls='raise'), and of the others, (keys, /, *, nulls='raise'). False with an exception set. */
+/* columns.keeps: false with an exception set. */
+static bool keeps(const spv_state *state, PyObject *padding, spv_padding *found) {
+    *found = SPV_PADDING_UNSAID;
+    if (padding == Py_None)
+        return true;
+    if (PyUnicode_Check(padding) && !PyUnicode_CompareWithASCIIString(padding, "keep"))
+        *found = SPV_PADDING_KEEP;
+    else if (PyUnicode_Check(padding) && !PyUnicode_CompareWithASCIIString(padding, "strip"))
+        *found = SPV_PADDING_STRIP;
+    else
+        PyErr_Format(state->ParameterError, "padding must be 'keep' or 'strip', not %R", padding);
+    return *found != SPV_PADDING_UNSAID;
+}
+
+/* The arguments of update, (*keys, nulls='raise', padding=None), and of the others, (keys, /, *, nulls='raise',
+   padding=None). False with an exception set. */
 static bool read_arguments(
-    const spv_state *state, operation asked, PyObject *const *arguments, Py_ssize_t given, PyObject *names, bool *skip) {
+    const spv_state *state, operation asked, PyObject *const *arguments, Py_ssize_t given, PyObject *names, options *chosen) {
     const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
-    *skip = false;
     for (Py_ssize_t i = 0; i < named; i++) {
         PyObject *key = PyTuple_GetItem(names, i);
+        if (!PyUnicode_CompareWithASCIIString(key, "padding")) {
+            if (!keeps(state, arguments[given + i], &chosen->padding))
+                return false;
+            continue;
+        }
         if (PyUnicode_CompareWithASCIIString(key, "nulls")) {
             PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", METHODS[asked], key);
             return false;
@@ -280,17 +306,17 @@ static bool read_arguments(
         const int found = skips(state, arguments[given + i]);
         if (found < 0)
             return false;
-        *skip = found;
+        chosen->skip = found;
     }
     return asked == ADDS || spv_count_arguments(METHODS[asked], given, 1);
 }
 
 static PyObject *run_core(PyObject *self, PyObject *const *arguments, Py_ssize_t given, PyObject *names, operation asked) {
-    bool skip = false;
+    options chosen = {.skip = false, .padding = SPV_PADDING_UNSAID};
     const spv_state *state = SPV_LIKELY(given == 1 && !names) ? NULL : spv_core_state(self);
-    if ((given != 1 || names) && (!state || !read_arguments(state, asked, arguments, given, names, &skip)))
+    if ((given != 1 || names) && (!state || !read_arguments(state, asked, arguments, given, names, &chosen)))
         return NULL;
-    return run_all((spv_core *)self, NULL, arguments, given, asked, skip);
+    return run_all((spv_core *)self, NULL, arguments, given, asked, chosen);
 }
 
 PyObject *spv_core_update(PyObject *self, PyObject *const *arguments, Py_ssize_t given, PyObject *names) {
@@ -306,12 +332,12 @@ PyObject *spv_core_hash_many(PyObject *self, PyObject *const *arguments, Py_ssiz
 }
 
 static PyObject *run_series(PyObject *self, PyObject *const *arguments, Py_ssize_t given, PyObject *names, operation asked) {
-    bool skip = false;
+    options chosen = {.skip = false, .padding = SPV_PADDING_UNSAID};
     const spv_state *state = spv_series_state((spv_series *)self);
-    if (!state || !read_arguments(state, asked, arguments, given, names, &skip))
+    if (!state || !read_arguments(state, asked, arguments, given, names, &chosen))
         return NULL;
     PyObject *slices = spv_slices_of((spv_series *)self);
-    PyObject *result = slices ? run_all((spv_core *)PyTuple_GetItem(slices, 0), (spv_series *)self, arguments, given, asked, skip) : NULL;
+    PyObject *result = slices ? run_all((spv_core *)PyTuple_GetItem(slices, 0), (spv_series *)self, arguments, given, asked, chosen) : NULL;
     Py_XDECREF(slices);
     return result;
 }

@@ -161,6 +161,28 @@ static bool run_column(spv_run *run, const spv_column *column) {
 
 /* Buffers. */
 
+/* True for byte strings of a fixed width, which NumPy calls S. */
+static bool is_padded(const Py_buffer *view, const char *kind) {
+    const size_t digits = strspn(kind, "0123456789");
+    return view->ndim == 1 && digits && !strcmp(kind + digits, "s");
+}
+
+/* False with an exception set if the caller did not say whether the zeros at the end belong to the keys. */
+static bool check_padding(const spv_run *run, const Py_buffer *view) {
+    if (!check_kind(run->core, SPV_BINARY))
+        return false;
+    if (run->padding != SPV_PADDING_UNSAID)
+        return true;
+    PyErr_Format(
+        PyExc_TypeError,
+        "NumPy's S hides zeros at the end of keys: pass padding='keep' if each key has the full width, or padding='strip' for texts; or"
+        " pass .view('V%zd') or uint8[n, %zd]",
+        view->itemsize,
+        view->itemsize
+    );
+    return false;
+}
+
 /* pure.columns.of_buffer: the column in a buffer, from its format without the mark of its byte order. False if its
    items cannot be keys here. */
 static bool describe(const spv_core *core, const Py_buffer *view, const char *kind, bool strict, spv_column *column) {
@@ -174,10 +196,8 @@ static bool describe(const spv_core *core, const Py_buffer *view, const char *ki
     }
     if (view->ndim != 1)
         return false;
-    if (digits && letter == 's') {
-        column->trimmed = true;
-        return true;
-    }
+    if (digits && (letter == 's' || letter == 'x'))
+        return true; /* `spv_run_view` decides about the zeros at the end */
     if (letter == 'w') {
         column->layout = SPV_WIDE;
         column->kind = SPV_TEXT;
@@ -219,6 +239,11 @@ bool spv_run_view(spv_run *run, const Py_buffer *view, bool strict) {
             PyErr_SetString(PyExc_TypeError, "a buffer of keys must not contain pointers (suboffsets)");
             return false;
         }
+    if (is_padded(view, kind)) {
+        if (!check_padding(run, view))
+            return false;
+        column.trimmed = run->padding == SPV_PADDING_STRIP;
+    }
     if (!describe(run->core, view, kind, strict, &column))
         return refuse_view(run->core, view, format, strict);
     column.length = (size_t)view->shape[0];

@@ -13,11 +13,15 @@ enum {
     SPV_EFFORT_OF_A_CELL = 8
 };
 
+/* columns.keeps: zeros at the end of byte strings are refused, kept or stripped. */
+typedef enum { SPV_PADDING_UNSAID, SPV_PADDING_KEEP, SPV_PADDING_STRIP } spv_padding;
+
 typedef struct {
     spv_core *core;     /* the core that encodes the keys */
     spv_series *series; /* the series that takes the keys, or NULL if the core takes them */
     bool asks;          /* true for contains_many and hash_many, false for update */
     bool skip;          /* nulls are skipped; else they are refused */
+    spv_padding padding;
     size_t fresh;       /* number of keys that were new */
     uint8_t *mask;      /* answers */
     size_t width;       /* bytes of an answer: 1, or 8 for the hashes of hash_many */

@@ -527,14 +527,16 @@
     "silent_candidate($module, raw, at, spent, /)\n" \
     "--\n" \
     "\n" \
-    "Read the transaction that starts at byte `at`, and return its end and what it shows to a scan key.\n" \
+    "Read the transaction that starts at byte `at`, and return its end and its candidate.\n" \
     "\n" \
-    "`spent` contains the scriptPubKey that each input spends, in order. An item is None if the script is not known;\n" \
-    "None in place of all means that no script is known. The candidate is None if the transaction cannot pay a silent\n" \
-    "payment address: it has no taproot output, no input that is or may be eligible, or an input that spends an output\n" \
-    "of a witness version above 1 (BIP-352 § Scanning silent payment eligible transactions).\n" \
+    "`spent` contains the scriptPubKey that each input spends, in order. An item is None if the script is not known.\n" \
+    "None in place of all of them means that no script is known.\n" \
     "\n" \
-    "Raises FormatError as walk_tx does, and if `spent` does not have an item for each input."
+    "The candidate is None if the transaction cannot pay a silent payment address (BIP-352 § Scanning silent payment\n" \
+    "eligible transactions). It may have no taproot output, or no eligible input. Or it spends an output whose witness\n" \
+    "version is above 1.\n" \
+    "\n" \
+    "Raises FormatError as walk_tx does, and if `spent` does not contain an item for each input."
 #define SPV_DOC_block_columns \
     "block_columns($module, blocks, records, heights, columns, p2pkh_version, p2sh_version, hrp, /)\n" \
     "--\n" \

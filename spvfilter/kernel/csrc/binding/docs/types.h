@@ -23,7 +23,7 @@
     "Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding, ReadOnlyError if the memory\n" \
     "is read-only, CapacityError if there is no room."
 #define SPV_DOC_BitCore_update \
-    "update($self, *keys, nulls='raise')\n" \
+    "update($self, *keys, nulls='raise', padding=None)\n" \
     "--\n" \
     "\n" \
     "Add one or more batches of keys, and return how many keys were new.\n" \
@@ -33,7 +33,7 @@
     "relations of DuckDB. A table must have one column. Keys of a column are\n" \
     "\n" \
     "- str: Arrow's string, large_string and string_view; NumPy's U and StringDType\n" \
-    "- bytes-like: Arrow's binary, large_binary, binary_view and fixed_size_binary; NumPy's S\n" \
+    "- bytes-like: Arrow's binary, large_binary, binary_view and fixed_size_binary; NumPy's V, and S with `padding`\n" \
     "- int: integers of any width, whose values must fit\n" \
     "- any of them as objects, or from dictionaries (categoricals)\n" \
     "\n" \
@@ -44,6 +44,8 @@
     "    keys: The batches.\n" \
     "    nulls: Handling of nulls in a column, of masked values, and of None or NaN in an iterable: \"raise\" raises an\n" \
     "        error, \"skip\" leaves them out. With a custom `encode` function, \"raise\" passes None to that function.\n" \
+    "    padding: Handling of the zeros at the end of byte strings in NumPy's S: \"keep\" for keys of the full width,\n" \
+    "        such as digests, \"strip\" for texts. S is an error without it.\n" \
     "\n" \
     "Raises:\n" \
     "    TypeError: A key has the wrong type, or a batch is bytes, bytearray or str, which are single keys. The keys\n" \
@@ -51,11 +53,11 @@
     "    KeyRangeError: An integer key does not fit the encoding. The keys before it have been added.\n" \
     "    ColumnError: A column contradicts itself. The keys before it have been added. The lengths of an Arrow\n" \
     "        array's buffers cannot be checked; the library that made it is trusted.\n" \
-    "    ParameterError: `nulls` is neither \"raise\" nor \"skip\".\n" \
+    "    ParameterError: `nulls` is neither \"raise\" nor \"skip\", or `padding` neither \"keep\" nor \"strip\".\n" \
     "    ReadOnlyError: The memory is read-only.\n" \
     "    OSError: An Arrow stream fails."
 #define SPV_DOC_BitCore_contains_many \
-    "contains_many($self, keys, /, *, nulls='raise')\n" \
+    "contains_many($self, keys, /, *, nulls='raise', padding=None)\n" \
     "--\n" \
     "\n" \
     "Test a batch of keys, as `update` takes it. Return one byte for each key: 1 if it is contained, else 0.\n" \
@@ -158,14 +160,14 @@
     "A result of `counter_limit` means that it was added this often or more. Raises TypeError or KeyRangeError for a\n" \
     "key that does not fit the filter's encoding."
 #define SPV_DOC_CounterCore_update \
-    "update($self, *keys, nulls='raise')\n" \
+    "update($self, *keys, nulls='raise', padding=None)\n" \
     "--\n" \
     "\n" \
     "Add one or more batches of keys, as BloomFilter.update takes them, and return how many keys were new.\n" \
     "\n" \
     "Raises the errors of BloomFilter.update."
 #define SPV_DOC_CounterCore_contains_many \
-    "contains_many($self, keys, /, *, nulls='raise')\n" \
+    "contains_many($self, keys, /, *, nulls='raise', padding=None)\n" \
     "--\n" \
     "\n" \
     "Test a batch of keys and return a mask, as BloomFilter.contains_many does. Raises the same errors."
@@ -219,7 +221,7 @@
     "Raises TypeError or KeyRangeError for a key that does not fit the encoding, ReadOnlyError if the memory is\n" \
     "read-only, CapacityError if there is no room."
 #define SPV_DOC_SeriesCore_update \
-    "update($self, *keys, nulls='raise')\n" \
+    "update($self, *keys, nulls='raise', padding=None)\n" \
     "--\n" \
     "\n" \
     "Add one or more batches of keys, as BloomFilter.update takes them, and return how many keys were new.\n" \
@@ -227,7 +229,7 @@
     "Raises the errors of BloomFilter.update, and CapacityError if there is no room. The keys before the error have\n" \
     "been added."
 #define SPV_DOC_SeriesCore_contains_many \
-    "contains_many($self, keys, /, *, nulls='raise')\n" \
+    "contains_many($self, keys, /, *, nulls='raise', padding=None)\n" \
     "--\n" \
     "\n" \
     "Test a batch of keys and return a mask, as BloomFilter.contains_many does. Raises the same errors."
@@ -265,12 +267,12 @@
 #define SPV_DOC_FuseCore_body \
     "The bytes of the table, as a read-only memoryview."
 #define SPV_DOC_FuseCore_contains_many \
-    "contains_many($self, keys, /, *, nulls='raise')\n" \
+    "contains_many($self, keys, /, *, nulls='raise', padding=None)\n" \
     "--\n" \
     "\n" \
     "Test a batch of keys and return a mask, as BloomFilter.contains_many does. Raises the same errors."
 #define SPV_DOC_FuseCore_hash_many \
-    "hash_many($self, keys, /, *, nulls='raise')\n" \
+    "hash_many($self, keys, /, *, nulls='raise', padding=None)\n" \
     "--\n" \
     "\n" \
     "Return the 64-bit hashes of a batch of keys, 8 bytes little endian for each key. Skipped nulls have none.\n" \
@@ -532,8 +534,8 @@
     "    undo: The block's undo record with its check; or None.\n" \
     "\n" \
     "Raises:\n" \
-    "    FormatError: The block is malformed, or has a matching transaction twice (CVE-2012-2459: such a copy has the\n" \
-    "        header of the genuine block).\n" \
+    "    FormatError: The block is malformed, pays more than 21 million coins, or has a matching transaction twice\n" \
+    "        (CVE-2012-2459: such a copy has the header of the genuine block).\n" \
     "    UndoError: The record does not belong to the block. After an error `found` is unchanged."
 #define SPV_DOC_WatchTable_scan_blocks \
     "scan_blocks($self, blocks, found=None, check=False, undo=None, packed=False)\n" \
