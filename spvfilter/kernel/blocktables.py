@@ -115,6 +115,8 @@ BLOCK_TABLES: dict[str, dict[str, Layout]] = {
         "script": Layout.BINARY,
         "address": Layout.TEXT,
         "op_return": Layout.BINARY,
+        "op_return_script": Layout.BINARY,
+        "op_return_protocol": Layout.TEXT,
     },
 }
 """The layout of each column by its name, by the name of its table. A name for the kernel is TABLE.COLUMN."""

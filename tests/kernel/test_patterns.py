@@ -112,6 +112,8 @@ def test_a_prefix_needs_the_first_push_of_an_op_return(table: type[WatchTable]) 
     made.add(EntryKind.DATA_PREFIX, b"\x0d")
     assert made.match_script(b"\x6a\x4c\x05omni!") == 0
     assert made.match_script(b"\x6a\x5d\x02ab") == 1  # OP_13, as Runes use it
+    made.add(EntryKind.DATA_PREFIX, b"\x81")
+    assert made.match_script(b"\x6a\x4f\x02ab") == 2  # OP_1NEGATE
     for script in (
         b"\x04omni",
         b"\x6aomni",
@@ -122,7 +124,7 @@ def test_a_prefix_needs_the_first_push_of_an_op_return(table: type[WatchTable]) 
     ):
         assert made.match_script(script) == NO_ENTRY
     made.add(EntryKind.DATA, b"omni!")
-    assert made.match_script(b"\x6a\x05omni!") == 2  # an exact element comes first
+    assert made.match_script(b"\x6a\x05omni!") == 3  # an exact element comes first
 
 
 def coins() -> Iterator[Spent]:

@@ -10,6 +10,7 @@ import pytest
 from spvfilter.errors import FormatError, ParameterError, UndoError
 from spvfilter.kernel import block_columns
 from spvfilter.kernel.blocktables import BLOCK_TABLES, HEX, NO_HEIGHT, SCRIPT_TYPES
+from spvfilter.kernel.protocols import PROTOCOLS
 from spvfilter.network import MAINNET, REGTEST
 from spvfilter.protocol import MAX_MONEY
 from support import build
@@ -212,7 +213,97 @@ def test_both_kernels_agree_on_any_scripts(seed: int) -> None:
 def test_op_return_has_the_joined_pushes() -> None:
     scripts = [b"\x6a", b"\x6a\x04data", b"\x6a\x5d\x02ab\x4c\x01c", b"\x6a\x05data", b"\x04data", b"\x6a\x00\x01x"]
     found = tables_of(paying(scripts), None, 1, ["outputs.op_return"])["outputs.op_return"]
-    assert found[-6:] == [b"", b"data", b"abc", None, None, b"x"]
+    assert found[-6:] == [b"", b"data", b"\x0dabc", None, None, b"x"]
+
+
+def test_numbers_after_op_return_are_bytes() -> None:
+    scripts = {
+        b"\x6a\x4f": b"\x81",
+        b"\x6a\x51\x60\x00\x50\x4c\x00\x52\x01z": b"\x01\x10\x02z",
+        b"\x6a\x4e\x02\x00\x00\x00ab\x5d\x4d\x01\x00c": b"ab\x0dc",
+    }
+    found = tables_of(paying(list(scripts)), None, 1, ["outputs.op_return"])["outputs.op_return"]
+    assert found[-3:] == list(scripts.values())
+
+
+def test_the_script_after_op_return_needs_no_pushes() -> None:
+    scripts = [b"\x6a", b"\x6a\x5d\x05da", b"\x6a\xff", b"\x51\x6a", b""]
+    found = tables_of(paying(scripts), None, 1, ["outputs.op_return_script"])["outputs.op_return_script"]
+    assert found[-5:] == [b"", b"\x5d\x05da", b"\xff", None, None]
+
+
+def rc4(key: bytes, data: bytes) -> bytes:
+    state, j = list(range(256)), 0
+    for i in range(256):
+        j = (j + state[i] + key[i % len(key)]) % 256
+        state[i], state[j] = state[j], state[i]
+    i, j, made = 0, 0, b""
+    for byte in data:
+        i = (i + 1) % 256
+        j = (j + state[i]) % 256
+        state[i], state[j] = state[j], state[i]
+        made += bytes((byte ^ state[(state[i] + state[j]) % 256],))
+    return made
+
+
+def test_rc4_gives_the_published_stream() -> None:
+    assert rc4(b"Key", b"Plaintext").hex() == "bbf316e8d940af0ad3"
+
+
+def counterparty(spent: bytes) -> bytes:
+    """The start of a Counterparty message, encrypted by RC4."""
+    return rc4(spent[::-1], b"CNTRPRTY\x00\x00\x00\x14a message")
+
+
+PROTOCOL_SCRIPTS = {
+    b"\x6a\x5d\x02ab": "Runes",
+    b"\x6a\x5d": "Runes",
+    b"\x6a\x5d\xff": "Runes",
+    b"\x6a\x01\x0d\x02ab": None,  # a push of the byte 13 is no Runestone
+    b"\x6a\x14omni" + bytes(16): "Omni",
+    b"\x6a\x4c\x14omni" + bytes(16): "Omni",
+    b"\x6a\x04omni": None,
+    b"\x6a\x06OA\x01\x00\x01\x00": "Open Assets",
+    b"\x6a\x06OA\x02\x00\x01\x00": None,
+    b"\x6a\x03X2[": "Stacks",
+    b"\x6a\x03X2a": None,
+    b"\x6a\x03X2\x00": None,
+    b"\x6a\x02X2": None,
+    b"\x6a\x29RSKBLOCK:" + bytes(32): None,  # only a coinbase mines
+    b"\x6a\x24\xaa\x21\xa9\xed" + bytes(32): None,
+    b"\x6a\x14" + counterparty(bytes(range(32)))[:20]: "Counterparty",
+    b"\x6a\x14" + counterparty(bytes(32))[:20]: None,
+    b"\x6a\x08CNTRPRTY": None,
+    b"\x6a": None,
+    b"\x51": None,
+}
+
+
+def test_a_protocol_is_recognized_by_its_mark() -> None:
+    payment = build.tx([TxIn(bytes(range(32)), 1)], [TxOut(1, script) for script in PROTOCOL_SCRIPTS])
+    raw = build.block(bytes(32), [build.coinbase(1), payment])
+    found = tables_of(raw, None, 1, ["outputs.op_return_protocol"])["outputs.op_return_protocol"]
+    assert dict(zip(PROTOCOL_SCRIPTS, found[-len(PROTOCOL_SCRIPTS) :], strict=True)) == PROTOCOL_SCRIPTS
+
+
+def test_a_coinbase_has_protocols_of_its_own() -> None:
+    scripts = {
+        b"\x6a\x29RSKBLOCK:" + bytes(32): "RSK",
+        b"\x6a\x09RSKBLOCK:": None,
+        b"\x6a\x24\xaa\x21\xa9\xed" + bytes(32): "witness commitment",
+        b"\x6a\x24\xaa\x21\xa9\xed" + bytes(31): None,
+        b"\x6a\x5d": "Runes",
+        b"\x6a\x14" + counterparty(bytes(32))[:20]: None,
+    }
+    coinbase = build.tx([TxIn(bytes(32), 0xFFFFFFFF, b"\1\1")], [TxOut(1, script) for script in scripts])
+    found = tables_of(build.block(bytes(32), [coinbase]), None, 1, ["outputs.op_return_protocol"])
+    assert dict(zip(scripts, found["outputs.op_return_protocol"], strict=True)) == scripts
+
+
+def test_every_protocol_has_a_source_and_an_example() -> None:
+    known = {*PROTOCOL_SCRIPTS.values(), "RSK", "witness commitment"} - {None}
+    assert {protocol.name for protocol in PROTOCOLS} == known
+    assert all(protocol.source and len(protocol.mark) <= protocol.least for protocol in PROTOCOLS)
 
 
 def test_a_block_without_undo_data_has_nulls() -> None:

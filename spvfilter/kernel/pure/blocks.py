@@ -19,7 +19,7 @@ from spvfilter.protocol import COMMITMENT_PREFIX, HEADER_SIZE, MAX_MONEY, OUTPOI
 MIN_INPUT_SIZE = 41  # Bytes of the smallest input: outpoint 36, script length 1, sequence 4.
 MIN_OUTPUT_SIZE = 9  # Bytes of the smallest output: value 8, script length 1.
 MIN_TX_SIZE = 10  # Bytes of the smallest transaction: version 4, two empty counts, lock time 4.
-_OP_1, _OP_16, _OP_CHECKSIG, _OP_CHECKMULTISIG = 0x51, 0x60, 0xAC, 0xAE
+_OP_1NEGATE, _OP_1, _OP_16, _OP_CHECKSIG, _OP_CHECKMULTISIG = 0x4F, 0x51, 0x60, 0xAC, 0xAE
 
 
 def walk_tx(raw: bytes, at: int = 0) -> TxSpan:
@@ -264,7 +264,12 @@ def check_amounts(raw: bytes, /) -> None:
     Raises FormatError as `walk_block` does. For wrong amounts its `field` is "output values".
     """
     raw = snapshot(raw)
-    for tx in walk_block(raw):
+    check_amounts_of(raw, walk_block(raw))
+
+
+def check_amounts_of(raw: bytes, txs: Iterable[TxSpan]) -> None:
+    """Check the amounts of a block's walked transactions. Raises FormatError as `check_amounts` does."""
+    for tx in txs:
         values = [int.from_bytes(raw[at : at + 8], "little") for at, _, _ in tx.outputs]  # above 2^63 if negative
         if any(value > MAX_MONEY for value in values) or sum(values) > MAX_MONEY:
             raise FormatError(f"not from 0 to {MAX_MONEY} satoshi", offset=tx.start, field="output values")
@@ -391,13 +396,32 @@ def is_p2pk(script: bytes, /) -> bool:
 def null_data(script: bytes) -> bytes:
     """Return the first push of an OP_RETURN output, directly after OP_RETURN; b"" for any other script.
 
-    OP_1 to OP_16 push one byte.
+    OP_1 to OP_16 push the byte of their number, and OP_1NEGATE pushes 81, the number -1 in a script.
     """
     if len(script) < 2 or script[0] != 0x6A:
         return b""
-    if _OP_1 <= script[1] <= _OP_16:
-        return bytes((script[1] - _OP_1 + 1,))
+    if (pushed := _pushed_number(script[1])) is not None:
+        return pushed
     return next(script_pushes(script), b"") if 0 < script[1] <= 0x4E else b""
+
+
+def _pushed_number(opcode: int) -> bytes | None:
+    """Return the byte that OP_1NEGATE and OP_1 to OP_16 push; None for another opcode."""
+    if opcode == _OP_1NEGATE:
+        return b"\x81"
+    return bytes((opcode - _OP_1 + 1,)) if _OP_1 <= opcode <= _OP_16 else None
+
+
+def null_pushes(script: bytes) -> Iterator[bytes]:
+    """Yield the pushes after an OP_RETURN that only pushes follow. A number is one byte, as in `null_data`."""
+    at = 1
+    while at < len(script):
+        opcode = script[at]
+        width = {0x4C: 1, 0x4D: 2, 0x4E: 4}.get(opcode, 0)
+        start = at + 1 + width
+        length = int.from_bytes(script[at + 1 : start], "little") if width else opcode if opcode <= 0x4B else 0
+        yield _pushed_number(opcode) or script[start : start + length]
+        at = start + length
 
 
 def multisig_keys(script: bytes, /) -> list[bytes]:

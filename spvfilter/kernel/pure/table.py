@@ -396,8 +396,8 @@ class WatchTable:
             undo: The block's undo record with its check; or None.
 
         Raises:
-            FormatError: The block is malformed, or has a matching transaction twice (CVE-2012-2459: such a copy has the
-                header of the genuine block).
+            FormatError: The block is malformed, pays more than 21 million coins, or has a matching transaction twice
+                (CVE-2012-2459: such a copy has the header of the genuine block).
             UndoError: The record does not belong to the block. After an error `found` is unchanged.
         """
         _check_found(found)
@@ -409,11 +409,16 @@ class WatchTable:
         earlier: dict[bytes, Coin] = found._coins if found is not None else {}
         fresh: dict[bytes, Coin] = {}
         txs = list(blocks.walk_block(raw))
+        blocks.check_amounts_of(raw, txs)
         spent = None if undo is None else coins_of_block(undo, raw, txs)
         for position, tx in enumerate(txs):
             self._scan(
                 raw, tx, position, (self._coins, earlier, fresh), hits, spent[position] if spent and position else None
             )
+        if undo is None and any(raw[at : at + OUTPOINT_SIZE] in fresh for tx in txs for at, _, _ in tx.inputs):
+            hits.clear()  # no node accepts a spend before its parent, but a second pass would find it
+            for position, tx in enumerate(txs):
+                self._scan(raw, tx, position, (self._coins, earlier, fresh), hits)
         if len({(hit.spend, hit.txid, hit.n) for hit in hits}) != len(hits):
             raise FormatError("duplicated transactions (CVE-2012-2459)", offset=HEADER_SIZE, field="transactions")
         earlier.update(fresh)

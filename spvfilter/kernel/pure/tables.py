@@ -4,7 +4,8 @@
 - Timestamps are in milliseconds since 1970, values in satoshi, sizes in bytes, fee rates in satoshi per virtual byte.
 - Columns that need undo data have no value without it: `type`, `value`, `address`, `spent_script` and
   `spent_block_number` of inputs, and `input_value`, `fee` and `fee_rate` of transactions.
-- `op_return` has the data pushes after an OP_RETURN, joined.
+- `op_return` has the data pushes after an OP_RETURN, joined; OP_1NEGATE and OP_1 to OP_16 push one byte.
+- `op_return_script` has the bytes after OP_RETURN, and `op_return_protocol` the protocol that kernel.protocols lists.
 """
 
 from __future__ import annotations
@@ -15,19 +16,21 @@ from dataclasses import dataclass
 
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel.blocktables import BLOCK_TABLES, HEX, NO_HEIGHT, SCRIPT_TYPES, Column, Layout
+from spvfilter.kernel.protocols import PROTOCOLS, Where
 from spvfilter.kernel.pure.address import address_of, check_network
 from spvfilter.kernel.pure.arguments import snapshot, snapshots, whole
-from spvfilter.kernel.pure.blocks import strip_witness, txid, walk_block, wtxid
+from spvfilter.kernel.pure.blocks import null_data, null_pushes, strip_witness, txid, walk_block, wtxid
 from spvfilter.kernel.pure.scripts import solve
 from spvfilter.kernel.pure.undo import PackedCoin, coins_of_block, script_of
 from spvfilter.kernel.values import TxSpan
-from spvfilter.primitives import read_compact_size, script_pushes
+from spvfilter.primitives import read_compact_size
 from spvfilter.protocol import HEADER_SIZE, MAX_BLOCK_SIZE, MAX_MONEY
 
 _HEADER = struct.Struct("<i32s32sIII")  # Version, previous hash, merkle root, time, bits, nonce.
 _I32, _U32 = struct.Struct("<i"), struct.Struct("<I")
 _LONGEST = 0x7FFFFFFF  # Bytes of a column: its offsets are int32.
 _NULLDATA = SCRIPT_TYPES.index("nulldata")
+_OP_RETURN, _OP_1NEGATE, _OP_1, _OP_16 = b"\x6a", 0x4F, 0x51, 0x60
 
 Value = int | float | bytes | str | None
 Network = tuple[int, int, str]  # Version bytes of P2PKH and P2SH, and the human-readable part.
@@ -137,7 +140,59 @@ class _Output:
     script: bytes
 
     def op_return(self) -> bytes | None:
-        return b"".join(script_pushes(self.script[1:])) if solve(self.script) == _NULLDATA else None
+        return b"".join(null_pushes(self.script)) if solve(self.script) == _NULLDATA else None
+
+    def op_return_script(self) -> bytes | None:
+        return self.script[1:] if self.script[:1] == _OP_RETURN else None
+
+    def op_return_protocol(self) -> str | None:
+        if self.script[:1] != _OP_RETURN:
+            return None
+        raw, inputs = self.tx.block.raw, self.tx.span.inputs
+        spent = raw[inputs[0][0] : inputs[0][0] + 32][::-1] if inputs and self.tx.index else b""
+        return protocol_of(self.script, spent, in_coinbase=self.tx.index == 0)
+
+
+def protocol_of(script: bytes, spent: bytes, *, in_coinbase: bool) -> str | None:
+    """Return the protocol of an OP_RETURN script; None if it has no known mark.
+
+    `spent` is the txid that the transaction's first input spends, in display order, or b"".
+    """
+    push = null_data(script) if script[1:2] != b"" and not _is_number(script[1]) else b""
+    for protocol in PROTOCOLS:
+        if protocol.in_coinbase and not in_coinbase:
+            continue
+        match protocol.where:
+            case Where.SCRIPT:
+                place = script[1:]
+            case Where.PUSH:
+                place = push
+            case Where.RC4:
+                place = b"" if len(push) < protocol.least or not spent else _rc4(spent, push[: protocol.least])
+        after = place[len(protocol.mark) : len(protocol.mark) + 1]
+        follows = not protocol.next or (after != b"" and after in protocol.next)
+        if len(place) >= protocol.least and place.startswith(protocol.mark) and follows:
+            return protocol.name
+    return None
+
+
+def _is_number(opcode: int) -> bool:
+    """Return True for OP_1NEGATE and OP_1 to OP_16, which push a number."""
+    return opcode == _OP_1NEGATE or _OP_1 <= opcode <= _OP_16
+
+
+def _rc4(key: bytes, data: bytes) -> bytes:
+    """Return data decrypted by RC4."""
+    state, at = list(range(256)), 0
+    for number in range(256):
+        at = (at + state[number] + key[number % len(key)]) & 255
+        state[number], state[at] = state[at], state[number]
+    made, at = bytearray(), 0
+    for number, byte in enumerate(data, 1):
+        at = (at + state[number & 255]) & 255
+        state[number & 255], state[at] = state[at], state[number & 255]
+        made.append(byte ^ state[(state[number & 255] + state[at]) & 255])
+    return bytes(made)
 
 
 _OF_BLOCK: dict[str, Callable[[_Block], Value]] = {
@@ -201,6 +256,8 @@ _OF_OUTPUT: dict[str, Callable[[_Output], Value]] = {
     "script": lambda output: output.script,
     "address": lambda output: address_of(output.script, *output.tx.block.network),
     "op_return": lambda output: output.op_return(),
+    "op_return_script": lambda output: output.op_return_script(),
+    "op_return_protocol": lambda output: output.op_return_protocol(),
 }
 
 

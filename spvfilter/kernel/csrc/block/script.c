@@ -1,6 +1,6 @@
 #include "block/script.h"
 
-enum { OP_1 = 0x51, OP_16 = 0x60, OP_RETURN = 0x6A, OP_CHECKSIG = 0xAC, OP_CHECKMULTISIG = 0xAE };
+enum { OP_1NEGATE = 0x4F, OP_1 = 0x51, OP_16 = 0x60, OP_RETURN = 0x6A, OP_CHECKSIG = 0xAC, OP_CHECKMULTISIG = 0xAE };
 
 bool spv_is_pubkey(const uint8_t *data, size_t size) {
     if (size == 33)
@@ -40,8 +40,11 @@ size_t spv_multisig_keys(const uint8_t *script, size_t size, spv_bytes keys[SPV_
     return count == total && required <= total ? count : 0;
 }
 
-static bool is_number(uint8_t opcode) {
-    return opcode >= OP_1 && opcode <= OP_16;
+bool spv_pushed_number(uint8_t opcode, uint8_t *number) {
+    if (opcode != OP_1NEGATE && (opcode < OP_1 || opcode > OP_16))
+        return false;
+    *number = opcode == OP_1NEGATE ? 0x81 : (uint8_t)(opcode - OP_1 + 1);
+    return true;
 }
 
 spv_bytes spv_null_data(spv_bytes script, uint8_t *number) {
@@ -49,10 +52,8 @@ spv_bytes spv_null_data(spv_bytes script, uint8_t *number) {
     size_t at = 1;
     if (script.size < 2 || script.data[0] != OP_RETURN)
         return push;
-    if (is_number(script.data[1])) {
-        *number = (uint8_t)(script.data[1] - OP_1 + 1);
+    if (spv_pushed_number(script.data[1], number))
         return (spv_bytes){number, 1};
-    }
     if (script.data[1] && script.data[1] <= 0x4E && !spv_next_push(script.data, script.size, &at, &push))
         push.size = 0;
     return push;

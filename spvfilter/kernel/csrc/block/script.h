@@ -39,6 +39,8 @@ bool spv_is_pubkey(const uint8_t *data, size_t size);   /* pure.is_pubkey */
 bool spv_is_p2pk(const uint8_t *script, size_t size);   /* pure.is_p2pk */
 /* pure.blocks.multisig_keys: the number of keys, 1 to 16; or 0 for any other script. `keys` may be NULL. */
 size_t spv_multisig_keys(const uint8_t *script, size_t size, spv_bytes keys[SPV_MAX_MULTISIG_KEYS]);
+/* pure.blocks._pushed_number: true for OP_1NEGATE and OP_1 to OP_16; `number` is then the byte that they push. */
+bool spv_pushed_number(uint8_t opcode, uint8_t *number);
 /* pure.blocks.null_data: the first push of an OP_RETURN output, of no bytes for any other script. `number` is the
    byte that OP_1 to OP_16 push. */
 spv_bytes spv_null_data(spv_bytes script, uint8_t *number);

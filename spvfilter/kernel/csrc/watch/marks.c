@@ -5,6 +5,8 @@
 #include "block/scripttype.h"
 #include "block/walk.h"
 
+#include <inttypes.h>
+
 /* The walk is limited by memory latency. The hashes of a batch are therefore computed first and their groups
    prefetched, before the first of them is looked up. */
 enum { LINE = 64, READ_AHEAD = 1024 }; /* bytes of a cache line; bytes of the block that are fetched before they are walked */
@@ -45,6 +47,7 @@ typedef struct {
     spv_status status;
     probe batch[BATCH];
     undo_walk undo;
+    size_t excess; /* offset of the first transaction that pays more than 21 million coins; 0 if there is none */
 } marker;
 
 static void mark(marker *m, const probe *probe, uint32_t number) {
@@ -203,6 +206,14 @@ SPV_INLINE void on_spent(void *context, const uint8_t *raw, size_t outpoint_at, 
     on_input(context, raw, outpoint_at, script, script_end);
 }
 
+/* An output of a block without an undo record. */
+SPV_INLINE void on_valued(void *context, const uint8_t *raw, size_t value_at, size_t script, size_t script_end) {
+    marker *m = context;
+    const uint64_t value = spv_le64(raw + value_at);
+    m->undo.paid = value > SPV_MAX_MONEY || m->undo.paid + value > SPV_MAX_MONEY ? TOO_MUCH : m->undo.paid + value;
+    on_output(context, raw, value_at, script, script_end);
+}
+
 SPV_INLINE void on_paid(void *context, const uint8_t *raw, size_t value_at, size_t script, size_t script_end) {
     marker *m = context;
     const uint64_t value = spv_le64(raw + value_at);
@@ -257,6 +268,12 @@ static marker begin(const spv_table *table, const spv_table *found, spv_marks *m
     };
 }
 
+/* Remembers the first transaction that pays more than 21 million coins. */
+static void note_excess(marker *m, size_t at) {
+    if (m->undo.paid == TOO_MUCH && !m->excess)
+        m->excess = at;
+}
+
 static spv_status walk(marker *m, const uint8_t *raw, size_t size, size_t at, spv_tx *tx, spv_error *error) {
     return spv_walk_tx_with(raw, size, at, tx, on_input, on_output, m, error);
 }
@@ -277,12 +294,14 @@ SPV_INLINE void fetch(const uint8_t *raw, size_t size, size_t at, size_t *fetche
 static spv_status walk_txs(marker *m, const uint8_t *raw, size_t size, size_t *at, spv_error *error) {
     spv_marks *marks = m->marks;
     spv_status status = SPV_OK;
-    spv_tx tx;
+    spv_tx tx = {0};
     size_t fetched = *at;
     for (; m->tx < marks->transactions && !status; m->tx++, *at = tx.end) {
         marks->starts[m->tx] = *at;
         fetch(raw, size, *at, &fetched);
-        status = walk(m, raw, size, *at, &tx, error);
+        status = spv_walk_tx_with(raw, size, *at, &tx, on_input, on_valued, m, error);
+        note_excess(m, *at);
+        m->undo.paid = 0;
     }
     return status;
 }
@@ -296,6 +315,7 @@ static spv_status walk_with_undo(marker *m, const uint8_t *raw, size_t size, siz
         marks->starts[m->tx] = *at;
         fetch(raw, size, *at, &fetched);
         status = spv_walk_tx_with(raw, size, *at, tx, on_spent, on_paid, m, error);
+        note_excess(m, *at);
         if (!status)
             end_tx(m);
     }
@@ -324,6 +344,8 @@ spv_status spv_mark_block(const spv_table *table, const spv_table *found, const 
     }
     if (!status)
         status = spv_block_end(size, at, error);
+    if (!status && m.excess) /* pure.blocks.check_amounts_of */
+        status = spv_refuse(error, m.excess, "output values", "not from 0 to %" PRIu64 " satoshi", (uint64_t)SPV_MAX_MONEY);
     if (!status && record)
         status = end_undo(&m, record, error);
     return status ? status : end(&m);

@@ -8,12 +8,13 @@ enum { AHEAD = 64 }; /* txids that are computed together, which is faster */
 
 /* The second half of the scan. It visits the marked transactions in order. After the first output that it finds, it
    also visits every input that may spend such an output. */
-typedef struct {
+typedef struct scan {
     const spv_table *table, *found;
     const spv_marks *marks;
     const uint8_t *raw;
     size_t size;
     spv_hits *hits;
+    const struct scan *before; /* in a second run: the first run, which found outputs that earlier transactions spend; else NULL */
     spv_index fresh;    /* outpoint → the hit of the output */
     spv_index by_txid;  /* txid → its number */
     const spv_mark *next, *last;
@@ -151,6 +152,15 @@ static bool is_fresh(const void *context, uint32_t number) {
     return hit->n == spv_le32(spent->outpoint + 32) && !memcmp(hits->txids[hit->txid], spent->outpoint, 32);
 }
 
+/* The output of this block with an outpoint, NULL if it was not found. */
+static const spv_hit *fresh_of(const scan *s, const uint8_t *outpoint) {
+    const spent wanted = {s, outpoint};
+    if (!s->fresh.count)
+        return NULL;
+    const uint32_t number = spv_index_find(&s->fresh, spv_outpoint_hash(&s->table->coin_key, outpoint), is_fresh, &wanted);
+    return number == SPV_NONE ? NULL : &s->hits->hits[number];
+}
+
 /* One transaction. */
 
 /* Adds the facts of the undo record, at byte `at`, to the known facts about a spent coin. */
@@ -188,13 +198,10 @@ static spv_status spend(scan *s, spv_item input, uint32_t n, spv_error *error) {
     spv_coin coin = {.entry = SPV_NONE};
     if (of[SPV_EARLIER]) {
         coin = spv_table_coin(s->found, of[SPV_EARLIER]->number);
-    } else if (s->fresh.count) {
-        const spent wanted = {s, outpoint};
-        uint32_t number = spv_index_find(&s->fresh, spv_outpoint_hash(&s->table->coin_key, outpoint), is_fresh, &wanted);
-        if (number != SPV_NONE) {
-            const spv_hit *paid = &s->hits->hits[number];
+    } else {
+        const spv_hit *paid = fresh_of(s->before ? s->before : s, outpoint);
+        if (paid)
             coin = (spv_coin){NULL, paid->script, paid->value, paid->entry};
-        }
     }
     if (of[SPV_KNOWN]) {
         spv_coin known = spv_table_coin(s->table, of[SPV_KNOWN]->number);
@@ -246,7 +253,7 @@ static spv_status transaction(scan *s, spv_error *error) {
     size_t at = s->tx.inputs_at;
     s->marked = s->next != s->last && s->next->tx == s->position;
     s->identified = false;
-    if (s->marked || s->fresh.count)
+    if (s->marked || s->fresh.count || s->before)
         for (uint32_t n = 0; n < s->tx.inputs && !status; n++)
             status = spend(s, spv_next_input(s->raw, &at), n, error);
     at = s->tx.outputs_at;
@@ -261,7 +268,7 @@ static spv_status transaction(scan *s, spv_error *error) {
 static spv_status follow(scan *s, spv_error *error) {
     spv_status status = SPV_OK;
     for (;; s->position++) {
-        if (!s->fresh.count) { /* no output was found that can be spent: go on to the next mark */
+        if (!s->fresh.count && !s->before) { /* no output was found that can be spent: go on to the next mark */
             if (s->next == s->last)
                 return SPV_OK;
             s->position = s->next->tx;
@@ -276,6 +283,44 @@ static spv_status follow(scan *s, spv_error *error) {
     }
 }
 
+/* True if an output that was found is spent by an earlier transaction of the block, which no node accepts. */
+static bool is_spent_before(const scan *s) {
+    spv_error never; /* unused: the block was walked before, so this cannot fail */
+    uint64_t firsts = 0; /* a bit for each first byte of their txids */
+    uint32_t last = 0;
+    for (size_t i = 0; i < s->hits->count; i++)
+        if (!s->hits->hits[i].spend && !s->hits->hits[i].pattern) {
+            last = s->hits->hits[i].position;
+            firsts |= UINT64_C(1) << (s->hits->txids[s->hits->hits[i].txid][0] & 63);
+        }
+    for (uint32_t position = 1; position < last; position++) {
+        spv_tx tx;
+        spv_walk_tx(s->raw, s->size, s->marks->starts[position], &tx, &never);
+        size_t at = tx.inputs_at;
+        for (uint32_t n = 0; n < tx.inputs; n++) {
+            const uint8_t *outpoint = s->raw + spv_next_input(s->raw, &at).at;
+            const spv_hit *paid = firsts >> (outpoint[0] & 63) & 1 ? fresh_of(s, outpoint) : NULL;
+            if (paid && paid->position > position)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Scans again, with all outputs that the first run found. */
+static spv_status follow_again(const scan *first, spv_hits *hits, spv_error *error) {
+    scan s = {
+        .table = first->table, .found = first->found, .marks = first->marks, .raw = first->raw, .size = first->size, .hits = hits,
+        .before = first, .next = first->marks->marks, .last = first->last,
+    };
+    spv_index_init(&s.fresh);
+    spv_index_init(&s.by_txid);
+    const spv_status status = follow(&s, error);
+    spv_index_free(&s.fresh);
+    spv_index_free(&s.by_txid);
+    return status;
+}
+
 static spv_status follow_all(const spv_table *table, const spv_table *found, const uint8_t *raw, size_t size, const spv_marks *marks,
                              spv_hits *hits, spv_error *error) {
     if (!marks->count)
@@ -287,6 +332,12 @@ static spv_status follow_all(const spv_table *table, const spv_table *found, con
     spv_index_init(&s.fresh);
     spv_index_init(&s.by_txid);
     spv_status status = follow(&s, error);
+    if (!status && s.fresh.count && !marks->spent && is_spent_before(&s)) {
+        spv_hits again = {0};
+        status = follow_again(&s, &again, error);
+        spv_hits_free(hits);
+        *hits = again;
+    }
     spv_index_free(&s.fresh);
     spv_index_free(&s.by_txid);
     return status;

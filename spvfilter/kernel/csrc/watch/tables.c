@@ -4,6 +4,7 @@
 #include "block/script.h"
 #include "block/scripttype.h"
 #include "block/txid.h"
+#include "watch/protocols.h"
 
 #include <stdlib.h>
 
@@ -47,7 +48,9 @@ enum {
     ADDRESS,
     SPENT_SCRIPT,
     SPENT_HEIGHT,
-    OP_RETURN_DATA
+    OP_RETURN_DATA,
+    OP_RETURN_SCRIPT,
+    OP_RETURN_PROTOCOL
 };
 
 static const struct {
@@ -113,6 +116,8 @@ static const struct {
     {"outputs.script", OUTPUTS, SCRIPT, SPV_BINARY},
     {"outputs.address", OUTPUTS, ADDRESS, SPV_TEXT},
     {"outputs.op_return", OUTPUTS, OP_RETURN_DATA, SPV_BINARY},
+    {"outputs.op_return_script", OUTPUTS, OP_RETURN_SCRIPT, SPV_BINARY},
+    {"outputs.op_return_protocol", OUTPUTS, OP_RETURN_PROTOCOL, SPV_TEXT},
 };
 
 /* Columns. */
@@ -392,19 +397,52 @@ static spv_status put_input(const rows *r, spv_column *c, uint32_t number, const
     return SPV_OK;
 }
 
+/* pure.blocks.null_pushes, joined. */
 static spv_status put_op_return(spv_column *c, spv_bytes script) {
     size_t at = 1;
-    spv_bytes push;
     spv_status status = SPV_OK;
-    if (!script.size || script.data[0] != 0x6A || spv_solve(script) != SPV_TYPE_NULLDATA) {
+    if (spv_solve(script) != SPV_TYPE_NULLDATA) {
         spv_put_null(c);
         return SPV_OK;
     }
-    while (!status && spv_next_push(script.data, script.size, &at, &push))
-        status = spv_column_append(c, push.data, push.size);
+    while (!status && at < script.size) {
+        const uint8_t opcode = script.data[at++];
+        const size_t width = opcode == 0x4C ? 1 : opcode == 0x4D ? 2 : opcode == 0x4E ? 4 : 0;
+        size_t length = opcode <= 0x4B ? opcode : 0;
+        uint8_t number;
+        if (width)
+            length = width == 1 ? script.data[at] : width == 2 ? spv_le16(script.data + at) : spv_le32(script.data + at);
+        at += width;
+        const bool is_number = spv_pushed_number(opcode, &number);
+        status = is_number ? spv_column_append(c, &number, 1) : spv_column_append(c, script.data + at, length);
+        at += length;
+    }
     if (!status)
         spv_put_appended(c);
     return status;
+}
+
+/* The columns of an OP_RETURN output. */
+static spv_status put_null_data(const rows *r, spv_column *c, spv_bytes script) {
+    const spv_tx *tx = &r->txs[r->index];
+    uint8_t spent[32];
+    if (!script.size || script.data[0] != 0x6A) {
+        spv_put_null(c);
+        return SPV_OK;
+    }
+    if (c->id == OP_RETURN_DATA)
+        return put_op_return(c, script);
+    if (c->id == OP_RETURN_SCRIPT)
+        return spv_put_bytes(c, (spv_bytes){script.data + 1, script.size - 1});
+    size_t at = tx->inputs_at;
+    const bool is_coinbase = !r->index, has_input = !is_coinbase && tx->inputs;
+    if (has_input)
+        spv_reverse(r->raw.data + spv_next_input(r->raw.data, &at).at, spent);
+    const char *name = spv_protocol_of(script, has_input ? spent : NULL, is_coinbase);
+    if (name)
+        return spv_put_bytes(c, (spv_bytes){(const uint8_t *)name, strlen(name)});
+    spv_put_null(c);
+    return SPV_OK;
 }
 
 static spv_status put_output(const rows *r, spv_column *c, uint32_t number, const spv_item *output) {
@@ -429,7 +467,9 @@ static spv_status put_output(const rows *r, spv_column *c, uint32_t number, cons
     case ADDRESS:
         return put_address(r, c, script);
     case OP_RETURN_DATA:
-        return put_op_return(c, script);
+    case OP_RETURN_SCRIPT:
+    case OP_RETURN_PROTOCOL:
+        return put_null_data(r, c, script);
     default:
         return put_place(r, c);
     }
