@@ -92,7 +92,7 @@ def _chosen(given: Iterable[str]) -> dict[str, list[str]] | None:
         if not colon:
             chosen[table] = default or [""]
         elif names.startswith("+"):
-            chosen[table] = [*default, *names[1:].split(",")]
+            chosen[table] = default + [name for name in names[1:].split(",") if name not in default]
         else:
             chosen[table] = names.split(",")
     return chosen or None

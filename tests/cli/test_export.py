@@ -115,7 +115,7 @@ def scratch(run: Run, words: tuple[object, ...], folder: Path) -> dict[str, list
 @pytest.mark.columns
 def test_columns_choose_tables_and_names(run: Run, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    chosen = ("--columns", "blocks", "inputs:index,value", "outputs:+address", "--hex", "--processes", "2")
+    chosen = ("--columns", "blocks", "inputs:index,value", "outputs:+address,value", "--hex", "--processes", "2")
     ran = run("export", data, "--network", "regtest", "--out", out, *chosen, "--quiet")
     assert (ran.code, ran.err) == (0, "")
     assert columns_in(out, "inputs") == ["index", "value"]
@@ -182,7 +182,7 @@ def test_coins_of_a_part_of_the_chain_are_refused(run: Run, data: Path, tmp_path
     [
         (("--columns", "coins"), "no table 'coins': the tables are blocks, transactions, inputs, outputs"),
         (("--columns", "inputs:amount"), "no column 'amount' in the table inputs"),
-        (("--columns", "inputs:+value"), "the column value of the table inputs is named twice"),
+        (("--columns", "inputs:value,value"), "the column value of the table inputs is named twice"),
         (("--columns", "inputs:"), "no column '' in the table inputs"),
         (("--columns", "inputs", "inputs:value"), "--columns names the table inputs twice"),
         (("--dask", "tcp://127.0.0.1:1", "--processes", "2"), "--dask and --processes exclude each other"),
