@@ -1218,8 +1218,12 @@ class WatchList:
             WatchListInUseError: A window must move, but a running client uses the list.
         """
         tx = to_bytes(raw)
-        hits = self._complete(lambda: self._table.scan_tx(tx))
-        is_coinbase = bool(hits) and Transaction.parse(tx).is_coinbase
+        hits = self._table.scan_tx(tx)
+        if not hits:  # most transactions of a stream
+            return []
+        while self.advance(hits):
+            hits = self._table.scan_tx(tx)
+        is_coinbase = Transaction.parse(tx).is_coinbase
         return self.accept(hits, block_hash=block_hash, height=height, time=time, is_coinbase=is_coinbase)
 
     def match_block(self, raw: bytes | Serializable, *, height: int | None = None) -> list[Match]:

@@ -457,3 +457,14 @@ def test_a_private_key_passed_as_public_key_is_not_repeated() -> None:
     with pytest.raises(ParameterError, match="not a public key: 32 bytes") as caught:
         WatchList().add_pubkey(secret)
     assert secret.hex()[:16] not in str(caught.value)
+
+
+def test_a_transaction_without_a_match_asks_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = WatchList(REGTEST)
+    watch.add_script(b"\x51")
+    raw = build.tx([build.TxIn(bytes(32), 0)], [build.TxOut(1, b"\x52")])
+    calls: list[str] = []
+    for name in ("advance", "accept", "matches"):
+        monkeypatch.setattr(watch, name, lambda *_args, name=name, **_named: calls.append(name))
+    assert watch.match_tx(raw) == []
+    assert calls == []
