@@ -92,7 +92,7 @@ static uint32_t match_pushes(const plain_table *table, spv_bytes script) {
     return SPV_NONE;
 }
 
-/* The longest data prefix of the first push after OP_RETURN. OP_1 to OP_16 push one byte. */
+/* The longest data prefix of the first push after OP_RETURN. OP_1NEGATE and OP_1 to OP_16 push one byte. */
 static uint32_t match_prefix(const plain_table *table, spv_bytes script) {
     plain_operation operation;
     uint8_t value;
@@ -102,6 +102,9 @@ static uint32_t match_prefix(const plain_table *table, spv_bytes script) {
         return SPV_NONE;
     if (script.data[1] >= 0x51 && script.data[1] <= 0x60) {
         value = (uint8_t)(script.data[1] - 0x50);
+        data = (spv_bytes){&value, 1};
+    } else if (script.data[1] == 0x4F) {
+        value = 0x81;
         data = (spv_bytes){&value, 1};
     } else if (script.data[1] <= 0x4E && plain_next(script, 1, &operation)) {
         data = operation.data;
@@ -183,8 +186,11 @@ static void scan_tx(
 bool plain_scan(const plain_table *table, plain_table *found, const uint8_t *raw, const spv_tx *txs, uint32_t count, plain_hits *hits) {
     plain_table fresh = {0};
     size_t first = hits->count;
-    for (uint32_t i = 0; i < count; i++)
-        scan_tx(table, found, &fresh, raw, txs + i, i, hits);
+    for (int run = 0; run < 2; run++) { /* the second run knows the outputs that earlier transactions spend */
+        hits->count = first;
+        for (uint32_t i = 0; i < count; i++)
+            scan_tx(table, found, &fresh, raw, txs + i, i, hits);
+    }
     bool doubled = false;
     for (size_t i = first; i < hits->count && !doubled; i++)
         for (size_t k = first; k < i && !doubled; k++) {

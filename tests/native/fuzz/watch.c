@@ -58,6 +58,19 @@ static void learn(lists *lists, const plain_hits *hits) {
     }
 }
 
+/* Offset of the first transaction that pays more than 21 million coins; 0 if there is none. */
+static size_t excess_at(const uint8_t *raw, const spv_tx *txs, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        size_t at = txs[i].outputs_at;
+        double total = 0; /* exact up to 2^53, which is more than all coins */
+        for (uint32_t n = 0; n < txs[i].outputs; n++)
+            total += (double)spv_le64(raw + spv_next_output(raw, &at).at);
+        if (total > 2100000000000000.0)
+            return txs[i].start;
+    }
+    return 0;
+}
+
 static void scan_block(lists *lists, const uint8_t *raw, size_t size) {
     spv_hits hits;
     plain_hits plain = {0};
@@ -68,6 +81,8 @@ static void scan_block(lists *lists, const uint8_t *raw, size_t size) {
     if (!txs) {
         check_refusal(status, &error, size);
         check_same_refusal(&error, &wanted);
+    } else if (excess_at(raw, txs, count)) {
+        CHECK(status == SPV_FORMAT && error.offset == excess_at(raw, txs, count) && !strcmp(error.field, "output values"));
     } else if (plain_scan(&lists->plain, lists->collects, raw, txs, count, &plain)) {
         CHECK(!status);
         check_same_hits(&hits, &plain);
