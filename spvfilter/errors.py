@@ -79,6 +79,7 @@ __all__ = [
     "TargetError",
     "TimewarpError",
     "TooLargeError",
+    "TxCheckError",
     "TxConflictError",
     "TxRefusedError",
     "UnconnectedHeadersError",
@@ -606,6 +607,23 @@ class TxConflictError(ParameterError):
     def by_hex(self) -> str | None:
         """The field `by` in hex, as block explorers show it; None if there is none."""
         return None if self.by is None else self.by[::-1].hex()
+
+
+class TxCheckError(ParameterError):
+    """A transaction was not sent, since no block can contain it or all connected peers will refuse it.
+
+    The wallet has not stored it. `LightClient.check` returns the same findings and warnings.
+    """
+
+    causes: tuple[str, ...]
+    """The faults, the gravest first: texts of `store.CheckCause`."""
+    can_force: bool
+    """True if `broadcast` sends it with `force=True`. False if no block can contain it."""
+
+    def __init__(self, message: str, causes: tuple[str, ...] = (), *, can_force: bool = False) -> None:
+        super().__init__(message)
+        self.causes = causes
+        self.can_force = can_force
 
 
 class PrivacyError(SpvFilterError):

@@ -35,7 +35,7 @@ class ElectrumLimits:
     block_timeout_s: float = 20.0
     """Seconds to wait for a block from a peer. Then the answer to the request is an error."""
     broadcast_timeout_s: float = 8.0
-    """Seconds to wait for a peer's verdict on a transaction. Afterwards the client still announces the transaction."""
+    """Seconds to wait for a peer's verdict on a transaction. If no peer requests it, the answer is an error."""
 
     def __post_init__(self) -> None:
         for each in fields(self):

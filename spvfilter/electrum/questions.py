@@ -47,7 +47,7 @@ class PrepareProof:
 
 @dataclass(frozen=True, slots=True)
 class SendTransactions:
-    """Broadcast transactions in this order. `then` gets an error for each, or None if it was not refused."""
+    """Broadcast transactions together, parents first. `then` gets an error for each, or None if it was sent."""
 
     raws: tuple[bytes, ...]
     then: Callable[[list[str | None]], Answer]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
 
 from spvfilter.electrum.headerproofs import HeaderProofs
@@ -29,6 +29,7 @@ from spvfilter.errors import (
     KeychainError,
     ParameterError,
     PeerError,
+    TxCheckError,
     TxConflictError,
     TxRefusedError,
 )
@@ -38,9 +39,12 @@ from spvfilter.light.engine.requests import ReachIndex
 from spvfilter.light.events import Mode
 from spvfilter.light.inside import running_of
 from spvfilter.light.running import in_steps
+from spvfilter.primitives import hash_to_hex
 from spvfilter.store.batch import Batch
 from spvfilter.store.scriptviews import ProvedTx, WalletTx, proved_transaction, wallet_transactions
 from spvfilter.store.store import Store
+from spvfilter.store.txcheck import CheckWeight
+from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import (
     MatchConfirmed,
     MatchFound,
@@ -186,7 +190,7 @@ class WalletLink:
                         pass
                     answer = then()
                 case SendTransactions(raws, sent):
-                    answer = sent([await self._send(raw) for raw in raws])
+                    answer = sent(await self._send(raws))
                 case _:
                     return answer
 
@@ -209,20 +213,39 @@ class WalletLink:
                 await self._running.in_store(lambda store: store.commit(kept))
         return raw
 
-    async def _send(self, raw: bytes) -> str | None:
-        """Broadcast a transaction, and return why it was refused; None if it was not.
+    async def _send(self, raws: Sequence[bytes]) -> list[str | None]:
+        """Broadcast transactions together, parents first, and return why each was not sent; None if it was.
 
-        If no verdict arrives in time, that is no error: the client has stored the transaction and still announces it.
+        A transaction counts as sent if a peer has requested or announced it. If no peer has within the time, nobody can
+        have it, and it is abandoned.
         """
+        *parents, last = transactions = [Transaction.parse(raw) for raw in raws]
+        known = {tx.txid for tx in transactions if self._running.engine.broadcaster.find(tx.txid) is not None}
         try:
             async with asyncio.timeout(self._limits.broadcast_timeout_s):
-                await self._client.broadcast(raw)
-        except TimeoutError:
-            return None
+                await self._client.broadcast(last, parents=parents)
+        except TxCheckError as error:
+            if not parents:
+                return [str(error)]
+            found = await self._client.check(last, parents=parents)
+            grave = {each.txid: each.message for each in found if each.weight is not CheckWeight.WARNING}
+            return [(grave or {last.txid: str(error)}).get(tx.txid) for tx in transactions]
         except (TxRefusedError, TxConflictError, FormatError, ParameterError) as error:
-            return str(error)
-        except PeerError:
-            return None  # no peer accepted it yet; the client announces it to every new peer
+            return [*([None] * len(parents)), str(error)]
+        except (TimeoutError, PeerError):
+            pass  # no verdict yet
+        return [await self._unsent(tx, is_known=tx.txid in known) for tx in reversed(transactions)][::-1]
+
+    async def _unsent(self, tx: Transaction, *, is_known: bool) -> str | None:
+        """Return why a transaction without a verdict was not sent, and abandon it then. None if a peer may have it.
+
+        The client goes on with a transaction that it was announcing before (`is_known`).
+        """
+        if not is_known and await self._client.abandon_unsent(tx.txid):
+            return "not sent: no peer requested it in time, and it was abandoned. Connect to a node and send it again"
+        if lacking := self._running.engine.broadcaster.lacking(tx.txid):
+            named = ", ".join(map(hash_to_hex, lacking))
+            return f"a peer received it, but does not know the transaction that it spends from: {named}"
         return None
 
     async def _explore(self, script_hash: str) -> None:

@@ -45,6 +45,7 @@ from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import OutPoint, Serializable, hash_of, outpoint_of, to_bytes
 from spvfilter.store.place import MEMORY
 from spvfilter.store.searched import BlockRange
+from spvfilter.store.txcheck import CheckFinding
 from spvfilter.store.views import Balance, Coin, HistoryEntry, Snapshot
 from spvfilter.store.windowviews import KeychainStatus
 from spvfilter.transaction import Transaction
@@ -648,11 +649,18 @@ class LightClient:
         return self._checked().metrics()
 
     async def broadcast(
-        self, raw_tx: bytes | Serializable, *, input_values: Iterable[int] | None = None, private: bool = False
+        self,
+        raw_tx: bytes | Serializable,
+        *,
+        parents: Iterable[bytes | Serializable] = (),
+        input_values: Iterable[int] | None = None,
+        private: bool = False,
+        force: bool = False,
     ) -> Broadcast:
-        """Store a transaction, send it, and wait until a peer has accepted it.
+        """Check a transaction, store it, send it, and wait until a peer has accepted it.
 
-        Cancelling the call stops only the wait: call `abandon` to stop the broadcast.
+        A transaction that `check` finds invalid or refused is not stored. Cancelling the call stops only the wait: call
+        `abandon` to stop the broadcast.
 
         The client announces the transaction again, to every peer and in every run, until it is confirmed, replaced,
         abandoned, or 336 hours old. `BroadcastProgress` and `BroadcastChanged` events report later changes. If the
@@ -663,15 +671,20 @@ class LightClient:
 
         Args:
             raw_tx: The signed transaction, as bytes or as an object that serializes to them.
-            input_values: Value of each input in satoshi, in order. Needed only for a fee warning about foreign inputs.
+            parents: Transactions that it spends from, parents first. They are sent with it, and their fees count
+                together.
+            input_values: Value of each input in satoshi, in order. Needed only to check the fee of foreign inputs.
             private: True to send it first to one peer through a new connection, over Tor if there is a proxy.
+            force: True to send it even if all connected peers will refuse it.
 
         Returns:
             The peers that have requested, echoed or refused the transaction so far.
 
         Raises:
             FormatError: The bytes are not a transaction.
-            ParameterError: No block can contain the transaction, an ancestor was abandoned, or the values are wrong.
+            TxCheckError: No block can contain the transaction, all connected peers will refuse it, or an ancestor was
+                abandoned.
+            ParameterError: The values are wrong, or `private` was combined with `parents`.
             TxConflictError: A conflicting transaction is confirmed or preferred by peers, or a later broadcast
                 replaced it.
             TxRefusedError: Every peer that received the transaction rejected it.
@@ -683,7 +696,42 @@ class LightClient:
         tx = Transaction.parse(to_bytes(raw_tx))
         values = None if input_values is None else tuple(input_values)
         check_input_values(tx, values)
-        return await running.broadcast(tx, values, is_private=private)
+        earlier = [Transaction.parse(to_bytes(parent)) for parent in parents]
+        if private and earlier:
+            raise ParameterError("private: a package cannot be sent privately; send the parents first")
+        return await running.broadcast(tx, values, is_private=private, parents=earlier, is_forced=force)
+
+    async def check(
+        self,
+        raw_tx: bytes | Serializable,
+        *,
+        parents: Iterable[bytes | Serializable] = (),
+        input_values: Iterable[int] | None = None,
+    ) -> tuple[CheckFinding, ...]:
+        """Return what speaks against a transaction, as far as that can be known without asking a node.
+
+        `broadcast` refuses a transaction with a finding of the weight INVALID, and without `force` also one with
+        REFUSED. Signatures of inputs whose coins the wallet knows are verified. Nothing is stored or sent.
+
+        Args:
+            raw_tx: The signed transaction, as bytes or as an object that serializes to them.
+            parents: Transactions that it spends from, parents first. Their fees count together.
+            input_values: Value of each input in satoshi, in order, if the wallet does not know them.
+
+        Returns:
+            The findings, the gravest first. It is empty if nothing speaks against the transaction.
+
+        Raises:
+            FormatError: The bytes are not a transaction.
+            ParameterError: The values are wrong.
+            NotRunningError: The client is not running.
+        """
+        running = self._checked()
+        tx = Transaction.parse(to_bytes(raw_tx))
+        values = None if input_values is None else tuple(input_values)
+        check_input_values(tx, values)
+        earlier = [Transaction.parse(to_bytes(parent)) for parent in parents]
+        return running.engine.check([*earlier, tx], values)
 
     async def psbt(self, unsigned_tx: bytes | Serializable) -> bytes:
         """Return a PSBT (BIP-174) of a transaction that spends coins of the wallet. See `Views.psbt`.
@@ -693,7 +741,7 @@ class LightClient:
 
         Raises:
             FormatError: The bytes are not a transaction.
-            ParameterError: The transaction has signatures, or spends no output of the wallet.
+            ParameterError: The transaction has signatures, spends no output of the wallet, or no block can contain it.
             DescriptorError: A descriptor has musig(), or the extra `descriptors` is not installed.
             NotRunningError: The client is not running.
             StoreError: The database cannot be read.
@@ -717,6 +765,24 @@ class LightClient:
             NotRunningError: The client is not running.
         """
         await self._checked().abandon(hash_of(txid, "txid"))
+
+    async def abandon_unsent(self, txid: bytes | str) -> bool:
+        """Abandon a transaction if no peer can have it, for example if `broadcast` took too long.
+
+        The coins that it spends can be spent again. Versions that it replaced count again.
+
+        Args:
+            txid: Txid of the transaction, 32 bytes in wire order or 64 hex digits.
+
+        Returns:
+            True if it was broadcast in this run, no peer requested or announced it, and it is abandoned now. False if
+            a peer may have it, or if it is not an unconfirmed transaction of the wallet: nothing changes.
+
+        Raises:
+            ParameterError: The txid is not valid.
+            NotRunningError: The client is not running.
+        """
+        return await self._checked().abandon_unsent(hash_of(txid, "txid"))
 
     # Accounts
 

@@ -323,7 +323,15 @@ class Running:
             commits=counters.commits,
         )
 
-    async def broadcast(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_private: bool) -> Broadcast:
+    async def broadcast(
+        self,
+        tx: Transaction,
+        input_values: tuple[int, ...] | None,
+        *,
+        is_private: bool,
+        parents: Sequence[Transaction] = (),
+        is_forced: bool = False,
+    ) -> Broadcast:
         """Record a transaction, then wait for the engine's answer. Cancelling the call stops only the wait.
 
         Raises ParameterError, PeerError, TxConflictError, PrivacyError.
@@ -331,13 +339,23 @@ class Running:
         call: asyncio.Future[Broadcast] = asyncio.get_running_loop().create_future()
         self._last_call += 1
         self._calls[self._last_call] = call
-        self.feed(Sending(tx.raw, input_values, is_private, self._last_call))
+        earlier = tuple(parent.raw for parent in parents)
+        self.feed(Sending(tx.raw, input_values, is_private, self._last_call, earlier, is_forced))
         await self._database.drain()
         self.check()
         await asyncio.wait([call])  # the engine answers at the latest when its time is over
         await self._database.drain()  # the result is stored, even if the client is left at once
         self.check()
         return call.result()
+
+    async def abandon_unsent(self, txid: bytes) -> bool:
+        """Abandon an own transaction if no peer can have it, and wait until that is stored."""
+        if not self.engine.broadcaster.is_unsent(txid):
+            return False
+        self.feed(Abandon(txid, is_unsent=True))
+        await self._database.drain()
+        self.check()
+        return True
 
     async def abandon(self, txid: bytes) -> None:
         """Abandon an own transaction and wait until that is stored. Raises ParameterError."""

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from spvfilter.store.place import MEMORY as MEMORY
     from spvfilter.store.searched import BlockRange as BlockRange, EntryGroup as EntryGroup, Searched as Searched
     from spvfilter.store.store import Store as Store
+    from spvfilter.store.txcheck import (
+        CheckCause as CheckCause,
+        CheckFinding as CheckFinding,
+        CheckWeight as CheckWeight,
+    )
     from spvfilter.store.views import (
         Balance as Balance,
         Coin as Coin,
@@ -48,6 +53,7 @@ else:
         place="MEMORY",
         searched="BlockRange EntryGroup Searched",
         store="Store",
+        txcheck="CheckCause CheckFinding CheckWeight",
         views="Balance Coin HistoryEntry SearchedEntries Snapshot Views",
         windowviews="KeychainStatus",
     )

@@ -21,7 +21,9 @@ from spvfilter.store.headers import PER_ROW
 from spvfilter.store.ledger import WAITING_PLACE, Totals, TxStatus, stored_completeness
 from spvfilter.store.schema import MARKED, check_row
 from spvfilter.store.searched import BlockRange, Searched, common, gaps
+from spvfilter.store.spentviews import StoreFacts
 from spvfilter.store.sqlite import mark, reading, translated
+from spvfilter.store.txcheck import CheckCause, impossible
 from spvfilter.store.windowviews import (
     EntryPlaces,
     KeychainStatus,
@@ -648,12 +650,15 @@ class Views:
 
         Raises:
             FormatError: The bytes are not a transaction.
-            ParameterError: The transaction has signatures, or spends no output of the wallet.
+            ParameterError: The transaction has signatures, spends no output of the wallet, or no block can contain it.
             DescriptorError: A descriptor has musig(), or the extra `descriptors` is not installed.
             StoreCorruptError: The database is damaged.
         """
         tx = Transaction.parse(to_bytes(unsigned_tx))
         with self._moment():
+            fault = impossible(tx, StoreFacts(self._checked, self._db, self._path, self._tip()))
+            if fault is not None and fault.cause is not CheckCause.ABANDONED_PARENT:
+                raise ParameterError(fault.message)
             found = {txid: self.transaction(txid) for txid in {outpoint[:32] for outpoint in tx.inputs}}
             previous = {txid: Transaction.parse(entry.raw) for txid, entry in found.items() if entry is not None}
             return psbts.psbt_of(self._checked, self._network, tx, previous)

@@ -431,8 +431,13 @@ class Books:
         touched += self.intake.adopt(record)
         return self._settle([*touched, *self.facts.give_evidence(record.txid)])
 
-    def abandon(self, txid: bytes) -> list[WalletEvent]:
-        """Abandon an own unconfirmed transaction (`check_abandon`) and the own versions that it replaced."""
+    def abandon(self, txid: bytes, *, is_unsent: bool = False) -> list[WalletEvent]:
+        """Abandon an own unconfirmed transaction (`check_abandon`) and the own versions that it replaced.
+
+        If it `is_unsent`, no peer can have it, and the versions that it replaced count again.
+        """
+        if is_unsent:
+            return self._drop([txid], DropReason.ABANDONED)
         record = self.facts.record(txid)
         assert record is not None
         is_waiting = self.judgement.is_waiting(txid)  # and has replaced nothing

@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from spvfilter.kernel import Hit
+from spvfilter.primitives import OutPoint
 from spvfilter.store.ledger import StoredMatch
 from spvfilter.watch.match import Completeness
 
@@ -53,6 +54,10 @@ class ConfirmedMatches:
     def spender(self, outpoint: bytes) -> bytes | None:
         """The txid of the confirmed transaction that spends an outpoint of the wallet, or None."""
         return self._spenders.get(outpoint)
+
+    def payment(self, outpoint: OutPoint) -> StoredMatch | None:
+        """The confirmed match of an output, or None."""
+        return self._found.get(Identity(False, outpoint.txid, outpoint.index))
 
     def at(self, height: int) -> list[StoredMatch]:
         """The matches of the block at a height."""

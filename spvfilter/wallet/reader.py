@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Self
 
 from spvfilter._public import deferred, public
 from spvfilter.errors import FormatError, ParameterError, StoreCorruptError, StoreError
+from spvfilter.primitives import Serializable, to_bytes
 from spvfilter.store.batch import Bip37Parameters
 from spvfilter.store.events import StoredEvent, run_of, stored_events
 from spvfilter.store.networkrows import read_network
 from spvfilter.store.schema import check_schema
+from spvfilter.store.spentviews import StoreFacts
 from spvfilter.store.sqlite import translated
+from spvfilter.store.txcheck import CheckFinding, check_package
 from spvfilter.store.views import Snapshot, Views
+from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import RunStarted, WalletEvent
 from spvfilter.wallet.filterdata import stored_elements
 from spvfilter.wallet.journal import decode
@@ -105,6 +109,28 @@ class WalletStore(Views):
             found = decoded(stored_events(self._db, self._path, log, since, limit, owner), self._path)
         is_last = account is not None and len(found) < limit
         return Snapshot(found, log.last if is_last else found[-1].sequence if found else since)
+
+    def check(
+        self, raw_tx: bytes | Serializable, *, parents: Iterable[bytes | Serializable] = ()
+    ) -> tuple[CheckFinding, ...]:
+        """Return what speaks against a transaction, as far as the database shows it.
+
+        `LightClient.check` also knows the fees that connected peers require, and which transactions they have accepted.
+
+        Args:
+            raw_tx: The signed transaction, as bytes or as an object that serializes to them.
+            parents: Transactions that it spends from, parents first.
+
+        Returns:
+            The findings, the gravest first. It is empty if nothing speaks against the transaction.
+
+        Raises:
+            FormatError: The bytes are not a transaction.
+            StoreError: The database cannot be read.
+        """
+        transactions = [Transaction.parse(to_bytes(each)) for each in (*parents, raw_tx)]
+        with self._moment():
+            return check_package(transactions, StoreFacts(self._checked, self._db, self._path, self._tip()))
 
     def run_id(self, sequence: int) -> bytes | None:
         """Return the id of the client's run that stored an event; see `RunStarted`.

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from spvfilter.errors import ParameterError, TxConflictError
-from spvfilter.primitives import OutPoint, hash_to_hex
+from spvfilter.errors import ParameterError, TxCheckError, TxConflictError
+from spvfilter.primitives import hash_to_hex
+from spvfilter.store.txcheck import CheckCause, CheckFinding, CheckWeight, impossible
 from spvfilter.transaction import Transaction
-from spvfilter.wallet.canonical import Status
-from spvfilter.wallet.txgraph import DropReason
-from spvfilter.wallet.validity import why_impossible
+from spvfilter.wallet.bookfacts import BookFacts
 
 if TYPE_CHECKING:
     from spvfilter.wallet.books import Books
@@ -23,42 +22,30 @@ def check_broadcast(books: Books, tx: Transaction, input_values: Sequence[int] |
         ParameterError: No block can contain it, its outputs exceed its inputs, or the user abandoned an ancestor.
         TxConflictError: It conflicts with a block.
     """
-    if (reason := why_impossible(tx)) is not None:
-        raise ParameterError(f"no block can contain the transaction: {reason}")
-    if books.facts.is_confirmed(tx.txid):
-        anchor = books.facts.anchor(tx.txid)
-        raise TxConflictError("a block contains the transaction", tx.txid, None if anchor is None else anchor.height)
-    if (spender := books.facts.confirmed_spender(tx)) is not None:
-        block = books.facts.anchor(spender)
-        height = None if block is None else block.height
-        raise TxConflictError(f"it conflicts with {hash_to_hex(spender)}, which is in a block", spender, height)
-    for outpoint in map(OutPoint.parse, tx.inputs):
-        parent = books.intake.known(outpoint.txid)
-        if parent is not None and outpoint.index >= parent.outputs:
-            name = hash_to_hex(outpoint.txid)
-            raise ParameterError(
-                f"no block can contain the transaction: it spends output {outpoint.index} of {name}, which has"
-                f" {parent.outputs} outputs"
-            )
-    values = input_values or [value for value in map(books.hits.value_of, tx.inputs) if value is not None]
-    paid = sum(output.value for output in tx.outputs)
-    if len(values) == len(tx.inputs) and paid > sum(values):
-        raise ParameterError(
-            f"no block can contain the transaction: its outputs have {paid} satoshi, its inputs {sum(values)}"
-        )
-    verdict, ancestor = books.intake.would_be(tx)
-    if verdict.status is Status.CONFLICTED:
-        if verdict.conflicts_with is not None:
-            rival, by = books.facts.record(verdict.conflicts_with), hash_to_hex(verdict.conflicts_with)
-            is_direct = rival is not None and not set(rival.inputs).isdisjoint(tx.inputs)
-            conflict = "it conflicts" if is_direct else "it spends from a transaction that conflicts"
-            raise TxConflictError(f"{conflict} with {by}, which is confirmed", verdict.conflicts_with)
-        raise ParameterError("no block can contain the transaction: it or an ancestor conflicts with an ancestor")
-    if ancestor is not None and ancestor.active_drop is DropReason.ABANDONED:
-        name = hash_to_hex(ancestor.txid)
-        raise ParameterError(
-            f"it spends from {name}, which was abandoned: broadcast {name} first, or spend other coins"
-        )
+    if (found := impossible(tx, BookFacts(books), input_values)) is not None:
+        raise refusal_of([found])
+
+
+def refusal(findings: Iterable[CheckFinding], *, is_forced: bool) -> ParameterError | None:
+    """Return the error that prevents a broadcast, or None if nothing does.
+
+    Args:
+        findings: Findings of a check.
+        is_forced: True to ignore findings that peers will refuse the transaction.
+    """
+    weights = (CheckWeight.INVALID,) if is_forced else (CheckWeight.INVALID, CheckWeight.REFUSED)
+    grave = [finding for finding in findings if finding.weight in weights]
+    return refusal_of(grave) if grave else None
+
+
+def refusal_of(findings: Sequence[CheckFinding]) -> ParameterError:
+    """Return the error for findings, the gravest first."""
+    first = findings[0]
+    if first.cause in (CheckCause.CONFIRMED, CheckCause.CONFLICT) and first.by is not None:
+        return TxConflictError(first.message, first.by, first.height)
+    message = "; ".join(dict.fromkeys(finding.message for finding in findings))
+    can_force = all(finding.weight is not CheckWeight.INVALID for finding in findings)
+    return TxCheckError(message, tuple(finding.cause.value for finding in findings), can_force=can_force)
 
 
 def check_abandon(books: Books, txid: bytes) -> None:

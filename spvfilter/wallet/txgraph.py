@@ -11,9 +11,9 @@ from enum import StrEnum
 from typing import NamedTuple, Self
 
 from spvfilter.protocol import HASH_SIZE, MEMPOOL_EXPIRY_S
+from spvfilter.store.validity import why_impossible
 from spvfilter.transaction import NULL_OUTPOINT, Transaction
 from spvfilter.wallet.netgroupquota import MANY
-from spvfilter.wallet.validity import why_impossible
 
 
 class Anchor(NamedTuple):

@@ -410,3 +410,44 @@ async def test_wrong_use_of_the_server_is_refused(regtest_node: RegtestNode, tmp
             wrong = ElectrumServer(client, port=None, tls_port=0, certificate=certificate, key=key)
             with pytest.raises(ParameterError, match=rf"{(key or certificate).name}.* cannot be loaded: .*PEM"):
                 await wrong.__aenter__()
+
+
+async def test_refused_transactions_are_not_stored(regtest_node: RegtestNode) -> None:
+    regtest_node.call(lambda regtest: regtest.pay(TxOut(50_000, SCRIPT)))
+    regtest_node.mine()
+    async with served(regtest_node) as (light, server), connected(server) as client:
+        (coin,) = await light.coins()
+        spent = p2wpkh(b"\x02" + b"\x01" * 32).spends(coin.outpoint)
+        first = build_tx([spent], [TxOut(45_000, SCRIPT)])
+        txid = await client.ask("blockchain.transaction.broadcast", first.hex())
+        cheaper, early = (
+            build_tx([spent], [TxOut(46_000, SCRIPT)]),
+            build_tx([spent], [TxOut(9, SCRIPT)], lock_time=999),
+        )
+        for raw, reason in ((cheaper, "too low to replace"), (early, "its lock time has not passed")):
+            with pytest.raises(ElectrumError, match=reason):
+                await client.ask("blockchain.transaction.broadcast", raw.hex())
+            assert await light.transaction(Transaction.parse(raw).txid) is None
+        history = await client.ask("blockchain.scripthash.get_history", KNOWN)
+        assert [row["tx_hash"] for row in history if row["height"] <= 0] == [txid]
+
+
+async def test_a_transaction_that_no_peer_requests_is_not_sent(nothing_is_left: None) -> None:
+    """The payment that it would have replaced counts again."""
+    node = RegtestNode()
+    node.call(lambda regtest: regtest.pay(TxOut(50_000, SCRIPT)))
+    node.mine()
+    limits = ElectrumLimits(broadcast_timeout_s=0.3)
+    async with served(node, limits=limits) as (light, server), connected(server) as client:
+        (coin,) = await light.coins()
+        spent = p2wpkh(b"\x02" + b"\x01" * 32).spends(coin.outpoint)
+        first = build_tx([spent], [TxOut(45_000, SCRIPT)])
+        txid = await client.ask("blockchain.transaction.broadcast", first.hex())
+        node.close()
+        bumped = build_tx([spent], [TxOut(40_000, SCRIPT)])
+        with pytest.raises(ElectrumError, match="not sent: no peer requested it in time, and it was abandoned"):
+            await client.ask("blockchain.transaction.broadcast", bumped.hex())
+        entries = {entry.txid_hex: entry.status for entry in await light.history()}
+        assert entries[txid] == TxStatus.PENDING
+        assert entries[Transaction.parse(bumped).txid_hex] == TxStatus.ABANDONED
+        assert (await light.balance()).total == 45_000

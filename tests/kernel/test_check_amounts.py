@@ -8,7 +8,7 @@ from spvfilter import kernel
 from spvfilter.errors import FormatError
 from spvfilter.kernel.backend import reference
 from spvfilter.protocol import MAX_MONEY
-from spvfilter.wallet.validity import are_amounts
+from spvfilter.store.validity import are_amounts
 from support import build
 from support.build import TxIn, TxOut
 

@@ -6,7 +6,7 @@ import random
 import time
 import traceback
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -60,7 +60,9 @@ from spvfilter.network import REGTEST
 from spvfilter.store.batch import Batch
 from spvfilter.store.searched import BlockRange, Searched
 from spvfilter.store.store import Store
+from spvfilter.store.txcheck import CheckFinding
 from spvfilter.store.views import SearchedEntries
+from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books as WalletBooks
 from spvfilter.watch.match import Completeness, Match
 from spvfilter.watch.watchlist import WatchList
@@ -85,6 +87,7 @@ class EngineLike(Protocol):
     def books(self) -> WalletBooks: ...
     def start(self, now: Instant) -> list[Effect]: ...
     def step(self, input: Input, now: Instant) -> list[Effect]: ...
+    def check(self, transactions: Sequence[Transaction]) -> tuple[CheckFinding, ...]: ...
     def status_at(
         self, now: Instant, tip: int, tip_time: int, height: int, searched: tuple[SearchedEntries, ...]
     ) -> ClientStatus: ...
@@ -215,9 +218,9 @@ class Process:
         """Txids of own transactions that a peer has accepted."""
         return {txid for txid, answer in self.answers.items() if isinstance(answer, Known)}
 
-    def broadcast(self, raw: bytes, *, is_private: bool = False) -> None:
+    def broadcast(self, raw: bytes, *, is_private: bool = False, is_forced: bool = False) -> None:
         """The user sends a transaction."""
-        self.report(Broadcast(raw, is_private=is_private))
+        self.report(Broadcast(raw, is_private=is_private, is_forced=is_forced))
 
     def stop(self, error: Exception) -> None:
         """End at once: data that is not committed is lost."""

@@ -797,10 +797,10 @@ def each_block_judges_all_unconfirmed_transactions() -> list[Change]:
 def a_broadcast_waits_before_it_is_recorded() -> list[Change]:
     true = Running.broadcast
 
-    async def broadcast(self: Running, tx: Any, input_values: Any, *, is_private: bool) -> Any:
+    async def broadcast(self: Running, tx: Any, input_values: Any, **options: Any) -> Any:
         await self._database.drain()
         await asyncio.sleep(0)
-        return await true(self, tx, input_values, is_private=is_private)
+        return await true(self, tx, input_values, **options)
 
     return [(Running, "broadcast", broadcast)]
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from simulation import oracle
 from simulation.keychain import LABEL as KEYCHAIN_LABEL
 from simulation.violation import Violation
-from spvfilter.errors import ParameterError
 from spvfilter.kernel import EntryKind
 from spvfilter.light.engine.inputs import Abandon
 from spvfilter.store.ledger import UNCONFIRMED, TxStatus
+from spvfilter.store.txcheck import CheckCause, CheckWeight
 from spvfilter.transaction import Transaction
-from spvfilter.wallet.refusals import check_abandon, check_broadcast
+from spvfilter.wallet.refusals import check_abandon
 from spvfilter.wire.messages.table import Inv, Message, Tx
 
 if TYPE_CHECKING:
@@ -113,9 +113,8 @@ class User:
         process, txid = self._world.process, oracle.txid(raw)
         if process is None:
             return
-        try:
-            check_broadcast(process.engine.books, Transaction.parse(raw))
-        except ParameterError:
+        found = process.engine.check([Transaction.parse(raw)])
+        if any(each.weight is CheckWeight.INVALID and each.cause is not CheckCause.WRONG_SIGNATURE for each in found):
             return
         self._sends += 1
         self._sent[txid] = raw

@@ -397,7 +397,7 @@ class World:
             if self.user is not None:
                 self.user.broadcast(raw, process, is_private=is_private)
             self.fetched.broadcast(raw)
-            process.broadcast(raw, is_private=is_private)  # the process may end here
+            process.broadcast(raw, is_private=is_private, is_forced=True)  # the process may end here
             self.timeline.after(_TAKEN_S, partial(self._check_taken, process, raw, is_public=is_public))
 
     def _check_taken(self, process: Process, raw: bytes, *, is_public: bool) -> None:

@@ -69,11 +69,11 @@ def spend(world: Stage) -> bytes:
     return build_tx([coin.spend()], [LOCKS[0].pays(coin.value - 500)])
 
 
-def send(world: Stage, *, is_private: bool = False, raw: bytes | None = None) -> bytes:
+def send(world: Stage, *, is_private: bool = False, raw: bytes | None = None, is_forced: bool = False) -> bytes:
     """Broadcast a spend. Returns its txid."""
     raw = raw or spend(world)
     assert world.process is not None
-    world.process.broadcast(raw, is_private=is_private)
+    world.process.broadcast(raw, is_private=is_private, is_forced=is_forced)
     return Transaction.parse(raw).txid
 
 

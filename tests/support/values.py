@@ -158,6 +158,7 @@ ERRORS: dict[str, tuple[tuple[object, ...], dict[str, object]]] = {
     "NodeRpcError": (("Method not found",), {"code": -32601}),
     "LieError": (("transaction 00",), {"cause": "a transaction nobody asked for"}),
     "TxRefusedError": (("every peer refuses it", (("10.0.0.1:8333", "bad-txns (0x10)"),)), {}),
+    "TxCheckError": (("it pays a fee of 5 satoshi", ("fee too low",)), {"can_force": True}),
     "TxConflictError": (("it spends what another has spent", bytes(32), 7), {}),
     "ProofError": (("the root is another",), {"cause": "wrong merkle root"}),
 }

@@ -16,9 +16,9 @@ from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import MAX_BLOCK_WEIGHT
+from spvfilter.store.validity import are_amounts
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
-from spvfilter.wallet.validity import are_amounts
 from spvfilter.wire.merkle import partial_branches
 from spvfilter.wire.messages.merkleblock import MerkleBlock, Proof
 

@@ -107,6 +107,11 @@ class Broadcaster:
         own = self._owns.find(tx_hash)
         return own if own is not None and own.is_open else None
 
+    def is_accepted(self, txid: bytes) -> bool:
+        """Return True if a peer has accepted a pending or replaced transaction in this run."""
+        own = self.find(txid)
+        return own is not None and (own.state is State.ACCEPTED or own.is_with_others)
+
     def has_size(self, size: int) -> bool:
         """Return True if one of the transactions has that many bytes."""
         return self._owns.has_size(size)
@@ -140,22 +145,22 @@ class Broadcaster:
     def broadcast(
         self,
         tx: Transaction,
-        call: int,
+        call: int | None = None,
         input_values: tuple[int, ...] | None = None,
         private: Private | None = None,
     ) -> OwnTx | None:
-        """Record a transaction and announce it once the record is stored. The call gets an answer later.
+        """Record a transaction and announce it once the record is stored. The call, if any, gets an answer later.
 
         Own ancestors that expired or were rejected are broadcast again. Returns None if the call was answered at once:
         the transaction is confirmed, or the books refuse it.
         """
         if self._books.is_confirmed(tx.txid):
-            self._context.out.answer(call, tx.txid, Broadcast(tx.txid))
+            self._reply(call, tx, Broadcast(tx.txid))
             return None
         try:
             ancestors = self._books.check(tx)
         except ParameterError as error:
-            self._context.out.answer(call, tx.txid, error)
+            self._reply(call, tx, error)
             return None
         revived = [OwnTx(ancestor, self._books.status(ancestor.txid), is_judged=True) for ancestor in ancestors]
         own = self.find(tx.txid)
@@ -165,7 +170,7 @@ class Broadcaster:
         elif own.tx.raw != tx.raw:
             self._change_witness(own, tx)
         own.private, own.input_values = private, input_values or own.input_values
-        own.calls.append(call)
+        own.calls += [] if call is None else [call]
         own.waits_until = self._context.now.monotonic + self._context.options.timeouts.reply_s
         if not own.is_judged:  # the books had it, so its caller need not wait
             self.answer(own, own.known())
@@ -205,11 +210,29 @@ class Broadcaster:
         for told in (own.peers, own.sent, own.refused, own.left):
             told.clear()
 
-    def abandon(self, txid: bytes) -> None:
-        """Abandon an own transaction, unless it is confirmed. Announcements by peers do not revive it afterwards."""
+    def abandon(self, txid: bytes, *, is_unsent: bool = False) -> None:
+        """Abandon an own transaction, unless it is confirmed. Announcements by peers do not revive it afterwards.
+
+        Earlier versions that it replaced are abandoned with it, unless `is_unsent` is True.
+        """
         if self._books.is_unconfirmed(txid) or self._books.ended(txid) is not None:
-            self._context.out.emit(*self._books.abandon(txid))
+            self._context.out.emit(*self._books.abandon(txid, is_unsent=is_unsent))
             self.look()
+
+    def is_unsent(self, txid: bytes) -> bool:
+        """Return True if no peer can have an own transaction: it was new in this run, and no peer requested it."""
+        own = self.find(txid)
+        if own is None or not own.is_judged or own.has_other_witness or own.private is not None:
+            return False
+        return own.state in (State.QUEUED, State.ANNOUNCED) and not (own.sent or own.echoed or own.left)
+
+    def lacking(self, txid: bytes) -> tuple[bytes, ...]:
+        """Return the parents of an own transaction that a peer requested, and that this client cannot serve.
+
+        A node requests them if it received the transaction and does not know its inputs.
+        """
+        own = self.find(txid)
+        return () if own is None else tuple(own.lacking)
 
     def announce_to_all(self, own: OwnTx) -> None:
         """End the private part of a broadcast. Echoes so far delay nothing: one peer may have lied."""
@@ -416,11 +439,19 @@ class Broadcaster:
             own = self._owns.get(txid)
             if own is None or not self._is_announceable(own):
                 missing.append(item)
+                self._note_lacking(peer, item.hash)
                 continue
             done.add(txid)
             self._send(peer, own)
         if missing:
             self._context.out.send(peer.number, NotFound(tuple(missing)))
+
+    def _note_lacking(self, peer: Peer, parent: bytes) -> None:
+        """A peer requests a transaction that was not announced to it: note whose parent it is, if peers have that."""
+        for own in self._owns.children_of(parent):
+            record = own.peers.get(peer)
+            if record is not None and record.requested is not None:
+                own.lacking[parent] = None
 
     def _send(self, peer: Peer, own: OwnTx) -> None:
         now = self._context.now.monotonic
@@ -733,6 +764,11 @@ class Broadcaster:
                 return own.known()
             case _:
                 return None
+
+    def _reply(self, call: int | None, tx: Transaction, answer: Broadcast | Exception) -> None:
+        """Answer a call immediately, if there is one."""
+        if call is not None:
+            self._context.out.answer(call, tx.txid, answer)
 
     def answer(self, own: OwnTx, answer: Broadcast | Exception) -> None:
         """Answer the calls that wait, if any."""

@@ -20,7 +20,7 @@ from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import NOTE as COVERAGE_NOTE, Coverage
 from spvfilter.light.engine.demands import Demand
 from spvfilter.light.engine.effects import Effect
-from spvfilter.light.engine.fees import fee_floor, low_fee
+from spvfilter.light.engine.fees import fee_floor, fee_limits, low_fee
 from spvfilter.light.engine.filterheaders import FilterHeaders
 from spvfilter.light.engine.filterquestions import FilterQuestions
 from spvfilter.light.engine.filtersearch import FilterSearch
@@ -58,11 +58,14 @@ from spvfilter.light.engine.watchchanges import WatchChanges
 from spvfilter.light.events import FeeRates, Mode, Phase
 from spvfilter.light.lies import Lie
 from spvfilter.light.status import ClientStatus, PeerStatus
+from spvfilter.store.txcheck import CheckCause, CheckFinding, check_package
 from spvfilter.store.views import SearchedEntries
 from spvfilter.transaction import Transaction
+from spvfilter.wallet.bookfacts import BookFacts
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.intake import Verify
+from spvfilter.wallet.refusals import refusal
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Received, ReceivedFilters
 from spvfilter.wire.messages import table as wire
@@ -163,6 +166,7 @@ class Engine:
         self.broadcaster: Broadcaster = Broadcaster(
             context, self._own_books, self._recorded_own, lambda own: self._private.returned(own)
         )
+        self._facts = BookFacts(books, saved.chain, lambda: fee_limits(pool.connected()), self.broadcaster.is_accepted)
         self._private = PrivateBroadcast(context, self.broadcaster, self._own_books, saved.private)
         self._mempool = MempoolWatch(context, self._compact.scripts, self._bloom, self.broadcaster)
         self.last_before: int = saved.events.last
@@ -331,8 +335,8 @@ class Engine:
             case Seeded(answers):
                 self._context.pool.seeded(answers, now)
                 self._context.changed()
-            case Abandon(txid):
-                self.broadcaster.abandon(txid)
+            case Abandon(txid, is_unsent):
+                self.broadcaster.abandon(txid, is_unsent=is_unsent)
             case Tick():
                 self._tick()
         return self._finish()
@@ -464,8 +468,32 @@ class Engine:
         elif update.new_headers:
             context.books.extend(update.new_headers)
 
+    def check(
+        self, transactions: Sequence[Transaction], input_values: Sequence[int] | None = None
+    ) -> tuple[CheckFinding, ...]:
+        """Return what speaks against transactions that are sent together, parents first."""
+        return check_package(transactions, self._facts, input_values)
+
+    def _refusal(self, transactions: Sequence[Transaction], sending: Sending) -> Exception | None:
+        """Return the error that prevents a broadcast, or None."""
+        tx = transactions[-1]
+        if self.books.facts.is_confirmed(tx.txid):
+            return None
+        own = self.broadcaster.find(tx.txid)
+        is_known = own is not None and own.tx.raw == tx.raw  # it is announced again
+        found = self.check(transactions, sending.input_values)
+        checked = [each for each in found if each.cause not in (CheckCause.WRONG_SIGNATURE, CheckCause.UNSIGNED)]
+        return refusal(checked, is_forced=sending.is_forced or is_known)
+
     def _broadcast(self, sending: Sending) -> None:
         tx, call, values = Transaction.parse(sending.raw), sending.call, sending.input_values
+        parents = [Transaction.parse(raw) for raw in sending.parents]
+        parents = [parent for parent in parents if not self.books.facts.is_confirmed(parent.txid)]
+        if (error := self._refusal([*parents, tx], sending)) is not None:
+            self._context.out.answer(call, tx.txid, error)
+            return
+        for parent in parents:
+            self.broadcaster.broadcast(parent)
         if sending.is_private:
             is_shown = self._bloom.has_told or (
                 self._search_mode is not SearchMode.COMPACT and self.options.mode is not Mode.COMPACT

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from spvfilter.errors import ParameterError
 from spvfilter.light.events import FeeFloor, FeeWarning
 from spvfilter.protocol import MAX_MONEY
+from spvfilter.store.txcheck import FeeLimits
 from spvfilter.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -30,6 +31,17 @@ def fee_floor(peers: Iterable[Peer]) -> FeeFloor | None:
     if not told:
         return None
     return FeeFloor(sorted(told.values())[(len(told) - 1) // 2], len(told))
+
+
+def fee_limits(peers: Iterable[Peer]) -> FeeLimits | None:
+    """Return the lowest and the highest rate that peers state which take transactions; None if there are none.
+
+    A peer that has stated none takes any rate.
+    """
+    rates = [
+        peer.fee_filter or 0 for peer in peers if peer.is_ready and peer.profile is not None and peer.profile.relays
+    ]
+    return FeeLimits(min(rates), max(rates)) if rates else None
 
 
 def check_input_values(tx: Transaction, input_values: Sequence[int] | None) -> None:

@@ -125,6 +125,10 @@ class Broadcast:
     """True if one new peer gets the transaction first."""
     call: int = 0
     """Number of the call that waits: the effect Answer has the same number."""
+    parents: tuple[bytes, ...] = ()
+    """Transactions that are broadcast before it, which it may pay for."""
+    is_forced: bool = False
+    """True to broadcast it even if all peers will refuse it."""
 
 
 class SeedAnswer(NamedTuple):
@@ -151,6 +155,8 @@ class Abandon:
     """An own unconfirmed transaction is to be abandoned."""
 
     txid: bytes
+    is_unsent: bool = False
+    """True if no peer can have it. Then the versions that it replaced count again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,11 +30,11 @@ from spvfilter.light.events import PendingWarning
 from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import MAX_INVENTORY, MAX_STANDARD_TX_WEIGHT
+from spvfilter.store.validity import why_impossible
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.canonical import Status
 from spvfilter.wallet.events import WalletEvent
 from spvfilter.wallet.queue import Queue
-from spvfilter.wallet.validity import why_impossible
 from spvfilter.wire.events import Service
 from spvfilter.wire.messages.table import GetData, InvItem, InvType, Mempool
 

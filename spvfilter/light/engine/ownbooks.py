@@ -40,9 +40,12 @@ class OwnBooks:
         """Record a broadcast at `now` (seconds since 1970). It outranks every earlier broadcast."""
         return self._books.broadcast(tx.raw, now)
 
-    def abandon(self, txid: bytes, *, rejected: bool = False) -> list[WalletEvent]:
-        """Abandon an own unconfirmed transaction, or mark it as rejected by peers. Its descendants become inactive."""
-        return self._books.reject(txid) if rejected else self._books.abandon(txid)
+    def abandon(self, txid: bytes, *, rejected: bool = False, is_unsent: bool = False) -> list[WalletEvent]:
+        """Abandon an own unconfirmed transaction, or mark it as rejected by peers. Its descendants become inactive.
+
+        With `is_unsent` the versions that it replaced count again, since no peer can have it.
+        """
+        return self._books.reject(txid) if rejected else self._books.abandon(txid, is_unsent=is_unsent)
 
     def requested(self, txid: bytes) -> list[WalletEvent]:
         """Record that a peer requested or announced an own transaction."""

@@ -119,6 +119,8 @@ class OwnTx:
     """Addresses of peers that rejected it, with the reasons."""
     left: dict[str, None] = field(default_factory=dict)
     """Addresses of peers that received it and disconnected before they answered."""
+    lacking: dict[bytes, None] = field(default_factory=dict)
+    """Parents that a peer requested after it received the transaction, and that the client cannot serve."""
 
     @property
     def is_open(self) -> bool:
@@ -238,7 +240,11 @@ class OwnTxs:
 
     def children(self, own: OwnTx) -> Iterator[OwnTx]:
         """Yield the children of a transaction."""
-        yield from (self._all[txid] for txid in self._children.get(own.tx.txid, ()))
+        yield from self.children_of(own.tx.txid)
+
+    def children_of(self, txid: bytes) -> Iterator[OwnTx]:
+        """Yield the transactions that spend from a transaction, which may be foreign."""
+        yield from (self._all[child] for child in self._children.get(txid, ()))
 
     def has_child(self, own: OwnTx) -> bool:
         """Return True if one of them spends an output of a transaction."""

@@ -105,7 +105,8 @@ def test_a_broadcast_below_the_fee_floor_causes_a_warning() -> None:
     raw = spend(99_000)
     size = Transaction.parse(raw).virtual_size
     assert run.do(Broadcast(spend(100_000 - size), (100_000,))) == []
-    assert run.do(Broadcast(spend(100_000 - size + 1), (100_000,))) == [
+    assert run.do(Broadcast(spend(100_000 - size + 1), (100_000,))) == []  # the only peer will refuse it
+    assert run.do(Broadcast(spend(100_000 - size + 1), (100_000,), is_forced=True)) == [
         FeeWarning(Transaction.parse(spend(100_000 - size + 1)).txid, (size - 1) * 1_000 // size, FeeFloor(1_000, 1))
     ]
 
@@ -121,7 +122,7 @@ def test_an_unrecorded_transaction_causes_no_warning(is_confirmed: bool) -> None
         books.connect(ScannedBlock(0, bytes(32), [FoundTx(1, raw)]), ())
         assert books.facts.is_confirmed(Transaction.parse(raw).txid)
     assert run.do(Broadcast(raw, (100_000,), is_private=not is_confirmed)) == []  # no other address is known
-    assert is_confirmed or run.do(Broadcast(raw, (100_000,)))
+    assert is_confirmed or run.do(Broadcast(raw, (100_000,), is_forced=True))
 
 
 def test_an_unknown_floor_or_fee_causes_no_warning() -> None:

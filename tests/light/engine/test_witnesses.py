@@ -168,7 +168,7 @@ def test_a_second_witness_does_not_replace_a_replacement(mode: Mode, tmp_path: P
         world.pass_time(60)
         assert instead in mempool
         world.process.answers.pop(txid, None)
-        send(world, raw=raws[1])
+        send(world, raw=raws[1], is_forced=True)
         world.pass_time(300)
         assert isinstance(answer(world, txid), TxConflictError)
         assert status(world, instead) is TxStatus.PENDING
