@@ -211,10 +211,11 @@ class FilterHeaders:
         self._extend()
         for peer in self.members:
             stated = self._stated_by(peer)
-            if stated.task is None:
+            if stated.task is None or stated.task.is_done:
                 what = f"compare filter headers with {peer.address}"
                 stated.task = tasks.begin(partial(self._hear, peer), what, partial(self._failed, peer))
                 tasks.run()
+            self._resume_ended(stated)
             stated.moved.announce()
             tasks.run()
         self._check_supporters()
@@ -383,8 +384,6 @@ class FilterHeaders:
             is_extending = rows.height < top and self._leader is not None and height < self._headers.knows(peer)
             is_new = height - stated.agreed >= (_HEAR_EVERY if is_extending else 1)
             return (height, height) if is_new else None
-        if divergence.is_ended and rows.height == top:
-            self._resume(divergence)
         first = divergence.compared + 1
         last = min(first + MAX_CFHEADERS - 1, height)
         return (first, last) if first <= last and not divergence.is_ended else None
@@ -482,6 +481,12 @@ class FilterHeaders:
             height <= min(self._context.rows.height, self._context.chain.height)
             and self._context.chain.hash_at(height) == stop
         )
+
+    def _resume_ended(self, stated: _PeerFilterHeaders) -> None:
+        """Resume the ended dispute of a peer if our filter headers are at the tip."""
+        divergence, is_at_tip = stated.divergence, self._context.rows.height == self._context.chain.height
+        if divergence is not None and divergence.is_ended and is_at_tip and not stated.is_asked:
+            self._resume(divergence)
 
     def _resume(self, divergence: _Divergence) -> None:
         """Resume an ended dispute: judge the latest blocks. The earlier blocks stay in doubt."""

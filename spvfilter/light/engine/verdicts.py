@@ -88,8 +88,13 @@ class Verdicts:
         return case is not None and not case.block.is_done and not self._blocks.is_to_be_had(case.height, at_once=True)
 
     def advance(self) -> None:
-        """Peers, blocks or answers may have come or gone."""
+        """Keep the blocks of open cases wanted, and tell the cases that peers or answers may have come or gone."""
         for case in list(self._cases.values()):
+            if not case.block.is_done:
+                if not self._blocks.is_wanted(case.block_hash):  # a new search cancels all requests
+                    self._blocks.want(case.height, case.block_hash, case.block.set)
+                if self._blocks.is_to_be_had(case.height):
+                    case.since = self._context.now.monotonic
             case.moved.announce()
 
     def disconnect_to(self, height: int) -> list[Peer]:
@@ -193,11 +198,7 @@ class Verdicts:
         The engine waits `answer_s` for a connection to a peer that has the block (BIP-159). It waits no longer than
         `2 * reply_s` in total, since peers may offer the block and not send it.
         """
-        if not self._blocks.is_wanted(case.block_hash):  # blocks are searched again, which cancels all requests
-            self._blocks.want(case.height, case.block_hash, case.block.set)
         now, timeouts = self._context.now.monotonic, self._context.options.timeouts
-        if self._blocks.is_to_be_had(case.height):
-            case.since = now
         return now - max(case.since, case.opened) >= timeouts.answer_s or now - case.opened >= 2 * timeouts.reply_s
 
 

@@ -16,7 +16,7 @@ from spvfilter.filters.bip37 import most_elements
 from spvfilter.kernel import NO_ENTRY, EntryKind
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.options import Options
-from spvfilter.light.engine.tasks import Change, Wait
+from spvfilter.light.engine.tasks import Change, Task, Wait
 from spvfilter.light.events import Mode
 from spvfilter.store.keychains import KeychainChange
 from spvfilter.wallet.books import Books
@@ -48,13 +48,18 @@ class WindowGrowth:
         self._search_from = search_from
         self._grown = grown
         self._due = Change("a window to move")
-        context.tasks.begin(self._grow, "move windows")
+        self._task = self._begin()
 
     def advance(self) -> None:
         """Begin if a window must move, and entries are not being stored."""
+        if self._task.is_done:
+            self._task = self._begin()
         self._context.tasks.run()
         self._due.announce()
         self._context.tasks.run()
+
+    def _begin(self) -> Task[None]:
+        return self._context.tasks.begin(self._grow, "move windows")
 
     async def _grow(self) -> None:
         """Move windows whenever an address near their end was used."""
