@@ -23,6 +23,7 @@ from simulation.timeline import Timeline, Timer
 from simulation.violation import Violation
 from spvfilter.errors import SessionError, StoreError
 from spvfilter.kernel import NO_ENTRY, EntryKind
+from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.effects import (
     Answer,
     AskSeeds,
@@ -85,6 +86,8 @@ class EngineLike(Protocol):
 
     @property
     def books(self) -> WalletBooks: ...
+    @property
+    def _context(self) -> Context: ...
     def start(self, now: Instant) -> list[Effect]: ...
     def step(self, input: Input, now: Instant) -> list[Effect]: ...
     def check(self, transactions: Sequence[Transaction]) -> tuple[CheckFinding, ...]: ...
@@ -261,6 +264,7 @@ class Process:
         except Exception as error:
             raise Violation("alive", f"the engine raised {error!r}\n{traceback.format_exc()}") from error
         self._record.stepped(time.thread_time() - begun, input)
+        self._check_entries()
         if len(effects) > _MOST_EFFECTS:
             raise Violation("modest", f"{len(effects)} effects of one step")
         try:
@@ -276,6 +280,12 @@ class Process:
         except KilledError as error:
             self._record.note("killed", error)
             self.stop(error)
+
+    def _check_entries(self) -> None:
+        """True: the database has as many entries as the watch list, unless entries are being stored."""
+        books, is_storing = self.engine.books, self.engine._context.is_storing
+        if not is_storing and len(books.entries.ids) != len(books.watch):
+            raise Violation("true", f"{len(books.entries.ids)} entries are stored, but {len(books.watch)} are watched")
 
     def _carry_out(self, effect: Effect) -> None:  # noqa: C901
         match effect:

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from simulation import cancels, floods, invariants, reorgs, twins
+from simulation import cancels, floods, invariants, reorgs, stories, twins
 from simulation.accounts import Accounts
 from simulation.balance import check_verdicts, check_views
 from simulation.behaviours import ERRATIC, FAULTY, HONEST, LATE, LIARS, RELAYS, SCHEMES, Behaviour, named
@@ -171,6 +171,8 @@ def _happen(
 ) -> None:
     """Live an ordinary life to its end. `begin` is called with its world."""
     rng = random.Random(f"{plan.seed} {plan.mode}")
+    if plan.stops:
+        make = stories.stopping(make, random.Random(f"{plan.seed} {plan.mode} stops"))
     world = World(
         rng,
         make,
@@ -183,6 +185,7 @@ def _happen(
         discovery=random.Random(f"{plan.seed} {plan.mode} discovery") if plan.discovery else None,
         turns=turns,
         user=random.Random(f"{plan.seed} {plan.mode} user") if plan.user else None,
+        is_high=plan.high,
     )
     begin(world)
     faults = plan.faults
@@ -209,6 +212,8 @@ def _happen(
     while world.timeline.now < duration + SETTLE_S and settled < 2:
         world.timeline.run(world.timeline.now + _STEP_S)
         world.outgrow()
+        if world.process is not None:
+            stories.check_stories(world.process.engine)
         settled = settled + 1 if invariants.is_settled(world) else 0
     if settled < 2:
         invariants.check_end(world)  # checks again only if the loop did not just do so
@@ -217,4 +222,5 @@ def _happen(
     check_verdicts(world.process.disk.store)
     world.process.disk.check()
     world.fetched.check_end()
+    stories.check_stories(world.process.engine)
     invariants.check_modest(world.process.engine, world.process.disk.unconfirmed())

@@ -20,6 +20,8 @@ KINDS = (
     "cancels",
     "accounts",
     "reorgs",
+    "stops",
+    "high",
 )
 """Fields of a plan that make another life from the same seed."""
 
@@ -59,6 +61,10 @@ class Plan:
     """
     reorgs: bool = False
     """True if the client restarts again and again while its nodes are in the middle of a reorganization."""
+    stops: bool = False
+    """True if tasks of the engine are cancelled at random awaits."""
+    high: bool = False
+    """True if the chain has more than 2,000 blocks, so that filter checkpoints matter."""
     twins: bool = False
     """True for two lives that differ only in foreign unconfirmed transactions."""
 

@@ -327,9 +327,9 @@ def copy_chain(original: Regtest, clock: Callable[[], float]) -> Regtest:
     return made
 
 
-def begin(rng: random.Random, now: Callable[[], float]) -> Truth:
+def begin(rng: random.Random, now: Callable[[], float], *, is_high: bool = False) -> Truth:
     """The true chain of a new life; `now` is virtual time."""
-    made = template(LONG if rng.random() < _LONG_SHARE else rng.randrange(TEMPLATES))
+    made = template(LONG if rng.random() < _LONG_SHARE or is_high else rng.randrange(TEMPLATES))
     return Truth(rng, copy_chain(made.regtest, lambda: START + now()), list(LOCKS), list(made.coins), now)
 
 

@@ -72,18 +72,19 @@ class World:
         discovery: random.Random | None = None,
         turns: random.Random | None = None,
         user: random.Random | None = None,
+        is_high: bool = False,
     ) -> None:
         """Build the nodes, the chain and the client.
 
         With `is_prompt`, the client's disk, timers and threads take no time. With `discovery`, it finds addresses
         itself. With `turns`, its mode, and whether it keeps filters, change with each run after the first. With `user`,
-        its user is active.
+        its user is active. With `is_high`, the chain is long.
         """
         self.rng = rng
         self.options = options
         self.timeline = Timeline()
         self.record = record(self.timeline)
-        self.truth: Truth = begin(random.Random(rng.random()), lambda: self.timeline.now)
+        self.truth: Truth = begin(random.Random(rng.random()), lambda: self.timeline.now, is_high=is_high)
         self.skew_s = 0.0  # error of the client's wall clock
         self.skewed_at = 0.0  # when the error changed
         self.is_calm = False  # True: faults have ended

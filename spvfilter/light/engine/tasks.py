@@ -101,15 +101,16 @@ class Wait(Generic[T]):
 class First(Wait[None]):
     """Waits until one of several has come. `is_done` of each of them shows which."""
 
-    __slots__ = ("_waits",)
+    __slots__ = ("waits",)
 
     def __init__(self, *waits: Wait[Any]) -> None:
         super().__init__(" or ".join(wait.what for wait in waits))
-        self._waits = waits
+        self.waits = waits
+        """The Waits of which the first one counts."""
 
     def then(self, call: Callable[[], object]) -> None:
         """Call a function when one of them comes, or now if one has come."""
-        for wait in () if self.is_awaited else self._waits:
+        for wait in () if self.is_awaited else self.waits:
             if not self.is_done:
                 wait.then(self._one_came)
         super().then(call)
@@ -125,7 +126,7 @@ class First(Wait[None]):
         self.set(None)
 
     def _let_go(self) -> None:
-        for wait in self._waits:
+        for wait in self.waits:
             wait.forget(self._one_came)
 
 
@@ -198,6 +199,11 @@ class Announced(Wait[T]):
         super().forget(call)
         if not self.is_awaited:
             self.forget_change()
+
+    @property
+    def is_expected(self) -> bool:
+        """True if the next announcement asks it."""
+        return self in self._change.waiting
 
     def forget_change(self) -> None:
         """Wait for no further announcement."""

@@ -1,0 +1,62 @@
+"""Stories: each task of the engine waits for something that can come, and may be cancelled at any await."""
+
+from __future__ import annotations
+
+import gc
+import random
+from types import CellType, MethodType
+from typing import Any
+
+from simulation.host import EngineLike, Make
+from simulation.violation import Violation
+from spvfilter.light.engine.effects import Effect
+from spvfilter.light.engine.inputs import Input, Instant, Tick
+from spvfilter.light.engine.tasks import Announced, First, Moment, Task, Tasks, Wait
+
+_STOPS = 0.05
+"""Share of the steps after which a task is cancelled."""
+
+
+def check_stories(engine: EngineLike) -> None:
+    """Alive: no task of the engine waits for something that cannot come. Raises Violation."""
+    tasks = engine._context.tasks
+    for task in tasks.all:
+        if task.waits is not None and not _may_come(tasks, task.waits):
+            raise Violation("alive", f"the story {task.what} waits for {task.waits.what}, which cannot come")
+
+
+def _may_come(tasks: Tasks, wait: Wait[Any]) -> bool:
+    """Return True if a wait may still come. Somebody holds a call that sets it, unless a class of its own knows."""
+    match wait:
+        case Task():
+            return wait in tasks.all
+        case Moment():
+            return wait.is_planned
+        case Announced():
+            return wait.is_expected
+        case First(waits=waits):
+            return any(_may_come(tasks, each) for each in waits)
+        case _:
+            return any(isinstance(each, MethodType | CellType | tuple) for each in gc.get_referrers(wait))
+
+
+def stopping(make: Make, rng: random.Random) -> Make:
+    """Make engines whose tasks are cancelled after random steps. Their owners must begin them again."""
+
+    def made(*arguments: Any) -> EngineLike:
+        engine = make(*arguments)
+        true = engine.step
+
+        def step(event: Input, now: Instant) -> list[Effect]:
+            effects = true(event, now)
+            tasks = engine._context.tasks
+            if tasks.all and rng.random() < _STOPS:
+                rng.choice(list(tasks.all)).cancel()
+                engine._context.changed()
+                effects += true(Tick(), now)
+            return effects
+
+        setattr(engine, "step", step)  # noqa: B010
+        return engine
+
+    return made
