@@ -178,7 +178,7 @@ def a_rescan_is_forgotten() -> list[Change]:
 
 @bug(Mode.BIP37)
 def what_matched_removed_entries_stays() -> list[Change]:
-    return [(WatchChanges, "_remove", _nothing)]
+    return [(WatchChanges, "_remove", _no_task)]
 
 
 @bug(Mode.COMPACT, seed=70)
@@ -712,15 +712,15 @@ def a_restart_forgets_revealed_addresses() -> list[Change]:
 
 @bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",), seed=5)
 def an_address_is_given_before_it_is_stored() -> list[Change]:
-    def advance(self: Reveals) -> None:
-        if self._pending is not None:
-            (token, changed, address), self._pending = self._pending, None
-            self._context.books.batch.keychains += (
-                KeychainChange(each.name, revealed=each.revealed, exclusive=each.is_exclusive) for each in changed
-            )
-            self._context.out.finish(token, address)
+    async def change(self: Reveals, changed: Any) -> None:
+        self._context.books.batch.keychains += (
+            KeychainChange(each.name, revealed=each.revealed, exclusive=each.is_exclusive) for each in changed
+        )
 
-    return [(Reveals, "advance", advance)]
+    def answer(self: WatchChanges, token: int, address: str | None) -> None:
+        self._context.out.finish(token, address)
+
+    return [(Reveals, "_change", change), (WatchChanges, "_answer", answer)]
 
 
 @bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",), seed=13)

@@ -6,26 +6,14 @@ A revealed address is always watched: if its window must grow, the growth is sto
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
-from typing import NamedTuple
 
 from spvfilter.errors import InexpressibleError, ParameterError
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.requests import ReachIndex, RevealAddress
+from spvfilter.light.engine.tasks import Change
 from spvfilter.light.engine.windowgrowth import fits, start_of
 from spvfilter.store.keychains import KeychainChange
 from spvfilter.watch.keychain import MAX_REVEALED, Keychain, identity_of
-
-
-class _Pending(NamedTuple):
-    """A request whose window is not in the database yet."""
-
-    token: int
-    """Token of the request."""
-    changed: list[Keychain]
-    """Keychains whose revealed indexes or windows changed."""
-    answer: str | None
-    """Revealed address, or None if the request reveals none."""
 
 
 class Reveals:
@@ -48,7 +36,7 @@ class Reveals:
         """The flag `exclusive` of the latest request of this run, by the name of the keychain."""
         self._grown: set[str] = set()
         """Names of exclusive keychains whose window has grown in this run."""
-        self._pending: _Pending | None = None
+        self._grew = Change("the window of a revealed address to grow")
         self._removed: dict[bytes, int] = {}
         """End of the revealed indexes of each keychain that this run removed, by the identity of the keychain."""
 
@@ -56,17 +44,22 @@ class Reveals:
         """Note that the blocks above a height were disconnected: other blocks may now contain their transactions."""
         self._opened = min(self._opened, fork)
 
-    def reveal(self, token: int, request: RevealAddress) -> None:
-        """Reveal the next index of a keychain. No window is due and no entries are being stored.
+    async def reveal(self, request: RevealAddress) -> str:
+        """Reveal the next index of a keychain, and return its address once all of its window is watched.
+
+        The caller stores the changes before it answers. No window is due and no entries are being stored.
 
         Raises ParameterError, KeychainError or InexpressibleError: nothing is revealed.
         """
         context, watch = self._context, self._context.books.watch
         windows, keychain = watch.windows, watch.chosen_keychain(request.account)
         index, address = windows.to_reveal(keychain, context.chain.network)
-        self._reach(token, keychain, index, address, is_exclusive=request.exclusive)
+        self._check_room(keychain, index)
+        self._state(keychain, is_exclusive=request.exclusive)
+        await self._change(windows.reveal(keychain, index))
+        return address
 
-    def reach(self, token: int, request: ReachIndex) -> None:
+    async def reach(self, request: ReachIndex) -> None:
         """Watch a keychain up to an index that another program watches. No window is due.
 
         No index becomes revealed: a wallet also watches the addresses that it has not given to anybody yet.
@@ -81,13 +74,7 @@ class Reveals:
         self._check_room(keychain, request.index)
         self._state(keychain, is_exclusive=False)
         self._context.books.watch.windows.reach(keychain, request.index + 1 + keychain.lookahead)
-        self._wait(token, [keychain], None)
-
-    def _reach(self, token: int, keychain: Keychain, index: int, answer: str, *, is_exclusive: bool) -> None:
-        """Reveal the indexes up to one, and answer once the window that follows from it is stored."""
-        self._check_room(keychain, index)
-        self._state(keychain, is_exclusive=is_exclusive)
-        self._wait(token, self._context.books.watch.windows.reveal(keychain, index), answer)
+        await self._change([keychain])
 
     def _check_room(self, keychain: Keychain, index: int) -> None:
         """Raise InexpressibleError if the filters have no room for the window that an index needs."""
@@ -105,24 +92,21 @@ class Reveals:
         self._stated[keychain.name] = is_exclusive
         keychain.is_exclusive = keychain.is_exclusive and is_exclusive
 
-    def _wait(self, token: int, changed: list[Keychain], answer: str | None) -> None:
-        """Answer once the windows of changed keychains are stored."""
+    async def _change(self, changed: list[Keychain]) -> None:
+        """Let the windows of changed keychains grow, and then store their revealed indexes."""
         context = self._context
-        self._pending = _Pending(token, changed, answer)
         if any(each.end < each.required for each in changed):
             context.books.is_window_due = True
             context.changed()
-        self.advance()
-
-    def advance(self) -> None:
-        """Store the revealed index, and then answer, as soon as no window must grow."""
-        if self._pending is None or self._context.is_held:
-            return
-        (token, changed, answer), self._pending = self._pending, None
-        self._context.books.batch.keychains += (
+        if context.is_held:
+            await self._grew.until(lambda: not context.is_held)
+        context.books.batch.keychains += (
             KeychainChange(each.name, revealed=each.revealed, exclusive=each.is_exclusive) for each in changed
         )
-        self._context.out.after_commit(partial(self._context.out.finish, token, answer))
+
+    def grew(self) -> None:
+        """Note that windows have grown, and that their scripts are watched."""
+        self._grew.announce()
 
     def removing(self, keychains: Iterable[Keychain]) -> None:
         """Note the revealed indexes of keychains that are removed with their account."""

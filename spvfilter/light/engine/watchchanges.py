@@ -1,14 +1,16 @@
 """Changes of the watch list and of the searched blocks while the client runs.
 
-They are made one after the other. Each is stored before it takes effect.
+A task makes them one after the other. Each is stored before it takes effect. From the write to the watch list, a
+change is shielded from cancellation, and no block is searched.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
+from typing import assert_never
 
 from spvfilter.errors import InexpressibleError, ParameterError
 from spvfilter.filters.bip37 import most_elements
@@ -19,6 +21,8 @@ from spvfilter.light.engine.expressible import check_addition
 from spvfilter.light.engine.requests import (
     AddAccount,
     AddEntries,
+    CancelBlock,
+    FetchBlock,
     ReachIndex,
     RelabelEntries,
     RemoveAccount,
@@ -31,12 +35,12 @@ from spvfilter.light.engine.requests import (
 )
 from spvfilter.light.engine.reveals import Reveals
 from spvfilter.light.engine.start import StartHeight
+from spvfilter.light.engine.tasks import Change, Task
 from spvfilter.light.engine.windowgrowth import WindowGrowth
 from spvfilter.light.events import Mode
 from spvfilter.store.labels import script_of
 from spvfilter.store.searched import gaps
 from spvfilter.wallet.entries import Renumbering
-from spvfilter.watch.accounts import AccountPlan
 from spvfilter.watch.labels import Label
 from spvfilter.watch.watchlist import WatchList
 
@@ -71,6 +75,8 @@ class WatchChanges:
         self._reveals = Reveals(context)
         self._growth = WindowGrowth(context, self._reveals.first_to_search, self._search_again, self._grown)
         self._imported: list[Label] = []  # for scripts that windows have gained
+        self._turn = Change("a request of the program")
+        self._task = self._begin()
         self.done: list[Request] = []  # requests that changed the watch list and are stored
 
     def begin(self) -> None:
@@ -99,10 +105,12 @@ class WatchChanges:
     def ask(self, token: int, request: Request) -> None:
         """Carry out a request when its turn comes."""
         self._waiting.append((token, request))
-        self._next()
+        self._continue()
 
     def advance(self) -> None:
         """Move the keychain windows if an address near their end was used."""
+        if self._task.is_done:
+            self._task = self._begin()
         self._growth.advance()
 
     def disconnect_to(self, fork: int) -> None:
@@ -113,14 +121,14 @@ class WatchChanges:
         """Windows have gained these scripts."""
         self._changed(None)
         self._context.out.read(lambda store: store.waiting_labels(scripts), self._take_labels)
-        self._reveals.advance()
-        self._next()
+        self._reveals.grew()
+        self._continue()
 
     def _take_labels(self, waiting: object) -> None:
         """Take the labels that were imported for new scripts of windows before."""
         assert isinstance(waiting, list)
         self._imported += waiting
-        self._next()
+        self._continue()
 
     def _use_labels(self) -> None:
         """Give new scripts of windows the labels that were imported before, unless they have labels."""
@@ -144,31 +152,50 @@ class WatchChanges:
             books.searches.search_again(first - 1)
             self._coverage.forget_unwitnessed(books.cursor)
 
-    def _next(self) -> None:
-        if self._imported and not self._context.is_storing:  # a removal computes with the labels as they are
-            self._use_labels()
-        while self._waiting and not self._context.is_held:
-            token, request = self._waiting.popleft()
-            try:
-                self._carry_out(token, request)
-            except ParameterError as error:
-                self._context.out.finish(token, error)
+    # Requests
 
-    def _carry_out(self, token: int, request: Request) -> None:
+    def _begin(self) -> Task[None]:
+        return self._context.tasks.begin(self._serve, "change the watch list")
+
+    def _continue(self) -> None:
+        self._turn.announce()
+        self._context.tasks.run()
+
+    async def _serve(self) -> None:
+        """Carry out requests, one after the other, while entries are not being stored and no window is due."""
+        context = self._context
+        while True:
+            if not self._is_turn():
+                await self._turn.until(self._is_turn)
+            if self._imported and not context.is_storing:  # a removal computes with the labels as they are
+                self._use_labels()
+            if self._waiting and not context.is_held:
+                token, request = self._waiting.popleft()
+                with context.tasks.shield():
+                    try:
+                        await self._carry_out(token, request)
+                    except ParameterError as error:
+                        context.out.finish(token, error)
+
+    def _is_turn(self) -> bool:
+        context = self._context
+        return (bool(self._imported) and not context.is_storing) or (bool(self._waiting) and not context.is_held)
+
+    async def _carry_out(self, token: int, request: Request) -> None:
         match request:
             case AddAccount(account, start):
-                self._add_account(token, request, account, start)
+                await self._add_account(token, request, account, start)
             case RemoveAccount(name):
-                self._remove(token, request, partial(Renumbering.of_account, self._context.books.watch, name))
+                await self._remove(token, request, partial(Renumbering.of_account, self._context.books.watch, name))
             case RenameAccount(old, new):
                 self._context.out.tell_foreign()
                 self._context.books.entries.rename_account(old, new)
                 self._after_commit(token, request, None)
             case AddEntries(entries, start):
-                self._add(token, request, entries, start)
+                await self._add(token, request, entries, start)
             case RemoveEntries(entries):
                 numbers = self._removable(entries)
-                self._remove(token, request, partial(Renumbering, self._context.books.watch, numbers))
+                await self._remove(token, request, partial(Renumbering, self._context.books.watch, numbers))
             case RelabelEntries():
                 watched = self._watched(request) if request.may_lack else request
                 self._relabel(watched)
@@ -179,9 +206,27 @@ class WatchChanges:
                 self._changed(None)
                 self._after_commit(token, request, first)
             case RevealAddress():
-                self._reveals.reveal(token, request)
+                self._answer(token, await self._reveals.reveal(request))
             case ReachIndex():
-                self._reveals.reach(token, request)
+                await self._reveals.reach(request)
+                self._answer(token, None)
+            case FetchBlock() | CancelBlock():
+                raise AssertionError("BlockFetches carries out these requests")
+            case _:
+                assert_never(request)
+
+    def _answer(self, token: int, address: str | None) -> None:
+        """Answer a request for an address once everything so far is stored."""
+        self._context.out.after_commit(partial(self._context.out.finish, token, address))
+
+    @contextmanager
+    def _storing(self) -> Iterator[None]:
+        """Record no block during this block: entries are stored, and then watched."""
+        self._context.is_storing = True
+        try:
+            yield
+        finally:
+            self._context.is_storing = False
 
     def _watched(self, request: RelabelEntries) -> RelabelEntries:
         """Return the request without entries that are not watched."""
@@ -247,33 +292,22 @@ class WatchChanges:
                 )
         return numbers
 
-    def _remove(self, token: int, request: Request, make: Callable[[], Renumbering]) -> None:
-        """Remove entries, once a thread has computed the watch list without them. Meanwhile no block is recorded."""
-        self._context.is_storing = True
-        self._context.out.work(make, partial(self._removed, token, request))
-
-    def _removed(self, token: int, request: Request, change: object) -> None:
-        """The watch list without the entries is computed."""
-        context, self._context.is_storing = self._context, False
-        if isinstance(change, Renumbering) and len(change.left):
-            if change.name is not None:
-                self._reveals.removing(each for each in context.books.watch.keychains if each.account == change.name)
-            context.out.tell_foreign()
-            context.books.remove_entries(change, context.out.emit)
-            self._changed(change)
-            self._after_commit(token, request, None)
-        elif isinstance(change, Renumbering):
-            none_left = "no entry would be left to watch: add another one first, or leave the client"
-            context.out.finish(token, ParameterError(none_left))
-        elif isinstance(change, ParameterError):
-            context.out.finish(token, change)
-        else:
-            assert isinstance(change, Exception)
-            raise change
+    async def _remove(self, token: int, request: Request, make: Callable[[], Renumbering]) -> None:
+        """Remove entries, once a thread has computed the watch list without them."""
+        context = self._context
+        with self._storing():
+            change = await context.out.worked(make, "the watch list without some entries")
         context.changed()
-        self._next()
+        if not len(change.left):
+            raise ParameterError("no entry would be left to watch: add another one first, or leave the client")
+        if change.name is not None:
+            self._reveals.removing(each for each in context.books.watch.keychains if each.account == change.name)
+        context.out.tell_foreign()
+        context.books.remove_entries(change, context.out.emit)
+        self._changed(change)
+        self._after_commit(token, request, None)
 
-    def _add(self, token: int, request: AddEntries, entries: NewEntries, start: Start) -> None:
+    async def _add(self, token: int, request: AddEntries, entries: NewEntries, start: Start) -> None:
         """Store entries and the request to search blocks for them, then watch the entries."""
         books = self._context.books
         check_addition(books.watch, request.ways, self._context.options.mode)
@@ -292,8 +326,13 @@ class WatchChanges:
         books.relabel(labels)
         books.entries.store(fresh)
         searched = self._search_for(first, missing, start)
-        self._context.is_storing = True
-        self._context.out.after_commit(partial(self._added, token, request, fresh, labels, searched))
+        with self._storing():
+            await self._context.out.committed_all()
+            for kind, value, label in fresh:
+                labels[books.watch.table.add(kind, value)] = label
+            for number, label in labels.items():
+                books.watch.relabel(number, label)
+        self._added(token, request, searched)
 
     def _search_for(self, first: int, missing: Sequence[int], start: Start) -> int:
         """Search blocks for new entries from the lowest of some heights on, and return the first height searched."""
@@ -309,7 +348,7 @@ class WatchChanges:
 
     # Accounts
 
-    def _add_account(self, token: int, request: AddAccount, account: WatchList, start: Start) -> None:
+    async def _add_account(self, token: int, request: AddAccount, account: WatchList, start: Start) -> None:
         """Store an account, and that blocks are to be searched for it; then watch for it."""
         books, options = self._context.books, self._context.options
         check_addition(books.watch, request.ways, options.mode)
@@ -327,18 +366,10 @@ class WatchChanges:
             missing += (gap.first for gap in gaps(ranges, books.cursor, first))
         books.store_account(plan)
         searched = self._search_for(first, missing, start)
-        self._context.is_storing = True
-        self._context.out.after_commit(partial(self._added_account, token, request, plan, searched))
-
-    def _added_account(self, token: int, request: AddAccount, plan: AccountPlan, first: int) -> None:
-        """The account is stored."""
-        books = self._context.books
-        books.is_window_due = books.watch.take_account(plan) or books.is_window_due
-        self._context.is_storing = False
-        self.done.append(request)
-        self._changed(None)
-        self._context.out.finish(token, first)
-        self._next()
+        with self._storing():
+            await self._context.out.committed_all()
+            books.is_window_due = books.watch.take_account(plan) or books.is_window_due
+        self._added(token, request, searched)
 
     def _is_watched(self, entry: tuple[EntryKind, bytes, str | None]) -> bool:
         kind, value, label = entry
@@ -353,17 +384,8 @@ class WatchChanges:
         stored = self._context.books.blocks.start
         return stored if not chosen.is_given and stored is not None else chosen.first(self._context.chain)
 
-    def _added(
-        self, token: int, request: AddEntries, fresh: NewEntries, labels: dict[int, str | None], first: int
-    ) -> None:
-        """The entries are stored."""
-        watch = self._context.books.watch
-        for kind, value, label in fresh:
-            labels[watch.table.add(kind, value)] = label
-        for number, label in labels.items():
-            watch.relabel(number, label)
-        self._context.is_storing = False
+    def _added(self, token: int, request: Request, first: int) -> None:
+        """Answer a request whose entries are watched now, with the first height that is searched."""
         self.done.append(request)
         self._changed(None)
         self._context.out.finish(token, first)
-        self._next()
