@@ -82,6 +82,8 @@ class RunLog:
         self._progress: Progress | None = None
         """The first Progress event of the present phase."""
         self._progress_at = now.monotonic
+        self._waits_at = now.monotonic
+        """When the waits of the engine's tasks were logged last."""
 
     def start(self, effects: Iterable[Effect], now: Instant) -> None:
         """Log the start of the run and the first effects."""
@@ -102,6 +104,7 @@ class RunLog:
                 self._ended(number, ended)
             case Tick():
                 self._check_synced(now)
+                self._log_waits(now)
             case _:
                 pass
         self._follow(effects, ended)
@@ -111,6 +114,13 @@ class RunLog:
             if self._search_mode in _SEARCH_MODES:
                 self._info("searches blocks by %s", _SEARCH_MODES[self._search_mode])
         self._height = self._engine.chain.height
+
+    def _log_waits(self, now: Instant) -> None:
+        """Log once a minute what each task of the engine waits for."""
+        if self._logger.isEnabledFor(logging.DEBUG) and now.monotonic - self._waits_at >= _PROGRESS_S:
+            self._waits_at = now.monotonic
+            for line in self._engine.waits():
+                self._debug(line)
 
     def _follow(self, effects: Iterable[Effect], ended: Exception | None) -> None:
         """Log effects; `ended` is the error that the input reported as the end of a connection."""

@@ -83,6 +83,8 @@ class ClientStatus:
     """True if the client verifies the signatures of transactions that spend coins of the wallet.
 
     It needs the extra `descriptors`, or the package btclib-secp256k1."""
+    tasks: tuple[str, ...] = ()
+    """Tasks of the client and their waits, in words for a bug report. The texts may change with each version."""
 
     @property
     def sees_unconfirmed(self) -> bool:

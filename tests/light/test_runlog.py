@@ -289,3 +289,12 @@ def test_a_synced_event_names_disputes(caplog: pytest.LogCaptureFixture) -> None
     log.reported([Synced(5, bytes(32), ("1.2.3.4:8333", "5.6.7.8:8333"), 5, ((1, 2), (4, 4)))], Instant(0.0, 0.0))
     assert lines(caplog) == ["synced: block 5, confirmed by 1.2.3.4:8333, 5.6.7.8:8333, disputed ranges: 2"]
     client.store.close()
+
+
+def test_the_waits_of_tasks_are_logged_once_a_minute(virtual: Logged, caplog: pytest.LogCaptureFixture) -> None:
+    virtual.wait_useful()
+    caplog.clear()
+    virtual.pass_time(150)
+    said = having("change the watch list: waits for a request of the program", lines(caplog, logging.DEBUG))
+    assert 2 <= len(said) <= 3
+    assert any(line.startswith("change the watch list: ") for line in virtual.engine.waits())

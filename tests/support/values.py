@@ -313,6 +313,7 @@ VALUES: dict[str, list[object]] = {
             0,
             3,
             (SEARCHED,),
+            tasks=("move windows: waits for a window to move, 1.5 s",),
         ),
         Metrics(1.5, 1, True, 7, 1_700_000_000, 6, None, *range(1, 19)),
     ],

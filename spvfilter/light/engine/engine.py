@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -220,6 +220,10 @@ class Engine:
         """How blocks are searched at present."""
         return self._search_mode
 
+    def waits(self) -> Iterator[str]:
+        """Say in words of each task what it waits for, and since when. The lines name no entry of the wallet."""
+        return self._context.tasks.lines()
+
     def check_abandon(self, txid: bytes) -> None:
         """Raise ParameterError if a transaction is not unconfirmed or was not broadcast by this wallet."""
         self._own_books.check_abandon(txid)
@@ -270,6 +274,7 @@ class Engine:
             waiting=self.books.waiting_matches,
             checks_signatures=self.checks_signatures,
             searched=searched,
+            tasks=tuple(self.waits()),
         )
 
     # Steps
