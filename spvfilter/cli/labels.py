@@ -7,9 +7,9 @@ import sys
 
 from spvfilter.cli.arguments import Parser, standard_input
 from spvfilter.cli.nodes import in_use
+from spvfilter.cli.term.matches import bitcoin
 from spvfilter.cli.term.page import complain
 from spvfilter.errors import FormatError, ParameterError, StoreLockedError
-from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.labels import read_labels, write_labels
@@ -52,14 +52,20 @@ def _import(args: argparse.Namespace) -> None:
         network = wallet.network
     try:
         with Store.open(args.db, network) as store:
-            store.commit(Batch(bip329=labels))
+            imported = store.import_labels(labels)
+            spendable = store.views.balance().spendable
     except StoreLockedError as error:
         raise in_use(error, args.db, "stop it, then import the labels") from None
-    frozen = len({each.ref for each in labels if each.spendable is False})
-    note = ""
-    if frozen:
-        note = f"; {frozen:,} output{' is' if frozen == 1 else 's are'} frozen, which the wallet does not spend"
-    complain(f"{len(labels):,} label{'' if len(labels) == 1 else 's'} imported{note}")
+    changes = [_counted(len(labels), "label", "imported")]
+    for outputs, what in ((imported.frozen, "frozen"), (imported.unfrozen, "unfrozen")):
+        if outputs:
+            changes.append(_counted(len(outputs), "output", what))
+    now = f". The spendable balance is {bitcoin(spendable)} BTC" if len(changes) > 1 else ""
+    complain(f"{', '.join(changes)}{now}")
+
+
+def _counted(number: int, noun: str, what: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'} {what}"
 
 
 def _export(args: argparse.Namespace) -> None:

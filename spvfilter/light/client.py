@@ -51,6 +51,7 @@ from spvfilter.store.windowviews import KeychainStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
 from spvfilter.wallet.pendinglimits import PendingLimits
+from spvfilter.watch.accounts import normalized
 from spvfilter.watch.keychain import LOOKAHEAD, Keychain
 from spvfilter.watch.labels import Label, read_labels, write_labels
 from spvfilter.watch.watchlist import WatchList
@@ -63,12 +64,14 @@ if TYPE_CHECKING:
     from spvfilter.light import running as runs, workers
     from spvfilter.light.running import Running
     from spvfilter.p2p import proxy as proxies
+    from spvfilter.store import labels as labelrows
 else:
     asyncio = deferred("asyncio")
     datetime = deferred("datetime")
     runs = deferred("spvfilter.light.running")  # the engine, the wire and the database: half of the package
     workers = deferred("spvfilter.light.workers")
     proxies = deferred("spvfilter.p2p.proxy")
+    labelrows = deferred("spvfilter.store.labels")
 
 
 def _check_watch(watch: object) -> None:
@@ -279,7 +282,7 @@ class LightClient:
         if since is not None:
             self._running.check_since(since)
         if account is not None:
-            return self._running.account_stream(account, since)
+            return self._running.account_stream(normalized(account), since)
         return EventStream(self._running.hub, since)
 
     async def run_id(self, sequence: int) -> bytes | None:
@@ -427,7 +430,14 @@ class LightClient:
         )
 
     async def unspent(
-        self, *, label: str | None = None, keychain: str | None = None, account: str | None = None
+        self,
+        *,
+        label: str | None = None,
+        keychain: str | None = None,
+        account: str | None = None,
+        trusted_change: bool = False,
+        limit: int | None = None,
+        before: str | None = None,
     ) -> Snapshot[Coin]:
         """Return the coins that may be spent now, latest first. See `Views.unspent`.
 
@@ -437,6 +447,9 @@ class LightClient:
             label: Only entries of the watch list with this label.
             keychain: Only the keychain with this name or label.
             account: Only this account.
+            trusted_change: True to include pending change of own transactions; see `Coin.is_trusted`.
+            limit: Length of the page. By default there is one page with everything.
+            before: `cursor` of the last item of the page before, to get the next page.
 
         Raises:
             ParameterError: An argument is not valid, or the wallet has no such keychain.
@@ -444,7 +457,16 @@ class LightClient:
             NotRunningError: The client is not running.
             StoreError: The database cannot be read.
         """
-        return await self._checked().read(lambda views: views.unspent(label=label, keychain=keychain, account=account))
+        return await self._checked().read(
+            lambda views: views.unspent(
+                label=label,
+                keychain=keychain,
+                account=account,
+                trusted_change=trusted_change,
+                limit=limit,
+                before=before,
+            )
+        )
 
     async def freeze(self, outpoint: OutPoint | str) -> None:
         """Freeze a coin, so that `unspent` and `Balance.spendable` leave it out.
@@ -799,29 +821,35 @@ class LightClient:
         self,
         name: str,
         *sources: str | Keychain | os.PathLike[str],
+        label: str | None = None,
         lookahead: int = LOOKAHEAD,
+        extend: bool = False,
         from_height: int | None = None,
         birthday: int | datetime.date | None = None,
     ) -> None:
         """Watch an account: a part of the wallet with a balance and a history of its own.
 
         The method returns when the account is in the database. Blocks that were searched before are searched again for
-        its new scripts, and `Synced` follows. A source that is watched without an account moves into the account with
-        its payments, and no event reports that. If the account has all sources already, nothing changes, and only
-        skipped blocks are searched.
+        its new scripts, and `Synced` follows.
+
+        A source that is watched without an account moves into the account with its payments, and no event reports that.
+        If the account has all sources already, nothing changes, and only
+        skipped blocks are searched. With `extend=True` an account gets more addresses.
 
         Args:
-            name: Name of the account, 1 to 255 printable characters.
+            name: Name of the account, 1 to 255 printable characters. It is stored and compared in Unicode NFC.
             sources: One or more addresses, descriptors, extended public keys, keychains of the caller, and paths
                 (`pathlib.Path`) of files that a wallet exported. Give a receiving descriptor before its change
                 descriptor.
+            label: Name that matches of the sources carry, unless they have labels.
             lookahead: Number of indexes of a descriptor to watch after the last used index, from 20 to 10,000,000.
+            extend: True to add sources to an account that exists already. Otherwise other sources are an error.
             from_height: First block to search for the account. By default the start of the client's search.
             birthday: Search blocks from this date or time on. Give either this or `from_height`.
 
         Raises:
             ParameterError: An argument is invalid, a source belongs to another account, or the account has other
-                descriptors. A descriptor in another spelling is the same descriptor.
+                sources. A descriptor in another spelling is the same descriptor.
             AddressError: A text is not an address.
             DescriptorError: A text is not a valid descriptor.
             InexpressibleError: The mode cannot find an entry.
@@ -832,14 +860,14 @@ class LightClient:
         network = self.network
 
         def derived() -> tuple[WatchList, frozenset[Mode]]:
-            more = WatchList.of_account(name, sources, network, lookahead=lookahead)
+            more = WatchList.of_account(name, sources, network, label=label, lookahead=lookahead)
             check_expressible(more, self.mode)
             return more, ways_of(more) if self.mode is Mode.AUTO else frozenset((self.mode,))
 
         more, ways = await asyncio.to_thread(derived)
         if await running.take_revealed(more):
             await asyncio.to_thread(more.windows.grow)
-        self._searched_from(running, await running.ask(AddAccount(more, start, ways)))
+        self._searched_from(running, await running.ask(AddAccount(more, start, ways, extend)))
         await running.take_labels(more)
 
     async def remove_account(self, name: str) -> None:
@@ -856,7 +884,7 @@ class LightClient:
             NotRunningError: The client is not running.
             StoreError: The database cannot be written. The client ends.
         """
-        await self._checked().ask(RemoveAccount(name))
+        await self._checked().ask(RemoveAccount(normalized(name)))
 
     async def rename_account(self, old: str, new: str) -> None:
         """Rename an account. Matches, coins and stored events carry the new name at once.
@@ -871,7 +899,7 @@ class LightClient:
             NotRunningError: The client is not running.
             StoreError: The database cannot be written. The client ends.
         """
-        await self._checked().ask(RenameAccount(old, new))
+        await self._checked().ask(RenameAccount(normalized(old), normalized(new)))
 
     # Changing the search
 
@@ -1065,7 +1093,7 @@ class LightClient:
         """
         return await self._checked().read(lambda views: views.labels())
 
-    async def import_labels(self, source: str | os.PathLike[str] | Iterable[Label]) -> None:
+    async def import_labels(self, source: str | os.PathLike[str] | Iterable[Label]) -> labelrows.ImportedLabels:
         """Store labels of transactions, addresses, outputs and other things (BIP-329).
 
         The label of a watched address becomes the label of its entry. The label of another address waits until the
@@ -1074,6 +1102,9 @@ class LightClient:
 
         Args:
             source: Path of a file in JSON Lines, or labels.
+
+        Returns:
+            The number of labels, and the outputs that the import froze and unfroze.
 
         Raises:
             FormatError: No line of the file is a label. Otherwise a WalletFileWarning names malformed lines.
@@ -1088,7 +1119,7 @@ class LightClient:
             labels = list(source)
             if wrong := [each for each in labels if not isinstance(each, Label)]:
                 raise TypeError(f"source: expected Label objects, not {type(wrong[0]).__name__}")
-        await running.import_labels(labels)
+        return await running.import_labels(labels)
 
     async def export_labels(self, path: str | os.PathLike[str]) -> None:
         """Write all labels of the wallet to a file in JSON Lines (BIP-329), which replaces an existing file.

@@ -61,7 +61,7 @@ from spvfilter.p2p.proxy import Proxy
 from spvfilter.primitives import Header, OutPoint
 from spvfilter.store.batch import Batch
 from spvfilter.store.events import check_number
-from spvfilter.store.labels import script_of
+from spvfilter.store.labels import ImportedLabels, script_of
 from spvfilter.store.place import MEMORY
 from spvfilter.store.sqlite import reading
 from spvfilter.store.store import Store
@@ -448,14 +448,15 @@ class Running:
 
         await self.in_store(keep)
 
-    async def import_labels(self, labels: Sequence[Label]) -> None:
+    async def import_labels(self, labels: Sequence[Label]) -> ImportedLabels:
         """Store labels (BIP-329), and give the labels of watched addresses to the engine. Raises StoreError."""
-        await self.in_store(lambda store: store.commit(Batch(bip329=labels)))
+        imported = await self.in_store(lambda store: store.import_labels(labels))
         network = self.engine.books.watch.network
         scripts = {script_of(each, network): each.label for each in labels if each.label is not None}
         named = [(EntryKind.SCRIPT, script, label or None) for script, label in scripts.items() if script is not None]
         if named:  # an earlier request, which is not carried out yet, may add or remove an entry
             await self.ask(RelabelEntries(tuple(named), may_lack=True))
+        return imported
 
     async def take_labels(self, more: WatchList) -> None:
         """Give new entries the labels that were imported before, unless they have labels. Raises StoreError."""

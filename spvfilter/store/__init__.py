@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from spvfilter.store.filters import CompactFilterBatch as CompactFilterBatch, CompactFilterRows as CompactFilterRows
     from spvfilter.store.importer import FilterImport as FilterImport, ImportCounts as ImportCounts
     from spvfilter.store.keychains import KeychainChange as KeychainChange, NewKeychain as NewKeychain
+    from spvfilter.store.labels import ImportedLabels as ImportedLabels
     from spvfilter.store.ledger import (
         StoredMatch as StoredMatch,
         StoredTx as StoredTx,
@@ -49,6 +50,7 @@ else:
         filters="CompactFilterBatch CompactFilterRows",
         importer="FilterImport ImportCounts",
         keychains="KeychainChange NewKeychain",
+        labels="ImportedLabels",
         ledger="StoredMatch StoredTx TxStatus",
         place="MEMORY",
         searched="BlockRange EntryGroup Searched",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple  # rows are as SQLite gives them
 
-from spvfilter._public import deferred
+from spvfilter._public import deferred, public
 from spvfilter.address import address_to_script, script_to_address
 from spvfilter.errors import AddressError, ParameterError
 from spvfilter.kernel import EntryKind
@@ -27,6 +27,18 @@ else:
     sqlite3 = deferred("sqlite3")
 
 _KNOWN = ("tx", "addr", "pubkey", "input", "output", "xpub")
+
+
+@public
+class ImportedLabels(NamedTuple):
+    """The result of an import of labels."""
+
+    labels: int
+    """Number of labels that were stored."""
+    frozen: tuple[OutPoint, ...]
+    """Outputs that are frozen now and were not before, perhaps of other wallets."""
+    unfrozen: tuple[OutPoint, ...]
+    """Outputs that were frozen before and are not any more."""
 
 
 class _Row(NamedTuple):

@@ -132,16 +132,18 @@ def mark(table: str, row: Sequence[object]) -> int:
     """Return a 63-bit checksum over a row of str, bytes, int and None. It shows any change of the row."""
     parts = [table.encode()]
     for value in row:
-        if isinstance(value, bytes):
-            heads, data = _BYTES, value
-        elif value is None:
-            parts.append(_NONE)
-            continue
-        elif isinstance(value, int):
+        if isinstance(value, int):
             if 0 <= value < 256:
                 parts.append(_SMALL[value])
                 continue
-            heads, data = _INTS, b"%d" % value
+            data = b"%d" % value
+            parts += (_INTS[len(data)], data)
+            continue
+        if value is None:
+            parts.append(_NONE)
+            continue
+        if isinstance(value, bytes):
+            heads, data = _BYTES, value
         elif isinstance(value, str):
             heads, data = _STRS, value.encode("utf-8", "surrogatepass")
         else:  # a float, which only a damaged file can contain

@@ -37,7 +37,7 @@ from spvfilter.store.joining import (
     take_spellings,
 )
 from spvfilter.store.keychains import KeychainRows, StoredKeychain
-from spvfilter.store.labels import LabelRows
+from spvfilter.store.labels import ImportedLabels, LabelRows
 from spvfilter.store.ledger import (
     Ledger,
     StoredMatch,
@@ -321,6 +321,21 @@ class Store:
         """Parameters of the wallet's BIP-37 filter, or None before the first filter."""
         raw = self._rows.meta("filter")
         return None if raw is None else Bip37Parameters.parse(raw)
+
+    def import_labels(self, labels: Sequence[Label]) -> ImportedLabels:
+        """Write labels (BIP-329), and return which outputs this froze and unfroze.
+
+        Args:
+            labels: The labels. A later label replaces an earlier one of the same record.
+
+        Raises:
+            StoreError: The database cannot be written.
+        """
+        before = set(self.views.frozen())
+        self.commit(Batch(bip329=labels))
+        after = set(self.views.frozen())
+        frozen, unfrozen = (tuple(sorted(each, key=bytes)) for each in (after - before, before - after))
+        return ImportedLabels(len(labels), frozen, unfrozen)
 
     def waiting_labels(self, scripts: Iterable[bytes]) -> list[Label]:
         """Return the labels of addresses that were imported before the addresses were watched. Raises StoreError.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Self, TypeVar  # rows are as SQLite gives them
 
 from spvfilter._public import deferred, public
@@ -19,7 +20,7 @@ from spvfilter.protocol import COINBASE_MATURITY, HEADER_SIZE
 from spvfilter.store.events import EventLog
 from spvfilter.store.headers import PER_ROW
 from spvfilter.store.ledger import WAITING_PLACE, Totals, TxStatus, stored_completeness
-from spvfilter.store.schema import MARKED, check_row
+from spvfilter.store.schema import ACCEPTED, HAS_VALUE, MARKED, check_row
 from spvfilter.store.searched import BlockRange, Searched, common, gaps
 from spvfilter.store.spentviews import StoreFacts
 from spvfilter.store.sqlite import mark, reading, translated
@@ -34,6 +35,7 @@ from spvfilter.store.windowviews import (
     next_address_of,
 )
 from spvfilter.transaction import Transaction
+from spvfilter.watch.accounts import normalized
 from spvfilter.watch.labels import Label
 from spvfilter.watch.match import Completeness
 
@@ -51,8 +53,8 @@ else:
 T = TypeVar("T")
 
 _TOP = (1 << 63) - 1  # higher than every place
-_COLUMNS = {  # of each table, with their mark
-    table: ", ".join(f"{table}.{column}" for column in (*columns.split(", "), "mark"))
+_COLUMNS = {  # of each table, with 1 if their values are allowed, and their mark
+    table: ", ".join(f"{table}.{column}" for column in columns.split(", ")) + f", {ACCEPTED[table]}, {table}.mark"
     for table, columns in MARKED.items()
 }
 
@@ -162,6 +164,8 @@ class Coin:
     """True if `LightClient.freeze` or an imported label has frozen it."""
     account: str | None = None
     """Name of the account that the coin belongs to. None if it belongs to no account."""
+    is_trusted: bool = False
+    """True if it is pending change: this wallet broadcast its transaction, whose inputs all belong to the wallet."""
 
     @property
     def spent_by_hex(self) -> str | None:
@@ -313,9 +317,8 @@ class Views:
             searched = self._searched()
             found: list[tuple[BlockRange, ...]] = []
             for kind, value in entries:
-                row = self._db.execute(
-                    "SELECT id FROM watch WHERE kind = ? AND value = ?", (int(kind), value)
-                ).fetchone()
+                query = f"SELECT id FROM watch WHERE {HAS_VALUE.format('?1')} AND kind = ?2"
+                row = self._db.execute(query, (value, int(kind))).fetchone()
                 if row is None:
                     raise ParameterError(f"this entry is not watched: {value.hex()[:80]}")
                 found.append(searched.ranges_of(row[0]))
@@ -334,14 +337,9 @@ class Views:
         with self._moment():
             return tuple(name for _, name, _ in self._checked("accounts", "FROM accounts ORDER BY id", ()))
 
-    def _account_names(self, account: str | None) -> dict[int, str]:
-        """Return the names of all accounts, or of one account, by the ids of their rows."""
-        if account is not None:
-            return {self._account(account)[0]: account}
-        return {row: name for row, name, _ in self._checked("accounts", "FROM accounts", ())}
-
     def _account(self, name: str) -> tuple[int, Totals]:
         """Return the id and the totals of an account. Raises UnknownAccountError."""
+        name = normalized(name)
         is_text = isinstance(name, str) and name.isprintable()  # SQLite cannot store surrogates
         row = next(self._checked("accounts", "FROM accounts WHERE name = ?", (name,)), None) if is_text else None
         if row is None:
@@ -395,11 +393,11 @@ class Views:
         with self._moment():
             return is_script_used(self._checked, script)
 
-    def _of_keychain(self, column: str, keychain: str | None) -> str:
-        """The condition that entries are of the keychains with a name or a label."""
-        if keychain is None:
-            return "1"
-        return narrowed(column, [row for row, *_ in chosen(self._checked, keychain)])
+    def _of_keychain(self, keychain: str) -> tuple[list[int], int | None]:
+        """Return the row ids of the keychains with a name or a label, and the id of the account that has all."""
+        rows = chosen(self._checked, keychain)
+        owners = {row[7] for row in rows}
+        return [row[0] for row in rows], owners.pop() if len(owners) == 1 else None
 
     # The books
 
@@ -428,32 +426,31 @@ class Views:
             young = self._coins_where("coinbase = 1 AND height > ?", (mature_from,), label, keychain, account)
             immature = sum(coin[2] for coin in young)
             mature = totals.confirmed - immature
-            spendable = mature - self._held_value(label, keychain, account, is_any_spent=totals.pending_out > 0)
+            spendable = mature - self._held_value(label, keychain, account)
             sequence = self._log().last
         return Balance(
             mature, immature, totals.pending_in, totals.pending_out, spendable, sequence, trusted_pending=totals.trusted
         )
 
-    def _held_value(self, label: str | None, keychain: str | None, account: str | None, *, is_any_spent: bool) -> int:
+    def _held_value(self, label: str | None, keychain: str | None, account: str | None) -> int:
         """Return the value of the mature coins that are frozen, or that a pending transaction certainly spends.
 
-        Args:
-            label: Only coins of entries with this label.
-            keychain: Only coins of the keychain with this name or label.
-            account: Only coins of this account.
-            is_any_spent: False if no pending transaction spends a coin.
+        The arguments are those of `balance`.
         """
-        values = (self._tip() + 1 - COINBASE_MATURITY,)
-        held: dict[bytes, int] = {}
-        for source in ("frozen", "held", *(["matches WHERE height IS NULL AND spend = 1"] if is_any_spent else [])):
-            where = f"outpoint IN (SELECT outpoint FROM {source}) AND height IS NOT NULL"
-            where = f"{where} AND (coinbase = 0 OR height <= ?)"
+        held, values = dict[bytes, int](), (self._tip() + 1 - COINBASE_MATURITY,)
+        is_spent = "spender > x''"
+        for is_held in (
+            "outpoint IN (SELECT outpoint FROM frozen)",
+            "outpoint IN (SELECT outpoint FROM held)",
+            is_spent,
+        ):
+            where = f"{is_held} AND height IS NOT NULL AND (coinbase = 0 OR height <= ?)"
             held |= {
                 outpoint: value
                 for outpoint, _, value, *_, spender, _, _, _ in self._coins_where(
                     where, values, label, keychain, account
                 )
-                if source in ("frozen", "held") or (spender is not None and self._is_proven(spender))
+                if is_held is not is_spent or (spender is not None and self._is_proven(spender))
             }
         return sum(held.values())
 
@@ -495,16 +492,30 @@ class Views:
             ParameterError: An argument is not valid, or the wallet has no such keychain.
             StoreCorruptError: The database is damaged.
         """
-        where = "(place, outpoint) < (?, ?) ORDER BY place DESC, outpoint DESC LIMIT ?"
         with self._moment():
-            tip = self._tip()
-            found = self._coins_where(where, (*_behind(before), _checked_limit(limit)), label, keychain, account)
-            places = EntryPlaces(self._checked)
-            names = self._account_names(account)
-            return Snapshot((self._coin(row, tip, places, names) for row in found), self._log().last)
+            return Snapshot(self._coins(label, keychain, account, before, limit), self._log().last)
+
+    def _coins(
+        self, label: str | None, keychain: str | None, account: str | None, before: str | None, limit: int | None
+    ) -> Iterator[Coin]:
+        where = "(place, outpoint) < (?, ?) ORDER BY place DESC, outpoint DESC LIMIT ?"
+        found = self._coins_where(where, (*_behind(before), _checked_limit(limit)), label, keychain, account)
+        tip, places, names = self._tip(), EntryPlaces(self._checked), dict[int, str]()
+        for row in found:
+            owner = row[-1]
+            if owner is not None and owner not in names:
+                names[owner] = next(self._checked("accounts", "FROM accounts WHERE id = ?", (owner,)))[1]
+            yield self._coin(row, tip, places, names)
 
     def unspent(
-        self, *, label: str | None = None, keychain: str | None = None, account: str | None = None
+        self,
+        *,
+        label: str | None = None,
+        keychain: str | None = None,
+        account: str | None = None,
+        trusted_change: bool = False,
+        limit: int | None = None,
+        before: str | None = None,
     ) -> Snapshot[Coin]:
         """Return the coins that may be spent now, the latest first. `Coin.is_spendable` is True for them.
 
@@ -515,14 +526,33 @@ class Views:
             label: Only coins of entries with this label.
             keychain: Only coins of the keychain with this name or label.
             account: Only coins of this account.
+            trusted_change: True to include pending change of own transactions (`Coin.is_trusted`) that is not frozen
+                and that no own transaction spends.
+            limit: Length of the page. By default there is one page with everything.
+            before: `cursor` of the last item of the page before, to get the next page.
 
         Raises:
             ParameterError: An argument is not valid, or the wallet has no such keychain.
             UnknownAccountError: The wallet has no such account.
             StoreCorruptError: The database is damaged.
         """
-        found = self.coins(label=label, keychain=keychain, account=account)
-        return Snapshot((coin for coin in found if coin.is_spendable), found.sequence)
+        if not isinstance(trusted_change, bool):
+            raise ParameterError(f"trusted_change must be True or False, not {trusted_change!r}")
+        _checked_limit(limit)
+        with self._moment():
+            coins = self._coins(label, keychain, account, before, None)
+            chosen = (
+                coin
+                for coin in coins
+                if coin.is_spendable
+                or (
+                    trusted_change
+                    and coin.is_trusted
+                    and not coin.is_frozen
+                    and not self._is_taken(bytes(coin.outpoint), coin.spent_by)
+                )
+            )
+            return Snapshot(islice(chosen, limit), self._log().last)
 
     def frozen(self) -> tuple[OutPoint, ...]:
         """Return all frozen outpoints, also if a block spends the coin. Raises StoreError."""
@@ -578,15 +608,22 @@ class Views:
         """
         values: tuple[object, ...] = (*_behind(before), _checked_limit(limit))
         with self._moment():
-            of = f"transactions.place = {WAITING_PLACE}" if waiting else "transactions.place >= 0"
+            of, owner = f"transactions.place = {WAITING_PLACE}" if waiting else "transactions.place >= 0", None
             place = "transactions.first_seen" if waiting else "transactions.place"
             if keychain is not None:
-                matching = self._of_keychain("matches.entry", keychain)
-                of += f" AND transactions.txid IN (SELECT txid FROM matches WHERE {matching})"
+                keychains, owner = self._of_keychain(keychain)
+                matching = f"matches.txid = transactions.txid AND {narrowed('matches.entry', keychains)}"
+                of += f" AND EXISTS (SELECT 1 FROM matches WHERE {matching})"
             if account is not None:
                 place = place if waiting else "account_txs.place"
                 return Snapshot(self._account_entries(account, label, of, place, values), self._log().last)
-            if label is None:
+            if label is None and owner is not None:  # the account's transactions are fewer than the wallet's
+                place = place if waiting else "account_txs.place"
+                where = (
+                    f"FROM account_txs CROSS JOIN transactions USING (txid) WHERE account = {owner} AND {of} AND"
+                    f" ({place}, account_txs.txid) < (?, ?) ORDER BY {place} DESC, account_txs.txid DESC LIMIT ?"
+                )
+            elif label is None:
                 where = (
                     f"FROM transactions WHERE {of} AND ({place}, txid) < (?, ?) ORDER BY {place} DESC, txid DESC"
                     " LIMIT ?"
@@ -615,11 +652,13 @@ class Views:
             f"FROM account_txs JOIN transactions USING (txid) WHERE account = ? AND {is_labelled} AND {of} AND"
             f" ({place}, account_txs.txid) < (?, ?) ORDER BY {place} DESC, account_txs.txid DESC LIMIT ?"
         )
+        tip = self._tip()
         for _, txid, _, net, fee, labels in self._checked(
             "account_txs", where, (self._account(account)[0], *named, *values)
         ):
-            for entry in self._entries("FROM transactions WHERE txid = ?", (txid,)):
-                yield replace(entry, net=net, fee=fee, labels=tuple(labels.split("\n")) if labels else ())
+            for row in self._checked("transactions", "FROM transactions WHERE txid = ?", (txid,)):
+                own = (*row[:15], net, fee, *row[17:])
+                yield self._entry(own, tip, tuple(labels.split("\n")) if labels else ())
 
     def transaction(self, txid: bytes | str) -> HistoryEntry | None:
         """Return a transaction of the wallet, or None if the wallet does not know it.
@@ -702,11 +741,13 @@ class Views:
 
     def _checked(self, table: str, select: str, values: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
         """Rows of a table without their marks. Raises StoreCorruptError for a damaged one."""
-        for *row, stated in self._db.execute(f"SELECT {_COLUMNS[table]} {select}", values):
-            if stated != mark(table, row):
+        for whole in self._db.execute(f"SELECT {_COLUMNS[table]} {select}", values):
+            row = whole[:-2]
+            if whole[-1] != mark(table, row):
                 raise StoreCorruptError(f"{self._path}: a damaged row in {table}")
-            check_row(self._path, table, row)
-            yield tuple(row)
+            if not whole[-2]:
+                check_row(self._path, table, row)  # it raises the error that names the column
+            yield row
 
     def _meta(self, key: str) -> bytes | None:
         row = next(self._checked("meta", "FROM meta WHERE key = ?", (key,)), None)
@@ -733,14 +774,17 @@ class Views:
         keychain: str | None,
         account: str | None = None,
     ) -> Iterator[tuple[Any, ...]]:
-        if account is not None:
-            where = f"account = {self._account(account)[0]} AND {where}"
+        owner = None if account is None else self._account(account)[0]
         if keychain is not None:
-            where = f"{self._of_keychain('unspent.entry', keychain)} AND {where}"
+            keychains, of_account = self._of_keychain(keychain)
+            where = f"{narrowed('unspent.entry', keychains)} AND {where}"
+            owner = of_account if owner is None else owner
+        if owner is not None:
+            where = f"account = {owner} AND {where}"
         if label is not None:
             _checked_label(label)
             where, values = (
-                f"entry IN (SELECT id FROM watch WHERE label = ?) AND {where}",
+                f"EXISTS (SELECT 1 FROM watch WHERE watch.id = unspent.entry AND watch.label = ?) AND {where}",
                 (
                     label,
                     *values,
@@ -749,15 +793,15 @@ class Views:
         return self._checked("unspent", f"FROM unspent WHERE {where}", values)
 
     def _coin(self, row: tuple[Any, ...], tip: int, places: EntryPlaces, accounts: Mapping[int, str]) -> Coin:
-        outpoint, entry, value, script, height, is_coinbase, spender, place, _, account = row
+        outpoint, entry, value, script, height, is_coinbase, spender, place, is_trusted, account = row
         found = next(self._checked("watch", "FROM watch WHERE id = ?", (entry,)), None)
         if found is None:
             raise StoreCorruptError(f"{self._path}: entry {entry} of the watch list is missing")
         label = found[3]
-        time, completeness = (None, None) if height is None else self._found_in(outpoint, height)
+        time, completeness = (None, None) if height is None else self._found_in(outpoint, height, tip)
         is_mature = height is not None and (not is_coinbase or height <= tip + 1 - COINBASE_MATURITY)
         is_frozen, is_spender_own = self._is_frozen(outpoint), None if spender is None else self._is_own(spender)
-        is_taken = self._is_held(outpoint) or (spender is not None and self._is_proven(spender))
+        is_taken = self._is_taken(outpoint, spender)
         return Coin(
             outpoint=OutPoint.parse(outpoint),
             value=value,
@@ -777,11 +821,16 @@ class Views:
             is_frozen=is_frozen,
             output_label=labelrows.label_of(self._checked, "output", str(OutPoint.parse(outpoint))),
             account=None if account is None else accounts[account],
+            is_trusted=bool(is_trusted),
         )
 
     def _is_own(self, txid: bytes) -> bool:
         query = "FROM transactions WHERE txid = ? AND broadcast_seq IS NOT NULL"
         return next(self._checked("transactions", query, (txid,)), None) is not None
+
+    def _is_taken(self, outpoint: bytes, spender: bytes | None) -> bool:
+        """True if an own transaction that waits spends an output, or if its spender is proven."""
+        return self._is_held(outpoint) or (spender is not None and self._is_proven(spender))
 
     def _is_proven(self, txid: bytes) -> bool:
         """True if this wallet broadcast a transaction, or verified its signatures for coins of the wallet."""
@@ -791,32 +840,34 @@ class Views:
     def _entries(self, where: str, values: tuple[object, ...]) -> Iterator[HistoryEntry]:
         tip = self._tip()
         for row in self._checked("transactions", where, values):
-            txid, raw, status, broadcast_seq, seen, *_ = row
-            block, height, position, rival, place, net, fee, *_ = row[10:]
-            is_confirmed = status == TxStatus.CONFIRMED
-            yield HistoryEntry(
-                txid=txid,
-                net=net,
-                fee=fee,
-                status=TxStatus(status),
-                height=height if is_confirmed else None,
-                block_hash=block,
-                time=self.block_time(height, block) if is_confirmed else seen,
-                first_seen=seen,
-                confirmations=tip - height + 1 if is_confirmed else 0,
-                rival=rival,
-                is_own=broadcast_seq is not None,
-                is_coinbase=is_confirmed and position == 0,
-                labels=tuple(
-                    label for _, label, _ in self._checked("tx_labels", "FROM tx_labels WHERE txid = ?", (txid,))
-                ),
-                raw=raw,
-                cursor=_cursor(seen if place == WAITING_PLACE else place, txid),
-                completeness=self._completeness_of(txid) if is_confirmed else None,
-                label=labelrows.label_of(self._checked, "tx", hash_to_hex(txid)),
-            )
+            rows = self._checked("tx_labels", "FROM tx_labels WHERE txid = ?", (row[0],))
+            yield self._entry(row, tip, tuple(label for _, label, _ in rows))
 
-    def _found_in(self, outpoint: bytes, height: int) -> tuple[int, Completeness]:
+    def _entry(self, row: tuple[Any, ...], tip: int, labels: tuple[str, ...]) -> HistoryEntry:
+        txid, raw, status, broadcast_seq, seen, *_ = row
+        block, height, position, rival, place, net, fee, *_ = row[10:]
+        is_confirmed = status == TxStatus.CONFIRMED
+        return HistoryEntry(
+            txid=txid,
+            net=net,
+            fee=fee,
+            status=TxStatus(status),
+            height=height if is_confirmed else None,
+            block_hash=block,
+            time=self._time_of(height, block, tip) if is_confirmed else seen,
+            first_seen=seen,
+            confirmations=tip - height + 1 if is_confirmed else 0,
+            rival=rival,
+            is_own=broadcast_seq is not None,
+            is_coinbase=is_confirmed and position == 0,
+            labels=labels,
+            raw=raw,
+            cursor=_cursor(seen if place == WAITING_PLACE else place, txid),
+            completeness=self._completeness_of(txid) if is_confirmed else None,
+            label=labelrows.label_of(self._checked, "tx", hash_to_hex(txid)),
+        )
+
+    def _found_in(self, outpoint: bytes, height: int, tip: int) -> tuple[int, Completeness]:
         """Time and completeness of the block at a height that has an output."""
         values = outpoint[:32], int.from_bytes(outpoint[32:], "little"), height
         row = next(
@@ -824,7 +875,7 @@ class Views:
         )
         if row is None or row[8] is None:
             raise StoreCorruptError(f"{self._path}: the match of output {OutPoint.parse(outpoint)} is missing")
-        return self.block_time(height, row[8]), stored_completeness(row[10], self._path)
+        return self._time_of(height, row[8], tip), stored_completeness(row[10], self._path)
 
     def _completeness_of(self, txid: bytes) -> Completeness | None:
         """The least certain completeness of a transaction's matches."""
@@ -844,8 +895,11 @@ class Views:
             ParameterError: The block hash is neither 32 bytes nor 64 hex digits.
             StoreCorruptError: The best chain has another block at this height.
         """
-        header, block_hash = b"", hash_of(block, "block hash")
-        if height <= self._tip():
+        return self._time_of(height, hash_of(block, "block hash"), self._tip())
+
+    def _time_of(self, height: int, block_hash: bytes, tip: int) -> int:
+        header = b""
+        if height <= tip:
             with self._db.blobopen("headers", "raw", height - height % PER_ROW, readonly=True) as headers:
                 headers.seek(height % PER_ROW * HEADER_SIZE)
                 header = headers.read(HEADER_SIZE)

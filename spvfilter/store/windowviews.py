@@ -12,7 +12,7 @@ from spvfilter._public import public
 from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError
 from spvfilter.network import Network
-from spvfilter.store.schema import HAS_SCRIPT, RUN_CLASS, RUN_CLASSES
+from spvfilter.store.schema import HAS_VALUE, RUN_CLASS, RUN_CLASSES
 from spvfilter.watch.keychain import MAX_LISTED, all_used, identity_of, listed_keychains
 
 # a function that returns checked rows of a table, from the rest of a query and its values
@@ -172,7 +172,9 @@ class _Windows:
     def _revealed_elsewhere(self) -> Iterator[tuple[int, int]]:
         """Yield keychain and index of scripts that another keychain, perhaps a removed one, has revealed."""
         if any(self._checked("revealed_scripts", "FROM revealed_scripts LIMIT 1", ())):
-            where = f"FROM revealed_scripts CROSS JOIN watch ON {HAS_SCRIPT.format('revealed_scripts.script')}"
+            where = (
+                f"FROM revealed_scripts CROSS JOIN watch ON kind = 0 AND {HAS_VALUE.format('revealed_scripts.script')}"
+            )
             if not self._is_all:
                 where = (
                     f"FROM runs CROSS JOIN watch ON {_MATCHES.format('watch.id')} CROSS JOIN revealed_scripts"
@@ -378,7 +380,7 @@ def next_address_of(checked: Checked, network: Network, name: str | None, accoun
 def is_script_used(checked: Checked, script: bytes) -> bool:
     """Return True if an output that pays a script was found, or if its index of a keychain was used."""
     places = EntryPlaces(checked)
-    for row, *_ in checked("watch", f"FROM watch WHERE {HAS_SCRIPT.format('?1')}", (script,)):
+    for row, *_ in checked("watch", f"FROM watch WHERE kind = 0 AND {HAS_VALUE.format('?1')}", (script,)):
         if any(any(checked("used", "FROM used WHERE keychain = ? AND place = ?", each)) for each in places.owners(row)):
             return True
         if any(checked("matches", "FROM matches WHERE entry = ? AND spend = 0 LIMIT 1", (row,))):

@@ -7,26 +7,36 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from spvfilter._public import public
+from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError, UnknownAccountError
 from spvfilter.kernel import EntryKind
 from spvfilter.watch.descriptor.keys import secret_in
 from spvfilter.watch.keychain import Keychain
 
 if TYPE_CHECKING:
+    import unicodedata
+
     from spvfilter.watch.entrytexts import EntryAccounts
+else:
+    unicodedata = deferred("unicodedata")
 
 MAX_NAME = 255
 """Largest length of an account's name in characters (our choice)."""
 
 
+def normalized(name: str) -> str:
+    """Return a name in the form that is stored and compared (Unicode NFC): é is one character or two, and one name."""
+    return unicodedata.normalize("NFC", name) if isinstance(name, str) else name
+
+
 def checked_name(name: str) -> str:
-    """Return the name of an account.
+    """Return the name of an account in the form that is stored (Unicode NFC).
 
     Raises ParameterError for a name that a line of a text file cannot contain, or that may be a private key.
     """
     if not isinstance(name, str):
         raise ParameterError(f"the name of an account is text, not {type(name).__name__}")
+    name = normalized(name)
     if (what := secret_in(name)) is not None:
         raise ParameterError(
             f"the name of an account has {what}: choose another name, and keep the key in a safe place"
@@ -61,7 +71,7 @@ class Accounts:
         Raises UnknownAccountError, and ParameterError for a name in use.
         """
         self.check(old)
-        if checked_name(new) in self.names and new != old:
+        if (new := checked_name(new)) in self.names and new != old:
             raise ParameterError(f"there is an account {new[:80]!r} already: choose another name")
         self.names = {new if name == old else name: None for name in self.names}
         self.entries = {entry: new if name == old else name for entry, name in self.entries.items()}

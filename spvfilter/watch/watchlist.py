@@ -21,7 +21,7 @@ from spvfilter.primitives import OutPoint, Serializable, to_bytes
 from spvfilter.protocol import HEADER_SIZE, MAX_ELEMENT_SIZE
 from spvfilter.transaction import Transaction
 from spvfilter.watch import entry as texts, textfile
-from spvfilter.watch.accounts import AccountPlan, Accounts, checked_name, same_elsewhere
+from spvfilter.watch.accounts import AccountPlan, Accounts, checked_name, normalized, same_elsewhere
 from spvfilter.watch.arguments import check_not_private, checked_label, label_of_line, pubkey_scripts, single_script
 from spvfilter.watch.descriptor import keys
 from spvfilter.watch.descriptor.descriptor import (
@@ -643,29 +643,39 @@ class WatchList:
 
     # Accounts
 
-    def add_account(self, name: str, *sources: str | Keychain | os.PathLike[str], lookahead: int = LOOKAHEAD) -> None:
+    def add_account(
+        self,
+        name: str,
+        *sources: str | Keychain | os.PathLike[str],
+        label: str | None = None,
+        lookahead: int = LOOKAHEAD,
+        extend: bool = False,
+    ) -> None:
         """Watch an account: a part of the wallet with a balance and a history of its own.
 
         An entry belongs to one account or to none. Sources that the list watches without an account move into the
-        account. If the account has all sources already, nothing changes. Further addresses may be added to an account,
-        but no further descriptors.
+        account. If the account has all sources already, nothing changes. With `extend=True` an account gets more
+        addresses, but it cannot get more descriptors.
 
         Args:
-            name: Name of the account, 1 to 255 printable characters.
+            name: Name of the account, 1 to 255 printable characters. It is stored and compared in Unicode NFC.
             sources: One or more addresses, descriptors, extended public keys, keychains of the caller, and paths
                 (`pathlib.Path`) of files that a wallet exported.
+            label: Name that matches of the sources carry, unless they have labels.
             lookahead: Number of indexes of a descriptor to watch after the last used index, from 20 to 10,000,000.
+            extend: True to add sources to an account that exists already. Otherwise other sources are an error.
 
         Raises:
             ParameterError: An argument is invalid, a source belongs to another account, or the account has other
-                descriptors. A descriptor in another spelling is the same descriptor.
+                sources. A descriptor in another spelling is the same descriptor.
             AddressError: A text is not an address.
             DescriptorError: A text is not a valid descriptor.
             WatchFileError: A file is not the export of a wallet.
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
-        if self.take_account(self.plan_account(self.of_account(name, sources, self.network, lookahead=lookahead))):
+        more = self.of_account(name, sources, self.network, label=label, lookahead=lookahead)
+        if self.take_account(self.plan_account(more, extend=extend)):
             self._windows.grow()
 
     @classmethod
@@ -675,6 +685,7 @@ class WatchList:
         sources: Iterable[str | Keychain | os.PathLike[str]],
         network: Network,
         *,
+        label: str | None = None,
         lookahead: int = LOOKAHEAD,
     ) -> WatchList:
         """Return a watch list that has only one account. The arguments are those of `add_account`.
@@ -703,7 +714,17 @@ class WatchList:
                     texts.add_entry(made, source)
         if not len(made):
             raise ParameterError("an account needs a source: an address, a descriptor or a keychain")
+        if label := checked_label(label):
+            made._label_bare(label)
         return made
+
+    def _label_bare(self, label: str) -> None:
+        """Give a label to all keychains and other entries that have none."""
+        for keychain in self.keychains:
+            keychain.label = keychain.label or label
+        for number in range(len(self)):
+            if self.label(number) is None:
+                self.relabel(number, label)
 
     @contextmanager
     def within_account(self, name: str | None) -> Iterator[None]:
@@ -726,14 +747,18 @@ class WatchList:
             ParameterError: The name is invalid.
         """
         if name is not None:
-            self._accounts.names.setdefault(checked_name(name))
+            self._accounts.names.setdefault(name := checked_name(name))
         self._accounts.current = name
 
-    def plan_account(self, more: WatchList) -> AccountPlan:
+    def plan_account(self, more: WatchList, *, extend: bool = True) -> AccountPlan:
         """Return what the account of another list, which `of_account` made, adds to this list. Nothing changes.
 
+        Args:
+            more: The other list.
+            extend: False to refuse sources that an existing account does not have yet.
+
         Raises:
-            ParameterError: An entry belongs to another account, or the account has other descriptors.
+            ParameterError: An entry belongs to another account, or the account has other sources.
         """
         (name,) = more.accounts
         adopted, fresh, same = list[str](), list[Keychain](), set[str]()
@@ -764,6 +789,11 @@ class WatchList:
             self._check_owner(owner, name)
             if owner is None and ((mine := self.keychain_of(there)) is None or mine[0].name not in adopted):
                 claimed.append(there)
+        if is_known and not extend and (fresh or adopted or entries or claimed):
+            raise ParameterError(
+                f"there is an account {name[:80]!r} with other sources: choose another name, or give extend=True to add"
+                " addresses to it"
+            )
         keychains = [(chain.without_window(), more.windows.scripts_by_index(chain.name)) for chain in fresh]
         labels = tuple(self._missing_labels(more))
         return AccountPlan(name, tuple(keychains), tuple(entries), tuple(claimed), tuple(adopted), labels)
@@ -835,7 +865,7 @@ class WatchList:
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
-        self.replace_with(self.without_account(name))
+        self.replace_with(self.without_account(normalized(name)))
 
     def rename_account(self, old: str, new: str) -> None:
         """Rename an account.
@@ -850,6 +880,7 @@ class WatchList:
 
     def renamed_account(self, old: str, new: str) -> None:
         """Rename an account while a client uses the list. The errors are those of `rename_account`."""
+        old, new = normalized(old), normalized(new)
         self._accounts.rename(old, new)
         self._windows.rename_account(old, new)
 
@@ -860,11 +891,12 @@ class WatchList:
 
     def has_account(self, name: str) -> bool:
         """Return True if the list has an account with this name."""
-        return name in self._accounts.names
+        return normalized(name) in self._accounts.names
 
     def chosen_keychain(self, name: str | None) -> Keychain:
         """Return the keychain that `Windows.chosen` returns. Raises ParameterError."""
-        return self._windows.chosen(name, self._accounts.names.keys())
+        account = None if name is None else normalized(name)
+        return self._windows.chosen(account if account in self._accounts.names else name, self._accounts.names.keys())
 
     def disown(self, entry: int) -> None:
         """Remove the label and the account of the entry with this number, apart from those of its keychain."""

@@ -48,7 +48,7 @@ def test_labels_travel_from_file_to_file(run: Any, db: Path, tmp_path: Path) -> 
     assert run("labels", "import", given, "--db", db) == (
         0,
         "",
-        "spvfilter: 3 labels imported; 1 output is frozen, which the wallet does not spend\n",
+        "spvfilter: 3 labels imported, 1 output frozen. The spendable balance is 0.00000000 BTC\n",
     )
     assert run("labels", "export", taken, "--db", db).code == 0
     assert stat.S_IMODE(taken.stat().st_mode) == 0o600
@@ -59,6 +59,27 @@ def test_labels_travel_from_file_to_file(run: Any, db: Path, tmp_path: Path) -> 
     assert (shown["label"], shown["output_label"]) == ("rent", "deposit")
     assert json.loads(run("wallet", "history", "--db", db, "--format", "jsonl").out)["label"] == "invoice 7"
     assert "invoice 7, rent" in run("wallet", "history", "--db", db, "--format", "table").out
+
+
+def test_import_tells_what_it_froze_and_unfroze(run: Any, db: Path, tmp_path: Path) -> None:
+    with WalletStore.open(db) as wallet:
+        (coin,) = wallet.coins()
+    path, foreign = tmp_path / "in.jsonl", f"{'ab' * 32}:7"
+
+    def said(*labels: Label) -> str:
+        path.write_bytes(b"\n".join(map(bytes, labels)))
+        told: str = run("labels", "import", path, "--db", db).err
+        return told.removeprefix("spvfilter: ")
+
+    mine, others = Label("output", str(coin.outpoint), spendable=False), Label("output", foreign, spendable=False)
+    now = ". The spendable balance is {} BTC\n"
+    assert said(mine, others) == "2 labels imported, 2 outputs frozen" + now.format("0.00000000")
+    assert said(mine) == "1 label imported\n"
+    unfrozen = Label("output", str(coin.outpoint), spendable=True)
+    assert said(unfrozen) == "1 label imported, 1 output unfrozen" + now.format("1.50000000")
+    assert said(mine, Label("output", foreign, spendable=True)) == (
+        "2 labels imported, 1 output frozen, 1 output unfrozen" + now.format("0.00000000")
+    )
 
 
 def test_malformed_lines_are_left_out(run: Any, db: Path, tmp_path: Path) -> None:

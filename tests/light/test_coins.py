@@ -49,6 +49,17 @@ async def test_unspent_has_the_coins_that_may_be_spent_now() -> None:
         txid = (await client.broadcast(own)).txid
         await run.until(lambda books: books.waiting() == {txid})
         assert await values(client) == ([9_000, 50_000, 60_000, 70_000, reward], [60_000, 70_000], 130_000)
+        (change,) = [coin for coin in await client.coins() if coin.is_trusted]
+        assert (change.value, change.is_spendable) == (9_000, False)
+        assert sum(coin.value for coin in await client.unspent(trusted_change=True)) == 139_000
+        page = await client.unspent(trusted_change=True, limit=1)
+        assert page == [change]
+        assert (await client.unspent(limit=2, before=page[0].cursor)) == await client.unspent(limit=2)
+        with pytest.raises(ParameterError, match="trusted_change must be True or False"):
+            await client.unspent(trusted_change="yes")  # type: ignore[arg-type]
+        await client.freeze(change.outpoint)
+        assert sum(coin.value for coin in await client.unspent(trusted_change=True)) == 130_000
+        await client.unfreeze(change.outpoint)
         foreign = build_tx([LOCKS[0].spends(of_value(coins, 60_000).outpoint, 60_000)], [STRANGER.pays(55_000)])
         world.regtest.submit_tx(foreign)
         spender = Transaction.parse(foreign).txid

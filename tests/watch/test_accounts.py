@@ -43,13 +43,42 @@ def test_each_entry_belongs_to_one_account_or_to_none() -> None:
     watch.add_script(script(0, 0))
     watch.add_account("alice", address(1, 0), address(1, 1))
     watch.add_account("bob", chain("bob's", 2))
-    watch.add_account("alice", address(1, 2))
+    with pytest.raises(ParameterError, match=r"an account 'alice' with other sources: .* extend=True"):
+        watch.add_account("alice", address(1, 2))
+    watch.add_account("alice", address(1, 1), address(1, 0))  # the same sources
+    watch.add_account("alice", address(1, 2), extend=True)
     assert watch.accounts == ("alice", "bob")
     assert [owner_of(watch, script(0, 0)), owner_of(watch, script(1, 2))] == [None, "alice"]
     assert {owner_of(watch, script(2, index)) for index in range(GAP_LIMIT)} == {"bob"}
     (match,) = watch.match_tx(tx([TxIn(bytes(32), 0)], [TxOut(5, script(2, 7)), TxOut(6, script(9, 9))]))
     assert match.account == "bob"
     assert owner_of(watch, script(2, 7 + GAP_LIMIT)) == "bob", "the window has moved"
+
+
+def test_name_in_another_unicode_form_is_the_same_name() -> None:
+    composed, decomposed = "caf\u00e9", "cafe\u0301"
+    watch = WatchList(REGTEST)
+    watch.add_account(decomposed, address(1, 0))
+    watch.add_account(composed, address(1, 0))
+    assert watch.accounts == (composed,)
+    assert watch.has_account(decomposed)
+    watch.rename_account(decomposed, "bar")
+    watch.rename_account("bar", decomposed)
+    assert watch.accounts == (composed,)
+    watch.add_script(script(0, 0))
+    watch.remove_account(decomposed)
+    assert not watch.has_account(composed)
+
+
+def test_label_of_an_account_is_on_sources_without_one() -> None:
+    watch, own = WatchList(REGTEST), chain("own", 2)
+    own.label = "till"
+    watch.add_account("cafe", address(1, 0), chain("other", 3), own, label="shop")
+    numbers = (watch.table.find(EntryKind.SCRIPT, each) for each in (script(1, 0), script(3, 4), script(2, 4)))
+    assert [watch.label(number) for number in numbers] == ["shop", "shop", "till"]
+    assert [each.label for each in watch.keychains] == ["shop", "till"]
+    with pytest.raises(ParameterError, match="label"):
+        watch.add_account("bar", address(4, 0), label="\ud800")
 
 
 def test_sources_without_an_account_move_into_an_account() -> None:

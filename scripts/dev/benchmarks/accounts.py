@@ -10,21 +10,30 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from measure import Row
 
-from spvfilter import LightClient, Node, TxOut, WatchList
+from spvfilter import REGTEST, LightClient, Node, TxOut, WalletStore, WatchList, script_to_address
+from spvfilter.kernel import EntryKind
 from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 
 _ACCOUNTS = (10, 100, 1_000, 10_000)
 _CALLS = 20
+_PAID = 10  # transactions of the account that `WalletStore` is asked about
+_READS = (
+    *("balance", "coins", "unspent", "history", "transaction", "keychains", "next_address", "is_used", "events"),
+    "searched_for",
+)
 _WHAT = {  # title of each measurement, its goal, and the goal with its unit
     "entered": ("first entry, processor s", 30, "30 s"),
     "reopened": ("reopened, processor s", 3, "3 s"),
     "memory": ("memory, MB", 300, "300 MB"),
     "block": ("a block, processor s", 0.1, "0.1 s"),
     "balance": ("balance(account=), processor ms", 1, "1 ms"),
+    **{f"read {name}": (f"WalletStore.{name} of one account, processor ms", 1, "1 ms") for name in _READS},
+    "read all": ("WalletStore.keychains of the wallet, processor s", 0.3, "0.3 s"),
     "reveal": ("reveal_address, processor ms", 1, "1 ms"),
     "grown": ("reveal_address with growth of the window, processor ms", 1, "1 ms"),
     "added": ("100 accounts added, processor s", 1, "1 s"),
@@ -96,7 +105,47 @@ async def _measured(number: int, database: str) -> dict[str, float]:
                 if step == "reopened":
                     lag.cancel()
                     found |= await _calls(client, node, number)
-    return found
+                    await _pay(client, node, number // 2)
+    return found | _reads(database, number // 2)
+
+
+async def _pay(client: LightClient, node: Node, account: int) -> None:
+    """Let an account have ten transactions in blocks."""
+    for index in range(_PAID):
+        txid = node.regtest.pay(TxOut(1_000 + index, _script(account, index)))
+        node.regtest.mine()
+        await client.wait_confirmed(txid)
+
+
+def _reads(database: str, account: int) -> dict[str, float]:
+    """Ask every question about one account, and for the keychains of the wallet."""
+    name, script = f"account {account}", _script(account, 3)
+    with WalletStore.open(database) as wallet:
+        txid, address = wallet.history(account=name)[0].txid, script_to_address(script, REGTEST)
+        assert address is not None
+        calls: dict[str, Callable[[], object]] = {
+            "balance": lambda: wallet.balance(account=name),
+            "coins": lambda: wallet.coins(account=name, limit=20),
+            "unspent": lambda: wallet.unspent(account=name, limit=20),
+            "history": lambda: wallet.history(account=name, limit=20),
+            "transaction": lambda: wallet.transaction(txid),
+            "keychains": lambda: wallet.keychains(account=name),
+            "next_address": lambda: wallet.next_address(account=name),
+            "is_used": lambda: wallet.is_used(address),
+            "events": lambda: wallet.events(0, limit=20, account=name),
+            "searched_for": lambda: wallet.searched_for([(EntryKind.SCRIPT, script)]),
+        }
+        assert [*calls] == [*_READS]
+        found = {f"read {each}": _processor_s(call, _CALLS) * 1e3 for each, call in calls.items()}
+        return found | {"read all": _processor_s(wallet.keychains, 1)}
+
+
+def _processor_s(call: Callable[[], object], times: int) -> float:
+    call()
+    begun = time.process_time()
+    for _ in range(times):
+        call()
+    return (time.process_time() - begun) / times
 
 
 async def _calls(client: LightClient, node: Node, number: int) -> dict[str, float]:

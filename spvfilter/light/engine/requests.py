@@ -107,6 +107,8 @@ class AddAccount:
     start: Start
     ways: frozenset[Mode] = frozenset((Mode.COMPACT, Mode.BIP37))
     """The modes that can find its entries."""
+    extend: bool = True
+    """False to refuse sources that an existing account does not have yet."""
 
 
 @dataclass(frozen=True, slots=True)
