@@ -28,6 +28,7 @@ from spvfilter.light.engine.requests import (
     AddAccount,
     AddEntries,
     RelabelEntries,
+    RelabelKeychains,
     RemoveAccount,
     RemoveEntries,
     RenameAccount,
@@ -52,6 +53,7 @@ from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
 from spvfilter.wallet.pendinglimits import PendingLimits
 from spvfilter.watch.accounts import normalized
+from spvfilter.watch.arguments import checked_label
 from spvfilter.watch.keychain import LOOKAHEAD, Keychain
 from spvfilter.watch.labels import Label, read_labels, write_labels
 from spvfilter.watch.watchlist import WatchList
@@ -1068,19 +1070,25 @@ class LightClient:
     async def relabel(self, entry: EntryName, label: str | None) -> None:
         """Give an entry another label, which history and coins show at once.
 
-        The method returns when the change is in the database.
+        A keychain is relabelled as a whole, with the scripts that its window gains later. Its scripts with a label of
+        their own keep that label. The method returns when the change is in the database.
 
         Args:
-            entry: The entry; see `remove`.
+            entry: The entry; see `remove`. Or the name of a keychain, such as a descriptor with or without checksum. A
+                descriptor with `<0;1>` names both of its keychains.
             label: The new label, or None to remove the label.
 
         Raises:
-            ParameterError: The entry is not watched, or the label is not valid.
+            ParameterError: The entry or the keychain is not watched, or the label is not valid.
             NotRunningError: The client is not running.
             StoreError: The database cannot be written. The client ends.
         """
+        running = self._checked()
+        if isinstance(entry, str) and (names := running.engine.books.watch.keychains_named(entry)):
+            await running.ask(RelabelKeychains(names, checked_label(label)))
+            return
         entries = tuple((kind, value, label) for kind, value in named([entry], self.network))
-        await self._checked().ask(RelabelEntries(entries))
+        await running.ask(RelabelEntries(entries))
 
     # Labels that travel between wallets
 

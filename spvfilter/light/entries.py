@@ -11,6 +11,7 @@ from spvfilter.light.engine.requests import (
     AddAccount,
     AddEntries,
     RelabelEntries,
+    RelabelKeychains,
     RemoveAccount,
     RemoveEntries,
     RenameAccount,
@@ -76,7 +77,7 @@ def apply_changes(watch: WatchList, done: Iterable[Request], source: WatchList) 
                 labels.update(((kind, value), label) for kind, value, label in labelled if (kind, value) not in gone)
             case RemoveAccount(name):
                 yield from _remove_account(watch, name)
-            case AddAccount() | RenameAccount():
+            case AddAccount() | RenameAccount() | RelabelKeychains():
                 for key in _apply_account(watch, request, gone):
                     added.pop(key, None)
                     gone.discard(key)
@@ -116,8 +117,12 @@ def _remove_account(watch: WatchList, name: str) -> Iterator[None]:
         watch.replace_with(left)
 
 
-def _apply_account(watch: WatchList, request: AddAccount | RenameAccount, gone: Collection[_Key]) -> Iterable[_Key]:
-    """Apply the change of an account, and return the entries that it adds. `gone` has entries that were removed before.
+def _apply_account(
+    watch: WatchList, request: AddAccount | RenameAccount | RelabelKeychains, gone: Collection[_Key]
+) -> Iterable[_Key]:
+    """Apply the change of an account or of keychains, and return the entries that it adds.
+
+    `gone` has entries that were removed before.
 
     The list may have lost or gained entries through another client. A change that does not fit is left out.
     """
@@ -130,4 +135,6 @@ def _apply_account(watch: WatchList, request: AddAccount | RenameAccount, gone: 
                 return keys
             case RenameAccount(old, new):
                 watch.renamed_account(old, new)
+            case RelabelKeychains(names, label):
+                watch.relabel_keychains([name for name in names if watch.windows.get(name) is not None], label)
     return ()

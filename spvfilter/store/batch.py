@@ -127,6 +127,8 @@ class Batch:
     """Changes to keychains of the attached watch list."""
     labels: dict[int, str | None] = field(default_factory=dict)
     """New labels by the number of the entry; None removes a label."""
+    keychain_labels: dict[str, str | None] = field(default_factory=dict)
+    """New labels of keychains by name; None removes a label. `labels` has those of their entries."""
     bip329: Sequence[Label] = ()
     """Labels to write, as `Store.commit` joins them with the watch list."""
     frozen: dict[bytes, bool] = field(default_factory=dict)
@@ -164,4 +166,4 @@ class Batch:
             self.events,
         )
         changes = (self.accounts, self.keychains, self.labels, self.bip329, self.frozen, self.removed, self.searched)
-        return not any((*parts, *changes))
+        return not any((*parts, *changes, self.keychain_labels))

@@ -248,6 +248,11 @@ class KeychainRows:
         row = self._stored(name)
         self._replace(row, (*row[:7], account))
 
+    def relabel(self, name: str, label: str | None) -> None:
+        """Give a stored keychain another label. The caller writes the labels of its entries."""
+        row = self._stored(name)
+        self._replace(row, (*row[:2], label, *row[3:]))
+
     def keep_revealed_of(self, account: int) -> None:
         """Keep the scripts that the keychains of an account have revealed, before its entries are removed."""
         query = (

@@ -629,6 +629,8 @@ class Store:
             self._change_account(each)
         for change in batch.keychains:
             self.keychains.change(change)
+        for name, label in batch.keychain_labels.items():
+            self.keychains.relabel(name, label)
         for at, label in batch.labels.items():
             self._relabel(self._ids[at], label)
         for row, text in self._labels.write(batch.bip329).items():

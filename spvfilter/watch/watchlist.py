@@ -32,7 +32,7 @@ from spvfilter.watch.descriptor.descriptor import (
     warn_of_problems,
 )
 from spvfilter.watch.elements import bloom_elements, gcs_elements
-from spvfilter.watch.keychain import LOOKAHEAD, MAX_DERIVATIONS, Budget, Keychain, origins_in
+from spvfilter.watch.keychain import GAP_LIMIT, LOOKAHEAD, MAX_DERIVATIONS, Budget, Keychain, origins_in
 from spvfilter.watch.match import Completeness, Match, MatchKind
 from spvfilter.watch.pickling import State, restored, state_of
 from spvfilter.watch.windows import STEP, Windows
@@ -1037,6 +1037,52 @@ class WatchList:
         checked = checked_label(label)
         self._labels.pop(number, None)
         self._label(number, checked)
+
+    def relabel_keychains(self, names: Sequence[str], label: str | None) -> list[int]:
+        """Replace the label of keychains. Scripts with a label of their own keep it.
+
+        Args:
+            names: Names of the keychains.
+            label: The new label; None removes the old label.
+
+        Returns:
+            The numbers of the entries in the windows of the keychains whose label changes with it.
+
+        Raises:
+            ParameterError: The label is invalid, or the list has no such keychain.
+        """
+        checked = checked_label(label)
+        for name in names:
+            if self._windows.get(name) is None:
+                raise ParameterError(f"the watch list has no keychain {name[:80]!r}")
+        entries = [entry for entry in self._derived(names) if self.own_label(entry) is None]
+        before = [self.label(entry) for entry in entries]
+        for name in names:
+            chain = self._windows.get(name)
+            assert chain is not None
+            chain.label = checked
+        return [entry for entry, old in zip(entries, before, strict=True) if self.label(entry) != old]
+
+    def keychains_named(self, text: str) -> tuple[str, ...]:
+        """Return the names of the keychains that a name, a descriptor or an extended public key stands for.
+
+        The result is empty if the text is something else, such as an address.
+
+        Raises:
+            ParameterError: The list lacks a keychain of the descriptor.
+            DescriptorError: The descriptor is malformed.
+        """
+        if self._windows.get(text) is not None:
+            return (text,)
+        if not (is_descriptor(text) or keys.is_extended_key(text)):
+            return ()
+        made = WatchList(self.network)
+        made.add_descriptor(text, lookahead=GAP_LIMIT)
+        found = [self._windows.get(each.name) or self._same_keychain(each) for each in made.keychains]
+        names = tuple(each.name for each in found if each is not None)
+        if len(names) < len(found):
+            raise ParameterError(f"the keychain {text[:80]!r} is not watched")
+        return names
 
     def without_entries(self, numbers: Collection[int], account: str | None = None) -> WatchList:
         """Return a list for `replace_with`: without some entries, and without the outpoints that only they matched.

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spvfilter.address import address_to_script, script_to_address
-from spvfilter.errors import FormatError
+from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import EntryKind
 from spvfilter.light.client import LightClient
 from spvfilter.light.engine.requests import RelabelEntries, Request
@@ -22,11 +22,13 @@ from spvfilter.node.server import Node
 from spvfilter.primitives import TxOut
 from spvfilter.store.store import Store
 from spvfilter.wallet.events import MatchFound
+from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.labels import Label, read_labels
 from spvfilter.watch.watchlist import WatchList
 from support.lightworld import LOCKS, STRANGER, World, running
 
 ADDRESS = script_to_address(LOCKS[0].script_pubkey, REGTEST) or ""
+TPUB = "tpubDC5FSnBiZDMmhiuCmWAYsLwgLYrrT9rAqvTySfuCCrgsWz8wxMXUS9Tb9iVMvcRbvFcAHGkMD5Kx8koh4GquNGNTfohfk7pgjhaPCdXpoba"
 FOREIGN = "bcrt1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqdku202"
 
 
@@ -199,3 +201,58 @@ async def test_removed_label_does_not_come_back_from_an_import(tmp_path: Path) -
         async with running(world, node, store=tmp_path / "w.db") as run:
             assert Label("addr", FOREIGN, other={"height": 5}) in await run.client.labels()
             assert run.client.watch.label(len(run.client.watch) - 1) is None
+
+
+@pytest.mark.descriptors
+@pytest.mark.parametrize("lookahead", [20, 1_000])
+async def test_keychain_is_relabelled_whole_and_stays_so(lookahead: int, tmp_path: Path) -> None:
+    text, path = f"wpkh({TPUB}/<0;1>/*)", tmp_path / "w.db"
+    watch = WatchList(REGTEST)
+    watch.add_account("alice", text, lookahead=lookahead)
+    receiving = watch.keychains[0]
+    async with Node() as node:
+        node.regtest.mine(101)
+        peers = [f"{node.host}:{node.port}"]
+
+        async def pay(client: LightClient, index: int) -> None:
+            txid = node.regtest.pay(TxOut(1_000 + index, receiving.scripts_at(index)[0]))
+            node.regtest.mine()
+            await client.wait_confirmed(txid)
+
+        async with LightClient(watch, peers=peers, store=path) as client:
+            await client.wait_synced()
+            await pay(client, 0)
+            own = script_to_address(receiving.scripts_at(3)[0], REGTEST) or ""
+            await client.relabel(own, "rent")
+            pending = node.regtest.pay(TxOut(1_003, receiving.scripts_at(3)[0]))
+            for entry in (text, receiving.name, receiving.name.partition("#")[0].replace("'", "h")):
+                await client.relabel(entry, f"of {entry[:9]}")
+            await client.relabel(text, "savings")
+            assert [each.label for each in await client.keychains("savings")] == ["savings"] * 2
+            await pay(client, lookahead - 1)
+            await client.wait_confirmed(pending)
+            await pay(client, lookahead + 15)  # the window has moved
+            expected = {0: "savings", 3: "rent", lookahead - 1: "savings", lookahead + 15: "savings"}
+            assert {each.keychain_index: each.label for each in await client.coins()} == expected
+            assert (await client.balance("savings")).confirmed == 3 * 1_000 + 2 * lookahead + 14
+            assert len(await client.history(label="savings")) == 3
+            with pytest.raises(ParameterError, match="is not watched"):
+                await client.relabel(f"wpkh({TPUB}/7/*)", "x")
+            with pytest.raises(ParameterError, match="label"):
+                await client.relabel(text, "\ud800")
+        assert [each.label for each in watch.keychains] == ["savings"] * 2
+        for again in (watch, WatchList(REGTEST)):
+            async with LightClient(again, peers=peers, store=path) as client:
+                assert {each.keychain_index: each.label for each in await client.coins()} == expected
+                assert len(await client.history(label="savings")) == 3
+                assert [each.label for each in await client.keychains()] == ["savings"] * 2
+                await client.wait_synced()
+                await client.relabel(receiving.name, None)
+                await client.relabel(receiving.name, "savings")
+        async with LightClient(WatchList(REGTEST), peers=peers, store=path) as client:
+            await client.relabel(text, None)
+            assert {each.label for each in await client.coins()} == {None, "rent"}
+            assert [each.label for each in await client.keychains()] == [None, None]
+        with WalletStore.open(path) as wallet:
+            assert {each.label for each in wallet.labels()} == {"rent"}
+            assert not wallet.history(label="savings")

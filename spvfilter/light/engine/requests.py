@@ -53,6 +53,15 @@ class RelabelEntries:
 
 
 @dataclass(frozen=True, slots=True)
+class RelabelKeychains:
+    """Give keychains another label, or none. Scripts with a label of their own keep it. The answer is None."""
+
+    names: tuple[str, ...]
+    """Names of the keychains."""
+    label: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Rescan:
     """Search blocks again for all entries. Without a start, search all blocks.
 
@@ -136,6 +145,7 @@ Request = (
     | AddEntries
     | RemoveEntries
     | RelabelEntries
+    | RelabelKeychains
     | Rescan
     | RevealAddress
     | ReachIndex

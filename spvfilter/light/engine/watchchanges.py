@@ -25,6 +25,7 @@ from spvfilter.light.engine.requests import (
     FetchBlock,
     ReachIndex,
     RelabelEntries,
+    RelabelKeychains,
     RemoveAccount,
     RemoveEntries,
     RenameAccount,
@@ -200,6 +201,9 @@ class WatchChanges:
                 watched = self._watched(request) if request.may_lack else request
                 self._relabel(watched)
                 self._after_commit(token, watched, None)
+            case RelabelKeychains(names, label):
+                self._relabel_keychains(names, label)
+                self._after_commit(token, request, None)
             case Rescan(start):
                 self._question_pending()
                 first = self._search_from(start.height)
@@ -240,6 +244,13 @@ class WatchChanges:
         for number, (_, _, label) in zip(numbers, request.entries, strict=True):
             watch.relabel(number, label)
         self._context.books.relabel({number: watch.label(number) for number in numbers})
+
+    def _relabel_keychains(self, names: Sequence[str], label: str | None) -> None:
+        """Give keychains another label, with all scripts of their windows. Raises ParameterError."""
+        books = self._context.books
+        changed = books.watch.relabel_keychains(names, label)
+        books.batch.keychain_labels |= dict.fromkeys(names, label)
+        books.relabel({number: books.watch.label(number) for number in changed})
 
     def _after_commit(self, token: int, request: Request, answer: object) -> None:
         """Answer the request once it is stored."""
