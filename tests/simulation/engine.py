@@ -7,6 +7,7 @@ import random
 from simulation.host import EngineLike
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.windowgrowth import extend
+from spvfilter.signatures import find_curve, verify_spends
 from spvfilter.store.store import Store
 from spvfilter.watch.watchlist import WatchList
 
@@ -21,5 +22,6 @@ def make(
     saved = Saved.read(store, watch, since)
     while extend(watch, options, settled | {each.name for each in watch.keychains}):
         saved = Saved.read(store, watch, since)
-    made: EngineLike = Engine(options, watch, saved, addresses, rng)
+    verify = verify_spends if find_curve() is not None else None
+    made: EngineLike = Engine(options, watch, saved, addresses, rng, verify=verify)
     return made

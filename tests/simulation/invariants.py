@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from simulation.weight import weigh
 from simulation.wishes import claimed
 from spvfilter.light.engine.saved import PRIVATE_NOTE
 from spvfilter.light.events import Event, Mode, PeerWarning, Synced
+from spvfilter.signatures import find_curve
 from spvfilter.store.ledger import StoredTx, TxStatus
 from spvfilter.wallet.events import BlockConnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason
 from spvfilter.watch.match import Completeness
@@ -38,6 +39,18 @@ def check_just(warning: PeerWarning, behaviour: Behaviour) -> None:
     """Just: no honest peer is banned."""
     if behaviour.is_honest:
         raise Violation("just", f"the honest {warning.address} ({behaviour.name}) was banned: {warning.error!r}")
+
+
+def check_signed(event: Event, forged: Collection[bytes]) -> None:
+    """True: a spend of a known coin without a valid signature never counts. Without libsecp256k1 nobody can tell.
+
+    A forged spend of a coin that the wallet does not know may count as a payment.
+    """
+    match = event.match if isinstance(event, (MatchFound, MatchConfirmed)) else None
+    if match is None or match.txid not in forged or find_curve() is None:
+        return
+    if str(match.kind) == "input" and match.script_pubkey is not None:
+        raise Violation("true", f"told of a spend that nobody signed: {match}")
 
 
 def check_told(event: Event, truth: Truth, agreed: Agreement) -> None:

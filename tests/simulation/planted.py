@@ -56,10 +56,11 @@ from spvfilter.wallet.canonical import Status as TxVerdict, Verdict, _Judgement
 from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.events import MatchWithdrawn, WalletEvent
 from spvfilter.wallet.hits import Hits
+from spvfilter.wallet.intake import Intake
 from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.rows import row_of
 from spvfilter.wallet.searches import Searches
-from spvfilter.wallet.txgraph import TxRecord
+from spvfilter.wallet.txgraph import Signatures, TxRecord
 from spvfilter.wallet.txrows import TxRows
 from spvfilter.watch.keychain import Keychain
 from spvfilter.watch.match import Completeness
@@ -924,3 +925,20 @@ def a_replaced_transaction_is_served() -> list[Change]:
 @bug(Mode.COMPACT, "Honest", "Honest", kinds=("user",))
 def a_call_of_broadcast_gets_no_answer() -> list[Change]:
     return [(Broadcaster, "answer", _nothing)]
+
+
+# Signatures
+
+
+@bug(Mode.COMPACT, "SpendsUnsigned", "SpendsWronglySigned", "SpendsUnsigned")
+def wrong_signatures_are_unknown() -> list[Change]:
+    return [(Intake, "_verified", lambda self, record, hits: record)]
+
+
+@bug(Mode.BIP37, "SpendsUnsigned", "SpendsWronglySigned", "SpendsUnsigned")
+def any_signature_is_valid() -> list[Change]:
+    def verified(self: Intake, record: TxRecord, hits: Any) -> TxRecord:
+        is_spend = any(hit.spend for hit in hits.values()) and not record.is_own
+        return record._replace(signatures=Signatures.VALID, counts_since=self._facts.number) if is_spend else record
+
+    return [(Intake, "_verified", verified)]

@@ -8,6 +8,14 @@ from __future__ import annotations
 import pytest
 
 from simulation.behaviours import BUSY, GARBLERS
+from simulation.behaviours.forged import (
+    FloodsForgeries,
+    HasNoWitnesses,
+    SpendsUnsigned,
+    SpendsWronglySigned,
+    StripsWitnesses,
+    WithholdsAnnounced,
+)
 from simulation.command import failed_before, replay
 from simulation.engine import make
 from simulation.life import live
@@ -48,6 +56,12 @@ def test_busy_nodes_violate_no_invariant(mode: Mode) -> None:
 @pytest.mark.parametrize("mode", list(Mode))
 def test_schemers_violate_no_invariant(mode: Mode) -> None:
     check(Plan(1, mode, schemes=True))
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_forged_spends_violate_no_invariant(mode: Mode) -> None:
+    kinds = (SpendsUnsigned, SpendsWronglySigned, FloodsForgeries, StripsWitnesses, HasNoWitnesses, WithholdsAnnounced)
+    check(Plan(1, mode, peers=tuple(kind.__name__ for kind in kinds)))
 
 
 @pytest.mark.parametrize("mode", list(Mode))

@@ -107,6 +107,7 @@ class World:
         self.user = User(user, self) if user is not None else None
         if accounts is not None:
             accounts.enter(self)
+        self.forged: dict[bytes, bytes] = {}  # spends without valid signatures, which no block may contain, by txid
         self.restarts = 0
         self.restored_at = -inf  # when an earlier copy of the database was restored
         self._copies: list[Copy] = []
@@ -239,6 +240,7 @@ class World:
         if isinstance(event, PeerWarning) and event.banned:
             invariants.check_just(event, self.directory[event.address].behaviour)
         invariants.check_told(event, self.truth, self.agreed)
+        invariants.check_signed(event, self.forged)
         if self.accounts is not None:
             self.accounts.told(event)
         process.books.take(event)

@@ -58,11 +58,16 @@ def build_tx(inputs: Sequence[TxIn], outputs: Sequence[TxOut], *, version: int =
     return signing.build_tx(inputs, outputs, version=version, lock_time=lock_time, keys=list(keys) or None)
 
 
+def is_signed(lock: Lock) -> bool:
+    """True if numbered keys sign the spends of a lock."""
+    return any(name in _SECRETS for name in (lock.script_pubkey, *multisig_keys(lock.script_pubkey)))
+
+
 def check_signed(tx: Transaction, coin_of: Callable[[bytes], UnspentOutput | None]) -> None:
     """Check that no signature for a numbered key is made up. `coin_of` finds the coins that the transaction spends."""
     coins = [coin_of(outpoint) for outpoint in tx.inputs]
     spent = [None if coin is None else TxOut(coin.value, coin.script_pubkey) for coin in coins]
-    ours = [number for number, out in enumerate(spent) if out is not None and out.script_pubkey in _SECRETS]
+    ours = [number for number, out in enumerate(spent) if out is not None and is_signed(Lock(out.script_pubkey))]
     if ours:
         found = verify_spends(tx, spent, ours)
         assert found.validity is not Validity.WRONG, f"input {found.index} of {tx} is not signed: {found.reason}"

@@ -12,6 +12,14 @@ from simulation.behaviours.base import FULL, Behaviour
 from simulation.behaviours.bloom import Liar
 from simulation.behaviours.compact import FalseIndex, Tampering
 from simulation.behaviours.faulty import Follower
+from simulation.behaviours.forged import (
+    FloodsForgeries,
+    HasNoWitnesses,
+    SpendsUnsigned,
+    SpendsWronglySigned,
+    StripsWitnesses,
+    WithholdsAnnounced,
+)
 from simulation.truth import copy_chain
 from spvfilter.errors import RefusedError
 from spvfilter.filters.verify import witnesses
@@ -316,4 +324,10 @@ SCHEMES: list[type[Behaviour]] = [
     ChangesServices,
     Malleates,
     Rivals,
+    SpendsUnsigned,
+    SpendsWronglySigned,
+    FloodsForgeries,
+    StripsWitnesses,
+    HasNoWitnesses,
+    WithholdsAnnounced,
 ]
