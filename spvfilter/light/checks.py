@@ -13,7 +13,7 @@ from spvfilter.light.engine.requests import Start
 from spvfilter.light.engine.start import TIMESTAMP_WINDOW_S
 from spvfilter.light.events import Mode
 from spvfilter.network import Network
-from spvfilter.p2p.address import Address
+from spvfilter.p2p.address import Address, needed_proxy
 from spvfilter.p2p.limits import Limits
 from spvfilter.wire.transport import V2Policy, check_installed, is_installed
 
@@ -80,10 +80,9 @@ def named_peers(
     if isinstance(peers, str):
         raise TypeError("peers: expected an iterable of addresses, not a string")
     addresses = [Address.parse(peer, network.default_port) for peer in peers]
-    if proxy is None and any(address.is_onion for address in addresses):
-        raise ParameterError(
-            "an onion address can be reached only through Tor: give Tor's proxy, such as socks5://127.0.0.1:9050"
-        )
+    for address in addresses:
+        if proxy is None and (why := needed_proxy(address.host)) is not None:
+            raise ParameterError(why)
     if not addresses and not discover:
         raise ParameterError("there is no peer to connect to: name peers, or let the client discover them")
     if not addresses and proxy is not None and not knows:

@@ -212,7 +212,7 @@ class LightClient:
             self._running = runs.Running(engine, store, jobs, proxy=self._proxy, limits=self._limits, clock=self._clock)
         except BaseException:
             self._watch.release()
-            await jobs.end(lambda: runs.close_opened(opening))
+            await runs.finished(jobs.end(lambda: runs.close_opened(opening)))
             raise
         finally:
             self._is_entering = False
@@ -223,9 +223,18 @@ class LightClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop the client. If it ended by itself and the block raised nothing, raises the reason."""
+        """Stop the client. If it ended by itself and the block raised nothing, raises the reason.
+
+        The database is closed when this returns or raises, even if the task is cancelled meanwhile.
+        """
         running = self._running
         assert running is not None
+        await runs.finished(self._leave(running))
+        if error is None:
+            running.hub.check()
+
+    async def _leave(self, running: runs.Running) -> None:
+        """Stop the run, and take over its changes of the watch list."""
         engine = running.engine
         try:
             await running.close()
@@ -234,8 +243,6 @@ class LightClient:
                 await runs.in_steps(apply_changes(self._watch, engine.changes.done, engine.books.watch))
             finally:
                 self._watch.release()
-        if error is None:
-            running.hub.check()
 
     def _checked(self) -> Running:
         """Return the current run. Raises NotRunningError, or the reason if the client ended by itself."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar  # Any: results of any type
 
 from spvfilter._public import deferred
@@ -599,6 +599,23 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
         store.close()
         raise
     return store, saved
+
+
+async def finished(work: Coroutine[None, None, None]) -> None:
+    """Wait until work has ended, even if the waiting task is cancelled meanwhile.
+
+    A database that is still being closed would keep its lock. Raises the work's error, or else the cancellation.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled
 
 
 async def in_steps(steps: Iterator[None]) -> None:

@@ -70,6 +70,18 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+def needed_proxy(host: str) -> str | None:
+    """Return a sentence about the proxy that a host needs. None if no proxy is needed."""
+    name = host.lower().rstrip(".")
+    if name.endswith(".onion"):
+        return "an onion address can be reached only through Tor: give Tor's proxy, such as socks5://127.0.0.1:9050"
+    if name.endswith(".i2p"):
+        return (
+            "an I2P address can be reached only through I2P: give its router's proxy, such as socks5://127.0.0.1:4447"
+        )
+    return None
+
+
 def is_ip(host: str) -> bool:
     """Return True if `host` is an IPv4 or IPv6 address."""
     try:

@@ -332,8 +332,6 @@ async def _connect_directly(address: Address) -> tuple[asyncio.StreamReader, asy
     Names are resolved by `resolved`. The event loop would use its thread pool. The pool has few threads, and a program
     waits for these threads when it ends.
     """
-    if address.is_onion:
-        raise OSError("an onion address needs Tor: give Tor's SOCKS5 proxy, such as socks5://127.0.0.1:9050")
     hosts = [address.host] if is_ip(address.host) else list(dict.fromkeys(await resolved(address.host)))
     failure = OSError("the host name has no IP address")
     for host in hosts:

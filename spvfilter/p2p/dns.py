@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred
+from spvfilter.p2p.address import needed_proxy
 
 if TYPE_CHECKING:
     import asyncio
@@ -123,9 +124,11 @@ if hasattr(os, "register_at_fork"):
 async def resolved(name: str) -> list[str]:
     """Resolve a host name with the system's resolver, and return the IPv4 and IPv6 addresses.
 
-    Raises OSError if the name cannot be resolved, UnicodeError if it cannot be encoded, and RuntimeError if no thread
-    can be started.
+    Raises OSError if the name cannot be resolved, or if only Tor or I2P reaches it. Raises UnicodeError if it cannot be
+    encoded, and RuntimeError if no thread can be started.
     """
+    if (why := needed_proxy(name)) is not None:
+        raise OSError(why)
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[list[str]] = loop.create_future()
 

@@ -5,6 +5,7 @@ The proxy resolves the host names of peers. A look-up by this machine would reve
 
 from __future__ import annotations
 
+import re
 import socket
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -14,6 +15,19 @@ from urllib.parse import unquote, urlsplit
 from spvfilter._public import public
 from spvfilter.errors import ParameterError
 
+_CODE = re.compile(r"Invalid reply code: 0[xX]([0-9A-Fa-f]{1,2})\b")
+_VERSION = re.compile(r"Unexpected SOCKS version number: (\d+)")
+_TOR_ERRORS = {
+    0xF0: "it finds no descriptor of this onion service, which may be offline: check the address",
+    0xF1: "the descriptor of this onion service is invalid",
+    0xF2: "this onion service did not answer at its introduction points: try again later",
+    0xF3: "this onion service did not come to the rendezvous: try again later",
+    0xF4: "this onion service asks for client authorization, which Tor lacks",
+    0xF5: "this onion service refuses the client authorization that Tor has",
+    0xF6: "this is no valid onion address: copy it again",
+    0xF7: "the introduction to this onion service took too long: try again later",
+}
+"""Errors of the option ExtendedErrors of Tor's SocksPort (Tor proposal 304)."""
 _MAX_CREDENTIAL = 255  # bytes of a user name or a password (RFC 1929)
 
 
@@ -81,4 +95,16 @@ class Proxy:
         except ProxyConnectionError as error:  # without its errno, which would look like the peer's
             raise ConnectionRefusedError(f"no connection to the proxy {self.host}:{self.port}") from error
         except (ProxyError, OSError, ValueError) as error:  # ValueError: a malformed reply
-            raise ConnectionRefusedError(f"the proxy does not connect: {error}") from error
+            raise ConnectionRefusedError(_explained(str(error))) from error
+
+
+def _explained(said: str) -> str:
+    """Return the error message for a reply of the proxy, from the words of python-socks."""
+    code, version = _CODE.search(said), _VERSION.search(said)
+    if code is not None and (why := _TOR_ERRORS.get(int(code[1], 16))) is not None:
+        return f"Tor does not connect: {why}"
+    if version is None:
+        return f"the proxy does not connect: {said}"
+    if version[1] == str(ord("H")):  # the first byte of "HTTP/1.1 400 Bad Request"
+        return "this is no SOCKS5 proxy: it answered like HTTP. Give its SOCKS5 port, such as 9050 of Tor"
+    return "this is no SOCKS5 proxy: it answered in another protocol. Give its SOCKS5 port, such as 9050 of Tor"

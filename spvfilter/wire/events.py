@@ -50,17 +50,13 @@ class Role(Enum):
 class Cause(StrEnum):
     """The reason for a SessionError, stored in its attribute `cause`.
 
-    The session continues after the first five causes, up to UNSOLICITED_PONG, as in Core. The other causes end it.
+    The session continues after the first three causes, up to UNSOLICITED_PONG, as in Core. The other causes end it.
     """
 
     BEFORE_VERSION = "message before version"
     """The first message of the peer is not a version message. The session drops it."""
     BEFORE_VERACK = "message before verack"
     """The peer sent a message before verack that the handshake does not allow. The session drops it."""
-    DUPLICATE_VERSION = "second version"
-    """The peer sent a second version message. The session drops it."""
-    DUPLICATE_VERACK = "second verack"
-    """The peer sent a second verack message. The session drops it."""
     UNSOLICITED_PONG = "pong without ping"
     """The peer sent a pong whose nonce belongs to no unanswered ping. The session drops it."""
 

@@ -343,6 +343,10 @@ class Session:
     def _out_of_turn(self, frame: Frame, cause: Cause) -> Misbehaved:
         return self._misbehaved(SessionError(f"{frame.command}: {cause}", cause=cause))
 
+    def _ignore(self, frame: Frame) -> None:
+        """Ignore a second version or verack, as Core does (net_processing.cpp ProcessMessage)."""
+        logger.debug("redundant %s message ignored", frame.command)
+
     def _take(self, frame: Frame) -> SessionEvent | None:
         """Process one message and return its event; None if it leads to no event."""
         try:
@@ -388,7 +392,7 @@ class Session:
             return self._out_of_turn(frame, Cause.BEFORE_VERACK) if frame.command in LIMITS else None
         match parse_message(*frame):
             case Version():
-                return self._out_of_turn(frame, Cause.DUPLICATE_VERSION)
+                self._ignore(frame)
             case WtxidRelay():
                 self._wtxid_relay = True
             case SendAddrV2():
@@ -424,10 +428,9 @@ class Session:
                 return Fenced(nonce) if fence else None
             case Pong():
                 return self._out_of_turn(frame, Cause.UNSOLICITED_PONG)
-            case Version():
-                return self._out_of_turn(frame, Cause.DUPLICATE_VERSION)
-            case Verack():
-                return self._out_of_turn(frame, Cause.DUPLICATE_VERACK)
+            case Version() | Verack():
+                self._ignore(frame)
+                return None
             case WtxidRelay() | SendAddrV2():
                 return self._end(SessionError(f"{frame.command} after verack", cause=Cause.LATE_NEGOTIATION))
             case message:

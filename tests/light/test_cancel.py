@@ -87,3 +87,27 @@ async def test_a_consumer_that_gives_up_waiting_misses_nothing() -> None:
             if not isinstance(result, BaseException):
                 run.books.take(result)
         assert run.books.confirmed() == world.scan()
+
+
+async def test_database_is_free_when_a_cancelled_client_has_left(tmp_path: Path) -> None:
+    world = World(61)
+    world.grow(10, share=0.6)
+    async with Node(world.regtest) as node:
+        for steps in range(effort(8, 16, 60)):
+            path, leaving = tmp_path / f"{steps}.db", asyncio.Event()
+
+            async def use(path: Path = path, leaving: asyncio.Event = leaving) -> None:
+                clock = Clock(wall=lambda: START)
+                async with LightClient(world.watch(), peers=[where(node)], store=path, clock=clock):
+                    leaving.set()
+
+            task = asyncio.create_task(use())
+            await leaving.wait()
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            was_done = task.done()
+            task.cancel()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert task.cancelled() or was_done
+            Store.open(path, REGTEST).close()  # raises StoreLockedError otherwise

@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 
+from spvfilter.errors import ParameterError
+from spvfilter.light.client import LightClient
 from spvfilter.p2p import dns
 from spvfilter.p2p.dns import MAX_HOSTS, MAX_LOOKUPS, SeedHosts, ask_seeds, resolved
+from spvfilter.watch.watchlist import WatchList
 
 Script = dict[str, list[str] | Exception | float]  # hosts, an error, or seconds until the answer 9.9.9.9
 
@@ -135,3 +138,14 @@ async def test_the_system_resolver_runs_in_its_own_threads(monkeypatch: pytest.M
     assert [answer.hosts for answer in answers] == [("1.1.1.1", "2a00::1")] * 2
     assert threads
     assert all(name.startswith("spvfilter-dns") for name in threads)
+
+
+@pytest.mark.parametrize("name", ["a.onion", "A.ONION", "b.b32.i2p", "b.I2P", "b.i2p."])
+async def test_hidden_services_never_reach_the_resolver(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *place, **_: asked.append(place))
+    with pytest.raises(OSError, match="can be reached only through"):
+        await resolved(name)
+    with pytest.raises(ParameterError, match="can be reached only through"):
+        LightClient(WatchList(), peers=[f"{name.rstrip('.')}:8333"])
+    assert asked == []

@@ -465,8 +465,8 @@ class Discovery:
         self.book.add(address, told.services, seen, source, now.wall, _PENALTY_S)
 
     def _is_dialled(self, address: str) -> bool:
-        """True if the client may connect the address. An onion address of an earlier run may lack its proxy now."""
-        return self._options.reach is Reach.PROXIED or not host_of(address).endswith(".onion")
+        """True if the client may connect the address. A hidden service of an earlier run may lack its proxy now."""
+        return self._options.reach is Reach.PROXIED or not host_of(address).endswith((".onion", ".i2p"))
 
     def _is_reachable(self, host: str, net: int) -> bool:
         if net == NetId.TORV3:
