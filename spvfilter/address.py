@@ -75,6 +75,17 @@ def script_to_address(script_pubkey: bytes, network: Network) -> str | None:
     return encode_address(script_pubkey, network.p2pkh_version, network.p2sh_version, network.hrp)
 
 
+def owner_of(text: str) -> Network | None:
+    """Return the first network of which a text is an address. None if it is not an address."""
+    for network in NETWORKS:
+        try:
+            address_to_script(text, network)
+        except AddressError:
+            continue
+        return network
+    return None
+
+
 def _shown(text: str) -> str:
     """Return the part of `text` that an error message may show: a short piece, and nothing that may be a secret."""
     is_short = len(text) <= _MAX_BASE58_SHOWN and _ADDRESS_LIKE.search(text) is not None
@@ -98,6 +109,10 @@ def _check_text(text: str) -> None:
         kind = "private" if text[1:4] == "prv" else "public"
         advice = "give the addresses derived from it" if kind == "private" else _PUBLIC_KEYS_ADVICE
         raise AddressError(f"an extended {kind} key ({text[:4]}…) where an address is expected: {advice}")
+    if text[:8].lower() == "bitcoin:":
+        raise AddressError(
+            "a bitcoin: URI where an address is expected: give the part between bitcoin: and the question mark"
+        )
     if text.startswith(_DESCRIPTORS):
         raise AddressError(f"an output descriptor where an address is expected: {_PUBLIC_KEYS_ADVICE}")
     if _SILENT_KEY.match(text):

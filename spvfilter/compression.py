@@ -39,21 +39,44 @@ def begun(stream: BinaryIO) -> tuple[io.BufferedReader, bytes]:
     return io.BufferedReader(_Rejoined(head, stream), _BUFFER), head
 
 
-def unpacked(stream: BinaryIO) -> io.BufferedReader:
+def unpacked(stream: BinaryIO, most: int | None = None) -> io.BufferedReader:
     """Return the stream decompressed, or unchanged if it is not compressed. The first bytes say which.
 
-    Reading decompresses a bounded piece at once. It raises SourceError if the compression is damaged or cut off.
+    Reading decompresses a bounded piece at once. It raises SourceError if the compression is damaged or cut off, and
+    after `most` bytes of a compressed stream.
 
     Raises:
         SourceError: The stream is compressed by zstd, and no package for zstd is installed.
     """
     reader, head = begun(stream)
+    is_packed = head.startswith((_GZIP, _ZSTD))
     for _ in range(_DEEPEST):
         if head.startswith(_GZIP):
             reader, head = begun(io.BufferedReader(_Gunzipped(reader), _BUFFER))
         elif head.startswith(_ZSTD):
             reader, head = begun(io.BufferedReader(_zstd(reader), _BUFFER))
-    return reader
+    return io.BufferedReader(_Limited(reader, most), _BUFFER) if is_packed and most is not None else reader
+
+
+class _Limited(io.RawIOBase):
+    """A stream of at most a number of bytes. Reading more raises SourceError."""
+
+    def __init__(self, reader: io.BufferedReader, most: int) -> None:
+        super().__init__()
+        self._reader = reader
+        self._most = self._left = most
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        view = memoryview(cast("bytearray", buffer)).cast("B")
+        taken = self._reader.read1(len(view))
+        self._left -= len(taken)
+        if self._left < 0:
+            raise SourceError(f"the file has more than {self._most:,} bytes after decompression: decompress it first")
+        view[: len(taken)] = taken
+        return len(taken)
 
 
 class _Rejoined(io.RawIOBase):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from spvfilter._public import readable
+from spvfilter.errors import FormatError
 from spvfilter.kernel import TxSpan, parse_tx, strip_witness, txid, wtxid
 from spvfilter.primitives import OutPoint, Reader, TxOut, compact_size, hash_to_hex
 from spvfilter.protocol import OUTPOINT_SIZE
@@ -14,6 +15,12 @@ from spvfilter.protocol import OUTPOINT_SIZE
 __all__ = ["NULL_OUTPOINT", "Transaction", "TxIn"]
 
 NULL_OUTPOINT = bytes(32) + b"\xff" * 4  # the outpoint that a coinbase input refers to: 32 zero bytes, index 2^32 - 1
+
+
+def refuse_psbt(raw: bytes) -> None:
+    """Raise FormatError if the bytes are a PSBT (BIP-174), which would otherwise look like a damaged transaction."""
+    if raw[:5] == b"psbt\xff":
+        raise FormatError("a PSBT, not a transaction: sign and finalize it first", offset=0, field="transaction")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,7 @@ class Transaction:
     @classmethod
     def parse(cls, raw: bytes) -> Self:
         """Parse a serialized transaction. Raises FormatError unless `raw` is exactly one transaction."""
+        refuse_psbt(raw)
         span = parse_tx(raw)
         return cls(raw, txid(raw, span), span)
 

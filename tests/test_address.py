@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from spvfilter.address import Bech32Encoding, address_to_script, bech32_decode, bech32_encode, script_to_address
-from spvfilter.errors import AddressError, WrongNetworkError
+from spvfilter.errors import AddressError, DescriptorError, WrongNetworkError
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET, TESTNET3, TESTNET4, Network
+from spvfilter.watch.descriptor.descriptor import parse_descriptor
 from support.addresses import P2PKH, P2SH, P2TR, P2WPKH, hash20, refusal, scripts
 from support.vectors import vector_cases
 
@@ -196,3 +197,13 @@ def test_python_bitcoinlib_is_loaded_late_and_never_its_keys() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(ran.stdout) == [[], []]
+
+
+def test_uri_and_address_in_wrong_places_are_named() -> None:
+    address = "bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq"
+    for text in (f"bitcoin:{address}?amount=1", f"BITCOIN:{address.upper()}"):
+        with pytest.raises(AddressError, match="a bitcoin: URI where an address is expected"):
+            address_to_script(text, MAINNET)
+    for text in (address, "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"):
+        with pytest.raises(DescriptorError, match=r"an address where a descriptor is expected: .* addr\(ADDRESS\)"):
+            parse_descriptor(text, MAINNET)

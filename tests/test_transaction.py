@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 from spvfilter.errors import FormatError
 from spvfilter.primitives import TxOut, hash_to_hex
 from spvfilter.transaction import NULL_OUTPOINT, Transaction
+from spvfilter.watch.watchlist import WatchList
 from support import build
 from support.build import TxIn
 from support.vectors import vector_cases
@@ -93,3 +94,10 @@ def test_truncated_or_longer_transactions_raise(raw: bytes) -> None:
             Transaction.parse(raw[:size])
     with pytest.raises(FormatError):
         Transaction.parse(raw + b"\0")
+
+
+def test_psbt_is_named() -> None:
+    psbt = b"psbt\xff\x01\x00"
+    for read in (Transaction.parse, WatchList().match_tx):
+        with pytest.raises(FormatError, match="a PSBT, not a transaction: sign and finalize it first"):
+            read(psbt)

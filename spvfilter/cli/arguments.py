@@ -39,7 +39,7 @@ else:  # not needed to show --help
 
 _DAY_S = 86_400  # seconds
 _MAX_AHEAD_S = 7_200  # the block time that nodes accept ahead of their clock; LightClient allows it for a birthday
-MAX_DERIVATIONS = 10_000_000  # the default of WatchList.load
+MAX_DERIVATIONS = 1_000_000  # the default of WatchList.load
 _LEAST_SHORTENED = 4
 """Characters of a shortened word, such as --ne for --network (our choice)."""
 _PLAIN_OPTION = re.compile(r"--[a-z][a-z-]{0,30}")

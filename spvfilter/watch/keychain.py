@@ -21,8 +21,10 @@ MAX_REVEALED = 10_000_000
 """Largest number of indexes that a keychain reveals (our choice)."""
 MAX_INDEXES = 1 << 31
 """Number of indexes of a ranged descriptor: all indexes that are not hardened (BIP-32 § Extended keys)."""
-MAX_DERIVATIONS = 10_000_000
-"""Default largest number of key derivations for the descriptors of one file: a few minutes of work (our choice)."""
+MAX_DERIVATIONS = 1_000_000
+"""Default largest number of key derivations for the descriptors of one file: less than a minute (our choice)."""
+_PER_SECOND = 25_000
+"""Key derivations of one processor in a second, for the estimate of an error."""
 MAX_LISTED = 5
 """Largest number of keychains that an error lists (our choice)."""
 _MAX_SHOWN = 200
@@ -366,7 +368,8 @@ class Budget:
         if total > self._most:
             raise ParameterError(
                 f"the file needs {total:,} key derivations up to here (keys × indexes × paths), expected at most"
-                f" {self._most:,}: watch fewer indexes, or allow more with max_derivations or --max-derivations"
+                f" {self._most:,}: watch fewer indexes, or allow more with max_derivations or --max-derivations. They"
+                f" take about {-(-total // _PER_SECOND):,} s"
             )
 
 

@@ -70,6 +70,9 @@ _CHUNK = 1 << 22
 """Number of bytes that one read of the file requests."""
 _MOST_PROBLEMS = 1_000
 """Number of invalid lines after which a file is not read further (our choice)."""
+MAX_UNPACKED = 1_000_000_000
+"""Largest size of a compressed watch list after decompression, in bytes (our choice): 20 million addresses."""
+_BLANK = re.compile(rb"[ \t\r\f\v\n]*\n")
 _ADDRESS_LIKE = re.compile(r"[A-Za-z0-9]{20}")
 _MAX_LINE = 8_100_000
 """Largest length of a line in bytes. It fits a scriptPubKey of 4,000,000 bytes, the size of a block, in hex."""
@@ -174,7 +177,7 @@ def read_into(
     """
     try:
         reading = _Reading(watch, name, Budget(max_derivations), allows_patterns)
-        return _read_plain(watch, compression.unpacked(file), name, reading)
+        return _read_plain(watch, compression.unpacked(file, MAX_UNPACKED), name, reading)
     except SourceError as error:
         raise WatchFileError(name, ((0, str(error)),)) from None
 
@@ -188,6 +191,11 @@ def _read_plain(watch: Sink, file: BinaryIO, name: str, reading: _Reading) -> Wa
         )
     if (why := binary.refusal_of(start)) is not None:
         raise WatchFileError(name, ((0, why),))
+    if b"\r" in start and b"\n" not in start:  # the line ends of old Macs
+        start += file.read(recognition.MAX_FILE + 1 - len(start))
+        if len(start) > recognition.MAX_FILE:
+            raise WatchFileError(name, ((0, "the lines end in CR alone: save the file with line ends LF or CRLF"),))
+        start = start.replace(b"\r", b"\n")
     if recognition.is_candidate(start):
         start += file.read(recognition.MAX_FILE + 1 - len(start))
         try:
@@ -339,6 +347,10 @@ def _other_lines(watch: Sink, file: BinaryIO, start: bytes) -> Iterator[tuple[in
                 is_fast = False
         at += taken
         number += lines
+        if (blank := _BLANK.match(chunk, at)) is not None:
+            number += chunk.count(b"\n", at, blank.end())
+            at = blank.end()
+            continue
         end = chunk.find(b"\n", at) + 1
         if not end:
             more = file.read(_CHUNK)

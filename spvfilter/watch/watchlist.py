@@ -19,7 +19,7 @@ from spvfilter.kernel import NO_ENTRY, NO_VALUE, PATTERN_KINDS, EntryKind, Hit, 
 from spvfilter.network import MAINNET, Network
 from spvfilter.primitives import OutPoint, Serializable, to_bytes
 from spvfilter.protocol import HEADER_SIZE, MAX_ELEMENT_SIZE
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, refuse_psbt
 from spvfilter.watch import entry as texts, textfile
 from spvfilter.watch.accounts import AccountPlan, Accounts, checked_name, normalized, same_elsewhere
 from spvfilter.watch.arguments import check_not_private, checked_label, label_of_line, pubkey_scripts, single_script
@@ -1296,6 +1296,7 @@ class WatchList:
             WatchListInUseError: A window must move, but a running client uses the list.
         """
         tx = to_bytes(raw)
+        refuse_psbt(tx)
         hits = self._table.scan_tx(tx)
         if not hits:  # most transactions of a stream
             return []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
 import stat
 from pathlib import Path
@@ -322,3 +324,45 @@ def test_a_reader_of_the_old_file_is_not_disturbed(tmp_path: Path) -> None:
         WatchList().save(path)
         assert reader.read() == before
     assert len(WatchList.load(path)) == 0
+
+
+class CountingList(WatchList):
+    """A watch list that counts the calls of its fast path."""
+
+    calls = 0
+
+    def add_address_lines(self, chunk: bytes, at: int) -> tuple[int, int]:
+        self.calls += 1
+        return super().add_address_lines(chunk, at)
+
+
+@pytest.mark.parametrize("blank", [b"\n", b"\r\n", b" \t\n"])
+def test_blank_lines_are_skipped_together(blank: bytes) -> None:
+    watch = CountingList()
+    data = blank * 100_000 + f"{ADDRESS}\n".encode() + blank * 100_000 + b"bad\n"
+    with pytest.raises(WatchFileError, match="line 200002: "):
+        textfile.read_into(watch, io.BytesIO(data), "list")
+    assert len(watch) == 1
+    assert watch.calls < 20
+
+
+def test_compressed_lists_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(textfile, "MAX_UNPACKED", 1_000_000)
+    with pytest.raises(WatchFileError, match="more than 1,000,000 bytes after decompression"):
+        textfile.read_into(WatchList(), io.BytesIO(gzip.compress(b"\n" * 1_000_001)), "list")
+    textfile.read_into(WatchList(), io.BytesIO(gzip.compress(b"\n" * 1_000_000)), "list")
+    textfile.read_into(WatchList(), io.BytesIO(b"\n" * 1_000_001), "list")
+
+
+def test_lines_may_end_in_cr_alone(tmp_path: Path) -> None:
+    for text in (f"# list\r{ADDRESS},rent\r{OTHER}\r", f"label,address\rrent,{ADDRESS}\r,{OTHER}\r"):
+        watch = load(tmp_path, text)
+        assert [label for _, _, label in watch.entries()] == ["rent", None]
+
+
+def test_table_with_an_open_quote_stops_at_its_limit(tmp_path: Path) -> None:
+    found = problems(tmp_path, f'address,label\n{ADDRESS},"' + "x\n" * 100_000)
+    assert list(found) == [0]
+    assert "line 1001 of the table: a quote is not closed" in found[0]
+    watch = load(tmp_path, f"address,label\n{ADDRESS},rent\n" + "\n" * 100_000 + f'{OTHER},"a\nb"\n')
+    assert len(watch) == 2

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from spvfilter._public import deferred, public
-from spvfilter.address import address_to_script
+from spvfilter.address import address_to_script, owner_of
 from spvfilter.errors import DescriptorError, DescriptorWarning, KeychainError
 from spvfilter.network import Network
 from spvfilter.watch.descriptor import keys
@@ -166,6 +166,10 @@ def parse_descriptor(text: str, network: Network, *, is_stored: bool = False) ->
     if keys.is_extended_key(text):
         text = keys.descriptor_of_key(text, network)
     if not is_descriptor(text):
+        if owner_of(text) is not None:
+            raise DescriptorError(
+                "an address where a descriptor is expected: watch the address, or write addr(ADDRESS)"
+            )
         raise DescriptorError(
             f"expected an output descriptor, which starts with {', '.join(f'{name}(' for name in TOP_FUNCTIONS)},"
             " or a ypub, zpub, upub or vpub"

@@ -45,6 +45,8 @@ _SIGNER = ("p2sh_deriv", "p2wsh_deriv", "p2sh_p2wsh_deriv", "p2wsh_p2sh_deriv")
 _LINE = re.compile(r"\s*([A-Za-z0-9 ]{1,20}?)\s*:\s*(.*?)\s*")
 _POLICY = re.compile(r"(\d{1,2})\s*(?:of|/)\s*(\d{1,2})", re.IGNORECASE)
 _FINGERPRINT = re.compile(r"[0-9A-Fa-f]{8}")
+_MOST_TEXT = 1_000_000
+"""Largest length of the text of a multisig wallet in characters (our choice)."""
 _MOST_LINES = 1_000
 """Largest number of lines of the text of a multisig wallet (our choice)."""
 
@@ -98,9 +100,11 @@ def read_multisig_text(text: str) -> WalletFile | None:
 
     Raises ParameterError if a line is invalid, or the number of keys is not that of the policy.
     """
+    head = text[:_MOST_TEXT].splitlines()[:40]
+    if len(text) > _MOST_TEXT or not any(re.match(r"\s*policy\s*:", line, re.IGNORECASE) for line in head):
+        return None
     lines = text.splitlines()
-    head = "\n".join(lines[:40])
-    if len(lines) > _MOST_LINES or not re.search(r"^\s*policy\s*:", head, re.IGNORECASE | re.MULTILINE):
+    if len(lines) > _MOST_LINES:
         return None
     fields: dict[str, str] = {}
     found: list[str] = []

@@ -9,6 +9,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from itertools import islice
 
 from spvfilter.errors import ParameterError
@@ -21,6 +23,7 @@ _MOST_BEFORE = 20
 """Number of lines of which one must be a label, so that a file counts as one of labels (our choice)."""
 _MOST_NAMED = 20
 """Number of malformed lines that a warning names (our choice)."""
+_LINE = re.compile(r"[^\n]*[^\s][^\n]*")
 _TYPES = ("tx", "addr", "pubkey", "input", "output", "xpub")
 
 
@@ -29,14 +32,11 @@ def read_labels(text: str) -> WalletFile | None:
 
     Malformed lines are left out with a warning. Raises ParameterError if no line has an address.
     """
-    lines = text.split("\n")  # a label may have other line ends
-    if not any(_is_label(_object(line)) for line in islice(filter(str.strip, lines), _MOST_BEFORE)):
+    if not any(_is_label(_object(line)) for _, line in islice(_lines(text), _MOST_BEFORE)):
         return None
     found, others, has_private = [], 0, False
     wrong: list[int] = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    for number, line in _lines(text):
         data = _object(line)
         if not isinstance(data, dict) or not _is_label(data):
             wrong.append(number)
@@ -64,6 +64,15 @@ def read_labels(text: str) -> WalletFile | None:
             f"{others:,} labels of transactions, outputs or keys were left out: a watch list has labels of addresses"
         )
     return wallet
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines that are not blank, with their numbers. A label may have other line ends than LF."""
+    number, at = 1, 0
+    for found in _LINE.finditer(text):
+        number += text.count("\n", at, found.start())
+        at = found.start()
+        yield number, found[0]
 
 
 def _object(line: str) -> object:

@@ -120,6 +120,8 @@ def parse_wallet(data: bytes) -> WalletFile | None:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ParameterError(f"not UTF-8: {error.reason} at byte {error.start}: save the file as UTF-8") from None
+    if "\n" not in text:
+        text = text.replace("\r", "\n")  # the line ends of old Macs
     for read in _TEXT_READERS:
         if (wallet := read(text)) is not None:
             return wallet

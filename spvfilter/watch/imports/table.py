@@ -26,6 +26,10 @@ _ONLY_TITLES = ("address", "addresses", "addr")
 """Titles of a table with one column."""
 _LONG_WORD = re.compile(r"[A-Za-z0-9]{20}")
 _MOST_COLUMNS = 1_000
+_MOST_LINES = 1_000
+"""Largest number of lines of one row, whose quoted cells may have line ends (our choice)."""
+_LINE_END = re.compile(r"\r\n|\n|\r")
+_BLANK = re.compile(r"[ \t\r\n]*[\r\n]")
 _LONGEST_ADDRESS = 90
 _Row = tuple[int, list[str]]
 
@@ -124,17 +128,51 @@ def _rows(text: str, delimiter: str) -> Iterator[_Row]:
 
     Raises ParameterError if the quotes of a row are damaged.
     """
-    reader = csv.reader(text.splitlines(keepends=True), delimiter=delimiter, strict=True)
+    lines = _Lines(text)
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
         for cells in reader:
             if len(cells) > _MOST_COLUMNS:
-                raise ParameterError(f"line {reader.line_num} of the table has more than {_MOST_COLUMNS:,} columns")
+                raise ParameterError(f"line {lines.number} of the table has more than {_MOST_COLUMNS:,} columns")
             if any(cell.strip() for cell in cells) and not cells[0].startswith("#"):
-                yield reader.line_num, cells
+                yield lines.number, cells
+            lines.end_row()
     except csv.Error:
         raise ParameterError(
-            f"line {reader.line_num} of the table: a quote is not closed, or a cell is too long: export it again"
+            f"line {lines.number} of the table: a quote is not closed, or a cell is too long: export it again"
         ) from None
+
+
+class _Lines:
+    """The lines of a table, with a limit on the lines of one row. Blank lines between rows are skipped together."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._row = 0  # lines of the row that is read
+        self.number: int = 0
+        """Number of the line that was read last, from 1."""
+
+    def end_row(self) -> None:
+        """Begin a new row."""
+        self._row = 0
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> str:
+        if not self._row and (blank := _BLANK.match(self._text, self._at)) is not None:
+            self.number += len(_LINE_END.findall(blank[0]))
+            self._at = blank.end()
+        if self._at >= len(self._text):
+            raise StopIteration
+        self._row += 1
+        if self._row > _MOST_LINES:
+            raise csv.Error("too many lines")
+        end = found.end() if (found := _LINE_END.search(self._text, self._at)) else len(self._text)
+        line, self._at = self._text[self._at : end], end
+        self.number += 1
+        return line
 
 
 def _after(start: _Row, rows: Iterator[_Row]) -> Iterator[_Row]:
