@@ -33,8 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain("standard output is closed")
         return ERROR
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # characters that the locale cannot write are escaped, as on standard error
-        sys.stdout.reconfigure(errors="backslashreplace")
+        # Files and programs get UTF-8 on every system. On a terminal, characters that it cannot show are escaped.
+        encoding = sys.stdout.encoding if sys.stdout.isatty() else "utf-8"
+        sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace")
     from spvfilter.cli.secrets import Secrets
 
     given = sys.argv[1:] if argv is None else list(argv)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy
 
@@ -23,6 +24,10 @@ class BoolMask(numpy.ndarray[Any, Any]):
 
     def __ne__(self, other: object) -> Any:
         return self.tobytes() != other if isinstance(other, (bytes, bytearray)) else super().__ne__(other)
+
+    if TYPE_CHECKING:
+
+        def __iter__(self) -> Iterator[bool]: ...  # type: ignore[override]
 
     __hash__ = None  # NumPy arrays have no hash
 

@@ -28,6 +28,7 @@ from spvfilter.transaction import Transaction, TxIn
 
 FEE = 1_000  # Satoshi; the default fee of `pay` and `spend`.
 MAX_MEMPOOL = 50_000_000  # Bytes of all transactions in the mempool (our choice).
+_DENSE = 1_000  # Blocks of one call that may all have the current time (our choice).
 _RESERVED_WEIGHT = 8_000  # Weight units of a block that are kept free for header and coinbase.
 # P2WSH of OP_TRUE: everybody can spend it, and nodes that check scripts accept and relay its spends.
 _MINER = p2wsh(b"\x51")
@@ -159,7 +160,8 @@ class Regtest:
             on: Hash of the parent block, 32 bytes or 64 hex digits, by default the tip. If it is not the tip, the
                 mempool is not used.
             to: ScriptPubKey that the coinbases pay, by default the miner's.
-            time: Time of the first block, in seconds since 1970.
+            time: Time of the first block, in seconds since 1970. By default the current time. More than 1,000 blocks
+                get times in the past, one second after another.
 
         Raises:
             ParameterError: The parent block is unknown.
@@ -173,7 +175,10 @@ class Regtest:
                 if transactions is None or number
                 else [Transaction.parse(raw) for raw in transactions]
             )
-            raw = self._assemble(parent, chosen, to or self.lock.script_pubkey, time if not number else None)
+            when = time if not number else None
+            if time is None and blocks > _DENSE:  # one second each: the medians of as many would run into the future
+                when = max(int(self._clock()) - (blocks - 1 - number), parent.median_time + 1)
+            raw = self._assemble(parent, chosen, to or self.lock.script_pubkey, when)
             self.submit_block(raw)
             parent = self._block(sha256d(raw[:80]))
             mined.append(parent.hash)

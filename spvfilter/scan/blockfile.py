@@ -31,6 +31,7 @@ from spvfilter.scan.wrongnetwork import A_TRANSACTION, begins_with_tx, contradic
 
 _MIN_BLOCK_SIZE = 81  # bytes of a header and a transaction count
 _SMALL_CHUNK, _LARGE_CHUNK = 1 << 12, 1 << 20  # bytes that are read at once (our choice)
+_PRINTABLE = frozenset(b"\t\n\r" + bytes(range(32, 127)))
 _HEX_DIGITS = frozenset(b"0123456789abcdefABCDEF")
 _LARGEST_TX = 1_000_000
 """Bytes of a file that are read to recognize a transaction (our choice: the hex of a standard one, and more)."""
@@ -135,6 +136,10 @@ class BlockFile:
                 " bytes"
             )
         self._check_network(head, network)
+        if _PRINTABLE.issuperset(head):
+            raise SourceError(
+                "not a file of blocks: expected blk*.dat of Bitcoin Core, or one block as bytes or in hex digits"
+            )
         return Record(0, size, head[:prefix_size])
 
 

@@ -15,7 +15,7 @@ from spvfilter.scan.fetching import NodeBlocks, NodeFeed
 from spvfilter.scan.order import Feed, OrderedFeed, PlannedFeed, RawBlocks, ScanReport, StreamFeed
 from spvfilter.scan.sources import BlockList, BlockSource
 from spvfilter.scan.transactions import AT_ONCE, REMEMBERED, Found, RawTransactions, TxMatches, TxStream, unseen
-from spvfilter.transaction import NULL_OUTPOINT
+from spvfilter.transaction import NULL_OUTPOINT, refuse_psbt
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 
@@ -82,6 +82,7 @@ class Matcher:
         derived. Raises WatchListInUseError if a client uses the list and a keychain window must move.
         """
         tx = to_bytes(raw)
+        refuse_psbt(tx)
         scan = self.watch.table.scan_tx
         hits = scan(tx) if len(tx) <= AT_ONCE else await asyncio.to_thread(scan, tx)
         return await self._accept(tx, hits) if hits else []

@@ -308,6 +308,12 @@ class BlockList(BlockSource):
         return f"block {ref.file} of the list"
 
 
+def _data_folder(path: FilePath) -> str | None:
+    """Return the folder of blocks in a data folder of Bitcoin Core, by its name there. None if there is none."""
+    names = ("blocks", *(f"{name}/blocks" for name in ("regtest", "signet", "testnet4", "testnet3")))
+    return None if isinstance(path, RemoteFile) else next((name for name in names if (path / name).is_dir()), None)
+
+
 class Spool(Readable):
     """A source with the blocks of a stream. It keeps them in a temporary file in case they must be read again."""
 
@@ -434,7 +440,11 @@ class BlockFiles(FileBlocks, BlockSource):
             self._missing.append(Problem.of(str(path), error))
             return []
         if not files:
-            self._missing.append(Problem(str(path), "no blk*.dat, *.raw, *.blk or *.hex file in this directory"))
+            inner = _data_folder(path)
+            advice = f": it looks like Bitcoin Core's data folder, so give its folder {inner}" if inner else ""
+            self._missing.append(
+                Problem(str(path), f"no blk*.dat, *.raw, *.blk or *.hex file in this directory{advice}")
+            )
         self._listed.update(map(_identity, files))
         return files
 

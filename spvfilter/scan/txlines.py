@@ -23,8 +23,8 @@ else:
 
 MAX_TX_LINE = 2 * MAX_BLOCK_SIZE + 1_000_000
 """Largest size of a line in bytes: the hex of the largest transaction, and 1 MB for other fields (our choice)."""
-_FIELDS = ("hex", "rawtx")
-"""Fields of a JSON object that may have the transaction: `hex` is that of Bitcoin Core's RPC."""
+_FIELDS = ("hex", "rawtx", "result")
+"""Fields of a JSON object that may have the transaction: `hex` and `result` are those of Bitcoin Core's RPC."""
 _BOM = b"\xef\xbb\xbf"
 """The mark with which some editors begin a text file."""
 _PSBT, _PSBT_BASE64 = b"psbt\xff", b"cHNidP"
@@ -36,8 +36,11 @@ _OF_PSBT = "a partially signed transaction (PSBT): finalize it first, and take i
 def stream_txs(stream: BinaryIO, bad: Callable[[str], None] | None = None) -> Iterator[bytes]:
     """Yield the raw transactions on a stream: one in each line, or the bytes of one transaction.
 
-    A line is hex, or a JSON object with the hex in a field `hex` or `rawtx`. It has at most 9 MB. Blank lines are
-    skipped. The stream may be compressed by gzip or zstd. Reading may wait: with asyncio use `read_txs`.
+    A line is hex, perhaps after 0x or in quotes, or a JSON object with the hex in a field `hex`, `rawtx` or `result`,
+    or a list of them. It has at most 9 MB. The stream may also be one JSON value on several lines.
+
+    Blank lines are skipped. The stream may be compressed by gzip or zstd. Reading may wait: with asyncio use
+    `read_txs`.
 
     Args:
         stream: The stream, open for reading bytes.
@@ -106,8 +109,34 @@ def _lines(stream: BinaryIO) -> Iterator[bytes | FormatError]:
         if is_long:
             yield _error(f"line {number}: more than {MAX_TX_LINE:,} bytes", start)
         elif text := line.strip():
-            raw, problem = _tx_of(text)
-            yield raw if problem is None else _error(f"line {number}: {problem}", start)
+            if start == 0 and not _is_whole(text):  # JSON on several lines
+                text += stream.read(MAX_TX_LINE)
+                if stream.read(1):
+                    yield _error(f"line {number}: JSON of more than {MAX_TX_LINE:,} bytes", start)
+                    return
+            for raw, problem in _txs_of(text):
+                yield raw if problem is None else _error(f"line {number}: {problem}", start)
+
+
+def _is_whole(line: bytes) -> bool:
+    """Return False if a line can only be the start of a JSON value."""
+    if not line.startswith((b"{", b"[")) or line.count(b'"') % 2:
+        return True
+    return line.count(b"{") + line.count(b"[") <= line.count(b"}") + line.count(b"]")
+
+
+def _txs_of(text: bytes) -> Iterator[tuple[bytes, str | None]]:
+    """Yield what `_tx_of` returns for each transaction of a line: several if it is a list."""
+    if not text.startswith(b"["):
+        yield _tx_of(text)
+        return
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        yield b"", "not a JSON list"
+        return
+    for each in found:
+        yield _tx_of_value(each)
 
 
 def _error(problem: str, at: int) -> FormatError:
@@ -121,17 +150,29 @@ def _tx_of(text: bytes) -> tuple[bytes, str | None]:
             found = json.loads(text)
         except (ValueError, RecursionError):
             return b"", "not a JSON object on one line (`jq -c` prints it on one)"
-        values = [found[field] for field in _FIELDS if field in found]
-        if not values:
-            return b"", f"a JSON object without a field {' or '.join(_FIELDS)}"
-        if not isinstance(values[0], str):
-            return b"", "the transaction in the JSON object is not a string of hex digits"
-        text = values[0].encode("utf-8", "replace")
+        return _tx_of_value(found)
+    if len(text) > 1 and text[:1] == text[-1:] == b'"':
+        text = text[1:-1]
+    text = text[2:] if text[:2] in (b"0x", b"0X") else text
     try:
         raw = bytes.fromhex(text.decode("ascii"))
     except ValueError:
         return b"", _not_hex(text)
     return raw, problem_of(raw)
+
+
+def _tx_of_value(found: object) -> tuple[bytes, str | None]:
+    """Do the work of `_tx_of` for a value of JSON."""
+    if isinstance(found, dict) and isinstance(found.get("result"), dict):  # the whole answer of the RPC
+        found = found["result"]
+    if isinstance(found, dict):
+        values = [found[field] for field in _FIELDS if field in found]
+        if not values:
+            return b"", f"a JSON object without a field {' or '.join(_FIELDS)}"
+        found = values[0]
+    if not isinstance(found, str):
+        return b"", "the transaction in the JSON value is not a string of hex digits"
+    return _tx_of(b'"%b"' % found.encode("utf-8", "replace"))
 
 
 def _not_hex(text: bytes) -> str:

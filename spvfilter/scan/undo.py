@@ -387,6 +387,13 @@ class UndoFiles:
         self._lock = threading.Lock()
         self.problems: list[tuple[str, str]] = []  # path of the undo file, and a sentence
 
+    def __getstate__(self) -> tuple[dict[int, _Paired], list[tuple[str, str]]]:
+        return self._paired, self.problems
+
+    def __setstate__(self, state: tuple[dict[int, _Paired], list[tuple[str, str]]]) -> None:
+        self._paired, self.problems = state
+        self._lock = threading.Lock()
+
     def add(self, number: int, file: UndoFile, blocks: list[LinkedBlock], network: Network) -> None:
         """Pair the records of the undo file beside file `number` with its blocks. Unusable records become problems."""
         paired = self._paired[number] = _Paired(file, list({block.hash: block for block in blocks}.values()), network)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import json
+import os
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,7 @@ import pytest
 from spvfilter.cli.demo.chain import NETWORK
 from spvfilter.watch.watchlist import WatchList
 from support.chains import record
+from support.processes import command, environment
 from support.zstd import reads_zstd, zstd_frame
 
 PACKERS = [pytest.param(gzip.compress, ".gz", id="gzip"), pytest.param(zstd_frame, ".zst", id="zstd", marks=reads_zstd)]
@@ -79,3 +84,30 @@ def test_compressed_files_are_refused_where_blocks_are_read_again(
 def test_a_missing_compressed_file_is_named(run: Any, watch_file: Path) -> None:
     ran = run("scan", "absent.gz", "--watch", watch_file, "--network", "regtest", "--quiet")
     assert (ran.code, ran.err) == (2, "spvfilter: absent.gz: No such file or directory\n")
+
+
+@pytest.mark.posix
+def test_pipe_is_scanned_as_standard_input_is(watch_file: Path, block_file: Path) -> None:
+    reading, writing = os.pipe()
+    options = ["--network", "regtest", "--format", "csv", "--quiet", "--watch", str(watch_file)]
+    with subprocess.Popen(["cat", str(block_file)], stdout=writing):
+        os.close(writing)
+        words = command("scan", f"/dev/fd/{reading}", *options)
+        ran = subprocess.run(words, pass_fds=[reading], capture_output=True, env=environment(), timeout=120)
+        os.close(reading)
+    expected = subprocess.run(command("scan", str(block_file), *options), capture_output=True, env=environment())
+    assert (ran.returncode, ran.stderr, ran.stdout) == (0, b"", expected.stdout)
+    assert len(ran.stdout.splitlines()) > 5
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_output_is_utf_8_in_every_locale(block_file: Path, watch_file: Path, encoding: str, form: str) -> None:
+    lines = [f"{line.partition(',')[0]},Über 日本" for line in watch_file.read_text().splitlines() if line[0] != "#"]
+    watch_file.write_text("\n".join(lines), encoding="utf-8")
+    words = command("scan", str(block_file), "--network", "regtest", "--watch", str(watch_file), "--format", form)
+    ran = subprocess.run(words, capture_output=True, env={**environment(), "PYTHONIOENCODING": encoding}, timeout=120)
+    text = ran.stdout.decode("utf-8")
+    labels = [row["label"] for row in csv.DictReader(text.splitlines())] if form == "csv" else []
+    labels += [json.loads(line)["label"] for line in text.splitlines()] if form == "jsonl" else []
+    assert "Über 日本" in labels

@@ -277,3 +277,12 @@ def test_listeners_get_new_transactions_and_tip_changes() -> None:
     made.mine(on=made.chain.active[5].hash)  # a side branch
     assert log.txids == [paid]  # its return is not reported again
     assert log.tips == [(0, 1), (0, 1), (2, 3)]
+
+
+def test_many_blocks_stay_out_of_the_future() -> None:
+    regtest = Regtest(clock=lambda: 1_800_000_000.0)
+    regtest.mine(1_500)
+    times = [int.from_bytes(block.raw[68:72], "little") for block in regtest.chain.active]
+    assert times[1:] == list(range(1_800_000_000 - 1_499, 1_800_000_001))
+    regtest.mine(1_001)
+    assert regtest.chain.tip.median_time <= 1_800_000_000 + 200

@@ -136,6 +136,11 @@ def test_unreadable_files_are_named_and_skipped(tmp_path: Path) -> None:
         cases[name] = message
     (tmp_path / "dir").mkdir()
     (tmp_path / "dir" / "notes.txt").write_text("x")
+    for name in ("blocks", "regtest/blocks"):
+        (tmp_path / f"data {name[:3]}" / name).mkdir(parents=True)
+        cases[f"data {name[:3]}"] = f"it looks like Bitcoin Core's data folder, so give its folder {name}"
+    (tmp_path / "passwd").write_text("root:x:0:0:root:/root:/bin/bash\n" * 50)
+    cases["passwd"] = "not a file of blocks: expected blk*.dat"
     (tmp_path / "loop").symlink_to("loop")
     os.mkfifo(tmp_path / "pipe")
     cases |= {"dir": "no blk*.dat", "loop": "symbolic link", "pipe": "not a regular file", "absent": "No such file"}

@@ -63,6 +63,30 @@ def test_bytes_of_one_transaction_are_that_transaction(read: str, pack: Callable
     assert read_all(read, b"") == []
 
 
+@READERS
+@pytest.mark.parametrize(
+    "form",
+    [
+        "0x%s",
+        "0X%s\r",
+        '"%s"',
+        '{"result": "%s", "error": null, "id": 1}',
+        '{"result": {"hex": "%s", "size": 5}, "error": null}',
+        '{\n  "hex": "%s"\n}',
+        '{\n  "result": {\n    "hex": "%s"\n  },\n  "error": null\n}\n',
+    ],
+)
+def test_transaction_may_have_the_form_of_other_tools(read: str, form: str) -> None:
+    assert read_all(read, (form % ONE.hex()).encode()) == [ONE]
+
+
+@READERS
+def test_list_of_transactions_is_read(read: str) -> None:
+    for indent in (None, 2):
+        data = json.dumps([ONE.hex(), {"hex": TWO.hex()}], indent=indent).encode()
+        assert read_all(read, data) == [ONE, TWO]
+
+
 BAD = [
     (b"zz", "character 1 is not a hex digit"),
     (ONE.hex().encode() + b"x", f"character {2 * len(ONE) + 1} is not a hex digit"),
@@ -78,7 +102,9 @@ BAD = [
     (b'{"hex": ' + b"1" * 10_000 + b"}", "not a JSON object on one line (`jq -c` prints it on one)"),
     (b'{"hex": "\xff"}', "not a JSON object on one line (`jq -c` prints it on one)"),
     (b'{"txid": "00"}', "a JSON object without a field hex or rawtx"),
-    (b'{"hex": 5}', "the transaction in the JSON object is not a string of hex digits"),
+    (b'{"hex": 5}', "the transaction in the JSON value is not a string of hex digits"),
+    (b"[5]", "the transaction in the JSON value is not a string of hex digits"),
+    (b"[", "not a JSON list"),
     (b'{"hex": "\\u00e9"}', "character 1 is not a hex digit"),
     (b"\x01\x02", "character 1 is not a hex digit"),
 ]

@@ -17,7 +17,7 @@ STDIN = "-"
 
 
 def is_stream(paths: Sequence[str], *, in_parts: bool = False) -> bool:
-    """Return True if the PATHs are standard input or compressed files.
+    """Return True if the PATHs are standard input, pipes such as <(…) or compressed files.
 
     Args:
         paths: The PATHs of the scan.
@@ -26,17 +26,22 @@ def is_stream(paths: Sequence[str], *, in_parts: bool = False) -> bool:
     Raises:
         ParameterError: Some of the PATHs are compressed and others are not, or `in_parts` is True.
     """
-    packed = [path for path in paths if is_compressed(path)]
+    packed = [path for path in paths if is_compressed(path) or _is_pipe(path)]
+    what = "a pipe" if packed and _is_pipe(packed[0]) else "compressed"
     if packed and in_parts:
-        raise ParameterError(
-            f"{packed[0]} is compressed: with --out and --dask, decompress it first (gzip -d, zstd -d)"
-        )
+        advice = "give files" if _is_pipe(packed[0]) else "decompress it first (gzip -d, zstd -d)"
+        raise ParameterError(f"{packed[0]} is {what}: with --out and --dask, {advice}")
     if packed and len(packed) < len(paths):
         raise ParameterError(
-            f"{packed[0]} is compressed and {next(path for path in paths if path not in packed)} is not: scan them"
-            " apart, or decompress all files"
+            f"{packed[0]} is {what} and {next(path for path in paths if path not in packed)} is not: scan them"
+            " apart, or give only files that are not compressed"
         )
     return bool(packed) or list(paths) == [STDIN]
+
+
+def _is_pipe(path: str) -> bool:
+    """Return True if a PATH is a pipe, such as the shell's <(…). Reading it twice is impossible."""
+    return path != STDIN and Path(path).is_fifo()
 
 
 def named(paths: Sequence[str]) -> str:

@@ -338,7 +338,7 @@ def bip37_scan_tx(raw: bytes, bits: bytes, hash_funcs: int, tweak: int, flags: i
 
 
 def _core(field: bytearray, hash_funcs: int, tweak: int) -> BitCore:
-    hash_funcs = whole(hash_funcs, 0, 0xFFFFFFFF, "hash_funcs is not a u32")
+    hash_funcs = whole(hash_funcs, 0, 50, "hash_funcs must be from 0 to 50")
     tweak = whole(tweak, 0, 0xFFFFFFFF, "tweak is not a u32")
     return BitCore(8 * len(field), hash_funcs, Family.BIP37, tweak.to_bytes(16, "little"), field)
 

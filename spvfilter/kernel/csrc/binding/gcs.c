@@ -123,6 +123,7 @@ static PyObject *gcs_check(PyObject *self, PyObject *arguments, PyObject *names)
 typedef struct {
     PyObject_HEAD
     spv_gcs_query *query;
+    PyObject *items; /* a list of bytes, for pickles */
 } query_object;
 
 static PyObject *query_new(PyTypeObject *type, PyObject *arguments, PyObject *names) {
@@ -141,17 +142,27 @@ static PyObject *query_new(PyTypeObject *type, PyObject *arguments, PyObject *na
         Py_CLEAR(self);
     }
     PyMem_Free(items);
-    Py_XDECREF(list);
+    if (self)
+        ((query_object *)self)->items = list;
+    else
+        Py_XDECREF(list);
     return self;
+}
+
+static PyObject *query_reduce(PyObject *self, PyObject *unused) {
+    (void)unused;
+    PyObject *items = PySequence_List(((query_object *)self)->items);
+    return items ? Py_BuildValue("O(N)", (PyObject *)Py_TYPE(self), items) : NULL;
 }
 
 static int query_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((query_object *)self)->items);
     return 0;
 }
 
 static int query_clear(PyObject *self) {
-    (void)self; /* it contains no objects */
+    Py_CLEAR(((query_object *)self)->items);
     return 0;
 }
 
@@ -294,6 +305,7 @@ int spv_add_gcs(PyObject *module, spv_state *state) {
     static PyMethodDef methods[] = {
         SPV_METHOD(GcsQuery, match_any, match_any, METH_VARARGS | METH_KEYWORDS),
         SPV_METHOD(GcsQuery, match_many, match_many, METH_VARARGS | METH_KEYWORDS),
+        {"__reduce__", query_reduce, METH_NOARGS, NULL},
         {NULL, NULL, 0, NULL},
     };
     static PyType_Slot slots[] = {

@@ -82,7 +82,7 @@ typedef struct {
 
 static bool read_numbers(const spv_state *state, PyObject *hash_funcs, PyObject *tweak, PyObject *flags, spv_bip37 *filter) {
     long long number;
-    if (!spv_whole(state, hash_funcs, 0, UINT32_MAX, "hash_funcs is not a u32", &number))
+    if (!spv_whole(state, hash_funcs, 0, 50, "hash_funcs must be from 0 to 50", &number))
         return false;
     filter->hash_funcs = (uint32_t)number;
     if (!spv_whole(state, tweak, 0, UINT32_MAX, "tweak is not a u32", &number))
