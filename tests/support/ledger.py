@@ -64,7 +64,10 @@ def recomputed(store: Store, account: str | None = None) -> tuple[Balance, dict[
     """The balance of the wallet or of one account, and the unspent outpoints with the pending spender of each."""
     tip = store.tip
     found, safe = matches_of(store, account), trusted(store)
-    sent = {entry.txid for entry in store.views.history(limit=None) if entry.is_own}
+    known = store.transactions(tip)
+    sent = {txid for txid, each in known.items() if each.broadcast_seq is not None or each.signatures == "valid"}
+    waiting = [each for each in known.values() if each.broadcast_seq is not None and each.status is TxStatus.WAITING]
+    held = {outpoint for each in waiting for outpoint in Transaction.parse(each.raw).inputs}
     spent = {each.hit.outpoint for each in found if each.hit.spend and each.height is not None}
     pending = {each.hit.outpoint: each.hit.txid for each in found if each.hit.spend and each.height is None}
     confirmed = immature = pending_in = pending_out = spendable = own = 0
@@ -81,7 +84,8 @@ def recomputed(store: Store, account: str | None = None) -> tuple[Balance, dict[
         immature += hit.value if is_immature else 0
         confirmed += 0 if is_immature else hit.value
         pending_out += hit.value if hit.outpoint in pending else 0
-        spendable += 0 if is_immature or pending.get(hit.outpoint) in sent else hit.value
+        is_taken = pending.get(hit.outpoint) in sent or hit.outpoint in held
+        spendable += 0 if is_immature or is_taken else hit.value
     return Balance(confirmed, immature, pending_in, pending_out, spendable, trusted_pending=own), coins
 
 

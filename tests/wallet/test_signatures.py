@@ -1,0 +1,184 @@
+"""Signatures of foreign spends in the books: wrong bytes are dropped, valid ones count from the first peer on."""
+
+from __future__ import annotations
+
+import pytest
+
+from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.signatures import SIGHASH_ALL, find_curve, verify_spends
+from spvfilter.store.ledger import TxStatus
+from spvfilter.transaction import Transaction
+from spvfilter.wallet.books import Books
+from spvfilter.wallet.canonical import Status
+from spvfilter.wallet.events import MatchWithdrawn
+from support.build import txid
+from support.signing import Kind, signed_tx, tr, tr_script, wpkh
+from support.walletbooks import THEIRS, Wallet, coin, out, pay, saved
+
+pytestmark = pytest.mark.skipif(find_curve() is None, reason="libsecp256k1 is not installed")
+MINE, SCRIPT_PATH, KEY_PATH = wpkh(5), tr_script(62), tr(61)
+
+
+class Checked(Wallet):
+    """A wallet that verifies signatures."""
+
+    def restart(self) -> None:
+        watch = self.watch_list()
+        self.store.attach(watch)
+        self.books = Books(watch, saved(self.store), self.limits, verify_spends)
+
+
+@pytest.fixture
+def wallet() -> Checked:
+    return Checked(scripts=[each.script_pubkey for each in (MINE, SCRIPT_PATH, KEY_PATH)])
+
+
+def fund(wallet: Wallet, *kinds: Kind) -> list[bytes]:
+    """A confirmed coin of 10,000 satoshi of each kind: their outpoints."""
+    made = [pay(10_000, coin(number), to=kind.script_pubkey) for number, kind in enumerate(kinds, 1)]
+    wallet.mine(*made)
+    return [out(raw) for raw in made]
+
+
+def spend(kinds: list[Kind], points: list[bytes], value: int = 9_000) -> bytes:
+    """A signed spend of coins of 10,000 satoshi."""
+    places = [OutPoint.parse(each) for each in points]
+    tx, _, _ = signed_tx(
+        [(kind, 10_000) for kind in kinds], [TxOut(value, THEIRS)], [SIGHASH_ALL] * len(kinds), outpoints=places
+    )
+    return tx.raw
+
+
+def broken(raw: bytes) -> bytes:
+    """The same transaction with another byte in its last signature: the same txid, another wtxid."""
+    tx = Transaction.parse(raw)
+    at = raw.rindex(b"\x30\x44") + 40 if b"\x30\x44" in raw else raw.rindex(b"\x30\x45") + 40
+    changed = raw[:at] + bytes((raw[at] ^ 1,)) + raw[at + 1 :]
+    assert Transaction.parse(changed).txid == tx.txid
+    return changed
+
+
+def test_valid_spend_counts_from_the_first_peer_on_and_takes_the_coin(wallet: Checked) -> None:
+    points = fund(wallet, MINE)
+    raw = spend([MINE], points)
+    wallet.observe(raw, "a", quorum=2)
+    views = wallet.store.views
+    assert wallet.statuses()[txid(raw)] == "pending"
+    assert views.unspent() == []
+    assert views.balance().spendable == 0
+    assert views.balance().pending_out == 10_000
+    wallet.restart()
+    assert wallet.books.opening == []
+    assert views.unspent() == []
+
+
+def test_wrong_signature_drops_the_bytes_and_not_the_transaction(wallet: Checked) -> None:
+    points = fund(wallet, MINE)
+    raw = spend([MINE], points)
+    wrong = broken(raw)
+    for _ in range(2):
+        assert wallet.observe(wrong, "a", "b", quorum=2) == []
+        assert wallet.books.intake.take_wrong() == [(txid(raw), Transaction.parse(wrong).wtxid)]
+        assert wallet.books.intake.take_wrong() == []
+        assert wallet.store.views.transaction(txid(raw)) is None
+        assert [bytes(each.outpoint) for each in wallet.store.views.unspent()] == points
+    wallet.observe(raw, "c", quorum=2)
+    assert wallet.statuses()[txid(raw)] == "pending"
+
+
+def test_unsigned_spend_is_wrong_whatever_announces_it(wallet: Checked) -> None:
+    points = fund(wallet, MINE)
+    wallet.observe(pay(9_000, points[0], to=THEIRS), "a", "b", "c", quorum=1)
+    assert wallet.books.intake.take_wrong()
+    assert wallet.store.views.balance().total == 10_000
+
+
+def test_spend_that_cannot_be_verified_needs_two_groups_and_leaves_the_coin(wallet: Checked) -> None:
+    points = fund(wallet, SCRIPT_PATH)
+    raw = spend([SCRIPT_PATH], points)
+    wallet.observe(raw, "a", quorum=2)
+    assert wallet.books.judgement.status(txid(raw)) is TxStatus.WAITING
+    assert wallet.store.views.balance().pending_out == 0
+    wallet.observe(raw, "b", quorum=2)
+    assert wallet.store.views.balance().pending_out == 10_000
+    assert len(wallet.store.views.unspent()) == 1
+
+
+def test_one_wrong_input_of_several_is_enough(wallet: Checked) -> None:
+    points = fund(wallet, SCRIPT_PATH, MINE)
+    raw = broken(spend([SCRIPT_PATH, MINE], points))
+    wallet.observe(raw, "a", "b")
+    assert wallet.books.intake.take_wrong()
+    assert wallet.books.judgement.status(txid(raw)) is None
+
+
+def test_valid_spend_outranks_a_later_one_that_cannot_be_verified(wallet: Checked) -> None:
+    points = fund(wallet, MINE, SCRIPT_PATH)
+    signed = spend([MINE], points[:1])
+    wallet.observe(signed, "a", quorum=2)
+    both = spend([MINE, SCRIPT_PATH], points, 19_000)
+    wallet.observe(both, "a", "b", quorum=2)
+    assert wallet.statuses()[txid(signed)] == "pending"
+    assert wallet.statuses()[txid(both)] == "replaced"
+
+
+def test_own_broadcast_outranks_a_valid_spend(wallet: Checked) -> None:
+    points = fund(wallet, MINE)
+    replayed, sent = spend([MINE], points), spend([MINE], points, 8_000)
+    wallet.broadcast(sent)
+    wallet.observe(replayed, "a", "b", quorum=2)
+    assert wallet.statuses() | {txid(sent): "pending", txid(replayed): "replaced"} == wallet.statuses()
+
+
+def test_ancestors_of_a_valid_spend_count_with_it(wallet: Checked) -> None:
+    payment = pay(10_000, coin(9), to=MINE.script_pubkey)
+    wallet.observe(payment, "a", quorum=2)
+    assert wallet.books.judgement.status(txid(payment)) is TxStatus.WAITING
+    wallet.observe(spend([MINE], [out(payment)]), "a", quorum=2)
+    assert wallet.books.judgement.status(txid(payment)) is TxStatus.PENDING
+
+
+def test_coin_that_is_learned_later_shows_a_wrong_signature(wallet: Checked) -> None:
+    """The payment arrives in a block after its invented spend, which also pays the wallet."""
+    payment = pay(10_000, coin(9), to=MINE.script_pubkey)
+    invented = pay(9_000, out(payment), to=MINE.script_pubkey)
+    wallet.observe(invented, "a", "b", quorum=2)
+    assert wallet.pending == 9_000
+    events = wallet.mine(payment)
+    assert [each.match.txid for each in events if isinstance(each, MatchWithdrawn)] == [txid(invented)]
+    assert wallet.books.intake.take_wrong()
+    assert wallet.store.views.balance().total == 10_000
+
+
+def test_wrong_spends_of_an_older_database_are_dropped_at_the_start() -> None:
+    wallet: Wallet = Wallet(scripts=[MINE.script_pubkey])
+    points = fund(wallet, MINE)
+    wallet.observe(pay(9_000, points[0], to=THEIRS))
+    assert wallet.store.views.balance().total == 0
+    wallet.__class__ = Checked
+    wallet.restart()
+    wallet.tell(wallet.books.opening)
+    assert wallet.store.views.balance().total == 10_000
+    assert len(wallet.store.views.unspent()) == 1
+
+
+def test_child_of_a_dropped_transaction_is_judged_without_it(wallet: Checked) -> None:
+    points = fund(wallet, MINE)
+    parent = pay(9_000, points[0], to=THEIRS)
+    child = pay(8_000, out(parent), to=MINE.script_pubkey)
+    wallet.observe(child, "a", "b", quorum=2)
+    wallet.observe(parent, "a", "b", quorum=2)
+    assert wallet.books.judgement.status(txid(parent)) is None
+    assert wallet.books.judgement.verdict(txid(child)) is not None
+    assert wallet.books.judgement.verdict(txid(child)).status is Status.CANONICAL  # type: ignore[union-attr]
+
+
+def test_taproot_key_path_needs_all_outputs_that_it_spends(wallet: Checked) -> None:
+    """Its signature commits to all of them. A later parent of the other input makes it verifiable."""
+    (point,) = fund(wallet, KEY_PATH)
+    other = pay(10_000, coin(8), to=MINE.script_pubkey)
+    raw = spend([KEY_PATH, MINE], [point, out(other)])
+    wallet.observe(raw, "a", quorum=2)
+    assert wallet.books.judgement.status(txid(raw)) is TxStatus.WAITING
+    wallet.observe(other, "a", quorum=2)
+    assert wallet.books.judgement.status(txid(raw)) is TxStatus.PENDING
