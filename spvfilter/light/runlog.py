@@ -90,6 +90,8 @@ class RunLog:
         engine = self._engine
         network, mode, entries = engine.chain.network, engine.options.mode.value, len(engine.books.watch)
         self._info("started: %s, mode %s, entries: %d, %s", network, mode, entries, self._heights())
+        if not engine.checks_signatures:
+            self._info("signatures are not checked: install spvfilter[descriptors] or btclib-secp256k1")
         self._follow(effects, None)
 
     def step(self, event: Input, effects: Iterable[Effect], now: Instant) -> None:

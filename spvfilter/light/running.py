@@ -59,6 +59,7 @@ from spvfilter.p2p.dns import SeedHosts, ask_seeds
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.primitives import Header, OutPoint
+from spvfilter.signatures import find_curve, verify_spends
 from spvfilter.store.batch import Batch
 from spvfilter.store.events import check_number
 from spvfilter.store.labels import ImportedLabels, script_of
@@ -564,7 +565,8 @@ def entered(
             raise ParameterError(
                 "DNS seeds are not asked through a proxy, and the database has no address of a peer: name peers"
             )
-        return store, Engine(options, watch, saved, addresses, random.Random(secrets.randbits(256)))
+        verify = None if find_curve() is None else verify_spends
+        return store, Engine(options, watch, saved, addresses, random.Random(secrets.randbits(256)), verify)
     except BaseException:
         store.close()
         raise

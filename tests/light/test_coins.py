@@ -65,8 +65,8 @@ async def test_unspent_has_the_coins_that_may_be_spent_now() -> None:
         spender = Transaction.parse(foreign).txid
         await run.until(lambda books: spender in books.waiting())
         coin = of_value(await client.coins(), 60_000)
-        assert (coin.spent_by, coin.is_spender_own, coin.is_spendable) == (spender, False, True)
-        assert (await values(client))[1:] == ([60_000, 70_000], 130_000)
+        assert (coin.spent_by, coin.is_spender_own, coin.is_spendable) == (spender, False, False)  # it is signed
+        assert (await values(client))[1:] == ([70_000], 70_000)
         await client.freeze(coin.outpoint)
         assert (await values(client))[1:] == ([70_000], 70_000)
 
