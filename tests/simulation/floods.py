@@ -113,7 +113,8 @@ def happen(
     kinds: list[type[Steady | _Flood]] = [Steady, Steady, *(rng.choice(KINDS) for _ in range(3))]
     placed = [Placed(kind, f"10.{at}.0.{at}", [f"10.{at}.0.{at}:18444"]) for at, kind in enumerate(kinds, 1)]
     path = folder / "wallet.db"
-    world = World(rng, make, Options(mode=plan.mode), placed, path, record)
+    options = Options(mode=plan.mode, mempool_groups=1 + plan.seed % 2)
+    world = World(rng, make, options, placed, path, record)
     begin(world)
     world.boot()
     world.truth.receive()

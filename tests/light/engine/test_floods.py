@@ -19,7 +19,7 @@ KINDS = [InventsMany, InventsLarge, InventsConflicts, InventsChains]
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 def test_a_flood_of_foreign_payments_delays_no_block_and_start(mode: Mode, kind: type[Invents], tmp_path: Path) -> None:
-    with stage(tmp_path, mode, kind, Prompt, Prompt) as world:
+    with stage(tmp_path, mode, kind, Prompt, Prompt, mempool_groups=1) as world:
         world.boot()
         world.wait_synced(within=60)
         world.pass_time(2_400)
@@ -42,7 +42,7 @@ def test_a_flood_of_foreign_payments_delays_no_block_and_start(mode: Mode, kind:
 
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 def test_a_flood_of_foreign_payments_keeps_no_others_out(mode: Mode, tmp_path: Path) -> None:
-    with stage(tmp_path, mode, InventsMany, Prompt, Prompt) as world:
+    with stage(tmp_path, mode, InventsMany, Prompt, Prompt, mempool_groups=1) as world:
         world.boot()
         assert world.process is not None
         world.process.engine.books.intake.pool.limits = PendingLimits(number=100)
