@@ -272,8 +272,8 @@ async def test_a_label_changes_at_once_and_permanently(mode: Mode, tmp_path: Pat
             assert await run.client.coins(label="rent")
             assert await run.client.history(label="rent")
             assert "rent" in {each.match.label for each in await run.client.matches()}
-            with pytest.raises(ParameterError, match="control characters"):
-                await run.client.relabel(lock.script_pubkey, "a\nb")
+            with pytest.raises(ParameterError, match="surrogates or NUL"):
+                await run.client.relabel(lock.script_pubkey, "a\0b")
             with pytest.raises(ParameterError, match="not watched"):
                 await run.client.relabel(b"\x00\x14" + bytes(20), "x")
             with pytest.raises(ParameterError, match="a label is text, not int"):
