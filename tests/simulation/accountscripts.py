@@ -14,7 +14,7 @@ from spvfilter.network import REGTEST
 from spvfilter.node.scripts import Lock, p2pkh, p2sh, p2tr, p2wpkh
 from spvfilter.watch.descriptor.keyexpression import wally as library
 from spvfilter.watch.keychain import GAP_LIMIT, Keychain
-from support.locks import key
+from support.locks import key, public_key
 
 INDEXES = 160
 """Indexes of a branch whose scripts are known."""
@@ -45,14 +45,14 @@ def has_library() -> bool:
 
 @cache
 def _account_key(number: int) -> tuple[bytes, str]:
-    """An account's extended public key, serialised, and with its origin as descriptors have it."""
+    """An account's extended private key, serialised, and the public one with its origin as descriptors have it."""
     wally = library()
     master = wally.bip32_key_from_seed(sha256(b"account %d" % number).digest(), wally.BIP32_VER_TEST_PRIVATE, 0)
     path = [84 + _HARDENED, 1 + _HARDENED, number + _HARDENED]
     account = wally.bip32_key_from_parent_path(master, path, wally.BIP32_FLAG_KEY_PRIVATE)
     fingerprint = bytes(wally.bip32_key_get_fingerprint(master)).hex()
     public = wally.bip32_key_to_base58(account, wally.BIP32_FLAG_KEY_PUBLIC)
-    raw = bytes(wally.bip32_key_serialize(account, wally.BIP32_FLAG_KEY_PUBLIC))
+    raw = bytes(wally.bip32_key_serialize(account, wally.BIP32_FLAG_KEY_PRIVATE))
     return raw, f"[{fingerprint}/84h/1h/{number}h]{public}"
 
 
@@ -62,9 +62,9 @@ def branch_locks(kind: Kind, number: int, branch: int) -> tuple[tuple[Lock, ...]
     if kind is Kind.DESCRIPTOR:
         wally = library()
         parent = wally.bip32_key_unserialize(_account_key(number)[0])
-        flag = wally.BIP32_FLAG_KEY_PUBLIC
+        flag = wally.BIP32_FLAG_KEY_PRIVATE
         derived = (wally.bip32_key_from_parent_path(parent, [branch, index], flag) for index in range(INDEXES))
-        return tuple((p2wpkh(bytes(wally.bip32_key_get_pub_key(each))),) for each in derived)
+        return tuple((p2wpkh(public_key(bytes(wally.bip32_key_get_priv_key(each)))),) for each in derived)
     keys = [key(100_000 + (number * _BRANCHES + branch) * 1_000 + index) for index in range(INDEXES)]
     if kind is Kind.ADDRESSES:
         makers = (p2wpkh, p2pkh, lambda each: p2sh(p2wpkh(each)), lambda each: p2tr(each[1:]))
