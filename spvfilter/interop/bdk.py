@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError
 from spvfilter.light.client import LightClient
+from spvfilter.network import Network
 from spvfilter.store.ledger import LIVE
 from spvfilter.store.views import HistoryEntry
 
@@ -22,7 +23,7 @@ _NETWORKS = {
     "signet": "SIGNET",
     "regtest": "REGTEST",
 }
-"""Names of networks in BDK. Custom signets are signets."""
+"""Names of networks in BDK."""
 
 
 @public
@@ -43,12 +44,14 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
 
     Raises:
         UnknownAccountError: The wallet has no such account.
-        ParameterError: There are not one or two such keychains, they have no descriptor, or bdkpython is missing.
+        ParameterError: There are not one or two such keychains, they have no descriptor, BDK does not know the network,
+            or bdkpython is missing.
         NotRunningError: The client is not running.
         StoreError: The database cannot be read.
     """
+    name = _name_of(client.network)
     try:
-        network = getattr(bdk.Network, _NETWORKS.get(client.network.name, "SIGNET"))
+        network = getattr(bdk.Network, name)
     except ImportError:
         raise ParameterError("a BDK wallet needs bdkpython: pip install 'spvfilter[bdk]'") from None
     entries = [each for each in await client.history(limit=None) if each.status in LIVE]
@@ -86,6 +89,16 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
         txid, _, index = ref.partition(":")
         wallet.lock_outpoint(bdk.OutPoint(txid=bdk.Txid.from_string(txid), vout=int(index)))
     return wallet
+
+
+def _name_of(network: Network) -> str:
+    """Return the name of a network in BDK. Raises ParameterError if BDK does not know the network."""
+    if network.signet_challenge is not None:
+        return "SIGNET"
+    name = _NETWORKS.get(network.name)
+    if name is None:
+        raise ParameterError(f"BDK does not know the network {network.name[:80]!r}: it has {', '.join(_NETWORKS)}")
+    return name
 
 
 def _chain(client: LightClient, entries: list[HistoryEntry]) -> Any:

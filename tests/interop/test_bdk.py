@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,9 @@ from spvfilter._public import deferred
 from spvfilter.address import address_to_script
 from spvfilter.errors import ParameterError, UnknownAccountError
 from spvfilter.interop import bdk_wallet
+from spvfilter.interop.bdk import _name_of
 from spvfilter.light.client import LightClient
-from spvfilter.network import REGTEST
+from spvfilter.network import MAINNET, REGTEST, SIGNET, Network
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.server import Node
 from spvfilter.primitives import TxOut
@@ -203,3 +205,10 @@ async def test_keychains_that_bdk_cannot_have_are_refused(monkeypatch: pytest.Mo
             monkeypatch.setitem(sys.modules, "bdkpython", None)
             with pytest.raises(ParameterError, match=r"pip install 'spvfilter\[bdk\]'"):
                 await bdk_wallet(client, "savings")
+
+
+def test_a_network_that_bdk_does_not_know_is_an_error() -> None:
+    """Its wallet was one of the signet, whose addresses look different."""
+    assert [_name_of(each) for each in (MAINNET, SIGNET, Network.signet("51"))] == ["BITCOIN", "SIGNET", "SIGNET"]
+    with pytest.raises(ParameterError, match="BDK does not know the network 'liquid'"):
+        _name_of(replace(REGTEST, name="liquid"))
