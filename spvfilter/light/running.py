@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar  # Any: results of any type
+from typing import TYPE_CHECKING, Any, TypeVar, assert_never  # Any: results of any type
 
 from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
@@ -247,6 +247,8 @@ class Running:
                     _resolve(self._calls.pop(call), answer)
                 case Done(token, value):
                     self._done(token, value)
+                case _:
+                    assert_never(effect)
 
     def _work(self, token: int, function: Callable[[], object]) -> None:
         future = asyncio.wrap_future(WORKERS.run(lambda: _caught(function)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain, Update
@@ -344,6 +344,8 @@ class Engine:
                 self.broadcaster.abandon(txid, is_unsent=is_unsent)
             case Tick():
                 self._tick()
+            case _:
+                assert_never(event)
         return self._finish()
 
     def _finish(self) -> list[Effect]:
