@@ -211,6 +211,8 @@ class TxGraph:
         self._records: dict[bytes, TxRecord] = {}
         self._spenders: dict[bytes, tuple[bytes, ...]] = {}  # outpoint → txids
         self._spent: dict[bytes, dict[bytes, None]] = {}  # txid of a transaction → its outpoints that records spend
+        self.walked = 0
+        """Number of records in all components that were computed: a measure of work."""
 
     def __len__(self) -> int:
         return len(self._records)
@@ -325,6 +327,7 @@ class TxGraph:
                     near = {*spenders} - met if parent is None else {parent, *spenders} - met
                     met |= near
                     waiting += sorted(near)
+        self.walked += len(found.records)
         return found
 
     def components(self, best_chain: Container[Anchor]) -> Iterator[Component]:

@@ -1,4 +1,4 @@
-"""Floods: three attackers send unconfirmed payments to one wallet, far beyond the real bounds of the mempool layer.
+"""Floods: four attackers send unconfirmed payments to one wallet, far beyond the real bounds of the mempool layer.
 
 The work, the memory and the database of the client stay bounded, and a payment that honest peers announce stays.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from spvfilter.light.engine.options import Options
 from spvfilter.node.scripts import op_return
 from spvfilter.primitives import OutPoint
 from spvfilter.signing import build_tx
-from spvfilter.transaction import TxIn
+from spvfilter.transaction import Transaction, TxIn
 from support.locks import LOCKS
 
 _FLOOD_S = 450.0
@@ -38,6 +38,8 @@ _MAX_FILE = 30_000_000
 """Bytes of the database. Floods measured at most 18 MB."""
 _MAX_STEP_S = 0.3
 """Processor time of one step. Floods measured at most 0.07 s."""
+_MAX_WALKED = 2_000
+"""Records of components that one step walks over. Floods measured at most 760."""
 _MAX_START_S = 5.0
 """Processor time of a start, with the checks of the simulation. Floods measured at most 1.4 s."""
 _MAX_WORK_S = 60.0
@@ -97,6 +99,80 @@ class LongChains(_Flood):
         return build_tx([TxIn(spent)], [LOCKS[1].pays(10**8 - len(self._invented))])
 
 
+class Shapes(_Flood):
+    """Payments that are linked in shapes which make components expensive: a shape at a time."""
+
+    number = 300
+
+    def __init__(self, rng: random.Random, world: World) -> None:
+        super().__init__(rng, world)
+        self._shape: Iterator[bytes] = iter(())
+
+    def invent(self) -> bytes:
+        while (raw := next(self._shape, None)) is None:
+            shape = self.rng.choice(SHAPES)
+            self._shape = shape(self.rng, self.rng.randrange(10, 300))
+        return raw
+
+
+def _coin(rng: random.Random) -> OutPoint:
+    return OutPoint(rng.randbytes(32), 0)
+
+
+def _spend(spent: list[OutPoint], values: list[int]) -> tuple[bytes, list[OutPoint]]:
+    """A payment to the wallet, and its outputs."""
+    raw = build_tx([TxIn(each) for each in spent], [LOCKS[1].pays(value) for value in values])
+    txid = Transaction.parse(raw).txid
+    return raw, [OutPoint(txid, number) for number in range(len(values))]
+
+
+def _chain(rng: random.Random, size: int) -> Iterator[bytes]:
+    """Each spends the one before."""
+    spent = [_coin(rng)]
+    for number in range(size):
+        raw, spent = _spend(spent, [10**8 - number])
+        yield raw
+
+
+def _star(rng: random.Random, size: int) -> Iterator[bytes]:
+    """A parent with many outputs, and children that spend them, twice as many as there are."""
+    raw, outputs = _spend([_coin(rng)], [10_000] * size)
+    yield raw
+    for number in range(2 * size):
+        yield _spend([outputs[number % size]], [rng.randrange(546, 10_000)])[0]
+
+
+def _ladder(rng: random.Random, size: int) -> Iterator[bytes]:
+    """Each conflicts with the one before and with the next one."""
+    coins = [_coin(rng) for _ in range(size + 1)]
+    for number in range(size):
+        yield _spend(coins[number : number + 2], [rng.randrange(546, 10**8)])[0]
+
+
+def _comb(rng: random.Random, size: int) -> Iterator[bytes]:
+    """A chain, and two conflicting children of each of its transactions."""
+    spent = _coin(rng)
+    for number in range(size // 3 + 1):
+        raw, (spent, tooth) = _spend([spent], [10**8 - number, 10_000])
+        yield raw
+        for _ in range(2):
+            yield _spend([tooth], [rng.randrange(546, 10_000)])[0]
+
+
+def _orphans(rng: random.Random, size: int) -> Iterator[bytes]:
+    """A chain whose last transaction comes first."""
+    yield from reversed([*_chain(rng, min(size, 60))])
+
+
+def _wide(rng: random.Random, size: int) -> Iterator[bytes]:
+    """A hundred outpoints, each spent by every payment."""
+    coins = [_coin(rng) for _ in range(100)]
+    for _ in range(size // 5 + 1):
+        yield _spend(coins, [rng.randrange(546, 10**8)])[0]
+
+
+SHAPES = [_chain, _star, _ladder, _comb, _orphans, _wide]
+
 KINDS: list[type[_Flood]] = [ManyOutputs, ManyPayments, LargePayments, LongChains]
 
 
@@ -110,7 +186,7 @@ def happen(
     """Live through a flood. `begin` is called with the world. Raises Violation."""
     begun = time.process_time()
     rng = random.Random(f"{plan.seed} {plan.mode} floods")
-    kinds: list[type[Steady | _Flood]] = [Steady, Steady, *(rng.choice(KINDS) for _ in range(3))]
+    kinds: list[type[Steady | _Flood]] = [Steady, Steady, *(rng.choice(KINDS) for _ in range(3)), Shapes]
     placed = [Placed(kind, f"10.{at}.0.{at}", [f"10.{at}.0.{at}:18444"]) for at, kind in enumerate(kinds, 1)]
     path = folder / "wallet.db"
     options = Options(mode=plan.mode, mempool_groups=1 + plan.seed % 2)
@@ -158,5 +234,7 @@ def _check(world: World, path: Path) -> None:
         raise Violation("modest", f"the engine has {weight.objects:,} objects and {weight.size:,} bytes in a flood")
     if file > _MAX_FILE:
         raise Violation("modest", f"the database has {file:,} bytes in a flood")
+    if process.most_walked > _MAX_WALKED:
+        raise Violation("modest", f"a step walks over {process.most_walked:,} linked transactions in a flood")
     if world.record.slowest_s > _MAX_STEP_S:
         raise Violation("modest", f"a step takes {world.record.slowest_s:.2f} s in a flood: {world.record.slowest}")

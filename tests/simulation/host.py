@@ -150,6 +150,8 @@ class Process:
         self._overhear = overhear
         self._sent = sent
         self._answered = answered
+        self.most_walked = 0  # records of components in one step
+        self._walked = 0
         self._moment = (-1.0, 0)  # the present moment, and the number of steps in it
         self._timer: Timer | None = None
         self._lateness = 0.0 if is_prompt else rng.choice([0.0, 0.0, 0.01, 0.5])
@@ -264,6 +266,8 @@ class Process:
         except Exception as error:
             raise Violation("alive", f"the engine raised {error!r}\n{traceback.format_exc()}") from error
         self._record.stepped(time.thread_time() - begun, input)
+        walked, self._walked = self._walked, self.engine.books.facts.graph.walked
+        self.most_walked = max(self.most_walked, self._walked - walked)
         self._check_entries()
         if len(effects) > _MOST_EFFECTS:
             raise Violation("modest", f"{len(effects)} effects of one step")

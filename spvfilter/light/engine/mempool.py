@@ -46,8 +46,11 @@ ASK_AFTER_S = 10.0
 """Age of a waiting transaction at which a peer of another network group is asked for it: two of Core's rounds."""
 _MAX_QUESTIONS = 100  # Open questions of this kind (our choice).
 _MAX_WORK = 20_000
-"""Bytes of transactions and events, each counted as 300 bytes, after which a step records no further transaction."""
+"""Work after which a step records no further transaction, in bytes of transactions: a few milliseconds (our choice)."""
 _EVENT_WORK = 300
+"""Work of an event, and of a transaction."""
+_RECORD_WORK = 100
+"""Work of judging a record: a transaction is judged with all unconfirmed transactions that it is linked to."""
 _KINDS = (InvType.TX, InvType.WITNESS_TX, InvType.WTX)
 
 
@@ -331,8 +334,9 @@ class MempoolWatch:
             return  # the next commit starts another round
         was_short, work = not self._queue.is_half_free, 0
         while work < _MAX_WORK and self._has_work():
+            walked = books.facts.graph.walked
             size, events = self._record_one()
-            work += size + _EVENT_WORK * (1 + len(events))
+            work += size + _EVENT_WORK * (1 + len(events)) + _RECORD_WORK * (books.facts.graph.walked - walked)
             for each in books.intake.take_turned_away():  # it may come again, announced by other groups
                 self._heard.pop(each, None)
             for ids in books.intake.take_wrong():
