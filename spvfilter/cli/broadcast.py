@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from spvfilter.cli.arguments import add_format, add_network, format_of, network_of, read_hex_or_bytes
@@ -36,6 +37,7 @@ from spvfilter.p2p.address import Address
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import MAX_BLOCK_SIZE
 from spvfilter.store.ledger import UNCONFIRMED
+from spvfilter.store.txcheck import CheckWeight
 from spvfilter.transaction import Transaction
 from spvfilter.watch.watchlist import WatchList
 
@@ -75,6 +77,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
             " another node announces it. Needs nodes on two hosts, and changes --mode auto to compact"
         ),
     )
+    parser.add_argument(
+        "--parent",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help=(
+            "a transaction that TX spends from, as TX is given: it is sent with TX, and their fees count together. Give"
+            " the option for each parent, in the order in which they spend from each other"
+        ),
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="connect, and print what speaks against the transaction, but do not send it. Exit code 1 if it would fail",
+    )
+    parser.add_argument("--force", action="store_true", help="send it even if all nodes will refuse it")
     add_timeout(
         parser,
         0.0,
@@ -85,6 +103,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     tx = _transaction(args.tx)
+    parents = [_transaction(each) for each in args.parent]
+    if args.private and parents:
+        raise ParameterError("--private: a package cannot be sent privately; send the parents first")
     check_nodes(args)
     hosts = {Address.parse(peer, 1).host for peer in args.connect}
     if args.private and not args.discover and len(hosts) < 2:
@@ -105,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
         discover=args.discover,
         max_peers=min(most, _MAX_PEERS),
     )
-    return asyncio.run(terminable(_Sending(client, tx, Page(sys.stdout), args).run()))
+    return asyncio.run(terminable(_Sending(client, tx, parents, Page(sys.stdout), args).run()))
 
 
 def _transaction(text: str) -> Transaction:
@@ -126,9 +147,19 @@ def _mode(args: argparse.Namespace) -> Mode:
 class _Sending:
     """One transaction that is sent, and its output."""
 
-    def __init__(self, client: LightClient, tx: Transaction, page: Page, args: argparse.Namespace) -> None:
+    def __init__(
+        self,
+        client: LightClient,
+        tx: Transaction,
+        parents: Sequence[Transaction],
+        page: Page,
+        args: argparse.Namespace,
+    ) -> None:
         self._client = client
         self._tx = tx
+        self._parents = parents
+        self._is_check: bool = args.check
+        self._is_forced: bool = args.force
         self._page = page
         self._db: str = args.db
         self._private: bool = args.private
@@ -149,13 +180,33 @@ class _Sending:
         except StoreLockedError as error:
             raise in_use(error, self._db, "stop it, then send the transaction") from None
 
+    async def _check(self) -> int:
+        """Print what speaks against the transaction, and return the exit code."""
+        await self._client.wait_synced()
+        found = await self._client.check(self._tx, parents=self._parents)
+        if self._json:
+            fields = [{"cause": each.cause, "weight": each.weight, "message": each.message} for each in found]
+            self._line({"event": "check", "txid": hash_to_hex(self._tx.txid), "findings": fields})
+        else:
+            for each in found:
+                self._page.line(f"{each.weight}: {each.message}")
+            if not found:
+                self._page.line("nothing speaks against the transaction")
+        return NOT_ACCEPTED if any(each.weight is not CheckWeight.WARNING for each in found) else ACCEPTED
+
     async def _send(self) -> int:
         try:
             async with asyncio.timeout(self._timeout_s) as timeout:
+                if self._is_check:
+                    return await self._check()
                 await self._until_accepted()
         except TimeoutError:
             if not timeout.expired():
                 raise
+            if self._is_check:
+                raise ParameterError(
+                    f"the client has not caught up with the nodes within {self._timeout_s:g} s"
+                ) from None
             reason = f"no node has confirmed within {self._timeout_s:g} s that it has the transaction; {_KEPT}"
             return self._failed("unconfirmed", reason)
         except UselessPeerError as error:
@@ -175,7 +226,9 @@ class _Sending:
         """
         entry = await self._client.transaction(self._tx.txid)
         self._is_known = entry is not None and entry.status in UNCONFIRMED
-        sending = asyncio.ensure_future(self._client.broadcast(self._tx.raw, private=self._private))
+        sending = asyncio.ensure_future(
+            self._client.broadcast(self._tx.raw, parents=self._parents, private=self._private, force=self._is_forced)
+        )
         events = self._client.events()
         reading = asyncio.ensure_future(anext(events))
         try:

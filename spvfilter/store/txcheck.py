@@ -60,9 +60,12 @@ class CheckCause(StrEnum):
     LOCK_TIME = "lock time"
     """Its lock time, or the relative lock time of an input (BIP-68), has not passed."""
     WRONG_SIGNATURE = "wrong signature"
-    """An input is not signed, its signature is wrong, or its data does not fit the script of the coin."""
+    """A signature of an input is wrong, or its data does not fit the script of the coin."""
     UNSIGNED = "unsigned"
-    """An input whose coin is not known has neither a scriptSig nor a witness, and signatures cannot be verified."""
+    """An input has neither a scriptSig nor a witness.
+
+    The weight is REFUSED if the coin is not known and no package for signatures is installed.
+    """
     FEE_TOO_LOW = "fee too low"
     """The fee rate is below the limits that peers state (BIP-133)."""
     REFUSED_BEFORE = "refused before"
@@ -320,8 +323,10 @@ class _TxCheck:
     def _unsigned(self) -> Iterator[CheckFinding]:
         tx, spent = self.tx, [parent.output for parent in self._parents]
         found = verify_spends(tx, spent)
-        if found.validity is Validity.WRONG:
-            yield invalid(tx, CheckCause.WRONG_SIGNATURE, f"input {found.index}: {found.reason}")
+        if found.validity is Validity.WRONG and found.index is not None:
+            is_empty = not (tx.script_sigs[found.index] or tx.witnesses[found.index])
+            cause = CheckCause.UNSIGNED if is_empty else CheckCause.WRONG_SIGNATURE
+            yield invalid(tx, cause, f"input {found.index}: {found.reason}")
         elif found.index is not None:
             message = f"input {found.index} was not verified: {found.reason}"
             yield CheckFinding(CheckCause.UNKNOWN, CheckWeight.WARNING, message, tx.txid)

@@ -101,6 +101,28 @@ def test_transaction_is_read_from_file_and_standard_input(node: NodeProcess, db:
     assert result["height"] == json.loads(process("wallet", "tx", shown(raw), "--db", db).stdout)["height"]
 
 
+def test_check_prints_findings_and_sends_nothing(node: NodeProcess, db: Path, tmp_path: Path) -> None:
+    raw = spend(paid(node, db))
+    code, (checked,), errors = send(node, db, raw.hex(), "--check")
+    assert (code, errors, checked) == (0, "", {"event": "check", "txid": shown(raw), "findings": []})
+    unsigned = tx([TxIn(*_place(raw))], [TxOut(60_000, ELSEWHERE)])
+    code, (checked,), errors = send(node, db, unsigned.hex(), "--check")
+    assert (code, errors) == (1, "")
+    assert [(each["cause"], each["weight"]) for each in checked["findings"]] == [("unsigned", "invalid")]
+    ran = process("broadcast", unsigned.hex(), "--db", db, "--connect", node.place)
+    assert (ran.returncode, b"it is not signed" in ran.stderr) == (2, True)
+    (tmp_path / "parent.hex").write_text(raw.hex())
+    missing = tx([TxIn(txid(raw), 5)], [TxOut(500, ELSEWHERE)])
+    code, (checked,), _ = send(node, db, missing.hex(), "--parent", tmp_path / "parent.hex", "--check")
+    assert [each["cause"] for each in checked["findings"]] == ["missing output"]
+    assert node.do() == []
+
+
+def _place(raw: bytes) -> tuple[bytes, int]:
+    spent = OutPoint.parse(Transaction.parse(raw).inputs[0])
+    return spent.txid, spent.index
+
+
 def test_refused_transaction_is_exit_code_1_with_reason(node: NodeProcess, db: Path) -> None:
     paid(node, db)
     raw = tx([TxIn(b"\x01" * 32, 0)], [TxOut(60_000, ELSEWHERE)])  # spends an output that does not exist

@@ -46,7 +46,7 @@ async def test_check_of_the_client_and_of_its_database_agree(tmp_path: Path) -> 
     cases = {
         payment(coin, 99_000): [],
         payment(coin, 99_000, 100_001): [CheckCause.WRONG_SIGNATURE],
-        build_tx([TxIn(coin)], [TxOut(99_000, THEIRS)]): [CheckCause.WRONG_SIGNATURE],
+        build_tx([TxIn(coin)], [TxOut(99_000, THEIRS)]): [CheckCause.UNSIGNED],
         payment(coin, 100_001): [CheckCause.OUTPUTS_ABOVE_INPUTS],
         payment(coin, 99_000, lock_time=103): [CheckCause.LOCK_TIME],
         payment(coin, 99_000, sequence=2): [CheckCause.LOCK_TIME],
@@ -75,6 +75,8 @@ async def test_an_impossible_transaction_is_not_stored() -> None:
     chain.mine()
     async with Node(chain) as node, LightClient(wallet(), peers=[f"127.0.0.1:{node.port}"], mode="compact") as client:
         await client.wait_synced()
+        with pytest.raises(TxCheckError, match="it is not signed"):
+            await client.broadcast(build_tx([TxIn(coin)], [TxOut(99_000, THEIRS)]), force=True)
         early = payment(coin, 99_000, lock_time=200)
         for force in (False, True):
             with pytest.raises(TxCheckError, match="its lock time has not passed") as caught:

@@ -91,7 +91,7 @@ def test_nothing_speaks_against_a_signed_payment() -> None:
 
 def test_an_unsigned_payment_and_a_wrong_signature_are_invalid() -> None:
     unsigned = Transaction.parse(build_tx([TxIn(COIN)], [TxOut(9_000, THEIRS)]))
-    assert found(facts(), unsigned) == [(CheckCause.WRONG_SIGNATURE, INVALID)]
+    assert found(facts(), unsigned) == [(CheckCause.UNSIGNED, INVALID)]
     assert found(facts(value=10_001), payment()) == [(CheckCause.WRONG_SIGNATURE, INVALID)]  # BIP-143 signs the value
 
 
@@ -99,7 +99,7 @@ def test_without_a_verifying_package_only_an_empty_input_is_refused(monkeypatch:
     monkeypatch.setattr("spvfilter.store.txcheck.find_curve", lambda: None)
     monkeypatch.setattr("spvfilter.signatures.verify.find_curve", lambda: None)
     unsigned = Transaction.parse(build_tx([TxIn(COIN)], [TxOut(9_000, THEIRS)]))
-    assert found(facts(), unsigned) == [(CheckCause.WRONG_SIGNATURE, INVALID)]
+    assert found(facts(), unsigned) == [(CheckCause.UNSIGNED, INVALID)]
     assert (CheckCause.UNSIGNED, REFUSED) in found(Facts(), unsigned)
     assert found(facts(), payment()) == [(CheckCause.UNKNOWN, WARNING)]
     assert (CheckCause.UNSIGNED, REFUSED) not in found(Facts(), payment())

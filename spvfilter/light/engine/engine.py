@@ -489,7 +489,7 @@ class Engine:
         own = self.broadcaster.find(tx.txid)
         is_known = own is not None and own.tx.raw == tx.raw  # it is announced again
         found = self.check(transactions, sending.input_values)
-        checked = [each for each in found if each.cause not in (CheckCause.WRONG_SIGNATURE, CheckCause.UNSIGNED)]
+        checked = [each for each in found if each.cause is not CheckCause.WRONG_SIGNATURE]
         return refusal(checked, is_forced=sending.is_forced or is_known)
 
     def _broadcast(self, sending: Sending) -> None:
