@@ -43,7 +43,7 @@ class Wait(Generic[T]):
     __slots__ = ("_calls", "_error", "_value", "is_done", "is_taken", "what")
 
     def __init__(self, what: str) -> None:
-        self.what = what
+        self.what: str = what
         self.is_done: bool = False
         """True if the value or the error has come."""
         self.is_taken: bool = False
@@ -105,7 +105,7 @@ class First(Wait[None]):
 
     def __init__(self, *waits: Wait[Any]) -> None:
         super().__init__(" or ".join(wait.what for wait in waits))
-        self.waits = waits
+        self.waits: tuple[Wait[Any], ...] = waits
         """The Waits of which the first one counts."""
 
     def then(self, call: Callable[[], object]) -> None:
@@ -138,9 +138,9 @@ class Moment(Wait[None]):
     def __init__(self, tasks: Tasks, at: float) -> None:
         super().__init__(f"the moment {at:.1f} s")
         self._tasks = tasks
-        self.at = at
+        self.at: float = at
         """Monotonic seconds."""
-        self.is_planned = False
+        self.is_planned: bool = False
         """True if it is among the moments of `Tasks`."""
 
     def then(self, call: Callable[[], object]) -> None:
@@ -154,7 +154,7 @@ class Change:
     """A change that tasks wait for, and that somebody announces. It may happen many times."""
 
     def __init__(self, what: str) -> None:
-        self.what = what
+        self.what: str = what
         self.waiting: dict[Announced[Any], None] = {}
         """Waits for an announcement, the longest waiting first."""
 
@@ -185,7 +185,7 @@ class Announced(Wait[T]):
     def __init__(self, change: Change, find: Callable[[], T | None]) -> None:
         super().__init__(change.what)
         self._change = change
-        self.find = find
+        self.find: Callable[[], T | None] = find
         """Returns the value, or None or False if the wait goes on."""
 
     def then(self, call: Callable[[], object]) -> None:
@@ -230,17 +230,17 @@ class Task(Wait[T]):
         super().__init__(what)
         self._tasks, self._story, self._failed = tasks, story, failed
         self._coroutine: Coroutine[Any, Any, T] | None = None
-        self.parent = tasks.current
+        self.parent: Task[Any] | None = tasks.current
         """The task that began it, or None."""
         self.waits: Wait[Any] | None = None
         """The Wait where it stands; None if it is ready, runs or has ended."""
-        self.since = tasks.now
+        self.since: float = tasks.now
         """When it began to wait (monotonic seconds)."""
-        self.is_running = False
+        self.is_running: bool = False
         """True during its step."""
-        self.is_stopping = False
+        self.is_stopping: bool = False
         """True if it was cancelled while it ran or was shielded."""
-        self.shields = 0
+        self.shields: int = 0
         """Number of shielded blocks in which it is."""
 
     def cancel(self) -> None:
@@ -321,7 +321,7 @@ class Tasks:
     """All tasks of an engine."""
 
     def __init__(self) -> None:
-        self.now = 0.0
+        self.now: float = 0.0
         """Monotonic seconds of the present step."""
         self.all: dict[Task[Any], None] = {}
         """Tasks that have not ended, the oldest first."""
