@@ -63,8 +63,8 @@ class SigHashes:
         if len(spent) != len(tx.span.inputs):
             raise ParameterError(f"spent: {len(tx.span.inputs)} outputs expected, one for each input, not {len(spent)}")
         self.tx = tx
-        self.spent = tuple(spent)
-        self.hashed_size = 0  # bytes of legacy messages so far
+        self.spent: tuple[TxOut | None, ...] = tuple(spent)
+        self.hashed_size: int = 0  # bytes of legacy messages so far
         self._version = tx.raw[:4]
         self._lock_time = tx.raw[-4:]
 
