@@ -47,12 +47,14 @@ _PUBLIC_KEYS_ADVICE = "give one address, or call add_descriptor, which watches a
 _WIF_LETTERS = {51: "59", 52: "KLc"}  # First characters of a private key in WIF, by its length.
 
 
-def address_to_script(address: str, network: Network) -> bytes:
+def address_to_script(address: str, network: Network | str) -> bytes:
     """Return the scriptPubKey of an address on a network (Core key_io.cpp DecodeDestination).
 
     Raises WrongNetworkError for a valid address of another network, and AddressError for any other text. The message
-    never repeats text that may be a private key or a seed phrase.
+    never repeats text that may be a private key or a seed phrase. The network may be given by its name.
     """
+    if type(network) is not Network:
+        network = Network.of(network)
     script = decode_address(address, network.p2pkh_version, network.p2sh_version, network.hrp)
     return _decode(address, network) if script is None else script
 
@@ -66,12 +68,14 @@ def _decode(address: str, network: Network) -> bytes:
     return _base58_to_script(address, network)
 
 
-def script_to_address(script_pubkey: bytes, network: Network) -> str | None:
+def script_to_address(script_pubkey: bytes, network: Network | str) -> str | None:
     """Return the address of a P2PKH, P2SH or witness scriptPubKey on a network (Core key_io.cpp EncodeDestination).
 
     Returns None for a script without an address: a bare public key, bare multisig, OP_RETURN, or a witness v0 program
     of neither 20 nor 32 bytes. On a network without a human-readable part no witness program has an address.
     """
+    if type(network) is not Network:
+        network = Network.of(network)
     return encode_address(script_pubkey, network.p2pkh_version, network.p2sh_version, network.hrp)
 
 

@@ -100,6 +100,18 @@ class Network:
         raise ParameterError(f"unknown network {name[:40]!r}: choose one of {', '.join(_BY_NAME)}")
 
     @classmethod
+    def of(cls, network: Network | str) -> Network:
+        """Return a network, given as an object or by its name.
+
+        Raises ParameterError for an unknown name, and TypeError for another type.
+        """
+        if isinstance(network, str):
+            return cls.named(network)
+        if not isinstance(network, Network):
+            raise TypeError(f"network: expected a Network or its name, not {type(network).__name__}")
+        return network
+
+    @classmethod
     def signet(cls, challenge: bytes | str) -> Network:
         """Return the signet of a challenge script, given as bytes or hex. The default challenge gives `SIGNET`.
 

@@ -6,7 +6,7 @@ import reprlib
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol, SupportsBytes
+from typing import Protocol, Self, SupportsBytes
 
 from spvfilter._public import readable
 from spvfilter.errors import FormatError, ParameterError
@@ -238,7 +238,8 @@ class TxOut:
     """An output of a transaction.
 
     It is serialized as the value (i64 little endian), the length of the script (CompactSize), and the script. Raises
-    ParameterError if the value is not an i64, and TypeError if the script is not bytes.
+    ParameterError if the value is negative or above an i64, and TypeError if it is not a whole number or the script is
+    not bytes. `parsed` takes any i64, because transactions that break the rules contain negative values.
     """
 
     value: int
@@ -252,8 +253,18 @@ class TxOut:
                 "script_pubkey: expected bytes, such as address_to_script returns, not"
                 f" {type(self.script_pubkey).__name__}"
             )
-        if not -(1 << 63) <= self.value < 1 << 63:
-            raise ParameterError(f"value is not an i64: {self.value}")
+        if not isinstance(self.value, int) or isinstance(self.value, bool):
+            raise TypeError(f"value: expected a whole number of satoshi, not {type(self.value).__name__}")
+        if not 0 <= self.value < 1 << 63:
+            raise ParameterError(f"value: expected 0 to 2^63 - 1 satoshi, not {self.value}")
+
+    @classmethod
+    def parsed(cls, value: int, script_pubkey: bytes) -> Self:
+        """Return an output as its bytes say it, with any i64 as its value."""
+        made = object.__new__(cls)
+        object.__setattr__(made, "value", value)
+        object.__setattr__(made, "script_pubkey", script_pubkey)
+        return made
 
     def __bytes__(self) -> bytes:
         return struct.pack("<q", self.value) + compact_size(len(self.script_pubkey)) + self.script_pubkey

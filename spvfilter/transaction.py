@@ -130,7 +130,7 @@ class Transaction:
     def output(self, index: int) -> TxOut:
         """Return the output at `index`. Raises IndexError if there is no such output."""
         at, start, end = self.span.outputs[index]
-        return TxOut(int.from_bytes(self.raw[at : at + 8], "little", signed=True), self.raw[start:end])
+        return TxOut.parsed(int.from_bytes(self.raw[at : at + 8], "little", signed=True), self.raw[start:end])
 
     def outpoint(self, index: int) -> bytes:
         """Return the outpoint of the output at `index`, 36 bytes."""

@@ -296,7 +296,7 @@ class TestHeader:
 class TestTxOut:
     @given(st.integers(-(1 << 63), (1 << 63) - 1), st.binary(max_size=300))
     def test_bytes_are_value_length_and_script(self, value: int, script: bytes) -> None:
-        reader = Reader(bytes(TxOut(value, script)))
+        reader = Reader(bytes(TxOut.parsed(value, script)))
         assert int.from_bytes(reader.take(8, "value"), "little", signed=True) == value
         assert reader.take(reader.compact_size("script length"), "script") == script
         reader.finish("output")
@@ -308,6 +308,16 @@ class TestTxOut:
     def test_script_of_another_type_is_refused(self, script: Any) -> None:
         with pytest.raises(TypeError, match=f"such as address_to_script returns, not {type(script).__name__}$"):
             TxOut(5_000, script)
+
+    @pytest.mark.parametrize("value", [0.5, True, "5", None, b"5"])
+    def test_value_of_another_type_is_refused(self, value: Any) -> None:
+        with pytest.raises(TypeError, match=f"value: expected a whole number of satoshi, not {type(value).__name__}$"):
+            TxOut(value, b"\x51")
+
+    @pytest.mark.parametrize("value", [-1, -(1 << 63), 1 << 63])
+    def test_value_outside_its_range_is_refused(self, value: int) -> None:
+        with pytest.raises(ParameterError, match="value: expected 0 to 2"):
+            TxOut(value, b"\x51")
 
     def test_swapped_arguments_are_refused(self) -> None:
         swapped: Any = (b"\x51", 5_000)

@@ -58,6 +58,12 @@ class Matcher:
     """
 
     def __init__(self, watch: WatchList, *, jobs: int = 1, check: bool = False) -> None:
+        if not isinstance(watch, WatchList):
+            raise TypeError(
+                f"watch: expected a WatchList, such as WatchList.from_addresses makes, not {type(watch).__name__}"
+            )
+        if not isinstance(jobs, int):
+            raise TypeError(f"jobs: expected a whole number, not {type(jobs).__name__}")
         if jobs < 1:
             raise ParameterError(f"jobs must be at least 1: {jobs}")
         if not len(watch):

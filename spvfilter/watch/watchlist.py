@@ -135,12 +135,14 @@ class WatchList:
 
     @classmethod
     def from_addresses(
-        cls, addresses: Iterable[str | tuple[str, str | None]], network: Network | str = MAINNET
+        cls,
+        addresses: Iterable[str | tuple[str, str | None]] | Mapping[str, str | None],
+        network: Network | str = MAINNET,
     ) -> WatchList:
         """Make a watch list of addresses.
 
         Args:
-            addresses: Addresses, or pairs (address, label).
+            addresses: Addresses, pairs (address, label), or a mapping of addresses to labels.
             network: Network of the addresses, or its name.
 
         Raises:
@@ -151,6 +153,8 @@ class WatchList:
         """
         if isinstance(addresses, str):
             raise TypeError("addresses: expected an iterable of addresses, not one string")
+        if isinstance(addresses, Mapping):
+            addresses = addresses.items()
         if isinstance(addresses, (bytes, bytearray, memoryview)) or not isinstance(addresses, Iterable):
             raise TypeError(f"addresses: expected an iterable of addresses, not {type(addresses).__name__}")
         watch = cls(network)

@@ -70,7 +70,7 @@ def coin_of(block: TreeBlock) -> OutPoint:
 
 
 def spend(*coins: OutPoint, value: int = 1, count: int = 1, **more: Any) -> bytes:
-    return build_tx([TxIn(coin) for coin in coins], [TxOut(value, TRUE)] * count, **more)
+    return build_tx([TxIn(coin) for coin in coins], [TxOut.parsed(value, TRUE)] * count, **more)
 
 
 @pytest.fixture

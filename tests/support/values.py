@@ -30,7 +30,19 @@ from spvfilter.filters import (
     SampledRate,
     privacy_report,
 )
-from spvfilter.kernel import Coin, Encoding, EntryKind, Family, Hit, Place, ProvedTx, SpentCoin, TxMatch, TxSpan
+from spvfilter.kernel import (
+    Coin,
+    Encoding,
+    EntryKind,
+    Family,
+    Hit,
+    Place,
+    ProvedTx,
+    SilentCandidate,
+    SpentCoin,
+    TxMatch,
+    TxSpan,
+)
 from spvfilter.light import (
     BlockFeeRate,
     Broadcast,
@@ -269,6 +281,7 @@ VALUES: dict[str, list[object]] = {
     ],
     "kernel": [
         ProvedTx(3, bytes(32)),
+        SilentCandidate(bytes(36), b"", bytes(33), [(b"", bytes(20))], [], [(0, bytes(32))], 0),
         SpentCoin(5, b"", 7, True),
         *(
             HIT,
@@ -390,7 +403,7 @@ VALUES: dict[str, list[object]] = {
         BlockDisconnected(7, H1),
         RunStarted(bytes(16)),
     ],
-    "transaction": [Transaction.parse(WITNESS)],
+    "transaction": [Transaction.parse(WITNESS), TxIn(OutPoint(H1, 0), witness=(b"",))],
     "watch": [
         Label("tx", "ab" * 32, "rent"),
         MATCH,
