@@ -419,6 +419,8 @@ class Intake:
                 continue
             hits = self._hits.match(record)
             verified = self._verified(record, hits)
+            if verified is None and record.wtxid == record.txid:
+                verified = record  # a filtered block sends no witnesses, so nothing is known about its signatures
             if verified is None:
                 touched += self._drop_wrong(record)
                 continue
