@@ -194,6 +194,8 @@ class Truth:
             return None
         coin = self.coins.pop(self._rng.randrange(len(self.coins)))
         change = self._rng.choice(self.locks) if self._rng.random() < 0.5 else None
+        if coin.value < 1_000:  # it cannot pay its fee
+            return None
         outputs = [STRANGER.pays(coin.value // 2 - 500)] + ([change.pays(coin.value // 2)] if change else [])
         raw = build_tx([coin.spend()], outputs)
         if change is not None:
@@ -226,12 +228,14 @@ class Truth:
                             self.regtest.mempool.add(tx)
 
     def rival(self, spends: Sequence[bytes], coins: Mapping[bytes, UnspentOutput], fee: int = 5_000) -> list[bytes]:
-        """A transaction that spends these outpoints to another script. Empty if the simulation cannot sign it."""
+        """A transaction that spends these outpoints to another script. Empty if it cannot be signed or pay its fee."""
         found = [coins.get(outpoint) for outpoint in spends]
         locks = [self._locks.get(coin.script_pubkey) if coin is not None else None for coin in found]
         if None in locks:
             return []
         value = sum(coin.value for coin in found if coin is not None) - fee
+        if value < 0:
+            return []
         to = self._rng.choice([STRANGER, *self.locks])
         inputs = [
             lock.spends(OutPoint.parse(outpoint), coin.value)

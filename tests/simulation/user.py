@@ -153,6 +153,8 @@ class User:
     def announced(self, message: Message, *, is_private: bool) -> None:
         """True: a transaction is stored before it is announced, and no longer announced once the user replaced it.
 
+        A replacement of an accepted transaction takes its place only once a peer requested it.
+
         Quiet: connected peers learn of a private transaction only after a new peer received it.
         """
         process = self._world.process
@@ -166,7 +168,7 @@ class User:
                 raise Violation("true", f"our transaction {txid[::-1].hex()} is announced before it is stored")
             if txid in self._private and not is_private:
                 raise Violation("quiet", "a private transaction is announced to a connected peer")
-            if txid is not None and (by := self._replaced_by(txid)) is not None:
+            if txid is not None and (by := self._replaced_by(txid)) is not None and not _is_contested(process, by):
                 raise Violation(
                     "true",
                     f"our transaction {txid[::-1].hex()} is offered, which {by[::-1].hex()} replaces, sent later",
@@ -250,3 +252,10 @@ class User:
                     "true",
                     f"the label of {script.hex()} is {told!r}, in the database {stored.get(script)!r}, not {label!r}",
                 )
+
+
+def _is_contested(process: Process, txid: bytes) -> bool:
+    """True if a broadcast waits for a peer to request it, because it conflicts with an accepted transaction."""
+    books = process.engine.books
+    record = books.facts.record(txid)
+    return books.judgement.is_waiting(txid) and record is not None and not record.was_requested
