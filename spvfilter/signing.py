@@ -39,7 +39,7 @@ def build_tx(
 
     Raises:
         ParameterError: A private key is invalid, no key fits an input, or an input lacks `spent` or its script. Signing
-            also needs `wallycore` or `btclib-secp256k1`.
+            also needs the package wallycore or btclib-secp256k1.
     """
     signed = inputs if keys is None else sign_inputs(inputs, outputs, keys, version=version, lock_time=lock_time)
     return serialize(signed, outputs, version=version, lock_time=lock_time)

@@ -36,7 +36,7 @@ _OF_PSBT = "a partially signed transaction (PSBT): finalize it first, and take i
 def stream_txs(stream: BinaryIO, bad: Callable[[str], None] | None = None) -> Iterator[bytes]:
     """Yield the raw transactions on a stream: one in each line, or the bytes of one transaction.
 
-    A line is hex, perhaps after 0x or in quotes, or a JSON object with the hex in a field `hex`, `rawtx` or `result`,
+    A line is hex, perhaps after 0x or in quotes, or a JSON object with the hex in a field "hex", "rawtx" or "result",
     or a list of them. It has at most 9 MB. The stream may also be one JSON value on several lines.
 
     Blank lines are skipped. The stream may be compressed by gzip or zstd. Reading may wait: with asyncio use
