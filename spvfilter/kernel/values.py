@@ -212,6 +212,7 @@ class SpentCoin(NamedTuple):
     """True if a coinbase created the coin; None if the record does not contain it (Bitcoin Core before 0.15)."""
 
 
+@public
 class SilentCandidate(NamedTuple):
     """The keys that a transaction shows of its inputs, and its taproot outputs (BIP-352).
 
