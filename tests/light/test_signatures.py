@@ -1,4 +1,4 @@
-"""Signatures of foreign spends in a running client: who is banned, and what the wallet shows."""
+"""Signatures of foreign spends in a running client: bans of peers, and answers of the wallet."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _Tells(Responder):
 
 @asynccontextmanager
 async def told(mode: Mode, *, is_signed: bool) -> AsyncIterator[tuple[LightClient, Node, Transaction]]:
-    """A client of two honest nodes and of one that announces a spend of the wallet's only coin."""
+    """A client of three nodes: two are honest, and one announces a spend of the wallet's only coin."""
     regtest = Regtest()
     regtest.mine(101)
     point = OutPoint(regtest.pay(TxOut(50_000, MINE.script_pubkey)), 0)

@@ -58,7 +58,7 @@ def broken(raw: bytes) -> bytes:
     return changed
 
 
-def test_valid_spend_counts_from_the_first_peer_on_and_takes_the_coin(wallet: Checked) -> None:
+def test_valid_spend_of_one_peer_takes_the_coin(wallet: Checked) -> None:
     points = fund(wallet, MINE)
     raw = spend([MINE], points)
     wallet.observe(raw, "a", quorum=2)
@@ -93,7 +93,7 @@ def test_unsigned_spend_is_wrong_whatever_announces_it(wallet: Checked) -> None:
     assert wallet.store.views.balance().total == 10_000
 
 
-def test_spend_that_cannot_be_verified_needs_two_groups_and_leaves_the_coin(wallet: Checked) -> None:
+def test_unverified_spend_needs_two_groups_and_leaves_the_coin(wallet: Checked) -> None:
     points = fund(wallet, SCRIPT_PATH)
     raw = spend([SCRIPT_PATH], points)
     wallet.observe(raw, "a", quorum=2)
@@ -112,7 +112,7 @@ def test_one_wrong_input_of_several_is_enough(wallet: Checked) -> None:
     assert wallet.books.judgement.status(txid(raw)) is None
 
 
-def test_valid_spend_outranks_a_later_one_that_cannot_be_verified(wallet: Checked) -> None:
+def test_valid_spend_outranks_a_later_unverified_one(wallet: Checked) -> None:
     points = fund(wallet, MINE, SCRIPT_PATH)
     signed = spend([MINE], points[:1])
     wallet.observe(signed, "a", quorum=2)
@@ -139,7 +139,7 @@ def test_ancestors_of_a_valid_spend_count_with_it(wallet: Checked) -> None:
 
 
 def test_coin_that_is_learned_later_shows_a_wrong_signature(wallet: Checked) -> None:
-    """The payment arrives in a block after its invented spend, which also pays the wallet."""
+    """The payment arrives in a block after its forged spend, which also pays the wallet."""
     payment = pay(10_000, coin(9), to=MINE.script_pubkey)
     invented = pay(9_000, out(payment), to=MINE.script_pubkey)
     wallet.observe(invented, "a", "b", quorum=2)
@@ -150,7 +150,7 @@ def test_coin_that_is_learned_later_shows_a_wrong_signature(wallet: Checked) -> 
     assert wallet.store.views.balance().total == 10_000
 
 
-def test_wrong_spends_of_an_older_database_are_dropped_at_the_start() -> None:
+def test_wrong_spends_of_an_older_database_are_dropped() -> None:
     wallet: Wallet = Wallet(scripts=[MINE.script_pubkey])
     points = fund(wallet, MINE)
     wallet.observe(pay(9_000, points[0], to=THEIRS))

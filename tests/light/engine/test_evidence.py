@@ -119,8 +119,8 @@ def about(world: Stage, transactions: Iterable[Transaction]) -> list[object]:
 
 @MODES
 @pytest.mark.parametrize("then", ["restart", "block", "reorganization", "ten minutes", "own broadcast"])
-def test_invented_spends_of_confirmed_coins_change_no_answer(mode: Mode, then: str, tmp_path: Path) -> None:
-    """One of three peers announces them. Every coin stays in the balance and can be selected."""
+def test_forged_spends_of_confirmed_coins_change_no_answer(mode: Mode, then: str, tmp_path: Path) -> None:
+    """Every coin stays in the balance and can be selected, although one of three peers announces a spend of it."""
     with stage(tmp_path, mode, Invents, Prompt, Prompt) as world:
         funded(world)
         before, made = answers(world), forged(world)
@@ -164,7 +164,7 @@ def test_invented_spends_of_confirmed_coins_change_no_answer(mode: Mode, then: s
 
 
 @MODES
-def test_spend_that_two_groups_announce_counts_and_leaves_the_coin_selectable(mode: Mode, tmp_path: Path) -> None:
+def test_spend_announced_by_two_groups_leaves_the_coin_selectable(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Invents, Invents, Prompt) as world:
         funded(world, 1)
         before, made = answers(world), forged(world)[:1]
@@ -215,7 +215,7 @@ def test_one_group_is_enough_after_ten_minutes_without_another(mode: Mode, tmp_p
 
 
 @MODES
-def test_transaction_of_a_peer_that_left_does_not_count_by_the_group_that_stayed(mode: Mode, tmp_path: Path) -> None:
+def test_group_that_stays_vouches_for_no_other_peer(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Invents, Prompt) as world:
         funded(world, 1)
         before = answers(world)
@@ -239,8 +239,8 @@ def test_honest_payment_counts_within_seconds(mode: Mode, tmp_path: Path) -> Non
 
 
 @MODES
-def test_questions_about_invented_transactions(mode: Mode, tmp_path: Path) -> None:
-    """In compact mode a peer of a second group is asked for each; by BIP-37 nobody who did not announce it."""
+def test_questions_about_forged_transactions(mode: Mode, tmp_path: Path) -> None:
+    """Compact mode asks a peer of a second group for each. BIP-37 mode asks no peer that did not announce it."""
     with stage(tmp_path, mode, Invents, Prompt) as world:
         funded(world, 3)
         made = forged(world)

@@ -52,13 +52,11 @@ static bool is_nums(spv_bytes control_block) {
     return control_block.size >= CONTROL_BLOCK && !memcmp(control_block.data + 1, nums_key, sizeof nums_key);
 }
 
-static spv_silent_input found(int kind, spv_bytes key) {
-    spv_silent_input input = {.key = key};
-    input.kind = kind;
-    return input;
+static spv_silent_input found(spv_silent_kind kind, spv_bytes key) {
+    return (spv_silent_input){.kind = kind, .key = key};
 }
 
-static spv_silent_input nothing(int kind) {
+static spv_silent_input nothing(spv_silent_kind kind) {
     return found(kind, (spv_bytes){NULL, 0});
 }
 

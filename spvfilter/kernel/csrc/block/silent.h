@@ -4,16 +4,18 @@
 
 #include "block/walk.h"
 
+typedef enum {
+    SPV_SILENT_NONE,    /* not eligible, or no key */
+    SPV_SILENT_TAPROOT, /* `key`: 32 bytes of the spent output */
+    SPV_SILENT_KEY,     /* `key`: 33 bytes */
+    SPV_SILENT_HASHED,  /* `key`: the scriptSig; `with`: the hash of the key */
+    SPV_SILENT_PATH,    /* `key`: the control block; `with`: the script */
+    SPV_SILENT_UNKNOWN, /* it may be eligible */
+    SPV_SILENT_REFUSED  /* it makes the whole transaction ineligible */
+} spv_silent_kind;
+
 typedef struct {
-    enum {
-        SPV_SILENT_NONE,    /* not eligible, or no key */
-        SPV_SILENT_TAPROOT, /* `key`: 32 bytes of the spent output */
-        SPV_SILENT_KEY,     /* `key`: 33 bytes */
-        SPV_SILENT_HASHED,  /* `key`: the scriptSig; `with`: the hash of the key */
-        SPV_SILENT_PATH,    /* `key`: the control block; `with`: the script */
-        SPV_SILENT_UNKNOWN, /* it may be eligible */
-        SPV_SILENT_REFUSED  /* it makes the whole transaction ineligible */
-    } kind;
+    spv_silent_kind kind;
     spv_bytes key, with;
 } spv_silent_input;
 
