@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spvfilter.errors import TxRefusedError
+from spvfilter.errors import TxCheckError, TxRefusedError
 from spvfilter.kernel import parse_tx
 from spvfilter.light.client import LightClient
 from spvfilter.node.scripts import Lock, p2sh, p2wpkh, p2wsh
@@ -140,10 +140,13 @@ async def test_what_bcoin_refuses_is_refused_with_its_words(bcoin: Bcoin, wallet
         run = Run(client)
         await up_to_date(bcoin, run)
         early = build_tx([OPEN[0].spends(coin)], [STRANGER.pays(290_000)], lock_time=400_000)
+        with pytest.raises(TxCheckError, match="must wait for block 400,001"):
+            await client.broadcast(early)
+        free = build_tx([OPEN[0].spends(coin)], [STRANGER.pays(300_000)])
         lost = build_tx([OPEN[0].spends(OutPoint(bytes(32), 0))], [STRANGER.pays(290_000)])
-        for raw, said in ((early, "non-final (0x40)"), (lost, "does not have it")):
+        for raw, said in ((free, "insufficient priority (0x42)"), (lost, "does not have it")):
             with pytest.raises(TxRefusedError) as caught:
-                await client.broadcast(raw)
+                await client.broadcast(raw, force=True)
             assert said in caught.value.refusals[0][1]
         assert (await client.balance()).spendable == 300_000
         assert (await client.broadcast(build_tx([OPEN[0].spends(coin)], [STRANGER.pays(290_000)]))).sent

@@ -36,6 +36,7 @@ class World:
         self.draw = random.Random(seed)
         self.descriptors: list[str] = []
         self.steps: list[str] = []
+        self.latest_conflict = 0  # height
 
     async def begin(self) -> None:
         for name in ("payer", "ours"):
@@ -102,15 +103,21 @@ class World:
             )
             signed = await self.node.call("signrawtransactionwithwallet", raw, wallet="ours")
             await self.node.call("generateblock", self.address, [signed["hex"]])
+            self.latest_conflict = await self.node.call("getblockcount")
             return
 
     async def some_blocks(self) -> None:
         await self.mine(self.draw.randrange(1, 4))
 
     async def reorganize(self) -> None:
-        """Take the latest blocks back, and mine a longer branch, with or without their transactions."""
-        depth = self.draw.randrange(1, 9)
+        """Take the latest blocks back, and mine a longer branch, with or without their transactions.
+
+        Blocks with a double-spend stay, since Core does not announce what it takes back into its mempool.
+        """
         height = await self.node.call("getblockcount")
+        depth = min(self.draw.randrange(1, 9), height - self.latest_conflict)
+        if not depth:
+            return
         await self.node.call("invalidateblock", await self.node.call("getblockhash", height - depth + 1))
         if self.draw.random() < 0.5:
             await self.mine(depth + 1)
