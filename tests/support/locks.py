@@ -12,13 +12,16 @@ from spvfilter.node.blocktree import TipChange
 from spvfilter.node.consensus import UnspentOutput
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import Lock, multisig, p2pk, p2pkh, p2sh, p2tr, p2wpkh, p2wsh
-from spvfilter.primitives import TxOut
-from spvfilter.signatures import Validity, verify_spends
+from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.signatures import SigHashes, Validity, verify_spends
 from spvfilter.signatures.curve import find_curve
 from spvfilter.transaction import Transaction, TxIn
+from support.signing import der
 
 _SECRETS: dict[bytes, bytes] = {}
 """Private keys of all numbered keys so far, by public key and by the scripts that one key signs for."""
+
+_ALL_ANYONE = 0x81  # the hash type SIGHASH_ALL with SIGHASH_ANYONECANPAY
 
 
 def secret(number: int) -> bytes:
@@ -56,6 +59,22 @@ def build_tx(inputs: Sequence[TxIn], outputs: Sequence[TxOut], *, version: int =
     names = [name for script in scripts for name in (script, *multisig_keys(script))]
     keys = dict.fromkeys(_SECRETS[name] for name in names if name in _SECRETS)
     return signing.build_tx(inputs, outputs, version=version, lock_time=lock_time, keys=list(keys) or None)
+
+
+def sign_again(raw: bytes, spent: TxOut) -> bytes:
+    """A transaction with one P2WPKH input, nested or not, and with another signature of its numbered key.
+
+    It signs every output too, but no other input, so both signatures are valid. Without libsecp256k1 it is made up.
+    """
+    tx, curve = Transaction.parse(raw), find_curve()
+    signature, (_, name) = bytes(71), tx.witnesses[0]
+    if curve is not None:
+        digest = SigHashes(tx, [spent]).segwit(0, p2pkh(name).script_pubkey, _ALL_ANYONE)
+        assert digest is not None
+        signature = der(curve.sign_ecdsa(_SECRETS[name], digest)) + bytes([_ALL_ANYONE])
+    txin = TxIn(OutPoint.parse(tx.inputs[0]), tx.script_sigs[0], (signature, name), tx.sequences[0])
+    outputs = [TxOut(out.value, out.script_pubkey) for out in tx.outputs]
+    return signing.build_tx([txin], outputs, version=tx.version, lock_time=tx.lock_time)
 
 
 def is_signed(lock: Lock) -> bool:
