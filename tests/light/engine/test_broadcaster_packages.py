@@ -71,7 +71,7 @@ def test_a_parent_below_the_fee_floor_follows_its_child(tmp_path: Path) -> None:
         parent = build_tx([coin.spend()], [LOCKS[0].pays(coin.value - 1)])
         ours = Transaction.parse(parent)
         child = build_tx([LOCKS[0].spends(OutPoint(ours.txid, 0), coin.value - 1)], [STRANGER.pays(coin.value - 5_000)])
-        send(world, raw=parent)
+        send(world, raw=parent, is_forced=True)
         world.pass_time(60)
         assert isinstance(answer(world, ours.txid), TxRefusedError)
         (end,) = world.nodes[0].ends

@@ -103,6 +103,7 @@ def test_another_node_with_slots_announces_payments(tmp_path: Path) -> None:
         world.pass_time(30)
         assert sorted(peer.relays for peer in status(world).peers) == [False, True]
         assert status(world).sees_unconfirmed
+        world.pass_time(600)  # from then on no second network group is expected
         assert sees_payment(world)
 
 

@@ -6,8 +6,10 @@ import random
 
 import pytest
 
+from spvfilter import primitives, transaction
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import FormatError, ParameterError
+from spvfilter.hashes import hash160
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.effects import Emit
 from spvfilter.light.engine.engine import Engine
@@ -19,6 +21,7 @@ from spvfilter.light.engine.peers import PeerState
 from spvfilter.light.engine.saved import Saved
 from spvfilter.light.events import FeeFloor, FeeWarning
 from spvfilter.network import REGTEST
+from spvfilter.primitives import OutPoint
 from spvfilter.protocol import MAX_MONEY
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.saved import SavedBooks
@@ -26,9 +29,10 @@ from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages import table as wire
 from support.build import TxIn, TxOut, p2wpkh, tx
+from support.locks import build_tx, key
 
 NOW = Instant(0.0, 1_700_000_000.0)
-OURS, THEIRS = p2wpkh(b"\x01" * 20), p2wpkh(b"\x02" * 20)
+OURS, THEIRS = (p2wpkh(hash160(key(number))) for number in (1, 2))
 
 
 class Run:
@@ -138,10 +142,15 @@ def test_known_inputs_suffice_for_the_fee_warning() -> None:
     parent = tx([TxIn(bytes(32), 0)], [TxOut(50_000, OURS), TxOut(20_000, THEIRS)])
     run.engine.books.observe(parent, 1)
     txid = Transaction.parse(parent).txid
-    assert [warning.rate for warning in run.do(Broadcast(spend(50_000, txid)))] == [0]
+    ours, theirs = (
+        transaction.TxIn(OutPoint(txid, n), spent=primitives.TxOut(value, script))
+        for n, (value, script) in enumerate([(50_000, OURS), (20_000, THEIRS)])
+    )
+    free = build_tx([ours], [primitives.TxOut(50_000, THEIRS)])
+    assert [warning.rate for warning in run.do(Broadcast(free, is_forced=True))] == [0]
     # the second output is foreign, but its transaction is known
-    both = tx([TxIn(txid, 0), TxIn(txid, 1)], [TxOut(70_000, THEIRS)])
-    assert [warning.rate for warning in run.do(Broadcast(both))] == [0]
+    both = build_tx([ours, theirs], [primitives.TxOut(70_000, THEIRS)])
+    assert [warning.rate for warning in run.do(Broadcast(both, is_forced=True))] == [0]
     unknown = tx([TxIn(txid, 0), TxIn(b"\x07" * 32, 1)], [TxOut(70_000, THEIRS)])
     assert run.do(Broadcast(unknown)) == []
     missing = tx([TxIn(txid, 9)], [TxOut(1, THEIRS)])
