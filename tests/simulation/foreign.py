@@ -14,12 +14,12 @@ from simulation.world import World
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import Lock
-from spvfilter.primitives import OutPoint
-from spvfilter.signing import build_tx
+from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.transaction import Transaction, TxIn
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from spvfilter.wire.session import Session
+from support.locks import build_tx
 
 _POPULAR = 20  # most foreign scripts that a transaction pays
 _INFINITE = float("inf")
@@ -115,7 +115,23 @@ class ForeignTraffic:
             outputs.append(Lock(script_at(rng.randrange(INDEXES))).pays(700))
         if rng.random() < 0.5:
             outputs += [Lock(script).pays(600) for script in self._popular()]
-        return build_tx([TxIn(spent, rng.randbytes(4))], outputs)
+        return build_tx([self._spend(spent)], outputs)
+
+    def _spend(self, outpoint: OutPoint) -> TxIn:
+        """An input that spends an outpoint, signed if it is a coin of the wallet: honest nodes relay no other spend."""
+        truth = self._world.truth
+        for each in truth.coins:
+            if each.outpoint == outpoint:
+                return each.spend()
+        coin = truth.regtest.chain.coins.get(bytes(outpoint))
+        found = None if coin is None else TxOut(coin.value, coin.script_pubkey)
+        for tx in (*self._made, *truth.regtest.mempool) if found is None else ():
+            if tx.txid == outpoint.txid and outpoint.index < len(tx.outputs):
+                found = tx.outputs[outpoint.index]
+        lock = None if found is None else truth.lock_of(found.script_pubkey)
+        if found is None or lock is None:
+            return TxIn(outpoint, self._rng.randbytes(4))
+        return lock.spends(outpoint, found.value)
 
     def _popular(self) -> list[bytes]:
         """Foreign scripts that the chain pays, with the script that most blocks pay."""

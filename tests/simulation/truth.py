@@ -140,6 +140,10 @@ class Truth:
         self._locks.update(locks)
         self._accounts = frozenset(locks)
 
+    def lock_of(self, script: bytes) -> Lock | None:
+        """The lock of a script for which the simulation can sign; None for any other script."""
+        return self._locks.get(script)
+
     def would_take(self, raw: bytes) -> bool:
         """Return True if a transaction could enter the mempool."""
         mempool, tx = self.regtest.mempool, Transaction.parse(raw)
