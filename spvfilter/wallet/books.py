@@ -113,7 +113,7 @@ class Books:
         for component in facts.graph.components(facts.best):
             for record in parents_first(component.records):
                 self.intake.enter(record)
-        return self._settle([*self.intake.verify_loaded(), *facts.without_block])
+        return self._settle([*self.intake.verify_returned(self.intake.pool), *facts.without_block])
 
     def _settle(
         self, touched: Iterable[bytes], disconnected: Mapping[Identity, StoredMatch] | None = None
@@ -311,6 +311,7 @@ class Books:
         for record in returned:
             self.intake.enter(record)
             rows += self.intake.adopt(record)
+        rows += self.intake.verify_returned([*back, *(record.txid for record in returned)])
         before = {identity(found.hit): found for each in lost.values() for found in each}
         events = self._settle([*back, *rows], before)
         moved = {_mark(event): event for event in events if isinstance(event, MatchUnconfirmed)}

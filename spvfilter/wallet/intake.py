@@ -133,12 +133,15 @@ class Intake:
             self.pool.note_changed(txid)
         return lowered
 
-    def verify_loaded(self) -> list[bytes]:
-        """Verify the foreign transactions that spend coins of the wallet, once all records are loaded.
+    def verify_returned(self, txids: Iterable[bytes]) -> list[bytes]:
+        """Verify those foreign transactions of the mempool layer that spend coins of the wallet.
 
-        Returns the txids whose verdicts may change.
+        They came from the database or from disconnected blocks, and no peer sent them. Returns the txids whose verdicts
+        may change.
         """
-        spends = [txid for txid in self.pool if any(hit.spend for hit in self._hits.of(txid).values())]
+        spends = [
+            txid for txid in txids if txid in self.pool and any(hit.spend for hit in self._hits.of(txid).values())
+        ]
         return self.rematch(spends) if self._verify is not None else []
 
     def drop_unlinked(self, component: Component) -> list[TxRecord]:

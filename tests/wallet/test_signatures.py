@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from spvfilter.kernel import parse_tx, strip_witness
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.signatures import SIGHASH_ALL, find_curve, verify_spends
 from spvfilter.store.ledger import TxStatus
@@ -11,7 +12,8 @@ from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.canonical import Status
 from spvfilter.wallet.events import MatchWithdrawn
-from support.build import txid
+from support import build
+from support.build import TxIn, tx, txid
 from support.signing import Kind, signed_tx, tr, tr_script, wpkh
 from support.walletbooks import THEIRS, Wallet, coin, out, pay, saved
 
@@ -138,10 +140,27 @@ def test_ancestors_of_a_valid_spend_count_with_it(wallet: Checked) -> None:
     assert wallet.books.judgement.status(txid(payment)) is TxStatus.PENDING
 
 
+def forged(point: bytes, to: bytes) -> bytes:
+    """A spend with a made-up witness."""
+    txin = TxIn(point[:32], int.from_bytes(point[32:], "little"), witness=(bytes(71), bytes(33)))
+    return tx([txin], [build.TxOut(9_000, to), build.TxOut(7, THEIRS)])
+
+
+def test_stripped_spend_of_a_filtered_block_survives_a_restart(wallet: Checked) -> None:
+    """Peers that filter blocks by BIP-37 send transactions without witnesses."""
+    points = fund(wallet, MINE)
+    stripped = strip_witness(signed := spend([MINE], points[:1]), parse_tx(signed))
+    wallet.mine(stripped)
+    wallet.reorganize(1)
+    assert wallet.books.judgement.status(txid(signed)) is TxStatus.PENDING
+    wallet.restart()
+    assert wallet.books.judgement.status(txid(signed)) is TxStatus.PENDING
+
+
 def test_coin_that_is_learned_later_shows_a_wrong_signature(wallet: Checked) -> None:
     """The payment arrives in a block after its forged spend, which also pays the wallet."""
     payment = pay(10_000, coin(9), to=MINE.script_pubkey)
-    invented = pay(9_000, out(payment), to=MINE.script_pubkey)
+    invented = forged(out(payment), MINE.script_pubkey)
     wallet.observe(invented, "a", "b", quorum=2)
     assert wallet.pending == 9_000
     events = wallet.mine(payment)
@@ -153,7 +172,7 @@ def test_coin_that_is_learned_later_shows_a_wrong_signature(wallet: Checked) -> 
 def test_wrong_spends_of_an_older_database_are_dropped() -> None:
     wallet: Wallet = Wallet(scripts=[MINE.script_pubkey])
     points = fund(wallet, MINE)
-    wallet.observe(pay(9_000, points[0], to=THEIRS))
+    wallet.observe(forged(points[0], THEIRS))
     assert wallet.store.views.balance().total == 0
     wallet.__class__ = Checked
     wallet.restart()
