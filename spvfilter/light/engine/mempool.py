@@ -185,7 +185,10 @@ class MempoolWatch:
     @property
     def next_at(self) -> float:
         """When `advance` is due next for a transaction that waits (monotonic seconds); infinity if there is none."""
+        now = self._context.now.monotonic
         ask_at = next(iter(self._ask_at.values()), inf) if len(self._asked) < _MAX_QUESTIONS else inf
+        if ask_at <= now:  # nobody could be asked in this step, for example without peers
+            ask_at = now + ASK_AFTER_S
         return min(ask_at, self._quorum.next_at if self._context.books.judgement.waiting else inf)
 
     def _look_for_evidence(self, *, by_filter: bool) -> None:
