@@ -77,6 +77,7 @@ def check_verdicts(store: Store) -> None:
     known = store.transactions(store.tip)
     counts = {txid for txid, each in known.items() if each.status in _COUNTING}
     spent = {point: txid for txid in sorted(counts) for point in oracle.spends(known[txid].raw)}
+    gone = known.keys() - counts
     parents = {point[:32] for each in known.values() for point in oracle.spends(each.raw)}
     for txid, each in known.items():
         points, name = oracle.spends(each.raw), txid[::-1].hex()
@@ -85,7 +86,7 @@ def check_verdicts(store: Store) -> None:
         if each.status is TxStatus.PENDING:
             if points == (_NO_OUTPOINT,):
                 raise Violation("true", f"the coinbase {name}, which is in no block, counts")
-            if ended := [point[:32] for point in points if point[:32] in known.keys() - counts]:
+            if ended := [point[:32] for point in points if point[:32] in gone]:
                 raise Violation("true", f"{name} counts, and its parent is {known[ended[0]].status}")
             if rivals := {spent[point] for point in points} - {txid}:
                 raise Violation("true", f"{name} counts, and {min(rivals)[::-1].hex()}, which spends the same")
