@@ -151,7 +151,6 @@ class Process:
         self._sent = sent
         self._answered = answered
         self.most_walked = 0  # records of components in one step
-        self._walked = 0
         self._moment = (-1.0, 0)  # the present moment, and the number of steps in it
         self._timer: Timer | None = None
         self._lateness = 0.0 if is_prompt else rng.choice([0.0, 0.0, 0.01, 0.5])
@@ -166,6 +165,7 @@ class Process:
         addresses = list(directory if discovery is None else discovery.named)
         rng.shuffle(addresses)
         self.engine = make(options, self.watch, store, since, addresses, random.Random(rng.random()))
+        self._walked = self.engine.books.facts.graph.walked  # while the books were loaded
         self.books = Books.start(_stored(store, self.watch))
         slowness = 0.0 if is_prompt else rng.choice([0.0, 0.001, 0.02, SLOWEST_S])
         self.disk = DiskQueue(
