@@ -48,7 +48,7 @@ def sent(seed: int, watched: Lock, folder: Path) -> tuple[dict[str, str], int]:
     """A digest of the bytes that each peer was sent, with their times; and the number of unconfirmed matches."""
     kinds: list[type[Behaviour]] = [HONEST, HONEST, InventsOne]
     placed = [Placed(kind, host, [f"{host}:18444"]) for kind, host in zip(kinds, HOSTS, strict=True)]
-    options = Options(mode=Mode.COMPACT)
+    options = Options(mode=Mode.COMPACT, mempool_groups=1)
     folder.mkdir()
     world = World(
         random.Random(seed),
