@@ -239,7 +239,7 @@ class WalletLink:
     async def _unsent(self, tx: Transaction, *, is_known: bool) -> str | None:
         """Return why a transaction without a verdict was not sent, and abandon it then. None if a peer may have it.
 
-        The client goes on with a transaction that it was announcing before (`is_known`).
+        The client keeps announcing a transaction that it was announcing before (`is_known`).
         """
         if not is_known and await self._client.abandon_unsent(tx.txid):
             return "not sent: no peer requested it in time, and it was abandoned. Connect to a node and send it again"

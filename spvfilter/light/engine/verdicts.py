@@ -107,7 +107,7 @@ class Verdicts:
         return [case.peer for case in closed]
 
     async def judge(self, case: Case) -> Found | None:
-        """Return the outcome, and why a filter is false. None if the block or our filter header changed meanwhile."""
+        """Return the outcome, and why a filter is false. None if the block or our filter header has changed since."""
         with self._context.tasks.scope() as scope:
             self._cases[case.peer] = case
             case.task = scope.begin(partial(self._judge, case), f"judge the filters of block {case.height}")

@@ -57,7 +57,7 @@ _ORIGIN = re.compile(r"\[[0-9a-fA-F]{8}(?:/\d{1,10}[hH']?)*\]")
 _PRIVATE_EXTENDED = re.compile(r"(?<![0-9A-Za-z])[xyzYZtuvUV]prv")
 # only the shape counts, so that a mistyped key is refused too
 _PHRASE = re.compile(r"\s*(?:[a-z]{3,8}\s+){11,23}[a-z]{3,8}\s*", re.IGNORECASE)
-# with half of a key, so that the words in a sentence are no secret
+# only with part of a key, since the prefix alone is not a secret
 _SILENT_KEY = re.compile(r"(?<![0-9A-Za-z])t?sp(?:scan|spend)1[0-9A-Za-z]{20}", re.IGNORECASE)
 _WIF = re.compile(r"(?<![0-9A-Za-z])(?:[59][0-9A-Za-z]{50}|[KLc][0-9A-Za-z]{51})(?![0-9A-Za-z])")
 
