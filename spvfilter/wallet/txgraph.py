@@ -211,7 +211,7 @@ class TxGraph:
         self._records: dict[bytes, TxRecord] = {}
         self._spenders: dict[bytes, tuple[bytes, ...]] = {}  # outpoint → txids
         self._spent: dict[bytes, dict[bytes, None]] = {}  # txid of a transaction → its outpoints that records spend
-        self.walked = 0
+        self.walked: int = 0
         """Number of records in all components that were computed: a measure of work."""
 
     def __len__(self) -> int:
