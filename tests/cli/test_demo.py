@@ -21,7 +21,9 @@ from spvfilter.light.client import LightClient
 from spvfilter.light.events import Synced
 from spvfilter.p2p.clock import Clock
 from spvfilter.protocol import COINBASE_MATURITY
-from support.processes import on_terminal, process
+from spvfilter.signatures import Validity, find_curve, verify_spends
+from spvfilter.transaction import Transaction
+from support.processes import WITHOUT_RICH, on_terminal, process
 
 
 def test_chain_links_to_genesis_and_merkle_roots_hold(chain: Sequence[bytes]) -> None:
@@ -63,6 +65,31 @@ def rows(text: str) -> list[tuple[str, int]]:
     """(height, satoshi) of every row of a match."""
     words = [line.split() for line in text.splitlines() if " received   " in line or " spent   " in line]
     return [(found[0], round(float(found[2]) * 1e8)) for found in words]
+
+
+@pytest.mark.skipif(find_curve() is None, reason="libsecp256k1 is not installed")
+def test_signatures_of_the_wallet_are_valid() -> None:
+    """Nodes and `broadcast` refuse spends with wrong signatures."""
+    demo = DemoChain()
+    raws = [bytes(tx.serialize()) for raw in demo.blocks for tx in CBlock.deserialize(raw).vtx]
+    txs = [Transaction.parse(raw) for raw in (*raws, *demo.next_payments())]
+    outputs = {(tx.txid, index): output for tx in txs for index, output in enumerate(tx.outputs)}
+    scripts = {address_to_script(address, NETWORK) for address in wallet_addresses().values()}
+    judged = []
+    for tx in txs:
+        found = [outputs.get((each[:32], int.from_bytes(each[32:], "little"))) for each in tx.inputs]
+        if any(output is not None and output.script_pubkey in scripts for output in found):
+            judged.append(verify_spends(tx, found).validity)
+    assert judged == [Validity.VALID] * 5
+
+
+def test_it_runs_without_libsecp256k1(shown: str) -> None:
+    code = WITHOUT_RICH.replace("['rich'] = None", ".update(wallycore=None, btclib_secp256k1=None, rich=None)")
+    ran = process("demo", code=code)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    plain = ran.stdout.decode()
+    assert rows(plain) == rows(shown)
+    assert plain.partition("\n3. ")[0] == shown.partition("\n3. ")[0]
 
 
 @pytest.fixture(scope="module")

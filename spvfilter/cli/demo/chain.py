@@ -1,9 +1,9 @@
-"""The demo's regtest chain: valid proof of work, merkle roots and witness commitments, fake signatures."""
+"""The demo's regtest chain: valid proof of work, merkle roots, witness commitments, and spends of the wallet."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from itertools import count
 
@@ -12,42 +12,57 @@ from spvfilter.hashes import sha256d
 from spvfilter.network import REGTEST
 from spvfilter.node.blocktree import subsidy
 from spvfilter.node.build import build_block, build_coinbase
-from spvfilter.node.scripts import Lock, p2pkh, p2sh, p2tr, p2wpkh, p2wsh
+from spvfilter.node.scripts import SIGNATURE, Lock, p2pkh, p2sh, p2tr, p2wpkh, p2wsh
 from spvfilter.primitives import OutPoint
 from spvfilter.protocol import HEADER_SIZE
+from spvfilter.signatures import find_curve
 from spvfilter.signing import build_tx
 from spvfilter.transaction import Transaction, TxIn
 
 NETWORK = REGTEST
 FOREIGN_TXS = 40  # foreign transactions in each block
 _START = 1_700_000_000  # seconds since 1970; the first block is 600 seconds later
+# Public keys of `wallet_keys`, the last one tweaked (BIP-86): the demo also runs without libsecp256k1.
+_WALLET_KEYS = {
+    "P2PKH": bytes.fromhex("027f653c1628de7bbe85d7922db54e49275c0da8d8186b7832401286f5e6f21f88"),
+    "P2SH": bytes.fromhex("02d46eb2b559fa7f52f34deadac53b45d9a2df82a786a8263101955c2203e18235"),
+    "P2WPKH": bytes.fromhex("036be977a6ac5fd45532a193f6e1c570d1ba964ec907889bda73fcde08a49c3415"),
+    "P2WSH": bytes.fromhex("03706bdfaf43baad975c5dd337b61e1f7dc98871704bac25c3c819c39785a88958"),
+    "P2TR": bytes.fromhex("03d000cf630f0b11e7aed22f0f323177ffabe4abaf83041e10201b3c3e9fb460f5"),
+}
 
 
-def _locks(owner: str) -> dict[str, Lock]:
-    """Return a lock of each kind, for public keys whose private keys nobody knows."""
+def wallet_keys() -> dict[str, bytes]:
+    """Return the private keys of the demo's wallet."""
+    return {kind: sha256(f"spvfilter demo: wallet {kind}".encode()).digest() for kind in _WALLET_KEYS}
 
-    def key(kind: str) -> bytes:
-        return sha256(f"spvfilter demo: {owner} {kind}".encode()).digest()
 
+def _locks(keys: Mapping[str, bytes]) -> dict[str, Lock]:
+    """Return a lock of each kind, for public keys."""
     return {
-        "P2PKH": p2pkh(b"\x02" + key("P2PKH")),
-        "P2SH": p2sh(p2wpkh(b"\x02" + key("P2SH"))),
-        "P2WPKH": p2wpkh(b"\x02" + key("P2WPKH")),
-        "P2WSH": p2wsh(b"\x21\x02" + key("P2WSH") + b"\xac", [key("signature")]),
-        "P2TR": p2tr(key("P2TR")),
+        "P2PKH": p2pkh(keys["P2PKH"]),
+        "P2SH": p2sh(p2wpkh(keys["P2SH"])),
+        "P2WPKH": p2wpkh(keys["P2WPKH"]),
+        "P2WSH": p2wsh(b"\x21" + keys["P2WSH"] + b"\xac", [SIGNATURE]),
+        "P2TR": p2tr(keys["P2TR"][1:]),
     }
+
+
+def _made_up(owner: str) -> dict[str, bytes]:
+    """Return public keys whose private keys nobody knows."""
+    return {kind: b"\x02" + sha256(f"spvfilter demo: {owner} {kind}".encode()).digest() for kind in _WALLET_KEYS}
 
 
 def wallet_addresses() -> dict[str, str]:
     """Return the addresses of the demo's wallet: one address of each kind."""
-    addresses = {kind: script_to_address(lock.script_pubkey, NETWORK) for kind, lock in _locks("wallet").items()}
+    addresses = {kind: script_to_address(lock.script_pubkey, NETWORK) for kind, lock in _locks(_WALLET_KEYS).items()}
     return {kind: address for kind, address in addresses.items() if address is not None}
 
 
 def _spends(raw: bytes, locks: Sequence[Lock]) -> list[TxIn]:
     """Return inputs that spend the first outputs of a transaction; `locks` are the locks of these outputs."""
-    txid = Transaction.parse(raw).txid
-    return [lock.spends(OutPoint(txid, index)) for index, lock in enumerate(locks)]
+    tx = Transaction.parse(raw)
+    return [lock.spends(OutPoint(tx.txid, index), tx.output(index).value) for index, lock in enumerate(locks)]
 
 
 class DemoChain:
@@ -55,6 +70,8 @@ class DemoChain:
 
     Most blocks also contain foreign transactions. After the first block follow `empty` blocks without transactions:
     with COINBASE_MATURITY of them the first coinbase is mature, and a node accepts the chain.
+
+    Spends of the wallet are signed if libsecp256k1 is installed. Other signatures are made up.
     """
 
     def __init__(self, empty: int = 0) -> None:
@@ -66,7 +83,7 @@ class DemoChain:
         self._mine(coins=FOREIGN_TXS)
         for _ in range(empty):
             self._mine()
-        wallet = _locks("wallet")
+        wallet = _locks(_WALLET_KEYS)
         pkh = self._receive(wallet["P2PKH"], 50_000_000)
         wpkh = self._receive(wallet["P2WPKH"], 110_000_000)
         self._trade_and_mine()
@@ -88,7 +105,7 @@ class DemoChain:
 
     def next_payments(self) -> tuple[bytes, bytes]:
         """Return two unconfirmed transactions: a payment to the wallet's P2TR address, and a spend of this payment."""
-        wallet, self._pending = _locks("wallet"), []
+        wallet, self._pending = _locks(_WALLET_KEYS), []
         received = self._receive(wallet["P2TR"], 12_500_000)
         self._spend([received], 10_000_000, wallet["P2WPKH"], 2_490_000)
         payment, spend = self._pending
@@ -97,12 +114,12 @@ class DemoChain:
     def _foreign_lock(self) -> Lock:
         """Return a new lock that does not belong to the wallet."""
         number = next(self._names)
-        kinds = list(_locks(f"stranger {number}").values())
+        kinds = list(_locks(_made_up(f"stranger {number}")).values())
         return kinds[number % len(kinds)]
 
-    def _add(self, coins: Sequence[TxIn], *paid: tuple[Lock, int]) -> list[TxIn]:
+    def _add(self, coins: Sequence[TxIn], *paid: tuple[Lock, int], keys: Iterable[bytes] | None = None) -> list[TxIn]:
         """Put a transaction into the next block and return inputs that spend its outputs."""
-        raw = build_tx(coins, [lock.pays(value) for lock, value in paid])
+        raw = build_tx(coins, [lock.pays(value) for lock, value in paid], keys=keys)
         self._pending.append(raw)
         return _spends(raw, [lock for lock, _ in paid])
 
@@ -115,7 +132,8 @@ class DemoChain:
 
     def _spend(self, coins: Sequence[TxIn], value: int, lock: Lock, change: int) -> TxIn:
         """Let the wallet pay a foreign address, and return the input that spends the change."""
-        paid, kept = self._add(coins, (self._foreign_lock(), value), (lock, change))
+        keys = None if find_curve() is None else wallet_keys().values()
+        paid, kept = self._add(coins, (self._foreign_lock(), value), (lock, change), keys=keys)
         self._coins.append((paid, value))
         return kept
 

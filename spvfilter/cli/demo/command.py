@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     page.title("3. A light client asks a node on this machine, over a socket")
     chain = DemoChain(COINBASE_MATURITY)
     page.line(f"  It serves a {NETWORK} chain of height {len(chain.blocks)}, the same on every run. Proof of work,")
-    page.line("  merkle roots and witness commitments are valid; signatures are not.")
+    page.line("  merkle roots and witness commitments are valid; signatures of others are not.")
     page.line()
     asyncio.run(_live(watch, chain, page))
 
