@@ -27,7 +27,7 @@ from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.store import scriptviews
 from spvfilter.store.ledger import TxStatus
 from spvfilter.testing import RegtestNode, eventually
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, TxIn
 from spvfilter.wallet import scanned
 from spvfilter.watch.watchlist import WatchList
 from support.electrumclient import ElectrumClient, ElectrumError, closed
@@ -61,10 +61,10 @@ async def served(
 
 
 @asynccontextmanager
-async def connected(server: ElectrumServer) -> AsyncIterator[ElectrumClient]:
+async def connected(server: ElectrumServer, version: str = VERSION[2]) -> AsyncIterator[ElectrumClient]:
     assert server.port is not None
     async with ElectrumClient(server.port) as client:
-        await client.ask(*VERSION)
+        await client.ask(*VERSION[:2], version)
         yield client
 
 
@@ -417,7 +417,7 @@ async def test_refused_transactions_are_not_stored(regtest_node: RegtestNode) ->
     regtest_node.mine()
     async with served(regtest_node) as (light, server), connected(server) as client:
         (coin,) = await light.coins()
-        spent = p2wpkh(b"\x02" + b"\x01" * 32).spends(coin.outpoint)
+        spent = LOCK.spends(coin.outpoint, 50_000)
         first = build_tx([spent], [TxOut(45_000, SCRIPT)])
         txid = await client.ask("blockchain.transaction.broadcast", first.hex())
         cheaper, early = (
@@ -432,6 +432,30 @@ async def test_refused_transactions_are_not_stored(regtest_node: RegtestNode) ->
         assert [row["tx_hash"] for row in history if row["height"] <= 0] == [txid]
 
 
+async def test_a_conflict_with_a_made_up_signature_is_refused(regtest_node: RegtestNode) -> None:
+    """A program without keys cannot cancel an own payment, alone or as part of a package."""
+    regtest_node.call(lambda regtest: regtest.pay(TxOut(50_000, SCRIPT)))
+    regtest_node.mine()
+    async with served(regtest_node) as (light, server), connected(server, "1.6") as client:
+        (coin,) = await light.coins()
+        own = build_tx([LOCK.spends(coin.outpoint, 50_000)], [TxOut(45_000, SCRIPT)])
+        txid = Transaction.parse(own).txid
+        assert await client.ask("blockchain.transaction.broadcast", own.hex()) == Transaction.parse(own).txid_hex
+        before = await light.balance()
+        made_up = build_tx([LOCK.spends(coin.outpoint)], [TxOut(10_000, numbered(1))])
+        child = build_tx([TxIn(OutPoint(Transaction.parse(made_up).txid, 0))], [TxOut(5_000, numbered(2))])
+        with pytest.raises(ElectrumError, match="input 0: a signature is wrong"):
+            await client.ask("blockchain.transaction.broadcast", made_up.hex())
+        found = await client.ask("blockchain.transaction.broadcast_package", [made_up.hex(), child.hex()])
+        assert not found["success"]
+        for raw in (made_up, child):
+            assert await light.transaction(Transaction.parse(raw).txid) is None
+        entry = await light.transaction(txid)
+        assert entry is not None
+        assert entry.status == TxStatus.PENDING
+        assert await light.balance() == before
+
+
 async def test_a_transaction_that_no_peer_requests_is_not_sent(nothing_is_left: None) -> None:
     """The payment that it would have replaced counts again."""
     node = RegtestNode()
@@ -440,7 +464,7 @@ async def test_a_transaction_that_no_peer_requests_is_not_sent(nothing_is_left: 
     limits = ElectrumLimits(broadcast_timeout_s=0.3)
     async with served(node, limits=limits) as (light, server), connected(server) as client:
         (coin,) = await light.coins()
-        spent = p2wpkh(b"\x02" + b"\x01" * 32).spends(coin.outpoint)
+        spent = LOCK.spends(coin.outpoint, 50_000)
         first = build_tx([spent], [TxOut(45_000, SCRIPT)])
         txid = await client.ask("blockchain.transaction.broadcast", first.hex())
         node.close()

@@ -14,7 +14,7 @@ from simulation.violation import Violation
 from spvfilter.kernel import EntryKind
 from spvfilter.light.engine.inputs import Abandon
 from spvfilter.store.ledger import UNCONFIRMED, TxStatus
-from spvfilter.store.txcheck import CheckCause, CheckWeight
+from spvfilter.store.txcheck import CheckWeight
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.refusals import check_abandon
 from spvfilter.wire.messages.table import Inv, Message, Tx
@@ -114,7 +114,7 @@ class User:
         if process is None:
             return
         found = process.engine.check([Transaction.parse(raw)])
-        if any(each.weight is CheckWeight.INVALID and each.cause is not CheckCause.WRONG_SIGNATURE for each in found):
+        if any(each.weight is CheckWeight.INVALID for each in found):
             return
         self._sends += 1
         self._sent[txid] = raw

@@ -58,7 +58,7 @@ from spvfilter.light.engine.watchchanges import WatchChanges
 from spvfilter.light.events import FeeRates, Mode, Phase
 from spvfilter.light.lies import Lie
 from spvfilter.light.status import ClientStatus, PeerStatus
-from spvfilter.store.txcheck import CheckCause, CheckFinding, check_package
+from spvfilter.store.txcheck import CheckFinding, check_package
 from spvfilter.store.views import SearchedEntries
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.bookfacts import BookFacts
@@ -489,8 +489,7 @@ class Engine:
         own = self.broadcaster.find(tx.txid)
         is_known = own is not None and own.tx.raw == tx.raw  # it is announced again
         found = self.check(transactions, sending.input_values)
-        checked = [each for each in found if each.cause is not CheckCause.WRONG_SIGNATURE]
-        return refusal(checked, is_forced=sending.is_forced or is_known)
+        return refusal(found, is_forced=sending.is_forced or is_known)
 
     def _broadcast(self, sending: Sending) -> None:
         tx, call, values = Transaction.parse(sending.raw), sending.call, sending.input_values
