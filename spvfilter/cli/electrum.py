@@ -25,7 +25,8 @@ from spvfilter.light.events import Mode, PeerChanged, PeerWarning, Progress, Syn
 
 _ANSWER_S = 10.0  # seconds that `status` waits for the server
 _MAX_ANSWER = 10_000_000  # bytes of its answer
-_SHOWN = 20  # unknown script hashes that `status` names
+_SHOWN = 20  # unknown script hashes that the server names
+_LOOK_S = 0.5  # seconds between two looks for unknown script hashes
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=Mode.COMPACT.value,
         help=(
             "With compact (default), nodes learn only which blocks are fetched. With bip37, nodes get a filter that"
-            " matches the wallet, and transactions of other wallets cannot be proved"
+            " matches the wallet"
         ),
     )
     add_network(parser, has_database=True)
@@ -149,7 +150,13 @@ async def _serve(client: LightClient, server: ElectrumServer, args: argparse.Nam
         with status(page.console, Balances()) as shown:
             tasks = [
                 asyncio.create_task(each)
-                for each in (stopped.wait(), server.wait_closed(), _follow(client, shown, page), tick(shown))
+                for each in (
+                    stopped.wait(),
+                    server.wait_closed(),
+                    _follow(client, shown, page),
+                    _name_unknown(server, shown),
+                    tick(shown),
+                )
             ]
             try:
                 done, _ = await asyncio.wait(tasks[:3], return_when=asyncio.FIRST_COMPLETED)
@@ -186,6 +193,17 @@ async def _follow(client: LightClient, shown: Status, page: Page) -> None:
                 pass
 
 
+async def _name_unknown(server: ElectrumServer, shown: Status) -> None:
+    """Name the first script hashes that wallets ask for and that the watch list lacks."""
+    named: dict[str, None] = {}
+    while len(named) < _SHOWN:
+        for script_hash in server.status.unknown:
+            if script_hash not in named and len(named) < _SHOWN:
+                named[script_hash] = None
+                shown.complain(f"unknown script hash {script_hash}: a wallet asked for it, and no entry has it")
+        await asyncio.sleep(_LOOK_S)
+
+
 async def _ask_status(host: str, port: int) -> ElectrumStatus:
     """Ask a running server for its status. Raises ParameterError if none answers."""
     request = json.dumps({"jsonrpc": "2.0", "id": 0, "method": METHOD, "params": []}).encode("ascii")
@@ -212,10 +230,7 @@ def _show_status(page: Page, found: ElectrumStatus) -> None:
     others = found.sessions - 1  # without the connection that asked
     page.line(f"sessions: {others}, subscriptions: {found.subscriptions}")
     page.line(f"blocks searched: {found.searched_height:,} of {found.tip_height:,}")
-    page.line(f"unknown script hashes: {len(found.unknown):,}")
-    if not found.unknown:
-        return
-    for script_hash in found.unknown[-_SHOWN:]:
-        page.line(f"  {script_hash}")
-    page.line("A wallet asked for these scripts, and the watch list has none of them. A hash cannot be searched.")
-    page.line("Add the descriptor of that wallet, or the file that it exports, to --watch FILE.")
+    page.line(f"unknown script hashes: {found.unknown_count:,}")
+    if found.unknown_count:
+        page.line("Wallets asked for them, and the watch list has none of them. The server's terminal names the first.")
+        page.line("Add the descriptor of that wallet, or the file that it exports, to --watch FILE.")

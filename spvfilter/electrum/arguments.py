@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from spvfilter.electrum.rpcerrors import RpcCode, RpcError
 from spvfilter.protocol import MAX_BLOCK_WEIGHT
 
 _HASH = re.compile(r"[0-9a-fA-F]{64}")
 _MAX_HEIGHT = (1 << 31) - 1
+_MAX_DIGITS = 20
+"""Longest number in a string, with spaces (our choice)."""
 _MAX_PACKAGE = 25
 """Largest number of transactions in a package (Core MAX_PACKAGE_COUNT)."""
 
@@ -63,17 +66,23 @@ def txid(value: object) -> bytes:
 
 
 def natural(value: object, name: str) -> int:
-    """Return a number that is not negative. Raises RpcError."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_HEIGHT:
+    """Return a number that is not negative. Like ElectrumX, take it as a string, too. Raises RpcError."""
+    number = value
+    if isinstance(value, str) and len(value) <= _MAX_DIGITS:
+        with suppress(ValueError):
+            number = int(value)
+    elif isinstance(value, float) and value.is_integer():
+        number = int(value)
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= _MAX_HEIGHT:
         raise RpcError(RpcCode.BAD_REQUEST, f"{name} must be a whole number from 0 to {_MAX_HEIGHT}")
-    return value
+    return number
 
 
 def flag(value: object, name: str) -> bool:
-    """Return a boolean. Raises RpcError."""
-    if not isinstance(value, bool):
+    """Return a boolean. Like ElectrumX, take 0 and 1, too. Raises RpcError."""
+    if not isinstance(value, (bool, int, float)) or value not in (False, True):
         raise RpcError(RpcCode.BAD_REQUEST, f"{name} must be true or false")
-    return value
+    return bool(value)
 
 
 def raw_transaction(value: object) -> bytes:

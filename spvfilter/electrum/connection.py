@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
@@ -157,7 +157,7 @@ class Connection:
             await asyncio.sleep(0)
             self._turn_began = time.monotonic()
         try:
-            answer = asdict(self._status()) if request.method == METHOD else self._ask_session(request)
+            answer = self._ask_session(request)
         except RpcError as refusal:
             await self._reply(request, aiorpcx.RPCError(int(refusal.code), refusal.message))
             return not refusal.ends_session
@@ -171,6 +171,8 @@ class Connection:
         return True
 
     def _ask_session(self, request: aiorpcx.Request) -> object:
+        if request.method == METHOD:
+            return asdict(replace(self._status(), unknown=self.session.unknown))
         return self.session.answer(request.method, request.args)
 
     def _settled(self, task: asyncio.Task[None]) -> None:

@@ -154,10 +154,9 @@ class Histories:
         """True if a transaction is unconfirmed."""
         return bool(self._unconfirmed)
 
-    def position_of(self, txid: bytes) -> int | None:
-        """Return the position of a confirmed transaction in its block; None for any other transaction."""
-        tx = self._txs.get(txid)
-        return None if tx is None or tx.height is None else tx.position
+    def has_transaction(self, txid: bytes) -> bool:
+        """Return True if a transaction pays or spends a script of the wallet, and counts."""
+        return txid in self._txs
 
     def txid_at(self, height: int, position: int) -> bytes | None:
         """Return the txid of the wallet's transaction at a position of a block, in wire order; None if none is."""

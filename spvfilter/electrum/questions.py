@@ -28,13 +28,15 @@ class FindTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchBlock:
-    """Fetch a whole block of the best chain from a peer."""
+class FetchBranch:
+    """Fetch the block of a transaction of the wallet, whose merkle branch the database lacks.
+
+    `then` gets the position of the transaction in the block, and its branch. `WalletLink` stores the branch.
+    """
 
     height: int
-    then: Callable[[bytes], Answer]
-    own_txid: bytes | None = None
-    """Transaction of the wallet whose merkle branch the database lacks. `WalletLink` stores the branch."""
+    txid: bytes
+    then: Callable[[int, bytes], Answer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,6 @@ class SendTransactions:
     then: Callable[[list[str | None]], Answer]
 
 
-Question = ExploreScript | FindTransaction | FetchBlock | PrepareProof | SendTransactions
+Question = ExploreScript | FindTransaction | FetchBranch | PrepareProof | SendTransactions
 Answer = object
 """A value for JSON, or a Question."""

@@ -142,6 +142,7 @@ class ElectrumServer:
             len(self._connections),
             sum(len(each.session.subscriptions) for each in self._connections),
             tuple(self._link.state.scripts.unknown),
+            self._link.state.scripts.unknown_count,
             self._client.searched_height,
             self._client.tip_height,
         )

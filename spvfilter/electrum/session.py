@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 from spvfilter._version import __version__
@@ -20,7 +19,7 @@ from spvfilter.electrum.limits import ElectrumLimits
 from spvfilter.electrum.questions import (
     Answer,
     ExploreScript,
-    FetchBlock,
+    FetchBranch,
     FindTransaction,
     PrepareProof,
     SendTransactions,
@@ -29,16 +28,17 @@ from spvfilter.electrum.rpcerrors import RpcCode, RpcError
 from spvfilter.electrum.txdetails import tx_details
 from spvfilter.electrum.versions import NEWEST, OLDEST, Version, negotiated, version_text
 from spvfilter.errors import FormatError
-from spvfilter.kernel import txid as txid_of, walk_block
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HASH_SIZE, HEADER_SIZE
 from spvfilter.store.ledger import LIVE
 from spvfilter.store.scriptviews import ProvedTx
 from spvfilter.transaction import Transaction
-from spvfilter.wire.merkle import branch_root, merkle_branch
+from spvfilter.wire.merkle import branch_root
 
 MAX_HEADERS = 2_016
 """Largest number of headers in one answer: a difficulty period, which clients expect."""
+MAX_UNKNOWN = 1_000
+"""Largest number of unknown script hashes that a session is shown; the oldest are dropped (our choice)."""
 SOFTWARE = f"spvfilter {__version__}"
 """Name of the server software."""
 BANNER = (
@@ -62,8 +62,6 @@ class WalletState:
     histories: Histories
     scripts: KnownScripts
     proofs: HeaderProofs
-    may_fetch_blocks: bool
-    """True if blocks may be fetched for foreign transactions. That is private only in compact mode."""
     relay_fee: Callable[[], int]
     """Returns the lowest fee rate that peers relay, in satoshi per 1,000 virtual bytes."""
     hosts: dict[str, dict[str, int]]
@@ -80,6 +78,7 @@ class Session:
         self._has_begun = False
         self._tip: bytes | None = None  # block hash of the last header that was sent to a subscriber
         self._statuses: dict[str, str | None] = {}  # last status that was sent, by script hash
+        self._unknown: dict[str, None] = {}  # what the session asked for and no entry has
 
     @property
     def version(self) -> Version:
@@ -90,6 +89,11 @@ class Session:
     def subscriptions(self) -> Collection[str]:
         """Script hashes that the session has subscribed to."""
         return self._statuses.keys()
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Latest script hashes that this session asked for and that belong to no entry, the latest last."""
+        return tuple(each for each in self._unknown if each not in self._state.scripts)
 
     def answer(self, method: str, given: Sequence[object] | Mapping[str, object]) -> Answer:
         """Return the answer to a request, or a question.
@@ -238,7 +242,15 @@ class Session:
         script_hash, state = arguments.script_hash(value), self._state
         if script_hash in state.scripts or script_hash in state.histories:
             return then(script_hash)
-        return ExploreScript(script_hash, partial(then, script_hash))
+
+        def explored() -> Answer:
+            if script_hash not in state.scripts:
+                self._unknown[script_hash] = None
+                if len(self._unknown) > MAX_UNKNOWN:
+                    del self._unknown[next(iter(self._unknown))]
+            return then(script_hash)
+
+        return ExploreScript(script_hash, explored)
 
     def _subscribe(self, scripthash: object) -> Answer:
         is_new = arguments.script_hash(scripthash) not in self._statuses
@@ -286,13 +298,15 @@ class Session:
     def _merkle(self, tx_hash: object, height: object) -> Answer:
         txid, at = arguments.txid(tx_hash), self._checked_height(height, "height")
 
+        def proved(position: int, branch: bytes) -> Answer:
+            return {"block_height": at, "merkle": _hexes(branch), "pos": position}
+
         def found(tx: ProvedTx | None) -> Answer:
-            is_there = tx is not None and tx.height == at
-            if tx is not None and is_there and (branch := self._proven_branch(txid, tx)) is not None:
-                return {"block_height": at, "merkle": _hexes(branch), "pos": tx.position}
-            if tx is not None and not is_there:
-                raise _not_in_block(tx_hash, at)
-            return self._fetch(at, partial(_merkle_in, txid, at), own_txid=txid if is_there else None)
+            if tx is None:
+                raise RpcError(RpcCode.NOT_FOUND, "the wallet has no such transaction, and others are not proved")
+            if tx.height != at:
+                raise RpcError(RpcCode.BAD_REQUEST, f"transaction {tx_hash} is not in the block at height {at}")
+            return self._prove(txid, tx, at, proved)
 
         return FindTransaction(txid, found)
 
@@ -301,31 +315,30 @@ class Session:
         is_proved = arguments.flag(merkle, "merkle")
         txid = self._state.histories.txid_at(at, position)
         if txid is None:
-            return self._fetch(at, partial(_id_in, at, position, is_proved))
+            raise RpcError(RpcCode.NOT_FOUND, f"no transaction of the wallet is at position {position} of block {at}")
+        shown = hash_to_hex(txid)
         if not is_proved:
-            return hash_to_hex(txid)
+            return shown
+
+        def proved(position: int, branch: bytes) -> Answer:
+            return {"tx_hash": shown, "merkle": _hexes(branch)}
 
         def found(tx: ProvedTx | None) -> Answer:
-            if tx is not None and tx.height == at and (branch := self._proven_branch(txid, tx)) is not None:
-                return {"tx_hash": hash_to_hex(txid), "merkle": _hexes(branch)}
-            return self._fetch(at, partial(_id_in, at, position, is_proved), own_txid=txid)
+            if tx is None or tx.height != at:  # a reorganization has just moved it
+                raise RpcError(RpcCode.NOT_FOUND, f"transaction {shown} has left block {at}")
+            return self._prove(txid, tx, at, proved)
 
         return FindTransaction(txid, found)
 
-    def _proven_branch(self, txid: bytes, tx: ProvedTx) -> bytes | None:
-        """Return the stored branch of a transaction if the header of its block confirms the branch."""
-        if tx.branch is None or tx.height is None or tx.height > self._state.chain.height:
-            return None
-        root = self._state.chain.header_at(tx.height).merkle_root
-        return tx.branch if branch_root(txid, tx.position or 0, tx.branch) == root else None
-
-    def _fetch(self, height: int, then: Callable[[bytes], Answer], own_txid: bytes | None = None) -> Answer:
-        if own_txid is None and not self._state.may_fetch_blocks:
-            raise RpcError(
-                RpcCode.NOT_FOUND,
-                "this is no transaction of the wallet, and no block is fetched for it in bip37 mode: use compact mode",
-            )
-        return FetchBlock(height, then, own_txid)
+    def _prove(self, txid: bytes, tx: ProvedTx, height: int, proved: Callable[[int, bytes], Answer]) -> Answer:
+        """Call `proved` with the position and the branch of a transaction. If the branch is not stored, fetch it."""
+        branch, position = tx.branch, tx.position or 0
+        if (
+            branch is not None
+            and branch_root(txid, position, branch) == self._state.chain.header_at(height).merkle_root
+        ):
+            return proved(position, branch)
+        return FetchBranch(height, txid, proved)
 
     def _broadcast(self, raw_tx: object) -> Answer:
         raw = arguments.raw_transaction(raw_tx)
@@ -359,32 +372,6 @@ def _check_below(height: int, checkpoint: int) -> None:
 
 def _hexes(branch: bytes) -> list[str]:
     return [hash_to_hex(branch[at : at + HASH_SIZE]) for at in range(0, len(branch), HASH_SIZE)]
-
-
-def _not_in_block(tx_hash: object, height: int) -> RpcError:
-    return RpcError(RpcCode.BAD_REQUEST, f"transaction {tx_hash} is not in the block at height {height}")
-
-
-def _txids_in(raw: bytes) -> list[bytes]:
-    return [txid_of(raw, span) for span in walk_block(raw)]
-
-
-def _merkle_in(txid: bytes, height: int, raw: bytes) -> Answer:
-    """Return the answer to get_merkle from a whole block."""
-    txids = _txids_in(raw)
-    if txid not in txids:
-        raise _not_in_block(hash_to_hex(txid), height)
-    position = txids.index(txid)
-    return {"block_height": height, "merkle": _hexes(merkle_branch(txids, position)), "pos": position}
-
-
-def _id_in(height: int, position: int, is_proved: bool, raw: bytes) -> Answer:
-    """Return the answer to id_from_pos from a whole block."""
-    txids = _txids_in(raw)
-    if position >= len(txids):
-        raise RpcError(RpcCode.BAD_REQUEST, f"block {height} has {len(txids)} transactions, and none at {position}")
-    txid = hash_to_hex(txids[position])
-    return {"tx_hash": txid, "merkle": _hexes(merkle_branch(txids, position))} if is_proved else txid
 
 
 def _parsed(raw: bytes) -> Transaction:

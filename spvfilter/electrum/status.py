@@ -20,7 +20,12 @@ class ElectrumStatus:
     subscriptions: int
     """Number of script hashes that sessions have subscribed to, counted for each session."""
     unknown: tuple[str, ...]
-    """Script hashes that a session asked for and that belong to no entry of the watch list, the latest last."""
+    """Script hashes that sessions asked for and that belong to no entry of the watch list, the latest last.
+
+    The method `spvfilter.status` shows a session its own ones only.
+    """
+    unknown_count: int
+    """Number of unknown script hashes that all sessions have asked for since the start."""
     searched_height: int
     """Height up to which the client has searched blocks."""
     tip_height: int

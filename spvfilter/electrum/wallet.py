@@ -15,7 +15,7 @@ from spvfilter.electrum.limits import ElectrumLimits
 from spvfilter.electrum.questions import (
     Answer,
     ExploreScript,
-    FetchBlock,
+    FetchBranch,
     FindTransaction,
     PrepareProof,
     SendTransactions,
@@ -33,13 +33,13 @@ from spvfilter.errors import (
     TxConflictError,
     TxRefusedError,
 )
+from spvfilter.kernel import block_txids
 from spvfilter.light.client import LightClient
-from spvfilter.light.engine.engine import SearchMode
 from spvfilter.light.engine.requests import ReachIndex
-from spvfilter.light.events import Mode
 from spvfilter.light.inside import running_of
 from spvfilter.light.running import in_steps
 from spvfilter.primitives import hash_to_hex
+from spvfilter.protocol import HASH_SIZE
 from spvfilter.store.batch import Batch
 from spvfilter.store.scriptviews import ProvedTx, WalletTx, proved_transaction, wallet_transactions
 from spvfilter.store.store import Store
@@ -54,8 +54,8 @@ from spvfilter.wallet.events import (
     TxReplaced,
     WalletEvent,
 )
-from spvfilter.wallet.scanned import branches_of
 from spvfilter.watch.keychain import Keychain
+from spvfilter.wire.merkle import merkle_branch, merkle_branches
 
 T = TypeVar("T")
 
@@ -79,12 +79,13 @@ class WalletLink:
         self._running = running_of(client)
         chain = client.chain
         self.state: WalletState = WalletState(
-            chain, Histories(), KnownScripts(), HeaderProofs(chain), True, self._relay_fee, hosts
+            chain, Histories(), KnownScripts(), HeaderProofs(chain), self._relay_fee, hosts
         )
         self.encoded: dict[tuple[bytes, Notice], bytes] = {}
         """Latest notifications of scripts by the variant of JSON-RPC: each is encoded once for all sessions."""
         self._exploring = asyncio.Lock()
         self._fetching = asyncio.Semaphore(_MAX_BLOCKS)
+        self._fetches: dict[bytes, asyncio.Task[list[bytes]]] = {}  # by block hash: txids of the block
         self._wake = asyncio.Event()
         self._txids: dict[bytes, None] = {}  # transactions that events have named
         self._is_gap = False
@@ -107,10 +108,8 @@ class WalletLink:
         return sequence
 
     async def _look(self) -> None:
-        """Update the known scripts from the watch list, and `may_fetch_blocks` from the mode of the search."""
+        """Update the known scripts from the watch list."""
         await in_steps(self.state.scripts.update(self._client.watch))
-        is_private = self._client.mode is Mode.COMPACT or self._running.engine.search_mode is SearchMode.COMPACT
-        self.state.may_fetch_blocks = is_private
 
     async def follow(self, tell: Callable[[Collection[str]], Awaitable[None]], since: int) -> None:
         """Follow the events of the client, and call `tell` with the script hashes that may have changed.
@@ -137,8 +136,10 @@ class WalletLink:
                     await tell(changed)
             await reading
         finally:
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+            tasks = [reading, *self._fetches.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _read_events(self, since: int) -> None:
         while True:
@@ -182,8 +183,8 @@ class WalletLink:
                     answer = then()
                 case FindTransaction(txid, found):
                     answer = found(await self._find(txid))
-                case FetchBlock(height, came, own_txid):
-                    answer = came(await self._fetch(height, own_txid))
+                case FetchBranch(height, txid, proved):
+                    answer = proved(*await self._branch(height, txid))
                 case PrepareProof(checkpoint, then):
                     await in_steps(self.state.proofs.prepare(checkpoint))
                     for _ in self.state.proofs.prepare(checkpoint):  # there may have been a reorganization meanwhile
@@ -197,21 +198,41 @@ class WalletLink:
     async def _find(self, txid: bytes) -> ProvedTx | None:
         return await self._running.read(lambda views: proved_transaction(views, txid))
 
-    async def _fetch(self, height: int, own_txid: bytes | None) -> bytes:
-        """Fetch a block, and store the merkle branch of the wallet's transaction for which it is fetched."""
+    async def _branch(self, height: int, txid: bytes) -> tuple[int, bytes]:
+        """Return the position of a transaction in its block, and its merkle branch, from a peer. Raises RpcError.
+
+        Requests for one block share one download, and the branches of all the wallet's transactions in it are stored.
+        """
+        block_hash = self.state.chain.hash_at(height)
+        fetching = self._fetches.get(block_hash)
+        if fetching is None:
+            fetching = self._fetches[block_hash] = asyncio.create_task(self._fetch(block_hash))
+            fetching.add_done_callback(lambda _: self._fetches.pop(block_hash))
         try:
-            block_hash = self.state.chain.hash_at(height)
-            async with asyncio.timeout(self._limits.block_timeout_s), self._fetching:
-                raw = await self._running.fetch_block(block_hash)
+            txids = await asyncio.shield(fetching)  # the end of one session stops it for no other one
         except (TimeoutError, ParameterError):
             raise RpcError(RpcCode.NOT_FOUND, f"no peer has sent block {height} in time: try again") from None
-        if own_txid is not None:
-            position = self.state.histories.position_of(own_txid)
-            branches = {} if position is None else branches_of(raw, [position])
-            if position in branches:
-                kept = Batch(branches={own_txid: (block_hash, branches[position])})
-                await self._running.in_store(lambda store: store.commit(kept))
-        return raw
+        if txid not in txids:
+            raise RpcError(RpcCode.NOT_FOUND, f"transaction {hash_to_hex(txid)} has left block {height}")
+        position = txids.index(txid)
+        branch = merkle_branch(txids, position)
+        if not self.state.histories.has_transaction(txid):  # an ancestor of the wallet's transactions
+            await self._store({txid: (block_hash, branch)})
+        return position, branch
+
+    async def _fetch(self, block_hash: bytes) -> list[bytes]:
+        """Fetch a block, store the merkle branches of the wallet's transactions in it, and return its txids."""
+        async with asyncio.timeout(self._limits.block_timeout_s), self._fetching:
+            raw = await self._running.fetch_block(block_hash)
+        joined, histories = block_txids(raw), self.state.histories
+        txids = [joined[at : at + HASH_SIZE] for at in range(0, len(joined), HASH_SIZE)]
+        mine = [position for position, txid in enumerate(txids) if histories.has_transaction(txid)]
+        branches = merkle_branches(txids, mine)
+        await self._store({txids[position]: (block_hash, branch) for position, branch in branches.items()})
+        return txids
+
+    async def _store(self, branches: dict[bytes, tuple[bytes, bytes]]) -> None:
+        await self._running.in_store(lambda store: store.commit(Batch(branches=branches)))
 
     async def _send(self, raws: Sequence[bytes]) -> list[str | None]:
         """Broadcast transactions together, parents first, and return why each was not sent; None if it was.

@@ -271,6 +271,38 @@ async def test_branch_that_the_database_lacks_is_fetched_once(
     assert (found[0]["pos"], len(found[0]["merkle"])) == (1, 1)
 
 
+async def test_transactions_of_a_block_share_one_download(
+    regtest_node: RegtestNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = script_to_address(SCRIPT, REGTEST)
+    assert address is not None
+    txids = [regtest_node.pay(address, 5_000 + number)[::-1].hex() for number in range(8)]
+    regtest_node.mine()
+    with monkeypatch.context() as patched:
+        patched.setattr(scanned.ScannedBlock, "branches_at", lambda *_: {})
+        async with served(regtest_node, store=tmp_path / "w.db"):
+            pass
+    async with served(regtest_node, store=tmp_path / "w.db") as (light, server), connected(server) as client:
+        before = light.metrics().blocks_received
+        asked = [("blockchain.transaction.get_merkle", txid, 102) for txid in txids * 3]
+        found = await client.batch(*asked)
+        assert sorted(each["pos"] for each in found[:8]) == list(range(1, 9))
+        assert await client.batch(*asked) == found
+        assert light.metrics().blocks_received - before == 1
+
+
+async def test_status_shows_a_session_its_own_unknown_scripts(regtest_node: RegtestNode) -> None:
+    async with served(regtest_node) as (_, server), connected(server) as one, connected(server) as other:
+        asked = [f"{number:064x}" for number in range(3)]
+        for each in asked:
+            await one.ask("blockchain.scripthash.subscribe", each)
+        await other.ask("blockchain.scripthash.get_history", f"{9:064x}")
+        for client, unknown in ((one, asked), (other, [f"{9:064x}"])):
+            shown = await client.ask("spvfilter.status")
+            assert (shown["sessions"], shown["unknown"], shown["unknown_count"]) == (2, unknown, 4)
+        assert sorted(server.status.unknown) == sorted([*asked, f"{9:064x}"])
+
+
 async def test_broadcast_answers_with_the_txid_or_the_reason(regtest_node: RegtestNode) -> None:
     regtest_node.call(lambda regtest: regtest.pay(TxOut(50_000, SCRIPT)))
     regtest_node.mine()

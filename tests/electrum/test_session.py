@@ -11,7 +11,7 @@ from spvfilter.electrum.headerproofs import HeaderProofs
 from spvfilter.electrum.histories import Histories, script_hash_of
 from spvfilter.electrum.knownscripts import KnownScripts
 from spvfilter.electrum.limits import ElectrumLimits
-from spvfilter.electrum.questions import ExploreScript, FetchBlock, FindTransaction, Question, SendTransactions
+from spvfilter.electrum.questions import ExploreScript, FetchBranch, FindTransaction, Question, SendTransactions
 from spvfilter.electrum.rpcerrors import RpcError
 from spvfilter.electrum.session import METHODS, SOFTWARE, Session, WalletState
 from spvfilter.network import REGTEST
@@ -35,7 +35,7 @@ def session(version: str | None = None, **limits: int) -> Session:
     watch = WatchList(REGTEST)
     watch.add_script(SCRIPT)
     list(scripts.update(watch))
-    state = WalletState(chain, Histories(), scripts, HeaderProofs(chain), True, lambda: 2_500, {})
+    state = WalletState(chain, Histories(), scripts, HeaderProofs(chain), lambda: 2_500, {})
     made = Session(state, ElectrumLimits(**limits))
     if version is not None:
         assert made.answer("server.version", ["test", version]) == [SOFTWARE, version]
@@ -105,8 +105,14 @@ def test_version_is_negotiated_once_and_first() -> None:
         ("blockchain.block.header", {"cp_height": 0}, "needs the argument 'height'", -32602),
         ("blockchain.block.header", [-1], "whole number", 1),
         ("blockchain.block.header", [True], "whole number", 1),
-        ("blockchain.block.header", ["0"], "whole number", 1),
-        ("blockchain.block.header", [1.0], "whole number", 1),
+        ("blockchain.block.header", ["-1"], "whole number", 1),
+        ("blockchain.block.header", ["0x1"], "whole number", 1),
+        ("blockchain.block.header", [""], "whole number", 1),
+        ("blockchain.block.header", ["9" * 5_000], "whole number", 1),
+        ("blockchain.block.header", ["1"], "above the tip", 1),
+        ("blockchain.block.header", [1.5], "whole number", 1),
+        ("blockchain.block.header", [float("nan")], "whole number", 1),
+        ("blockchain.block.header", [[0]], "whole number", 1),
         ("blockchain.block.header", [1 << 40], "whole number", 1),
         ("blockchain.block.header", [1], "above the tip", 1),
         ("blockchain.block.header", [0, 1], "above the tip", 1),
@@ -115,7 +121,9 @@ def test_version_is_negotiated_once_and_first() -> None:
         ("blockchain.scripthash.get_history", [7], "64 hex digits", 1),
         ("blockchain.scripthash.subscribe", ["zz" * 32], "64 hex digits", 1),
         ("blockchain.transaction.get", ["00" * 31], "64 hex digits", 1),
-        ("blockchain.transaction.get", ["00" * 32, 1], "true or false", 1),
+        ("blockchain.transaction.get", ["00" * 32, 2], "true or false", 1),
+        ("blockchain.transaction.get", ["00" * 32, "1"], "true or false", 1),
+        ("blockchain.transaction.id_from_pos", [0, 0, None], "true or false", 1),
         ("blockchain.transaction.get_merkle", ["00" * 32, 9], "above the tip", 1),
         ("blockchain.transaction.id_from_pos", [0, -1], "whole number", 1),
         ("blockchain.transaction.broadcast", ["0g"], "in hex", 1),
@@ -224,8 +232,56 @@ def test_stored_branch_that_the_header_contradicts_is_fetched_again() -> None:
     question = made.answer("blockchain.transaction.get_merkle", ["ab" * 32, 0])
     assert isinstance(question, FindTransaction)
     fetch = question.then(ProvedTx(RAW, TxStatus.CONFIRMED, 0, REGTEST.genesis_hash, 0, bytes(32)))
-    assert isinstance(fetch, FetchBlock)
-    assert (fetch.height, fetch.own_txid) == (0, bytes.fromhex("ab" * 32))
+    assert isinstance(fetch, FetchBranch)
+    assert (fetch.height, fetch.txid) == (0, bytes.fromhex("ab" * 32))
+
+
+def test_only_transactions_of_the_wallet_are_proved() -> None:
+    made = session("1.4")
+    question = made.answer("blockchain.transaction.get_merkle", ["ab" * 32, 0])
+    assert isinstance(question, FindTransaction)
+    with pytest.raises(RpcError, match="the wallet has no such transaction") as caught:
+        question.then(None)
+    assert caught.value.code == 2
+    with pytest.raises(RpcError, match="is not in the block at height 0"):
+        question.then(ProvedTx(RAW, TxStatus.PENDING, None, None, None, None))
+    for merkle in (False, True):
+        with pytest.raises(RpcError, match="no transaction of the wallet is at position 0 of block 0") as caught:
+            made.answer("blockchain.transaction.id_from_pos", [0, 0, merkle])
+        assert caught.value.code == 2
+
+
+@pytest.mark.parametrize("number", [0, "0", " 0 ", "+0", 0.0])
+@pytest.mark.parametrize("flag", [True, 1, 1.0])
+def test_numbers_and_flags_are_taken_as_electrumx_takes_them(number: object, flag: object) -> None:
+    made = session("1.4")
+    assert made.answer("blockchain.block.header", [number, number]) == REGTEST.genesis.hex()
+    assert made.answer("blockchain.estimatefee", [number]) == -1
+    question = made.answer("blockchain.transaction.get", ["ab" * 32, flag])
+    assert isinstance(question, FindTransaction)
+    assert isinstance(question.then(ProvedTx(RAW, TxStatus.PENDING, None, None, None, None)), dict)
+    made._state.histories.replace([wallet_tx(1, 0)])
+    proof = made.answer("blockchain.transaction.id_from_pos", [number, number, flag])
+    assert isinstance(proof, FindTransaction)
+
+
+def test_session_lists_its_latest_unknown_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spvfilter.electrum.session.MAX_UNKNOWN", 2)
+    made = session("1.4")
+    hashes = [f"{number:064x}" for number in range(3)]
+    for each in hashes:
+        question = made.answer("blockchain.scripthash.get_balance", [each])
+        assert isinstance(question, ExploreScript)
+        assert question.then() == {"confirmed": 0, "unconfirmed": 0}
+    assert list(made.unknown) == hashes[1:]
+    watch = WatchList(REGTEST)
+    watch.add_script(OTHER)
+    question = made.answer("blockchain.scripthash.get_balance", [UNKNOWN])
+    assert isinstance(question, ExploreScript)
+    question.then()
+    assert list(made.unknown) == [hashes[2], UNKNOWN]
+    list(made._state.scripts.update(watch))
+    assert list(made.unknown) == hashes[2:]
 
 
 def test_package_reports_each_error() -> None:
