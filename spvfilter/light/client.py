@@ -209,7 +209,9 @@ class LightClient:
         self._is_entering = True
         try:
             store, engine = await asyncio.shield(asyncio.wrap_future(opening))
-            self._running = runs.Running(engine, store, jobs, proxy=self._proxy, limits=self._limits, clock=self._clock)
+            self._running = runs.Running(
+                engine, store, jobs, watch, proxy=self._proxy, limits=self._limits, clock=self._clock
+            )
         except BaseException:
             self._watch.release()
             await runs.finished(jobs.end(lambda: runs.close_opened(opening)))
@@ -240,7 +242,7 @@ class LightClient:
             await running.close()
         finally:
             try:
-                await runs.in_steps(apply_changes(self._watch, engine.changes.done, engine.books.watch))
+                await runs.in_steps(apply_changes(self._watch.index, engine.changes.done, engine.books.watch))
             finally:
                 self._watch.release()
 
@@ -632,7 +634,7 @@ class LightClient:
         client is not running, this is the list that it was created with.
         """
         running = self._running
-        return self._watch if running is None or running.is_left else running.engine.books.watch
+        return self._watch if running is None or running.is_left else running.watch
 
     @property
     def tip_height(self) -> int:
@@ -870,8 +872,8 @@ class LightClient:
 
         def derived() -> tuple[WatchList, frozenset[Mode]]:
             more = WatchList.of_account(name, sources, network, label=label, lookahead=lookahead)
-            check_expressible(more, self.mode)
-            return more, ways_of(more) if self.mode is Mode.AUTO else frozenset((self.mode,))
+            check_expressible(more.index, self.mode)
+            return more, ways_of(more.index) if self.mode is Mode.AUTO else frozenset((self.mode,))
 
         more, ways = await asyncio.to_thread(derived)
         if await running.take_revealed(more):
@@ -1049,8 +1051,8 @@ class LightClient:
 
     async def _add_all(self, more: WatchList, from_height: int | None, birthday: int | datetime.date | None) -> None:
         running, start = self._checked(), check_start(from_height, birthday, self._clock.wall())
-        check_expressible(more, self.mode)  # before anything is changed
-        ways = ways_of(more) if self.mode is Mode.AUTO else frozenset((self.mode,))
+        check_expressible(more.index, self.mode)  # before anything is changed
+        ways = ways_of(more.index) if self.mode is Mode.AUTO else frozenset((self.mode,))
         self._searched_from(running, await running.ask(AddEntries(tuple(more.entries()), start, ways)))
         await running.take_labels(more)
 

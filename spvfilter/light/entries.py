@@ -20,6 +20,7 @@ from spvfilter.light.engine.requests import (
 from spvfilter.network import Network
 from spvfilter.primitives import OutPoint
 from spvfilter.watch import textfile
+from spvfilter.watch.index import TxOutIndex
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.watch.windows import STEP
 
@@ -48,7 +49,7 @@ def named(entries: Iterable[EntryName], network: Network) -> tuple[tuple[EntryKi
     return tuple((kind, value) for kind, value, _ in made.entries())
 
 
-def apply_changes(watch: WatchList, done: Iterable[Request], source: WatchList) -> Iterator[None]:
+def apply_changes(watch: TxOutIndex, done: Iterable[Request], source: TxOutIndex) -> Iterator[None]:
     """Apply the changes of a run to the list that the client was created with, in steps.
 
     The generator yields between the steps, so that an event loop can run. All removed entries are removed together, as
@@ -98,13 +99,13 @@ def apply_changes(watch: WatchList, done: Iterable[Request], source: WatchList) 
             yield
 
 
-def _as_new(watch: WatchList, keys: Iterable[_Key]) -> None:
+def _as_new(watch: TxOutIndex, keys: Iterable[_Key]) -> None:
     """Let entries that were removed and added again have no label and no account of before."""
     for number in {watch.table.find(*key) for key in keys} - {NO_ENTRY}:
         watch.disown(number)
 
 
-def _remove_account(watch: WatchList, name: str) -> Iterator[None]:
+def _remove_account(watch: TxOutIndex, name: str) -> Iterator[None]:
     """Remove an account in steps. Without an account of that name, nothing changes."""
     with suppress(ParameterError):
         table, entries = watch.table, len(watch)
@@ -118,7 +119,7 @@ def _remove_account(watch: WatchList, name: str) -> Iterator[None]:
 
 
 def _apply_account(
-    watch: WatchList, request: AddAccount | RenameAccount | RelabelKeychains, gone: Collection[_Key]
+    watch: TxOutIndex, request: AddAccount | RenameAccount | RelabelKeychains, gone: Collection[_Key]
 ) -> Iterable[_Key]:
     """Apply the change of an account or of keychains, and return the entries that it adds.
 
@@ -131,10 +132,10 @@ def _apply_account(
             case AddAccount(account):
                 keys = [(kind, value) for kind, value, _ in account.entries()]
                 _as_new(watch, (key for key in keys if key in gone))
-                watch.take_account(watch.plan_account(account))
+                watch.take_account(watch.plan_account(account.index))
                 return keys
             case RenameAccount(old, new):
-                watch.renamed_account(old, new)
+                watch.rename_account(old, new)
             case RelabelKeychains(names, label):
                 watch.relabel_keychains([name for name in names if watch.windows.get(name) is not None], label)
     return ()

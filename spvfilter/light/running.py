@@ -31,7 +31,7 @@ from spvfilter.light.engine.effects import (
     Work,
 )
 from spvfilter.light.engine.engine import Engine
-from spvfilter.light.engine.expressible import check_expressible
+from spvfilter.light.engine.expressible import check_expressible, check_followable
 from spvfilter.light.engine.inputs import (
     Abandon,
     Asked,
@@ -99,6 +99,7 @@ class Running:
         engine: Engine,
         store: Store,
         jobs: JobQueue,
+        watch: WatchList,
         *,
         proxy: Proxy | None,
         limits: Limits,
@@ -107,6 +108,8 @@ class Running:
         self.engine: Engine = engine
         self._last_before = engine.last_before
         self.hub: EventHub = EventHub(engine.last_before, self._stored)
+        self.watch: WatchList = watch
+        """The list whose entries the engine watches. The client holds it."""
         self.is_left: bool = False
         self._limits = limits
         self._clock = clock
@@ -580,14 +583,14 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
     Raises StoreError, ParameterError, InexpressibleError.
     """
     network = watch.network
-    watch.check_followable()  # here and not in the event loop, as this looks at every entry
+    check_followable(watch.index)  # here and not in the event loop, as this looks at every entry
     store = Store.open(path, network, rebuild=rebuild)
     try:
         if store.tip < 0:
             store.commit(Batch(headers=network.genesis))
         chain = HeaderChain.restore(network, store.headers(1))
         extend(watch, options, settled := store.keychains.names())
-        check_expressible(watch, options.mode)  # before the database gets the entries
+        check_expressible(watch.index, options.mode)  # before the database gets the entries
         start = StartHeight(options.from_height, options.birthday)
         since = start.first(chain) if start.is_given else None
         with reading(store.path):
@@ -596,7 +599,7 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
         while extend(watch, options, settled):  # used indexes of the database move windows: search for the new scripts
             with reading(store.path):
                 saved = Saved.read(store, watch, since, chain)
-        check_expressible(watch, options.mode)  # with the entries of the database
+        check_expressible(watch.index, options.mode)  # with the entries of the database
         if not len(watch):
             raise ParameterError("nothing to watch for: neither the watch list nor the database has an entry")
     except BaseException:

@@ -531,7 +531,7 @@ class Store:
             ParameterError: The watch list has an entry in another account.
             StoreCorruptError: An entry is malformed.
         """
-        given, add, kinds = watch.accounts_by_entry(), watch.table.add, tuple(EntryKind)
+        given, add, kinds = watch.index.accounts_by_entry(), watch.table.add, tuple(EntryKind)
         labels, owners = inherited(keychains)
         try:
             numbers = [add(kinds[kind], value) for _, kind, value, *_ in rows]
@@ -692,7 +692,7 @@ class Store:
             row: Row id of the first new entry. The others follow.
         """
         claimed: dict[int, str | None] = {}
-        labels, accounts = watch.labels_by_entry(), watch.accounts_by_entry()
+        labels, accounts = watch.index.labels_by_entry(), watch.index.accounts_by_entry()
         for at, (label, account) in enumerate(zip(labels, accounts, strict=True)):
             owner = None if account is None else ids[account]
             if (stored := known.get(at)) is not None:

@@ -11,13 +11,13 @@ from spvfilter.wallet.changes import Changes
 from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.searches import Searches
 from spvfilter.watch.accounts import AccountPlan
-from spvfilter.watch.watchlist import WatchList
+from spvfilter.watch.index import TxOutIndex
 
 
 class Entries:
     """Row ids of the watch list's entries. Changes of entries and accounts are written here."""
 
-    def __init__(self, watch: WatchList, changes: Changes, searches: Searches, ids: Sequence[int]) -> None:
+    def __init__(self, watch: TxOutIndex, changes: Changes, searches: Searches, ids: Sequence[int]) -> None:
         self.ids: list[int] = list(ids)
         """Row ids of the entries in the database, by number."""
         self._watch = watch
@@ -73,7 +73,7 @@ class Entries:
     def rename_account(self, old: str, new: str) -> None:
         """Rename an account. Raises UnknownAccountError, ParameterError."""
         self._changes.seal()
-        self._watch.renamed_account(old, new)
+        self._watch.rename_account(old, new)
         self._changes.change_account(AccountChange(old, new))
         self._changes.seal()
 

@@ -50,6 +50,7 @@ from spvfilter.wallet.searches import Searches
 from spvfilter.wallet.txgraph import Drop, DropReason, TxRecord
 from spvfilter.wallet.txrows import TxRows
 from spvfilter.watch.accounts import AccountPlan
+from spvfilter.watch.index import TxOutIndex
 from spvfilter.watch.match import MatchKind
 from spvfilter.watch.watchlist import WatchList
 
@@ -71,22 +72,22 @@ class Books:
 
         Without `verify`, signatures are not checked.
         """
-        self.watch: WatchList = watch
+        self.watch: TxOutIndex = watch.index
         """It learns outpoints from blocks and own transactions only."""
-        self._changes = Changes(watch)
+        self._changes = Changes(self.watch)
         self.searches: Searches = Searches(self._changes, saved)
         """The cursor of the search."""
-        self.entries: Entries = Entries(watch, self._changes, self.searches, saved.ids)
+        self.entries: Entries = Entries(self.watch, self._changes, self.searches, saved.ids)
         """Entries of the watch list in the database."""
         self.facts: Facts = Facts()
         """Records of transactions, and matches in blocks."""
-        self.hits: Hits = Hits(watch, self.facts)
+        self.hits: Hits = Hits(self.watch, self.facts)
         """Matches of unconfirmed transactions."""
         self.judgement: Judgement = Judgement(self.facts)
         """Verdicts on transactions."""
         self.intake: Intake = Intake(self.facts, self.hits, self.judgement, self.searches, limits, verify)
         """Foreign unconfirmed transactions, with their bounds."""
-        self.reports: Reports = Reports(watch, self.facts, self.hits, self._changes)
+        self.reports: Reports = Reports(self.watch, self.facts, self.hits, self._changes)
         """Unconfirmed matches that were reported."""
         self._rows = TxRows(self.facts, self.hits, self.judgement, self._changes)
         self.filtered: Filtered = Filtered()

@@ -10,7 +10,7 @@ from spvfilter.store.keychains import KeychainChange
 from spvfilter.store.ledger import StoredMatch, StoredTx
 from spvfilter.store.searched import Searched
 from spvfilter.wallet.confirmed import Identity, identity
-from spvfilter.watch.watchlist import WatchList
+from spvfilter.watch.index import TxOutIndex
 
 
 class Changes:
@@ -20,7 +20,7 @@ class Changes:
     keychains were used.
     """
 
-    def __init__(self, watch: WatchList) -> None:
+    def __init__(self, watch: TxOutIndex) -> None:
         self.batch: Batch = Batch()
         self._watch = watch
         self._matches: dict[Identity, StoredMatch | None] = {}  # None: the match is withdrawn

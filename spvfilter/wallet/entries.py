@@ -9,14 +9,14 @@ from typing import Self
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
 from spvfilter.store.ledger import StoredMatch
 from spvfilter.wallet.confirmed import ConfirmedMatches
-from spvfilter.watch.watchlist import WatchList
+from spvfilter.watch.index import TxOutIndex
 
 
 class Renumbering:
     """A watch list without some of its entries. The remaining entries get new numbers."""
 
     def __init__(
-        self, watch: WatchList, removed: Collection[int], name: str | None = None, stay: Sequence[int] = ()
+        self, watch: TxOutIndex, removed: Collection[int], name: str | None = None, stay: Sequence[int] = ()
     ) -> None:
         """Compute the remaining watch list. Another thread may do this while the entries of the list stay the same.
 
@@ -34,19 +34,19 @@ class Renumbering:
         self.stay: Sequence[int] = stay
         """Numbers of entries of the account that stay."""
         self._shifts = [number - below for below, number in enumerate(self.removed)]  # first new number behind each
-        self.left: WatchList = watch.without_coins(self._removed, name)
+        self.left: TxOutIndex = watch.without_coins(self._removed, name)
         """The watch list without these entries. It has outpoints after `take_coins`."""
         entries = map(watch.table.entry, self.removed)
         self.scripts: list[bytes] = [value for kind, value in entries if kind == EntryKind.SCRIPT]
         """Scripts of the removed entries, and after `take_coins` also of removed outpoints."""
 
     @classmethod
-    def of_account(cls, watch: WatchList, name: str) -> Self:
+    def of_account(cls, watch: TxOutIndex, name: str) -> Self:
         """Compute the watch list without an account. Raises UnknownAccountError."""
         removed, stay = watch.entries_of_account(name)
         return cls(watch, removed, name, stay)
 
-    def take_coins(self, watch: WatchList) -> None:
+    def take_coins(self, watch: TxOutIndex) -> None:
         """Add the outpoints of the watch list, which still has the removed entries, to the remaining one."""
         self.scripts += self.left.take_coins(watch, self._removed)
 

@@ -11,7 +11,7 @@ from spvfilter.transaction import Transaction
 from spvfilter.wallet.confirmed import Identity, identity
 from spvfilter.wallet.facts import Facts
 from spvfilter.wallet.txgraph import TxRecord
-from spvfilter.watch.watchlist import WatchList
+from spvfilter.watch.index import TxOutIndex
 
 NO_HITS: Mapping[Identity, Hit] = {}
 
@@ -22,7 +22,7 @@ class Hits:
     The watch table learns outputs of own transactions here. Foreign unconfirmed transactions never change it.
     """
 
-    def __init__(self, watch: WatchList, facts: Facts) -> None:
+    def __init__(self, watch: TxOutIndex, facts: Facts) -> None:
         self._watch = watch
         self._facts = facts
         self._hits: dict[bytes, dict[Identity, Hit]] = {}  # by txid

@@ -13,8 +13,8 @@ from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.events import MatchFound, MatchUnconfirmed, MatchWithdrawn, Reason, WalletEvent
 from spvfilter.wallet.facts import Facts
 from spvfilter.wallet.hits import NO_HITS, Hits
+from spvfilter.watch.index import TxOutIndex
 from spvfilter.watch.match import Completeness, Match
-from spvfilter.watch.watchlist import WatchList
 
 UNPROVEN = Completeness.UNPROVEN
 _REASONS = {
@@ -29,7 +29,7 @@ _REASONS = {
 class Reports:
     """Reports and writes the difference that verdicts make to unconfirmed matches."""
 
-    def __init__(self, watch: WatchList, facts: Facts, hits: Hits, changes: Changes) -> None:
+    def __init__(self, watch: TxOutIndex, facts: Facts, hits: Hits, changes: Changes) -> None:
         self._watch = watch
         self._facts = facts
         self._hits = hits

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_left
-from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from itertools import compress, islice, starmap
 from typing import TYPE_CHECKING, ClassVar
 
 from spvfilter._public import deferred, public
-from spvfilter.address import address_to_script, script_to_address
+from spvfilter.address import address_to_script
 from spvfilter.errors import ParameterError, WatchListInUseError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import NO_ENTRY, NO_VALUE, PATTERN_KINDS, EntryKind, Hit, WatchTable, is_pubkey
@@ -21,31 +18,27 @@ from spvfilter.primitives import OutPoint, Serializable, to_bytes
 from spvfilter.protocol import HEADER_SIZE, MAX_ELEMENT_SIZE
 from spvfilter.transaction import Transaction, refuse_psbt
 from spvfilter.watch import entry as texts, textfile
-from spvfilter.watch.accounts import AccountPlan, Accounts, checked_name, normalized, same_elsewhere
+from spvfilter.watch.accounts import checked_name, normalized
 from spvfilter.watch.arguments import check_not_private, checked_label, label_of_line, pubkey_scripts, single_script
 from spvfilter.watch.descriptor import keys
 from spvfilter.watch.descriptor.descriptor import (
-    Descriptor,
     check_wildcard,
     is_descriptor,
     parse_descriptor,
     warn_of_problems,
 )
-from spvfilter.watch.elements import bloom_elements, gcs_elements
-from spvfilter.watch.keychain import GAP_LIMIT, LOOKAHEAD, MAX_DERIVATIONS, Budget, Keychain, origins_in
-from spvfilter.watch.match import Completeness, Match, MatchKind
+from spvfilter.watch.index import TxOutIndex, keychain_from
+from spvfilter.watch.keychain import LOOKAHEAD, MAX_DERIVATIONS, Budget, Keychain, origins_in
+from spvfilter.watch.match import Completeness, Match
 from spvfilter.watch.pickling import State, restored, state_of
-from spvfilter.watch.windows import STEP, Windows
+from spvfilter.watch.windows import Windows
 
 if TYPE_CHECKING:
     from spvfilter.watch import compiled, patterns
-    from spvfilter.watch.entrytexts import EntryLabels
 else:
     compiled = deferred("spvfilter.watch.compiled")
     patterns = deferred("spvfilter.watch.patterns")
 
-_INPUT, _OUTPUT = MatchKind.INPUT, MatchKind.OUTPUT
-_NOWHERE = -1  # a position that no transaction has
 _MOST_JOBS = 16  # threads that decode addresses (our choice: one thread adds them to the table)
 
 
@@ -69,18 +62,6 @@ def _processors() -> int:
     """Return the number of threads that decode addresses: one for each processor that this process may use."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(usable, _MOST_JOBS)
-
-
-def _keychain(descriptor: Descriptor, label: str | None, lookahead: int) -> Keychain:
-    return Keychain(
-        descriptor.text,
-        descriptor.scripts,
-        label=checked_label(label),
-        lookahead=lookahead,
-        size=descriptor.size,
-        descriptor=descriptor.text,
-        keys=descriptor.keys,
-    )
 
 
 @public
@@ -127,10 +108,8 @@ class WatchList:
             raise TypeError(
                 f"network: expected a Network or its name, not {type(network).__name__}: from_addresses takes addresses"
             )
-        self._table = WatchTable()
-        self._labels: dict[int, str] | EntryLabels = {}
-        self._windows = Windows(self._table)
-        self._accounts = Accounts()
+        self.index: TxOutIndex = TxOutIndex(self.network)
+        """The entries themselves. Programs do not need it."""
         self._holders = 0  # number of running clients that use the list
 
     @classmethod
@@ -158,12 +137,12 @@ class WatchList:
         if isinstance(addresses, (bytes, bytearray, memoryview)) or not isinstance(addresses, Iterable):
             raise TypeError(f"addresses: expected an iterable of addresses, not {type(addresses).__name__}")
         watch = cls(network)
-        add, kind, network = watch._table.add, EntryKind.SCRIPT, watch.network
+        add, kind, network = watch.index.table.add, EntryKind.SCRIPT, watch.network
         for at, item in enumerate(addresses):
             address, label = (item, None) if isinstance(item, str) else _address_and_label(item, at)
             entry = add(kind, address_to_script(address, network))
             if label:
-                watch._label(entry, label)
+                watch.index.note_label(entry, label)
         return watch
 
     @classmethod
@@ -215,12 +194,12 @@ class WatchList:
             ParameterError: The list has descriptors or keychains, whose windows move. Keep them in a list of their own.
             OSError: The file cannot be written.
         """
-        if len(self._windows):
+        if len(self.windows):
             raise ParameterError(
-                f"a compiled watch list has fixed entries, but the windows of {len(self._windows)} keychain(s) move:"
+                f"a compiled watch list has fixed entries, but the windows of {len(self.windows)} keychain(s) move:"
                 " take the descriptors out, and give them beside the compiled list"
             )
-        compiled.write(path, self.network.name, self._table, self._labels, self._accounts)
+        compiled.write(path, self.network.name, self.index.table, self.index.own_labels, self.index.owners)
 
     def take_compiled(self, contents: compiled.Contents) -> None:
         """Load a compiled list into this list, which must be empty.
@@ -232,10 +211,11 @@ class WatchList:
         self._check_free()
         if contents.network != self.network.name:
             raise ParameterError(f"a watch list of {contents.network[:80]}, not of {self.network}: choose its network")
-        if len(self._table) or len(self._windows) or next(self._table.coins(), None) is not None:
+        if len(self.table) or len(self.windows) or next(self.table.coins(), None) is not None:
             raise ParameterError("a compiled watch list must be loaded before other entries are added")
-        self._table, self._labels, self._accounts = contents.table, contents.labels, contents.accounts
-        self._windows.move_to(self._table)
+        index = self.index
+        index.table, index.own_labels, index.owners = contents.table, contents.labels, contents.accounts
+        index.windows.move_to(index.table)
 
     def add_address(self, address: str, label: str | None = None) -> None:
         """Watch an address, with an optional label.
@@ -262,7 +242,7 @@ class WatchList:
             raise ParameterError(
                 "an empty scriptPubKey cannot be watched: it would match every output with an empty script"
             )
-        self._label(self._table.add(EntryKind.SCRIPT, script), label)
+        self.index.note_label(self.table.add(EntryKind.SCRIPT, script), label)
 
     def add_pubkey(self, pubkey: bytes, label: str | None = None) -> None:
         """Watch the scripts of a public key: P2PK, P2PKH, P2WPKH, P2SH-P2WPKH and bare multisig.
@@ -285,7 +265,7 @@ class WatchList:
             )
         for script in pubkey_scripts(key):
             self.add_script(script, label)
-        self._label(self._table.add(EntryKind.MULTISIG_KEY, key), label)
+        self.index.note_label(self.table.add(EntryKind.MULTISIG_KEY, key), label)
 
     def add_data(self, data: bytes, label: str | None = None) -> None:
         """Watch a data element: a script matches if it pushes exactly the bytes `data`.
@@ -302,7 +282,7 @@ class WatchList:
         element = to_bytes(data)
         if not 1 <= len(element) <= MAX_ELEMENT_SIZE:
             raise ParameterError(f"a data element has 1 to {MAX_ELEMENT_SIZE} bytes, not {len(element)}")
-        self._label(self._table.add(EntryKind.DATA, element), label)
+        self.index.note_label(self.table.add(EntryKind.DATA, element), label)
 
     def add_data_prefix(self, prefix: bytes, label: str | None = None) -> None:
         """Watch OP_RETURN outputs whose first push begins with `prefix`, for a scan of blocks.
@@ -319,7 +299,7 @@ class WatchList:
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
-        self._label(self._table.add(EntryKind.DATA_PREFIX, to_bytes(prefix)), label)
+        self.index.note_label(self.table.add(EntryKind.DATA_PREFIX, to_bytes(prefix)), label)
 
     def add_script_type(self, name: str, label: str | None = None) -> None:
         """Watch outputs of a type of script that no other entry matches, for a scan of blocks.
@@ -336,12 +316,12 @@ class WatchList:
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
-        self._label(self._table.add(EntryKind.SCRIPT_TYPE, bytes((patterns.script_type(name),))), label)
+        self.index.note_label(self.table.add(EntryKind.SCRIPT_TYPE, bytes((patterns.script_type(name),))), label)
 
     @property
     def has_patterns(self) -> bool:
         """True if an entry is a data prefix or a script type, which only a scan of blocks finds."""
-        return any(self._table.count_of(kind) for kind in PATTERN_KINDS)
+        return any(self.table.count_of(kind) for kind in PATTERN_KINDS)
 
     def add_outpoint(
         self,
@@ -370,14 +350,14 @@ class WatchList:
         point = OutPoint.from_text(outpoint) if isinstance(outpoint, str) else outpoint
         if value is not None and not 0 <= value < 1 << 63:
             raise ParameterError(f"value must be from 0 to 2^63 - 1 satoshi, not {value}")
-        known = self._table.coin(bytes(point))
-        entry = known.entry if known else self._table.match_script(script_pubkey) if script_pubkey else NO_ENTRY
+        known = self.table.coin(bytes(point))
+        entry = known.entry if known else self.table.match_script(script_pubkey) if script_pubkey else NO_ENTRY
         if entry == NO_ENTRY or label is not None:
-            entry = self._table.add(EntryKind.OUTPOINT, bytes(point))
-            self._label(entry, label)
-        self._table.set_coin(bytes(point), entry, NO_VALUE if value is None else value, script_pubkey or None)
+            entry = self.table.add(EntryKind.OUTPOINT, bytes(point))
+            self.index.note_label(entry, label)
+        self.table.set_coin(bytes(point), entry, NO_VALUE if value is None else value, script_pubkey or None)
         if script_pubkey:
-            self._windows.use_script(script_pubkey)
+            self.windows.use_script(script_pubkey)
 
     def add_descriptor(self, text: str, label: str | None = None, *, lookahead: int = LOOKAHEAD) -> list[Keychain]:
         """Watch an output descriptor (BIP-380 ff.), and return its keychains. It needs the extra `descriptors`.
@@ -416,7 +396,7 @@ class WatchList:
         """
         descriptors = parse_descriptor(text, self.network)
         check_wildcard(descriptors, require_ranged=self._require_ranged)
-        return [_keychain(each, label, lookahead) for each in descriptors]
+        return [keychain_from(each, label, lookahead) for each in descriptors]
 
     def add_keychain(
         self, name: str, script_at: Callable[[int], bytes], label: str | None = None, *, lookahead: int = LOOKAHEAD
@@ -439,7 +419,7 @@ class WatchList:
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
-        if self._windows.get(name) is not None:
+        if self.windows.get(name) is not None:
             raise ParameterError(f"the watch list already has a keychain {name[:80]!r}")
         return self._add_keychain(Keychain(name, partial(single_script, script_at), label=label, lookahead=lookahead))
 
@@ -456,7 +436,7 @@ class WatchList:
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
-        with self._windows.limited_by(budget):
+        with self.windows.limited_by(budget):
             for each in keychains:
                 self._add_keychain(each)
 
@@ -468,27 +448,27 @@ class WatchList:
         with more key origins stays, because signing devices need them.
         """
         keychain.label = checked_label(keychain.label)
-        known, account = self._windows.get(keychain.name) or self._same_descriptor(keychain), self._accounts.current
+        known, account = self.windows.get(keychain.name) or self._same_descriptor(keychain), self.index.owners.current
         if known is None:
             keychain.account = account
-            self._windows.add(keychain)
+            self.windows.add(keychain)
             return keychain
         if account is not None:
-            self._check_owner(known.account, account)
-            self._windows.assign(known, account)
+            self.index.check_owner(known.account, account)
+            self.windows.assign(known, account)
         known.label = keychain.label or known.label
         known.lookahead = max(keychain.lookahead, known.lookahead)
         known.reach(keychain.floor)
         if keychain.revealed:
             known.reveal(keychain.revealed - 1)
         if origins_in(keychain.descriptor) > origins_in(known.descriptor):
-            self._windows.rename(known.name, keychain.name, keychain.descriptor)
-        self._windows.grow()
+            self.windows.rename(known.name, keychain.name, keychain.descriptor)
+        self.windows.grow()
         return known
 
     def _same_descriptor(self, keychain: Keychain) -> Keychain | None:
         """Return the keychain whose descriptor is another spelling of that of `keychain`, or None."""
-        known = None if keychain.descriptor is None else self._same_keychain(keychain)
+        known = None if keychain.descriptor is None else self.index.same_keychain(keychain)
         is_same = known is not None and known.descriptor is not None and known.scripts(0) == keychain.scripts(0)
         return known if is_same else None
 
@@ -508,18 +488,18 @@ class WatchList:
         found = []
         for each in parse_descriptor(text, self.network, is_stored=True):
             warn_of_problems(each)
-            found.append(_keychain(each, label, lookahead))
+            found.append(keychain_from(each, label, lookahead))
             found[-1].reach(end)
         return found
 
     def keychain_of(self, entry: int) -> tuple[Keychain, int] | None:
         """Return the keychain and the index of the entry with this number. None if the entry is in no keychain."""
-        return self._windows.at(entry)
+        return self.index.keychain_of(entry)
 
     @property
     def keychains(self) -> tuple[Keychain, ...]:
         """The keychains, in the order in which they were added."""
-        return tuple(self._windows)
+        return self.index.keychains
 
     def next_address(self, keychain: str | None = None) -> str:
         """Return the address of the lowest index of a keychain that is neither used nor revealed.
@@ -533,7 +513,7 @@ class WatchList:
         Raises:
             ParameterError: There is no such keychain, all its watched indexes are used, or its scripts have no address.
         """
-        return self._windows.next_address(keychain, self.network)
+        return self.windows.next_address(keychain, self.network)
 
     def is_used(self, address: str) -> bool:
         """Return True if the list has found an output that pays this address.
@@ -543,9 +523,9 @@ class WatchList:
             WrongNetworkError: The address belongs to another network.
         """
         script = address_to_script(address, self.network)
-        place = self._windows.at(self._table.find(EntryKind.SCRIPT, script))
+        place = self.windows.at(self.table.find(EntryKind.SCRIPT, script))
         return (place is not None and place[1] in place[0].used) or any(
-            coin.script == script for _, coin in self._table.coins()
+            coin.script == script for _, coin in self.table.coins()
         )
 
     def advance(self, hits: Iterable[Hit] | None = None) -> list[bytes]:
@@ -565,17 +545,17 @@ class WatchList:
             WatchListInUseError: A window must move, but a running client uses the list. The used indexes are marked.
         """
         if self._holders:
-            if self._windows.note(hits):
+            if self.windows.note(hits):
                 raise WatchListInUseError(
                     "a keychain's window must move, but a running client uses this watch list: match with a copy of it"
                 )
             return []
-        return self._windows.take_coins() if hits is None else self._windows.use(hits)
+        return self.windows.take_coins() if hits is None else self.windows.use(hits)
 
     @property
     def windows(self) -> Windows:
         """The keychains of the list and their windows."""
-        return self._windows
+        return self.index.windows
 
     def widen(self, margin: int | None = None, settled: Collection[str] = ()) -> list[bytes]:
         """Extend the windows of all keychains beyond their required ends, and return the newly watched scripts.
@@ -594,7 +574,7 @@ class WatchList:
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
-        return self._windows.widen(margin, settled)
+        return self.windows.widen(margin, settled)
 
     def forget_outpoints(self, outpoints: Iterable[bytes]) -> None:
         """Stop watching learned outpoints. Outpoints that were added as entries stay in the list.
@@ -607,8 +587,8 @@ class WatchList:
         Raises:
             ParameterError: An outpoint does not have 36 bytes.
         """
-        self._table = self._table.without(outpoints)
-        self._windows.move_to(self._table)
+        self.index.table = self.table.without(outpoints)
+        self.windows.move_to(self.table)
 
     def add_address_lines(self, chunk: bytes, at: int) -> tuple[int, int]:
         """Watch addresses from the lines of a text file, up to the first line that the kernel's fast path cannot read.
@@ -625,25 +605,17 @@ class WatchList:
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
-        if self._accounts.current is not None:
+        if self.index.owners.current is not None:
             return 0, 0  # the fast path does not tell which entries belong to the account
         network = self.network
-        taken, lines, labels = self._table.add_address_lines(
+        taken, lines, labels = self.table.add_address_lines(
             chunk, at, network.p2pkh_version, network.p2sh_version, network.hrp, _processors()
         )
         for entry, label in labels:
             text = label_of_line(label.decode())
             check_not_private(text)
-            self._label(entry, text)
+            self.index.note_label(entry, text)
         return taken, lines
-
-    def _label(self, entry: int, label: str | None) -> None:
-        """Note the label of an entry that was added, and its account."""
-        if label := checked_label(label):
-            self._labels[entry] = label
-        if (account := self._accounts.current) is not None and (known := self.account(entry)) != account:
-            self._check_owner(known, account)
-            self._accounts.entries[entry] = account
 
     # Accounts
 
@@ -679,8 +651,8 @@ class WatchList:
         """
         self._check_free()
         more = self.of_account(name, sources, self.network, label=label, lookahead=lookahead)
-        if self.take_account(self.plan_account(more, extend=extend)):
-            self._windows.grow()
+        if self.index.take_account(self.index.plan_account(more.index, extend=extend)):
+            self.windows.grow()
 
     @classmethod
     def of_account(
@@ -737,12 +709,12 @@ class WatchList:
         Raises:
             ParameterError: The name is invalid.
         """
-        before = self._accounts.current
+        before = self.index.owners.current
         self.begin_account(name)
         try:
             yield
         finally:
-            self._accounts.current = before
+            self.index.owners.current = before
 
     def begin_account(self, name: str | None) -> None:
         """Let the entries that are added from now on belong to an account; None for no account.
@@ -751,115 +723,8 @@ class WatchList:
             ParameterError: The name is invalid.
         """
         if name is not None:
-            self._accounts.names.setdefault(name := checked_name(name))
-        self._accounts.current = name
-
-    def plan_account(self, more: WatchList, *, extend: bool = True) -> AccountPlan:
-        """Return what the account of another list, which `of_account` made, adds to this list. Nothing changes.
-
-        Args:
-            more: The other list.
-            extend: False to refuse sources that an existing account does not have yet.
-
-        Raises:
-            ParameterError: An entry belongs to another account, or the account has other sources.
-        """
-        (name,) = more.accounts
-        adopted, fresh, same = list[str](), list[Keychain](), set[str]()
-        for chain in more.keychains:
-            known = self._windows.get(chain.name) or self._same_keychain(chain)
-            if known is None:
-                fresh.append(chain)
-                continue
-            self._check_owner(known.account, name)
-            same.add(chain.name)
-            if known.account is None:
-                adopted.append(known.name)
-        is_known = name in self._accounts.names
-        if is_known and (fresh or adopted) and any(each.account == name for each in self.keychains):
-            raise ParameterError(
-                f"account {name[:80]!r} has another descriptor: choose another name, or remove the account first"
-            )
-        entries, claimed = list[tuple[EntryKind, bytes, str | None]](), list[int]()
-        for number, (kind, value, label) in enumerate(more.entries()):
-            place, there = more.keychain_of(number), self._table.find(kind, value)
-            if place is not None and place[0].name in same:
-                continue
-            if there == NO_ENTRY:
-                if place is None:
-                    entries.append((kind, value, label))
-                continue
-            owner = self.account(there)
-            self._check_owner(owner, name)
-            if owner is None and ((mine := self.keychain_of(there)) is None or mine[0].name not in adopted):
-                claimed.append(there)
-        if is_known and not extend and (fresh or adopted or entries or claimed):
-            raise ParameterError(
-                f"there is an account {name[:80]!r} with other sources: choose another name, or give extend=True to add"
-                " addresses to it"
-            )
-        keychains = [(chain.without_window(), more.windows.scripts_by_index(chain.name)) for chain in fresh]
-        labels = tuple(self._missing_labels(more))
-        return AccountPlan(name, tuple(keychains), tuple(entries), tuple(claimed), tuple(adopted), labels)
-
-    def _missing_labels(self, more: WatchList) -> Iterator[tuple[bytes, str]]:
-        """Yield scripts of another list with a label of their own, which they lack in this list."""
-        for number, (kind, script, _) in enumerate(more.entries()):
-            label = more.own_label(number)
-            if (
-                label is not None
-                and kind == EntryKind.SCRIPT
-                and self.own_label(self._table.find(kind, script)) is None
-            ):
-                yield script, label
-
-    def _same_keychain(self, chain: Keychain) -> Keychain | None:
-        """Return the keychain of this list that derives the same scripts under another name, or None."""
-        scripts = chain.scripts(0)
-        found = same_elsewhere([self._windows.at(self._table.find(EntryKind.SCRIPT, script)) for script in scripts])
-        return None if found is None or found.size != chain.size else found
-
-    def adopted_entries(self, plan: AccountPlan) -> list[int]:
-        """Return the numbers of the entries without an account that a plan moves into its account."""
-        entries = dict.fromkeys((*plan.claimed, *self._derived(plan.adopted)))
-        return [entry for entry in entries if self.account(entry) is None]
-
-    def _derived(self, keychains: Sequence[str]) -> list[int]:
-        """Return the numbers of the entries in the windows of keychains."""
-        places = self._windows.entries_beyond(dict.fromkeys(keychains, 0)) if keychains else {}
-        return [entry for chain in places.values() for _, entry in chain]
-
-    def take_account(self, plan: AccountPlan) -> bool:
-        """Watch an account whose plan `plan_account` returned, while a client uses the list as well.
-
-        The windows of the new keychains become those of the plan. Returns True if a window must move now.
-        """
-        name, accounts = plan.name, self._accounts
-        accounts.names.setdefault(name)
-        owned = {entry: self.account(entry) for entry in self._derived(plan.adopted)}
-        accounts.entries.update((entry, owner) for entry, owner in owned.items() if owner not in (None, name))
-        for adopted in plan.adopted:
-            if (known := self._windows.get(adopted)) is not None:
-                self._windows.assign(known, name)
-        add, kind = self._table.add, EntryKind.SCRIPT
-        for keychain, window in plan.keychains:
-            self._windows.restore(keychain, [tuple(add(kind, script) for script in each) for each in window], ())
-        for kind, value, label in plan.entries:
-            number = self._table.add(kind, value)
-            accounts.entries[number] = name
-            if label is not None:
-                self._labels[number] = label
-        accounts.entries.update((number, name) for number in plan.claimed if self.account(number) != name)
-        for script, text in plan.labels:
-            self._labels.setdefault(self._table.find(EntryKind.SCRIPT, script), text)
-        return bool(plan.keychains) and (self._windows.note() or self._windows.is_due)
-
-    def _check_owner(self, owner: str | None, account: str) -> None:
-        if owner is not None and owner != account:
-            raise ParameterError(
-                f"this is part of account {owner[:80]!r} and cannot belong to {account[:80]!r} as well: use that"
-                " account, or remove it first"
-            )
+            self.index.owners.names.setdefault(name := checked_name(name))
+        self.index.owners.current = name
 
     def remove_account(self, name: str) -> None:
         """Stop watching an account: its keychains and entries leave the list.
@@ -869,7 +734,7 @@ class WatchList:
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
-        self.replace_with(self.without_account(normalized(name)))
+        self.index.replace_with(self.index.without_account(normalized(name)))
 
     def rename_account(self, old: str, new: str) -> None:
         """Rename an account.
@@ -880,134 +745,73 @@ class WatchList:
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
-        self.renamed_account(old, new)
-
-    def renamed_account(self, old: str, new: str) -> None:
-        """Rename an account while a client uses the list. The errors are those of `rename_account`."""
-        old, new = normalized(old), normalized(new)
-        self._accounts.rename(old, new)
-        self._windows.rename_account(old, new)
+        self.index.rename_account(old, new)
 
     @property
     def accounts(self) -> tuple[str, ...]:
         """Names of the accounts, in the order in which they were added."""
-        return tuple(self._accounts.names)
-
-    def has_account(self, name: str) -> bool:
-        """Return True if the list has an account with this name."""
-        return normalized(name) in self._accounts.names
-
-    def chosen_keychain(self, name: str | None) -> Keychain:
-        """Return the keychain that `Windows.chosen` returns. Raises ParameterError."""
-        account = None if name is None else normalized(name)
-        return self._windows.chosen(account if account in self._accounts.names else name, self._accounts.names.keys())
-
-    def disown(self, entry: int) -> None:
-        """Remove the label and the account of the entry with this number, apart from those of its keychain."""
-        self._labels.pop(entry, None)
-        self._accounts.entries.pop(entry, None)
+        return self.index.accounts
 
     def account(self, entry: int) -> str | None:
         """Return the account of the entry with this number in the table. None if the entry belongs to no account."""
-        return self._accounts.entries.get(entry) or self._windows.account_at(entry)
-
-    def account_of(self, entry: int, script: bytes | None) -> str | None:
-        """Return the account of a match: that of its script, or else that of its entry.
-
-        Args:
-            entry: Number of the entry that matched.
-            script: Script of the output; None if it is unknown.
-        """
-        if not self._accounts.names:
-            return None
-        owner = self.account(entry)
-        if script and self._table.entry(entry)[0] == EntryKind.OUTPOINT:
-            watched = self._table.find(EntryKind.SCRIPT, script)
-            owner = owner if watched == NO_ENTRY else self.account(watched)
-        return owner
-
-    def entries_of_account(self, name: str) -> tuple[list[int], list[int]]:
-        """Return the numbers of an account's entries: entries to remove with it, and entries that must stay.
-
-        Entries stay that another account has, or that a keychain of another account or of none derives as well. Both
-        lists are in ascending order.
-
-        Raises:
-            UnknownAccountError: The list has no such account.
-        """
-        self._accounts.check(name)
-        alone, shared = self._windows.entries_of(name)
-        mine = {entry for entry, account in self._accounts.entries.items() if account == name}
-        stay = {entry for entry in mine if (place := self._windows.at(entry)) and place[0].account != name}
-        stay |= {entry for entry in shared if self.account(entry) == name}
-        stay |= {entry for entry in alone if self.account(entry) != name}
-        return sorted({*alone, *mine} - stay - set(shared)), sorted(stay)
-
-    def without_account(self, name: str) -> WatchList:
-        """Return a list for `replace_with`: without an account, its keychains and its entries.
-
-        Raises:
-            UnknownAccountError: The list has no such account.
-        """
-        return self.without_entries(self.entries_of_account(name)[0], name)
+        return self.index.account(entry)
 
     def __len__(self) -> int:
         """Return the number of entries in the list. Learned outpoints do not count."""
-        return len(self._table)
+        return len(self.index)
 
     def __contains__(self, script_pubkey: bytes) -> bool:
         """Return True if an output with this scriptPubKey matches an entry of the list."""
-        return self._table.match_script(script_pubkey) != NO_ENTRY
+        return script_pubkey in self.index
 
     def __eq__(self, other: object) -> bool:
         """Return True if both lists have the same network, entries, labels, outpoints and keychains, in any order."""
         if not isinstance(other, WatchList):
             return NotImplemented
-        named = self._accounts.names.keys() == other._accounts.names.keys()
+        named = set(self.accounts) == set(other.accounts)
         return self.network == other.network and named and self._contents() == other._contents()
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # a watch list is mutable
 
     def _contents(self) -> tuple[object, object, object]:
-        named = {self._table.entry(entry): label for entry, label in self._labels.items()}
-        owned = {self._table.entry(entry): account for entry, account in self._accounts.entries.items()}
-        entries = {entry: (named.get(entry), owned.get(entry)) for entry in self._table.entries()}
-        coins = {point: (coin.value, coin.script, self._labels.get(coin.entry)) for point, coin in self._table.coins()}
-        return entries, coins, self._windows.state()
+        table, labels = self.table, self.index.own_labels
+        named = {table.entry(entry): label for entry, label in labels.items()}
+        owned = {table.entry(entry): account for entry, account in self.index.owners.entries.items()}
+        entries = {entry: (named.get(entry), owned.get(entry)) for entry in table.entries()}
+        coins = {point: (coin.value, coin.script, labels.get(coin.entry)) for point, coin in table.coins()}
+        return entries, coins, self.windows.state()
 
     def __repr__(self) -> str:
-        return f"<WatchList {self.network} {len(self)} entries, {sum(1 for _ in self._table.coins())} outpoints>"
+        return f"<WatchList {self.network} {len(self)} entries, {sum(1 for _ in self.table.coins())} outpoints>"
 
     def copy(self) -> WatchList:
         """Return an independent watch list with the same entries, labels, outpoints and keychains."""
         twin = WatchList(self.network, require_ranged=self._require_ranged)
-        twin._table = self._table.copy()
-        twin._labels = self._labels.copy()
-        twin._windows = self._windows.copy(twin._table)
-        twin._accounts = self._accounts.copy()
+        twin.index = self.index.copy()
         return twin
 
     # the pickle lacks the clients that use the list; it names a keychain's function, as pickles do
     def __reduce__(self) -> tuple[object, ...]:
         return WatchList._restored, (
             self.network,
-            state_of(self._table, dict(self._labels), self._windows, self._accounts),
+            state_of(self.index.table, dict(self.index.own_labels), self.index.windows, self.index.owners),
         )
 
     @classmethod
     def _restored(cls, network: Network, state: State) -> WatchList:
         made = cls(network)
-        made._table, made._labels, made._windows, made._accounts = restored(network, state)
+        index = made.index
+        index.table, index.own_labels, index.windows, index.owners = restored(network, state)
         return made
 
     @property
     def table(self) -> WatchTable:
         """The kernel's table of the list's entries and outpoints. Scans of blocks use it."""
-        return self._table
+        return self.index.table
 
     def entries(self) -> Iterator[tuple[EntryKind, bytes, str | None]]:
         """Yield every entry as (kind, bytes, label), in the order in which they were added."""
-        return ((kind, value, self.label(number)) for number, (kind, value) in enumerate(self._table.entries()))
+        return self.index.entries()
 
     def add_entry(self, kind: EntryKind, value: bytes, label: str | None = None) -> int:
         """Watch one entry, and return its number in the table.
@@ -1022,8 +826,8 @@ class WatchList:
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
-        number = self._table.add(kind, value)
-        self._label(number, label)
+        number = self.table.add(kind, value)
+        self.index.note_label(number, label)
         return number
 
     def relabel(self, number: int, label: str | None) -> None:
@@ -1037,147 +841,7 @@ class WatchList:
             ParameterError: The label is invalid.
             IndexError: The table has no entry with this number.
         """
-        self._table.entry(number)
-        checked = checked_label(label)
-        self._labels.pop(number, None)
-        self._label(number, checked)
-
-    def relabel_keychains(self, names: Sequence[str], label: str | None) -> list[int]:
-        """Replace the label of keychains. Scripts with a label of their own keep it.
-
-        Args:
-            names: Names of the keychains.
-            label: The new label; None removes the old label.
-
-        Returns:
-            The numbers of the entries in the windows of the keychains whose label changes with it.
-
-        Raises:
-            ParameterError: The label is invalid, or the list has no such keychain.
-        """
-        checked = checked_label(label)
-        for name in names:
-            if self._windows.get(name) is None:
-                raise ParameterError(f"the watch list has no keychain {name[:80]!r}")
-        entries = [entry for entry in self._derived(names) if self.own_label(entry) is None]
-        before = [self.label(entry) for entry in entries]
-        for name in names:
-            chain = self._windows.get(name)
-            assert chain is not None
-            chain.label = checked
-        return [entry for entry, old in zip(entries, before, strict=True) if self.label(entry) != old]
-
-    def keychains_named(self, text: str) -> tuple[str, ...]:
-        """Return the names of the keychains that a name, a descriptor or an extended public key stands for.
-
-        The result is empty if the text is something else, such as an address.
-
-        Raises:
-            ParameterError: The list lacks a keychain of the descriptor.
-            DescriptorError: The descriptor is malformed.
-        """
-        if self._windows.get(text) is not None:
-            return (text,)
-        if not (is_descriptor(text) or keys.is_extended_key(text)):
-            return ()
-        made = WatchList(self.network)
-        made.add_descriptor(text, lookahead=GAP_LIMIT)
-        found = [self._windows.get(each.name) or self._same_keychain(each) for each in made.keychains]
-        names = tuple(each.name for each in found if each is not None)
-        if len(names) < len(found):
-            raise ParameterError(f"the keychain {text[:80]!r} is not watched")
-        return names
-
-    def without_entries(self, numbers: Collection[int], account: str | None = None) -> WatchList:
-        """Return a list for `replace_with`: without some entries, and without the outpoints that only they matched.
-
-        Its keychains are those of this list. Do not leave out scripts of keychains: a keychain assumes that all scripts
-        in its window are watched.
-
-        Args:
-            numbers: Numbers in the table of the entries to leave out.
-            account: Account to leave out with its keychains; `numbers` has its entries then.
-        """
-        left = self.without_coins(numbers, account)
-        left.take_coins(self, numbers)
-        return left
-
-    def without_coins(self, numbers: Collection[int], account: str | None = None) -> WatchList:
-        """Return what `without_entries` returns, but without outpoints; `take_coins` adds them.
-
-        Another thread may call this while no entry, label or window changes.
-        """
-        steps = self.without_coins_in_steps(numbers, account)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                left: WatchList = end.value
-                return left
-
-    def without_coins_in_steps(
-        self, numbers: Collection[int], account: str | None = None
-    ) -> Generator[None, None, WatchList]:
-        """Do what `without_coins` does in steps of about two milliseconds. Meanwhile no entry may be added or leave."""
-        left, gone, removed = WatchList(self.network), sorted(numbers), frozenset(numbers)
-        kept = bytearray(b"\1") * len(self._table)
-        for number in gone:
-            kept[number] = 0
-        entries = compress(self._table.entries(), kept)
-        while batch := tuple(islice(entries, STEP)):  # other threads run between the steps
-            deque(starmap(left._table.add, batch), maxlen=0)
-            yield
-        left._labels = {
-            number - bisect_left(gone, number): label for number, label in self._labels.items() if number not in removed
-        }
-        left._windows = self._windows.without(left._table, gone, account)
-        left._accounts = self._accounts.without(gone, account)
-        return left
-
-    def take_coins(self, before: WatchList, numbers: Collection[int]) -> list[bytes]:
-        """Take the outpoints of `before`, from which `without_coins` made this list. `numbers` are the removed entries.
-
-        Returns the scripts of outpoints that only these entries matched.
-        """
-        gone, removed, lost = sorted(numbers), frozenset(numbers), list[bytes]()
-        for outpoint, coin in before._table.coins():
-            entry = NO_ENTRY
-            if coin.entry not in removed:
-                entry = coin.entry - bisect_left(gone, coin.entry)
-            elif coin.script is not None:
-                entry = self._table.match_script(coin.script)
-            if entry != NO_ENTRY:
-                self._table.set_coin(outpoint, entry, coin.value, coin.script)
-            elif coin.script is not None:
-                lost.append(coin.script)
-        return lost
-
-    def replace_with(self, other: WatchList) -> None:
-        """Replace the entries, labels and outpoints of this list by those of `other`.
-
-        `other` is a list that `without_entries` returned. Do not use it afterwards. The keychains of this list stay the
-        same objects.
-        """
-        self._table, self._labels, self._accounts = other._table, other._labels, other._accounts
-        self._windows.become(other._windows)
-
-    def take_uses(self, other: WatchList) -> Iterator[None]:
-        """Take the used indexes and the longer windows of the keychains of `other`, a copy of this list, in steps.
-
-        The generator yields between the steps, which take about two milliseconds. No script is derived. A script of
-        several keychains gets the account that it has in `other`.
-        """
-        yield from self._windows.take_uses(other._windows)
-        for entry in self._windows.shared:
-            there = other._table.find(*self._table.entry(entry))
-            account = None if there == NO_ENTRY else other.account(there)
-            if account in self._accounts.names and account not in (None, self.account(entry)):
-                self._accounts.entries[entry] = account
-
-    def check_followable(self) -> None:
-        """Raise ParameterError if the list has data prefixes or script types, which a client cannot follow."""
-        if self.has_patterns:
-            raise ParameterError(f"a client cannot follow {patterns.KINDS}: scan blocks for them with a Matcher")
+        self.index.relabel(number, label)
 
     def hold(self) -> None:
         """Mark the list as used by a running client.
@@ -1202,52 +866,33 @@ class WatchList:
 
         The result is None if both have no label.
         """
-        label = self._labels.get(entry)
-        if label is None and (place := self._windows.at(entry)):
-            label = place[0].label
-        return label
+        return self.index.label(entry)
 
     @property
     def has_labels(self) -> bool:
         """True if an entry or a keychain has a label."""
-        return bool(self._labels) or any(each.label for each in self._windows)
+        return bool(self.index.own_labels) or any(each.label for each in self.keychains)
 
     def labels(self) -> Mapping[int, str]:
         """Return the labels by the number of the entry, as `label` returns them. Do not change the mapping."""
-        if not any(each.label for each in self._windows):
-            return self._labels
-        return {entry: label for entry, label in enumerate(self.labels_by_entry()) if label}
-
-    def labels_by_entry(self) -> list[str | None]:
-        """Return the label of each entry, as `label` does."""
-        found = self._windows.by_entry(lambda keychain: keychain.label)
-        for entry, label in self._labels.items():
-            found[entry] = label
-        return found
-
-    def accounts_by_entry(self) -> list[str | None]:
-        """Return the account of each entry, as `account` does."""
-        found = self._windows.by_entry(lambda keychain: keychain.account)
-        for entry in self._windows.shared:
-            found[entry] = self.account(entry)
-        for entry, account in self._accounts.entries.items():
-            found[entry] = account
-        return found
+        if not any(each.label for each in self.keychains):
+            return self.index.own_labels
+        return {entry: label for entry, label in enumerate(self.index.labels_by_entry()) if label}
 
     def own_label(self, entry: int) -> str | None:
         """Return the label of the entry with this number in the table. None if the entry has no label of its own.
 
         The label of the entry's keychain is ignored.
         """
-        return self._labels.get(entry)
+        return self.index.own_label(entry)
 
     def script_pubkeys(self) -> Iterator[bytes]:
         """Yield the watched scriptPubKeys. They include the scripts of public keys, except bare multisig scripts."""
-        return (value for kind, value in self._table.entries() if kind == EntryKind.SCRIPT)
+        return (value for kind, value in self.table.entries() if kind == EntryKind.SCRIPT)
 
     def outpoints(self) -> Iterator[OutPoint]:
         """Yield every watched outpoint, including learned outpoints."""
-        return (OutPoint.parse(point) for point, _ in self._table.coins())
+        return (OutPoint.parse(point) for point, _ in self.table.coins())
 
     def bloom_elements(self) -> list[bytes]:
         """Return the elements of a BIP-37 filter that finds every entry, without duplicates.
@@ -1261,7 +906,7 @@ class WatchList:
         Raises:
             InexpressibleError: Some watched scripts push no data. The error lists these scripts.
         """
-        return bloom_elements(self._table)
+        return self.index.bloom_elements()
 
     def gcs_elements(self, first: int = 0) -> list[bytes]:
         """Return the scriptPubKeys to look up in a BIP-158 filter, without duplicates.
@@ -1276,7 +921,7 @@ class WatchList:
             InexpressibleError: The list has entries that compact filters cannot find: data elements, outpoints whose
                 script is unknown, or scripts that start with OP_RETURN. The error lists these entries.
         """
-        return gcs_elements(self._table, first)
+        return self.index.gcs_elements(first)
 
     def match_tx(
         self,
@@ -1301,11 +946,11 @@ class WatchList:
         """
         tx = to_bytes(raw)
         refuse_psbt(tx)
-        hits = self._table.scan_tx(tx)
+        hits = self.table.scan_tx(tx)
         if not hits:  # most transactions of a stream
             return []
         while self.advance(hits):
-            hits = self._table.scan_tx(tx)
+            hits = self.table.scan_tx(tx)
         is_coinbase = Transaction.parse(tx).is_coinbase
         return self.accept(hits, block_hash=block_hash, height=height, time=time, is_coinbase=is_coinbase)
 
@@ -1322,7 +967,7 @@ class WatchList:
             WatchListInUseError: A window must move, but a running client uses the list.
         """
         block = to_bytes(raw)
-        hits = self._complete(lambda: self._table.scan_block(block))
+        hits = self._complete(lambda: self.table.scan_block(block))
         time = int.from_bytes(block[68:72], "little")
         return self.accept(hits, block_hash=sha256d(block[:HEADER_SIZE]), height=height, time=time)
 
@@ -1351,7 +996,7 @@ class WatchList:
             WatchListInUseError: A window must move, but a running client uses the list.
         """
         found = list(hits)
-        self._table.learn(found)
+        self.table.learn(found)
         self.advance(found)
         return self.matches(found, block_hash=block_hash, height=height, time=time, is_coinbase=is_coinbase)
 
@@ -1376,27 +1021,11 @@ class WatchList:
             is_coinbase: True if the transaction at position 0 is a coinbase. By default it is a coinbase if
                 `block_hash` is given.
         """
-        coinbase = 0 if (is_coinbase if is_coinbase is not None else block_hash is not None) else _NOWHERE
-        network, label_of, parse = self.network, self.label, OutPoint.parse
-        place_of, account_of = self._windows.place, self.account_of
-        return [
-            Match(
-                _INPUT if spend else _OUTPUT,
-                txid,
-                index,
-                parse(outpoint),
-                None if value == NO_VALUE else value,
-                script,
-                script_to_address(script, network) if script else None,
-                label_of(entry),
-                block_hash,
-                height,
-                time,
-                position == coinbase,
-                completeness,
-                *place_of(entry, script),
-                None if fee == NO_VALUE else fee,
-                account_of(entry, script),
-            )
-            for spend, position, txid, index, outpoint, value, script, entry, fee in hits
-        ]
+        return self.index.matches(
+            hits,
+            block_hash=block_hash,
+            height=height,
+            time=time,
+            completeness=completeness,
+            is_coinbase=is_coinbase,
+        )

@@ -55,7 +55,7 @@ def test_removal_between_two_steps_hides_no_script() -> None:
         watch.add_script(script(0, index))
     steps = scripts.update(watch)
     next(steps)
-    watch.replace_with(watch.without_entries(range(STEP - 5)))
+    watch.index.replace_with(watch.index.without_entries(range(STEP - 5)))
     list(steps)
     known = [script_hash_of(script(0, index)) in scripts for index in range(3 * STEP)]
     assert known == [False] * (STEP - 5) + [True] * (2 * STEP + 5)
@@ -110,7 +110,7 @@ def test_entry_in_place_of_a_removed_one_is_known() -> None:
     watch.add_script(script(0, 0))
     watch.add_script(script(0, 1))
     list(scripts.update(watch))
-    watch.replace_with(watch.without_entries([0]))
+    watch.index.replace_with(watch.index.without_entries([0]))
     watch.add_script(script(0, 2))
     list(scripts.update(watch))
     assert [script_hash_of(script(0, index)) in scripts for index in range(3)] == [False, True, True]

@@ -319,7 +319,7 @@ def read(path: Path, change: Callable[[WatchList], None]) -> Found:
             textfile.read_into(watch, file, str(path))
     except WatchFileError as error:
         problems = error.problems
-    return list(watch.table.entries()), list(watch.table.coins()), dict(watch._labels), problems
+    return list(watch.table.entries()), list(watch.table.coins()), dict(watch.index.own_labels), problems
 
 
 @pytest.mark.parametrize("seed", range(effort(20, 150, 3_000)))
@@ -335,10 +335,10 @@ def test_a_file_reads_the_same_without_the_fast_path(
     path.write_bytes(raw)
 
     def fast(watch: WatchList) -> None:
-        watch._table = WatchTable()
+        watch.index.table = WatchTable()
 
     def plodding(watch: WatchList) -> None:
-        watch._table = WatchTable()
+        watch.index.table = WatchTable()
         monkeypatch.setattr(WatchList, "add_address_lines", lambda self, chunk, at: (0, 0))
 
     monkeypatch.setattr(textfile, "_CHUNK", rng.choice((1, 50, 1_000, 1 << 20)))

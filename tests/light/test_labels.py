@@ -23,6 +23,7 @@ from spvfilter.primitives import TxOut
 from spvfilter.store.store import Store
 from spvfilter.wallet.events import MatchFound
 from spvfilter.wallet.reader import WalletStore
+from spvfilter.watch.index import TxOutIndex
 from spvfilter.watch.labels import Label, read_labels
 from spvfilter.watch.watchlist import WatchList
 from support.lightworld import LOCKS, STRANGER, World, running
@@ -89,7 +90,7 @@ async def test_waiting_label_is_used_beside_a_removal(monkeypatch: pytest.Monkey
     watch.add_keychain("chain", lambda index: scripts[index], lookahead=20)
     watch.add_address(FOREIGN)
     computed, told = threading.Event(), threading.Event()
-    waiting_labels, without_coins, take = Store.waiting_labels, WatchList.without_coins, WatchChanges._take_labels
+    waiting_labels, without_coins, take = Store.waiting_labels, TxOutIndex.without_coins, WatchChanges._take_labels
     grown, removals = WatchChanges._grown, list[asyncio.Task[None]]()
 
     def remove(self: WatchChanges, gained: Sequence[bytes]) -> None:
@@ -102,7 +103,7 @@ async def test_waiting_label_is_used_beside_a_removal(monkeypatch: pytest.Monkey
             computed.wait(60)
         return waiting_labels(self, wanted)
 
-    def wait_for_labels(self: WatchList, *given: Any) -> WatchList:
+    def wait_for_labels(self: TxOutIndex, *given: Any) -> TxOutIndex:
         left = without_coins(self, *given)
         computed.set()
         told.wait(60)
@@ -115,7 +116,7 @@ async def test_waiting_label_is_used_beside_a_removal(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(WatchChanges, "_grown", remove)
     monkeypatch.setattr(Store, "waiting_labels", wait_for_removal)
-    monkeypatch.setattr(WatchList, "without_coins", wait_for_labels)
+    monkeypatch.setattr(TxOutIndex, "without_coins", wait_for_labels)
     monkeypatch.setattr(WatchChanges, "_take_labels", tell)
     async with Node() as node, LightClient(watch, peers=[f"{node.host}:{node.port}"], mode="compact") as client:
         await client.import_labels([Label("addr", addresses[50], "later")])
@@ -130,12 +131,12 @@ async def test_waiting_label_is_used_beside_a_removal(monkeypatch: pytest.Monkey
 
 async def test_labels_are_imported_beside_a_removal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread computes the watch list without an entry, while labels come for this entry and for another one."""
-    begun, imported, without_coins = threading.Event(), threading.Event(), WatchList.without_coins
+    begun, imported, without_coins = threading.Event(), threading.Event(), TxOutIndex.without_coins
     watch, store = WatchList(REGTEST), tmp_path / "w.db"
     watch.add_address(ADDRESS)
     watch.add_address(FOREIGN)
 
-    def wait_for_import(self: WatchList, *given: Any) -> WatchList:
+    def wait_for_import(self: TxOutIndex, *given: Any) -> TxOutIndex:
         begun.set()
         imported.wait(60)
         return without_coins(self, *given)
@@ -147,7 +148,7 @@ async def test_labels_are_imported_beside_a_removal(tmp_path: Path, monkeypatch:
         return answer
 
     asked = Running.ask
-    monkeypatch.setattr(WatchList, "without_coins", wait_for_import)
+    monkeypatch.setattr(TxOutIndex, "without_coins", wait_for_import)
     monkeypatch.setattr(Running, "ask", ask)
     async with Node() as node:
         peers = [f"{node.host}:{node.port}"]

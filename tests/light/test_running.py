@@ -23,6 +23,7 @@ from spvfilter.node import Node
 from spvfilter.primitives import TxOut
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.reports import Reports
+from spvfilter.watch.index import TxOutIndex
 from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.watch.windows import STEP
@@ -66,20 +67,20 @@ async def test_another_thread_builds_the_engine(monkeypatch: pytest.MonkeyPatch)
 async def test_removal_looks_at_every_entry_only_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """With 4,000 keychains, it would block the event loop for a tenth of a second."""
     places: list[str] = []
-    without, elements = WatchList.without_coins, WatchList.gcs_elements
+    without, elements = TxOutIndex.without_coins, TxOutIndex.gcs_elements
 
-    def noted(self: WatchList, *arguments: Any) -> WatchList:
+    def noted(self: TxOutIndex, *arguments: Any) -> TxOutIndex:
         places.append(threading.current_thread().name)
         return without(self, *arguments)
 
-    def counted(self: WatchList, first: int = 0) -> list[bytes]:
+    def counted(self: TxOutIndex, first: int = 0) -> list[bytes]:
         places.append("" if first < 29 and threading.current_thread() is threading.main_thread() else THREAD_NAME)
         return elements(self, first)
 
     async with Node() as node, client_of(wallet_of(*map(script_at, range(30))), node) as client:
         await client.wait_synced()
-        monkeypatch.setattr(WatchList, "without_coins", noted)
-        monkeypatch.setattr(WatchList, "gcs_elements", counted)
+        monkeypatch.setattr(TxOutIndex, "without_coins", noted)
+        monkeypatch.setattr(TxOutIndex, "gcs_elements", counted)
         await client.remove(script_at(3))
         assert len(places) >= 2
         assert all(place.startswith(THREAD_NAME) for place in places)
@@ -185,9 +186,9 @@ async def test_matches_are_made_a_few_in_each_turn(monkeypatch: pytest.MonkeyPat
 
 async def test_new_entries_do_not_read_existing_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    gcs_elements = WatchList.gcs_elements
+    gcs_elements = TxOutIndex.gcs_elements
 
-    def counted(self: WatchList, first: int = 0) -> list[bytes]:
+    def counted(self: TxOutIndex, first: int = 0) -> list[bytes]:
         found = gcs_elements(self, first)
         sizes.append(len(found))
         return found
@@ -197,7 +198,7 @@ async def test_new_entries_do_not_read_existing_entries(monkeypatch: pytest.Monk
         async with client_of(wallet_of(*map(script_at, range(50))), node) as client:
             await client.wait_synced()
             scripts = client._running.engine._compact.scripts  # type: ignore[union-attr]
-            monkeypatch.setattr(WatchList, "gcs_elements", counted)
+            monkeypatch.setattr(TxOutIndex, "gcs_elements", counted)
             for index in range(50, 55):
                 await client.add_address(script_to_address(script_at(index), REGTEST) or "")
             await client.wait_synced()
@@ -207,7 +208,7 @@ async def test_new_entries_do_not_read_existing_entries(monkeypatch: pytest.Monk
 
 def applied(watch: WatchList, *requests: Request) -> int:
     """Apply requests to a list, and return the number of steps."""
-    return sum(1 for _ in apply_changes(watch, requests, watch.copy()))
+    return sum(1 for _ in apply_changes(watch.index, requests, watch.copy().index))
 
 
 def entries(indexes: Iterable[int]) -> tuple[tuple[EntryKind, bytes], ...]:
@@ -242,13 +243,13 @@ def test_changes_of_a_run_are_applied_in_their_order() -> None:
 
 def test_many_removals_make_one_copy_of_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
     copies: list[int] = []
-    without = WatchList.without_entries
+    without = TxOutIndex.without_entries
 
-    def counted(self: WatchList, numbers: Any) -> WatchList:
+    def counted(self: TxOutIndex, numbers: Any) -> TxOutIndex:
         copies.append(len(numbers))
         return without(self, numbers)
 
-    monkeypatch.setattr(WatchList, "without_entries", counted)
+    monkeypatch.setattr(TxOutIndex, "without_entries", counted)
     watch = wallet_of(*map(script_at, range(30)))
     applied(watch, *(RemoveEntries(entries([index])) for index in range(20)))
     assert copies == [20]
@@ -266,7 +267,7 @@ def test_entry_added_while_its_account_is_removed_stays() -> None:
     """Another client that uses the same list is left at the same time."""
     watch = wallet_of(*map(script_at, range(STEP)))
     watch.add_account("shop", Keychain("shop", lambda index: (b"\x51" + index.to_bytes(4, "big"),)))
-    steps = apply_changes(watch, [RemoveAccount("shop")], watch.copy())
+    steps = apply_changes(watch.index, [RemoveAccount("shop")], watch.copy().index)
     next(steps)
     watch.add_script(script_at(STEP))
     for _ in steps:

@@ -62,9 +62,9 @@ from spvfilter.wallet.rows import row_of
 from spvfilter.wallet.searches import Searches
 from spvfilter.wallet.txgraph import Signatures, TxRecord
 from spvfilter.wallet.txrows import TxRows
+from spvfilter.watch.index import TxOutIndex
 from spvfilter.watch.keychain import Keychain
 from spvfilter.watch.match import Completeness
-from spvfilter.watch.watchlist import WatchList
 
 Change = tuple[object, str, object]  # owner, attribute, replacement
 
@@ -755,10 +755,10 @@ def a_new_account_is_searched_from_the_next_block() -> list[Change]:
 
 @bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",), seed=6)
 def a_renamed_account_loses_its_keychains() -> list[Change]:
-    def renamed_account(self: WatchList, old: str, new: str) -> None:
-        self._accounts.rename(old, new)
+    def rename_account(self: TxOutIndex, old: str, new: str) -> None:
+        self.owners.rename(old, new)
 
-    return [(WatchList, "renamed_account", renamed_account)]
+    return [(TxOutIndex, "rename_account", rename_account)]
 
 
 @bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",))

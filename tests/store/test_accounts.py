@@ -72,7 +72,7 @@ def test_id_of_a_removed_account_is_never_used_again(tmp_path: Path) -> None:
     accounts_of(path)
     with Store.open(path, REGTEST) as store:
         store.attach(watch := WatchList(REGTEST))
-        bob, (entries, _) = store.account_id("bob"), watch.entries_of_account("bob")
+        bob, (entries, _) = store.account_id("bob"), watch.index.entries_of_account("bob")
         event = StoredEvent(1, 5, "connected", b"[]", "bob")
         left = [(False, each.hit.txid, each.hit.n) for each in store.matches() if each.hit.entry in entries]
         change = AccountChange("bob", is_removed=True)

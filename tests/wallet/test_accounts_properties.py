@@ -100,7 +100,7 @@ class Life(Wallet):
             if not len(more):
                 more.add_script(script(0, self.rng.randrange(3)))
         try:
-            plan = self.books.watch.plan_account(more)
+            plan = self.books.watch.plan_account(more.index)
         except ParameterError:  # another account has the address
             self.chains.pop(name, None)
             return

@@ -161,7 +161,7 @@ def test_new_entry_finds_payment_and_spend_in_any_order() -> None:
     wallet.observe(parent)
     wallet.books.entries.store([(EntryKind.SCRIPT, THEIRS, None)])
     wallet.tell(())
-    wallet.books.watch.add_script(THEIRS)
+    wallet.books.watch.table.add(EntryKind.SCRIPT, THEIRS)
     wallet.books.entries_added()
     told: list[object] = []
     while wallet.books.is_match_due:

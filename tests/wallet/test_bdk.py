@@ -190,7 +190,7 @@ def test_bdk_has_the_same_books_of_each_account(seed: int, monkeypatch: pytest.M
         with more.within_account(name):
             for script in mine:
                 more.add_script(script)
-        plan = model.books.watch.plan_account(more)
+        plan = model.books.watch.plan_account(more.index)
         model.books.store_account(plan)
         model.tell(())
         model.books.watch.take_account(plan)

@@ -20,7 +20,7 @@ def test_remaining_entries_get_the_next_numbers() -> None:
         for script in scripts:
             watch.add_script(script)
         removed = rng.sample(range(count), rng.randint(0, count))
-        change = Renumbering(watch, removed)
+        change = Renumbering(watch.index, removed)
         left = [number for number in range(count) if number not in removed]
         assert change.ids(range(100, 100 + count)) == [100 + number for number in left]
         for number, script in enumerate(scripts):

@@ -61,13 +61,13 @@ def test_name_in_another_unicode_form_is_the_same_name() -> None:
     watch.add_account(decomposed, address(1, 0))
     watch.add_account(composed, address(1, 0))
     assert watch.accounts == (composed,)
-    assert watch.has_account(decomposed)
+    assert watch.index.has_account(decomposed)
     watch.rename_account(decomposed, "bar")
     watch.rename_account("bar", decomposed)
     assert watch.accounts == (composed,)
     watch.add_script(script(0, 0))
     watch.remove_account(decomposed)
-    assert not watch.has_account(composed)
+    assert not watch.index.has_account(composed)
 
 
 def test_label_of_an_account_is_on_sources_without_one() -> None:

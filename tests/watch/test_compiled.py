@@ -95,8 +95,8 @@ def test_a_compiled_list_equals_the_text_list(seed: int, tmp_path: Path) -> None
     assert mapped == plain
     assert list(mapped.entries()) == list(plain.entries())
     assert mapped.accounts == plain.accounts
-    assert mapped.labels_by_entry() == plain.labels_by_entry()
-    assert mapped.accounts_by_entry() == plain.accounts_by_entry()
+    assert mapped.index.labels_by_entry() == plain.index.labels_by_entry()
+    assert mapped.index.accounts_by_entry() == plain.index.accounts_by_entry()
     assert table_digest(mapped.table) == table_digest(plain.table)
     assert verify(path) == len(plain)
     assert elements(mapped) == elements(plain)
@@ -124,7 +124,7 @@ def test_entries_are_removed_from_a_compiled_list(tmp_path: Path) -> None:
     mapped = WatchList.load(compiled_file(watch, tmp_path))
     for each in (mapped, watch):
         each.remove_account("Alice")
-        each.disown(0)
+        each.index.disown(0)
     assert mapped == watch
 
 
@@ -268,7 +268,7 @@ def test_a_damaged_label_is_shown_without_its_fault(
     struct.pack_into(form, raw, parts(bytes(raw))[0] + at, value)
     path.write_bytes(sealed(raw))
     watch = WatchList.load(path)
-    assert [watch.label(number) for number in range(2)] == watch.labels_by_entry() == shown
+    assert [watch.label(number) for number in range(2)] == watch.index.labels_by_entry() == shown
     with pytest.raises(WatchFileError, match=r"label at byte [01]: damaged"):
         verify(path)
 
@@ -306,15 +306,18 @@ def test_no_damage_ends_in_a_foreign_error(seed: int, tmp_path: Path) -> None:
         return
     uses: list[Callable[[], object]] = [
         *(
-            watch.labels_by_entry,
-            watch.accounts_by_entry,
+            watch.index.labels_by_entry,
+            watch.index.accounts_by_entry,
             lambda: labels_digest(watch),
             lambda: table_digest(watch.table),
         ),
         *(lambda: watch.save(tmp_path / "saved"), lambda: watch.compile(tmp_path / "again"), watch.bloom_elements),
         *(watch.gcs_elements, lambda: pickle.loads(pickle.dumps(watch)), lambda: watch.copy() == watch),
-        *(lambda: [watch.without_account(name) for name in watch.accounts], lambda: watch.without_entries([0])),
-        *(lambda: watch.add_script(b"\x51\x53", "more"), watch.labels_by_entry),
+        *(
+            lambda: [watch.index.without_account(name) for name in watch.accounts],
+            lambda: watch.index.without_entries([0]),
+        ),
+        *(lambda: watch.add_script(b"\x51\x53", "more"), watch.index.labels_by_entry),
     ]
     for use in uses:
         with suppress(SpvFilterError):

@@ -10,6 +10,7 @@ from spvfilter.cli.arguments import watch_list
 from spvfilter.errors import InexpressibleError, ParameterError, WatchFileError
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.kernel import EntryKind, ScriptType
+from spvfilter.light.engine.expressible import check_followable
 from spvfilter.network import MAINNET
 from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, multisig, p2wpkh, tx
@@ -84,7 +85,7 @@ def test_filters_and_clients_refuse_the_list(tmp_path: Path) -> None:
     with pytest.raises(InexpressibleError):
         Bip37Filter.for_watchlist(watch, 0.001)
     with pytest.raises(ParameterError, match="a client cannot follow data-prefix: and script-type: entries"):
-        watch.check_followable()
+        check_followable(watch.index)
 
 
 def test_each_type_has_a_name() -> None:

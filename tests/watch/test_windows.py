@@ -73,7 +73,7 @@ def test_a_list_that_took_uses_equals_its_copy(seed: int) -> None:
 
 
 def copy_uses(watch: WatchList, copy: WatchList) -> Iterator[None]:
-    yield from watch.take_uses(copy)
+    yield from watch.index.take_uses(copy.index)
 
 
 def test_a_step_adds_a_bounded_number_of_scripts() -> None:
@@ -83,7 +83,7 @@ def test_a_step_adds_a_bounded_number_of_scripts() -> None:
         chain.use(chain.end - 1)
     copy.advance()
     before = len(watch)
-    for _ in watch.take_uses(copy):
+    for _ in watch.index.take_uses(copy.index):
         assert len(watch) - before <= 2 * STEP
         before = len(watch)
     assert len(watch) - before <= 2 * STEP
@@ -92,7 +92,7 @@ def test_a_step_adds_a_bounded_number_of_scripts() -> None:
 
 def test_a_list_that_nothing_changed_is_not_read() -> None:
     watch = wallet(*map(Chain, range(3)), lookahead=STEP)
-    assert list(watch.take_uses(watch.copy())) == []
+    assert list(watch.index.take_uses(watch.copy().index)) == []
 
 
 @pytest.mark.parametrize("seed", range(effort(10, 30, 300)))
@@ -105,7 +105,8 @@ def test_a_list_without_entries_equals_a_new_list(seed: int) -> None:
         watch.table.set_coin(bytes([number]) * 36, watch.table.find(EntryKind.SCRIPT, script), number, script)
     watch.add_keychain("later", Chain(2), lookahead=GAP_LIMIT)
     removed = set(rng.sample(scripts, rng.randint(1, len(scripts))))
-    left = watch.without_entries({watch.table.find(EntryKind.SCRIPT, script) for script in removed})
+    left = watch.copy()
+    left.index.replace_with(watch.index.without_entries({watch.table.find(EntryKind.SCRIPT, each) for each in removed}))
     made = wallet(Chain(0), Chain(1))
     for number, script in enumerate(scripts):
         if script not in removed:

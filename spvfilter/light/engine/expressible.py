@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from spvfilter.errors import InexpressibleError
+from spvfilter.errors import InexpressibleError, ParameterError
+from spvfilter.kernel import PATTERN_KINDS
 from spvfilter.light.events import Mode
-from spvfilter.watch.watchlist import WatchList
+from spvfilter.watch.index import TxOutIndex
+from spvfilter.watch.patterns import KINDS
 
 
-def check_expressible(watch: WatchList, mode: Mode) -> None:
+def check_followable(watch: TxOutIndex) -> None:
+    """Raise ParameterError if the list has data prefixes or script types, which a client cannot follow."""
+    if any(map(watch.table.count_of, PATTERN_KINDS)):
+        raise ParameterError(f"a client cannot follow {KINDS}: scan blocks for them with a Matcher")
+
+
+def check_expressible(watch: TxOutIndex, mode: Mode) -> None:
     """Raises InexpressibleError for entries that the mode cannot find."""
     if mode is not Mode.BIP37:
         try:
@@ -19,12 +27,12 @@ def check_expressible(watch: WatchList, mode: Mode) -> None:
     watch.bloom_elements()
 
 
-def ways_of(watch: WatchList) -> frozenset[Mode]:
+def ways_of(watch: TxOutIndex) -> frozenset[Mode]:
     """The modes that can find all entries of a list."""
     return frozenset(mode for mode in (Mode.COMPACT, Mode.BIP37) if _can_find(watch, mode))
 
 
-def _can_find(watch: WatchList, mode: Mode) -> bool:
+def _can_find(watch: TxOutIndex, mode: Mode) -> bool:
     try:
         check_expressible(watch, mode)
     except InexpressibleError:
@@ -32,7 +40,7 @@ def _can_find(watch: WatchList, mode: Mode) -> bool:
     return True
 
 
-def check_addition(watch: WatchList, ways: frozenset[Mode], mode: Mode) -> None:
+def check_addition(watch: TxOutIndex, ways: frozenset[Mode], mode: Mode) -> None:
     """Raises InexpressibleError where entries that only some modes can find, `ways`, cannot be found together with
     those of a list.
     """

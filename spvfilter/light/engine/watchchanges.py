@@ -363,7 +363,7 @@ class WatchChanges:
         """Store an account, and that blocks are to be searched for it; then watch for it."""
         books, options = self._context.books, self._context.options
         check_addition(books.watch, request.ways, options.mode)
-        plan = books.watch.plan_account(account, extend=request.extend)
+        plan = books.watch.plan_account(account.index, extend=request.extend)
         self._reveals.added(plan.chains)
         known = {books.watch.table.find(kind, value) for kind, value, _ in account.entries()}
         new = len(account) - len(known - {NO_ENTRY})

@@ -20,6 +20,7 @@ from spvfilter.light.engine.tasks import Change, Task, Wait
 from spvfilter.light.events import Mode
 from spvfilter.store.keychains import KeychainChange
 from spvfilter.wallet.books import Books
+from spvfilter.watch.index import TxOutIndex
 from spvfilter.watch.keychain import Keychain
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.watch.windows import Ahead
@@ -182,7 +183,7 @@ def start_of(books: Books, keychain: Keychain) -> int:
     return min(start, searched)
 
 
-def fits(watch: WatchList, scripts: int, options: Options) -> bool:
+def fits(watch: TxOutIndex, scripts: int, options: Options) -> bool:
     """Return True if the filters of the mode have room for a number of further scripts without a higher rate."""
     return (
         options.mode is not Mode.BIP37
@@ -201,7 +202,7 @@ def extend(watch: WatchList, options: Options, settled: Collection[str] = ()) ->
     """
     before = [each.end for each in watch.keychains]
     watch.windows.note()
-    margin = None if fits(watch, sum(each.lookahead for each in watch.keychains), options) else 0
+    margin = None if fits(watch.index, sum(each.lookahead for each in watch.keychains), options) else 0
     watch.widen(margin, settled)
     watch.advance()
     return [each.end for each in watch.keychains] != before

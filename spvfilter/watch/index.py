@@ -1,0 +1,490 @@
+"""TxOutIndex: the entries of a watch list with their labels, accounts, windows and known outpoints.
+
+A WatchList gives programs an interface to such an index. The books of a wallet have an index of their own, which starts
+as a copy of the program's. They change it in two phases: a thread may compute the change, which takes effect once it is
+stored.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from itertools import compress, islice, starmap
+from typing import TYPE_CHECKING
+
+from spvfilter.address import script_to_address
+from spvfilter.errors import ParameterError
+from spvfilter.kernel import NO_ENTRY, NO_VALUE, EntryKind, Hit, WatchTable
+from spvfilter.network import Network
+from spvfilter.primitives import OutPoint
+from spvfilter.watch.accounts import AccountPlan, Accounts, normalized, same_elsewhere
+from spvfilter.watch.arguments import checked_label
+from spvfilter.watch.descriptor import keys
+from spvfilter.watch.descriptor.descriptor import Descriptor, check_wildcard, is_descriptor, parse_descriptor
+from spvfilter.watch.elements import bloom_elements, gcs_elements
+from spvfilter.watch.keychain import GAP_LIMIT, Keychain
+from spvfilter.watch.match import Completeness, Match, MatchKind
+from spvfilter.watch.windows import STEP, Windows
+
+if TYPE_CHECKING:
+    from spvfilter.watch.entrytexts import EntryLabels
+
+_INPUT, _OUTPUT = MatchKind.INPUT, MatchKind.OUTPUT
+_NOWHERE = -1  # a position that no transaction has
+
+
+def keychain_from(descriptor: Descriptor, label: str | None, lookahead: int) -> Keychain:
+    """Return a keychain that derives the scripts of a descriptor. Raises ParameterError."""
+    return Keychain(
+        descriptor.text,
+        descriptor.scripts,
+        label=checked_label(label),
+        lookahead=lookahead,
+        size=descriptor.size,
+        descriptor=descriptor.text,
+        keys=descriptor.keys,
+    )
+
+
+class TxOutIndex:
+    """The entries of a watch list, and the outpoints that pay them. No client holds it, and no text is parsed.
+
+    Args:
+        network: Network of the entries.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self.network: Network = network
+        """Network of the entries."""
+        self.table: WatchTable = WatchTable()
+        """The kernel's table of the entries and outpoints."""
+        self.own_labels: dict[int, str] | EntryLabels = {}
+        """Labels of entries, by their numbers in the table. They do not include the labels of keychains."""
+        self.windows: Windows = Windows(self.table)
+        """The keychains and their windows."""
+        self.owners: Accounts = Accounts()
+        """The accounts, and the entries that belong to them without a keychain."""
+
+    def __len__(self) -> int:
+        """Return the number of entries in the list. Learned outpoints do not count."""
+        return len(self.table)
+
+    def __contains__(self, script_pubkey: bytes) -> bool:
+        """Return True if an output with this scriptPubKey matches an entry of the list."""
+        return self.table.match_script(script_pubkey) != NO_ENTRY
+
+    def label(self, entry: int) -> str | None:
+        """Return the label of an entry, or else that of its keychain. See `WatchList.label`."""
+        label = self.own_labels.get(entry)
+        if label is None and (place := self.windows.at(entry)):
+            label = place[0].label
+        return label
+
+    def labels_by_entry(self) -> list[str | None]:
+        """Return the label of each entry, as `label` does."""
+        found = self.windows.by_entry(lambda keychain: keychain.label)
+        for entry, label in self.own_labels.items():
+            found[entry] = label
+        return found
+
+    def accounts_by_entry(self) -> list[str | None]:
+        """Return the account of each entry, as `account` does."""
+        found = self.windows.by_entry(lambda keychain: keychain.account)
+        for entry in self.windows.shared:
+            found[entry] = self.account(entry)
+        for entry, account in self.owners.entries.items():
+            found[entry] = account
+        return found
+
+    def own_label(self, entry: int) -> str | None:
+        """Return the label of an entry, without that of its keychain. See `WatchList.own_label`."""
+        return self.own_labels.get(entry)
+
+    def keychain_of(self, entry: int) -> tuple[Keychain, int] | None:
+        """Return the keychain and the index of the entry with this number. None if the entry is in no keychain."""
+        return self.windows.at(entry)
+
+    @property
+    def keychains(self) -> tuple[Keychain, ...]:
+        """The keychains, in the order in which they were added."""
+        return tuple(self.windows)
+
+    def entries(self) -> Iterator[tuple[EntryKind, bytes, str | None]]:
+        """Yield every entry as (kind, bytes, label), in the order in which they were added."""
+        return ((kind, value, self.label(number)) for number, (kind, value) in enumerate(self.table.entries()))
+
+    @property
+    def accounts(self) -> tuple[str, ...]:
+        """Names of the accounts, in the order in which they were added."""
+        return tuple(self.owners.names)
+
+    def has_account(self, name: str) -> bool:
+        """Return True if the list has an account with this name."""
+        return normalized(name) in self.owners.names
+
+    def chosen_keychain(self, name: str | None) -> Keychain:
+        """Return the keychain that `Windows.chosen` returns. Raises ParameterError."""
+        account = None if name is None else normalized(name)
+        return self.windows.chosen(account if account in self.owners.names else name, self.owners.names.keys())
+
+    def keychains_named(self, text: str) -> tuple[str, ...]:
+        """Return the names of the keychains that a name, a descriptor or an extended public key stands for.
+
+        The result is empty if the text is something else, such as an address.
+
+        Raises:
+            ParameterError: The list lacks a keychain of the descriptor.
+            DescriptorError: The descriptor is malformed.
+        """
+        if self.windows.get(text) is not None:
+            return (text,)
+        if not (is_descriptor(text) or keys.is_extended_key(text)):
+            return ()
+        descriptors = parse_descriptor(text, self.network)
+        check_wildcard(descriptors, require_ranged=False)
+        made = [keychain_from(each, None, GAP_LIMIT) for each in descriptors]
+        found = [self.windows.get(each.name) or self.same_keychain(each) for each in made]
+        names = tuple(each.name for each in found if each is not None)
+        if len(names) < len(found):
+            raise ParameterError(f"the keychain {text[:80]!r} is not watched")
+        return names
+
+    def account(self, entry: int) -> str | None:
+        """Return the account of the entry with this number in the table. None if the entry belongs to no account."""
+        return self.owners.entries.get(entry) or self.windows.account_at(entry)
+
+    def account_of(self, entry: int, script: bytes | None) -> str | None:
+        """Return the account of a match: that of its script, or else that of its entry.
+
+        Args:
+            entry: Number of the entry that matched.
+            script: Script of the output; None if it is unknown.
+        """
+        if not self.owners.names:
+            return None
+        owner = self.account(entry)
+        if script and self.table.entry(entry)[0] == EntryKind.OUTPOINT:
+            watched = self.table.find(EntryKind.SCRIPT, script)
+            owner = owner if watched == NO_ENTRY else self.account(watched)
+        return owner
+
+    def entries_of_account(self, name: str) -> tuple[list[int], list[int]]:
+        """Return the numbers of an account's entries: entries to remove with it, and entries that must stay.
+
+        Entries stay that another account has, or that a keychain of another account or of none derives as well. Both
+        lists are in ascending order.
+
+        Raises:
+            UnknownAccountError: The list has no such account.
+        """
+        self.owners.check(name)
+        alone, shared = self.windows.entries_of(name)
+        mine = {entry for entry, account in self.owners.entries.items() if account == name}
+        stay = {entry for entry in mine if (place := self.windows.at(entry)) and place[0].account != name}
+        stay |= {entry for entry in shared if self.account(entry) == name}
+        stay |= {entry for entry in alone if self.account(entry) != name}
+        return sorted({*alone, *mine} - stay - set(shared)), sorted(stay)
+
+    def matches(
+        self,
+        hits: Iterable[Hit],
+        *,
+        block_hash: bytes | None = None,
+        height: int | None = None,
+        time: int | None = None,
+        completeness: Completeness | None = None,
+        is_coinbase: bool | None = None,
+    ) -> list[Match]:
+        """Convert hits of a scan to matches. See `WatchList.matches`."""
+        coinbase = 0 if (is_coinbase if is_coinbase is not None else block_hash is not None) else _NOWHERE
+        network, label_of, parse = self.network, self.label, OutPoint.parse
+        place_of, account_of = self.windows.place, self.account_of
+        return [
+            Match(
+                _INPUT if spend else _OUTPUT,
+                txid,
+                index,
+                parse(outpoint),
+                None if value == NO_VALUE else value,
+                script,
+                script_to_address(script, network) if script else None,
+                label_of(entry),
+                block_hash,
+                height,
+                time,
+                position == coinbase,
+                completeness,
+                *place_of(entry, script),
+                None if fee == NO_VALUE else fee,
+                account_of(entry, script),
+            )
+            for spend, position, txid, index, outpoint, value, script, entry, fee in hits
+        ]
+
+    def bloom_elements(self) -> list[bytes]:
+        """Return the elements of a BIP-37 filter. See `WatchList.bloom_elements`."""
+        return bloom_elements(self.table)
+
+    def gcs_elements(self, first: int = 0) -> list[bytes]:
+        """Return the scriptPubKeys to look up in a BIP-158 filter. See `WatchList.gcs_elements`."""
+        return gcs_elements(self.table, first)
+
+    def note_label(self, entry: int, label: str | None) -> None:
+        """Note the label of an entry that was added, and its account."""
+        if label := checked_label(label):
+            self.own_labels[entry] = label
+        if (account := self.owners.current) is not None and (known := self.account(entry)) != account:
+            self.check_owner(known, account)
+            self.owners.entries[entry] = account
+
+    def relabel(self, number: int, label: str | None) -> None:
+        """Replace the label of an entry. See `WatchList.relabel`."""
+        self.table.entry(number)
+        checked = checked_label(label)
+        self.own_labels.pop(number, None)
+        self.note_label(number, checked)
+
+    def relabel_keychains(self, names: Sequence[str], label: str | None) -> list[int]:
+        """Replace the label of keychains. Scripts with a label of their own keep it.
+
+        Args:
+            names: Names of the keychains.
+            label: The new label; None removes the old label.
+
+        Returns:
+            The numbers of the entries in the windows of the keychains whose label changes with it.
+
+        Raises:
+            ParameterError: The label is invalid, or the list has no such keychain.
+        """
+        checked = checked_label(label)
+        for name in names:
+            if self.windows.get(name) is None:
+                raise ParameterError(f"the watch list has no keychain {name[:80]!r}")
+        entries = [entry for entry in self._derived(names) if self.own_label(entry) is None]
+        before = [self.label(entry) for entry in entries]
+        for name in names:
+            chain = self.windows.get(name)
+            assert chain is not None
+            chain.label = checked
+        return [entry for entry, old in zip(entries, before, strict=True) if self.label(entry) != old]
+
+    def disown(self, entry: int) -> None:
+        """Remove the label and the account of the entry with this number, apart from those of its keychain."""
+        self.own_labels.pop(entry, None)
+        self.owners.entries.pop(entry, None)
+
+    def plan_account(self, more: TxOutIndex, *, extend: bool = True) -> AccountPlan:
+        """Return what the account of another list, which `of_account` made, adds to this list. Nothing changes.
+
+        Args:
+            more: The other list.
+            extend: False to refuse sources that an existing account does not have yet.
+
+        Raises:
+            ParameterError: An entry belongs to another account, or the account has other sources.
+        """
+        (name,) = more.accounts
+        adopted, fresh, same = list[str](), list[Keychain](), set[str]()
+        for chain in more.keychains:
+            known = self.windows.get(chain.name) or self.same_keychain(chain)
+            if known is None:
+                fresh.append(chain)
+                continue
+            self.check_owner(known.account, name)
+            same.add(chain.name)
+            if known.account is None:
+                adopted.append(known.name)
+        is_known = name in self.owners.names
+        if is_known and (fresh or adopted) and any(each.account == name for each in self.keychains):
+            raise ParameterError(
+                f"account {name[:80]!r} has another descriptor: choose another name, or remove the account first"
+            )
+        entries, claimed = list[tuple[EntryKind, bytes, str | None]](), list[int]()
+        for number, (kind, value, label) in enumerate(more.entries()):
+            place, there = more.keychain_of(number), self.table.find(kind, value)
+            if place is not None and place[0].name in same:
+                continue
+            if there == NO_ENTRY:
+                if place is None:
+                    entries.append((kind, value, label))
+                continue
+            owner = self.account(there)
+            self.check_owner(owner, name)
+            if owner is None and ((mine := self.keychain_of(there)) is None or mine[0].name not in adopted):
+                claimed.append(there)
+        if is_known and not extend and (fresh or adopted or entries or claimed):
+            raise ParameterError(
+                f"there is an account {name[:80]!r} with other sources: choose another name, or give extend=True to add"
+                " addresses to it"
+            )
+        keychains = [(chain.without_window(), more.windows.scripts_by_index(chain.name)) for chain in fresh]
+        labels = tuple(self._missing_labels(more))
+        return AccountPlan(name, tuple(keychains), tuple(entries), tuple(claimed), tuple(adopted), labels)
+
+    def _missing_labels(self, more: TxOutIndex) -> Iterator[tuple[bytes, str]]:
+        """Yield scripts of another list with a label of their own, which they lack in this list."""
+        for number, (kind, script, _) in enumerate(more.entries()):
+            label = more.own_label(number)
+            if label is not None and kind == EntryKind.SCRIPT and self.own_label(self.table.find(kind, script)) is None:
+                yield script, label
+
+    def same_keychain(self, chain: Keychain) -> Keychain | None:
+        """Return the keychain of this list that derives the same scripts under another name, or None."""
+        scripts = chain.scripts(0)
+        found = same_elsewhere([self.windows.at(self.table.find(EntryKind.SCRIPT, script)) for script in scripts])
+        return None if found is None or found.size != chain.size else found
+
+    def adopted_entries(self, plan: AccountPlan) -> list[int]:
+        """Return the numbers of the entries without an account that a plan moves into its account."""
+        entries = dict.fromkeys((*plan.claimed, *self._derived(plan.adopted)))
+        return [entry for entry in entries if self.account(entry) is None]
+
+    def _derived(self, keychains: Sequence[str]) -> list[int]:
+        """Return the numbers of the entries in the windows of keychains."""
+        places = self.windows.entries_beyond(dict.fromkeys(keychains, 0)) if keychains else {}
+        return [entry for chain in places.values() for _, entry in chain]
+
+    def take_account(self, plan: AccountPlan) -> bool:
+        """Watch an account whose plan `plan_account` returned, while a client uses the list as well.
+
+        The windows of the new keychains become those of the plan. Returns True if a window must move now.
+        """
+        name, accounts = plan.name, self.owners
+        accounts.names.setdefault(name)
+        owned = {entry: self.account(entry) for entry in self._derived(plan.adopted)}
+        accounts.entries.update((entry, owner) for entry, owner in owned.items() if owner not in (None, name))
+        for adopted in plan.adopted:
+            if (known := self.windows.get(adopted)) is not None:
+                self.windows.assign(known, name)
+        add, kind = self.table.add, EntryKind.SCRIPT
+        for keychain, window in plan.keychains:
+            self.windows.restore(keychain, [tuple(add(kind, script) for script in each) for each in window], ())
+        for kind, value, label in plan.entries:
+            number = self.table.add(kind, value)
+            accounts.entries[number] = name
+            if label is not None:
+                self.own_labels[number] = label
+        accounts.entries.update((number, name) for number in plan.claimed if self.account(number) != name)
+        for script, text in plan.labels:
+            self.own_labels.setdefault(self.table.find(EntryKind.SCRIPT, script), text)
+        return bool(plan.keychains) and (self.windows.note() or self.windows.is_due)
+
+    def check_owner(self, owner: str | None, account: str) -> None:
+        if owner is not None and owner != account:
+            raise ParameterError(
+                f"this is part of account {owner[:80]!r} and cannot belong to {account[:80]!r} as well: use that"
+                " account, or remove it first"
+            )
+
+    def rename_account(self, old: str, new: str) -> None:
+        """Rename an account. The errors are those of `WatchList.rename_account`."""
+        old, new = normalized(old), normalized(new)
+        self.owners.rename(old, new)
+        self.windows.rename_account(old, new)
+
+    def without_account(self, name: str) -> TxOutIndex:
+        """Return a list for `replace_with`: without an account, its keychains and its entries.
+
+        Raises:
+            UnknownAccountError: The list has no such account.
+        """
+        return self.without_entries(self.entries_of_account(name)[0], name)
+
+    def without_entries(self, numbers: Collection[int], account: str | None = None) -> TxOutIndex:
+        """Return a list for `replace_with`: without some entries, and without the outpoints that only they matched.
+
+        Its keychains are those of this list. Do not leave out scripts of keychains: a keychain assumes that all scripts
+        in its window are watched.
+
+        Args:
+            numbers: Numbers in the table of the entries to leave out.
+            account: Account to leave out with its keychains; `numbers` has its entries then.
+        """
+        left = self.without_coins(numbers, account)
+        left.take_coins(self, numbers)
+        return left
+
+    def without_coins(self, numbers: Collection[int], account: str | None = None) -> TxOutIndex:
+        """Return what `without_entries` returns, but without outpoints; `take_coins` adds them.
+
+        Another thread may call this while no entry, label or window changes.
+        """
+        steps = self.without_coins_in_steps(numbers, account)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                left: TxOutIndex = end.value
+                return left
+
+    def without_coins_in_steps(
+        self, numbers: Collection[int], account: str | None = None
+    ) -> Generator[None, None, TxOutIndex]:
+        """Do what `without_coins` does in steps of about two milliseconds. Meanwhile no entry may be added or leave."""
+        left, gone, removed = TxOutIndex(self.network), sorted(numbers), frozenset(numbers)
+        kept = bytearray(b"\1") * len(self.table)
+        for number in gone:
+            kept[number] = 0
+        entries = compress(self.table.entries(), kept)
+        while batch := tuple(islice(entries, STEP)):  # other threads run between the steps
+            deque(starmap(left.table.add, batch), maxlen=0)
+            yield
+        left.own_labels = {
+            number - bisect_left(gone, number): label
+            for number, label in self.own_labels.items()
+            if number not in removed
+        }
+        left.windows = self.windows.without(left.table, gone, account)
+        left.owners = self.owners.without(gone, account)
+        return left
+
+    def take_coins(self, before: TxOutIndex, numbers: Collection[int]) -> list[bytes]:
+        """Take the outpoints of `before`, from which `without_coins` made this list. `numbers` are the removed entries.
+
+        Returns the scripts of outpoints that only these entries matched.
+        """
+        gone, removed, lost = sorted(numbers), frozenset(numbers), list[bytes]()
+        for outpoint, coin in before.table.coins():
+            entry = NO_ENTRY
+            if coin.entry not in removed:
+                entry = coin.entry - bisect_left(gone, coin.entry)
+            elif coin.script is not None:
+                entry = self.table.match_script(coin.script)
+            if entry != NO_ENTRY:
+                self.table.set_coin(outpoint, entry, coin.value, coin.script)
+            elif coin.script is not None:
+                lost.append(coin.script)
+        return lost
+
+    def replace_with(self, other: TxOutIndex) -> None:
+        """Replace the entries, labels and outpoints of this list by those of `other`.
+
+        `other` is a list that `without_entries` returned. Do not use it afterwards. The keychains of this list stay the
+        same objects.
+        """
+        self.table, self.own_labels, self.owners = other.table, other.own_labels, other.owners
+        self.windows.become(other.windows)
+
+    def take_uses(self, other: TxOutIndex) -> Iterator[None]:
+        """Take the used indexes and the longer windows of the keychains of `other`, a copy of this list, in steps.
+
+        The generator yields between the steps, which take about two milliseconds. No script is derived. A script of
+        several keychains gets the account that it has in `other`.
+        """
+        yield from self.windows.take_uses(other.windows)
+        for entry in self.windows.shared:
+            there = other.table.find(*self.table.entry(entry))
+            account = None if there == NO_ENTRY else other.account(there)
+            if account in self.owners.names and account not in (None, self.account(entry)):
+                self.owners.entries[entry] = account
+
+    def copy(self) -> TxOutIndex:
+        """Return an independent watch list with the same entries, labels, outpoints and keychains."""
+        twin = TxOutIndex(self.network)
+        twin.table = self.table.copy()
+        twin.own_labels = self.own_labels.copy()
+        twin.windows = self.windows.copy(twin.table)
+        twin.owners = self.owners.copy()
+        return twin
