@@ -39,8 +39,8 @@ _BASE58_LENGTHS = range(26, _MAX_BASE58_SHOWN + 1)  # Numbers of characters of t
 _EXTENDED_KEY_LETTERS = "xyzYZtuvUV"  # The letter before "pub" or "prv" in an extended key, BIP-32 and SLIP-132.
 _DESCRIPTORS = tuple(
     f"{name}("
-    for name in ["addr", "combo", "multi", "pk", "pkh", "raw", "rawtr", "sh", "sortedmulti", "tr", "wpkh", "wsh"]
-)  # First characters of an output descriptor, BIP-380 to BIP-386.
+    for name in ["addr", "combo", "multi", "pk", "pkh", "raw", "rawtr", "sh", "sortedmulti", "sp", "tr", "wpkh", "wsh"]
+)  # First characters of an output descriptor, BIP-380 to BIP-386 and BIP-392.
 _SILENT_PREFIXES = ("sp1", "tsp1")  # of silent payment addresses, BIP-352
 _SILENT_KEY = re.compile(r"t?sp(scan|spend)1", re.IGNORECASE)  # private keys of silent payments, BIP-392
 _PUBLIC_KEYS_ADVICE = "give one address, or call add_descriptor, which watches all its addresses"

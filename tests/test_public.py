@@ -40,6 +40,10 @@ HIDDEN = {  # classes in signatures that users never create, and the code that d
     ("watch.WatchList", "Budget"): "made by textfile",
     ("watch.WatchList", "Contents"): "made by textfile",
     ("watch.Windows", "Budget"): "made by textfile",
+    ("watch.WatchList", "SilentSearch"): "made by silent_search",
+    ("watch.WatchList", "Found"): "made by SilentSearch",
+    ("watch.Windows", "Found"): "made by SilentSearch",
+    ("watch.Windows", "SilentKeychain"): "made by add_descriptor",
     ("store.CompactFilterRows", "MarkedRows"): "made by Store",
     ("store.CompactFilterRows", "FilterState"): "handed from `state` to `reset` by Store",
 }

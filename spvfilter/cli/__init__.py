@@ -103,7 +103,9 @@ def _run(argv: list[str]) -> int:
                 print(text)
             return OK
     from spvfilter.cli.help import parser_of
+    from spvfilter.cli.secrets import refuse_scan_keys
 
+    refuse_scan_keys(argv)
     parser = parser_of(argv[0])
     try:
         arguments = parser.parse(argv[1:])

@@ -346,7 +346,7 @@ def watch_list(
                     " labels to a --watch file, as ENTRY,LABEL"
                 ) from None
             raise
-    if path is not None and not len(watch):
+    if path is not None and watch.is_empty:
         raise ParameterError(f"{'standard input' if path == '-' else path} has no entries: write one on each line")
     if birthday_option is not None and wallet is not None:
         _name_birthday(wallet, birthday_option)

@@ -7,13 +7,15 @@ import json
 import sys
 
 from spvfilter.address import script_to_address
-from spvfilter.cli.arguments import add_format, add_network, add_strict, format_of, whole
+from spvfilter.cli.arguments import add_format, add_network, add_strict, format_of, standard_input, whole
 from spvfilter.cli.term.page import Align, Page
 from spvfilter.errors import ParameterError
 from spvfilter.network import Network
-from spvfilter.watch.descriptor.descriptor import Descriptor, check_wildcard, parse_descriptor
+from spvfilter.watch.descriptor.descriptor import Descriptor, check_wildcard, is_silent_text, parse_descriptor
+from spvfilter.watch.descriptor.silent import SilentDescriptor, parse_silent
 from spvfilter.watch.keychain import MAX_INDEXES
 
+_LONGEST = 200_000  # bytes of a line on standard input (our choice): the longest descriptor fits
 _MOST = 100_000  # addresses that --count may ask for (our choice)
 
 
@@ -22,9 +24,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Show the checksum, type and first addresses of an output descriptor, such as wpkh(…), tr(…) or wsh(…). TEXT"
         " may also be an extended public key whose prefix names a script type: ypub, zpub, upub or vpub. Put it in"
-        " quotes, since shells interpret brackets. Private keys are refused and never repeated."
+        " quotes, since shells interpret brackets. Private keys are refused and never repeated. A descriptor sp() of"
+        " silent payments has a private scan key, so it is read from standard input only: give - as TEXT."
     )
-    parser.add_argument("text", metavar="TEXT", help="the descriptor or key; the checksum may be omitted")
+    parser.add_argument(
+        "text",
+        metavar="TEXT",
+        help="the descriptor or key, or - for the first line of standard input; the checksum may be omitted",
+    )
     add_network(parser)
     parser.add_argument(
         "--count",
@@ -45,7 +52,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    found = parse_descriptor(args.text, args.network)
+    text = args.text
+    if text == "-":
+        text = standard_input().readline(_LONGEST).decode("utf-8", "replace").strip()
+    if is_silent_text(text):
+        return _show_silent(parse_silent(text, args.network), args)
+    found = parse_descriptor(text, args.network)
     check_wildcard(found, require_ranged=args.strict)
     ranges = [range(args.from_index, min(each.size, args.from_index + args.count)) for each in found]
     if not any(ranges):
@@ -59,6 +71,26 @@ def run(args: argparse.Namespace) -> int:
         if number:
             page.line("")
         _show(page, each, indexes, args.network)
+    return 0
+
+
+def _show_silent(each: SilentDescriptor, args: argparse.Namespace) -> int:
+    """Show the public keys and the address of sp(), and never its scan key."""
+    page, (text, _, checksum) = Page(sys.stdout), each.text.partition("#")
+    address = str(each.address)
+    if format_of(args, page) == "jsonl":
+        facts = {"descriptor": each.text, "checksum": checksum, "type": "sp", "network": args.network.name}
+        page.line(json.dumps({**facts, "address": address}, separators=(",", ":")))
+        return 0
+    page.facts(
+        [
+            ("descriptor", text),
+            ("checksum", checksum),
+            ("type", "sp"),
+            ("network", args.network.name),
+            ("address", address),
+        ]
+    )
     return 0
 
 

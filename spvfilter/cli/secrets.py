@@ -6,18 +6,23 @@ import os
 import re
 from collections.abc import Container, Iterable, Sequence
 
+from spvfilter.errors import ParameterError
+
 _KEY = re.compile(
     r"(?<![^\W_])[5KLc9][^\W_]{47,54}(?![^\W_])"
     r"|(?<![^\W_])[a-zA-Z]prv[^\W_]{20,}"
     r"|(?<![^\W_])6P[^\W_]{54,58}(?![^\W_])"
+    r"|(?<![^\W_])[tT]?[sS][pP](?:scan|SCAN|spend|SPEND)1[^\W_]{20,}"
     r"|(?<![^\W_])S[^\W_]{21}(?:[^\W_]{4}|[^\W_]{8})?(?![^\W_])"
     r"|(?<![0-9a-fA-F])[0-9a-fA-F]{32,128}(?![0-9a-fA-F]|\.\w)"
     r"|[\u3400-\u9fff]{12,24}"
 )
 """A private key in Wallet Import Format, an extended, an encrypted (BIP-38) or a mini private key, a key or seed in
-hex, or a Chinese seed phrase without blanks. Characters may be wrong or missing. Hex digits before the suffix of a file
-name are no key.
+hex, or a Chinese seed phrase without blanks. It may also be a private key of silent payments (BIP-392). Characters may
+be wrong or missing. Hex digits before the suffix of a file name are no key.
 """
+_SILENT = re.compile(r"^\s*sp\((?!\))|(?<![0-9A-Za-z])t?sp(?:scan|spend)1[0-9A-Za-z]{20}", re.IGNORECASE)
+"""A descriptor sp(), which has a private scan key, or a private key of silent payments."""
 _LETTER = r"(?:[^\W\d_]|[\u0300-\u036f\u3099\u309a])"
 """A letter, or an accent as a character of its own, as in seed phrases of BIP-39."""
 _RUN = re.compile(f"{_LETTER}+")
@@ -32,6 +37,15 @@ _CREDENTIALS = re.compile(r"//([^/@\s:]*:([^/@\s]+))@")
 _LEAST_PASSWORD = 4  # Characters. A shorter password would hide parts of other words.
 _LEAST_WORDS = 8  # Words that look like a seed phrase (our choice: the shortest phrase has 12).
 _LEAST_HIDDEN = 8  # Characters. A shortened key of at least this length is hidden.
+
+
+def refuse_scan_keys(argv: Iterable[str]) -> None:
+    """Raise ParameterError if an argument has a descriptor sp() or a key of silent payments. No message repeats it."""
+    if any(_SILENT.search(argument) for argument in argv):
+        raise ParameterError(
+            "an argument has a key of silent payments, which programs such as ps show: write sp(…) to a file that only"
+            " you can read, and give it with --watch"
+        )
 
 
 class Secrets:

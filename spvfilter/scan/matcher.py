@@ -10,7 +10,7 @@ from spvfilter._public import deferred, public
 from spvfilter.errors import IncompleteScanError, ParameterError
 from spvfilter.kernel import Hit, spent_outpoints, unpack_hits
 from spvfilter.network import Network
-from spvfilter.primitives import Serializable, to_bytes
+from spvfilter.primitives import Serializable, TxOut, to_bytes
 from spvfilter.scan.fetching import NodeBlocks, NodeFeed
 from spvfilter.scan.order import Feed, OrderedFeed, PlannedFeed, RawBlocks, ScanReport, StreamFeed
 from spvfilter.scan.sources import BlockList, BlockSource
@@ -66,7 +66,7 @@ class Matcher:
             raise TypeError(f"jobs: expected a whole number, not {type(jobs).__name__}")
         if jobs < 1:
             raise ParameterError(f"jobs must be at least 1: {jobs}")
-        if not len(watch):
+        if watch.is_empty:
             raise ParameterError("nothing to watch for: the watch list is empty")
         self.watch = watch
         """The watch list whose matches the matcher finds."""
@@ -80,30 +80,43 @@ class Matcher:
         self._loop: asyncio.AbstractEventLoop | None = None  # the loop of the lock
         self._learning = asyncio.Lock()  # held while the watch list changes
 
-    async def match_tx(self, raw: bytes | Serializable) -> list[Match]:
+    async def match_tx(self, raw: bytes | Serializable, *, spent: Sequence[TxOut] | None = None) -> list[Match]:
         """Return the matches of one transaction. The watch list learns the outpoints of matching outputs.
 
-        A transaction of up to 64 kB is matched at once. A thread matches a larger transaction, and derives new scripts
-        of a used keychain. Raises FormatError for a malformed transaction, and KeychainError if scripts cannot be
-        derived. Raises WatchListInUseError if a client uses the list and a keychain window must move.
+        A transaction of up to 64 kB is matched at once. A thread matches a larger transaction, derives new scripts of a
+        used keychain, and searches for silent payments. `spent` contains the outputs that the inputs spend, as in
+        `WatchList.match_tx`.
+
+        Raises FormatError for a malformed transaction or a wrong number of spent outputs, and KeychainError if scripts
+        cannot be derived. Raises WatchListInUseError if a client uses the list and a keychain window must move.
         """
         tx = to_bytes(raw)
         refuse_psbt(tx)
+        if spent is not None or self.watch.windows.silent:
+            async with self._lock():
+                return await threadwork.to_its_end(self.watch.match_tx, tx, spent=spent)
         scan = self.watch.table.scan_tx
         hits = scan(tx) if len(tx) <= AT_ONCE else await asyncio.to_thread(scan, tx)
         return await self._accept(tx, hits) if hits else []
 
-    async def match_block(self, raw: bytes | Serializable, *, height: int | None = None) -> list[Match]:
+    async def match_block(
+        self,
+        raw: bytes | Serializable,
+        *,
+        height: int | None = None,
+        spent: bytes | Sequence[Sequence[TxOut]] | None = None,
+    ) -> list[Match]:
         """Return the matches of one block. The watch list learns the outpoints of matching outputs.
 
-        Threads are used as by `match_tx`. Raises FormatError for a malformed block, and KeychainError and
-        WatchListInUseError as `match_tx` does.
+        Threads are used as by `match_tx`. `spent` is the undo record of the block, or the spent outputs of each
+        transaction after the coinbase, as in `WatchList.match_block`. Raises FormatError for a malformed block or spent
+        outputs that do not fit, and KeychainError and WatchListInUseError as `match_tx` does.
         """
         block = to_bytes(raw)
         async with self._lock():
             if len(block) <= AT_ONCE and not self.watch.keychains:
-                return self.watch.match_block(block, height=height)
-            return await threadwork.to_its_end(self.watch.match_block, block, height=height)
+                return self.watch.match_block(block, height=height, spent=spent)
+            return await threadwork.to_its_end(self.watch.match_block, block, height=height, spent=spent)
 
     async def match_txs(
         self, source: RawTransactions, *, strict: bool = False, remember: int = REMEMBERED
@@ -132,6 +145,7 @@ class Matcher:
         """
         if remember < 0:
             raise ParameterError(f"remember is a number of bytes from 0 on, not {remember}")
+        _refuse_silent(self.watch)
         stream = TxStream(self.watch, self._accept, remember)
         async with aclosing(stream.matches(source)) as found:
             async for each in found:
@@ -240,6 +254,7 @@ class Matcher:
         self, blocks: BlockSource | NodeBlocks | RawBlocks, in_order: bool, tell: Callable[[BlockHits], T]
     ) -> AsyncGenerator[T]:
         """Scan blocks, and yield the item that `tell` makes from each block's hits."""
+        _refuse_silent(self.watch)
         self.report = ScanReport()
         growth = (
             await asyncio.to_thread(growths.Growth, self.watch) if self.watch.keychains else growths.Growth(self.watch)
@@ -271,6 +286,15 @@ class Matcher:
         self.report.done = True
         if self.report.problems:
             raise IncompleteScanError(tuple(str(problem) for problem in self.report.problems))
+
+
+def _refuse_silent(watch: WatchList) -> None:
+    """Raise ParameterError if a list has descriptors sp(), whose payments a scan does not find."""
+    if watch.windows.silent:
+        raise ParameterError(
+            "a scan does not find silent payments, sp(): call match_block for each block, with the outputs that it"
+            " spends"
+        )
 
 
 def _feed(blocks: BlockSource | NodeBlocks | RawBlocks, in_order: bool, network: Network, report: ScanReport) -> Feed:

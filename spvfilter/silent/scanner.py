@@ -116,6 +116,7 @@ class SilentScanner:
         *,
         labels: Iterable[int] = (CHANGE_LABEL,),
         network: Network = MAINNET,
+        most: int = MAX_LABELS,
     ) -> None:
         """Parse the keys, and compute the labels once.
 
@@ -124,13 +125,14 @@ class SilentScanner:
             spend_pubkey: Compressed public spend key without a label, 33 bytes.
             labels: Numbers of the labels to look for, 0 to 2^32 - 1, at most 100,000. Label 0 is the wallet's change.
             network: Network of the addresses.
+            most: Largest number of labels.
 
         Raises:
             ParameterError: A key is not valid, a label is out of range, or the extra `silent` is not installed.
         """
         numbers = sorted(set(labels))
-        if len(numbers) > MAX_LABELS:
-            raise ParameterError(f"a scan key has at most {MAX_LABELS:,} labels, not {len(numbers):,}")
+        if len(numbers) > most:
+            raise ParameterError(f"a scan key has at most {most:,} labels, not {len(numbers):,}")
         if numbers and not 0 <= numbers[0] <= numbers[-1] < 1 << 32:
             raise ParameterError("a label is a number from 0 to 4,294,967,295")
         if len(scan_key) != 32 or len(spend_pubkey) != 33:

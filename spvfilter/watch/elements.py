@@ -16,6 +16,13 @@ def _refuse(patterns: list[str]) -> None:
         raise InexpressibleError(message, tuple(patterns))
 
 
+def refuse_silent(names: list[str]) -> None:
+    """Raise InexpressibleError if there are silent payment addresses, given by their keychains' names."""
+    if names:
+        message = "no filter finds payments to silent payment addresses: scan blocks for them"
+        raise InexpressibleError(message, tuple(names))
+
+
 def bloom_elements(table: WatchTable) -> list[bytes]:
     """Return the elements that WatchList.bloom_elements returns, for the watch list with this table.
 

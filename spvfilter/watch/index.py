@@ -13,6 +13,7 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from itertools import compress, islice, starmap
 from typing import TYPE_CHECKING
 
+from spvfilter._public import deferred
 from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import NO_ENTRY, NO_VALUE, EntryKind, Hit, WatchTable
@@ -21,14 +22,23 @@ from spvfilter.primitives import OutPoint
 from spvfilter.watch.accounts import AccountPlan, Accounts, normalized, same_elsewhere
 from spvfilter.watch.arguments import checked_label
 from spvfilter.watch.descriptor import keys
-from spvfilter.watch.descriptor.descriptor import Descriptor, check_wildcard, is_descriptor, parse_descriptor
-from spvfilter.watch.elements import bloom_elements, gcs_elements
+from spvfilter.watch.descriptor.descriptor import (
+    Descriptor,
+    check_wildcard,
+    is_descriptor,
+    is_silent_text,
+    parse_descriptor,
+)
+from spvfilter.watch.elements import bloom_elements, gcs_elements, refuse_silent
 from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 from spvfilter.watch.match import Completeness, Match, MatchKind
-from spvfilter.watch.windows import STEP, Windows
+from spvfilter.watch.windows import STEP, Windows, is_silent
 
 if TYPE_CHECKING:
+    from spvfilter.watch.descriptor import silent
     from spvfilter.watch.entrytexts import EntryLabels
+else:
+    silent = deferred("spvfilter.watch.descriptor.silent")
 
 _INPUT, _OUTPUT = MatchKind.INPUT, MatchKind.OUTPUT
 _NOWHERE = -1  # a position that no transaction has
@@ -141,6 +151,11 @@ class TxOutIndex:
             return (text,)
         if not (is_descriptor(text) or keys.is_extended_key(text)):
             return ()
+        if is_silent_text(text):
+            name = str(silent.parse_silent(text, self.network).address)
+            if self.windows.get(name) is None:
+                raise ParameterError(f"the silent payment address {name[:40]}… is not watched")
+            return (name,)
         descriptors = parse_descriptor(text, self.network)
         check_wildcard(descriptors, require_ranged=False)
         made = [keychain_from(each, None, GAP_LIMIT) for each in descriptors]
@@ -200,6 +215,7 @@ class TxOutIndex:
         coinbase = 0 if (is_coinbase if is_coinbase is not None else block_hash is not None) else _NOWHERE
         network, label_of, parse = self.network, self.label, OutPoint.parse
         place_of, account_of = self.windows.place, self.account_of
+        found_at = self.windows.found_at if self.windows.silent else None
         return [
             Match(
                 _INPUT if spend else _OUTPUT,
@@ -218,16 +234,19 @@ class TxOutIndex:
                 *place_of(entry, script),
                 None if fee == NO_VALUE else fee,
                 account_of(entry, script),
+                None if found_at is None or (found := found_at(entry, script)) is None else found.label,
             )
             for spend, position, txid, index, outpoint, value, script, entry, fee in hits
         ]
 
     def bloom_elements(self) -> list[bytes]:
         """Return the elements of a BIP-37 filter. See `WatchList.bloom_elements`."""
+        refuse_silent([each.name for each in self.windows.silent])
         return bloom_elements(self.table)
 
     def gcs_elements(self, first: int = 0) -> list[bytes]:
         """Return the scriptPubKeys to look up in a BIP-158 filter. See `WatchList.gcs_elements`."""
+        refuse_silent([each.name for each in self.windows.silent])
         return gcs_elements(self.table, first)
 
     def note_label(self, entry: int, label: str | None) -> None:
@@ -332,6 +351,8 @@ class TxOutIndex:
 
     def same_keychain(self, chain: Keychain) -> Keychain | None:
         """Return the keychain of this list that derives the same scripts under another name, or None."""
+        if is_silent(chain):
+            return None
         scripts = chain.scripts(0)
         found = same_elsewhere([self.windows.at(self.table.find(EntryKind.SCRIPT, script)) for script in scripts])
         return None if found is None or found.size != chain.size else found

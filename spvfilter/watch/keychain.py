@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from itertools import islice
+from typing import ClassVar
 
 from spvfilter._public import public
 from spvfilter.errors import KeychainError, ParameterError
@@ -47,6 +48,9 @@ class Keychain:
 
     A keychain belongs to one WatchList, which watches its scripts.
     """
+
+    finds_scripts: ClassVar[bool] = False
+    """True for a keychain of sp(), whose scripts are found in transactions."""
 
     def __init__(
         self,

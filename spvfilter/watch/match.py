@@ -78,6 +78,11 @@ class Match:
     """Fee of the transaction in satoshi. None unless the block was scanned with its undo record."""
     account: str | None = None
     """Name of the account that the match belongs to. None if it belongs to no account."""
+    sp_label: int | None = None
+    """Number of the label of the silent payment address that was paid.
+
+    It is 0 for the wallet's change. None if the address had no label, or if the match is not a silent payment.
+    """
 
     @property
     def txid_hex(self) -> str:

@@ -17,12 +17,18 @@
 | `outpoint:TXID:INDEX:VALUE:SCRIPT` | an outpoint with its value (satoshi) and scriptPubKey; both may be empty |
 | `data-prefix:HEX,LABEL` | OP_RETURN outputs whose first push begins with these bytes; only for scans of blocks |
 | `script-type:p2ms,LABEL` | outputs of this type of script; only for scans of blocks |
+| `sp(spscan1…),LABEL` | a silent payment wallet (BIP-392); the file has its private scan key, so keep it secret |
+| `sp-label:N,LABEL` | label number N of the silent payment address in the line `sp(…)` before it |
+| `sp-output:SCRIPT:TWEAK:N,LABEL` | a silent payment that was found; N is the number of its label, or empty |
 | `account:NAME` | the entries of the following lines belong to this account, up to the next such line |
 | `account:` | the entries of the following lines belong to no account |
 
-For a keychain without a descriptor, the file contains its scripts. The file is UTF-8, with or without a byte order
-mark, and its lines end in LF or CRLF. In a line without a label, ` #` starts a comment. A label with line ends or
-other control characters is a JSON string, in quotes and with escapes.
+For a keychain without a descriptor, the file contains its scripts. `save` writes the lines of silent payments only with
+`secrets=True`. By default it writes the found scripts, and a comment with the public keys.
+
+The file is UTF-8, with or
+without a byte order mark, and its lines end in LF or CRLF. In a line without a label, ` #` starts a comment. A label
+with line ends or other control characters is a JSON string, in quotes and with escapes.
 """
 
 from __future__ import annotations
@@ -42,19 +48,21 @@ from spvfilter.network import Network
 from spvfilter.primitives import OutPoint
 from spvfilter.watch import entry as entries
 from spvfilter.watch.arguments import check_not_private, label_line, label_of_line
-from spvfilter.watch.descriptor.descriptor import is_descriptor
+from spvfilter.watch.descriptor.descriptor import is_descriptor, is_silent_text
 from spvfilter.watch.descriptor.keys import is_extended_key
 from spvfilter.watch.keychain import MAX_DERIVATIONS, Budget, Keychain
-from spvfilter.watch.windows import Windows
+from spvfilter.watch.windows import Windows, is_silent
 
 if TYPE_CHECKING:
     import pathlib
 
     from spvfilter import compression
-    from spvfilter.watch import compiled, patterns
+    from spvfilter.watch import compiled, patterns, silentkeychain
     from spvfilter.watch.imports import adding, binary, policy, recognition
     from spvfilter.watch.imports.walletfile import WalletFile
+    from spvfilter.watch.silentkeychain import Found, SilentKeychain
 else:
+    silentkeychain = deferred("spvfilter.watch.silentkeychain")
     binary = deferred("spvfilter.watch.imports.binary")
     policy = deferred("spvfilter.watch.imports.policy")
     adding = deferred("spvfilter.watch.imports.adding")
@@ -66,6 +74,9 @@ else:
 
 _ACCOUNT = "account:"
 """Start of the line that begins the entries of an account."""
+_LABEL_DIGITS = 10  # of the largest number of a label
+_SP_LABEL, _SP_OUTPUT = "sp-label:", "sp-output:"
+"""Starts of the lines that follow a descriptor sp()."""
 _CHUNK = 1 << 22
 """Number of bytes that one read of the file requests."""
 _MOST_PROBLEMS = 1_000
@@ -103,6 +114,8 @@ class Sink(entries.Sink, Protocol):
     def watch_keychains(self, keychains: Iterable[Keychain], budget: Budget) -> None: ...
     def begin_account(self, name: str | None) -> None: ...
     def take_compiled(self, contents: compiled.Contents) -> None: ...
+    def add_payments(self, payments: Iterable[tuple[str, bytes, Found]]) -> list[bytes]: ...
+    def add_entry(self, kind: EntryKind, value: bytes, label: str | None = None) -> int: ...
     @property
     def windows(self) -> Windows: ...
     def __contains__(self, script_pubkey: bytes) -> bool: ...
@@ -242,6 +255,8 @@ class _Reading:
         """True if a line is an entry, or looks like one."""
         self._descriptors: list[_PostponedEntry] = []  # the key derivations of all of them are counted first
         self._outpoints: list[_PostponedEntry] = []  # their lines may precede those of their scripts
+        self._silent: dict[int, list[_PostponedEntry]] = {}
+        """The lines `sp-label:` and `sp-output:` of each descriptor sp(), by the number of its line."""
 
     def take(self, number: int, line: bytes) -> None:
         """Read one line. `number` is its number, from 1."""
@@ -264,8 +279,14 @@ class _Reading:
                 raise ParameterError(f"{patterns.KINDS} are only for `spvfilter scan`: delete the line")
             if entry.startswith("outpoint:"):
                 self._outpoints.append((number, entry, label, self._account))
+            elif entry.startswith((_SP_LABEL, _SP_OUTPUT)):
+                if not self._silent:
+                    raise ParameterError(f"{entry.partition(':')[0]}: without a line sp(…) before it")
+                self._silent[max(self._silent)].append((number, entry, label, self._account))
             elif _has_keys(entry):
                 self._descriptors.append((number, entry, label, self._account))
+                if is_silent_text(entry):
+                    self._silent[number] = []
             else:
                 _add(self._watch, entry, label)
         except ParameterError as error:
@@ -295,10 +316,14 @@ class _Reading:
                 self.budget.check(count)
             except ParameterError as error:
                 raise WatchFileError(self._name, ((number, str(error)),)) from None
+            self._declare(keychains, self._silent.get(number, ()))
             found.append((number, keychains, account))
         if not self._problems:  # else the list is of no use, and nothing needs to be derived
             for number, keychains, account in found:
                 self._try(number, account, partial(self._watch.watch_keychains, keychains, self.budget))
+                for line, entry, label, _ in self._silent.get(number, ()):
+                    if entry.startswith(_SP_OUTPUT):
+                        self._try(line, account, partial(_add_payment, self._watch, keychains[0].name, entry, label))
         with self._watch.windows.limited_by(self.budget):
             for number, entry, label, account in self._outpoints:
                 self._try(number, account, partial(_add_outpoint, self._watch, entry, label))
@@ -307,6 +332,17 @@ class _Reading:
             self._problems.append((last + 1, f"after {_MOST_PROBLEMS:,} invalid lines, the other lines were not read"))
         if self._problems:
             raise WatchFileError(self._name, tuple(sorted(self._problems)))
+
+    def _declare(self, keychains: list[Keychain], lines: Iterable[_PostponedEntry]) -> None:
+        """Declare the labels of a descriptor sp() that the lines after it contain."""
+        for number, entry, label, _ in lines:
+            if entry.startswith(_SP_LABEL):
+                try:
+                    for each in keychains:
+                        if is_silent(each):
+                            each.declare(_number(entry.removeprefix(_SP_LABEL)), label)
+                except ParameterError as error:
+                    self._problems.append((number, str(error)))
 
     def _try(self, number: int, account: str | None, add: Callable[[], None]) -> None:
         if self.is_refused:
@@ -468,6 +504,26 @@ def _add_outpoint(watch: Sink, entry: str, label: str | None) -> None:
     watch.add_outpoint(OutPoint.from_text(f"{parts[1]}:{parts[2]}"), label, value=value, script_pubkey=script)
 
 
+def _number(text: str) -> int:
+    """Return the number of a label of silent payments. Raises ParameterError for another text."""
+    if not (text.isascii() and text.isdigit() and len(text) <= _LABEL_DIGITS):
+        raise ParameterError("expected sp-label:N,LABEL with a whole number N from 0 to 4,294,967,295")
+    return int(text)
+
+
+def _add_payment(watch: Sink, name: str, entry: str, label: str | None) -> None:
+    """Add the silent payment of a line `sp-output:` to the keychain of this name."""
+    parts = entry.removeprefix(_SP_OUTPUT).split(":")
+    if len(parts) != 3:
+        raise ParameterError(f"expected sp-output:SCRIPT:TWEAK:N, not {len(parts)} parts after sp-output")
+    script, tweak = _hex(parts[0]), _hex(parts[1])
+    if len(script) != 34 or script[:2] != b"\x51\x20" or len(tweak) != 32:
+        raise ParameterError("expected sp-output: with a P2TR script of 34 bytes and a tweak of 32 bytes")
+    watch.add_payments([(name, script, silentkeychain.Found(_number(parts[2]) if parts[2] else None, tweak))])
+    if label is not None:
+        watch.add_entry(EntryKind.SCRIPT, script, label)
+
+
 def _hex(text: str) -> bytes:
     """Return the bytes that a hex string encodes.
 
@@ -480,17 +536,20 @@ def _hex(text: str) -> bytes:
         raise ParameterError(f"expected pairs of hex digits, not these {len(text)} characters") from None
 
 
-def write(watch: Source, path: str | os.PathLike[str]) -> None:
-    """Write the whole watch list to a file of mode 0600, which atomically replaces the file at `path`."""
+def write(watch: Source, path: str | os.PathLike[str], *, secrets: bool = False) -> None:
+    """Write the whole watch list to a file of mode 0600, which atomically replaces the file at `path`.
+
+    With `secrets` the file contains the private scan keys of descriptors sp().
+    """
     with replacing(pathlib.Path(path)) as file:
         file.write(f"# spvfilter watch list, {watch.network}\n".encode())
-        file.writelines(f"{line}\n".encode() for line in _lines(watch))
+        file.writelines(f"{line}\n".encode() for line in _lines(watch, secrets))
 
 
-def _lines(watch: Source) -> Iterator[str]:
+def _lines(watch: Source, secrets: bool) -> Iterator[str]:
     """Yield the lines of entries without an account, then the lines of each account."""
     owned: dict[str, list[str]] = {name: [] for name in watch.accounts}
-    for account, line in _owned_lines(watch):
+    for account, line in _owned_lines(watch, secrets):
         if account is None:
             yield line
         else:
@@ -505,22 +564,30 @@ def _tail(label: str | None) -> str:
     return f",{label_line(label)}" if label else ""
 
 
-def _owned_lines(watch: Source) -> Iterator[tuple[str | None, str]]:
+def _silent_lines(watch: Source, keychain: SilentKeychain, secrets: bool) -> Iterator[str]:
+    """Yield the lines of a descriptor sp(), its labels and its payments; without `secrets` only a comment."""
+    if not secrets:
+        yield f"# {keychain.descriptor} is not searched for: its scan key was left out"
+        return
+    yield keychain.silent.secret + _tail(keychain.label)
+    for number in sorted({*keychain.labels, *range(1, keychain.revealed)}):
+        yield f"{_SP_LABEL}{number}{_tail(keychain.text_of(number))}"
+    for script, found in keychain.found.items():
+        label = watch.own_label(watch.table.find(EntryKind.SCRIPT, script))
+        number = "" if found.label is None else found.label
+        yield f"{_SP_OUTPUT}{script.hex()}:{found.tweak.hex()}:{number}{_tail(label)}"
+
+
+def _owned_lines(watch: Source, secrets: bool) -> Iterator[tuple[str | None, str]]:
     """Yield the account and the line of each entry."""
     # keychains and keys come first: they label their scripts, and the line of a script then replaces its label
-    for keychain in watch.keychains:
-        if keychain.descriptor is not None:
-            tail = _tail(keychain.label)
-            text = f"keychain:{keychain.end}:{keychain.lookahead}:{keychain.descriptor}{tail}"
-            yield keychain.account, text
+    yield from _keychain_lines(watch, secrets)
     for number, (kind, value, label) in sorted(
         enumerate(watch.entries()), key=lambda entry: entry[1][0] != EntryKind.MULTISIG_KEY
     ):
-        place, account = watch.keychain_of(number), watch.account(number)
-        is_derived = place is not None and place[0].descriptor is not None and place[0].account == account
-        if is_derived and watch.own_label(number) is None:
+        if not _has_own_line(watch, number, secrets):
             continue
-        tail = _tail(label)
+        tail, account = _tail(label), watch.account(number)
         match kind:
             case EntryKind.SCRIPT:
                 yield account, (script_to_address(value, watch.network) or f"script:{value.hex()}") + tail
@@ -546,3 +613,25 @@ def _owned_lines(watch: Source) -> Iterator[tuple[str | None, str]]:
             known = f":{'' if coin.value == NO_VALUE else coin.value}:{(coin.script or b'').hex()}"
         tail = _tail(labels.get(point))
         yield account, f"outpoint:{OutPoint.parse(point)}{known}{tail}"
+
+
+def _keychain_lines(watch: Source, secrets: bool) -> Iterator[tuple[str | None, str]]:
+    """Yield the account and the line of each keychain that has a descriptor."""
+    for keychain in watch.keychains:
+        if is_silent(keychain):
+            yield from ((keychain.account, line) for line in _silent_lines(watch, keychain, secrets))
+        elif keychain.descriptor is not None:
+            tail = _tail(keychain.label)
+            text = f"keychain:{keychain.end}:{keychain.lookahead}:{keychain.descriptor}{tail}"
+            yield keychain.account, text
+
+
+def _has_own_line(watch: Source, number: int, secrets: bool) -> bool:
+    """Return True if the line of no keychain stands for the entry with this number."""
+    place = watch.keychain_of(number)
+    if place is None:
+        return True
+    if is_silent(place[0]):
+        return not secrets
+    is_derived = place[0].descriptor is not None and place[0].account == watch.account(number)
+    return not is_derived or watch.own_label(number) is not None

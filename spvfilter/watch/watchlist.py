@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -14,7 +14,7 @@ from spvfilter.errors import ParameterError, WatchListInUseError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import NO_ENTRY, NO_VALUE, PATTERN_KINDS, EntryKind, Hit, WatchTable, is_pubkey
 from spvfilter.network import MAINNET, Network
-from spvfilter.primitives import OutPoint, Serializable, to_bytes
+from spvfilter.primitives import OutPoint, Serializable, TxOut, to_bytes
 from spvfilter.protocol import HEADER_SIZE, MAX_ELEMENT_SIZE
 from spvfilter.transaction import Transaction, refuse_psbt
 from spvfilter.watch import entry as texts, textfile
@@ -24,6 +24,7 @@ from spvfilter.watch.descriptor import keys
 from spvfilter.watch.descriptor.descriptor import (
     check_wildcard,
     is_descriptor,
+    is_silent_text,
     parse_descriptor,
     warn_of_problems,
 )
@@ -31,11 +32,15 @@ from spvfilter.watch.index import TxOutIndex, keychain_from
 from spvfilter.watch.keychain import LOOKAHEAD, MAX_DERIVATIONS, Budget, Keychain, origins_in
 from spvfilter.watch.match import Completeness, Match
 from spvfilter.watch.pickling import State, restored, state_of
-from spvfilter.watch.windows import Windows
+from spvfilter.watch.windows import Windows, is_silent
 
 if TYPE_CHECKING:
-    from spvfilter.watch import compiled, patterns
+    from spvfilter.watch import compiled, patterns, silentkeychain, silentsearch
+    from spvfilter.watch.descriptor import silent
 else:
+    silent = deferred("spvfilter.watch.descriptor.silent")
+    silentkeychain = deferred("spvfilter.watch.silentkeychain")
+    silentsearch = deferred("spvfilter.watch.silentsearch")
     compiled = deferred("spvfilter.watch.compiled")
     patterns = deferred("spvfilter.watch.patterns")
 
@@ -177,12 +182,18 @@ class WatchList:
         textfile.load(watch, path, max_derivations)
         return watch
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, secrets: bool = False) -> None:
         """Write all entries, all outpoints and all learned outpoints to a text file.
 
-        A new file of mode 0600 atomically replaces the file at `path`.
+        A new file of mode 0600 atomically replaces the file at `path`. The private scan keys of descriptors sp() are
+        left out by default: the file then watches the payments that were found, but finds no more.
+
+        Args:
+            path: Path of the file.
+            secrets: True to write the scan keys, and the tweaks with which a signer spends the payments. A reader of
+                the file learns of all payments, but cannot spend them.
         """
-        textfile.write(self, path)
+        textfile.write(self, path, secrets=secrets)
 
     def compile(self, path: str | os.PathLike[str]) -> None:
         """Write a compiled watch list, which `load` maps into memory instead of decoding each entry.
@@ -365,6 +376,9 @@ class WatchList:
         If the list already has one of the keychains, that keychain keeps its used indexes. A text with private keys is
         rejected, and no error repeats them.
 
+        For silent payments, sp() contains a private scan key, which cannot spend. No repr, match or error shows it. The
+        name of its keychain is the silent payment address. It needs the extra `silent`.
+
         Args:
             text: A descriptor, or an extended public key whose prefix names a script type: ypub, zpub, upub or vpub.
                 The list watches the receiving and change addresses of such a key.
@@ -394,9 +408,57 @@ class WatchList:
             WrongNetworkError: A key or address belongs to another network.
             ParameterError: The label or the lookahead is invalid.
         """
+        if is_silent_text(text):
+            return [silentkeychain.SilentKeychain(silent.parse_silent(text, self.network), label=checked_label(label))]
         descriptors = parse_descriptor(text, self.network)
         check_wildcard(descriptors, require_ranged=self._require_ranged)
         return [keychain_from(each, label, lookahead) for each in descriptors]
+
+    def add_sp_label(self, number: int, label: str | None = None, *, keychain: str | None = None) -> str:
+        """Search for a label of a silent payment address from now on, and return the address with the label.
+
+        Blocks that were searched before must be searched again. Label 0 is the wallet's change. It is always searched
+        for, and its address must never be given out.
+
+        Args:
+            number: Number of the label, 0 to 4,294,967,295.
+            label: Label of the matches; by default that of the keychain.
+            keychain: Name of the keychain, its address; by default the first keychain of a descriptor sp().
+
+        Returns:
+            The address with the label. For label 0 it is the address without a label.
+
+        Raises:
+            ParameterError: The number or the label is invalid, or the list has no such keychain.
+            WatchListInUseError: A running client uses the list.
+        """
+        self._check_free()
+        chain = self._silent_keychain(keychain)
+        chain.declare(number, label)
+        return chain.address(number or None)
+
+    def search_sp_labels(self, number: int) -> None:
+        """Search for all labels up to a number, in all descriptors sp(), such as after a loss of the wallet's data.
+
+        Args:
+            number: Number of the last label, 0 to 100,000. Each label costs 25 µs once.
+
+        Raises:
+            ParameterError: The number is out of range, or the list has no descriptor sp().
+            WatchListInUseError: A running client uses the list.
+        """
+        self._check_free()
+        self._silent_keychain(None)
+        for each in self.windows.silent:
+            each.search_to(number)
+
+    def _silent_keychain(self, name: str | None) -> silentkeychain.SilentKeychain:
+        for each in self.windows.silent:
+            if name in (None, each.name):
+                return each
+        raise ParameterError(
+            "the watch list has no descriptor sp()" + ("" if name is None else f" with the address {name[:40]!r}")
+        )
 
     def add_keychain(
         self, name: str, script_at: Callable[[int], bytes], label: str | None = None, *, lookahead: int = LOOKAHEAD
@@ -453,9 +515,13 @@ class WatchList:
             keychain.account = account
             self.windows.add(keychain)
             return keychain
+        if is_silent(known) != is_silent(keychain):
+            raise ParameterError(f"the watch list already has another keychain {keychain.name[:80]!r}")
         if account is not None:
             self.index.check_owner(known.account, account)
             self.windows.assign(known, account)
+        if is_silent(known) and is_silent(keychain):
+            known.take_from(keychain)
         known.label = keychain.label or known.label
         known.lookahead = max(keychain.lookahead, known.lookahead)
         known.reach(keychain.floor)
@@ -485,6 +551,8 @@ class WatchList:
             DescriptorError: The text is not a valid descriptor, or the extra `descriptors` is missing.
             ParameterError: `label`, `end` or `lookahead` is invalid.
         """
+        if is_silent_text(text):
+            return self.keychains_in(text, label)
         found = []
         for each in parse_descriptor(text, self.network, is_stored=True):
             warn_of_problems(each)
@@ -688,7 +756,7 @@ class WatchList:
                     raise ParameterError("a source of an account is the name of a file: give pathlib.Path(name)")
                 else:
                     texts.add_entry(made, source)
-        if not len(made):
+        if made.is_empty:
             raise ParameterError("an account needs a source: an address, a descriptor or a keychain")
         if label := checked_label(label):
             made._label_bare(label)
@@ -760,6 +828,11 @@ class WatchList:
         """Return the number of entries in the list. Learned outpoints do not count."""
         return len(self.index)
 
+    @property
+    def is_empty(self) -> bool:
+        """True if there is nothing to watch for: no entry, and no keychain of silent payments."""
+        return not len(self.table) and not self.windows.silent
+
     def __contains__(self, script_pubkey: bytes) -> bool:
         """Return True if an output with this scriptPubKey matches an entry of the list."""
         return script_pubkey in self.index
@@ -792,6 +865,8 @@ class WatchList:
 
     # the pickle lacks the clients that use the list; it names a keychain's function, as pickles do
     def __reduce__(self) -> tuple[object, ...]:
+        if self.windows.silent:
+            raise TypeError("a watch list with sp() has a private scan key, and is not pickled: save and load it")
         return WatchList._restored, (
             self.network,
             state_of(self.index.table, dict(self.index.own_labels), self.index.windows, self.index.owners),
@@ -904,7 +979,8 @@ class WatchList:
         inserts future outpoints (BIP-37 § Filter matching algorithm).
 
         Raises:
-            InexpressibleError: Some watched scripts push no data. The error lists these scripts.
+            InexpressibleError: Some watched scripts push no data, or the list has descriptors sp(). The error lists
+                these scripts, or the addresses of sp().
         """
         return self.index.bloom_elements()
 
@@ -919,7 +995,8 @@ class WatchList:
 
         Raises:
             InexpressibleError: The list has entries that compact filters cannot find: data elements, outpoints whose
-                script is unknown, or scripts that start with OP_RETURN. The error lists these entries.
+                script is unknown, scripts that start with OP_RETURN, or descriptors sp(). The error lists these
+                entries.
         """
         return self.index.gcs_elements(first)
 
@@ -930,22 +1007,29 @@ class WatchList:
         block_hash: bytes | None = None,
         height: int | None = None,
         time: int | None = None,
+        spent: Sequence[TxOut] | None = None,
     ) -> list[Match]:
         """Return the matches in one transaction, and learn the outpoints of matching outputs.
+
+        Silent payments are certainly found only with `spent`. Without it a match is proof, and a miss is not.
 
         Args:
             raw: The transaction, as bytes or as an object that serializes to them.
             block_hash: Hash of the transaction's block, 32 bytes in wire order; None if it is unconfirmed.
             height: Height of the transaction's block; None if it is unknown.
             time: Time of the transaction's block, in seconds since 1970; None if it is unknown.
+            spent: The outputs that the inputs spend, in order; None if they are unknown.
 
         Raises:
-            FormatError: The transaction is malformed.
+            FormatError: The transaction is malformed, or `spent` does not contain an output for each input.
             KeychainError: A window must move, but scripts cannot be derived.
-            WatchListInUseError: A window must move, but a running client uses the list.
+            WatchListInUseError: A window must move or a silent payment was found, but a running client uses the list.
         """
         tx = to_bytes(raw)
         refuse_psbt(tx)
+        scripts = None if spent is None else silentsearch.scripts_of_tx(tx, spent)
+        if (search := self.silent_search()) is not None:
+            self.add_payments(search.payments(search.tx(tx, scripts)))
         hits = self.table.scan_tx(tx)
         if not hits:  # most transactions of a stream
             return []
@@ -954,22 +1038,67 @@ class WatchList:
         is_coinbase = Transaction.parse(tx).is_coinbase
         return self.accept(hits, block_hash=block_hash, height=height, time=time, is_coinbase=is_coinbase)
 
-    def match_block(self, raw: bytes | Serializable, *, height: int | None = None) -> list[Match]:
+    def match_block(
+        self,
+        raw: bytes | Serializable,
+        *,
+        height: int | None = None,
+        spent: bytes | Sequence[Sequence[TxOut]] | None = None,
+    ) -> list[Match]:
         """Return the matches in one block, and learn the outpoints of matching outputs.
+
+        Silent payments are certainly found only with `spent`. Without it a match is proof, and a miss is not.
 
         Args:
             raw: The block, as bytes or as an object that serializes to them.
             height: Height of the block; None if it is unknown.
+            spent: The outputs that the block spends: its undo record with the checksum, or a sequence for each
+                transaction after the coinbase, with an output for each input. None if they are unknown.
 
         Raises:
-            FormatError: The block is malformed.
+            FormatError: The block is malformed, or `spent` does not fit it.
             KeychainError: A window must move, but scripts cannot be derived.
-            WatchListInUseError: A window must move, but a running client uses the list.
+            WatchListInUseError: A window must move or a silent payment was found, but a running client uses the list.
         """
         block = to_bytes(raw)
-        hits = self._complete(lambda: self.table.scan_block(block))
+        scripts = None if spent is None else silentsearch.scripts_of_block(block, spent)
+        if (search := self.silent_search()) is not None:
+            self.add_payments(search.payments(search.block(block, scripts)))
+        record = spent if isinstance(spent, bytes) else None
+        hits = self._complete(lambda: self.table.scan_block(block, None, record))
         time = int.from_bytes(block[68:72], "little")
         return self.accept(hits, block_hash=sha256d(block[:HEADER_SIZE]), height=height, time=time)
+
+    def silent_search(self) -> silentsearch.SilentSearch | None:
+        """Return the search for silent payments. None if the list has no descriptor sp().
+
+        Raises:
+            ParameterError: The extra `silent` is not installed.
+        """
+        keychains = self.windows.silent
+        return silentsearch.SilentSearch.of(keychains) if keychains else None
+
+    def add_payments(self, payments: Iterable[silentsearch.Payment]) -> list[bytes]:
+        """Watch the scripts of the silent payments that a search found, and return the new scripts.
+
+        Raises:
+            WatchListInUseError: A script is new, but a running client uses the list.
+        """
+        new: list[bytes] = []
+        for name, script, found in payments:
+            keychain = self.windows.get(name)
+            if not is_silent(keychain) or script in keychain.found:
+                continue
+            if self._holders:
+                raise WatchListInUseError(
+                    "a silent payment was found, but a running client uses this watch list: match with a copy of it"
+                )
+            entry = self.windows.add_found(keychain, script, found)
+            if entry is not None:
+                new.append(script)
+                if (text := keychain.text_of(found.label)) is not None:
+                    self.index.own_labels[entry] = text
+        return new
 
     def _complete(self, scan: Callable[[], list[Hit]]) -> list[Hit]:
         """Repeat a scan until its hits move no keychain's window, and return the hits of the last scan."""

@@ -8,18 +8,27 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import contextmanager
 from itertools import chain as joined, groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from spvfilter._public import deferred, public
 from spvfilter.address import script_to_address
 from spvfilter.errors import KeychainError, ParameterError
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, WatchTable
 from spvfilter.network import Network
-from spvfilter.watch.keychain import GAP_LIMIT, MAX_INDEXES, MAX_REVEALED, Budget, Keychain, all_used, listed_keychains
+from spvfilter.watch.keychain import (
+    GAP_LIMIT,
+    MAX_INDEXES,
+    MAX_REVEALED,
+    Budget,
+    Keychain,
+    all_used,
+    listed_keychains,
+)
 
 if TYPE_CHECKING:
-    from spvfilter.watch import derivers
+    from spvfilter.watch import derivers, silentkeychain
 else:
+    silentkeychain = deferred("spvfilter.watch.silentkeychain")
     derivers = deferred("spvfilter.watch.derivers")
 
 _NOBODY = 0  # number for "no keychain"; the keychains are numbered from 1
@@ -47,6 +56,11 @@ class _Places(NamedTuple):
     def add(self, index: int, entry: int) -> None:
         self.indexes.append(index)
         self.entries.append(entry)
+
+
+def is_silent(keychain: Keychain | None) -> TypeGuard[silentkeychain.SilentKeychain]:
+    """Return True if a keychain belongs to a descriptor sp()."""
+    return keychain is not None and keychain.finds_scripts
 
 
 @public
@@ -208,7 +222,9 @@ class Windows:
         return sorted(set(owned) - set(shared)), shared
 
     def scripts_by_index(self, name: str) -> list[tuple[bytes, ...]]:
-        """Return the scripts of each index of a keychain's window."""
+        """Return the scripts of each index of a keychain's window. The window of sp() is always empty."""
+        if is_silent(self.get(name)):
+            return []
         places = sorted(self.entries_beyond({name: 0})[name])
         return self._scripts_of(places, 0, MAX_INDEXES)
 
@@ -234,7 +250,35 @@ class Windows:
         The result is (None, None) if both are in no keychain.
         """
         found = self.of(entry, script) if self._chains else None
-        return (None, None) if found is None else (found[0].name, found[1])
+        if found is None:
+            return None, None
+        return found[0].name, None if is_silent(found[0]) else found[1]
+
+    @property
+    def silent(self) -> list[silentkeychain.SilentKeychain]:
+        """The keychains of descriptors sp()."""
+        return [each for each in self._chains if is_silent(each)]
+
+    def add_found(
+        self, keychain: silentkeychain.SilentKeychain, script: bytes, found: silentkeychain.Found
+    ) -> int | None:
+        """Watch an output script that pays a silent payment address, and return the number of its entry.
+
+        The result is None if the keychain has found the script before.
+        """
+        if script in keychain.found:
+            return None
+        entry = self._table.add(EntryKind.SCRIPT, script)
+        self._own(self._names[keychain.name], [(entry, 0)])
+        keychain.found[script] = found
+        return entry
+
+    def found_at(self, entry: int, script: bytes | None) -> silentkeychain.Found | None:
+        """Return what is known of the silent payment to an entry, or else to a script. None if it is none."""
+        place = self.of(entry, script) if self._chains else None
+        if place is None or not is_silent(chain := place[0]):
+            return None
+        return chain.found.get(script or self._table.entry(entry)[1])
 
     def next_address(self, name: str | None, network: Network) -> str:
         """Return the address of the lowest index of a keychain that is neither used nor revealed.
@@ -249,6 +293,8 @@ class Windows:
         chain = next(iter(self), None) if name is None else self.get(name)
         if chain is None:
             raise ParameterError("the watch list has no keychain" + ("" if name is None else f" {name[:80]!r}"))
+        if is_silent(chain):
+            return chain.address()
         index = chain.next_index
         if index is None:
             raise ParameterError(f"every address of keychain {chain.name[:80]!r} was used or revealed")
@@ -290,12 +336,15 @@ class Windows:
     def to_reveal(self, keychain: Keychain, network: Network) -> tuple[int, str]:
         """Return the index that a keychain reveals next, and its address. This call reveals nothing.
 
-        An index is skipped if another keychain, perhaps a removed one, has revealed one of its scripts.
+        An index is skipped if another keychain, perhaps a removed one, has revealed one of its scripts. For a keychain
+        of sp(), the index is the number of the address's label.
 
         Raises:
             ParameterError: All indexes are revealed or used, or the scripts have no address.
             KeychainError: The scripts cannot be derived, or differ from the watched scripts.
         """
+        if is_silent(keychain):
+            return keychain.to_reveal()
         first, last = keychain.index_to_reveal, min(keychain.size, MAX_REVEALED)
         if first is None:
             raise ParameterError(f"every address of keychain {keychain.name[:80]!r} was revealed or used")
@@ -334,6 +383,8 @@ class Windows:
         """Mark an index as revealed, also in other keychains with its scripts. Return the keychains that changed."""
         changed = [keychain]
         self._reveal(keychain, index)
+        if is_silent(keychain):
+            return changed
         for script in keychain.scripts(index):
             for number, other in self._places_of(script):
                 chain = self._chains[number - 1]
@@ -542,6 +593,8 @@ class Windows:
             if self._is_owned(entry):
                 for number, index in [(self._owners[entry], self._indexes[entry]), *self._shared.get(entry, ())]:
                     keychain = self._chains[number - 1]
+                    if is_silent(keychain):
+                        continue
                     if index not in keychain.used:
                         self._fresh[number, index] = None
                     if keychain.use(index):

@@ -10,9 +10,13 @@ from spvfilter.watch.patterns import KINDS
 
 
 def check_followable(watch: TxOutIndex) -> None:
-    """Raise ParameterError if the list has data prefixes or script types, which a client cannot follow."""
+    """Raise ParameterError if the list has data prefixes, script types or sp(), which a client cannot follow."""
     if any(map(watch.table.count_of, PATTERN_KINDS)):
         raise ParameterError(f"a client cannot follow {KINDS}: scan blocks for them with a Matcher")
+    if watch.windows.silent:
+        raise ParameterError(
+            "a client cannot follow silent payments, sp(): call WatchList.match_block for the blocks of your node"
+        )
 
 
 def check_expressible(watch: TxOutIndex, mode: Mode) -> None:

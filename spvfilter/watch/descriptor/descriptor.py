@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 TOP_FUNCTIONS = ("addr", "combo", "multi", "pk", "pkh", "raw", "rawtr", "sh", "sortedmulti", "tr", "wpkh", "wsh")
 """The names of the functions with which a descriptor may start (BIP-381 ff.)."""
+_STARTS = (*(f"{name}(" for name in TOP_FUNCTIONS), "sp(")
 _LONGEST = 150_000
 """Largest length of a descriptor in characters (our choice): a taproot multisig with 999 keys and their paths fits."""
 _MOST_EXPANDED = 1_500_000
@@ -132,9 +133,14 @@ class LazyDescriptor:
         return self._parsed.scripts(index)
 
 
+def is_silent_text(text: str) -> bool:
+    """Return True if a text starts like a descriptor sp() of silent payments."""
+    return text.lstrip().startswith("sp(")
+
+
 def is_descriptor(text: str) -> bool:
-    """Return True if a text starts like an output descriptor, such as "wpkh("."""
-    return text.startswith(tuple(f"{name}(" for name in TOP_FUNCTIONS))
+    """Return True if a text starts like an output descriptor, such as "wpkh(", or like sp() of silent payments."""
+    return text.startswith(_STARTS)
 
 
 @public
@@ -162,6 +168,10 @@ def parse_descriptor(text: str, network: Network, *, is_stored: bool = False) ->
     text = text.strip()
     if len(text) > _LONGEST:
         raise DescriptorError(f"a descriptor has at most {_LONGEST:,} characters, not {len(text):,}")
+    if is_silent_text(text):
+        raise DescriptorError(
+            "sp() derives no scripts: its payments are found in transactions. WatchList.add_descriptor watches it"
+        )
     keys.refuse_private_keys(text)
     if keys.is_extended_key(text):
         text = keys.descriptor_of_key(text, network)

@@ -42,6 +42,8 @@ class Purpose(Enum):
     """Compressed keys, x-only keys and musig()."""
     MUSIG = "in musig()"
     """Compressed keys, which are aggregated."""
+    SILENT = "in sp()"
+    """Compressed keys and musig()."""
 
 
 @dataclass(slots=True)
@@ -83,7 +85,7 @@ def read_key(expression: Expression, purpose: Purpose, reading: Reading) -> Key:
             raise fault(expression.at, f"{expression.shown} where a key is expected")
         made = _musig(expression, purpose, reading)
     else:
-        at, text, origin = _without_origin(expression)
+        at, text, origin = without_origin(expression)
         made = _plain(at, text, purpose, reading)
         if origin is not None:
             made = replace(made, fingerprint=origin[0], steps=(*origin[1], *made.steps))
@@ -106,7 +108,7 @@ Origin = tuple[bytes, tuple[int, ...]]
 """Fingerprint of the master key, and the path from it."""
 
 
-def _without_origin(expression: Expression) -> tuple[int, str, Origin | None]:
+def without_origin(expression: Expression) -> tuple[int, str, Origin | None]:
     """Return the offset and the text of a key after its origin […], and the origin if there is one."""
     at, text, origin = expression.at, expression.text, None
     if text.startswith("["):
@@ -135,7 +137,7 @@ def _origin(content: str, at: int) -> Origin:
             raise fault(at, "m/ in a key origin: the fingerprint replaces it, so remove m/")
         if step.startswith(("*", "<")):
             raise fault(at, "a key origin has no wildcard and no multipath: they follow the key")
-        numbers.append(_number_of_step(step, at))
+        numbers.append(number_of_step(step, at))
         at += len(step) + 1
     return bytes.fromhex(fingerprint), tuple(numbers)
 
@@ -151,7 +153,7 @@ def _origin_fault(fingerprint: str) -> str:
     return "the fingerprint of the key origin is not hex"
 
 
-def _number_of_step(step: str, at: int) -> int:
+def number_of_step(step: str, at: int) -> int:
     """Return the number of a path's step. The number of a hardened step is 2^31 or more."""
     found = _STEP.fullmatch(step)
     if found is None:
@@ -286,7 +288,7 @@ def _multipath(part: str, at: int, owner: str) -> tuple[int, ...]:
 
 def _unhardened(part: str, at: int, owner: str) -> int:
     """Return the number of a step that a public key can derive."""
-    number = _number_of_step(part, at)
+    number = number_of_step(part, at)
     if number >= _HARDENED:
         raise fault(at, _hardened(owner))
     return number
@@ -330,8 +332,8 @@ def _musig(expression: Expression, purpose: Purpose, reading: Reading) -> Key:
     at = expression.at
     if purpose is Purpose.MUSIG:
         raise fault(at, "musig() in musig(): they cannot be nested")
-    if purpose is not Purpose.TAPROOT:
-        raise fault(at, f"musig() {purpose.value}: it is allowed only in tr() and rawtr() (BIP-390)")
+    if purpose not in (Purpose.TAPROOT, Purpose.SILENT):
+        raise fault(at, f"musig() {purpose.value}: it is allowed only in tr() and rawtr() (BIP-390), and in sp()")
     arguments = expression.arguments or ()
     if len(arguments) > _MAX_MUSIG_KEYS:
         raise fault(at, f"musig() has {len(arguments)} keys, expected at most {_MAX_MUSIG_KEYS}")
@@ -349,15 +351,17 @@ def _musig(expression: Expression, purpose: Purpose, reading: Reading) -> Key:
         return lambda index: constant
 
     paths = max((_paths_of(steps), *(member.paths for member in members)))
+    size = 32 if purpose is Purpose.TAPROOT else 33
     if not expression.suffix:
-        return Key(at, 32, paths, any(member.is_ranged for member in members), lambda path: _xonly(joint(path)))
+        bind = joint if size == 33 else lambda path: _xonly(joint(path))
+        return Key(at, size, paths, any(member.is_ranged for member in members), bind)
 
     def parent_of(path: int) -> Any:
         public_key = joint(path)(0)
         raw = bytes.fromhex("0488b21e000000000000000000") + _MUSIG_CHAIN_CODE + public_key
         return wally().bip32_key_unserialize(raw)
 
-    return Key(at, 32, paths, is_ranged, _children(parent_of, steps, 32, is_ranged=is_ranged))
+    return Key(at, size, paths, is_ranged, _children(parent_of, steps, size, is_ranged=is_ranged))
 
 
 def _musig_path(expression: Expression) -> tuple[tuple[Step, ...], bool]:

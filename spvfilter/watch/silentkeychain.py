@@ -1,0 +1,169 @@
+"""SilentKeychain: the keychain of a descriptor sp(), whose scripts are found in transactions instead of derived."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple, Self
+
+from spvfilter.errors import KeychainError, ParameterError
+from spvfilter.silent.scanner import CHANGE_LABEL, MAX_LABELS, SilentScanner
+from spvfilter.watch.arguments import checked_label
+from spvfilter.watch.descriptor.silent import SilentDescriptor
+from spvfilter.watch.keychain import Keychain
+
+MAX_LABEL = (1 << 32) - 1
+"""Largest number of a label (BIP-352 § Labels: 32 bits)."""
+
+
+class Found(NamedTuple):
+    """An output script that pays a silent payment address."""
+
+    label: int | None
+    """Number of the label of the address that was paid; None for the address without a label."""
+    tweak: bytes
+    """Secret of 32 bytes that, added to the private spend key, gives the private key of the output."""
+
+    def __repr__(self) -> str:
+        return f"Found(label={self.label})"
+
+
+class SilentKeychain(Keychain):
+    """The payments to the addresses of one scan key.
+
+    Its window is always empty: no index derives a script. The scripts of found payments are entries of the watch list
+    that belong to this keychain. They are a set, so that it does not matter in which order blocks are searched.
+    """
+
+    finds_scripts: ClassVar[bool] = True
+
+    def __init__(self, descriptor: SilentDescriptor, *, label: str | None = None) -> None:
+        super().__init__(str(descriptor.address), self._none, label=label, descriptor=descriptor.text, keys=0)
+        self.silent: SilentDescriptor = descriptor
+        """The descriptor with the scan key."""
+        self.found: dict[bytes, Found] = {}
+        """The found payments, by their script."""
+        self.labels: dict[int, str | None] = {}
+        """The declared labels by their number, each with its text if it has one."""
+        self.depth: int = 0
+        """Labels up to this number are searched for, although nothing declares or reveals them."""
+        self._ready: set[int] = set()  # labels that are searched for because they may be revealed any moment
+        self._scanner: SilentScanner | None = None
+
+    @staticmethod
+    def _none(index: int) -> tuple[bytes, ...]:
+        raise KeychainError("the outputs of a silent payment address are found in transactions, and not derived")
+
+    @property
+    def required(self) -> int:
+        return 0
+
+    def missing(self, margin: int = 0, most: int = 0) -> range:
+        return range(0)
+
+    def derivations(self, margin: int = 0) -> int:
+        return 0
+
+    @property
+    def next_index(self) -> int | None:
+        return None
+
+    @property
+    def index_to_reveal(self) -> int | None:
+        """The number of the label that `reveal` takes next, from 1: labels that are declared or paid are skipped."""
+        taken = {*self.labels, *(each.label for each in self.found.values())}
+        number = max(1, self.revealed)
+        while number in taken:
+            number += 1
+        return number if number <= MAX_LABELS else None
+
+    def see(self, index: int) -> None:
+        """Do nothing: an address may be paid any number of times."""
+
+    def use(self, index: int) -> bool:
+        return False
+
+    def numbers(self) -> set[int]:
+        """Return the numbers of all labels to search for."""
+        return {CHANGE_LABEL, *range(1, max(self.depth + 1, self.revealed)), *self.labels, *self._ready}
+
+    @property
+    def scanner(self) -> SilentScanner:
+        """The scanner with all labels. It takes 25 µs for each label to make one, if the labels have changed.
+
+        Raises:
+            ParameterError: There are more than 100,000 labels, or the extra `silent` is not installed.
+        """
+        numbers, scanner = self.numbers(), self._scanner
+        if scanner is None or not numbers <= set(scanner.labels):
+            key, spend = self.silent.scan_key, self.silent.spend_pubkey
+            network, most = self.silent.network, MAX_LABELS + 1  # the change has a label as well
+            scanner = self._scanner = SilentScanner(key, spend, labels=numbers, network=network, most=most)
+        return scanner
+
+    def address(self, label: int | None = None) -> str:
+        """Return the address with a label, or the one without.
+
+        Raises:
+            ParameterError: The label is 0, or no payments to it would be found.
+        """
+        return str(self.scanner.address(label))
+
+    def to_reveal(self) -> tuple[int, str]:
+        """Return the number of the label to reveal next and its address. Payments to it are found from now on.
+
+        Raises:
+            ParameterError: All labels are revealed, or there are too many.
+        """
+        if (number := self.index_to_reveal) is None:
+            raise ParameterError(f"all {MAX_LABELS:,} labels of {self.name[:20]}… are revealed or declared")
+        self._ready.add(number)
+        return number, self.address(number)
+
+    def declare(self, number: int, text: str | None = None) -> None:
+        """Search for a label from now on, and give it a text.
+
+        Raises:
+            ParameterError: The number or the text is out of range, or there are more than 100,000 labels.
+        """
+        if not 0 <= number <= MAX_LABEL:
+            raise ParameterError(f"the number of a label is from 0 to {MAX_LABEL:,}, not {number}")
+        if number not in self.labels and len(self.labels) >= MAX_LABELS:
+            raise ParameterError(f"a scan key has at most {MAX_LABELS:,} labels")
+        self.labels[number] = checked_label(text) or self.labels.get(number)
+
+    def search_to(self, number: int) -> None:
+        """Search for all labels up to a number.
+
+        Raises:
+            ParameterError: The number is not from 0 to 100,000.
+        """
+        if not 0 <= number <= MAX_LABELS:
+            raise ParameterError(f"labels are searched up to number {MAX_LABELS:,} at most, not {number}")
+        self.depth = max(self.depth, number)
+
+    def text_of(self, label: int | None) -> str | None:
+        """Return the text of a declared label. None if there is none."""
+        return None if label is None else self.labels.get(label)
+
+    def take_from(self, other: SilentKeychain) -> None:
+        """Take the labels of another keychain with the same name. Its found payments are not taken."""
+        for number, text in other.labels.items():
+            self.labels[number] = text or self.labels.get(number)
+        self.depth, self._ready = max(self.depth, other.depth), self._ready | other._ready
+
+    def state(self) -> tuple[object, ...]:
+        return *super().state(), frozenset(self.found.items()), frozenset(self.labels.items())
+
+    def without_window(self) -> Self:
+        made = type(self)(self.silent, label=self.label)
+        made.account, made._revealed = self.account, self._revealed
+        made.take_from(self)
+        return made
+
+    def copy(self) -> Self:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.found, twin.labels, twin._ready = self.found.copy(), self.labels.copy(), self._ready.copy()
+        return twin
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("a keychain of sp() has a private scan key, and is not pickled")

@@ -1,0 +1,101 @@
+"""The search of a watch list for silent payments in transactions and blocks, and the scripts that these spend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from spvfilter.errors import FormatError, UndoError
+from spvfilter.hashes import sha256d
+from spvfilter.kernel import spent_coins, spent_outpoints, walk_block
+from spvfilter.primitives import TxOut
+from spvfilter.protocol import HASH_SIZE, HEADER_SIZE
+from spvfilter.silent.scanner import SilentScanner
+from spvfilter.silent.search import Judged, Scripts, search_block, search_tx
+from spvfilter.watch.silentkeychain import Found, SilentKeychain
+
+Payment = tuple[str, bytes, Found]
+"""Name of a keychain, script of an output that pays it, and the facts about the payment."""
+
+
+@dataclass(frozen=True, slots=True)
+class SilentSearch:
+    """The scanners of a watch list at one moment. Another thread may search with them."""
+
+    names: tuple[str, ...]
+    """Names of the keychains."""
+    scanners: tuple[SilentScanner, ...]
+    """The scanner of each keychain."""
+
+    @classmethod
+    def of(cls, keychains: Sequence[SilentKeychain]) -> SilentSearch:
+        """Return the scanners of keychains. Raises ParameterError if the extra `silent` is not installed."""
+        return cls(tuple(each.name for each in keychains), tuple(each.scanner for each in keychains))
+
+    def tx(self, raw: bytes, spent: Scripts | None) -> Judged:
+        """Search one transaction. Raises FormatError as `search_tx` does."""
+        return search_tx(raw, spent, self.scanners)
+
+    def block(self, raw: bytes, spent: Sequence[Scripts] | None) -> Judged:
+        """Search a block. Raises FormatError as `search_block` does."""
+        return search_block(raw, spent, self.scanners)
+
+    def payments(self, judged: Judged) -> list[Payment]:
+        """Return the payments that a search found, with the names of their keychains."""
+        return [
+            (self.names[number], output.script_pubkey, Found(output.label, output.tweak))
+            for number, output in judged.payments
+        ]
+
+
+def scripts_of_tx(raw: bytes, spent: Sequence[TxOut]) -> Scripts:
+    """Return the scripts of the outputs that a transaction spends.
+
+    Raises FormatError unless there is an output for each input.
+    """
+    if len(spent) != (inputs := len(spent_outpoints(raw))):
+        raise FormatError(f"{len(spent)} spent outputs for {inputs} inputs", offset=0, field="spent outputs")
+    return _scripts(spent)
+
+
+def scripts_of_block(raw: bytes, spent: bytes | Sequence[Sequence[TxOut]]) -> Sequence[Scripts]:
+    """Return the scripts that each transaction of a block after the coinbase spends.
+
+    Args:
+        raw: The block.
+        spent: The undo record of the block with its checksum, or the spent outputs of each transaction after the
+            coinbase.
+
+    Raises:
+        UndoError: The record is malformed, damaged or not of this block.
+        FormatError: The block is malformed, or the counts differ from those of the block.
+    """
+    if isinstance(spent, bytes):
+        return scripts_of_record(raw, spent)
+    txs = list(walk_block(raw))[1:]
+    if len(spent) != len(txs):
+        raise FormatError(
+            f"spent outputs of {len(spent)} transactions, but the block has {len(txs)} after its coinbase",
+            offset=HEADER_SIZE,
+            field="spent outputs",
+        )
+    for number, (tx, each) in enumerate(zip(txs, spent, strict=True), 1):
+        if len(each) != len(tx.inputs):
+            raise FormatError(
+                f"{len(each)} spent outputs for the {len(tx.inputs)} inputs of transaction {number}",
+                offset=HEADER_SIZE,
+                field="spent outputs",
+            )
+    return [_scripts(each) for each in spent]
+
+
+def scripts_of_record(raw: bytes, record: bytes) -> list[list[bytes | None]]:
+    """Return the scripts in the undo record of a block. Raises UndoError if the record is not of this block."""
+    undo, check = record[:-HASH_SIZE], record[-HASH_SIZE:]
+    if len(record) < HASH_SIZE or sha256d(raw[4:36] + undo) != check:
+        raise UndoError("does not match the record and the block before", offset=len(undo), field="undo check")
+    return [[coin.script for coin in of_tx] for of_tx in spent_coins(undo)]
+
+
+def _scripts(spent: Iterable[TxOut]) -> list[bytes | None]:
+    return [bytes(each.script_pubkey) for each in spent]
