@@ -54,16 +54,16 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
         network = getattr(bdk.Network, name)
     except ImportError:
         raise ParameterError("a BDK wallet needs bdkpython: pip install 'spvfilter[bdk]'") from None
-    entries = [each for each in await client.history(limit=None) if each.status in LIVE]
-    keychains = await client.keychains(
-        keychain, account=account
-    )  # read later, so that their used indexes include the history
+    found, keychains, labels = await client.read(
+        lambda views: (views.history(), views.keychains(keychain, account=account), views.labels())
+    )
+    entries = [each for each in found if each.status in LIVE]
     if not 1 <= len(keychains) <= 2 or any(each.descriptor is None for each in keychains):
         raise ParameterError(
             "a BDK wallet has one keychain or two, each with a descriptor, and these are"
             f" {len(keychains)}: name them by a label or an account"
         )
-    frozen = [each.ref for each in await client.labels() if each.spendable is False]
+    frozen = [each.ref for each in labels if each.spendable is False]
     taken = [{*each.used, *range(each.revealed), *each.revealed_elsewhere} for each in keychains]
     network_kind = bdk.NetworkKind.MAIN if client.network.name == "mainnet" else bdk.NetworkKind.TEST
     descriptors = [bdk.Descriptor(each.name, network_kind) for each in keychains]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import threading
 import time
 from collections import deque
@@ -26,21 +24,13 @@ from spvfilter.chain import HeaderChain
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.light.client import LightClient
 from spvfilter.light.events import Mode
+from spvfilter.light.questions import named_as
 from spvfilter.light.thread import ClientThread
 from spvfilter.network import Network
 from spvfilter.watch.watchlist import WatchList
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-def _named(made: Any, method: Any, returns: object = None) -> Any:
-    """Give a method of SyncLightClient the name, docstring and signature of a method of LightClient."""
-    functools.update_wrapper(made, method)
-    signature = inspect.signature(method)
-    made.__signature__ = signature if returns is None else signature.replace(return_annotation=returns)
-    made.__qualname__ = f"SyncLightClient.{method.__name__}"
-    return made
 
 
 def _of(
@@ -54,7 +44,7 @@ def _of(
         def make(self: SyncLightClient, *args: P.args, **kwargs: P.kwargs) -> None:
             init(self, cls(*args, **kwargs))
 
-        made: Callable[Concatenate[SyncLightClient, P], None] = _named(make, LightClient.__init__)
+        made: Callable[Concatenate[SyncLightClient, P], None] = named_as(make, LightClient.__init__, "SyncLightClient")
         return made
 
     return decorate
@@ -68,7 +58,7 @@ def _awaits(
     def wait(self: SyncLightClient, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._call(lambda client: method(client, *args, **kwargs))
 
-    waits: Callable[Concatenate[SyncLightClient, P], T] = _named(wait, method)
+    waits: Callable[Concatenate[SyncLightClient, P], T] = named_as(wait, method, "SyncLightClient")
     return waits
 
 
@@ -78,7 +68,7 @@ def _calls(method: Callable[Concatenate[LightClient, P], T]) -> Callable[Concate
     def call(self: SyncLightClient, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._call(lambda client: _at_once(method, client, *args, **kwargs))
 
-    called: Callable[Concatenate[SyncLightClient, P], T] = _named(call, method)
+    called: Callable[Concatenate[SyncLightClient, P], T] = named_as(call, method, "SyncLightClient")
     return called
 
 
@@ -94,7 +84,9 @@ def _iterates(
     def iterate(self: SyncLightClient, *args: P.args, **kwargs: P.kwargs) -> EventIterator[T]:
         return EventIterator(self, self._call(lambda client: _at_once(method, client, *args, **kwargs)))
 
-    iterates: Callable[Concatenate[SyncLightClient, P], EventIterator[T]] = _named(iterate, method, "EventIterator")
+    iterates: Callable[Concatenate[SyncLightClient, P], EventIterator[T]] = named_as(
+        iterate, method, "SyncLightClient", "EventIterator"
+    )
     return iterates
 
 
@@ -239,9 +231,13 @@ class SyncLightClient:
     matches: Final = _awaits(LightClient.matches)
     wait_synced: Final = _awaits(LightClient.wait_synced)
     wait_confirmed: Final = _awaits(LightClient.wait_confirmed)
+    tip: Final = _awaits(LightClient.tip)
+    sequence: Final = _awaits(LightClient.sequence)
     balance: Final = _awaits(LightClient.balance)
     coins: Final = _awaits(LightClient.coins)
+    coin: Final = _awaits(LightClient.coin)
     unspent: Final = _awaits(LightClient.unspent)
+    frozen: Final = _awaits(LightClient.frozen)
     freeze: Final = _awaits(LightClient.freeze)
     unfreeze: Final = _awaits(LightClient.unfreeze)
     history: Final = _awaits(LightClient.history)
@@ -249,6 +245,7 @@ class SyncLightClient:
     next_address: Final = _awaits(LightClient.next_address)
     reveal_address: Final = _awaits(LightClient.reveal_address)
     is_used: Final = _awaits(LightClient.is_used)
+    searched: Final = _awaits(LightClient.searched)
     transaction: Final = _awaits(LightClient.transaction)
     tip_height: _Reads[int] = _Reads(LightClient.tip_height)
     searched_height: _Reads[int] = _Reads(LightClient.searched_height)
@@ -278,6 +275,8 @@ class SyncLightClient:
     rescan: Final = _awaits(LightClient.rescan)
     status: Final = _awaits(LightClient.status)
     searched_for: Final = _awaits(LightClient.searched_for)
+    block_time: Final = _awaits(LightClient.block_time)
+    read: Final = _awaits(LightClient.read)
 
 
 @public

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from spvfilter._public import deferred, public
 from spvfilter.chain import HeaderChain
@@ -22,7 +22,7 @@ from spvfilter.light.checks import (
     timeouts_of,
 )
 from spvfilter.light.engine.expressible import check_expressible, ways_of
-from spvfilter.light.engine.fees import check_input_values, fee_floor
+from spvfilter.light.engine.fees import fee_floor
 from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.engine.requests import (
     AddAccount,
@@ -35,8 +35,8 @@ from spvfilter.light.engine.requests import (
     Rescan,
     RevealAddress,
 )
-from spvfilter.light.entries import EntryName, apply_changes, named
 from spvfilter.light.events import Broadcast, FeeFloor, FeeRates, Mode, Synced
+from spvfilter.light.questions import asks
 from spvfilter.light.status import ClientStatus, Metrics
 from spvfilter.light.stream import EventStream
 from spvfilter.light.waiting import wait_confirmed, wait_synced
@@ -45,15 +45,13 @@ from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import OutPoint, Serializable, hash_of, outpoint_of, to_bytes
 from spvfilter.store.place import MEMORY
-from spvfilter.store.searched import BlockRange
-from spvfilter.store.txcheck import CheckFinding
-from spvfilter.store.views import Balance, Coin, HistoryEntry, Snapshot
-from spvfilter.store.windowviews import KeychainStatus
+from spvfilter.store.txcheck import CheckFinding, check_input_values
+from spvfilter.store.views import HistoryEntry, Snapshot, Views
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
 from spvfilter.wallet.pendinglimits import PendingLimits
 from spvfilter.watch.accounts import normalized
-from spvfilter.watch.arguments import checked_label
+from spvfilter.watch.arguments import EntryName, checked_label
 from spvfilter.watch.keychain import LOOKAHEAD, Keychain
 from spvfilter.watch.labels import Label, read_labels, write_labels
 from spvfilter.watch.watchlist import WatchList
@@ -63,17 +61,23 @@ if TYPE_CHECKING:
     import asyncio
     import datetime
 
-    from spvfilter.light import running as runs, workers
+    from spvfilter.light import entries as changes, running as runs, workers
     from spvfilter.light.running import Running
     from spvfilter.p2p import proxy as proxies
     from spvfilter.store import labels as labelrows
+    from spvfilter.watch import entrynames
 else:
     asyncio = deferred("asyncio")
+    changes = deferred("spvfilter.light.entries")
     datetime = deferred("datetime")
+    entrynames = deferred("spvfilter.watch.entrynames")
     runs = deferred("spvfilter.light.running")  # the engine, the wire and the database: half of the package
     workers = deferred("spvfilter.light.workers")
     proxies = deferred("spvfilter.p2p.proxy")
     labelrows = deferred("spvfilter.store.labels")
+
+
+T = TypeVar("T")
 
 
 def _check_watch(watch: object) -> None:
@@ -242,7 +246,7 @@ class LightClient:
             await running.close()
         finally:
             try:
-                await runs.in_steps(apply_changes(self._watch.index, engine.changes.done, engine.books.watch))
+                await runs.in_steps(changes.apply_changes(self._watch.index, engine.changes.done, engine.books.watch))
             finally:
                 self._watch.release()
 
@@ -252,6 +256,9 @@ class LightClient:
             raise NotRunningError("enter the client first: async with")
         self._running.check()
         return self._running
+
+    async def _ask(self, question: Callable[[Views], T]) -> T:
+        return await self._checked().read(question)
 
     # Reading
 
@@ -392,92 +399,29 @@ class LightClient:
         """
         return await wait_confirmed(self._checked(), txid, confirmations)
 
-    async def balance(
-        self, label: str | None = None, *, keychain: str | None = None, account: str | None = None
-    ) -> Balance:
-        """Return the balance of the wallet, or of one account, label or keychain.
+    # Questions: `Views` answers them from one commit of the database
 
-        Args:
-            label: Count only coins of entries with this label.
-            keychain: Count only coins of the keychain with this name or label.
-            account: Count only coins of this account.
+    tip: Final = asks(Views.tip)
+    sequence: Final = asks(Views.sequence)
+    balance: Final = asks(Views.balance)
+    coins: Final = asks(Views.coins)
+    coin: Final = asks(Views.coin)
+    unspent: Final = asks(Views.unspent)
+    frozen: Final = asks(Views.frozen)
+    history: Final = asks(Views.history)
+    transaction: Final = asks(Views.transaction)
+    keychains: Final = asks(Views.keychains)
+    accounts: Final = asks(Views.accounts)
+    next_address: Final = asks(Views.next_address)
+    is_used: Final = asks(Views.is_used)
+    labels: Final = asks(Views.labels)
+    psbt: Final = asks(Views.psbt)
+    searched: Final = asks(Views.searched)
+    searched_for: Final = asks(Views.searched_for)
+    block_time: Final = asks(Views.block_time)
+    read: Final = asks(Views.read)
 
-        Raises:
-            UnknownAccountError: The wallet has no such account.
-            ParameterError: The label is not valid text, or the wallet has no such keychain.
-            NotRunningError: The client is not running.
-            StoreError: The database cannot be read.
-        """
-        return await self._checked().read(lambda views: views.balance(label, keychain=keychain, account=account))
-
-    async def coins(
-        self,
-        *,
-        label: str | None = None,
-        keychain: str | None = None,
-        account: str | None = None,
-        limit: int | None = None,
-        before: str | None = None,
-    ) -> Snapshot[Coin]:
-        """Return the outputs that no transaction of the best chain spends, latest first. See `Views.coins`.
-
-        `unspent` returns only the coins that may be spent now.
-
-        Args:
-            label: Only entries of the watch list with this label.
-            keychain: Only the keychain with this name or label.
-            account: Only this account.
-            limit: Length of the page. By default there is one page with everything.
-            before: `cursor` of the last item of the page before, to get the next page.
-
-        Raises:
-            UnknownAccountError: The wallet has no such account.
-            ParameterError: An argument is not valid, or the wallet has no such keychain.
-            NotRunningError: The client is not running.
-            StoreError: The database cannot be read.
-        """
-        return await self._checked().read(
-            lambda views: views.coins(label=label, keychain=keychain, account=account, limit=limit, before=before)
-        )
-
-    async def unspent(
-        self,
-        *,
-        label: str | None = None,
-        keychain: str | None = None,
-        account: str | None = None,
-        trusted_change: bool = False,
-        limit: int | None = None,
-        before: str | None = None,
-    ) -> Snapshot[Coin]:
-        """Return the coins that may be spent now, latest first. See `Views.unspent`.
-
-        They are confirmed, mature and not frozen, and no own pending transaction spends them.
-
-        Args:
-            label: Only entries of the watch list with this label.
-            keychain: Only the keychain with this name or label.
-            account: Only this account.
-            trusted_change: True to include pending change of own transactions; see `Coin.is_trusted`.
-            limit: Length of the page. By default there is one page with everything.
-            before: `cursor` of the last item of the page before, to get the next page.
-
-        Raises:
-            ParameterError: An argument is not valid, or the wallet has no such keychain.
-            UnknownAccountError: The wallet has no such account.
-            NotRunningError: The client is not running.
-            StoreError: The database cannot be read.
-        """
-        return await self._checked().read(
-            lambda views: views.unspent(
-                label=label,
-                keychain=keychain,
-                account=account,
-                trusted_change=trusted_change,
-                limit=limit,
-                before=before,
-            )
-        )
+    # Changes of the wallet
 
     async def freeze(self, outpoint: OutPoint | str) -> None:
         """Freeze a coin, so that `unspent` and `Balance.spendable` leave it out.
@@ -507,70 +451,6 @@ class LightClient:
         """
         await self._checked().freeze(outpoint_of(outpoint), is_frozen=False)
 
-    async def history(
-        self,
-        *,
-        label: str | None = None,
-        keychain: str | None = None,
-        account: str | None = None,
-        limit: int | None = None,
-        before: str | None = None,
-        waiting: bool = False,
-    ) -> Snapshot[HistoryEntry]:
-        """Return the transactions of the wallet, latest first. See `Views.history`.
-
-        Args:
-            label: Only entries of the watch list with this label.
-            keychain: Only the keychain with this name or label.
-            account: Only this account, with its own net values, fees and labels.
-            limit: Length of the page. By default there is one page with everything.
-            before: `cursor` of the last item of the page before, to get the next page.
-            waiting: True for transactions of others without enough evidence, and only for them.
-
-        Raises:
-            UnknownAccountError: The wallet has no such account.
-            ParameterError: An argument is not valid, or the wallet has no such keychain.
-            NotRunningError: The client is not running.
-            StoreError: The database cannot be read.
-        """
-        return await self._checked().read(
-            lambda views: views.history(
-                label=label, keychain=keychain, account=account, limit=limit, before=before, waiting=waiting
-            )
-        )
-
-    async def keychains(self, keychain: str | None = None, *, account: str | None = None) -> tuple[KeychainStatus, ...]:
-        """Return the keychains of the wallet and which indexes were used.
-
-        Args:
-            keychain: Only the keychains with this name or label. By default all keychains.
-            account: Only the keychains of this account.
-
-        Raises:
-            UnknownAccountError: The wallet has no such account.
-            ParameterError: The wallet has no such keychain.
-            NotRunningError: The client is not running.
-            StoreError: The database cannot be read.
-        """
-        return await self._checked().read(lambda views: views.keychains(keychain, account=account))
-
-    async def next_address(self, keychain: str | None = None, *, account: str | None = None) -> str:
-        """Return the first address of a keychain that is neither paid nor revealed.
-
-        Each call may return the same address, until somebody pays it or `reveal_address` gives it out.
-
-        Args:
-            keychain: Name or label of the keychain. By default the first keychain.
-            account: Only keychains of this account. The first one has its receiving addresses.
-
-        Raises:
-            UnknownAccountError: The wallet has no such account.
-            ParameterError: There is no such keychain, it has no free address, or its scripts have no address.
-            NotRunningError: The client is not running.
-            StoreError: The database cannot be read.
-        """
-        return await self._checked().read(lambda views: views.next_address(keychain, account=account))
-
     async def reveal_address(self, account: str | None = None, *, exclusive: bool = False) -> str:
         """Return a new address for an invoice: the first one above all revealed and all used addresses.
 
@@ -598,33 +478,6 @@ class LightClient:
         address = await self._checked().ask(RevealAddress(account, exclusive))
         assert isinstance(address, str)
         return address
-
-    async def is_used(self, address: str) -> bool:
-        """Return True if any output that pays an address was found.
-
-        Args:
-            address: Address of the client's network.
-
-        Raises:
-            AddressError: The text is not an address.
-            WrongNetworkError: The address belongs to another network.
-            NotRunningError: The client is not running.
-            StoreError: The database cannot be read.
-        """
-        return await self._checked().read(lambda views: views.is_used(address))
-
-    async def transaction(self, txid: bytes | str) -> HistoryEntry | None:
-        """Return a transaction of the wallet, or None if the wallet does not know it.
-
-        Args:
-            txid: Txid of the transaction, 32 bytes in wire order or 64 hex digits.
-
-        Raises:
-            ParameterError: The txid is neither 32 bytes nor 64 hex digits.
-            NotRunningError: The client is not running.
-            StoreError: The database cannot be read.
-        """
-        return await self._checked().read(lambda views: views.transaction(txid))
 
     @property
     def watch(self) -> WatchList:
@@ -766,21 +619,6 @@ class LightClient:
         earlier = [Transaction.parse(to_bytes(parent)) for parent in parents]
         return running.engine.check([*earlier, tx], values)
 
-    async def psbt(self, unsigned_tx: bytes | Serializable) -> bytes:
-        """Return a PSBT (BIP-174) of a transaction that spends coins of the wallet. See `Views.psbt`.
-
-        Args:
-            unsigned_tx: The transaction without signatures, as bytes or as an object that serializes to them.
-
-        Raises:
-            FormatError: The bytes are not a transaction.
-            ParameterError: The transaction has signatures, spends no output of the wallet, or no block can contain it.
-            DescriptorError: A descriptor has musig(), or the extra `descriptors` is not installed.
-            NotRunningError: The client is not running.
-            StoreError: The database cannot be read.
-        """
-        return await self._checked().read(lambda views: views.psbt(unsigned_tx))
-
     async def abandon(self, txid: bytes | str) -> None:
         """Stop broadcasting an own unconfirmed transaction, so that its coins can be spent again.
 
@@ -818,15 +656,6 @@ class LightClient:
         return await self._checked().abandon_unsent(hash_of(txid, "txid"))
 
     # Accounts
-
-    async def accounts(self) -> tuple[str, ...]:
-        """Return the names of the accounts, in the order in which they were added.
-
-        Raises:
-            NotRunningError: The client is not running.
-            StoreError: The database cannot be read.
-        """
-        return await self._checked().read(lambda views: views.accounts())
 
     async def add_account(
         self,
@@ -1074,7 +903,7 @@ class LightClient:
             NotRunningError: The client is not running.
             StoreError: The database cannot be written. The client ends.
         """
-        await self._checked().ask(RemoveEntries(named(entries, self.network)))
+        await self._checked().ask(RemoveEntries(entrynames.named(entries, self.network)))
 
     async def relabel(self, entry: EntryName, label: str | None) -> None:
         """Give an entry another label, which history and coins show at once.
@@ -1096,19 +925,10 @@ class LightClient:
         if isinstance(entry, str) and (names := running.engine.books.watch.keychains_named(entry)):
             await running.ask(RelabelKeychains(names, checked_label(label)))
             return
-        entries = tuple((kind, value, label) for kind, value in named([entry], self.network))
+        entries = tuple((kind, value, label) for kind, value in entrynames.named([entry], self.network))
         await running.ask(RelabelEntries(entries))
 
     # Labels that travel between wallets
-
-    async def labels(self) -> list[Label]:
-        """Return all labels of the wallet as records of BIP-329. See `Views.labels`.
-
-        Raises:
-            NotRunningError: The client is not running.
-            StoreError: The database cannot be read.
-        """
-        return await self._checked().read(lambda views: views.labels())
 
     async def import_labels(self, source: str | os.PathLike[str] | Iterable[Label]) -> labelrows.ImportedLabels:
         """Store labels of transactions, addresses, outputs and other things (BIP-329).
@@ -1191,17 +1011,3 @@ class LightClient:
             StoreError: The database cannot be read.
         """
         return await self._checked().status()
-
-    async def searched_for(self, entry: EntryName) -> tuple[BlockRange, ...]:
-        """Return the blocks that were searched for an entry.
-
-        Args:
-            entry: The entry; see `remove`.
-
-        Raises:
-            ParameterError: The entry is not watched.
-            NotRunningError: The client is not running.
-            StoreError: The database cannot be read.
-        """
-        wanted = named([entry], self.network)
-        return await self._checked().read(lambda views: views.searched_for(wanted))

@@ -1,4 +1,4 @@
-"""Entries of a watch list as a user names them, and the changes of a run, applied to the original list."""
+"""The changes of a run, applied to the watch list that the client was created with."""
 
 from __future__ import annotations
 
@@ -17,36 +17,10 @@ from spvfilter.light.engine.requests import (
     RenameAccount,
     Request,
 )
-from spvfilter.network import Network
-from spvfilter.primitives import OutPoint
-from spvfilter.watch import textfile
 from spvfilter.watch.index import TxOutIndex
-from spvfilter.watch.watchlist import WatchList
 from spvfilter.watch.windows import STEP
 
 _Key = tuple[EntryKind, bytes]
-EntryName = str | bytes | OutPoint
-"""A line of a watch list's file, such as an address; or a scriptPubKey; or an outpoint."""
-
-
-def named(entries: Iterable[EntryName], network: Network) -> tuple[tuple[EntryKind, bytes], ...]:
-    """Return entries as `WatchList.entries` lists them. A public key (`pubkey:HEX`) means all entries of its scripts.
-
-    Raises ParameterError for a value that is not an entry, and if there is none.
-    """
-    made = WatchList(network)
-    for entry in entries:
-        if isinstance(entry, OutPoint):
-            made.add_outpoint(entry)
-        elif isinstance(entry, bytes):
-            made.add_script(entry)
-        elif isinstance(entry, str):
-            textfile.add(made, entry)
-        else:
-            raise ParameterError(f"an entry is an address, a scriptPubKey or an outpoint, not {type(entry).__name__}")
-    if not len(made):
-        raise ParameterError("no entry is given")
-    return tuple((kind, value) for kind, value, _ in made.entries())
 
 
 def apply_changes(watch: TxOutIndex, done: Iterable[Request], source: TxOutIndex) -> Iterator[None]:

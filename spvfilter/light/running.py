@@ -490,7 +490,7 @@ class Running:
         """Freeze or unfreeze a coin. Raises ParameterError, StoreError."""
 
         def keep(store: Store) -> None:
-            if is_frozen and not store.views.has_coin(outpoint):
+            if is_frozen and store.views.coin(outpoint) is None:
                 raise ParameterError(f"the wallet has no coin {outpoint}: freeze an outpoint that `coins` lists")
             if not is_frozen and outpoint not in store.views.frozen():
                 raise ParameterError(f"the output {outpoint} is not frozen")

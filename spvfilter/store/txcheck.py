@@ -8,8 +8,9 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from spvfilter._public import public
+from spvfilter.errors import ParameterError
 from spvfilter.primitives import OutPoint, TxOut, hash_to_hex
-from spvfilter.protocol import COINBASE_MATURITY, MAX_STANDARD_TX_WEIGHT
+from spvfilter.protocol import COINBASE_MATURITY, MAX_MONEY, MAX_STANDARD_TX_WEIGHT
 from spvfilter.signatures import Validity, find_curve, verify_spends
 from spvfilter.store.validity import why_impossible
 from spvfilter.transaction import Transaction
@@ -190,6 +191,20 @@ class CheckFacts(Protocol):
 def invalid(tx: Transaction, cause: CheckCause, reason: str) -> CheckFinding:
     """Return a finding that no block can contain a transaction."""
     return CheckFinding(cause, CheckWeight.INVALID, f"no block can contain the transaction: {reason}", tx.txid)
+
+
+def check_input_values(tx: Transaction, input_values: Sequence[int] | None) -> None:
+    """Raise ParameterError for values (satoshi) that the inputs of a transaction cannot have."""
+    if input_values is None:
+        return
+    if len(input_values) != len(tx.inputs):
+        raise ParameterError(f"input_values: {len(input_values)} values for {len(tx.inputs)} inputs")
+    wrong = next((value for value in input_values if not 0 <= value <= MAX_MONEY), None)
+    if wrong is not None:
+        raise ParameterError(f"input_values: {wrong} is not an amount in satoshi")
+    spent, made = sum(input_values), sum(output.value for output in tx.outputs)
+    if spent < made:
+        raise ParameterError(f"input_values: the inputs have {spent} satoshi, less than the {made} of the outputs")
 
 
 def check_package(

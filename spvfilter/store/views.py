@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
@@ -13,9 +13,8 @@ from spvfilter._public import deferred, public
 from spvfilter.address import address_to_script, script_to_address
 from spvfilter.errors import FormatError, ParameterError, StoreCorruptError, UnknownAccountError
 from spvfilter.hashes import sha256d
-from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
-from spvfilter.primitives import OutPoint, Serializable, hash_of, hash_to_hex, to_bytes
+from spvfilter.primitives import OutPoint, Serializable, hash_of, hash_to_hex, outpoint_of, to_bytes
 from spvfilter.protocol import COINBASE_MATURITY, HEADER_SIZE
 from spvfilter.store.events import EventLog
 from spvfilter.store.headers import PER_ROW
@@ -36,6 +35,7 @@ from spvfilter.store.windowviews import (
 )
 from spvfilter.transaction import Transaction
 from spvfilter.watch.accounts import normalized
+from spvfilter.watch.arguments import EntryName
 from spvfilter.watch.labels import Label
 from spvfilter.watch.match import Completeness
 
@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     import sqlite3
 
     from spvfilter.store import labels as labelrows, psbt as psbts
+    from spvfilter.watch import entrynames
 else:
+    entrynames = deferred("spvfilter.watch.entrynames")
     labelrows = deferred("spvfilter.store.labels")
     pathlib = deferred("pathlib")
     psbts = deferred("spvfilter.store.psbt")
@@ -267,20 +269,30 @@ class Views:
         return self._network
 
     def tip(self) -> int:
-        """Return the height of the tip of the best chain; -1 for none. Raises StoreError."""
+        """Return the height of the tip of the best chain; -1 for none.
+
+        Raises:
+            StoreError: The database cannot be read.
+        """
         with self._moment():
             return self._tip()
 
     def sequence(self) -> int:
-        """Return the number of the last event; 0 for none. Raises StoreError."""
+        """Return the number of the last event; 0 for none.
+
+        Raises:
+            StoreError: The database cannot be read.
+        """
         with self._moment():
             return self._log().last
 
     def searched_height(self) -> int:
         """Return the height up to which blocks were searched; -1 if no block was searched.
 
-        Blocks up to this height may have been skipped for some entries: `searched` lists them. Raises StoreCorruptError
-        if the database is damaged.
+        Blocks up to this height may have been skipped for some entries: `searched` lists them.
+
+        Raises:
+            StoreError: The database cannot be read.
         """
         with self._moment():
             raw = self._meta("cursor")
@@ -290,7 +302,10 @@ class Views:
         """Return which blocks were searched for which entries.
 
         Entries that were searched for in the same blocks form one group. The groups are in the order in which their
-        entries were added. Raises StoreCorruptError if the database is damaged.
+        entries were added.
+
+        Raises:
+            StoreError: The database cannot be read.
         """
         with self._moment():
             cursor, searched = self.searched_height(), self._searched()
@@ -303,26 +318,28 @@ class Views:
         rows = zip(counts, groups, strict=True)
         return tuple(SearchedEntries(count, ranges, gaps(ranges, cursor)) for count, (_, ranges) in rows if count)
 
-    def searched_for(self, entries: Iterable[tuple[EntryKind, bytes]]) -> tuple[BlockRange, ...]:
-        """Return the blocks that were searched for every one of these entries.
+    def searched_for(self, entry: EntryName) -> tuple[BlockRange, ...]:
+        """Return the blocks that were searched for an entry.
 
         Args:
-            entries: Entries as kind and value, as `WatchList.entries` lists them.
+            entry: An address, a scriptPubKey as bytes, an outpoint, or a line of a watch list's file such as
+                `pubkey:HEX`.
 
         Raises:
-            ParameterError: An entry is not watched.
-            StoreCorruptError: The database is damaged.
+            ParameterError: The entry is not watched.
+            StoreError: The database cannot be read.
         """
+        wanted = entrynames.named([entry], self._network)
         with self._moment():
             searched = self._searched()
             found: list[tuple[BlockRange, ...]] = []
-            for kind, value in entries:
+            for kind, value in wanted:
                 query = f"SELECT id FROM watch WHERE {HAS_VALUE.format('?1')} AND kind = ?2"
                 row = self._db.execute(query, (value, int(kind))).fetchone()
                 if row is None:
                     raise ParameterError(f"this entry is not watched: {value.hex()[:80]}")
                 found.append(searched.ranges_of(row[0]))
-        return reduce(common, found) if found else ()
+        return reduce(common, found)
 
     def _searched(self) -> Searched:
         raw = self._meta("searched")
@@ -333,7 +350,11 @@ class Views:
     # Accounts and keychains
 
     def accounts(self) -> tuple[str, ...]:
-        """Return the names of the accounts in the order in which they were added. Raises StoreError."""
+        """Return the names of the accounts in the order in which they were added.
+
+        Raises:
+            StoreError: The database cannot be read.
+        """
         with self._moment():
             return tuple(name for _, name, _ in self._checked("accounts", "FROM accounts ORDER BY id", ()))
 
@@ -356,7 +377,7 @@ class Views:
         Raises:
             UnknownAccountError: The wallet has no such account.
             ParameterError: The wallet has no such keychain.
-            StoreCorruptError: The database is damaged.
+            StoreError: The database cannot be read.
         """
         with self._moment():
             owner = None if account is None else self._account(account)[0]
@@ -372,7 +393,7 @@ class Views:
         Raises:
             UnknownAccountError: The wallet has no such account.
             ParameterError: There is no such keychain, it has no free address, or its scripts have no address.
-            StoreCorruptError: The database is damaged.
+            StoreError: The database cannot be read.
         """
         with self._moment():
             owner = None if account is None else self._account(account)[0]
@@ -387,7 +408,7 @@ class Views:
         Raises:
             AddressError: The text is not an address.
             WrongNetworkError: The address belongs to another network.
-            StoreCorruptError: The database is damaged.
+            StoreError: The database cannot be read.
         """
         script = address_to_script(address, self._network)
         with self._moment():
@@ -415,7 +436,7 @@ class Views:
         Raises:
             UnknownAccountError: The wallet has no such account.
             ParameterError: The label is not valid text, or the wallet has no such keychain.
-            StoreCorruptError: The database is damaged.
+            StoreError: The database cannot be read.
         """
         with self._moment():
             if label is not None or keychain is not None:
@@ -490,7 +511,7 @@ class Views:
         Raises:
             UnknownAccountError: The wallet has no such account.
             ParameterError: An argument is not valid, or the wallet has no such keychain.
-            StoreCorruptError: The database is damaged.
+            StoreError: The database cannot be read.
         """
         with self._moment():
             return Snapshot(self._coins(label, keychain, account, before, limit), self._log().last)
@@ -499,7 +520,12 @@ class Views:
         self, label: str | None, keychain: str | None, account: str | None, before: str | None, limit: int | None
     ) -> Iterator[Coin]:
         where = "(place, outpoint) < (?, ?) ORDER BY place DESC, outpoint DESC LIMIT ?"
-        found = self._coins_where(where, (*_behind(before), _checked_limit(limit)), label, keychain, account)
+        return self._coins_of(where, (*_behind(before), _checked_limit(limit)), label, keychain, account)
+
+    def _coins_of(
+        self, where: str, values: tuple[object, ...], label: str | None, keychain: str | None, account: str | None
+    ) -> Iterator[Coin]:
+        found = self._coins_where(where, values, label, keychain, account)
         tip, places, names = self._tip(), EntryPlaces(self._checked), dict[int, str]()
         for row in found:
             owner = row[-1]
@@ -534,7 +560,7 @@ class Views:
         Raises:
             ParameterError: An argument is not valid, or the wallet has no such keychain.
             UnknownAccountError: The wallet has no such account.
-            StoreCorruptError: The database is damaged.
+            StoreError: The database cannot be read.
         """
         if not isinstance(trusted_change, bool):
             raise ParameterError(f"trusted_change must be True or False, not {trusted_change!r}")
@@ -555,15 +581,27 @@ class Views:
             return Snapshot(islice(chosen, limit), self._log().last)
 
     def frozen(self) -> tuple[OutPoint, ...]:
-        """Return all frozen outpoints, also if a block spends the coin. Raises StoreError."""
+        """Return all frozen outpoints, even of coins that a block spends.
+
+        Raises:
+            StoreError: The database cannot be read.
+        """
         with self._moment():
             rows = self._checked("frozen", "FROM frozen ORDER BY outpoint", ())
             return tuple(OutPoint.parse(outpoint) for (outpoint,) in rows)
 
-    def has_coin(self, outpoint: OutPoint) -> bool:
-        """Return True if `coins` has the output. Raises StoreError."""
+    def coin(self, outpoint: OutPoint | str) -> Coin | None:
+        """Return one of the `coins`, or None if the wallet has no such coin.
+
+        Args:
+            outpoint: The coin's outpoint, or its text TXID:INDEX.
+
+        Raises:
+            ParameterError: The text is not an outpoint.
+            StoreError: The database cannot be read.
+        """
         with self._moment():
-            return any(self._checked("unspent", "FROM unspent WHERE outpoint = ?", (bytes(outpoint),)))
+            return next(self._coins_of("outpoint = ?", (bytes(outpoint_of(outpoint)),), None, None, None), None)
 
     def _is_frozen(self, outpoint: bytes) -> bool:
         return any(self._checked("frozen", "FROM frozen WHERE outpoint = ?", (outpoint,)))
@@ -591,7 +629,7 @@ class Views:
         paid all inputs.
 
         A cursor stays valid. If a block arrives between two pages, an entry may be missing or appear twice. To prevent
-        that, read all pages within `moment`.
+        that, read all pages in one call of `read`.
 
         Args:
             label: Only transactions of entries with this label.
@@ -604,7 +642,7 @@ class Views:
         Raises:
             UnknownAccountError: The wallet has no such account.
             ParameterError: An argument is not valid, or the wallet has no such keychain.
-            StoreCorruptError: The database is damaged.
+            StoreError: The database cannot be read.
         """
         values: tuple[object, ...] = (*_behind(before), _checked_limit(limit))
         with self._moment():
@@ -668,7 +706,7 @@ class Views:
 
         Raises:
             ParameterError: The txid is neither 32 bytes nor 64 hex digits.
-            StoreCorruptError: The database is damaged.
+            StoreError: The database cannot be read.
         """
         found = hash_of(txid, "txid")
         with self._moment():
@@ -691,7 +729,7 @@ class Views:
             FormatError: The bytes are not a transaction.
             ParameterError: The transaction has signatures, spends no output of the wallet, or no block can contain it.
             DescriptorError: A descriptor has musig(), or the extra `descriptors` is not installed.
-            StoreCorruptError: The database is damaged.
+            StoreError: The database cannot be read.
         """
         tx = Transaction.parse(to_bytes(unsigned_tx))
         with self._moment():
@@ -709,10 +747,24 @@ class Views:
         entries without an address, are not.
 
         Raises:
-            StoreCorruptError: The database is damaged.
+            StoreError: The database cannot be read.
         """
         with self._moment():
             return list(labelrows.stored_labels(self._checked, self._network))
+
+    def read(self, function: Callable[[Views], T]) -> T:
+        """Call a function that asks several questions, and return its result. All answers are of one commit.
+
+            balance, coins = wallet.read(lambda views: (views.balance(), views.coins()))
+
+        Args:
+            function: Called with an object that answers all questions about the wallet. Use it only within the call.
+
+        Raises:
+            StoreError: The database cannot be read.
+        """
+        with self._moment():
+            return function(self)
 
     # Rows
 
@@ -893,9 +945,11 @@ class Views:
 
         Raises:
             ParameterError: The block hash is neither 32 bytes nor 64 hex digits.
-            StoreCorruptError: The best chain has another block at this height.
+            StoreError: The best chain has another block at this height, or the database cannot be read.
         """
-        return self._time_of(height, hash_of(block, "block hash"), self._tip())
+        wanted = hash_of(block, "block hash")
+        with self._moment():
+            return self._time_of(height, wanted, self._tip())
 
     def _time_of(self, height: int, block_hash: bytes, tip: int) -> int:
         header = b""

@@ -16,7 +16,7 @@ from spvfilter.store.networkrows import read_network
 from spvfilter.store.schema import check_schema
 from spvfilter.store.spentviews import StoreFacts
 from spvfilter.store.sqlite import translated
-from spvfilter.store.txcheck import CheckFinding, check_package
+from spvfilter.store.txcheck import CheckFinding, check_input_values, check_package
 from spvfilter.store.views import Snapshot, Views
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import RunStarted, WalletEvent
@@ -111,7 +111,11 @@ class WalletStore(Views):
         return Snapshot(found, log.last if is_last else found[-1].sequence if found else since)
 
     def check(
-        self, raw_tx: bytes | Serializable, *, parents: Iterable[bytes | Serializable] = ()
+        self,
+        raw_tx: bytes | Serializable,
+        *,
+        parents: Iterable[bytes | Serializable] = (),
+        input_values: Iterable[int] | None = None,
     ) -> tuple[CheckFinding, ...]:
         """Return what speaks against a transaction, as far as the database shows it.
 
@@ -119,18 +123,22 @@ class WalletStore(Views):
 
         Args:
             raw_tx: The signed transaction, as bytes or as an object that serializes to them.
-            parents: Transactions that it spends from, parents first.
+            parents: Transactions that it spends from, parents first. Their fees count together.
+            input_values: Value of each input in satoshi, in order, if the wallet does not know them.
 
         Returns:
             The findings, the gravest first. It is empty if nothing speaks against the transaction.
 
         Raises:
             FormatError: The bytes are not a transaction.
+            ParameterError: The values are wrong.
             StoreError: The database cannot be read.
         """
         transactions = [Transaction.parse(to_bytes(each)) for each in (*parents, raw_tx)]
+        values = None if input_values is None else tuple(input_values)
+        check_input_values(transactions[-1], values)
         with self._moment():
-            return check_package(transactions, StoreFacts(self._checked, self._db, self._path, self._tip()))
+            return check_package(transactions, StoreFacts(self._checked, self._db, self._path, self._tip()), values)
 
     def run_id(self, sequence: int) -> bytes | None:
         """Return the id of the client's run that stored an event; see `RunStarted`.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from spvfilter._public import deferred
 from spvfilter.errors import ParameterError
 from spvfilter.hashes import hash160
+from spvfilter.primitives import OutPoint
 from spvfilter.watch.descriptor.keys import secret_in
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 else:
     json = deferred("json")
 
+EntryName = str | bytes | OutPoint
+"""A line of a watch list's file, such as an address; or a scriptPubKey; or an outpoint."""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Control characters and line ends, which a line of a text file writes as escapes."""
 _NEVER = re.compile("[\x00\ud800-\udfff]")

@@ -15,7 +15,6 @@ import pytest
 
 from spvfilter.address import script_to_address
 from spvfilter.cli.term.ranges import blocks
-from spvfilter.kernel import EntryKind
 from spvfilter.network import REGTEST
 from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import StoredTx, TxStatus
@@ -303,7 +302,7 @@ def test_revealed_address_is_stored_and_watched(run: Any, tmp_path: Path) -> Non
     with WalletStore.open(path) as wallet:
         states = [(each.account, each.revealed, each.window) for each in wallet.keychains()]
         assert states == [("alice", 0, 20), ("bob", 5, 25)]
-        assert not wallet.searched_for([(EntryKind.SCRIPT, alone.scripts(24)[0])])
+        assert not wallet.searched_for(alone.scripts(24)[0])
 
 
 @pytest.mark.descriptors

@@ -10,7 +10,7 @@ import pytest
 
 from spvfilter.errors import ParameterError, StoreCorruptError
 from spvfilter.hashes import sha256d
-from spvfilter.kernel import EntryKind, Hit
+from spvfilter.kernel import Hit
 from spvfilter.network import REGTEST
 from spvfilter.protocol import COINBASE_MATURITY, MAX_MONEY
 from spvfilter.store.batch import Batch
@@ -307,10 +307,10 @@ def test_searched_blocks_are_shown_by_entries(ledger: Ledger) -> None:
     first, second = ledger.store.views.searched()
     assert (first.entries, first.ranges, first.skipped) == (2, ((0, 10),), ())
     assert (second.entries, second.ranges, second.skipped) == (1, (), ((0, 7),))
-    assert ledger.store.views.searched_for([(EntryKind.SCRIPT, OURS)]) == ((0, 10),)
-    assert ledger.store.views.searched_for([(EntryKind.SCRIPT, OURS), (EntryKind.SCRIPT, p2wpkh(b"\x03" * 20))]) == ()
+    assert ledger.store.views.searched_for(OURS) == ((0, 10),)
+    assert ledger.store.views.searched_for(p2wpkh(b"\x03" * 20)) == ()
     with pytest.raises(ParameterError, match="not watched"):
-        ledger.store.views.searched_for([(EntryKind.SCRIPT, b"\x51")])
+        ledger.store.views.searched_for(b"\x51")
 
 
 def test_a_damaged_row_of_searched_blocks_is_refused(ledger: Ledger) -> None:

@@ -16,7 +16,6 @@ from pathlib import Path
 from measure import Row
 
 from spvfilter import REGTEST, LightClient, Node, TxOut, WalletStore, WatchList, script_to_address
-from spvfilter.kernel import EntryKind
 from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 
 _ACCOUNTS = (10, 100, 1_000, 10_000)
@@ -133,7 +132,7 @@ def _reads(database: str, account: int) -> dict[str, float]:
             "next_address": lambda: wallet.next_address(account=name),
             "is_used": lambda: wallet.is_used(address),
             "events": lambda: wallet.events(0, limit=20, account=name),
-            "searched_for": lambda: wallet.searched_for([(EntryKind.SCRIPT, script)]),
+            "searched_for": lambda: wallet.searched_for(script),
         }
         assert [*calls] == [*_READS]
         found = {f"read {each}": _processor_s(call, _CALLS) * 1e3 for each, call in calls.items()}

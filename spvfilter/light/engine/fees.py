@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from spvfilter.errors import ParameterError
 from spvfilter.light.events import FeeFloor, FeeWarning
-from spvfilter.protocol import MAX_MONEY
 from spvfilter.store.txcheck import FeeLimits
 from spvfilter.transaction import Transaction
 
@@ -42,20 +40,6 @@ def fee_limits(peers: Iterable[Peer]) -> FeeLimits | None:
         peer.fee_filter or 0 for peer in peers if peer.is_ready and peer.profile is not None and peer.profile.relays
     ]
     return FeeLimits(min(rates), max(rates)) if rates else None
-
-
-def check_input_values(tx: Transaction, input_values: Sequence[int] | None) -> None:
-    """Raise ParameterError for values (satoshi) that the inputs of a transaction cannot have."""
-    if input_values is None:
-        return
-    if len(input_values) != len(tx.inputs):
-        raise ParameterError(f"input_values: {len(input_values)} values for {len(tx.inputs)} inputs")
-    wrong = next((value for value in input_values if not 0 <= value <= MAX_MONEY), None)
-    if wrong is not None:
-        raise ParameterError(f"input_values: {wrong} is not an amount in satoshi")
-    spent, made = sum(input_values), sum(output.value for output in tx.outputs)
-    if spent < made:
-        raise ParameterError(f"input_values: the inputs have {spent} satoshi, less than the {made} of the outputs")
 
 
 def low_fee(tx: Transaction, fee: int | None, floor: FeeFloor | None) -> FeeWarning | None:

@@ -13,7 +13,7 @@ from spvfilter.hashes import hash160
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.effects import Emit
 from spvfilter.light.engine.engine import Engine
-from spvfilter.light.engine.fees import check_input_values, fee_floor
+from spvfilter.light.engine.fees import fee_floor
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.inputs import Broadcast, Connected, Heard, Input, Instant, Lost
 from spvfilter.light.engine.options import Options
@@ -23,6 +23,7 @@ from spvfilter.light.events import FeeFloor, FeeWarning
 from spvfilter.network import REGTEST
 from spvfilter.primitives import OutPoint
 from spvfilter.protocol import MAX_MONEY
+from spvfilter.store.txcheck import check_input_values
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
