@@ -60,6 +60,7 @@ if TYPE_CHECKING:  # both backends have the reference's signatures
         walk_tx,
         wtxid,
     )
+    from spvfilter.kernel.pure.columnlines import column_lines
     from spvfilter.kernel.pure.files import ReadBuffer, read_at
     from spvfilter.kernel.pure.frames import joined_frames, sound_frames
     from spvfilter.kernel.pure.fuse import FuseCore, fuse_build, fuse_merge
@@ -133,6 +134,7 @@ __all__ = [
     "chain_filter_headers",
     "check_amounts",
     "check_block",
+    "column_lines",
     "count_hits",
     "decode_address",
     "encode_address",

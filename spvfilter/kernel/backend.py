@@ -45,6 +45,7 @@ _REFERENCE = {
         *("index_headers", "join_indexes", "judge_headers", "linked_headers"),
     ),
     "pure.merkleblock": ("extract_matches", "parse_merkleblock"),
+    "pure.columnlines": ("column_lines",),
     "pure.hitcolumns": ("hit_columns",),
     "pure.packed": ("add_hit_sums", "count_hits", "hit_lines", "hit_sums", "is_ascending", "pack_hits", "unpack_hits"),
     "pure.silent": ("silent_candidate",),

@@ -120,3 +120,29 @@ BLOCK_TABLES: dict[str, dict[str, Layout]] = {
     },
 }
 """The layout of each column by its name, by the name of its table. A name for the kernel is TABLE.COLUMN."""
+
+ITEMS: dict[str, Layout] = {
+    "kind": Layout.TEXT,
+    "block_hash": Layout.HASH,
+    "block_number": Layout.INT32,
+    "block_time": Layout.INT64,
+    "transaction_hash": Layout.HASH,
+    "index": Layout.INT32,
+    "source_transaction_hash": Layout.HASH,
+    "source_output_index": Layout.INT64,
+    "value": Layout.INT64,
+    "script": Layout.BINARY,
+    "address": Layout.TEXT,
+    "type": Layout.TEXT,
+    "is_match": Layout.BITS,
+    "is_coinbase": Layout.BITS,
+    "fee": Layout.INT64,
+    "size": Layout.INT32,
+    "virtual_size": Layout.INT32,
+    "weight": Layout.INT32,
+}
+"""The layout of each column of the table `items`: a row for each input and output. The source of an input is the output
+that it spends, and an output is its own source."""
+
+TABLES: dict[str, dict[str, Layout]] = BLOCK_TABLES | {"items": ITEMS}
+"""The layout of each column that the kernel makes, by the name of its table."""

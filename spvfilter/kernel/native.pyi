@@ -20,6 +20,7 @@ from spvfilter.kernel.pure.blocks import (
     walk_tx as walk_tx,
     wtxid as wtxid,
 )
+from spvfilter.kernel.pure.columnlines import column_lines as column_lines
 from spvfilter.kernel.pure.files import ReadBuffer as ReadBuffer, read_at as read_at
 from spvfilter.kernel.pure.frames import joined_frames as joined_frames, sound_frames as sound_frames
 from spvfilter.kernel.pure.fuse import (

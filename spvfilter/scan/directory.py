@@ -170,13 +170,14 @@ class PartScan:
             raise ParameterError("no transactions: make the scan with transactions=True, and run it first")
         return map(row_of, read_rows(self._rows))
 
-    def write_transactions(self, path: Path, is_stopped: Callable[[], bool] = lambda: False) -> None:
+    def write_transactions(self, path: Path, is_stopped: Callable[[], bool] = lambda: False, jobs: int = 1) -> None:
         """Write the rows of `transactions` into a file. Its suffix chooses the format: .csv, .jsonl or .parquet.
 
-        An internal error ends it once `is_stopped` returns True. Raises OSError if a file cannot be read or written,
-        and ParameterError for Parquet without pyarrow.
+        With several jobs, threads make the rows. An internal error ends it once `is_stopped` returns True.
+
+        Raises OSError if a file cannot be read or written, and ParameterError for Parquet without pyarrow.
         """
-        write_transactions(path, until(self._rows, is_stopped), self.parquet_form)
+        write_transactions(path, until(self._rows, is_stopped), self.parquet_form, jobs)
 
     def remove_parts(self) -> None:
         """Delete the files of the parts, so that only the outputs stay. This scan cannot grow afterwards.

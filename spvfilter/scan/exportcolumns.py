@@ -8,7 +8,7 @@ from typing import Self
 
 from spvfilter._public import public
 from spvfilter.errors import ParameterError
-from spvfilter.kernel.blocktables import BLOCK_TABLES, HEX, Layout
+from spvfilter.kernel.blocktables import BLOCK_TABLES, HEX, TABLES, Layout
 
 _HEX_TEXT = "_hex"  # suffix of a column that has the bytes of another column as text in hex
 
@@ -99,4 +99,4 @@ def _checked(table: str, names: list[str]) -> tuple[str, ...]:
 def layout_of(kernel_name: str) -> Layout:
     """Return the layout of a column by the kernel's name."""
     table, _, name = kernel_name.removesuffix(HEX).partition(".")
-    return Layout.TEXT if kernel_name.endswith(HEX) else BLOCK_TABLES[table][name]
+    return Layout.TEXT if kernel_name.endswith(HEX) else TABLES[table][name]

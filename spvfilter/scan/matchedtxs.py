@@ -1,28 +1,38 @@
-"""Whole transactions of a scan: every input and output of each matched transaction, with fee and sizes."""
+"""Whole transactions of a scan: every input and output of each matched transaction, with fee and sizes.
+
+The part file of a TransactionsTask has the rows of each batch of blocks as columns of the kernel, in place of hits:
+
+| bytes | field, little endian |
+|---|---|
+| 4 | number of rows, u32 |
+| for each column: 4, 4, 4 | sizes of validity, offsets and data, u32; NONE if there is no such buffer |
+| size, size, size | validity, offsets, data |
+"""
 
 from __future__ import annotations
 
 import os
 import struct
-import zlib
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import islice
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from spvfilter._public import deferred, public
 from spvfilter.errors import SourceError
 from spvfilter.files import SHARED, replacing
-from spvfilter.kernel import WatchTable, unpack_hits
-from spvfilter.kernel.blocktables import SCRIPT_TYPES, Column, Layout
+from spvfilter.kernel import WatchTable, column_lines
+from spvfilter.kernel.blocktables import HEX, ITEMS, Column, Layout
 from spvfilter.primitives import hash_from_hex, hash_to_hex
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.exportcolumns import layout_of
-from spvfilter.scan.exporttables import pyarrow
-from spvfilter.scan.parquetrows import ROWS, ParquetForm, parquet_writer
-from spvfilter.scan.partcolumns import LackingError, PartColumns
+from spvfilter.scan.exporttables import array_of, pyarrow
+from spvfilter.scan.merge import CSV, JSON_LINES, in_threads
+from spvfilter.scan.parquetrows import ROWS, ParquetForm, binary_schema, parquet_writer
+from spvfilter.scan.partcolumns import Columns, LackingError, PartColumns
 from spvfilter.scan.partfile import BlockHits, PartFile, PartSummary
 from spvfilter.scan.parts import PartTask, scan_part
 
@@ -31,30 +41,33 @@ if TYPE_CHECKING:
 else:
     json = deferred("json")
 
-ROW_COLUMNS = (
-    *("kind", "block_hash", "height", "time", "txid", "index", "outpoint_txid", "outpoint_index", "value"),
-    *("script_pubkey", "address", "type", "is_match", "coinbase", "fee", "size", "virtual_size", "weight"),
-)
+_SOURCES = {
+    "kind": "kind",
+    "block_hash": "block_hash",
+    "height": "block_number",
+    "time": "block_time",
+    "txid": "transaction_hash",
+    "index": "index",
+    "outpoint_txid": "source_transaction_hash",
+    "outpoint_index": "source_output_index",
+    "value": "value",
+    "script_pubkey": "script",
+    "address": "address",
+    "type": "type",
+    "is_match": "is_match",
+    "coinbase": "is_coinbase",
+    "fee": "fee",
+    "size": "size",
+    "virtual_size": "virtual_size",
+    "weight": "weight",
+}
+"""The kernel's name of each column, without its table."""
+ROW_COLUMNS = tuple(_SOURCES)
 """The columns of a file of transactions."""
-_NAMES = (
-    *("transactions.hash", "transactions.block_hash", "transactions.block_number", "transactions.block_timestamp"),
-    *("transactions.is_coinbase", "transactions.fee", "transactions.size", "transactions.virtual_size"),
-    *("transactions.weight", "inputs.transaction_hash", "inputs.index", "inputs.spent_transaction_hash"),
-    *("inputs.spent_output_index", "inputs.value", "inputs.spent_script", "inputs.address", "inputs.type"),
-    *("outputs.transaction_hash", "outputs.index", "outputs.value", "outputs.script", "outputs.address"),
-    "outputs.type",
-)
-_PIECE = 1_000  # rows that are compressed together (our choice)
-_CODES = {Layout.INT8: "<b", Layout.INT32: "<i", Layout.INT64: "<q"}
-
-
-class _Wanted(NamedTuple):
-    """The matches of a part. Hashes are in display order."""
-
-    matches: set[tuple[bytes, bool, int]]
-    """The txid of each match, True for an input, and the position in the transaction."""
-    txids: dict[bytes, set[bytes]]
-    """The matched transactions of each block, by the hash of the block."""
+_NAMES = [f"items.{name}" for name in _SOURCES.values()]
+_LAYOUTS = [ITEMS[name] for name in _SOURCES.values()]
+_NONE = 0xFFFFFFFF  # in place of the size of a buffer
+_U32, _SIZES = struct.Struct("<I"), struct.Struct("<III")
 
 
 @public
@@ -125,127 +138,75 @@ class TransactionsTask(PartTask):
     def scan(
         self, table: WatchTable, summary: PartSummary, is_stopped: Callable[[], bool] = lambda: False
     ) -> Iterator[BlockHits]:
-        """Yield compressed JSON lines of up to 1,000 rows, with the block of the first row, and fill in `summary`.
+        """Yield the rows of each batch as packed columns, with its first block, and fill in `summary`.
 
         Raises OSError if a file cannot be read. Raises StoppedError once `is_stopped` returns True, and SourceError if
         a required undo record cannot be used.
         """
         if os.access(self.hits, os.R_OK):
-            hits = PartFile(self.hits).blocks()
+            found = PartFile(self.hits).blocks()
         else:
-            hits = scan_part(self, table, PartSummary(), is_stopped)
-        wanted = _wanted(hits)
-        part = PartColumns(self.part, _NAMES, self.undo, self.check, summary)
+            found = scan_part(self, table, PartSummary(), is_stopped)
+        hits = {block.hash: block.packed for block in found}
+        part = PartColumns(self.part, _NAMES, self.undo, self.check, summary, hits)
         try:
-            for _, columns in part.batches(is_stopped, lambda block: block.ref.hash[::-1] in wanted.txids):
-                rows = _rows(dict(zip(_NAMES, columns, strict=True)), wanted)
-                while piece := list(islice(rows, _PIECE)):
-                    lines = b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in piece)
-                    first = piece[0]
-                    block = hash_from_hex(first["block_hash"])
-                    yield BlockHits(block, first["height"], first["time"], zlib.compress(lines, 1))
+            for refs, columns in part.batches(is_stopped):
+                yield BlockHits(refs[0].hash, refs[0].height, refs[0].time, _packed(columns))
         except LackingError as error:
             raise SourceError(str(error)) from error
 
 
 def transactions_key(task: PartTask) -> bytes:
     """Return the key of the task that finds the matched transactions of another task's part."""
-    return sha256(b"spvfilter transactions 2\0" + task.key).digest()
+    return sha256(b"spvfilter transactions 3\0" + task.key).digest()
 
 
-def _wanted(hits: Iterable[BlockHits]) -> _Wanted:
-    """Return the matches of a part. Raises OSError; SourceError for a damaged file."""
-    wanted = _Wanted(set(), {})
-    for block in hits:
-        found = {(hit.txid[::-1], hit.spend, hit.n) for hit in unpack_hits(block.packed)}
-        wanted.matches.update(found)
-        wanted.txids.setdefault(block.hash[::-1], set()).update(txid for txid, _, _ in found)
-    return wanted
+def _packed(columns: Columns) -> bytes:
+    """Return columns as bytes."""
+    buffers = [(column.validity, column.offsets, column.data) for column in columns]
+    sizes = [_SIZES.pack(*(_NONE if each is None else len(each) for each in several)) for several in buffers]
+    parts = [each for several in buffers for each in several if each is not None]
+    return b"".join((_U32.pack(columns[0].length), *sizes, *parts))
 
 
-class _Reader:
-    """Reads single values of a column of the kernel."""
+def _unpacked(packed: bytes) -> Columns:
+    """Return the columns in bytes that `_packed` has made. Raises struct.error and ValueError for other bytes."""
+    (length,) = _U32.unpack_from(packed)
+    sizes = [_SIZES.unpack_from(packed, _U32.size + _SIZES.size * number) for number in range(len(_NAMES))]
+    at = _U32.size + _SIZES.size * len(_NAMES)
 
-    def __init__(self, name: str, column: Column) -> None:
-        self._layout = layout_of(name)
-        self._column = column
-
-    def __getitem__(self, row: int) -> Any:  # Any: the type depends on the column
-        _, validity, offsets, data = self._column
-        if validity is not None and not validity[row >> 3] >> (row & 7) & 1:
+    def take(size: int) -> bytes | None:
+        nonlocal at
+        if size == _NONE:
             return None
-        if offsets is not None:
-            start, end = struct.unpack_from("<ii", offsets, 4 * row)
-            return data[start:end].decode() if self._layout is Layout.TEXT else data[start:end]
-        if self._layout is Layout.HASH:
-            return data[HASH_SIZE * row : HASH_SIZE * (row + 1)]
-        if self._layout is Layout.BITS:
-            return bool(data[row >> 3] >> (row & 7) & 1)
-        code = _CODES[self._layout]
-        return struct.unpack_from(code, data, struct.calcsize(code) * row)[0]
+        at += size
+        return packed[at - size : at]
+
+    columns = [Column(length, take(validity), take(offsets), take(data) or b"") for validity, offsets, data in sizes]
+    if at != len(packed):
+        raise ValueError(f"{len(packed)} bytes of columns, not {at}")
+    return columns
 
 
-def _rows(columns: dict[str, Column], wanted: _Wanted) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the wanted transactions in the order of the blocks, inputs before outputs."""
-    read = {name: _Reader(name, column) for name, column in columns.items()}
-    txids = set().union(*wanted.txids.values())
-    by_txid = {table: _by_txid(columns[f"{table}.transaction_hash"].data, txids) for table in ("inputs", "outputs")}
-    for number in range(columns["transactions.hash"].length):
-        txid = read["transactions.hash"][number]
-        block = read["transactions.block_hash"][number]
-        if txid not in wanted.txids[block]:
-            continue
-        tx = {
-            "block_hash": block.hex(),
-            "height": read["transactions.block_number"][number],
-            "time": read["transactions.block_timestamp"][number] // 1000,
-            "txid": txid.hex(),
-            "coinbase": read["transactions.is_coinbase"][number],
-        } | {name: read[f"transactions.{name}"][number] for name in ("fee", "size", "virtual_size", "weight")}
-        for table, is_spend in (("inputs", True), ("outputs", False)):
-            for row in by_txid[table].get(txid, ()):
-                found = tx | _item(read, table, row, txid)
-                found["is_match"] = (txid, is_spend, found["index"]) in wanted.matches
-                yield {name: found[name] for name in ROW_COLUMNS}
-
-
-def _by_txid(hashes: bytes, txids: set[bytes]) -> dict[bytes, list[int]]:
-    """Return the numbers of the rows with these txids, by txid."""
-    found: dict[bytes, list[int]] = {}
-    for row, at in enumerate(range(0, len(hashes), HASH_SIZE)):
-        txid = hashes[at : at + HASH_SIZE]
-        if txid in txids:
-            found.setdefault(txid, []).append(row)
-    return found
-
-
-def _item(read: dict[str, _Reader], table: str, row: int, txid: bytes) -> dict[str, Any]:
-    """Return the facts of an input or output."""
-    index, kind = read[f"{table}.index"][row], read[f"{table}.type"][row]
-    is_input = table == "inputs"
-    script = read["inputs.spent_script" if is_input else "outputs.script"][row]
-    return {
-        "kind": "input" if is_input else "output",
-        "index": index,
-        "outpoint_txid": (read["inputs.spent_transaction_hash"][row] if is_input else txid).hex(),
-        "outpoint_index": read["inputs.spent_output_index"][row] if is_input else index,
-        "value": read[f"{table}.value"][row],
-        "script_pubkey": None if script is None else script.hex(),
-        "address": read[f"{table}.address"][row],
-        "type": None if kind is None else SCRIPT_TYPES[kind],
-    }
-
-
-def _pieces(paths: Iterable[Path]) -> Iterator[bytes]:
-    """Yield the JSON lines in the part files of transactions. Raises OSError; SourceError for a damaged file."""
+def _batches(paths: Iterable[Path]) -> Iterator[Columns]:
+    """Yield the columns in the part files of transactions. Raises OSError; SourceError for a damaged file."""
     for path in paths:
         for block in PartFile(path).blocks():
-            yield zlib.decompress(block.packed)
+            try:
+                yield _unpacked(block.packed)
+            except (struct.error, ValueError):
+                raise SourceError(f"{path}: damaged: delete it and scan again") from None
+
+
+def _lines(form: int, columns: Columns) -> bytes:
+    """Return rows as lines of CSV or JSON."""
+    return column_lines(form, ROW_COLUMNS, _LAYOUTS, columns)
 
 
 def read_rows(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
     """Yield the rows in the part files of transactions. Raises OSError; SourceError for a damaged file."""
-    return (json.loads(line) for lines in _pieces(paths) for line in lines.splitlines())
+    several = (_lines(JSON_LINES, columns) for columns in _batches(paths))
+    return (json.loads(line) for lines in several for line in lines.splitlines())
 
 
 def row_of(found: dict[str, Any]) -> TransactionRow:
@@ -255,39 +216,80 @@ def row_of(found: dict[str, Any]) -> TransactionRow:
     return TransactionRow(**found | hashes | {"script_pubkey": None if script is None else bytes.fromhex(script)})
 
 
-def write_transactions(path: Path, paths: Iterable[Path], form: ParquetForm) -> None:
+def write_transactions(path: Path, paths: Iterable[Path], form: ParquetForm, jobs: int = 1) -> None:
     """Write the rows of all parts into one file. Its suffix chooses the format: .csv, .jsonl or .parquet.
 
-    Raises OSError; SourceError for a damaged file; ParameterError for Parquet without pyarrow.
+    Some threads make the rows, and one thread writes them. Raises OSError; SourceError for a damaged file;
+    ParameterError for Parquet without pyarrow.
     """
     if path.suffix == ".parquet":
-        _write_parquet(path, read_rows(paths), form)
+        _write_parquet(path, paths, form, jobs)
         return
+    lines = CSV if path.suffix == ".csv" else JSON_LINES
     with replacing(path, SHARED) as file:
-        if path.suffix == ".jsonl":
-            file.writelines(_pieces(paths))
-            return
-        file.write(",".join(ROW_COLUMNS).encode() + b"\n")
-        for row in read_rows(paths):
-            file.write(",".join(_cell(row[name]) for name in ROW_COLUMNS).encode() + b"\n")
+        if lines == CSV:
+            file.write(",".join(ROW_COLUMNS).encode() + b"\n")
+        file.writelines(in_threads(lambda columns: _lines(lines, columns), _batches(paths), jobs))
 
 
-def _write_parquet(path: Path, rows: Iterator[dict[str, Any]], form: ParquetForm) -> None:
-    """Write rows as Parquet. Raises OSError; ParameterError without pyarrow."""
+def _write_parquet(path: Path, paths: Iterable[Path], form: ParquetForm, jobs: int) -> None:
+    """Write rows as Parquet, in row groups of `ROWS`. Raises OSError; ParameterError without pyarrow."""
     pa = pyarrow()
-    kinds = {"height": pa.int32(), "time": pa.timestamp("s", tz="UTC"), "is_match": pa.bool_(), "coinbase": pa.bool_()}
-    kinds |= dict.fromkeys(("index", "outpoint_index", "value", "fee", "size", "virtual_size", "weight"), pa.int64())
-    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in ROW_COLUMNS])
-    stored = schema.set(ROW_COLUMNS.index("time"), pa.field("time", pa.timestamp("ms", tz="UTC")))
-    batch = list(islice(rows, ROWS))
-    with replacing(path, SHARED) as file, parquet_writer(pa, file, stored, form, len(batch)) as write:
-        while batch:
-            write(pa.Table.from_pylist(batch, schema=schema).cast(stored))
-            batch = list(islice(rows, ROWS))
+    schema = binary_schema(pa, _schema(pa)) if form.is_binary else _schema(pa)
+    groups = _groups(pa, in_threads(lambda columns: _table(pa, columns, schema), _batches(paths), jobs))
+    first = next(groups, schema.empty_table())
+    with replacing(path, SHARED) as file, parquet_writer(pa, file, schema, form, first.num_rows) as write:
+        for group in chain((first,), groups):
+            write(group)
 
 
-def _cell(value: object) -> str:
-    """Return a value as a cell of CSV. No text in a row has a comma or a quote."""
-    if value is None:
-        return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _schema(pa: Any) -> Any:  # Any: pyarrow has no types
+    """Return the columns and types of Parquet, with hashes as text."""
+    of_layout = {Layout.INT32: pa.int64(), Layout.INT64: pa.int64(), Layout.BITS: pa.bool_()}
+    types = {name: of_layout.get(layout, pa.string()) for name, layout in zip(ROW_COLUMNS, _LAYOUTS, strict=True)}
+    return pa.schema(list((types | {"height": pa.int32(), "time": pa.timestamp("ms", tz="UTC")}).items()))
+
+
+def _table(pa: Any, columns: Columns, schema: Any) -> Any:
+    """Return rows as an Arrow table."""
+    arrays = [_array(pa, name, column, kind) for name, column, kind in zip(_NAMES, columns, schema.types, strict=True)]
+    return pa.Table.from_arrays(arrays, names=ROW_COLUMNS).cast(schema)
+
+
+def _array(pa: Any, name: str, column: Column, kind: Any) -> Any:
+    """Return a column as an Arrow array: text in hex if that is the wanted type of bytes, and times in seconds."""
+    layout = layout_of(name)
+    if name == "items.block_time":
+        buffers = [None if column.validity is None else pa.py_buffer(column.validity), pa.py_buffer(column.data)]
+        return pa.Array.from_buffers(pa.timestamp("s", tz="UTC"), column.length, buffers)
+    if layout in (Layout.HASH, Layout.BINARY) and kind == pa.string():
+        return array_of(pa, name + HEX, _in_hex(column))
+    return array_of(pa, name, column)
+
+
+def _in_hex(column: Column) -> Column:
+    """Return a column of bytes as text in hex."""
+    if column.offsets is None:
+        offsets = array("i", range(0, 2 * HASH_SIZE * (column.length + 1), 2 * HASH_SIZE))
+    else:
+        offsets = array("i", [2 * at for at in array("i", column.offsets)])
+    return Column(column.length, column.validity, offsets.tobytes(), column.data.hex().encode())
+
+
+def _groups(pa: Any, tables: Iterable[Any]) -> Iterator[Any]:
+    """Yield the rows of tables in tables of `ROWS` rows; the last one may have fewer.
+
+    Each column is one piece, so that the pages of the file depend only on the rows.
+    """
+    waiting: list[Any] = []
+    rows = 0
+    for table in tables:
+        at = 0
+        while table.num_rows - at >= ROWS - rows:
+            yield pa.concat_tables([*waiting, table.slice(at, ROWS - rows)]).combine_chunks()
+            at += ROWS - rows
+            waiting, rows = [], 0
+        waiting.append(table.slice(at))
+        rows += table.num_rows - at
+    if rows:
+        yield pa.concat_tables(waiting).combine_chunks()

@@ -121,7 +121,7 @@ def _merged(
     try:
         for each in old:
             _write(scan, until(parts, is_stopped), each, jobs)
-        written += _write_transactions(scan, form, is_stopped)
+        written += _write_transactions(scan, form, is_stopped, jobs)
         for path in written:
             _staged(path).replace(path)
     finally:
@@ -154,7 +154,7 @@ def _write(scan: PartScan, parts: Iterable[PartFile], form: OutputFormat, jobs: 
     write_totals(_staged(scan.directory / TOTALS), totals, watch)
 
 
-def _write_transactions(scan: PartScan, form: OutputFormat, is_stopped: Callable[[], bool]) -> list[Path]:
+def _write_transactions(scan: PartScan, form: OutputFormat, is_stopped: Callable[[], bool], jobs: int) -> list[Path]:
     """Write the files of transactions to their staged paths, in a format and in the formats of earlier runs.
 
     Returns the paths. A scan without transactions removes the files instead.
@@ -166,7 +166,7 @@ def _write_transactions(scan: PartScan, form: OutputFormat, is_stopped: Callable
         return []
     chosen = [path for each, path in paths.items() if each is form or path.exists()]
     for path in chosen:
-        scan.write_transactions(_staged(path), is_stopped)
+        scan.write_transactions(_staged(path), is_stopped, jobs)
     return chosen
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from inspect import signature
@@ -68,17 +67,15 @@ def binary_schema(pa: Any, schema: Any) -> Any:
 def parquet_writer(
     pa: Any, file: IO[bytes], schema: Any, form: ParquetForm, rows: int
 ) -> Iterator[Callable[[Any], None]]:
-    """Return a context manager whose value writes a table. Its hashes may be in hex.
+    """Return a context manager whose value writes a table of this schema.
 
     Args:
         pa: The module pyarrow.
         file: The file to write.
-        schema: The columns, with hashes as text.
+        schema: The columns.
         form: The form of the file.
         rows: The number of rows of the first row group, or of all rows: the Bloom filters have this capacity.
     """
-    if form.is_binary:
-        schema = binary_schema(pa, schema)
     options: dict[str, Any] = {"use_dictionary": [name for name in schema.names if name not in _PLAIN]}
     if form.is_sorted:
         options["sorting_columns"] = [pa.parquet.SortingColumn(schema.get_field_index("height"))]
@@ -86,20 +83,7 @@ def parquet_writer(
         options |= bloom_filters(_FILTERED, min(max(rows, 1), ROWS))
 
     def write(table: Any) -> None:
-        if table.schema != schema:
-            for name in _HASHES:
-                chunks = [_bytes_of(pa, chunk) for chunk in table.column(name).chunks]
-                column = pa.chunked_array(chunks, pa.binary(HASH_SIZE))
-                table = table.set_column(table.schema.get_field_index(name), name, column)
         writer.write_table(table, row_group_size=ROWS)
 
     with pa.parquet.ParquetWriter(file, schema, compression="zstd", compression_level=_LEVEL, **options) as writer:
         yield write
-
-
-def _bytes_of(pa: Any, hashes: Any) -> Any:
-    """Return an array of hashes in hex, none of which is null, as an array of 32 bytes each."""
-    _, offsets, text = hashes.buffers()
-    start, end = (struct.unpack_from("<i", offsets, 4 * (hashes.offset + row))[0] for row in (0, len(hashes)))
-    raw = bytes.fromhex(bytes(text[start:end]).decode())
-    return pa.Array.from_buffers(pa.binary(HASH_SIZE), len(hashes), [None, pa.py_buffer(raw)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from spvfilter.chain import is_proven
@@ -46,9 +46,19 @@ class PartColumns:
         undo: The mode that says how undo files are used: the value of an UndoMode.
         check: True to verify proof of work, merkle root and witness commitment of each block.
         summary: The counts and problems, which grow while the blocks are decoded.
+        hits: The packed hits of blocks by their hashes in wire order. Then only these blocks are decoded, and only
+            transactions with hits have rows. None for all blocks and transactions.
     """
 
-    def __init__(self, part: Part, names: Sequence[str], undo: str, check: bool, summary: PartSummary) -> None:
+    def __init__(
+        self,
+        part: Part,
+        names: Sequence[str],
+        undo: str,
+        check: bool,
+        summary: PartSummary,
+        hits: Mapping[bytes, bytes] | None = None,
+    ) -> None:
         network = Network.named(part.network)
         self._address_forms = network.p2pkh_version, network.p2sh_version, network.hrp
         self._part = part
@@ -56,17 +66,14 @@ class PartColumns:
         self._check = check
         self._summary = summary
         self._source = PartBlocks(part, undo)
+        self._hits = hits
 
-    def batches(
-        self,
-        is_stopped: Callable[[], bool] = lambda: False,
-        is_wanted: Callable[[PlannedBlock], bool] = lambda block: True,
-    ) -> Iterator[tuple[list[BlockRef], Columns]]:
+    def batches(self, is_stopped: Callable[[], bool] = lambda: False) -> Iterator[tuple[list[BlockRef], Columns]]:
         """Yield the blocks of each batch with their columns. Blocks without a valid copy are left out.
 
         Raises StoppedError once `is_stopped` returns True; SourceError if a required undo record cannot be used.
         """
-        for batch in self._cut(is_wanted):
+        for batch in self._cut():
             if is_stopped():
                 raise StoppedError
             columns = self._decode_together(batch)
@@ -78,12 +85,12 @@ class PartColumns:
                 if columns is not None:
                     yield [row.block.ref], columns
 
-    def _cut(self, is_wanted: Callable[[PlannedBlock], bool]) -> Iterator[list[_Row]]:
+    def _cut(self) -> Iterator[list[_Row]]:
         """Yield the wanted blocks in batches that one call of the kernel decodes."""
         batch: list[_Row] = []
         size = 0
         for number, block in enumerate(self._part.blocks()):
-            if not is_wanted(block):
+            if self._hits is not None and block.ref.hash not in self._hits:
                 continue
             if self._source.mode is not UndoMode.OFF:
                 self._source.plan_undo(block)
@@ -131,7 +138,9 @@ class PartColumns:
     def _columns(self, refs: Sequence[BlockRef], raws: list[bytes], records: list[bytes | None]) -> Columns:
         """Return the columns of blocks. Raises FormatError; UndoError for a record of another block."""
         heights = [NO_HEIGHT if ref.height is None else ref.height for ref in refs]
-        return [Column(*each) for each in block_columns(raws, records, heights, self._names, *self._address_forms)]
+        hits = None if self._hits is None else [self._hits[ref.hash] for ref in refs]
+        made = block_columns(raws, records, heights, self._names, *self._address_forms, hits)
+        return [Column(*each) for each in made]
 
     def _decode_alone(self, row: _Row) -> Columns | None:
         """Decode one block from its first valid copy; None if no copy is valid."""

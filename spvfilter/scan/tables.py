@@ -145,6 +145,7 @@ def write_parquet(
     cannot be read or written, and SourceError for a damaged part.
     """
     pa = _pyarrow()
+    schema = binary_schema(pa, _schema(pa)) if form.is_binary else _schema(pa)
     totals = EntryTotals(len(watch))
     labels = LineLabels(watch, str.encode)
 
@@ -152,7 +153,7 @@ def write_parquet(
         totals.add_all(group.blocks[1:] if group.start else group.blocks)
         return _table(pa, group, watch.network, labels.of_hits(group.blocks), is_binary=form.is_binary)
 
-    with replacing(path, SHARED) as file, parquet_writer(pa, file, _schema(pa), form, rows) as write:
+    with replacing(path, SHARED) as file, parquet_writer(pa, file, schema, form, rows) as write:
         for made in in_threads(table, row_groups(blocks_in(parts)), jobs):
             write(made)
     return totals

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spvfilter.errors import FormatError, ParameterError, UndoError
-from spvfilter.kernel import block_columns
+from spvfilter.kernel import NO_VALUE, Hit, block_columns, block_txids, pack_hits, unpack_hits, walk_block
 from spvfilter.kernel.blocktables import BLOCK_TABLES, HEX, NO_HEIGHT, SCRIPT_TYPES
 from spvfilter.kernel.protocols import PROTOCOLS
 from spvfilter.network import MAINNET, REGTEST
@@ -22,6 +22,8 @@ from support.realdata import RealBlock, real_block_cases, runs, single_blocks
 from support.undo import KEYS, Spent, coins_of_block, ledger_chain, record_of, spent_of, undo_of
 from support.vectors import effort
 
+FACTS = ("is_coinbase", "fee", "size", "virtual_size", "weight")
+SHARED = ("transaction_hash", "index", "value", "address")
 PLACE = {"block_hash": "hash", "block_number": "number", "block_timestamp": "timestamp"}
 KEY = b"\x02" + bytes(32)
 needs_both = pytest.mark.skipif(not is_compiled(), reason="needs the compiled kernel")
@@ -35,7 +37,7 @@ def both(*arguments: Any) -> Any:
 
 
 def tables_of(raw: bytes, record: bytes | None, height: int, names: list[str]) -> dict[str, list[Any]]:
-    columns = block_columns([raw], [record], [height], names, *of_network(MAINNET))
+    columns = block_columns([raw], [record], [height], names, *of_network(MAINNET), None)
     return {name: values(name, column) for name, column in zip(names, columns, strict=True)}
 
 
@@ -73,7 +75,7 @@ def test_both_kernels_give_the_same_bytes_for_real_blocks() -> None:
             record = None
             if block.facts.get("prevouts_file"):
                 record = record_of(block.raw, undo_of(coins_of_block(block)))
-            both([block.raw], [record], [block.height], EVERY + HEXES, *of_network(block.network))
+            both([block.raw], [record], [block.height], EVERY + HEXES, *of_network(block.network), None)
 
 
 @needs_both
@@ -89,7 +91,98 @@ def test_both_kernels_agree_on_any_blocks_and_records(seed: int) -> None:
             (raws if rng.random() < 0.6 or beside[0] is None else beside)[0] = damaged(raws, beside, rng)
         heights = [rng.choice([NO_HEIGHT, number, 0x7FFFFFFF]) for number in numbers]
         names = rng.sample(EVERY + HEXES, rng.randrange(1, 20))
-        both(raws, rng.choice([beside, None]), heights, names, *of_network(rng.choice([MAINNET, REGTEST])))
+        chosen: list[Any] | None = [hits_in(blocks[number], rng) for number in numbers] if rng.random() < 0.7 else None
+        network = of_network(rng.choice([MAINNET, REGTEST]))
+        both(raws, rng.choice([beside, None]), heights, names, *network, chosen)
+
+
+def hits_in(raw: bytes, rng: random.Random) -> bytes:
+    """The packed hits of some inputs and outputs in any order, sometimes with a hit of another block."""
+    txs, joined, hits = list(walk_block(raw)), block_txids(raw), list[Hit]()
+    txids = [joined[at : at + 32] for at in range(0, len(joined), 32)]
+    for position, tx in enumerate(txs):
+        for spend, items in ((True, len(tx.inputs) if position else 0), (False, len(tx.outputs))):
+            hits += [hit_of(spend, position, txids[position], n) for n in range(items) for _ in range(rng.randrange(3))]
+    rng.shuffle(hits)
+    hits = hits[: rng.randrange(len(hits) + 1)]
+    if rng.random() < 0.5:
+        strange = [(False, len(txs), 0), (True, 0, 0), (False, 0, len(txs[0].outputs))]
+        spend, position, n = rng.choice(strange)
+        hits.append(hit_of(spend, position, txids[position % len(txids)], n))
+        hits.append(hit_of(False, 0, rng.choice([txids[0], bytes(32)]), 0))
+    return pack_hits(hits)
+
+
+def hit_of(spend: bool, position: int, txid: bytes, n: int) -> Hit:
+    return Hit(spend, position, txid, n, build.outpoint(txid, n), NO_VALUE, None, 0, NO_VALUE)
+
+
+@pytest.mark.parametrize("seed", range(effort(3, 10, 100)))
+def test_only_transactions_with_hits_have_rows(seed: int) -> None:
+    rng = random.Random(seed)
+    _, blocks, records = ledger_chain(seed)
+    names = ["transactions.hash", "inputs.transaction_hash", "outputs.transaction_hash", "blocks.hash"]
+    items = ["items.kind", "items.transaction_hash", "items.index", "items.is_match"]
+    for raw, record in zip(blocks, records, strict=True):
+        packed = b""
+        while not packed:
+            packed = hits_in(raw, random.Random(rng.random()))
+            try:
+                block_columns([raw], None, [1], [], *of_network(REGTEST), [packed])
+            except FormatError:
+                packed = b""
+        hits = unpack_hits(packed)
+        wanted = {hit.txid[::-1] for hit in hits}
+        every = tables_of(raw, record, 1, names + items)
+        columns = block_columns([raw], [record], [1], names + items, *of_network(REGTEST), [packed])
+        found = {name: values(name, column) for name, column in zip(names + items, columns, strict=True)}
+        for name in names[:3]:
+            assert found[name] == [txid for txid in every[name] if txid in wanted]
+        assert found["blocks.hash"] == every["blocks.hash"]
+        rows = list(zip(*(found[name] for name in items), strict=True))
+        assert [row[:3] for row in rows] == [
+            row for row in zip(*(every[name] for name in items[:3]), strict=True) if row[1] in wanted
+        ]
+        assert {row[:3] for row in rows if row[3]} == {
+            ("input" if hit.spend else "output", hit.txid[::-1], hit.n) for hit in hits
+        }
+        assert not any(every["items.is_match"])
+
+
+def test_an_item_has_the_facts_of_its_input_or_output() -> None:
+    _, blocks, records = ledger_chain(4)
+    for height, (raw, record) in enumerate(zip(blocks, records, strict=True)):
+        found = tables_of(raw, record, height, EVERY)
+        rows = [
+            {name.removeprefix("items."): value for name, value in row}
+            for row in zip(
+                *([(name, value) for value in found[name]] for name in EVERY if "items." in name), strict=True
+            )
+        ]
+        facts = dict(
+            zip(found["transactions.hash"], zip(*(found[f"transactions.{n}"] for n in FACTS), strict=True), strict=True)
+        )
+        for row in rows:
+            assert tuple(row[name] for name in FACTS) == facts[row["transaction_hash"]]
+            assert (row["block_time"] * 1000, row["block_number"]) == (found["blocks.timestamp"][0], height)
+        for kind, table, script in (("input", "inputs", "spent_script"), ("output", "outputs", "script")):
+            expected = [
+                dict(zip((*SHARED, "script", "type"), each, strict=True))
+                for each in zip(*(found[f"{table}.{name}"] for name in (*SHARED, script, "type")), strict=True)
+            ]
+            own = [row for row in rows if row["kind"] == kind]
+            assert [{name: row[name] for name in (*SHARED, "script")} for row in own] == [
+                {name: row[name] for name in (*SHARED, "script")} for row in expected
+            ]
+            assert [row["type"] for row in own] == [SCRIPT_TYPES[row["type"]] for row in expected]
+        sources = [(row["source_transaction_hash"], row["source_output_index"]) for row in rows]
+        spent = zip(found["inputs.spent_transaction_hash"], found["inputs.spent_output_index"], strict=True)
+        assert [at for at, row in zip(sources, rows, strict=True) if row["kind"] == "input"] == list(spent)
+        assert all(
+            at == (row["transaction_hash"], row["index"])
+            for at, row in zip(sources, rows, strict=True)
+            if row["kind"] == "output"
+        )
 
 
 def damaged(raws: list[bytes], beside: list[bytes | None], rng: random.Random) -> bytes:
@@ -207,7 +300,14 @@ def test_both_kernels_agree_on_any_scripts(seed: int) -> None:
             if raw:
                 raw[rng.randrange(len(raw))] = rng.choice([0, 1, 2, 0x51, 0x60, 0x6A, 0xAE, rng.randrange(256)])
             scripts.append(bytes(raw))
-    both([paying(scripts)], None, [1], [name for name in EVERY if name.startswith("outputs.")], *of_network(MAINNET))
+    both(
+        [paying(scripts)],
+        None,
+        [1],
+        [name for name in EVERY if name.startswith("outputs.")],
+        *of_network(MAINNET),
+        None,
+    )
 
 
 def test_op_return_has_the_joined_pushes() -> None:
@@ -319,7 +419,7 @@ def test_a_block_without_undo_data_has_nulls() -> None:
 
 
 def test_columns_without_rows_are_empty() -> None:
-    columns = block_columns([], None, [], EVERY + HEXES, *of_network(MAINNET))
+    columns = block_columns([], None, [], EVERY + HEXES, *of_network(MAINNET), None)
     assert all(values(name, column) == [] for name, column in zip(EVERY + HEXES, columns, strict=True))
 
 
@@ -329,7 +429,7 @@ def test_all_blocks_of_a_call_follow_one_another() -> None:
     apart = [
         tables_of(raw, record, number, names) for number, (raw, record) in enumerate(zip(blocks, records, strict=True))
     ]
-    together = block_columns(blocks, records, range(len(blocks)), names, *of_network(MAINNET))
+    together = block_columns(blocks, records, range(len(blocks)), names, *of_network(MAINNET), None)
     for name, column in zip(names, together, strict=True):
         assert values(name, column) == [value for each in apart for value in each[name]]
 
@@ -376,11 +476,22 @@ def undone(*spent: Spent, block: bytes = SPENDING) -> bytes:
         ({"columns": ["blocks"]}, ParameterError, "no such column: blocks"),
         ({"columns": [b"blocks.hash"]}, TypeError, "the name of a column is a str, not bytes"),
         ({"p2pkh": 256}, ParameterError, "a version byte is from 0 to 255: 256"),
+        ({"hits": []}, ParameterError, "hits of 0 blocks for 1 blocks"),
+        ({"hits": b"h"}, TypeError, "an iterable of bytes expected"),
+        ({"hits": [b"h"]}, FormatError, "hit"),
         ({"blocks": BLOCK}, TypeError, "an iterable of bytes expected"),
     ],
 )
 def test_bad_arguments_have_their_own_errors(arguments: dict[str, Any], kind: type[Exception], message: str) -> None:
-    given = {"blocks": [BLOCK], "records": None, "heights": [1], "columns": EVERY, "p2pkh": 0, "p2sh": 5, "hrp": "bc"}
+    given = {
+        "blocks": [BLOCK],
+        "records": None,
+        "heights": [1],
+        "columns": EVERY,
+        "p2pkh": 0,
+        "p2sh": 5,
+        "hrp": "bc",
+    } | {"hits": None}
     with pytest.raises(kind, match=message):
         block_columns(*(given | arguments).values())
     if is_compiled():

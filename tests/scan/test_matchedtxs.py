@@ -10,13 +10,23 @@ from typing import Any
 
 import pytest
 
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, SourceError
 from spvfilter.kernel import encode_address
 from spvfilter.network import REGTEST
 from spvfilter.primitives import hash_to_hex
-from spvfilter.scan import BlockFiles, PartScan, Plan, Processes, Threads, TransactionRow, scan_parts
+from spvfilter.scan import (
+    BlockFiles,
+    PartFile,
+    PartScan,
+    Plan,
+    Processes,
+    Threads,
+    TransactionRow,
+    matchedtxs,
+    scan_parts,
+)
 from spvfilter.scan.matchedtxs import TransactionsTask
-from spvfilter.scan.partfile import PartSummary
+from spvfilter.scan.partfile import PartSummary, write_part
 from spvfilter.scan.parts import PartTask
 from spvfilter.watch.watchlist import WatchList
 from support.blocktables import of_network, rows_of_block
@@ -142,6 +152,43 @@ async def test_every_format_has_the_same_rows(tmp_path: Path) -> None:
     ]
     table = pq.read_table(folder / "transactions.parquet").to_pylist()
     assert [row | {"time": int(row["time"].timestamp())} for row in table] == rows
+
+
+@pytest.mark.columns
+async def test_the_bytes_depend_neither_on_parts_nor_on_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyarrow.parquet as pq
+
+    monkeypatch.setattr(matchedtxs, "ROWS", 50)
+    watch, _, _ = chain_in(tmp_path / "data", undo=True)
+    found: dict[str, set[bytes]] = {"csv": set(), "jsonl": set(), "parquet": set()}
+    for number, (size, jobs) in enumerate([(3_000, 1), (10_000, 3), (10**9, 2)]):
+        plan = Plan.of(BlockFiles(tmp_path / "data"), REGTEST, part_size=size)
+        engine = Threads(jobs)
+        for form, files in found.items():
+            scan = PartScan(tmp_path / str(number), plan, watch, transactions=True)
+            path = await scan_parts(scan, form, engine)
+            files.add(path.with_stem("transactions").read_bytes())
+        await engine.aclose()
+    assert [len(files) for files in found.values()] == [1, 1, 1]
+    metadata = pq.read_metadata(tmp_path / "0" / "transactions.parquet")
+    rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    assert len(rows) > 2
+    assert set(rows[:-1]) == {50}
+
+
+async def test_damaged_rows_are_an_error(tmp_path: Path) -> None:
+    watch, _, _ = chain_in(tmp_path / "data", undo=True)
+    plan = Plan.of(BlockFiles(tmp_path / "data"), REGTEST)
+    scan = PartScan(tmp_path / "out", plan, watch, transactions=True)
+    await scan_parts(scan)
+    for path in (tmp_path / "out" / "parts").glob("*.part"):
+        file = PartFile(path)
+        blocks = [block._replace(packed=block.packed[:-1]) for block in file.blocks()]
+        write_part(path, file.key, blocks, file.summary())
+    with pytest.raises(SourceError, match="damaged: delete it and scan again"):
+        list(scan.transactions())
 
 
 async def test_the_file_of_transactions_grows_and_goes_with_the_option(tmp_path: Path) -> None:

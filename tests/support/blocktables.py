@@ -8,16 +8,16 @@ from typing import Any
 
 from bitcoin.core import CBlock, CTransaction
 
-from spvfilter.kernel.blocktables import BLOCK_TABLES, HEX, Layout
+from spvfilter.kernel.blocktables import HEX, TABLES, Layout
 from spvfilter.network import Network
 from support.undo import Spent
 
 CODES = {Layout.INT8: "b", Layout.INT32: "i", Layout.INT64: "q", Layout.FLOAT64: "d"}
-EVERY = [f"{table}.{name}" for table, columns in BLOCK_TABLES.items() for name in columns]
+EVERY = [f"{table}.{name}" for table, columns in TABLES.items() for name in columns]
 """Names of all columns without the ones in hex."""
 HEXES = [
     f"{table}.{name}{HEX}"
-    for table, columns in BLOCK_TABLES.items()
+    for table, columns in TABLES.items()
     for name, layout in columns.items()
     if layout in (Layout.HASH, Layout.BINARY)
 ]
@@ -30,7 +30,7 @@ def of_network(network: Network) -> tuple[int, int, str]:
 
 def layout_of(name: str) -> Layout:
     table, column = name.removesuffix(HEX).split(".")
-    return Layout.TEXT if name.endswith(HEX) else BLOCK_TABLES[table][column]
+    return Layout.TEXT if name.endswith(HEX) else TABLES[table][column]
 
 
 def bits(raw: bytes, count: int) -> list[bool]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import Coin, Encoding, EntryKind, Family, Hit, Place, TxSpan, backend
-from spvfilter.kernel.pure.blocks import parse_tx, walk_block
+from spvfilter.kernel.pure.blocks import block_txids, parse_tx, walk_block
 from spvfilter.kernel.pure.gcs import gcs_build
 from spvfilter.kernel.pure.headers import header_hashes, index_headers
 from spvfilter.kernel.pure.image import image_size
@@ -55,6 +55,15 @@ BITS = bytes(range(64)) * 4
 HIT = Hit(False, 0, bytes(32), 0, OUTPOINT, 5, SCRIPTS[0], 0)
 SPEND = HIT._replace(spend=True)
 PACKED = pack_hits([SPEND._replace(n=number, entry=number % 3, script=script) for number, script in enumerate(SCRIPTS)])
+TXID = block_txids(BLOCK)[3 * 32 : 4 * 32]
+# an input and an output of a transaction of BLOCK
+IN_BLOCK = pack_hits(
+    [
+        HIT._replace(position=3, txid=TXID, outpoint=build.outpoint(TXID, 0)),
+        SPEND._replace(position=3, txid=TXID),
+    ]
+)
+COLUMNS = [(1, b"\1", b"\0\0\0\0\1\0\0\0", b"x"), (1, None, None, bytes(32))]
 LINES = b"1BoatSLRHtKNngkdXEeobR76b53LETtpyT,a label\n" * 20
 LEAVES = [bytes([number]) * 32 for number in range(99)]
 PARTIAL_TREE = partial_tree(LEAVES, range(99))
@@ -321,9 +330,15 @@ ENTRIES: dict[str, Entry] = {
     "spent_coins": Entry(function("spent_coins"), (UNDO,), ((0,),)),
     "block_columns": Entry(
         function("block_columns"),
-        ([BLOCK] * 3, [RECORD] * 3, [7, 8, -1], [*EVERY, *HEXES], 0, 5, "bc"),
-        ((0, 0), (0, 2), (1, 0), (1, 2)),
-        (0, 1, 2, 3),
+        ([BLOCK] * 3, [RECORD] * 3, [7, 8, -1], [*EVERY, *HEXES], 0, 5, "bc", [IN_BLOCK] * 3),
+        ((0, 0), (0, 2), (1, 0), (1, 2), (7, 0), (7, 2)),
+        (0, 1, 2, 3, 7),
+    ),
+    "column_lines": Entry(
+        function("column_lines"),
+        (1, ["a", "b"], ["text", "hash"], COLUMNS),
+        ((3, 0, 1), (3, 0, 2), (3, 0, 3), (3, 1, 3)),
+        (1, 2, 3),
     ),
     "gcs_build": Entry(
         function("gcs_build"),

@@ -1,9 +1,10 @@
-"""Tables of blocks: blocks, transactions, inputs and outputs as columns. The readable reference.
+"""Tables of blocks: blocks, transactions, inputs, outputs and items as columns. The readable reference.
 
 - A coinbase is the first transaction of its block. It has no row in the table of inputs.
 - Timestamps are in milliseconds since 1970, values in satoshi, sizes in bytes, fee rates in satoshi per virtual byte.
 - Columns that need undo data have no value without it: `type`, `value`, `address`, `spent_script` and
   `spent_block_number` of inputs, and `input_value`, `fee` and `fee_rate` of transactions.
+- `items` has the inputs of each transaction and then its outputs. Its times are in seconds, and its types are names.
 - `op_return` has the data pushes after an OP_RETURN, joined; OP_1NEGATE and OP_1 to OP_16 push one byte.
 - `op_return_script` has the bytes after OP_RETURN, and `op_return_protocol` the protocol that kernel.protocols lists.
 """
@@ -15,11 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from spvfilter.errors import FormatError, ParameterError
-from spvfilter.kernel.blocktables import BLOCK_TABLES, HEX, NO_HEIGHT, SCRIPT_TYPES, Column, Layout
+from spvfilter.kernel.blocktables import HEX, NO_HEIGHT, SCRIPT_TYPES, TABLES, Column, Layout
 from spvfilter.kernel.protocols import PROTOCOLS, Where
 from spvfilter.kernel.pure.address import address_of, check_network
 from spvfilter.kernel.pure.arguments import snapshot, snapshots, whole
 from spvfilter.kernel.pure.blocks import null_data, null_pushes, strip_witness, txid, walk_block, wtxid
+from spvfilter.kernel.pure.packed import hits_in
 from spvfilter.kernel.pure.scripts import solve
 from spvfilter.kernel.pure.undo import PackedCoin, coins_of_block, script_of
 from spvfilter.kernel.values import TxSpan
@@ -71,6 +73,8 @@ class _Tx:
     index: int
     coins: list[tuple[PackedCoin, int]] | None
     paid: int
+    matches: frozenset[tuple[bool, int]]
+    """The hits in the transaction: True for an input, and the number of the input or output."""
 
     def hash(self) -> bytes:
         return _displayed(txid(self.block.raw, self.span))
@@ -195,6 +199,38 @@ def _rc4(key: bytes, data: bytes) -> bytes:
     return bytes(made)
 
 
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A row of `items`."""
+
+    of: _Input | _Output
+
+    @property
+    def is_input(self) -> bool:
+        return isinstance(self.of, _Input)
+
+    def source_hash(self) -> bytes:
+        return self.of.tx.block.hash_at(self.of.place[0]) if isinstance(self.of, _Input) else self.of.tx.hash()
+
+    def source_index(self) -> int:
+        return self.of.number(self.of.place[0] + 32) if isinstance(self.of, _Input) else self.of.index
+
+    def value(self) -> int | None:
+        return _OF_INPUT["value"](self.of) if isinstance(self.of, _Input) else self.of.value  # type: ignore[return-value]
+
+    def script(self) -> bytes | None:
+        return self.of.script() if isinstance(self.of, _Input) else self.of.script
+
+    def address(self) -> str | None:
+        if isinstance(self.of, _Input):
+            return self.of.address()
+        return address_of(self.of.script, *self.of.tx.block.network)
+
+    def type(self) -> str | None:
+        number = self.of.type() if isinstance(self.of, _Input) else solve(self.of.script)
+        return None if number is None else SCRIPT_TYPES[number]
+
+
 _OF_BLOCK: dict[str, Callable[[_Block], Value]] = {
     "hash": lambda block: block.hash(),
     "number": lambda block: block.height,
@@ -259,6 +295,26 @@ _OF_OUTPUT: dict[str, Callable[[_Output], Value]] = {
     "op_return_script": lambda output: output.op_return_script(),
     "op_return_protocol": lambda output: output.op_return_protocol(),
 }
+_OF_ITEM: dict[str, Callable[[_Item], Value]] = {
+    "kind": lambda item: "input" if item.is_input else "output",
+    "block_hash": lambda item: item.of.tx.block.hash(),
+    "block_number": lambda item: item.of.tx.block.height,
+    "block_time": lambda item: item.of.tx.block.header(3),
+    "transaction_hash": lambda item: item.of.tx.hash(),
+    "index": lambda item: item.of.index,
+    "source_transaction_hash": lambda item: item.source_hash(),
+    "source_output_index": lambda item: item.source_index(),
+    "value": lambda item: item.value(),
+    "script": lambda item: item.script(),
+    "address": lambda item: item.address(),
+    "type": lambda item: item.type(),
+    "is_match": lambda item: (item.is_input, item.of.index) in item.of.tx.matches,
+    "is_coinbase": lambda item: item.of.tx.index == 0,
+    "fee": lambda item: item.of.tx.fee(),
+    "size": lambda item: item.of.tx.size(),
+    "virtual_size": lambda item: item.of.tx.virtual_size(),
+    "weight": lambda item: item.of.tx.weight(),
+}
 
 
 def block_columns(
@@ -269,6 +325,7 @@ def block_columns(
     p2pkh_version: int,
     p2sh_version: int,
     hrp: str,
+    hits: Iterable[bytes] | None,
     /,
 ) -> list[tuple[int, bytes | None, bytes | None, bytes]]:
     """Return columns of tables with the blocks, transactions, inputs and outputs of some blocks.
@@ -284,9 +341,11 @@ def block_columns(
         p2pkh_version: Version byte of the network's P2PKH addresses.
         p2sh_version: Version byte of the network's P2SH addresses.
         hrp: Human-readable part of the network's bech32 addresses.
+        hits: The packed hits of each block. Only transactions with hits then have rows. None for all transactions.
 
     Raises:
-        FormatError: A block is malformed, as in walk_block, or pays an amount out of range.
+        FormatError: A block is malformed, as in walk_block, or pays an amount out of range. Or the hits are malformed,
+            or those of another block.
         UndoError: An undo record does not fit its block.
         ParameterError: A number of items differs, a column does not exist, a height or a network is out of range.
         OverflowError: A column has more than 2,147,483,647 bytes.
@@ -301,8 +360,11 @@ def block_columns(
         raise ParameterError(f"{len(at)} heights for {len(raws)} blocks")
     wanted = [ColumnRows.named(name) for name in columns]
     check_network(p2pkh_version, p2sh_version, hrp)
-    for raw, record, height in zip(raws, beside, at, strict=True):
-        _add_block(raw, record, height, wanted, (p2pkh_version, p2sh_version, hrp))
+    found = [None] * len(raws) if hits is None else snapshots(hits)
+    if len(found) != len(raws):
+        raise ParameterError(f"hits of {len(found)} blocks for {len(raws)} blocks")
+    for raw, record, height, packed in zip(raws, beside, at, found, strict=True):
+        _add_block(raw, record, height, wanted, (p2pkh_version, p2sh_version, hrp), packed)
     return [(made.length, made.validity, made.offsets, made.data) for made in map(ColumnRows.packed, wanted)]
 
 
@@ -323,7 +385,7 @@ class ColumnRows:
         if not isinstance(name, str):
             raise TypeError(f"the name of a column is a str, not {type(name).__name__}")
         table, _, column = name.removesuffix(HEX).partition(".")
-        layout, is_hex = BLOCK_TABLES.get(table, {}).get(column), name.endswith(HEX)
+        layout, is_hex = TABLES.get(table, {}).get(column), name.endswith(HEX)
         if layout is None or (is_hex and layout not in (Layout.HASH, Layout.BINARY)):
             raise ParameterError(f"no such column: {name[:100]}")
         return cls(table, column, layout, is_hex=is_hex)
@@ -372,7 +434,14 @@ def _offsets(pieces: Sequence[bytes]) -> bytes:
     return struct.pack(f"<{len(offsets)}i", *offsets)
 
 
-def _add_block(raw: bytes, record: bytes | None, height: int, wanted: Sequence[ColumnRows], network: Network) -> None:
+def _add_block(
+    raw: bytes,
+    record: bytes | None,
+    height: int,
+    wanted: Sequence[ColumnRows],
+    network: Network,
+    packed: bytes | None,
+) -> None:
     """Add the rows of a block to the columns that are wanted."""
     if len(raw) > MAX_BLOCK_SIZE:
         raise FormatError(
@@ -381,27 +450,62 @@ def _add_block(raw: bytes, record: bytes | None, height: int, wanted: Sequence[C
     txs = list(walk_block(raw))
     paid = [_paid(raw, span) for span in txs]
     coins = None if record is None else coins_of_block(record, raw, txs)
+    matches = None if packed is None else _matches(raw, txs, packed)
     stripped = len(raw) - sum(span.end - span.start - len(strip_witness(raw, span)) for span in txs)
     block = _Block(raw, None if height == NO_HEIGHT else height, network, txs, stripped)
-    by_table = {table: [column for column in wanted if column.table == table] for table in BLOCK_TABLES}
+    by_table = {table: [column for column in wanted if column.table == table] for table in TABLES}
     for column in by_table["blocks"]:
         column.add(_OF_BLOCK[column.name](block))
     for index, span in enumerate(txs):
-        tx = _Tx(block, span, index, coins[index] if coins and index else None, paid[index])
-        for column in by_table["transactions"]:
-            column.add(_OF_PLACE[column.name](block) if column.name in _OF_PLACE else _OF_TX[column.name](tx))
-        if index:
-            for spend in _inputs(tx):
-                for column in by_table["inputs"]:
-                    column.add(
-                        _OF_PLACE[column.name](block) if column.name in _OF_PLACE else _OF_INPUT[column.name](spend)
-                    )
-        for number, (value_at, start, end) in enumerate(span.outputs):
-            output = _Output(tx, number, int.from_bytes(raw[value_at : value_at + 8], "little"), raw[start:end])
-            for column in by_table["outputs"]:
+        if matches is not None and index not in matches:
+            continue
+        of_tx = frozenset() if matches is None else frozenset(matches[index])
+        tx = _Tx(block, span, index, coins[index] if coins and index else None, paid[index], of_tx)
+        _add_tx(tx, by_table)
+
+
+def _add_tx(tx: _Tx, by_table: dict[str, list[ColumnRows]]) -> None:
+    """Add the rows of a transaction."""
+    raw = tx.block.raw
+    for column in by_table["transactions"]:
+        column.add(_OF_PLACE[column.name](tx.block) if column.name in _OF_PLACE else _OF_TX[column.name](tx))
+    if tx.index:
+        for spend in _inputs(tx):
+            for column in by_table["inputs"]:
                 column.add(
-                    _OF_PLACE[column.name](block) if column.name in _OF_PLACE else _OF_OUTPUT[column.name](output)
+                    _OF_PLACE[column.name](tx.block) if column.name in _OF_PLACE else _OF_INPUT[column.name](spend)
                 )
+            for column in by_table["items"]:
+                column.add(_OF_ITEM[column.name](_Item(spend)))
+    for number, (value_at, start, end) in enumerate(tx.span.outputs):
+        output = _Output(tx, number, int.from_bytes(raw[value_at : value_at + 8], "little"), raw[start:end])
+        for column in by_table["outputs"]:
+            column.add(
+                _OF_PLACE[column.name](tx.block) if column.name in _OF_PLACE else _OF_OUTPUT[column.name](output)
+            )
+        for column in by_table["items"]:
+            column.add(_OF_ITEM[column.name](_Item(output)))
+
+
+def _matches(raw: bytes, txs: list[TxSpan], packed: bytes) -> dict[int, set[tuple[bool, int]]]:
+    """Return the inputs and outputs with hits by the number of their transaction.
+
+    Raises FormatError if the hits are malformed, or those of another block.
+    """
+    found: dict[int, set[tuple[bool, int]]] = {}
+    several = list(hits_in(packed))
+    for hit in several:
+        if hit.position < len(txs):
+            span = txs[hit.position]
+            items = (len(span.inputs) if hit.position else 0) if hit.spend else len(span.outputs)
+            if hit.n < items:
+                found.setdefault(hit.position, set()).add((hit.spend, hit.n))
+                continue
+        raise FormatError("a hit in another block", offset=0, field="hits")
+    txids = {position: txid(raw, txs[position]) for position in found}
+    if any(txids[hit.position] != hit.txid for hit in several):
+        raise FormatError("a hit in another block", offset=0, field="hits")
+    return found
 
 
 def _inputs(tx: _Tx) -> Iterator[_Input]:

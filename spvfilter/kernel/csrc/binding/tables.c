@@ -10,8 +10,8 @@
 
 /* The arguments of one call. */
 typedef struct {
-    PyObject *held; /* a list of the blocks' snapshots */
-    spv_bytes *blocks;
+    PyObject *held, *held_hits; /* lists of the snapshots of the blocks and of their hits, or NULL without hits */
+    spv_bytes *blocks, *hits;
     int32_t *heights;
     size_t count;
     spv_beside beside;
@@ -25,20 +25,40 @@ static void end(call *of) {
     PyMem_Free(of->heights);
     spv_records_let_go(&of->beside);
     PyMem_Free(of->blocks);
+    PyMem_Free(of->hits);
     Py_XDECREF(of->held);
+    Py_XDECREF(of->held_hits);
+}
+
+/* The bytes of a list of snapshots, in an array that the caller frees with PyMem_Free. NULL with an exception set. */
+static spv_bytes *all_bytes(PyObject *held) {
+    const size_t count = (size_t)PyList_Size(held);
+    spv_bytes *made = PyMem_Malloc((count + 1) * sizeof *made);
+    if (!made)
+        PyErr_NoMemory();
+    for (size_t i = 0; made && i < count; i++) {
+        PyObject *each = PyList_GetItem(held, (Py_ssize_t)i);
+        made[i] = (spv_bytes){spv_data(each), spv_size(each)};
+    }
+    return made;
 }
 
 static bool take_blocks(const spv_state *state, PyObject *blocks, PyObject *records, call *of) {
-    if (!(of->held = spv_snapshots(state, blocks)))
+    if (!(of->held = spv_snapshots(state, blocks)) || !(of->blocks = all_bytes(of->held)))
         return false;
     of->count = (size_t)PyList_Size(of->held);
-    if (!(of->blocks = PyMem_Malloc((of->count + 1) * sizeof *of->blocks)))
-        return PyErr_NoMemory() != NULL;
-    for (size_t i = 0; i < of->count; i++) {
-        PyObject *block = PyList_GetItem(of->held, (Py_ssize_t)i);
-        of->blocks[i] = (spv_bytes){spv_data(block), spv_size(block)};
-    }
     return spv_take_records(state, records, of->blocks, of->count, &of->beside);
+}
+
+static bool take_hits(const spv_state *state, PyObject *hits, call *of) {
+    if (hits == Py_None)
+        return true;
+    if (!(of->held_hits = spv_snapshots(state, hits)) || !(of->hits = all_bytes(of->held_hits)))
+        return false;
+    const size_t count = (size_t)PyList_Size(of->held_hits);
+    if (count != of->count)
+        PyErr_Format(state->ParameterError, "hits of %zu blocks for %zu blocks", count, of->count);
+    return count == of->count;
 }
 
 static bool take_heights(const spv_state *state, PyObject *given, call *of) {
@@ -102,7 +122,9 @@ static bool add_all(const spv_state *state, call *of, PyObject *hrp) {
         Py_BEGIN_ALLOW_THREADS
         for (size_t done = 0; at < of->count && done < SLICE && !status; at++) {
             const spv_record *record = of->beside.records ? &of->beside.records[at] : &none;
-            status = spv_add_block_rows(&of->tables, of->blocks[at], record, of->heights[at], &error);
+            status = spv_add_block_rows(
+                &of->tables, of->blocks[at], record, of->heights[at], of->hits ? of->hits[at] : (spv_bytes){NULL, 0}, &error
+            );
             done += of->blocks[at].size + 1024;
         }
         Py_END_ALLOW_THREADS
@@ -130,10 +152,11 @@ static PyObject *block_columns(PyObject *self, PyObject *const *arguments, Py_ss
     const spv_state *state = spv_module_state(self);
     call of = {0};
     PyObject *made = NULL;
-    if (!spv_count_arguments("block_columns", count, 7))
+    if (!spv_count_arguments("block_columns", count, 8))
         return NULL;
     if (take_blocks(state, arguments[0], arguments[1], &of) && take_heights(state, arguments[2], &of) && take_columns(state, arguments[3], &of)
-        && spv_take_form(state, arguments + 4, &of.tables.form) && spv_load_records(state, &of.beside, of.count, NULL)
+        && spv_take_form(state, arguments + 4, &of.tables.form) && take_hits(state, arguments[7], &of)
+        && spv_load_records(state, &of.beside, of.count, NULL)
         && add_all(state, &of, arguments[6]))
         made = values_of(&of.tables);
     end(&of);

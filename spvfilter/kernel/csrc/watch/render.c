@@ -1,5 +1,6 @@
 #include "watch/render.h"
 
+#include "watch/decimal.h"
 #include "watch/hex.h"
 #include "watch/hitgroup.h"
 
@@ -11,16 +12,6 @@ enum { LINE_ROOM = 1024 /* bytes for a line without its script and label, which 
 
 /* Writes a literal. The compiler knows its size. */
 #define PUT(to, literal) ((uint8_t *)memcpy(to, literal, sizeof(literal) - 1) + sizeof(literal) - 1)
-
-static uint8_t *put_number(uint8_t *to, uint64_t number) {
-    enum { MOST = 20 };
-    uint8_t digits[2 * MOST] = {0}, *first = digits + MOST;
-    do
-        *--first = (uint8_t)('0' + number % 10);
-    while (number /= 10);
-    memcpy(to, first, MOST); /* copies more than necessary: a constant number of bytes is copied without a call */
-    return to + (digits + MOST - first);
-}
 
 static uint8_t *put_text(uint8_t *to, spv_bytes text) {
     if (text.size)
@@ -47,24 +38,24 @@ static uint8_t *put_csv(uint8_t *to, const spv_block_lines *of, const row *row, 
     to = (uint8_t *)memcpy(to, row->block_hash, SPV_HASH_DIGITS) + SPV_HASH_DIGITS;
     *to++ = ',';
     if (of->block.has_height)
-        to = put_number(to, of->block.height);
+        to = spv_put_number(to, of->block.height);
     *to++ = ',';
-    to = put_number(to, of->block.time);
+    to = spv_put_number(to, of->block.time);
     *to++ = ',';
     const uint8_t *txid = to;
     to = spv_put_shown_hash(to, hit->txid);
     *to++ = ',';
-    to = put_number(to, hit->n);
+    to = spv_put_number(to, hit->n);
     *to++ = ',';
     if (hit->spend)
         to = spv_put_shown_hash(to, hit->outpoint);
     else
         to = (uint8_t *)memcpy(to, txid, SPV_HASH_DIGITS) + SPV_HASH_DIGITS;
     *to++ = ',';
-    to = put_number(to, row->outpoint_index);
+    to = spv_put_number(to, row->outpoint_index);
     *to++ = ',';
     if (hit->value != SPV_NO_VALUE)
-        to = put_number(to, (uint64_t)hit->value);
+        to = spv_put_number(to, (uint64_t)hit->value);
     *to++ = ',';
     to = spv_put_hex(to, hit->script);
     *to++ = ',';
@@ -78,7 +69,7 @@ static uint8_t *put_csv(uint8_t *to, const spv_block_lines *of, const row *row, 
     to = put_text(to, row->label);
     to = hit->position ? PUT(to, ",false,") : PUT(to, ",true,");
     if (hit->fee != SPV_NO_VALUE)
-        to = put_number(to, (uint64_t)hit->fee);
+        to = spv_put_number(to, (uint64_t)hit->fee);
     *to++ = '\n';
     return to;
 }
@@ -88,23 +79,23 @@ static uint8_t *put_json(uint8_t *to, const spv_block_lines *of, const row *row,
     to = hit->spend ? PUT(to, "{\"kind\":\"input\",\"block_hash\":\"") : PUT(to, "{\"kind\":\"output\",\"block_hash\":\"");
     to = (uint8_t *)memcpy(to, row->block_hash, SPV_HASH_DIGITS) + SPV_HASH_DIGITS;
     to = PUT(to, "\",\"height\":");
-    to = of->block.has_height ? put_number(to, of->block.height) : PUT(to, "null");
+    to = of->block.has_height ? spv_put_number(to, of->block.height) : PUT(to, "null");
     to = PUT(to, ",\"time\":");
-    to = put_number(to, of->block.time);
+    to = spv_put_number(to, of->block.time);
     to = PUT(to, ",\"txid\":\"");
     const uint8_t *txid = to;
     to = spv_put_shown_hash(to, hit->txid);
     to = PUT(to, "\",\"index\":");
-    to = put_number(to, hit->n);
+    to = spv_put_number(to, hit->n);
     to = PUT(to, ",\"outpoint_txid\":\"");
     if (hit->spend)
         to = spv_put_shown_hash(to, hit->outpoint);
     else
         to = (uint8_t *)memcpy(to, txid, SPV_HASH_DIGITS) + SPV_HASH_DIGITS;
     to = PUT(to, "\",\"outpoint_index\":");
-    to = put_number(to, row->outpoint_index);
+    to = spv_put_number(to, row->outpoint_index);
     to = PUT(to, ",\"value\":");
-    to = hit->value == SPV_NO_VALUE ? PUT(to, "null") : put_number(to, (uint64_t)hit->value);
+    to = hit->value == SPV_NO_VALUE ? PUT(to, "null") : spv_put_number(to, (uint64_t)hit->value);
     if (hit->script.data) {
         to = PUT(to, ",\"script_pubkey\":\"");
         to = spv_put_hex(to, hit->script);
@@ -122,7 +113,7 @@ static uint8_t *put_json(uint8_t *to, const spv_block_lines *of, const row *row,
     to = PUT(to, ",\"label\":");
     to = row->label.size ? put_text(to, row->label) : PUT(to, "null");
     to = hit->position ? PUT(to, ",\"coinbase\":false,\"fee\":") : PUT(to, ",\"coinbase\":true,\"fee\":");
-    to = hit->fee == SPV_NO_VALUE ? PUT(to, "null") : put_number(to, (uint64_t)hit->fee);
+    to = hit->fee == SPV_NO_VALUE ? PUT(to, "null") : spv_put_number(to, (uint64_t)hit->fee);
     return PUT(to, "}\n");
 }
 
@@ -229,7 +220,7 @@ spv_status spv_render_totals(const spv_totals *of, spv_text *text, size_t *next,
         static const uint8_t fields[] = {1, 2, 3, 0}; /* received, spent, unknown, matches */
         for (size_t i = 0; i < sizeof fields; i++) {
             *to++ = ',';
-            to = put_number(to, number_at(sums, fields[i]));
+            to = spv_put_number(to, number_at(sums, fields[i]));
         }
         *to++ = '\n';
         text->size = (size_t)(to - text->data);

@@ -4,11 +4,12 @@
 #include "block/script.h"
 #include "block/scripttype.h"
 #include "block/txid.h"
+#include "watch/packed.h"
 #include "watch/protocols.h"
 
 #include <stdlib.h>
 
-enum { BLOCKS, TRANSACTIONS, INPUTS, OUTPUTS };
+enum { BLOCKS, TRANSACTIONS, INPUTS, OUTPUTS, ITEMS, TABLE_COUNT };
 
 /* The columns of all tables. A name that several tables have stands for the same number, if it means the same. */
 enum {
@@ -50,7 +51,11 @@ enum {
     SPENT_HEIGHT,
     OP_RETURN_DATA,
     OP_RETURN_SCRIPT,
-    OP_RETURN_PROTOCOL
+    OP_RETURN_PROTOCOL,
+    KIND,
+    BLOCK_TIME,
+    TYPE_NAME,
+    IS_MATCH
 };
 
 static const struct {
@@ -118,6 +123,24 @@ static const struct {
     {"outputs.op_return", OUTPUTS, OP_RETURN_DATA, SPV_BINARY},
     {"outputs.op_return_script", OUTPUTS, OP_RETURN_SCRIPT, SPV_BINARY},
     {"outputs.op_return_protocol", OUTPUTS, OP_RETURN_PROTOCOL, SPV_TEXT},
+    {"items.kind", ITEMS, KIND, SPV_TEXT},
+    {"items.block_hash", ITEMS, BLOCK_HASH, SPV_HASH},
+    {"items.block_number", ITEMS, BLOCK_NUMBER, SPV_INT32},
+    {"items.block_time", ITEMS, BLOCK_TIME, SPV_INT64},
+    {"items.transaction_hash", ITEMS, TX_HASH, SPV_HASH},
+    {"items.index", ITEMS, INDEX, SPV_INT32},
+    {"items.source_transaction_hash", ITEMS, SPENT_HASH, SPV_HASH},
+    {"items.source_output_index", ITEMS, SPENT_INDEX, SPV_INT64},
+    {"items.value", ITEMS, VALUE, SPV_INT64},
+    {"items.script", ITEMS, SPENT_SCRIPT, SPV_BINARY},
+    {"items.address", ITEMS, ADDRESS, SPV_TEXT},
+    {"items.type", ITEMS, TYPE_NAME, SPV_TEXT},
+    {"items.is_match", ITEMS, IS_MATCH, SPV_BITS},
+    {"items.is_coinbase", ITEMS, IS_COINBASE, SPV_BITS},
+    {"items.fee", ITEMS, FEE, SPV_INT64},
+    {"items.size", ITEMS, SIZE, SPV_INT32},
+    {"items.virtual_size", ITEMS, VIRTUAL_SIZE, SPV_INT32},
+    {"items.weight", ITEMS, WEIGHT, SPV_INT32},
 };
 
 /* Columns. */
@@ -145,6 +168,13 @@ typedef struct {
     size_t at; /* its offset in the undo */
 } spent;
 
+/* A hit: an input or an output of a transaction. */
+typedef struct {
+    const uint8_t *txid;
+    uint32_t position, n;
+    bool spend;
+} mark;
+
 /* The current block and its transactions. */
 typedef struct {
     spv_tables *tables;
@@ -159,15 +189,22 @@ typedef struct {
     spent *coins;             /* of all inputs, in order, without the coinbase's; NULL without an undo record */
     size_t next;              /* number of the transaction's first coin */
     uint32_t index;           /* of the transaction */
+    uint64_t value;           /* of the transaction's coins, if there are any */
     uint8_t txid[32];         /* in display order */
+    bool chooses;             /* only transactions with hits have rows */
+    mark *marks;              /* the hits, in the order of the rows; NULL unless `chooses` */
+    size_t mark_count, next_mark;
+    spv_tx *chosen;           /* the transactions that have rows: `txs` unless `chooses` */
+    uint32_t *positions;      /* of the chosen transactions in the block; NULL unless `chooses` */
+    uint32_t count, number;   /* of the chosen transactions, and of the current one among them */
     spv_column **columns;     /* the columns by table */
-    spv_column **first[OUTPUTS + 2]; /* the first column of each table among them, and their end */
+    spv_column **first[TABLE_COUNT + 1]; /* the first column of each table among them, and their end */
     spv_error *error;
 } rows;
 
 static bool wants(const spv_tables *tables, unsigned table, unsigned id) {
     for (size_t i = 0; i < tables->count; i++)
-        if ((tables->columns[i].table == table || table > OUTPUTS) && tables->columns[i].id == id)
+        if ((tables->columns[i].table == table || table == TABLE_COUNT) && tables->columns[i].id == id)
             return true;
     return false;
 }
@@ -184,14 +221,15 @@ static spv_status put_height(spv_column *c, int32_t height) {
     return SPV_OK;
 }
 
+enum { TIME_AT = 68 /* offset of the time in the header */ };
+
 /* The columns that all tables have. */
 static spv_status put_place(const rows *r, spv_column *c) {
-    enum { TIME = 68 }; /* offset in the header */
     if (c->id == BLOCK_HASH)
         return spv_put_hash(c, r->hash);
     if (c->id == BLOCK_NUMBER)
         return put_height(c, r->height);
-    spv_put_64(c, 1000 * (uint64_t)spv_le32(r->raw.data + TIME));
+    spv_put_64(c, 1000 * (uint64_t)spv_le32(r->raw.data + TIME_AT));
     return SPV_OK;
 }
 
@@ -237,24 +275,16 @@ static spv_status put_block(const rows *r, spv_column *c) {
     return SPV_OK;
 }
 
-/* The amounts of a transaction: satoshi that it spends. */
-static uint64_t value_spent(const rows *r, const spv_tx *tx) {
-    uint64_t total = 0;
-    for (uint32_t i = 0; i < tx->inputs; i++)
-        total += r->coins[r->next + i].coin.value;
-    return total;
-}
-
-static void put_amount(const rows *r, spv_column *c, const spv_tx *tx, size_t weight) {
+static void put_amount(const rows *r, spv_column *c, size_t weight) {
     if (!r->coins || !r->index) {
         spv_put_null(c);
         return;
     }
-    const uint64_t value = value_spent(r, tx), fee = value - r->paid[r->index];
+    const uint64_t fee = r->value - r->paid[r->index];
     if (c->id == FEE_RATE)
         spv_put_float(c, (double)fee / (double)((weight + 3) / 4));
     else
-        spv_put_64(c, c->id == FEE ? fee : value);
+        spv_put_64(c, c->id == FEE ? fee : r->value);
 }
 
 static spv_status put_tx(const rows *r, spv_column *c) {
@@ -264,7 +294,7 @@ static spv_status put_tx(const rows *r, spv_column *c) {
     case TX_HASH:
         return spv_put_hash(c, r->txid);
     case WITNESS_HASH:
-        return spv_put_wire_hash(c, r->wtxids[r->index]);
+        return spv_put_wire_hash(c, r->wtxids[r->number]);
     case TX_INDEX:
         spv_put_32(c, r->index);
         break;
@@ -298,7 +328,7 @@ static spv_status put_tx(const rows *r, spv_column *c) {
     case INPUT_VALUE:
     case FEE:
     case FEE_RATE:
-        put_amount(r, c, tx, weight);
+        put_amount(r, c, weight);
         break;
     default:
         return put_place(r, c);
@@ -476,6 +506,93 @@ static spv_status put_output(const rows *r, spv_column *c, uint32_t number, cons
     return SPV_OK;
 }
 
+/* blocktables.SCRIPT_TYPES. */
+static spv_status put_type(spv_column *c, spv_solved type) {
+    static const char *const names[SPV_SCRIPT_TYPES] = {
+        [SPV_TYPE_NONSTANDARD] = "nonstandard",
+        [SPV_TYPE_PUBKEY] = "pubkey",
+        [SPV_TYPE_PUBKEYHASH] = "pubkeyhash",
+        [SPV_TYPE_SCRIPTHASH] = "scripthash",
+        [SPV_TYPE_MULTISIG] = "multisig",
+        [SPV_TYPE_WITNESS_V0_KEYHASH] = "witness_v0_keyhash",
+        [SPV_TYPE_WITNESS_V0_SCRIPTHASH] = "witness_v0_scripthash",
+        [SPV_TYPE_WITNESS_V1_TAPROOT] = "witness_v1_taproot",
+        [SPV_TYPE_ANCHOR] = "anchor",
+        [SPV_TYPE_NULLDATA] = "nulldata",
+        [SPV_TYPE_WITNESS_UNKNOWN] = "witness_unknown",
+    };
+    return spv_put_bytes(c, (spv_bytes){(const uint8_t *)names[type], strlen(names[type])});
+}
+
+/* The columns that items of both kinds have in common. */
+static spv_status put_item(const rows *r, spv_column *c, bool is_input, bool is_match) {
+    switch (c->id) {
+    case KIND:
+        return spv_put_bytes(c, is_input ? (spv_bytes){(const uint8_t *)"input", 5} : (spv_bytes){(const uint8_t *)"output", 6});
+    case IS_MATCH:
+        spv_put_bit(c, is_match);
+        return SPV_OK;
+    case BLOCK_TIME:
+        spv_put_64(c, spv_le32(r->raw.data + TIME_AT));
+        return SPV_OK;
+    default:
+        return put_tx(r, c);
+    }
+}
+
+static spv_status put_input_item(const rows *r, spv_column *c, uint32_t number, const spv_item *input, bool is_match) {
+    const spent *coin = r->coins ? &r->coins[r->next + number] : NULL;
+    switch (c->id) {
+    case TYPE_NAME:
+        if (coin)
+            return put_type(c, type_of(&coin->coin));
+        spv_put_null(c);
+        return SPV_OK;
+    case INDEX:
+    case SPENT_HASH:
+    case SPENT_INDEX:
+    case VALUE:
+    case ADDRESS:
+    case SPENT_SCRIPT:
+        return put_input(r, c, number, input, 0);
+    default:
+        return put_item(r, c, true, is_match);
+    }
+}
+
+static spv_status put_output_item(const rows *r, spv_column *c, uint32_t number, const spv_item *output, bool is_match) {
+    const spv_bytes script = {r->raw.data + output->script, output->script_end - output->script};
+    switch (c->id) {
+    case TYPE_NAME:
+        return put_type(c, spv_solve(script));
+    case SPENT_HASH:
+        return spv_put_hash(c, r->txid);
+    case SPENT_INDEX:
+        spv_put_64(c, number);
+        return SPV_OK;
+    case SPENT_SCRIPT:
+        return spv_put_bytes(c, script);
+    case INDEX:
+    case VALUE:
+    case ADDRESS:
+        return put_output(r, c, number, output);
+    default:
+        return put_item(r, c, false, is_match);
+    }
+}
+
+/* True if an input or output of the current transaction has hits. The calls are in the order of the rows. */
+static bool take_marks(rows *r, bool spend, uint32_t n) {
+    const size_t start = r->next_mark;
+    while (r->next_mark < r->mark_count) {
+        const mark *next = &r->marks[r->next_mark];
+        if (next->position != r->index || next->spend != spend || next->n != n)
+            break;
+        r->next_mark++;
+    }
+    return r->next_mark > start;
+}
+
 /* The size of the witness at *at. Moves *at past it. */
 static size_t next_witness(const uint8_t *raw, size_t *at) {
     const size_t start = *at;
@@ -502,6 +619,10 @@ static spv_status put_rows(rows *r) {
         EACH (r, INPUTS, c)
             if (!status)
                 status = put_input(r, c, i, &input, size);
+        const bool is_match = take_marks(r, true, i);
+        EACH (r, ITEMS, c)
+            if (!status)
+                status = put_input_item(r, c, i, &input, is_match);
     }
     at = tx->outputs_at;
     for (uint32_t i = 0; i < tx->outputs && !status; i++) {
@@ -509,6 +630,10 @@ static spv_status put_rows(rows *r) {
         EACH (r, OUTPUTS, c)
             if (!status)
                 status = put_output(r, c, i, &output);
+        const bool is_match = take_marks(r, false, i);
+        EACH (r, ITEMS, c)
+            if (!status)
+                status = put_output_item(r, c, i, &output, is_match);
     }
     return status;
 }
@@ -601,26 +726,99 @@ static spv_status read_record(rows *r, const spv_record *record) {
     return status ? status : spv_undo_end(undo.size, at, r->error);
 }
 
+/* The order of the rows: by transaction, inputs before outputs. */
+static int in_row_order(const void *one, const void *other) {
+    const mark *a = one, *b = other;
+    if (a->position != b->position)
+        return a->position < b->position ? -1 : 1;
+    if (a->spend != b->spend)
+        return a->spend ? -1 : 1;
+    return a->n < b->n ? -1 : a->n > b->n;
+}
+
+static spv_status refuse_hit(rows *r) {
+    return spv_refuse(r->error, 0, "hits", "a hit in another block");
+}
+
+/* Reads the hits. */
+static spv_status read_marks(rows *r, spv_bytes packed) {
+    const size_t most = packed.size / SPV_PACKED_HEAD; /* each hit has this size or more */
+    if (!(r->marks = malloc((most + 1) * sizeof *r->marks)))
+        return SPV_NOMEM;
+    for (size_t at = 0; at < packed.size;) {
+        spv_packed_hit hit;
+        const spv_status status = spv_next_hit(packed, &at, &hit, r->error);
+        if (status)
+            return status;
+        r->marks[r->mark_count++] = (mark){.txid = hit.txid, .position = hit.position, .n = hit.n, .spend = hit.spend};
+    }
+    qsort(r->marks, r->mark_count, sizeof *r->marks, in_row_order);
+    return SPV_OK;
+}
+
+/* pure.tables._matches without the txids: chooses the transactions that have rows. */
+static spv_status choose(rows *r, spv_bytes hits) {
+    r->chooses = hits.data;
+    if (!r->chooses) {
+        r->chosen = r->txs;
+        r->count = r->transactions;
+        return SPV_OK;
+    }
+    const spv_status status = read_marks(r, hits);
+    if (status)
+        return status;
+    r->chosen = malloc((r->mark_count + 1) * sizeof *r->chosen);
+    r->positions = malloc((r->mark_count + 1) * sizeof *r->positions);
+    if (!r->chosen || !r->positions)
+        return SPV_NOMEM;
+    for (size_t i = 0; i < r->mark_count; i++) {
+        const mark *next = &r->marks[i];
+        if (next->position >= r->transactions)
+            return refuse_hit(r);
+        const spv_tx *tx = &r->txs[next->position];
+        if (next->n >= (!next->spend ? tx->outputs : next->position ? tx->inputs : 0))
+            return refuse_hit(r);
+        if (i && r->marks[i - 1].position == next->position)
+            continue;
+        r->positions[r->count] = next->position;
+        r->chosen[r->count++] = *tx;
+    }
+    return SPV_OK;
+}
+
+/* Fails unless the txids of the hits are those of the block. */
+static spv_status check_marks(rows *r) {
+    size_t number = 0;
+    for (size_t i = 0; i < r->mark_count; i++) {
+        number += i && r->marks[i - 1].position != r->marks[i].position;
+        if (memcmp(r->txids[number], r->marks[i].txid, sizeof *r->txids))
+            return refuse_hit(r);
+    }
+    return SPV_OK;
+}
+
 /* Computes the hashes that the columns need, and allocates memory for the rows. */
 static spv_status prepare(rows *r) {
-    enum { ANY_TABLE = OUTPUTS + 1 };
-    size_t counts[OUTPUTS + 1] = {1, r->transactions};
+    size_t counts[TABLE_COUNT] = {1, r->count};
     uint8_t hash[32];
     spv_sha256d(r->raw.data, SPV_HEADER_SIZE, hash);
     spv_reverse(hash, r->hash);
-    if (wants(r->tables, ANY_TABLE, TX_HASH) && !(r->txids = malloc(r->transactions * sizeof *r->txids)))
+    if ((r->chooses || wants(r->tables, TABLE_COUNT, TX_HASH) || wants(r->tables, ITEMS, SPENT_HASH))
+        && !(r->txids = malloc((r->count + 1) * sizeof *r->txids)))
         return SPV_NOMEM;
-    if (wants(r->tables, ANY_TABLE, WITNESS_HASH) && !(r->wtxids = malloc(r->transactions * sizeof *r->wtxids)))
+    if (wants(r->tables, TABLE_COUNT, WITNESS_HASH) && !(r->wtxids = malloc((r->count + 1) * sizeof *r->wtxids)))
         return SPV_NOMEM;
     if (r->txids)
-        spv_txids(r->raw.data, r->txs, r->transactions, r->txids);
+        spv_txids(r->raw.data, r->chosen, r->count, r->txids);
     if (r->wtxids)
-        spv_wtxids(r->raw.data, r->txs, r->transactions, r->wtxids);
-    for (uint32_t i = 0; i < r->transactions; i++) {
-        counts[INPUTS] += i ? r->txs[i].inputs : 0;
-        counts[OUTPUTS] += r->txs[i].outputs;
+        spv_wtxids(r->raw.data, r->chosen, r->count, r->wtxids);
+    spv_status status = r->chooses ? check_marks(r) : SPV_OK;
+    for (uint32_t i = 0; i < r->count; i++) {
+        const bool is_coinbase = r->positions ? !r->positions[i] : !i;
+        counts[INPUTS] += is_coinbase ? 0 : r->chosen[i].inputs;
+        counts[OUTPUTS] += r->chosen[i].outputs;
     }
-    spv_status status = SPV_OK;
+    counts[ITEMS] = counts[INPUTS] + counts[OUTPUTS];
     for (size_t i = 0; i < r->tables->count && !status; i++)
         status = spv_column_reserve(&r->tables->columns[i], counts[r->tables->columns[i].table]);
     return status;
@@ -631,17 +829,30 @@ static spv_status group(rows *r) {
     spv_column **next = r->columns = malloc((r->tables->count + 1) * sizeof *r->columns);
     if (!next)
         return SPV_NOMEM;
-    for (unsigned table = BLOCKS; table <= OUTPUTS; table++) {
+    for (unsigned table = BLOCKS; table < TABLE_COUNT; table++) {
         r->first[table] = next;
         for (size_t i = 0; i < r->tables->count; i++)
             if (r->tables->columns[i].table == table)
                 *next++ = &r->tables->columns[i];
     }
-    r->first[OUTPUTS + 1] = next;
+    r->first[TABLE_COUNT] = next;
     return SPV_OK;
 }
 
-static spv_status add_rows(rows *r, const spv_record *record) {
+/* Moves to the chosen transaction with a number. */
+static void move_to(rows *r, uint32_t number) {
+    const uint32_t index = r->positions ? r->positions[number] : number;
+    for (; r->index < index; r->index++)
+        r->next += r->index ? r->txs[r->index].inputs : 0;
+    r->number = number;
+    r->value = 0;
+    for (uint32_t i = 0; r->coins && index && i < r->txs[index].inputs; i++)
+        r->value += r->coins[r->next + i].coin.value;
+    if (r->txids)
+        spv_reverse(r->txids[number], r->txid);
+}
+
+static spv_status add_rows(rows *r, const spv_record *record, spv_bytes hits) {
     spv_status status = group(r);
     if (!status)
         status = walk(r);
@@ -650,24 +861,30 @@ static spv_status add_rows(rows *r, const spv_record *record) {
     if (!status && record->memory)
         status = read_record(r, record);
     if (!status)
+        status = choose(r, hits);
+    if (!status)
         status = prepare(r);
     EACH (r, BLOCKS, c)
         if (!status)
             status = put_block(r, c);
-    for (; r->index < r->transactions && !status; r->index++) {
-        if (r->txids)
-            spv_reverse(r->txids[r->index], r->txid);
+    for (uint32_t i = 0; i < r->count && !status; i++) {
+        move_to(r, i);
         status = put_rows(r);
-        r->next += r->index ? r->txs[r->index].inputs : 0;
     }
     return status;
 }
 
-spv_status spv_add_block_rows(spv_tables *tables, spv_bytes block, const spv_record *record, int32_t height, spv_error *error) {
+spv_status spv_add_block_rows(
+    spv_tables *tables, spv_bytes block, const spv_record *record, int32_t height, spv_bytes hits, spv_error *error
+) {
     if (block.size > SPV_MAX_BLOCK_SIZE)
         return spv_refuse(error, SPV_MAX_BLOCK_SIZE, "block", "%zu bytes, a block has at most %d", block.size, SPV_MAX_BLOCK_SIZE);
     rows r = {.tables = tables, .raw = block, .height = height, .error = error};
-    const spv_status status = add_rows(&r, record);
+    const spv_status status = add_rows(&r, record, hits);
+    if (r.chooses)
+        free(r.chosen);
+    free(r.marks);
+    free(r.positions);
     free(r.columns);
     free(r.txs);
     free(r.txids);

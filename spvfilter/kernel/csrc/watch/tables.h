@@ -1,4 +1,4 @@
-/* Tables of blocks: blocks, transactions, inputs and outputs as columns. The twin is pure/tables.py. */
+/* Tables of blocks: blocks, transactions, inputs, outputs and items as columns. The twin is pure/tables.py. */
 #ifndef SPV_WATCH_TABLES_H
 #define SPV_WATCH_TABLES_H
 
@@ -16,8 +16,11 @@ typedef struct {
 
 /* pure.tables.ColumnRows.named. False if no column has this name. */
 bool spv_column_named(spv_bytes name, spv_column *column);
-/* pure.tables._add_block: adds the rows of a block. `record` is checked; its memory is NULL if there is none. After
-   a failure the columns are unusable. */
-spv_status spv_add_block_rows(spv_tables *tables, spv_bytes block, const spv_record *record, int32_t height, spv_error *error);
+/* pure.tables._add_block: adds the rows of a block. `record` is checked; its memory is NULL if there is none. With
+   packed hits, only transactions with hits have rows; without data, all of them. After a failure the columns are
+   unusable. */
+spv_status spv_add_block_rows(
+    spv_tables *tables, spv_bytes block, const spv_record *record, int32_t height, spv_bytes hits, spv_error *error
+);
 
 #endif

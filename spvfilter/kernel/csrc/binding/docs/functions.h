@@ -409,6 +409,24 @@
     "\n" \
     "The first 80 bytes of the payload are the header. Raises FormatError if it is truncated, has trailing bytes, or has\n" \
     "more hashes or flag bytes than any block needs."
+#define SPV_DOC_column_lines \
+    "column_lines($module, form, names, layouts, columns, /)\n" \
+    "--\n" \
+    "\n" \
+    "Return the rows of columns as lines of CSV without a header (0), or as JSON lines (1).\n" \
+    "\n" \
+    "Bytes and hashes are in hex. Booleans are true or false. A row without a value has an empty cell, or null. A cell of\n" \
+    "CSV has quotes only if it needs them.\n" \
+    "\n" \
+    "Args:\n" \
+    "    form: 0 for CSV, 1 for JSON lines.\n" \
+    "    names: The names of the columns, which JSON lines show.\n" \
+    "    layouts: The layout of each column, as in blocktables.Layout, but not FLOAT64.\n" \
+    "    columns: The columns, as `block_columns` returns them. Texts are UTF-8.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    ParameterError: A number of items differs, a layout has no lines, or a column does not fit its rows.\n" \
+    "    TypeError: An argument has another type."
 #define SPV_DOC_hit_columns \
     "hit_columns($module, blocks, start, rows, is_binary, label_places, label_texts, p2pkh_version, p2sh_version, hrp, /)\n" \
     "--\n" \
@@ -538,7 +556,7 @@
     "\n" \
     "Raises FormatError as walk_tx does, and if `spent` does not contain an item for each input."
 #define SPV_DOC_block_columns \
-    "block_columns($module, blocks, records, heights, columns, p2pkh_version, p2sh_version, hrp, /)\n" \
+    "block_columns($module, blocks, records, heights, columns, p2pkh_version, p2sh_version, hrp, hits, /)\n" \
     "--\n" \
     "\n" \
     "Return columns of tables with the blocks, transactions, inputs and outputs of some blocks.\n" \
@@ -554,9 +572,11 @@
     "    p2pkh_version: Version byte of the network's P2PKH addresses.\n" \
     "    p2sh_version: Version byte of the network's P2SH addresses.\n" \
     "    hrp: Human-readable part of the network's bech32 addresses.\n" \
+    "    hits: The packed hits of each block. Only transactions with hits then have rows. None for all transactions.\n" \
     "\n" \
     "Raises:\n" \
-    "    FormatError: A block is malformed, as in walk_block, or pays an amount out of range.\n" \
+    "    FormatError: A block is malformed, as in walk_block, or pays an amount out of range. Or the hits are malformed,\n" \
+    "        or those of another block.\n" \
     "    UndoError: An undo record does not fit its block.\n" \
     "    ParameterError: A number of items differs, a column does not exist, a height or a network is out of range.\n" \
     "    OverflowError: A column has more than 2,147,483,647 bytes."
