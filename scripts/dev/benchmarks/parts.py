@@ -118,7 +118,8 @@ def _distinct(folder: Path, size: int, key: bytes) -> Chain:
         previous = sha256d(blocks[-1][:80])
     path = written(folder, iter(blocks), key)
     written(folder, records, key, name="rev00000.dat", tail=32)
-    return Chain(path, [])
+    scripts = {raw[start:end] for raw in blocks for tx in walk_block(raw) for _, start, end in tx.outputs}
+    return Chain(path, sorted(scripts))
 
 
 def _other_script(script: bytes, source: random.Random) -> bytes:
@@ -142,17 +143,25 @@ def wallet(made: Chain, share: float) -> WatchList:
 
 
 def scanned(
-    loop: asyncio.Runner, made: Chain, watch: WatchList, out: Path, undo: str = "require", **how: int
+    loop: asyncio.Runner,
+    made: Chain,
+    watch: WatchList,
+    out: Path,
+    undo: str = "require",
+    form: str = "csv",
+    *,
+    transactions: bool = False,
+    **how: int,
 ) -> PartScan:
-    """Scan as the command does it: plan, parts, matches.csv and totals."""
+    """Scan as the command does it: plan, parts, a file of matches and totals."""
 
     async def scan() -> PartScan:
         size = how.get("part_size")
         plan = Plan.of(BlockFiles(made.blocks, undo=undo), MAINNET, **({} if size is None else {"part_size": size}))
-        scan = PartScan(out, plan, watch)
+        scan = PartScan(out, plan, watch, transactions=transactions)
         engine = Processes(how["processes"]) if "processes" in how else Threads(how.get("jobs", 1))
         try:
-            await scan_parts(scan, engine=engine)
+            await scan_parts(scan, form, engine)
         finally:
             await engine.aclose()
         return scan
@@ -185,6 +194,10 @@ def parts(folder: Path, rounds: int) -> list[Row]:
         none, everything = wallet(small, 0), wallet(small, 1)
         least, most = best_of(rounds, partial(run, small, none), partial(run, small, everything))
         more = run(small, everything).report.summary.matches
+        distinct = chain(Path(name) / "distinct", _GROWN, is_distinct=True)
+        tenth, parquet = wallet(distinct, 0.1), partial(run, distinct, form="parquet")
+        alone, whole = times_of(rounds, partial(parquet, tenth), partial(parquet, tenth, transactions=True))
+        rows = sum(1 for _ in parquet(tenth, transactions=True).transactions())
     of = f"{gigabytes():g} GB in parts"
     return [
         Row(of, off.processor, unit.processor, _HASHED, 0.3),
@@ -195,6 +208,7 @@ def parts(folder: Path, rounds: int) -> list[Row]:
         Row(f"{of}, with undo, 2 processes", processes.clock, two.clock, "2 threads", 1.25),
         Row(f"{of}, with undo, {found:,} matches (1 % of scripts)", many.processor, undo.processor, "no match", 1.5),
         Row(f"µs for each of {more:,} matches (all scripts)", (most - least) * 1e3 / more, 3.0, "goal", 1.0),
+        Row(f"{rows:,} rows of whole transactions, Parquet", whole.processor, alone.processor, "matches alone", 2.5),
     ]
 
 
