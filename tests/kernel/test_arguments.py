@@ -41,7 +41,17 @@ PLACES = taken_places()
 places = pytest.mark.parametrize(
     ("entry", "path"), [pytest.param(entry, path, id=f"{name} {path}") for name, entry, path in PLACES]
 )
-OBJECTS = {"__doc__", "__module__", "__hash__", "__lt__", "__eq__", "__ne__", "__gt__", "__ge__"}  # of every type
+OBJECTS = {
+    "__doc__",
+    "__module__",
+    "__hash__",
+    "__reduce__",
+    "__lt__",
+    "__eq__",
+    "__ne__",
+    "__gt__",
+    "__ge__",
+}  # of every type
 
 
 def entries_of(kernel: Kernel) -> Iterator[str]:
