@@ -87,6 +87,7 @@ if TYPE_CHECKING:  # both backends have the reference's signatures
         pack_hits,
         unpack_hits,
     )
+    from spvfilter.kernel.pure.scriptaddresses import script_addresses
     from spvfilter.kernel.pure.series import SeriesCore
     from spvfilter.kernel.pure.silent import silent_candidate
     from spvfilter.kernel.pure.table import WatchTable
@@ -164,6 +165,7 @@ __all__ = [
     "parse_merkleblock",
     "parse_tx",
     "read_at",
+    "script_addresses",
     "silent_candidate",
     "sound_frames",
     "spent_coins",

@@ -303,6 +303,11 @@ ENTRIES: dict[str, Entry] = {
     ),
     "decode_address": Entry(function("decode_address"), ("no address", 0, 5, "bc")),
     "encode_address": Entry(function("encode_address"), (SCRIPTS[0], 0, 5, "bc"), ((0,),)),
+    "script_addresses": Entry(
+        function("script_addresses"),
+        (b"\0\0\0\0\x16\0\0\0\x17\0\0\0", SCRIPTS[0] + b"x", 0, 5, "bc"),
+        ((0,), (1,)),
+    ),
     "hit_lines": Entry(
         function("hit_lines"),
         (PACKED, 1, *LABELS, bytes(32), 5, 7, 0, 5, "bc"),

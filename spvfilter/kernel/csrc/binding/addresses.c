@@ -1,5 +1,9 @@
 #include "binding/addresses.h"
 
+#include "binding/columnvalue.h"
+
+#include "watch/addresscolumn.h"
+
 static bool take_version(const spv_state *state, PyObject *object, uint8_t *version) {
     long long number;
     if (!spv_whole(state, object, 0, UINT8_MAX, "a version byte is from 0 to 255", &number))
@@ -91,10 +95,68 @@ static PyObject *decode_address(PyObject *self, PyObject *const *arguments, Py_s
     return PyBytes_FromStringAndSize((const char *)script.bytes, (Py_ssize_t)script.size);
 }
 
+/* True if offsets ascend from 0 or more to the size of the scripts or less. */
+static bool offsets_fit(spv_bytes offsets, size_t size) {
+    uint32_t last = 0;
+    if (offsets.size % 4 || !offsets.size)
+        return false;
+    for (size_t at = 0; at < offsets.size; at += 4) {
+        const uint32_t next = spv_le32(offsets.data + at);
+        if (next > INT32_MAX || next < last)
+            return false;
+        last = next;
+    }
+    return last <= size;
+}
+
+static PyObject *addresses_of(const spv_state *state, PyObject *held[2], PyObject *const *arguments) {
+    enum { SLICE = 1 << 14 }; /* scripts between two checks for signals: some milliseconds */
+    const spv_bytes offsets = {spv_data(held[0]), spv_size(held[0])}, scripts = {spv_data(held[1]), spv_size(held[1])};
+    spv_column column = {.layout = SPV_TEXT};
+    spv_address_form form;
+    spv_status status = SPV_OK;
+    spv_error error = {0};
+    size_t unfit = 0;
+    PyObject *made = NULL;
+    if (!spv_take_form(state, arguments + 2, &form))
+        return NULL;
+    if (!offsets_fit(offsets, scripts.size))
+        return PyErr_Format(state->ParameterError, "%zu bytes of offsets do not fit %zu bytes of scripts", offsets.size, scripts.size);
+    const size_t rows = offsets.size / 4 - 1;
+    bool broken = false;
+    for (size_t at = 0; at < rows && !status && !broken;) {
+        const size_t until = rows - at > SLICE ? at + SLICE : rows;
+        Py_BEGIN_ALLOW_THREADS
+        status = spv_add_addresses_of(&form, offsets.data, scripts.data, &at, until, &column, &unfit);
+        Py_END_ALLOW_THREADS
+        broken = !status && PyErr_CheckSignals();
+    }
+    if (unfit)
+        spv_refuse_hrp(state, arguments[4], unfit);
+    else if (status)
+        spv_raise(state, status, &error);
+    else if (!broken)
+        made = spv_column_value(&column);
+    spv_column_free(&column);
+    return made;
+}
+
+static PyObject *script_addresses(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+    if (!spv_count_arguments("script_addresses", count, 5))
+        return NULL;
+    PyObject *held[2] = {spv_snapshot(arguments[0]), NULL}, *made = NULL;
+    if (held[0] && (held[1] = spv_snapshot(arguments[1])))
+        made = addresses_of(spv_module_state(self), held, arguments);
+    Py_XDECREF(held[0]);
+    Py_XDECREF(held[1]);
+    return made;
+}
+
 int spv_add_addresses(PyObject *module, spv_state *Py_UNUSED(state)) {
     static PyMethodDef functions[] = {
         SPV_FUNCTION(decode_address, METH_FASTCALL),
         SPV_FUNCTION(encode_address, METH_FASTCALL),
+        SPV_FUNCTION(script_addresses, METH_FASTCALL),
         {NULL, NULL, 0, NULL},
     };
     return PyModule_AddFunctions(module, functions);

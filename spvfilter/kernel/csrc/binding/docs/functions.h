@@ -541,6 +541,24 @@
     "--\n" \
     "\n" \
     "Return packed hits as hits. Raises FormatError for bytes that are not packed hits."
+#define SPV_DOC_script_addresses \
+    "script_addresses($module, offsets, scripts, p2pkh_version, p2sh_version, hrp, /)\n" \
+    "--\n" \
+    "\n" \
+    "Return the addresses of a column of scripts as a column of text. A script without an address has no value.\n" \
+    "\n" \
+    "A column is (number of rows, validity, offsets, data), as in Arrow's columnar format.\n" \
+    "\n" \
+    "Args:\n" \
+    "    offsets: Offsets of the scripts, int32: one more than rows.\n" \
+    "    scripts: The scripts, one after the other.\n" \
+    "    p2pkh_version: Version byte of the network's P2PKH addresses.\n" \
+    "    p2sh_version: Version byte of the network's P2SH addresses.\n" \
+    "    hrp: Human-readable part of the network's bech32 addresses.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    ParameterError: The offsets do not fit the scripts, a version is out of range, or an address cannot be encoded.\n" \
+    "    OverflowError: The column has more than 2,147,483,647 bytes."
 #define SPV_DOC_silent_candidate \
     "silent_candidate($module, raw, at, spent, /)\n" \
     "--\n" \
