@@ -56,6 +56,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also write the unspent outputs after the last block; needs all blocks from the genesis block on",
     )
+    parser.add_argument(
+        "--balances",
+        action="store_true",
+        help="also write the balance of each script, with its address; needs the same blocks as --coins",
+    )
+    parser.add_argument(
+        "--credit-p2pk",
+        action="store_true",
+        help="with --balances: count the coins of a public key as those of its P2PKH address",
+    )
     add_network(parser)
     add_blocks(parser, "export")
     add_engine(parser, "the files and DIR")
@@ -77,6 +87,8 @@ def run(args: argparse.Namespace) -> int:
             raise ParameterError(f"{path}: export needs files that it can read again: save or decompress the blocks")
     if remote.is_url(args.out):
         raise ParameterError("--out takes a local path, not a URL: copy the tables after the export")
+    if args.credit_p2pk and not args.balances:
+        raise ParameterError("--credit-p2pk is for --balances: add --balances, or leave --credit-p2pk out")
     columns = exportcolumns.ExportColumns.of(_chosen(args.columns), is_hex=args.hex)
     return asyncio.run(exports.Exports(args, columns, span_of(args)).run())
 

@@ -9,13 +9,12 @@ from typing import Any  # pyarrow has no types
 
 from spvfilter.errors import SourceError
 from spvfilter.files import SHARED, replacing
+from spvfilter.network import Network
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.coinruns import unspent
-from spvfilter.scan.exporttables import LEVEL, arrow_type, pyarrow
+from spvfilter.scan.exporttables import LEVEL, address_array, arrow_type, pyarrow
 from spvfilter.scan.plan import Plan
 from spvfilter.scan.threadwork import until
-
-_FOLDER, _FILE = "coins", "coins.parquet"
 
 
 def check_whole(plan: Plan) -> int:
@@ -33,12 +32,13 @@ def check_whole(plan: Plan) -> int:
             if height != following or not block.is_rooted:
                 found = "a chain from another block" if height == following else _in_words(height)
                 raise SourceError(
-                    f"coins need all blocks from the genesis block on: {found} was found, and height {following:,} was"
-                    " expected. Add the files with the missing blocks, and leave --from-height and --from-date out"
+                    f"coins and balances need all blocks from the genesis block on: {found} was found, and height"
+                    f" {following:,} was expected. Add the files with the missing blocks, and leave --from-height and"
+                    " --from-date out"
                 )
             following += 1
     if following is None:
-        raise SourceError("coins need all blocks from the genesis block on, and there are no blocks")
+        raise SourceError("coins and balances need all blocks from the genesis block on, and there are no blocks")
     return following - 1
 
 
@@ -46,13 +46,19 @@ def _in_words(height: int | None) -> str:
     return "a block of unknown height" if height is None else f"height {height:,}"
 
 
-def coins_path(directory: Path, height: int) -> Path:
-    """Return the path of the file with the coins at a height."""
-    return directory / _FOLDER / f"height={height:09}" / _FILE
+def state_path(directory: Path, table: str, height: int) -> Path:
+    """Return the path of the file of a table with the state at a height: coins or balances."""
+    return directory / table / f"height={height:09}" / f"{table}.parquet"
 
 
 def write_coins_table(
-    path: Path, runs: Sequence[Path], temporary: Callable[[], Path], is_stopped: Callable[[], bool], *, is_hex: bool
+    path: Path,
+    runs: Sequence[Path],
+    temporary: Callable[[], Path],
+    is_stopped: Callable[[], bool],
+    *,
+    network: Network,
+    is_hex: bool,
 ) -> None:
     """Write the unspent coins of all runs of a chain as Parquet, in the order of their outpoints.
 
@@ -68,6 +74,7 @@ def write_coins_table(
             ("type", arrow_type(pa, "outputs.type")),
             ("value", pa.int64()),
             ("script", pa.binary()),
+            ("address", pa.string()),
         ]
     )
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -87,8 +94,15 @@ def write_coins_table(
                 continue
             hashes = table["transaction_hash"].combine_chunks()
             heights = pa.compute.shift_right(table["order"], 1).cast(pa.int32())
-            rest = [table[name] for name in schema.names[3:]]
-            columns = [_in_hex(pa, hashes) if is_hex else hashes, table["index"].cast(pa.int32()), heights, *rest]
+            rest = [table[name] for name in schema.names[3:-1]]
+            addresses = address_array(pa, table["script"].combine_chunks(), network)
+            columns = [
+                _in_hex(pa, hashes) if is_hex else hashes,
+                table["index"].cast(pa.int32()),
+                heights,
+                *rest,
+                addresses,
+            ]
             writer.write_table(pa.Table.from_arrays(columns, schema=schema))
 
 

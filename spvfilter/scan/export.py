@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred, public
-from spvfilter.errors import SourceError
+from spvfilter.errors import ParameterError, SourceError
 from spvfilter.kernel import WatchTable
 from spvfilter.kernel.blocktables import BLOCK_TABLES
-from spvfilter.scan.coinset import check_whole, coins_path, write_coins_table
+from spvfilter.scan.balanceset import write_balances_table
+from spvfilter.scan.coinset import check_whole, state_path, write_coins_table
 from spvfilter.scan.engines import Engine
 from spvfilter.scan.exportcolumns import ExportColumns
 from spvfilter.scan.exporttables import is_complete, pyarrow
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 else:
     asyncio = deferred("asyncio")
 
-_COINS = "coins"
+_COINS, _BALANCES = "coins", "balances"
 _RUN = ".coins"  # suffix of a run of coins
-_TABLE_FILE = re.compile(r"([0-9a-f]{32}|coins)\.parquet|\.spvfilter-.*")
+_TABLE_FILE = re.compile(r"([0-9a-f]{32}|coins|balances)\.parquet|\.spvfilter-.*")
 
 
 @public
@@ -47,9 +48,12 @@ class TableExport:
         columns: The tables and columns; by default the default columns of all tables.
         check: True to verify proof of work, merkle root and witness commitment of each block.
         coins: True to write also the table `coins`: the unspent outputs after the last block.
+        balances: True to write also the table `balances`: the value and the number of the coins of each script.
+        credits_p2pk: True to count the coins of a public key as those of its P2PKH address in `balances`.
 
     Raises:
-        SourceError: `coins` is True, and the plan does not have all blocks from the genesis block on.
+        SourceError: Coins or balances are wanted, and the plan does not have all blocks from the genesis block on.
+        ParameterError: `credits_p2pk` is True without `balances`.
     """
 
     def __init__(
@@ -60,7 +64,11 @@ class TableExport:
         *,
         check: bool = False,
         coins: bool = False,
+        balances: bool = False,
+        credits_p2pk: bool = False,
     ) -> None:
+        if credits_p2pk and not balances:
+            raise ParameterError("credits_p2pk is for balances: set balances=True, too")
         self.directory: Path = Path(directory)
         """The directory to which the export writes the tables."""
         self.plan = plan
@@ -71,12 +79,19 @@ class TableExport:
         """True if the export verifies proof of work, merkle root and witness commitment of each block."""
         self.coins = coins
         """True if the export writes the unspent outputs after the last block."""
-        self._height = check_whole(plan) if coins else -1
+        self.balances = balances
+        """True if the export writes the balances of all scripts after the last block."""
+        self.credits_p2pk = credits_p2pk
+        """True if the coins of a public key count as those of its P2PKH address in the balances."""
+        self._states = [name for name, is_wanted in ((_COINS, coins), (_BALANCES, balances)) if is_wanted]
+        self._height = check_whole(plan) if self._states else -1
         inputs = {f"table {table}": ", ".join(names) for table, names in self.columns.tables}
         inputs |= {
             TABLE_HASHES: TEXT_HASHES if self.columns.is_hex else "binary",
             "table coins": "on" if coins else "off",
         }
+        if balances:
+            inputs["table balances"] = "with P2PK as P2PKH" if credits_p2pk else "on"
         self._run = PartRun(self.directory, plan, check, inputs)
         self._parts = self._run.parts
         self.report: PartsReport = self._run.report
@@ -99,40 +114,44 @@ class TableExport:
         async with self._run.opened(engine) as (chosen, manifest):
             tasks = [self._task(part) for part in self.plan.parts]
             self._run.count(tasks, await self._run.summaries(chosen, tasks, WatchTable()))
-            coins = [await stoppable(self._write_coins, manifest, tasks)] if self.coins else []
-            return await to_its_end(self._finish, manifest, tasks, coins)
+            staged = {name: await stoppable(self._write_state, manifest, tasks, name) for name in self._states}
+            return await to_its_end(self._finish, manifest, tasks, staged)
 
-    def _write_coins(self, is_stopped: Callable[[], bool], manifest: Manifest, tasks: Sequence[ExportTask]) -> Path:
-        """Write the table of coins, unless it is there already, and return the path of the new file.
+    def _write_state(
+        self, is_stopped: Callable[[], bool], manifest: Manifest, tasks: Sequence[ExportTask], name: str
+    ) -> Path:
+        """Write the table of coins or balances, unless it is there already, and return the path of the new file.
 
         Raises SourceError if a block could not be read, and StoppedError once `is_stopped` returns True.
         """
         if self.report.summary.problems:
             raise SourceError(
-                f"coins need all blocks, but some could not be read: {self.report.summary.problems[0]}. The tables in"
-                f" {self.directory} stay as they are: repair the file, or export without coins into another directory"
+                f"{name} need all blocks, but some could not be read: {self.report.summary.problems[0]}. The tables in"
+                f" {self.directory} stay as they are: repair the file, or export without {name} into another directory"
             )
-        inputs = sha256(b"".join(task.key for task in tasks))
-        before, manifest.rendered[_COINS] = manifest.rendered.get(_COINS), inputs.hexdigest()
-        staged = self._parts.file(inputs.digest(), f".{_COINS}.parquet").absolute()
+        inputs = sha256(b"with addresses\0" + b"".join(task.key for task in tasks))
+        before, manifest.rendered[name] = manifest.rendered.get(name), inputs.hexdigest()
+        staged = self._parts.file(inputs.digest(), f".{name}.parquet").absolute()
         if is_complete(staged) or (
-            before == inputs.hexdigest() and is_complete(coins_path(self.directory.absolute(), self._height))
+            before == inputs.hexdigest() and is_complete(state_path(self.directory.absolute(), name, self._height))
         ):
             return staged
         numbers = until(count(), is_stopped)
         runs = [task.run_path for task in tasks if task.run_path is not None]
-        write_coins_table(
-            staged,
-            runs,
-            lambda: self._parts.file(b"", f"merged-{next(numbers)}{_RUN}").absolute(),
-            is_stopped,
-            is_hex=self.columns.is_hex,
-        )
+
+        def temporary() -> Path:
+            return self._parts.file(b"", f"merged-{next(numbers)}{_RUN}").absolute()
+
+        network = self.plan.network
+        if name == _COINS:
+            write_coins_table(staged, runs, temporary, is_stopped, network=network, is_hex=self.columns.is_hex)
+        else:
+            write_balances_table(staged, runs, temporary, is_stopped, network=network, credits_p2pk=self.credits_p2pk)
         return staged
 
     def _task(self, part: Part) -> ExportTask:
         """Return the task for a part. Its key and paths change with everything that changes its tables."""
-        key = export_key(part, self.columns, self.plan.undo, self.check, self.coins)
+        key = export_key(part, self.columns, self.plan.undo, self.check, bool(self._states))
         return ExportTask(
             part,
             self._parts.file(key).absolute(),
@@ -142,10 +161,12 @@ class TableExport:
             None,
             self.directory.absolute(),
             self.columns,
-            self._parts.file(key, _RUN).absolute() if self.coins else None,
+            self._parts.file(key, _RUN).absolute() if self._states else None,
         )
 
-    def _finish(self, manifest: Manifest, tasks: Sequence[ExportTask], coins: list[Path]) -> dict[str, list[Path]]:
+    def _finish(
+        self, manifest: Manifest, tasks: Sequence[ExportTask], states: dict[str, Path]
+    ) -> dict[str, list[Path]]:
         """Move the new files to their places, remove the files of other parts, and record the finished parts.
 
         Until this call, readers see the tables of the earlier export.
@@ -153,9 +174,8 @@ class TableExport:
         files: dict[str, list[Path]] = {}
         for table, _ in self.columns.tables:
             files[table] = [_placed(task.staged_path(table), task.table_path(table)) for task in tasks]
-        if coins:
-            path = coins_path(self.directory.absolute(), self._height)
-            files[_COINS] = [_placed(staged, path) for staged in coins]
+        for name, staged in states.items():
+            files[name] = [_placed(staged, state_path(self.directory.absolute(), name, self._height))]
         self._remove_others({path for paths in files.values() for path in paths})
         self._run.finish(manifest, tasks)
         return files
@@ -166,7 +186,9 @@ class TableExport:
         Other files in the directory stay.
         """
         root = self.directory.absolute()
-        for folder in [folder for table in (*BLOCK_TABLES, _COINS) for folder in (root / table).glob("height*=*")]:
+        for folder in [
+            folder for table in (*BLOCK_TABLES, _COINS, _BALANCES) for folder in (root / table).glob("height*=*")
+        ]:
             for path in folder.iterdir():
                 if path not in kept and _TABLE_FILE.fullmatch(path.name):
                     path.unlink(missing_ok=True)

@@ -9,7 +9,9 @@ from typing import IO, Any
 
 from spvfilter.errors import ParameterError
 from spvfilter.files import SHARED, replacing
+from spvfilter.kernel import script_addresses
 from spvfilter.kernel.blocktables import BLOCK_TABLES, HEX, SCRIPT_TYPES, Column, Layout
+from spvfilter.network import Network
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.exportcolumns import layout_of
 from spvfilter.scan.parquetrows import bloom_filters, has_bloom_filters
@@ -72,6 +74,21 @@ def array_of(pa: Any, kernel_name: str, column: Column) -> Any:
         return pa.Array.from_buffers(kind, column.length, buffers)
     numbers = pa.Array.from_buffers(pa.int8(), column.length, buffers)
     return pa.DictionaryArray.from_arrays(numbers, pa.array(SCRIPT_TYPES), safe=False)  # the kernel's numbers are valid
+
+
+def address_array(pa: Any, scripts: Any, network: Network) -> Any:
+    """Return the addresses of an Arrow array of scripts; null for a script without one."""
+    _, offsets, data = scripts.buffers()
+    start, end = 4 * scripts.offset, 4 * (scripts.offset + len(scripts) + 1)
+    places = b"" if offsets is None else bytes(memoryview(offsets)[start:end])
+    column = script_addresses(
+        places or bytes(4),
+        b"" if data is None else data.to_pybytes(),
+        network.p2pkh_version,
+        network.p2sh_version,
+        network.hrp,
+    )
+    return array_of(pa, "outputs.address", Column(*column))
 
 
 class TableWriter:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from spvfilter.errors import SourceError
 from spvfilter.kernel import WatchTable
-from spvfilter.scan.coinruns import CREATED, SPENT, RunWriter, is_whole_run
+from spvfilter.scan.coinruns import CREATED, SPENT, CoinRunWriter
 from spvfilter.scan.exportcolumns import ExportColumns
 from spvfilter.scan.exporttables import TableWriter, is_complete
 from spvfilter.scan.parquetrows import is_in_height_order
@@ -18,6 +18,7 @@ from spvfilter.scan.partcolumns import LackingError, PartColumns
 from spvfilter.scan.partfile import BlockHits, PartSummary
 from spvfilter.scan.parts import PartTask
 from spvfilter.scan.plan import Part
+from spvfilter.scan.sortedruns import is_whole_run
 
 _KEY_BYTES = 16  # bytes of a key in the name of a file (our choice)
 
@@ -84,7 +85,7 @@ class ExportTask(PartTask):
                 stack.enter_context(writer.opened())
                 writers.append((writer, len(names)))
             names_wanted = list(self.columns.kernel_names())
-            run = None if self.run_path is None else RunWriter(self.run_path)
+            run = None if self.run_path is None else CoinRunWriter(self.run_path)
             if run is not None:
                 stack.enter_context(run.opened())
                 names_wanted += (*CREATED, *SPENT)

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from spvfilter.address import script_to_address
 from spvfilter.cli.export import _chosen
+from spvfilter.hashes import hash160
 from spvfilter.network import REGTEST
 from spvfilter.scan.exportcolumns import DEFAULT_COLUMNS
-from support.build import block, block_hash, coinbase
+from support.build import TxOut, block, block_hash, coinbase, p2pk, p2pkh
 from support.chains import record as block_record, write_records
 from support.growingchain import GrowingChain
 from support.parquetfiles import facts, without_bloom_filters
@@ -171,15 +173,40 @@ def test_a_gap_gives_exit_code_1_unless_allowed(run: Run, data: Path, tmp_path: 
 
 
 @pytest.mark.columns
+def test_balances_count_a_public_key_for_its_address(run: Run, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    chain, previous = list[bytes](), REGTEST.genesis_hash
+    key = b"\2" + bytes(32)
+    for height, script in enumerate([p2pk(key), p2pkh(hash160(key)), p2pk(key), b"\x51"], 1):
+        chain.append(block(previous, [coinbase(height, [TxOut(50, script)])]))
+        previous = block_hash(chain[-1])
+    write_records(tmp_path / "blk00000.dat", chain)
+    words = ("export", tmp_path / "blk00000.dat", "--network", "regtest", "--columns", "blocks", "--balances")
+    found = {}
+    for option in ((), ("--credit-p2pk",)):
+        out = tmp_path / f"out{len(option)}"
+        assert run(*words, *option, "--out", out).code == 0
+        rows = pq.read_table(out / "balances" / "height=000000004" / "balances.parquet", partitioning=None).to_pylist()
+        found[option] = {(row["address"], row["value"], row["coins"]) for row in rows}
+    address = script_to_address(p2pkh(hash160(key)), REGTEST)
+    assert found[()] == {(None, 50, 1), (None, 100, 2), (address, 50, 1)}
+    assert found["--credit-p2pk",] == {(None, 50, 1), (address, 150, 3)}
+
+
+@pytest.mark.columns
 def test_coins_of_a_part_of_the_chain_are_refused(run: Run, data: Path, tmp_path: Path) -> None:
     ran = run("export", data, "--network", "regtest", "--out", tmp_path / "out", "--coins")
     assert ran.code == 2
-    assert ran.err.startswith("spvfilter: coins need all blocks from the genesis block on: height 100 was found")
+    assert ran.err.startswith(
+        "spvfilter: coins and balances need all blocks from the genesis block on: height 100 was found"
+    )
 
 
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
+        (("--credit-p2pk",), "--credit-p2pk is for --balances: add --balances"),
         (("--columns", "coins"), "no table 'coins': the tables are blocks, transactions, inputs, outputs"),
         (("--columns", "inputs:amount"), "no column 'amount' in the table inputs"),
         (("--columns", "inputs:value,value"), "the column value of the table inputs is named twice"),

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from bitcoin.core import CBlock
 
-from spvfilter.errors import SourceError
-from spvfilter.network import REGTEST
-from spvfilter.scan import BlockFiles, BlockSpan, ExportColumns, Plan, TableExport, coinruns, export
-from spvfilter.scan.coinset import check_whole, coins_path, write_coins_table
+from spvfilter.address import script_to_address
+from spvfilter.errors import ParameterError, SourceError
+from spvfilter.hashes import hash160
+from spvfilter.network import MAINNET, REGTEST, Network
+from spvfilter.scan import BlockFiles, BlockSpan, ExportColumns, Plan, TableExport, export, sortedruns
+from spvfilter.scan.coinset import check_whole, state_path, write_coins_table
 from support import build
 from support.build import TxIn, TxOut, block_hash
 from support.chains import record as block_record
@@ -41,6 +43,41 @@ def coins_of(blocks: Sequence[bytes], first: int) -> list[tuple[bytes, int, int,
                 if height and not script.startswith(b"\x6a") and len(script) <= 10_000:
                     coins[tx.GetTxid()[::-1], n] = Spent(out.nValue, script, height, position == 0)
     return sorted((*key, coin.height, coin.coinbase, coin.value, coin.script) for key, coin in coins.items())
+
+
+def p2pkh_of(script: bytes) -> bytes:
+    """The P2PKH script of a P2PK script's key; another script as it is."""
+    if len(script) in (35, 67) and script[0] == len(script) - 2 and script[-1] == 0xAC:
+        return build.p2pkh(hash160(script[1:-1]))
+    return script
+
+
+def balances_of(
+    coins: list[tuple[bytes, int, int, bool, int, bytes]], network: Network, *, credits_p2pk: bool
+) -> list[tuple[str | None, bytes, int, int]]:
+    """The balances of some coins, in the order of their scripts."""
+    found: dict[bytes, list[int]] = {}
+    for *_, value, script in coins:
+        found.setdefault(p2pkh_of(script) if credits_p2pk else script, []).append(value)
+    return [
+        (script_to_address(script, network), script, sum(values), len(values))
+        for script, values in sorted(found.items())
+    ]
+
+
+def addresses_in(path: Path) -> list[str | None]:
+    import pyarrow.parquet as pq
+
+    found: list[str | None] = pq.read_table(path, partitioning=None)["address"].to_pylist()
+    return found
+
+
+def balances_in(path: Path) -> list[tuple[Any, ...]]:
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path, partitioning=None)
+    assert table.schema.names == ["address", "script", "value", "coins"]
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 def coins_in(path: Path) -> list[tuple[Any, ...]]:
@@ -79,23 +116,35 @@ async def test_coins_of_real_chains_are_those_of_a_dictionary(tmp_path: Path) ->
         (folder / "blk00000.dat").write_bytes(b"".join(block_record(block.raw, network.magic) for block in blocks))
         plan = Plan.of(BlockFiles(folder), network, part_size=20_000)
         files = await TableExport(folder / "out", plan, ONE_TABLE, coins=True).run()
-        assert coins_in(files["coins"][0]) == coins_of([block.raw for block in blocks], 0)
+        coins = coins_of([block.raw for block in blocks], 0)
+        assert coins_in(files["coins"][0]) == coins
+        assert addresses_in(files["coins"][0]) == [script_to_address(coin[-1], network) for coin in coins]
+        for credits_p2pk in (False, True):
+            out = folder / f"balances {credits_p2pk}"
+            exporting = TableExport(out, plan, ONE_TABLE, balances=True, credits_p2pk=credits_p2pk)
+            (path,) = (await exporting.run())["balances"]
+            expected = balances_of(coins, network, credits_p2pk=credits_p2pk)
+            assert balances_in(path) == expected
+            if network is MAINNET:  # its first coins belong to public keys
+                assert {address is None for address, *_ in expected} == {not credits_p2pk}
+            assert not (out / "coins").exists()
 
 
 @pytest.mark.parametrize("seed", range(effort(2, 6, 60)))
 async def test_coins_are_those_of_a_dictionary(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
-    monkeypatch.setattr(coinruns, "_FAN", rng.choice([2, 3, 32]))
-    monkeypatch.setattr(coinruns, "_BATCH_ROWS", rng.choice([1, 2, 7, 16_384]))
-    monkeypatch.setattr(coinruns, "_WAITING_BYTES", rng.choice([1, 1_000, 1 << 25]))
-    monkeypatch.setattr(coinruns, "_BATCH_BYTES", rng.choice([1, 1_000, 1 << 21]))
+    monkeypatch.setattr(sortedruns, "_FAN", rng.choice([2, 3, 32]))
+    monkeypatch.setattr(sortedruns, "_BATCH_ROWS", rng.choice([1, 2, 7, 16_384]))
+    monkeypatch.setattr(sortedruns, "WAITING_BYTES", rng.choice([1, 1_000, 1 << 25]))
+    monkeypatch.setattr(sortedruns, "_BATCH_BYTES", rng.choice([1, 1_000, 1 << 21]))
     blocks = rooted_chain(seed)
     height = rng.randrange(1, len(blocks) + 1)
     plan = plan_in(tmp_path / "data", blocks, span=BlockSpan(to_height=height))
     assert len(plan.parts) > 2 or height < 10
-    await TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run()
-    found = coins_in(coins_path(tmp_path / "out", height))
+    files = await TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True, balances=True).run()
+    found = coins_in(state_path(tmp_path / "out", "coins", height))
     assert found == coins_of(blocks[:height], 1)
+    assert balances_in(files["balances"][0]) == balances_of(found, REGTEST, credits_p2pk=False)
     assert not list((tmp_path / "out" / "parts").glob("*merged*"))
 
 
@@ -113,8 +162,24 @@ async def test_the_table_of_coins_grows_with_the_chain(tmp_path: Path) -> None:
     await TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run()
     assert coins_in(files["coins"][0]) == coins_of(blocks, 1)
     await TableExport(tmp_path / "hex", plan, ExportColumns.of(is_hex=True), coins=True).run()
-    in_hex = coins_in(coins_path(tmp_path / "hex", 40))
+    in_hex = coins_in(state_path(tmp_path / "hex", "coins", 40))
     assert in_hex == [(coin[0].hex(), *coin[1:]) for coin in coins_of(blocks, 1)]
+
+
+async def test_balances_grow_with_the_chain(tmp_path: Path) -> None:
+    blocks = rooted_chain(1)
+    for length in (30, 40):
+        plan = plan_in(tmp_path / "data", blocks[:length])
+        exporting = TableExport(tmp_path / "out", plan, ONE_TABLE, balances=True, credits_p2pk=True)
+        for _ in range(2):
+            (path,) = (await exporting.run())["balances"]
+            assert path == state_path(tmp_path / "out", "balances", length)
+            assert list((tmp_path / "out" / "balances").glob("*/*")) == [path]
+            assert balances_in(path) == balances_of(coins_of(blocks[:length], 1), REGTEST, credits_p2pk=True)
+    with pytest.raises(ParameterError, match="its table balances is with P2PK as P2PKH, not on"):
+        await TableExport(tmp_path / "out", plan, ONE_TABLE, balances=True).run()
+    with pytest.raises(ParameterError, match="credits_p2pk is for balances"):
+        TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True, credits_p2pk=True)
 
 
 async def test_coins_that_were_written_before_a_crash_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +194,7 @@ async def test_coins_that_were_written_before_a_crash_are_kept(tmp_path: Path, m
         patched.setattr(export, "_placed", killed)
         with pytest.raises(KeyError, match="killed"):
             await TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run()
-    assert coins_in(coins_path(tmp_path / "out", 30)) == coins_of(blocks[:30], 1)
+    assert coins_in(state_path(tmp_path / "out", "coins", 30)) == coins_of(blocks[:30], 1)
     monkeypatch.setattr(export, "write_coins_table", killed)
     (path,) = (await TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run())["coins"]
     assert coins_in(path) == coins_of(blocks, 1)
@@ -155,7 +220,7 @@ async def test_coins_are_not_written_after_a_cancellation(tmp_path: Path, monkey
         await exporting
     assert not list((tmp_path / "out").rglob("*coins.parquet"))
     await TableExport(tmp_path / "out", plan, ONE_TABLE, coins=True).run()
-    assert coins_in(coins_path(tmp_path / "out", 10)) == coins_of(rooted_chain(3, 10), 1)
+    assert coins_in(state_path(tmp_path / "out", "coins", 10)) == coins_of(rooted_chain(3, 10), 1)
 
 
 async def test_a_coinbase_that_was_created_twice_is_one_coin(tmp_path: Path) -> None:
@@ -169,8 +234,8 @@ async def test_a_coinbase_that_was_created_twice_is_one_coin(tmp_path: Path) -> 
         plan = plan_in(tmp_path / "data", blocks, span=BlockSpan(to_height=height), undo="off")
         folder = tmp_path / f"{height}"
         await TableExport(folder, plan, ONE_TABLE, coins=True).run()
-        assert coins_in(coins_path(folder, height)) == coins_of(blocks[: height + 1], 0)
-    last = coins_in(coins_path(tmp_path / "5", 5))
+        assert coins_in(state_path(folder, "coins", height)) == coins_of(blocks[: height + 1], 0)
+    last = coins_in(state_path(tmp_path / "5", "coins", 5))
     assert [coin[2] for coin in last if coin[0] == build.txid(twice)[::-1]] == [4]
 
 
@@ -178,7 +243,7 @@ async def test_a_coinbase_that_was_created_twice_is_one_coin(tmp_path: Path) -> 
 def test_missing_blocks_are_refused(tmp_path: Path, missing: int) -> None:
     blocks = rooted_chain(1, 10)
     plan = plan_in(tmp_path / "data", blocks[:missing] + blocks[missing + 1 :])
-    with pytest.raises(SourceError, match="coins need all blocks from the genesis block on"):
+    with pytest.raises(SourceError, match="coins and balances need all blocks from the genesis block on"):
         TableExport(tmp_path / "out", plan, coins=True)
     assert check_whole(plan_in(tmp_path / "data", blocks)) == 10
 

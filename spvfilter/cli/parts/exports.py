@@ -32,7 +32,15 @@ class Exports(Rounds):
 
     async def work(self, planned: Planned) -> PartsReport:
         args = self.args
-        export = TableExport(args.out, planned.plan, self._columns, check=args.check, coins=args.coins)
+        export = TableExport(
+            args.out,
+            planned.plan,
+            self._columns,
+            check=args.check,
+            coins=args.coins,
+            balances=args.balances,
+            credits_p2pk=args.credit_p2pk,
+        )
         await self.shown(export.run(planned.engine), export.report)
         return export.report
 
