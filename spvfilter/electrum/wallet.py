@@ -241,10 +241,10 @@ class WalletLink:
         have it, and it is abandoned.
         """
         *parents, last = transactions = [Transaction.parse(raw) for raw in raws]
-        known = {tx.txid for tx in transactions if self._running.engine.broadcaster.find(tx.txid) is not None}
+        known = set(filter(self._running.engine.is_sending, (tx.txid for tx in transactions)))
         try:
             async with asyncio.timeout(self._limits.broadcast_timeout_s):
-                await self._client.broadcast(last, parents=parents)
+                await self._client.relay(last, parents=parents)
         except TxCheckError as error:
             if not parents:
                 return [str(error)]
@@ -252,7 +252,8 @@ class WalletLink:
             grave = {each.txid: each.message for each in found if each.weight is not CheckWeight.WARNING}
             return [(grave or {last.txid: str(error)}).get(tx.txid) for tx in transactions]
         except (TxRefusedError, TxConflictError, FormatError, ParameterError) as error:
-            return [*([None] * len(parents)), str(error)]
+            is_sent = self._running.engine.is_sending
+            return [*(None if is_sent(tx.txid) else str(error) for tx in parents), str(error)]
         except (TimeoutError, PeerError):
             pass  # no verdict yet
         return [await self._unsent(tx, is_known=tx.txid in known) for tx in reversed(transactions)][::-1]
@@ -264,7 +265,7 @@ class WalletLink:
         """
         if not is_known and await self._client.abandon_unsent(tx.txid):
             return "not sent: no peer requested it in time, and it was abandoned. Connect to a node and send it again"
-        if lacking := self._running.engine.broadcaster.lacking(tx.txid):
+        if lacking := self._running.engine.lacking(tx.txid):
             named = ", ".join(map(hash_to_hex, lacking))
             return f"a peer received it, but does not know the transaction that it spends from: {named}"
         return None

@@ -254,6 +254,7 @@ class SyncLightClient:
     fee_rates: Final = _calls(LightClient.fee_rates)
     metrics: Final = _calls(LightClient.metrics)
     broadcast: Final = _awaits(LightClient.broadcast)
+    relay: Final = _awaits(LightClient.relay)
     check: Final = _awaits(LightClient.check)
     abandon: Final = _awaits(LightClient.abandon)
     abandon_unsent: Final = _awaits(LightClient.abandon_unsent)

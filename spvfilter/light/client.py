@@ -587,6 +587,36 @@ class LightClient:
             raise ParameterError("private: a package cannot be sent privately; send the parents first")
         return await running.broadcast(tx, values, is_private=private, parents=earlier, is_forced=force)
 
+    async def relay(self, raw_tx: bytes | Serializable, *, parents: Iterable[bytes | Serializable] = ()) -> Broadcast:
+        """Broadcast a transaction for somebody else, as a server does for the wallets that use it.
+
+        If the transaction or one of its parents pays or spends a script of the wallet, or the database contains it,
+        this is the same as `broadcast`.
+
+        Otherwise the client stores nothing. It announces the transaction to its peers, and forgets it after 20 minutes
+        or when the client ends. It keeps at most 100 such transactions, and 5 MB of them.
+
+        Args:
+            raw_tx: The signed transaction, as bytes or as an object that serializes to them.
+            parents: Transactions that it spends from, parents first, which are sent with it.
+
+        Returns:
+            The peers that have requested, echoed or refused the transaction so far.
+
+        Raises:
+            ParameterError: There are too many transactions of others already, or no node relays one of this size.
+            FormatError: The bytes are not a transaction.
+            TxCheckError: No block can contain the transaction, or all connected peers will refuse it.
+            TxConflictError: A conflicting transaction is confirmed or preferred by peers.
+            TxRefusedError: Every peer that received the transaction rejected it.
+            UselessPeerError: No peer requested the transaction in time.
+            NotRunningError: The client is not running.
+        """
+        running = self._checked()
+        tx = Transaction.parse(to_bytes(raw_tx))
+        earlier = [Transaction.parse(to_bytes(parent)) for parent in parents]
+        return await running.broadcast(tx, None, is_private=False, parents=earlier, is_guest=True)
+
     async def check(
         self,
         raw_tx: bytes | Serializable,
@@ -640,7 +670,8 @@ class LightClient:
     async def abandon_unsent(self, txid: bytes | str) -> bool:
         """Abandon a transaction if no peer can have it, for example if `broadcast` took too long.
 
-        The coins that it spends can be spent again. Versions that it replaced count again.
+        The coins that it spends can be spent again. Versions that it replaced count again. A transaction of `relay` is
+        forgotten.
 
         Args:
             txid: Txid of the transaction, 32 bytes in wire order or 64 hex digits.

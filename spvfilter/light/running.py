@@ -337,6 +337,7 @@ class Running:
         is_private: bool,
         parents: Sequence[Transaction] = (),
         is_forced: bool = False,
+        is_guest: bool = False,
     ) -> Broadcast:
         """Record a transaction, then wait for the engine's answer. Cancelling the call stops only the wait.
 
@@ -346,7 +347,7 @@ class Running:
         self._last_call += 1
         self._calls[self._last_call] = call
         earlier = tuple(parent.raw for parent in parents)
-        self.feed(Sending(tx.raw, input_values, is_private, self._last_call, earlier, is_forced))
+        self.feed(Sending(tx.raw, input_values, is_private, self._last_call, earlier, is_forced, is_guest))
         await self._database.drain()
         self.check()
         await asyncio.wait([call])  # the engine answers at the latest when its time is over
@@ -355,8 +356,11 @@ class Running:
         return call.result()
 
     async def abandon_unsent(self, txid: bytes) -> bool:
-        """Abandon an own transaction if no peer can have it, and wait until that is stored."""
-        if not self.engine.broadcaster.is_unsent(txid):
+        """Abandon a transaction of the wallet if no peer can have it, and wait until that is stored.
+
+        If it was only relayed, it is forgotten.
+        """
+        if not self.engine.is_unsent(txid):
             return False
         self.feed(Abandon(txid, is_unsent=True))
         await self._database.drain()

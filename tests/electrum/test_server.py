@@ -21,7 +21,9 @@ from spvfilter.electrum import ElectrumLimits, ElectrumServer, wallet
 from spvfilter.electrum.histories import script_hash_of
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.light.client import LightClient
+from spvfilter.light.engine import relay
 from spvfilter.network import REGTEST
+from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.store import scriptviews
@@ -316,6 +318,31 @@ async def test_broadcast_answers_with_the_txid_or_the_reason(regtest_node: Regte
         assert [(row["tx_hash"], row["fee"]) for row in rows] == [(txid, 600)]
         with pytest.raises(ElectrumError, match="the transaction was rejected"):
             await client.ask("blockchain.transaction.broadcast", build_tx([spent], [TxOut(60_000, SCRIPT)]).hex())
+
+
+async def test_transactions_of_others_are_relayed_and_not_stored(
+    regtest_node: RegtestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay, "MAX_RELAYED", 2)
+    other = p2wpkh(key(34))
+
+    def pay(regtest: Regtest) -> list[bytes]:
+        return [regtest.pay(TxOut(20_000, other.script_pubkey)) for _ in range(3)]
+
+    txids = regtest_node.call(pay)
+    regtest_node.mine()
+    raws = [build_tx([other.spends(OutPoint(txid, 0), 20_000)], [TxOut(15_000, other.script_pubkey)]) for txid in txids]
+    async with served(regtest_node) as (light, server), connected(server) as client:
+        for raw in raws[:2]:
+            txid = await client.ask("blockchain.transaction.broadcast", raw.hex())
+            assert txid == Transaction.parse(raw).txid_hex
+            with pytest.raises(ElectrumError, match="No such mempool"):
+                await client.ask("blockchain.transaction.get", txid)
+        with pytest.raises(ElectrumError, match="at most 2 transactions of others"):
+            await client.ask("blockchain.transaction.broadcast", raws[2].hex())
+        waiting = regtest_node.call(lambda regtest: {tx.txid for tx in regtest.mempool})
+        assert waiting == {Transaction.parse(raw).txid for raw in raws[:2]}
+        assert await light.history() == []
 
 
 async def test_gone_transaction_is_gone_after_a_restart_as_well(regtest_node: RegtestNode, tmp_path: Path) -> None:

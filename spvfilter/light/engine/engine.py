@@ -48,6 +48,7 @@ from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.ownbooks import OwnBooks
 from spvfilter.light.engine.peers import BLOOM, COMPACT_FILTERS, Peer, PeerPool
 from spvfilter.light.engine.privatebroadcast import PrivateBroadcast
+from spvfilter.light.engine.relay import Relay
 from spvfilter.light.engine.requests import CancelBlock, FetchBlock
 from spvfilter.light.engine.saved import ANCHORS_NOTE, BANS_NOTE, Saved
 from spvfilter.light.engine.staletip import StalePeers
@@ -66,6 +67,7 @@ from spvfilter.wallet.books import Books
 from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.intake import Verify
 from spvfilter.wallet.refusals import refusal
+from spvfilter.wallet.txgraph import TxRecord
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Received, ReceivedFilters
 from spvfilter.wire.messages import table as wire
@@ -168,7 +170,8 @@ class Engine:
         )
         self._facts = BookFacts(books, saved.chain, lambda: fee_limits(pool.connected()), self.broadcaster.is_accepted)
         self._private = PrivateBroadcast(context, self.broadcaster, self._own_books, saved.private)
-        self._mempool = MempoolWatch(context, self._compact.scripts, self._bloom, self.broadcaster)
+        self.relay: Relay = Relay(context)
+        self._mempool = MempoolWatch(context, self._compact.scripts, self._bloom, self.broadcaster, self.relay)
         self.last_before: int = saved.events.last
         """Number of the last event before this run."""
         self.status: Status = Status(context, self._headers, self.coverage)
@@ -341,6 +344,7 @@ class Engine:
                 self._context.pool.seeded(answers, now)
                 self._context.changed()
             case Abandon(txid, is_unsent):
+                self.relay.withdraw(txid)
                 self.broadcaster.abandon(txid, is_unsent=is_unsent)
             case Tick():
                 self._tick()
@@ -365,6 +369,7 @@ class Engine:
             context.changed()  # a task continues in the next step
         also_at = min(
             self.broadcaster.next_at,
+            self.relay.next_at,
             self._private.next_at,
             self.status.next_at,
             self._headers.next_at,
@@ -443,9 +448,11 @@ class Engine:
                     self._headers.announced(peer, blocks)
                 self._mempool.announced(peer, items)
             case wire.GetData(items):
-                self.broadcaster.serve(peer, items)
+                if others := self.relay.serve(peer, items):
+                    self.broadcaster.serve(peer, others)
             case wire.Reject():
                 self.broadcaster.rejected(peer, message)
+                self.relay.rejected(peer, message)
             case wire.Addr(addresses) | wire.AddrV2(addresses):
                 self._context.pool.told(peer, addresses, self._context.now)
             case wire.FeeFilter(rate):
@@ -498,6 +505,9 @@ class Engine:
         if (error := self._refusal([*parents, tx], sending)) is not None:
             self._context.out.answer(call, tx.txid, error)
             return
+        if sending.is_guest and not self._concerns([*parents, tx]):
+            self.relay.take([*parents, tx], call)
+            return
         for parent in parents:
             self.broadcaster.broadcast(parent)
         if sending.is_private:
@@ -511,6 +521,23 @@ class Engine:
         warning = low_fee(tx, fee, fee_floor(self._context.pool.connected()))
         if recorded is not None and warning is not None:
             self._context.out.emit(warning)
+
+    def _concerns(self, transactions: Sequence[Transaction]) -> bool:
+        """Return True if a transaction pays or spends a script of the wallet, or is in the books."""
+        facts, hits = self.books.facts, self.books.hits
+        return any(facts.record(tx.txid) is not None or hits.match(TxRecord.parse(tx.raw)) for tx in transactions)
+
+    def is_sending(self, txid: bytes) -> bool:
+        """Return True if the client announces a transaction, of its own or of others."""
+        return txid in self.relay or self.broadcaster.find(txid) is not None
+
+    def is_unsent(self, txid: bytes) -> bool:
+        """Return True if no peer can have a transaction that was new in this run."""
+        return self.relay.is_unsent(txid) or self.broadcaster.is_unsent(txid)
+
+    def lacking(self, txid: bytes) -> tuple[bytes, ...]:
+        """Return the parents of a broadcast transaction that a peer requested, and that the client cannot serve."""
+        return self.relay.lacking(txid) if txid in self.relay else self.broadcaster.lacking(txid)
 
     def _recorded_own(self, txid: bytes) -> None:
         """An own transaction is recorded: search blocks for its inputs and outputs."""
@@ -559,6 +586,7 @@ class Engine:
         self.changes.advance()
         self._private.advance()
         self.broadcaster.advance()
+        self.relay.advance()
         self._headers.advance()
         if not pool.ready():
             if pool.connected():

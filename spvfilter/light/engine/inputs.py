@@ -129,6 +129,8 @@ class Broadcast:
     """Transactions that are broadcast before it, which it may pay for."""
     is_forced: bool = False
     """True to broadcast it even if all peers will refuse it."""
+    is_guest: bool = False
+    """True if it is only relayed, and not recorded, unless it or a parent concerns the wallet."""
 
 
 class SeedAnswer(NamedTuple):

@@ -26,6 +26,7 @@ from spvfilter.light.engine.demands import Demand
 from spvfilter.light.engine.filterscripts import FilterScripts
 from spvfilter.light.engine.peers import BLOOM, Peer
 from spvfilter.light.engine.quorum import Quorum
+from spvfilter.light.engine.relay import Relay
 from spvfilter.light.events import PendingWarning
 from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
@@ -73,7 +74,14 @@ class _PeerInventory:
 class MempoolWatch:
     """Takes announcements and transactions of all peers."""
 
-    def __init__(self, context: Context, scripts: FilterScripts, bloom: BloomSearch, broadcaster: Broadcaster) -> None:
+    def __init__(
+        self,
+        context: Context,
+        scripts: FilterScripts,
+        bloom: BloomSearch,
+        broadcaster: Broadcaster,
+        relay: Relay,
+    ) -> None:
         self._context = context
         self._scripts = scripts
         self._bloom = bloom
@@ -82,6 +90,7 @@ class MempoolWatch:
         self._heard: dict[bytes, None] = {}  # txids and wtxids of received transactions, the oldest first
         self._later: dict[bytes, None] = {}  # txids of transactions that a peer announced after their replacement
         self._broadcaster = broadcaster
+        self._relay = relay
         self._quorum = Quorum(context)
         self._trusted: frozenset[str] = frozenset()  # Network groups whose announcement is enough, at the last look.
         self._heeded: dict[bytes, None] = {}  # Txids of waiting transactions that peers may have announced since.
@@ -114,6 +123,7 @@ class MempoolWatch:
             own = self._broadcaster.find(item.hash)
             if own is not None:
                 self._broadcaster.announced(peer, own)
+        self._relay.announced(peer, items)
         if items:
             self._broadcaster.round_passed(peer)
         self._order(peer, inventory, items)
@@ -275,7 +285,7 @@ class MempoolWatch:
             return
         inventory, ids = self._inventory(peer), {tx.txid, tx.wtxid}
         if not ids & inventory.asked.keys():
-            if self._broadcaster.given(peer, tx.txid):
+            if self._broadcaster.given(peer, tx.txid) or self._relay.given(peer, tx.txid):
                 return
             cause = Lie.UNPROVED_TX if link.expects_txs else Lie.UNASKED_TX
             raise LieError(f"transaction {hash_to_hex(tx.txid)}", cause=cause)
@@ -287,6 +297,7 @@ class MempoolWatch:
         inventory.heard[tx.txid] = None
         self._heed(tx.txid)
         self._broadcaster.given(peer, tx.txid)  # the peer may have it with another witness, and announce that
+        self._relay.given(peer, tx.txid)
         if link.filter is not None:
             link.came(tx)
         if self._context.options.mempool and not ids & self._heard.keys() and tx.weight <= MAX_STANDARD_TX_WEIGHT:
@@ -326,6 +337,7 @@ class MempoolWatch:
     def not_found(self, peer: Peer, tx_hash: bytes) -> None:
         """A peer does not have a transaction any more."""
         self._broadcaster.not_found(peer, tx_hash)
+        self._relay.not_found(peer, tx_hash)
         self._inventory(peer).asked.pop(tx_hash, None)
         self._asked.pop(tx_hash, None)
         self._bloom.link(peer).not_found(tx_hash)

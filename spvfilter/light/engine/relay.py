@@ -1,0 +1,284 @@
+"""Relay for the users of a server: other people's transactions are announced (inv) and served (tx), in no books.
+
+The client keeps them in memory only, for 20 minutes. It announces each of them once to each peer. As for own
+transactions, it asks a peer that received one whether the peer has it. A peer that requests a parent of it, which the
+client cannot serve, does not know the inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+
+from spvfilter.errors import ParameterError, TxRefusedError, UselessPeerError
+from spvfilter.light.engine.broadcaster import PROBE_S, is_rejection, reason_of
+from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.peers import Peer
+from spvfilter.light.events import Broadcast, Refusal
+from spvfilter.protocol import MAX_STANDARD_TX_WEIGHT
+from spvfilter.transaction import Transaction
+from spvfilter.wire.messages.table import GetData, Inv, InvItem, InvType, Reject, Tx
+
+MAX_RELAYED = 100
+"""Largest number of relayed transactions (our choice)."""
+MAX_SIZE = 5_000_000
+"""Largest total size of them in bytes (our choice, as for unconfirmed transactions that peers announce)."""
+RELAY_S = 1_200.0
+"""Seconds for which a transaction is announced to new peers and served (our choice)."""
+MAX_PROBES = 30
+"""Largest number of questions to one peer whether it has a transaction (our choice)."""
+
+
+@dataclass(slots=True, eq=False)
+class RelayedTx:
+    """A transaction of others, and the reactions of peers to it."""
+
+    tx: Transaction
+    until: float
+    """When it is forgotten (monotonic seconds)."""
+    calls: list[int] = field(default_factory=list)
+    """Numbers of the calls that wait for an answer."""
+    waits_until: float = inf
+    """When these calls get an answer at the latest (monotonic seconds)."""
+    told: dict[Peer, int] = field(default_factory=dict)
+    """Peers that it was announced to, with the number of questions after they received it."""
+    probe_at: dict[Peer, float] = field(default_factory=dict)
+    """When to ask a peer that received it again (monotonic seconds)."""
+    sent: dict[str, None] = field(default_factory=dict)
+    """Addresses of peers that received it."""
+    echoed: dict[str, None] = field(default_factory=dict)
+    """Addresses of peers that have it from another node."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Addresses of peers that rejected it, with the reasons."""
+    lacking: dict[bytes, None] = field(default_factory=dict)
+    """Parents that a peer requested after it received the transaction."""
+    is_accepted: bool = False
+    """True if a peer has it, or received it and answers no questions."""
+
+    @property
+    def is_unsent(self) -> bool:
+        """True if no peer can have it."""
+        return not (self.sent or self.is_accepted)
+
+    def answer(self) -> Broadcast | Exception:
+        """Return the reactions of peers so far. If no peer requested it, that is an error."""
+        if self.is_unsent:
+            return UselessPeerError("no peer requested the transaction yet")
+        refused = tuple(Refusal(*each) for each in self.refused.items())
+        return Broadcast(self.tx.txid, tuple(self.sent), tuple(self.echoed), refused)
+
+
+class Relay:
+    """Relays transactions that do not concern the wallet."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._txs: dict[bytes, RelayedTx] = {}  # by txid, the oldest first
+        self._names: dict[bytes, RelayedTx] = {}  # by txid and wtxid
+        self._spending: dict[bytes, dict[bytes, None]] = {}  # txid → txids of relayed transactions that spend it
+        self._told: set[Peer] = set()  # peers that were told of all transactions
+        self._next_at = inf
+        context.pool.on_gone(self._gone)
+
+    def __len__(self) -> int:
+        return len(self._txs)
+
+    def __contains__(self, txid: bytes) -> bool:
+        return txid in self._txs
+
+    def take(self, transactions: Sequence[Transaction], call: int) -> None:
+        """Take transactions, parents first. The call gets an answer for the last one, or an error."""
+        last, now = transactions[-1], self._context.now.monotonic
+        self._expire(now)
+        new = {tx.txid: tx for tx in transactions if tx.txid not in self._txs}
+        size = sum(len(tx.raw) for tx in new.values()) + sum(len(each.tx.raw) for each in self._txs.values())
+        if len(self._txs) + len(new) > MAX_RELAYED or size > MAX_SIZE:
+            minutes = round(RELAY_S / 60)
+            error = f"at most {MAX_RELAYED} transactions of others are relayed in {minutes} minutes: try again later"
+            self._context.out.answer(call, last.txid, ParameterError(error))
+            return
+        if any(tx.weight > MAX_STANDARD_TX_WEIGHT for tx in new.values()):
+            error = f"no node relays a transaction of more than {MAX_STANDARD_TX_WEIGHT} weight units"
+            self._context.out.answer(call, last.txid, ParameterError(error))
+            return
+        for tx in new.values():
+            relayed = self._txs[tx.txid] = RelayedTx(tx, now + RELAY_S)
+            self._names |= {tx.txid: relayed, tx.wtxid: relayed}
+            for outpoint in tx.inputs:
+                self._spending.setdefault(outpoint[:32], {})[tx.txid] = None
+        relayed = self._txs[last.txid]
+        relayed.calls.append(call)
+        relayed.waits_until = now + self._context.options.timeouts.reply_s
+        if relayed.is_accepted:
+            self._answer(relayed)
+        self._told.clear()
+        self._context.changed()
+
+    def is_unsent(self, txid: bytes) -> bool:
+        """Return True if a transaction is relayed, and no peer can have it."""
+        return txid in self._txs and self._txs[txid].is_unsent
+
+    def withdraw(self, txid: bytes) -> None:
+        """Forget a transaction, unless a peer may have it."""
+        if self.is_unsent(txid):
+            self._drop(self._txs[txid])
+
+    def lacking(self, txid: bytes) -> tuple[bytes, ...]:
+        """Return the parents of a relayed transaction that a peer requested."""
+        relayed = self._txs.get(txid)
+        return () if relayed is None or relayed.is_accepted else tuple(relayed.lacking)
+
+    # Time
+
+    @property
+    def next_at(self) -> float:
+        """When `advance` is due next (monotonic seconds); infinity if nothing is due."""
+        return self._next_at
+
+    def advance(self) -> None:
+        """Announce transactions to peers that were not told of them, and ask peers that received one."""
+        now = self._context.now.monotonic
+        peers = [peer for peer in self._context.pool.ready() if peer.profile is not None and peer.profile.relays]
+        is_told = self._told.issuperset(peers)
+        if not self._txs or (is_told and now < self._next_at):
+            return
+        self._expire(now)
+        self._told = set(peers)
+        for peer in peers:
+            fresh = [each for each in self._txs.values() if peer not in each.told]
+            if fresh:
+                for each in fresh:
+                    each.told[peer] = 0
+                self._context.out.send(peer.number, Inv(_items(peer, fresh, InvType.TX)))
+                self._ask(peer, fresh)
+        for relayed in self._txs.values():
+            for peer in [peer for peer, at in relayed.probe_at.items() if at <= now]:
+                self._probe(peer, relayed)
+            if relayed.waits_until <= now:
+                self._answer(relayed)
+        moments = (min(each.until, each.waits_until, *each.probe_at.values()) for each in self._txs.values())
+        self._next_at = min(moments, default=inf)
+
+    def _expire(self, now: float) -> None:
+        for relayed in [each for each in self._txs.values() if each.until <= now]:
+            self._drop(relayed)
+
+    def _drop(self, relayed: RelayedTx) -> None:
+        tx = relayed.tx
+        del self._txs[tx.txid]
+        for name in {tx.txid, tx.wtxid}:
+            del self._names[name]
+        for parent in {outpoint[:32] for outpoint in tx.inputs}:
+            del self._spending[parent][tx.txid]
+            if not self._spending[parent]:
+                del self._spending[parent]
+        self._answer(relayed)
+
+    def _gone(self, peer: Peer) -> None:
+        self._told.discard(peer)
+        for relayed in self._txs.values():
+            relayed.told.pop(peer, None)
+            relayed.probe_at.pop(peer, None)
+
+    # Requests of peers
+
+    def serve(self, peer: Peer, items: Sequence[InvItem]) -> list[InvItem]:
+        """Send the requested transactions that were announced to a peer. Returns the other items."""
+        others, sent = list[InvItem](), dict[bytes, None]()
+        for item in dict.fromkeys(items):
+            relayed = self._names.get(item.hash)
+            if relayed is None or peer not in relayed.told:
+                others.append(item)
+                for child in map(self._txs.__getitem__, self._spending.get(item.hash, ())):
+                    if peer.address in child.sent:
+                        child.lacking[item.hash] = None
+            elif relayed.tx.txid not in sent:
+                sent[relayed.tx.txid] = None
+                self._context.out.send(peer.number, Tx(relayed.tx.raw))
+                relayed.sent[peer.address] = None
+                self._probe(peer, relayed)
+        return others
+
+    def _ask(self, peer: Peer, txs: Iterable[RelayedTx]) -> None:
+        self._context.out.send(peer.number, GetData(_items(peer, txs, InvType.WITNESS_TX)))
+
+    def _probe(self, peer: Peer, relayed: RelayedTx) -> None:
+        """Ask a peer that received a transaction whether it has it. A peer that says nothing answers no questions."""
+        relayed.probe_at.pop(peer, None)
+        if relayed.is_accepted or relayed.told[peer] >= MAX_PROBES:
+            return
+        relayed.told[peer] = number = relayed.told[peer] + 1
+        self._ask(peer, (relayed,))
+        self._context.out.fence(peer.number, partial(self._probed, peer, relayed, number))
+
+    def _probed(self, peer: Peer, relayed: RelayedTx, number: int) -> None:
+        is_silent = relayed.told.get(peer) == number and peer not in relayed.probe_at
+        if is_silent and peer.address not in relayed.refused:
+            self._accepted(relayed)
+
+    # Reactions of peers
+
+    def announced(self, peer: Peer, items: Collection[InvItem]) -> None:
+        """A peer announces transactions. If one was announced to the peer, the peer must show that it has it."""
+        for item in items if self._txs else ():
+            relayed = self._names.get(item.hash)
+            if relayed is None or relayed.is_accepted:
+                continue
+            if peer in relayed.told:
+                self._ask(peer, (relayed,))
+            else:
+                relayed.told[peer] = 0
+                relayed.echoed[peer.address] = None
+                self._accepted(relayed)
+
+    def given(self, peer: Peer, txid: bytes) -> bool:
+        """A peer sends a transaction. Returns True if it was announced to the peer, which was asked for it."""
+        relayed = self._txs.get(txid)
+        if relayed is None or peer not in relayed.told:
+            return False
+        if peer.address not in relayed.sent:
+            relayed.echoed[peer.address] = None
+        self._accepted(relayed)
+        return True
+
+    def not_found(self, peer: Peer, tx_hash: bytes) -> None:
+        """A peer does not have a transaction. If it received it, it is asked again."""
+        relayed = self._names.get(tx_hash)
+        if relayed is None or not relayed.told.get(peer) or relayed.is_accepted:
+            return
+        relayed.probe_at[peer] = self._context.now.monotonic + PROBE_S
+        self._next_at = min(self._next_at, relayed.probe_at[peer])
+        self._context.changed()
+
+    def rejected(self, peer: Peer, message: Reject) -> None:
+        """A peer rejects a transaction that it received (BIP-61)."""
+        relayed = self._names.get(message.data)
+        if relayed is None or peer.address not in relayed.sent or relayed.is_accepted or not is_rejection(message):
+            return
+        relayed.refused[peer.address] = reason_of(message)
+        if all(each.address in relayed.refused for each in relayed.told):
+            told = "; ".join(f"{address}: {reason}" for address, reason in relayed.refused.items())
+            error = f"every peer that received the transaction rejected it: {told}"
+            self._answer(relayed, TxRefusedError(error, tuple(relayed.refused.items())))
+            self._drop(relayed)
+
+    def _accepted(self, relayed: RelayedTx) -> None:
+        relayed.is_accepted = True
+        relayed.probe_at.clear()
+        self._answer(relayed)
+
+    def _answer(self, relayed: RelayedTx, error: Exception | None = None) -> None:
+        for call in relayed.calls:
+            self._context.out.answer(call, relayed.tx.txid, error or relayed.answer())
+        relayed.calls.clear()
+        relayed.waits_until = inf
+
+
+def _items(peer: Peer, txs: Iterable[RelayedTx], by_txid: InvType) -> tuple[InvItem, ...]:
+    """Return the items that name transactions: by wtxid (BIP-339), or by txid with this kind."""
+    assert peer.profile is not None
+    if peer.profile.wtxid_relay:
+        return tuple(InvItem(InvType.WTX, each.tx.wtxid) for each in txs)
+    return tuple(InvItem(by_txid, each.tx.txid) for each in txs)
