@@ -37,6 +37,8 @@ else:  # not needed to show --help
     textfile = deferred("spvfilter.watch.textfile")
     watchlist = deferred("spvfilter.watch.watchlist")
 
+MAX_LABELS = 100_000
+"""Largest number of labels of silent payments (our choice, as in spvfilter.silent.scanner)."""
 _DAY_S = 86_400  # seconds
 _MAX_AHEAD_S = 7_200  # the block time that nodes accept ahead of their clock; LightClient allows it for a birthday
 MAX_DERIVATIONS = 1_000_000  # the default of WatchList.load
@@ -284,6 +286,18 @@ def add_watch_file(parser: argparse.ArgumentParser) -> None:
         help=(
             "refuse a --watch file whose descriptors derive more than N keys; default %(default)s. They are counted"
             " before they are derived"
+        ),
+    )
+
+
+def add_labels(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--labels",
+        metavar="N",
+        type=whole(0, MAX_LABELS),
+        help=(
+            "for silent payments: search for the labels 1 to N, at most 100,000, after a loss of the wallet's data;"
+            " default: the lines sp-label:N,LABEL of the watch list"
         ),
     )
 

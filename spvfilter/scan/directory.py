@@ -85,7 +85,7 @@ class PartScan:
         if watch.is_empty:
             raise ParameterError("nothing to watch for: the watch list is empty")
         if watch.windows.silent:
-            raise ParameterError("a scan in parts does not find silent payments: take sp() out of the watch list")
+            raise ParameterError("a scan in parts does not find silent payments, sp(): scan without --out")
         if watch.network != plan.network:
             raise ParameterError(f"the watch list is of {watch.network}, and the blocks are of {plan.network}")
         self.directory: Path = Path(directory)

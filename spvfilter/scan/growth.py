@@ -19,13 +19,14 @@ class Growth:
     def __init__(self, watch: WatchList) -> None:
         self._watch = watch
         self._scripts = 0
+        self._found = 0
         self._coins = 0
         watch.advance()
         watch.widen()
 
     def mark(self) -> tuple[int, int]:
         """Return the numbers of scripts and outpoints that a search uses at least if it begins now."""
-        return self._scripts, self._coins
+        return self._scripts + self._found, self._coins
 
     def used(self, hits: Iterable[Hit]) -> None:
         """Let the windows move as the hits require. Windows that move are widened again.
@@ -34,6 +35,10 @@ class Growth:
         """
         if new := self._watch.advance(hits):
             self._scripts += len(new) + len(self._watch.widen())
+
+    def found(self, scripts: int) -> None:
+        """Count the scripts of silent payments that became watched."""
+        self._found += scripts
 
     def learned(self, coins: int) -> None:
         """Count outpoints that were learned from blocks that were searched again."""
@@ -46,4 +51,4 @@ class Growth:
 
     def due(self, blocks: Iterable[PendingBlock]) -> list[PendingBlock]:
         """Return the blocks that must be searched again, in order."""
-        return [block for block in blocks if block.known != (self._scripts, self._coins)]
+        return [block for block in blocks if block.known != self.mark()]

@@ -200,7 +200,8 @@ class Matcher:
 
         Args:
             blocks: Files (BlockFiles), a node (NodeBlocks), a sequence, or an iterable of raw blocks, asynchronous or
-                not.
+                not. Silent payments, sp(), need undo files or a node that returns the spent outputs. Otherwise
+                `ScanReport.unjudged` counts the transactions in which a payment may be missed.
             in_order: True for an endless stream in chain order. Nothing is spooled or searched again.
                 `ScanReport.late_scripts` counts the scripts that earlier blocks were not searched for.
 
@@ -254,7 +255,6 @@ class Matcher:
         self, blocks: BlockSource | NodeBlocks | RawBlocks, in_order: bool, tell: Callable[[BlockHits], T]
     ) -> AsyncGenerator[T]:
         """Scan blocks, and yield the item that `tell` makes from each block's hits."""
-        _refuse_silent(self.watch)
         self.report = ScanReport()
         growth = (
             await asyncio.to_thread(growths.Growth, self.watch) if self.watch.keychains else growths.Growth(self.watch)
@@ -263,8 +263,17 @@ class Matcher:
             feed: Feed = await NodeFeed.of(blocks, self.watch.network, self.report)
         else:
             feed = _feed(blocks, in_order, self.watch.network, self.report)
+        silent = await asyncio.to_thread(self.watch.silent_search) if self.watch.keychains else None
         scan = scans.Scan(
-            self.watch, growth, feed, self.report, tell, jobs=self.jobs, check=self.check, image=self._image
+            self.watch,
+            growth,
+            feed,
+            self.report,
+            tell,
+            jobs=self.jobs,
+            check=self.check,
+            image=self._image,
+            silent=silent,
         )
         async with aclosing(scan), aclosing(scan.found()) as found:
             async for each in found:
@@ -289,11 +298,11 @@ class Matcher:
 
 
 def _refuse_silent(watch: WatchList) -> None:
-    """Raise ParameterError if a list has descriptors sp(), whose payments a scan does not find."""
+    """Raise ParameterError if a list has descriptors sp(), whose payments a stream of transactions does not show."""
     if watch.windows.silent:
         raise ParameterError(
-            "a scan does not find silent payments, sp(): call match_block for each block, with the outputs that it"
-            " spends"
+            "a stream of transactions does not find silent payments, sp(): call match_tx for each transaction, with the"
+            " outputs that it spends"
         )
 
 

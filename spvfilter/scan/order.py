@@ -81,6 +81,12 @@ class ScanReport:
     """Undo records that could not be used. Their blocks were matched by outpoints."""
     pruned: tuple[Heights, ...] = ()
     """Heights that a node has pruned while the scan ran, so that they were not scanned. All others are higher."""
+    candidates: int = 0
+    """Number of transactions that were searched for silent payments: they have eligible inputs and a taproot output.
+
+    It is 0 if the watch list has no descriptor sp()."""
+    unjudged: int = 0
+    """Number of candidates in which a payment may be missed, because the outputs that they spend are not known."""
     unseen: int = 0
     """Number of blocks in which spends of earlier coins cannot be seen.
 

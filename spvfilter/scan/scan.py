@@ -9,6 +9,8 @@ This module is not part of the API. The set of matches does not depend on three 
   merged, its blocks are searched again for spends of the outpoints that were learned in between.
 - The order in which scripts of keychains are used. If windows move beyond those of the scan's start, all blocks that
   were scanned without the new scripts are searched again, until nothing changes.
+- The order in which silent payments are found. Their scripts become watched when their batch is merged. Blocks that
+  were scanned without them are searched again for the scripts, and never again for silent payments.
 """
 
 from __future__ import annotations
@@ -35,7 +37,12 @@ from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
     import asyncio
+
+    from spvfilter.silent.search import Judged
+    from spvfilter.watch import silentsearch
+    from spvfilter.watch.silentsearch import SilentSearch
 else:
+    silentsearch = deferred("spvfilter.watch.silentsearch")
     asyncio = deferred("asyncio")
 
 T = TypeVar("T")
@@ -58,6 +65,10 @@ class _Result:
     """Place and error of each unreadable copy of the block."""
     undo_errors: list[Problem] = field(default_factory=list)
     """Problems of undo records that could not be used."""
+    judged: Judged | None = None
+    """The silent payments that the block has; None if the block was not searched for them."""
+    record: bytes | None = None
+    """Undo record with which the block was searched for silent payments; None if there was none."""
 
 
 @dataclass(slots=True)
@@ -89,6 +100,7 @@ class Scan(Generic[T]):
         jobs: int,
         check: bool,
         image: memoryview | None = None,
+        silent: SilentSearch | None = None,
     ) -> None:
         self._watch = watch
         self._feed = feed
@@ -103,6 +115,7 @@ class Scan(Generic[T]):
         self._scanned: list[PendingBlock] = []
         self._gone: list[tuple[Problem, PendingBlock]] = []  # blocks whose files are gone since they were listed
         self._growth = growth
+        self._silent = silent
         self._threads: Pipeline[_Batch, list[T]] = Pipeline(self._jobs, self._work, self._merge)
         self._has_outpoints: bool | None = None  # True if an entry is an outpoint; None if unknown
         self._patterns: frozenset[int] = frozenset()  # entries whose outputs are not learned
@@ -174,12 +187,12 @@ class Scan(Generic[T]):
         batch.known = self._growth.mark()
         # read before the scan: it then sees at least these outpoints, as the watch list learns them first
         batch.after = self._taught
-        if not self._scan_together(batch, buffer):
+        if self._silent is not None or not self._scan_together(batch, buffer):
             found = WatchTable()
             for result in batch.results:
                 if self._threads.closing:
                     return
-                self._scan(result, found)
+                self._scan(result, found, self._silent)
 
     def _scan_together(self, batch: _Batch, buffer: ReadBuffer) -> bool:
         """Scan the batch in one call of the kernel.
@@ -237,8 +250,8 @@ class Scan(Generic[T]):
                 return False
         return True
 
-    def _scan(self, result: _Result, found: WatchTable) -> None:
-        """Scan one block: the first copy of it that is valid."""
+    def _scan(self, result: _Result, found: WatchTable, silent: SilentSearch | None = None) -> None:
+        """Scan one block: the first copy of it that is valid. With `silent`, search it for silent payments."""
         raw, result.raw = result.raw, None
         for ref in result.block.copies():
             try:
@@ -248,14 +261,14 @@ class Scan(Generic[T]):
                     if not is_proven(ref):
                         raise FormatError("the block's hash is above its target", offset=72, field="bits")
                     check_block(raw)
-                result.hits = self._hits_of(result, raw, found)
+                result.hits = self._hits_of(result, raw, found, silent)
                 result.raw = raw
                 break
             except _UNREADABLE as error:
                 result.errors.append((self._feed.source.name(ref), error))
                 raw = None
 
-    def _hits_of(self, result: _Result, raw: bytes, found: WatchTable) -> bytes:
+    def _hits_of(self, result: _Result, raw: bytes, found: WatchTable, silent: SilentSearch | None = None) -> bytes:
         """The packed hits of a block, found with its undo record if a usable record exists.
 
         Raises FormatError for a malformed block; SourceError if a required undo record cannot be used.
@@ -263,8 +276,12 @@ class Scan(Generic[T]):
         block, source = result.block, self._feed.source
         while (place := source.find_undo(block.ref)) is not None:
             try:
-                hits = _scanned(self._watch.table, raw, found, place.read())
+                record = place.read()
+                hits = _scanned(self._watch.table, raw, found, record)
                 block.by_undo = True
+                if silent is not None:
+                    result.record = record
+                    result.judged = silent.block(raw, silentsearch.scripts_of_record(raw, record))
                 return hits
             except (UndoError, SourceError, OSError) as error:
                 more = source.pair_again(block.ref, place)
@@ -273,13 +290,17 @@ class Scan(Generic[T]):
                 if source.mode is UndoMode.REQUIRE:
                     raise SourceError(f"its undo record cannot be used: {error}") from None
                 result.undo_errors += [Problem.of(f"{source.name(block.ref)}: its undo record", error), *more]
-        return _scanned(self._watch.table, raw, found)
+        hits = _scanned(self._watch.table, raw, found)
+        if silent is not None:
+            result.judged = silent.block(raw, None)
+        return hits
 
     def _merge(self, batch: _Batch, buffer: ReadBuffer) -> list[T] | None:
         """Add the spends of outpoints that were learned since the scan of the batch began. Then learn its outputs.
 
         Returns the items of the batch. Raises the error that ends the scan.
         """
+        self._watch_payments(batch)
         late = self._late_hits(batch, buffer)
         told: list[T] = []
         for number, result in enumerate(batch.results):
@@ -306,12 +327,33 @@ class Scan(Generic[T]):
                 continue
             if hits:
                 told.append(self._tell(BlockHits(block.ref.hash, result.height, block.ref.time, hits)))
+            if result.judged is not None:
+                self._report.candidates += result.judged.candidates
+                self._report.unjudged += result.judged.unjudged
             self._report.blocks += 1
             self._report.by_undo += block.by_undo
             if not block.by_undo and block.ref.transactions != 1 and self._feed.source.mode is not UndoMode.OFF:
                 self._report.without_undo.append(block.ref.hash)
             self._report.bytes_scanned += block.ref.size
         return told if told or not self._feed.planned else None
+
+    def _watch_payments(self, batch: _Batch) -> None:
+        """Watch the silent payments of a batch. Scan it again if it was scanned without scripts of such payments.
+
+        Nothing is read again: the event loop, which fetches the blocks of a node, may wait for this thread.
+        """
+        if self._silent is None:
+            return
+        for result in batch.results:
+            if result.hits is not None and result.judged is not None:
+                self._growth.found(len(self._watch.add_payments(self._silent.payments(result.judged))))
+        if batch.known[0] == self._growth.mark()[0]:
+            return
+        batch.known, batch.after = self._growth.mark(), self._taught
+        found = WatchTable()
+        for result in batch.results:
+            if result.hits is not None and result.raw is not None:
+                result.hits = _scanned(self._watch.table, result.raw, found, result.record)
 
     def _judge_gone(self) -> None:
         """Report blocks whose files are gone since they were listed: as pruned if they lie below all others."""

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from support.silentpayments import Wallet
+from spvfilter.network import REGTEST
+from support.silentpayments import SilentChain, Wallet
 
 pytest.importorskip("btclib_secp256k1")
 
@@ -68,3 +69,50 @@ def test_a_private_spend_key_is_refused(run: Any, standard_input: Any) -> None:
     ran = run("descriptor", "-")
     assert ran.code != 0
     assert "private spend key, which was not kept" in ran.err
+
+
+def rows_of(out: str) -> list[tuple[str, str, int]]:
+    return sorted((row["kind"], row["txid"], row["index"]) for row in map(json.loads, out.splitlines()))
+
+
+@pytest.fixture
+def watch_file(tmp_path: Path) -> Path:
+    path = tmp_path / "wallet.txt"
+    wallet = Wallet(network=REGTEST)
+    path.write_text(f"{wallet.descriptor},savings\nsp-label:1,Alice\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_scan_of_files_finds_silent_payments(run: Any, tmp_path: Path, watch_file: Path, jobs: int) -> None:
+    chain = SilentChain(Wallet(network=REGTEST))
+    folder = chain.write(tmp_path / "blocks")
+    options = ("--watch", watch_file, "--network", "regtest", "--format", "jsonl", "--jobs", jobs)
+    ran = run("scan", folder, *options)
+    assert ran.code == 0
+    assert rows_of(ran.out) == sorted((str(kind), txid[::-1].hex(), n) for kind, txid, n, _ in chain.expected)
+    assert "5 transaction(s) searched for silent payments" in ran.err
+    assert "warning" not in ran.err
+    found = chain.write(tmp_path / "bare", has_undo=False)
+    bare = run("scan", found, *options)
+    assert bare.out == ""
+    assert "warning: 5 of them may hide a silent payment" in bare.err
+    for text in (ran.out, ran.err):
+        assert Wallet(network=REGTEST).scan_text not in text
+
+
+def test_labels_of_recovery_are_searched(run: Any, tmp_path: Path, watch_file: Path) -> None:
+    folder = SilentChain(Wallet(network=REGTEST)).write(tmp_path / "blocks")
+    options = ("--watch", watch_file, "--network", "regtest", "--format", "jsonl", "--quiet")
+    found = {labels: len(run("scan", folder, *options, "--labels", labels).out.splitlines()) for labels in (0, 7, 8)}
+    assert found == {0: 7, 7: 7, 8: 8}
+    assert "not 100001" in run("scan", folder, *options, "--labels", 100_001).err
+
+
+def test_a_scan_of_a_node_finds_silent_payments(run: Any, watch_file: Path) -> None:
+    chain = SilentChain(Wallet(network=REGTEST))
+    with chain.node().in_thread() as node:
+        ran = run("scan", node.url, "--watch", watch_file, "--network", "regtest", "--format", "jsonl")
+    assert ran.code == 0
+    assert rows_of(ran.out) == sorted((str(kind), txid[::-1].hex(), n) for kind, txid, n, _ in chain.expected)
+    assert "5 transaction(s) searched for silent payments" in ran.err

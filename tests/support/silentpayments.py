@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
+from pathlib import Path
 
+from spvfilter import MatchKind
 from spvfilter.address import Bech32Encoding, bech32_encode
 from spvfilter.hashes import hash160
+from spvfilter.kernel import spent_outpoints
 from spvfilter.kernel.pure.address import to_5_bits
 from spvfilter.network import MAINNET, Network
+from spvfilter.node import Regtest
 from spvfilter.primitives import TxOut
 from spvfilter.silent.address import SilentAddress, silent_prefix
-from support import build
+from spvfilter.transaction import Transaction
+from support import build, chains, undo
+from support.corenode import CoreNode
 
 
 def public(private: int) -> bytes:
@@ -87,3 +93,74 @@ def payment(
     )
     outputs = [build.TxOut(value + number, b"\x51\x20" + bytes(key)) for number, key in enumerate(made)]
     return build.tx(spends, [*outputs, build.TxOut(1, b"\x51")]), spent
+
+
+class SilentChain:
+    """A regtest chain with silent payments to a wallet, their spends, a reused output and payments to others."""
+
+    def __init__(self, wallet: Wallet, *, kind: str = "p2tr") -> None:
+        coins: dict[bytes, undo.Spent] = {}
+
+        def pay(addresses: Sequence[SilentAddress], salt: int) -> bytes:
+            raw, spent = payment(addresses, salt=salt, kind=kind, inputs=1 + salt % 2)
+            for outpoint, each in zip(spent_outpoints(raw), spent, strict=True):
+                coins[outpoint] = undo.Spent(each.value, each.script_pubkey)
+            return raw
+
+        other = Wallet(scan=5, network=wallet.network)
+        first = pay([wallet.address(), wallet.address(1)], 1)
+        change = pay([other.address(), wallet.address(0)], 2)
+        again = build.tx(
+            [build.TxIn(build.txid(first), 2)], [build.TxOut(1, output_of(first, 0)), build.TxOut(0, b"\x6a")]
+        )
+        spend = build.tx([build.TxIn(build.txid(first), 0)], [build.TxOut(10, b"\x51")])
+        both = build.tx(
+            [build.TxIn(build.txid(first), 1), build.TxIn(build.txid(change), 1)], [build.TxOut(10, b"\x51")]
+        )
+        bodies = [
+            [],
+            [first],
+            [pay([other.address()], 3)],
+            [change, spend],
+            [again],
+            [],
+            [both, pay([other.address()], 4)],
+        ]
+        bodies += [[pay([wallet.address(8)], 5)], [], []]
+        genesis = Regtest().chain.active[0].raw
+        self.blocks: list[bytes] = [genesis, *build.chain_of(bodies, build.block_hash(genesis), 1)]
+        """The blocks of the chain, from the genesis block on."""
+        self.spent: list[list[list[undo.Spent]]] = undo.spent_of(self.blocks, coins)
+        """The coins that each block spends."""
+        self.records: list[bytes] = undo.records_of(self.blocks, coins)
+        """The undo record of each block."""
+        spends, paid = MatchKind.INPUT, MatchKind.OUTPUT
+        self.expected: list[tuple[MatchKind, bytes, int, int | None]] = [
+            (paid, build.txid(first), 0, None),
+            (paid, build.txid(first), 1, 1),
+            (paid, build.txid(change), 1, 0),
+            (spends, build.txid(spend), 0, None),
+            (paid, build.txid(again), 0, None),
+            (spends, build.txid(both), 0, 1),
+            (spends, build.txid(both), 1, 0),
+        ]
+        """Kind, txid, index and label of each match, for a list that declares label 1 alone."""
+
+    def write(self, folder: Path, *, has_undo: bool = True) -> Path:
+        """Write the chain as files of blocks and undo records."""
+        folder.mkdir(exist_ok=True)
+        (folder / "blk00000.dat").write_bytes(b"".join(map(chains.record, self.blocks)))
+        if has_undo:
+            undo.write_undo(folder / "rev00000.dat", self.records)
+        return folder
+
+    def node(self) -> CoreNode:
+        """A node of the chain that serves spent outputs."""
+        node = CoreNode(self.blocks)
+        node.spends(self.spent)
+        return node
+
+
+def output_of(raw: bytes, index: int) -> bytes:
+    """The script of an output."""
+    return Transaction.parse(raw).outputs[index].script_pubkey

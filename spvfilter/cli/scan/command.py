@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
-from spvfilter.cli.arguments import add_format, add_network, add_watch_file, watch_list
+from spvfilter.cli.arguments import add_format, add_labels, add_network, add_watch_file, watch_list
 from spvfilter.cli.blockoptions import add_blocks, add_engine, add_follow, check_engine, check_follow, span_of
 from spvfilter.cli.scan.nodeoptions import check_without_node, configure as configure_node, is_node_url
 from spvfilter.cli.term.page import Page
@@ -60,6 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         ),
     )
     add_watch_file(parser)
+    add_labels(parser)
     parser.add_argument(
         "--address",
         metavar="A",
@@ -166,6 +167,8 @@ def run(args: argparse.Namespace) -> int:
     )
     if not len(watch) and args.watch is None:
         raise ParameterError("nothing to watch for: give --watch FILE or --address ADDRESS")
+    if args.labels is not None:
+        watch.search_sp_labels(args.labels)
     span = span_of(args)
     if span.is_limited and not is_node and streams.is_stream(args.paths):
         raise ParameterError(

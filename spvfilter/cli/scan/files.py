@@ -165,6 +165,7 @@ class _Scan:
             _list(report.without_undo)
         if report.unseen:
             complain(unseen_spends(report.unseen))
+        report_silent(report.candidates, report.unjudged)
         reads_undo = not self._is_stream and self._undo != UndoMode.OFF
         warn_of_types(self._matcher.watch, len(report.without_undo) if reads_undo else report.blocks)
 
@@ -180,6 +181,17 @@ def assumed_network(blocks: int, network: Network) -> str:
     return (
         f"{blocks:,} block(s) do not name their network and are taken as blocks of {network}; --network chooses another"
     )
+
+
+def report_silent(candidates: int, unjudged: int) -> None:
+    """Print how many transactions were searched for silent payments, and in how many a payment may be missed."""
+    if candidates:
+        complain(f"{candidates:,} transaction(s) searched for silent payments")
+    if unjudged:
+        complain(
+            f"warning: {unjudged:,} of them may hide a silent payment, because the outputs that they spend are not"
+            " known. Put the rev*.dat files beside the blk*.dat files, or scan a node that serves spent outputs"
+        )
 
 
 def unseen_spends(blocks: int) -> str:

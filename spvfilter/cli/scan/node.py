@@ -15,6 +15,7 @@ from spvfilter._public import deferred
 from spvfilter.cli.arguments import format_of
 from spvfilter.cli.blockoptions import EVERY_S
 from spvfilter.cli.credentials import credentials_of
+from spvfilter.cli.scan.files import report_silent
 from spvfilter.cli.scan.gaps import report_heights
 from spvfilter.cli.scan.totals import ScanTotals, wants_totals
 from spvfilter.cli.scan.types import warn_of_types
@@ -57,6 +58,10 @@ class _Progress:
     """Height of the first scanned block; None until the height is known."""
     reached: int | None = None
     """Height of the last block that was scanned; None before the first block is scanned."""
+    candidates: int = 0
+    """Transactions that were searched for silent payments."""
+    unjudged: int = 0
+    """Transactions in which a silent payment may be missed."""
     disconnected: int = 0
     """Blocks that a reorganization took off the best chain."""
     is_incomplete: bool = False
@@ -65,6 +70,8 @@ class _Progress:
         """Add the counts of a scan that has ended or was interrupted."""
         self.blocks += report.blocks
         self.bytes_scanned += report.bytes_scanned
+        self.candidates += report.candidates
+        self.unjudged += report.unjudged
         if self.first is not None and self.reached is None and report.blocks:
             self.reached = self.first + report.blocks - 1
         problems = Problems()
@@ -189,6 +196,7 @@ def _summarise(progress: _Progress, report: ScanReport, seconds: float, chosen: 
             f"{progress.disconnected:,} block(s) left the best chain by reorganizations; rows of kind disconnected name"
             " them"
         )
+    report_silent(progress.candidates, progress.unjudged)
     if report.unseen:
         complain(
             f"warning: {report.unseen:,} block(s) may spend coins from before these blocks, and such spends were not"

@@ -15,7 +15,7 @@ def check_followable(watch: TxOutIndex) -> None:
         raise ParameterError(f"a client cannot follow {KINDS}: scan blocks for them with a Matcher")
     if watch.windows.silent:
         raise ParameterError(
-            "a client cannot follow silent payments, sp(): call WatchList.match_block for the blocks of your node"
+            "a client cannot follow silent payments, sp(): scan your node's blocks by `spvfilter scan` or a Matcher"
         )
 
 

@@ -1,0 +1,134 @@
+"""Scans that find silent payments: the same matches for any number of threads, order, source and batch."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from spvfilter import Match, Matcher, ParameterError, WatchList
+from spvfilter.kernel import SilentCandidate
+from spvfilter.network import REGTEST
+from spvfilter.scan import BlockFiles
+from spvfilter.silent.scanner import Inputs, read_inputs
+from support.build import block_hash
+from support.chains import found_by
+from support.silentpayments import SilentChain, Wallet
+from support.vectors import effort
+
+pytest.importorskip("btclib_secp256k1")
+
+WALLET = Wallet(network=REGTEST)
+Shown = tuple[object, bytes, int, int | None]
+
+
+def watching() -> WatchList:
+    watch = WatchList(REGTEST)
+    watch.add_descriptor(WALLET.descriptor, "savings")
+    watch.add_sp_label(1, "Alice")
+    return watch
+
+
+def shown(matches: list[Match]) -> list[Shown]:
+    return [(each.kind, each.txid, each.index, each.sp_label) for each in matches]
+
+
+@pytest.mark.usefixtures("small_batches_and_many_threads")
+@pytest.mark.parametrize("jobs", [1, 3])
+@pytest.mark.parametrize("seed", range(effort(4, 8, 60)))
+async def test_files_with_undo_records_show_all_payments(tmp_path: Path, seed: int, jobs: int) -> None:
+    chain = SilentChain(WALLET)
+    matcher = Matcher(watching(), jobs=jobs)
+    found = await found_by(matcher, BlockFiles(chain.write(tmp_path / "blocks"), undo="require"))
+    assert sorted(shown(found), key=str) == sorted(chain.expected, key=str)
+    assert {each.label for each in found if each.sp_label == 1} == {"Alice"}
+    assert {each.keychain for each in found} == {str(WALLET.address())}
+    assert all(each.fee is not None for each in found)
+    report = matcher.report
+    assert (report.candidates, report.unjudged, report.matches) == (5, 0, 7)
+
+
+@pytest.mark.parametrize("kind", ["p2tr", "p2wpkh"])
+async def test_payments_that_show_their_keys_are_found_without_undo(tmp_path: Path, kind: str) -> None:
+    chain = SilentChain(WALLET, kind=kind)
+    folder = chain.write(tmp_path / "blocks", has_undo=False)
+    for source in (BlockFiles(folder), chain.blocks, iter(chain.blocks)):
+        matcher = Matcher(watching())
+        found = await found_by(matcher, source)
+        expected = chain.expected if kind == "p2wpkh" else []
+        assert sorted(shown(found), key=str) == sorted(expected, key=str)
+        assert (matcher.report.candidates, matcher.report.unjudged) == ((5, 0) if kind == "p2wpkh" else (5, 5))
+
+
+@pytest.mark.usefixtures("many_threads")
+@pytest.mark.parametrize("seed", range(effort(3, 6, 60)))
+async def test_blocks_in_any_order_show_the_same_matches(seed: int) -> None:
+    chain = SilentChain(WALLET, kind="p2wpkh")
+    blocks = chain.blocks.copy()
+    random.Random(seed).shuffle(blocks)
+    for source in (blocks, iter(blocks)):
+        found = await found_by(Matcher(watching(), jobs=3), source)
+        assert sorted(shown(found), key=str) == sorted(chain.expected, key=str)
+
+
+async def test_a_stream_in_order_shows_payments_when_they_arrive() -> None:
+    chain = SilentChain(WALLET, kind="p2wpkh")
+    matcher = Matcher(watching())
+    found = [match async for match in matcher.scan(iter(chain.blocks), in_order=True)]
+    assert shown(found) == chain.expected
+    assert matcher.report.late_scripts == 0
+
+
+async def test_candidates_are_judged_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[object] = []
+
+    def count(candidate: SilentCandidate) -> Inputs | None:
+        judged.append(candidate)
+        return read_inputs(candidate)
+
+    monkeypatch.setattr("spvfilter.silent.search.read_inputs", count)
+    chain = SilentChain(WALLET)
+    await found_by(Matcher(watching(), jobs=2), BlockFiles(chain.write(tmp_path / "blocks")))
+    assert len(judged) == 5
+
+
+async def test_batches_and_other_entries_have_their_matches(tmp_path: Path) -> None:
+    chain = SilentChain(WALLET)
+    watch = watching()
+    watch.add_script(b"\x51")
+    matcher = Matcher(watch)
+    blocks = BlockFiles(chain.write(tmp_path / "blocks"))
+    found = [match async for batch in matcher.scan_batches(blocks) for match in batch.matches()]
+    silent = [each for each in found if each.keychain is not None]
+    assert sorted(shown(silent), key=str) == sorted(chain.expected, key=str)
+    assert len(found) > len(silent)
+
+
+async def test_a_truncated_undo_file_is_reported(tmp_path: Path) -> None:
+    chain = SilentChain(WALLET)
+    folder = chain.write(tmp_path / "blocks")
+    path = folder / "rev00000.dat"
+    path.write_bytes(path.read_bytes()[:150])
+    matcher = Matcher(watching())
+    found = await found_by(matcher, BlockFiles(folder))
+    assert matcher.report.undo_problems
+    assert set(shown(found)) <= set(chain.expected)
+    assert len(matcher.report.without_undo) >= matcher.report.unjudged >= 1
+
+
+async def test_a_stream_of_transactions_refuses_silent_payments() -> None:
+    with pytest.raises(ParameterError, match="a stream of transactions does not find silent payments"):
+        await anext(Matcher(watching()).match_txs([]))
+
+
+async def test_transactions_and_blocks_take_their_spent_outputs() -> None:
+    chain = SilentChain(WALLET)
+    matcher = Matcher(watching())
+    found = [
+        match
+        for raw, record in zip(chain.blocks, chain.records, strict=True)
+        for match in await matcher.match_block(raw, spent=record)
+    ]
+    assert shown(found) == chain.expected
+    assert {each.block_hash for each in found} <= set(map(block_hash, chain.blocks))
