@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any  # Any: distributed has no types
 
 from spvfilter._public import deferred, public
 from spvfilter._version import __version__
-from spvfilter.errors import SourceError
+from spvfilter.errors import ParameterError, SourceError
 from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import WatchTable
 from spvfilter.scan.daskcalls import ATTEMPTS, Calls, LostError, scheduler_is_there
@@ -47,12 +47,15 @@ class DaskWorkers(Engine):
     Args:
         client: A `distributed.Client`, asynchronous or not. It stays open.
         plan: A plan of files that the workers have themselves, from `plan_on_workers`.
+        send_scan_key: True to send the private scan keys of silent payments, sp(), to the scheduler and the workers.
+            They then learn of all payments, but cannot spend them.
     """
 
     width = _WIDTH
 
-    def __init__(self, client: Any, plan: WorkerPlan | None = None) -> None:
+    def __init__(self, client: Any, plan: WorkerPlan | None = None, *, send_scan_key: bool = False) -> None:
         self._calls = Calls(client)
+        self._sends_scan_key = send_scan_key
         self._plan = plan
         self._worker_pool = None if plan is None else WorkerPool(self._calls, plan.paths, plan.sights)
         self._owner = secrets.token_bytes(16)
@@ -73,8 +76,14 @@ class DaskWorkers(Engine):
     async def run(self, task: PartTask) -> PartSummary:
         """Scan a part on a worker and write its file, unless a complete file is there already.
 
-        Raises OSError; SourceError if the part cannot be scanned or the scheduler is lost.
+        Raises OSError; SourceError if the part cannot be scanned or the scheduler is lost. Raises ParameterError for a
+        private scan key that must not be sent.
         """
+        if task.has_scan_key and not self._sends_scan_key:
+            raise ParameterError(
+                "the watch list has sp(), whose private scan key would be sent to the scheduler and all workers: give"
+                " send_scan_key=True if you trust them"
+            )
         done = await to_its_end(finished, task.path, task.key)
         if done is not None:
             return done
@@ -183,6 +192,7 @@ async def scan_cluster(
     check: bool = False,
     transactions: bool = False,
     binary_hashes: bool = False,
+    send_scan_key: bool = False,
 ) -> Path:
     """Scan a plan's parts on the workers of a Dask cluster into a directory, as `scan_parts` does.
 
@@ -198,6 +208,7 @@ async def scan_cluster(
         check: True to verify proof of work, merkle root and witness commitment of each block.
         transactions: True to write every input and output of the matched transactions, too.
         binary_hashes: True to write the hashes in Parquet files as 32 bytes in display order, not as text in hex.
+        send_scan_key: True to send the private scan keys of silent payments, sp(), to the workers.
 
     Returns:
         The path of the file of matches.
@@ -210,7 +221,7 @@ async def scan_cluster(
             scheduler is lost.
         OSError: A file cannot be read or written.
     """
-    engine = DaskWorkers(client, plan if isinstance(plan, WorkerPlan) else None)
+    engine = DaskWorkers(client, plan if isinstance(plan, WorkerPlan) else None, send_scan_key=send_scan_key)
     try:
         of_blocks = plan.plan if isinstance(plan, WorkerPlan) else plan
         scan = PartScan(out, of_blocks, watch, check=check, transactions=transactions, binary_hashes=binary_hashes)

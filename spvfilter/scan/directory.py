@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from spvfilter._public import public
+from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import unpack_hits
 from spvfilter.scan.coinfile import MOST_COINS, write_coins
@@ -34,6 +35,11 @@ from spvfilter.scan.parts import PartTask, task_key
 from spvfilter.scan.plan import Part, Plan
 from spvfilter.scan.threadwork import to_its_end, until
 from spvfilter.watch.watchlist import WatchList
+
+if TYPE_CHECKING:
+    from spvfilter.scan import silentparts
+else:
+    silentparts = deferred("spvfilter.scan.silentparts")
 
 _NO_COINS = b""  # the key of a first pass, which knows no outpoints
 
@@ -84,8 +90,12 @@ class PartScan:
     ) -> None:
         if watch.is_empty:
             raise ParameterError("nothing to watch for: the watch list is empty")
-        if watch.windows.silent:
-            raise ParameterError("a scan in parts does not find silent payments, sp(): scan without --out")
+        silent = watch.windows.silent
+        if silent and any(part.kept for part in plan.parts):
+            raise ParameterError(
+                "the blocks of earlier parts are pruned, so silent payments, sp(), cannot be searched for there: scan"
+                " into another directory"
+            )
         if watch.network != plan.network:
             raise ParameterError(f"the watch list is of {watch.network}, and the blocks are of {plan.network}")
         self.directory: Path = Path(directory)
@@ -104,8 +114,10 @@ class PartScan:
         self._windows: list[dict[str, int]] = []  # the ends of the windows, as the manifest stores them
         self._most_coins = most_coins
         self._digest = table_digest(watch.table)
+        self._keys = silentparts.keys_digest(silent) if silent else b""
+        watched = sha256(self._digest + self._keys).digest() if silent else self._digest
         form = "binary" if binary_hashes else TEXT_HASHES
-        self._run = PartRun(self.directory, plan, check, {WATCH_LIST: self._digest.hex(), PARQUET_HASHES: form})
+        self._run = PartRun(self.directory, plan, check, {WATCH_LIST: watched.hex(), PARQUET_HASHES: form})
         self._parts = self._run.parts
         self.report: PartsReport = self._run.report
         """The progress of the scan."""
@@ -142,6 +154,7 @@ class PartScan:
         No other scan can use the directory until the context is left. Raises the errors of `run`.
         """
         async with self._run.opened(engine) as (chosen, manifest):
+            await self._find_silent(chosen)
             await to_its_end(self._widen, manifest.windows)
             done = await self._passes(chosen)
             if self.has_transactions:
@@ -187,6 +200,30 @@ class PartScan:
         """
         with self._parts.locked():
             self._parts.remove_parts()
+
+    async def _find_silent(self, engine: Engine) -> None:
+        """Search all parts for silent payments, and watch their scripts: the passes then find the matches.
+
+        The numbers of the new entries depend on the order of the chain only.
+        """
+        if not (silent := self._given.windows.silent):
+            return
+        keys, undo = silentparts.scan_keys(silent), str(self.plan.undo)
+        tasks = list[silentparts.SilentTask]()
+        for part in self.plan.parts:
+            key = silentparts.silent_key(part, self._keys, undo, self.check)
+            path = self._parts.file(key, silentparts.SUFFIX)
+            tasks.append(silentparts.SilentTask(part, path, key, undo, self.check, None, keys))
+        self.report.passes += 1
+        summaries = await self._run.summaries(engine, tasks, self._given.table)
+        self.report.candidates = sum(each.matches for each in summaries)
+        self.report.unjudged = sum(each.unseen for each in summaries)
+        await to_its_end(self._watch_payments, [PartFile(task.path) for task in tasks])
+
+    def _watch_payments(self, files: Sequence[PartFile]) -> None:
+        names = [each.name for each in self._given.windows.silent]
+        for file in files:
+            self._given.add_payments(silentparts.payments_in(file, names))
 
     def _widen(self, earlier: list[dict[str, int]]) -> None:
         """Double the lookahead of the keychain windows before the scan, so that they move less often during it.

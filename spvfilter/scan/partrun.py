@@ -49,6 +49,12 @@ class PartsReport:
     """Difference between the chain of the last finished run and this plan; None if no run has finished before."""
     summary: PartSummary = field(default_factory=PartSummary)
     """Summary of all parts; complete when the run is done."""
+    candidates: int = 0
+    """Number of transactions that were searched for silent payments, which have eligible inputs and a taproot output.
+
+    It is 0 if the watch list has no descriptor sp()."""
+    unjudged: int = 0
+    """Number of candidates in which a payment may be missed, because the outputs that they spend are not known."""
     not_searched: tuple[Heights, ...] = ()
     """Ranges of pruned blocks that had to be searched again, because a window moved or outputs were found."""
 

@@ -48,6 +48,11 @@ class PartTask:
         """Return the same task for another machine's copy of the part. The key stays the same."""
         return replace(self, part=part)
 
+    @property
+    def has_scan_key(self) -> bool:
+        """True if the task contains a private scan key of silent payments."""
+        return False
+
     def has_files(self) -> bool:
         """Return True if the other files of the task, beside the part's file, are complete. Raises OSError."""
         return True
@@ -137,10 +142,10 @@ def scan_part(
     Raises StoppedError once `is_stopped` returns True; SourceError if a required undo record cannot be used;
     VanishedFileError if a file is gone since the plan was made.
     """
-    return _PartScan(task, table, summary).run(is_stopped)
+    return PartScanner(task, table, summary).run(is_stopped)
 
 
-class _PartScan:
+class PartScanner:
     """The scan of a part."""
 
     def __init__(self, task: PartTask, table: WatchTable, summary: PartSummary) -> None:
@@ -154,7 +159,7 @@ class _PartScan:
         for batch in self._batches():
             if is_stopped():
                 raise StoppedError
-            together = self._together(batch)
+            together = self.together(batch)
             for number, row in enumerate(batch):
                 try:
                     packed, by_undo = self._alone(row) if together is None else together[number]
@@ -184,7 +189,7 @@ class _PartScan:
         if batch:
             yield batch
 
-    def _together(self, batch: Sequence[_Row]) -> list[tuple[bytes | None, bool]] | None:
+    def together(self, batch: Sequence[_Row]) -> list[tuple[bytes | None, bool]] | None:
         """Scan a batch in one call of the kernel; None if a block fails.
 
         Returns:
@@ -229,7 +234,7 @@ class _PartScan:
         tried: list[UndoPlace] = []
         while place is not None:
             try:
-                return self._scan(raw, place.read()), True
+                return self.scan_alone(raw, place.read()), True
             except FileNotFoundError:
                 raise vanished(f"the undo record of the block in {self._source.name(ref)}") from None
             except (UndoError, SourceError, OSError) as error:
@@ -241,9 +246,9 @@ class _PartScan:
             if self._source.mode is UndoMode.REQUIRE:
                 raise _LackingError(f"{problem.where} cannot be used: {problem.message}") from first
             self._summary.undo_problems.append(str(problem))
-        return self._scan(raw, None), False
+        return self.scan_alone(raw, None), False
 
-    def _scan(self, raw: bytes, undo: bytes | None) -> bytes:
+    def scan_alone(self, raw: bytes, undo: bytes | None) -> bytes:
         """The packed hits of a block. Raises FormatError."""
         (outcome,) = self._table.scan_blocks([raw], None, False, [undo], packed=True)
         if isinstance(outcome, FormatError):

@@ -20,7 +20,9 @@ class Found(NamedTuple):
     label: int | None
     """Number of the label of the address that was paid; None for the address without a label."""
     tweak: bytes
-    """Secret of 32 bytes that, added to the private spend key, gives the private key of the output."""
+    """Secret of 32 bytes that, added to the private spend key, gives the private key of the output.
+
+    It is empty if a scan into files found the payment, since these files have no secrets."""
 
     def __repr__(self) -> str:
         return f"Found(label={self.label})"

@@ -573,6 +573,8 @@ def _silent_lines(watch: Source, keychain: SilentKeychain, secrets: bool) -> Ite
     for number in sorted({*keychain.labels, *range(1, keychain.revealed)}):
         yield f"{_SP_LABEL}{number}{_tail(keychain.text_of(number))}"
     for script, found in keychain.found.items():
+        if not found.tweak:
+            continue
         label = watch.own_label(watch.table.find(EntryKind.SCRIPT, script))
         number = "" if found.label is None else found.label
         yield f"{_SP_OUTPUT}{script.hex()}:{found.tweak.hex()}:{number}{_tail(label)}"
@@ -631,7 +633,8 @@ def _has_own_line(watch: Source, number: int, secrets: bool) -> bool:
     place = watch.keychain_of(number)
     if place is None:
         return True
-    if is_silent(place[0]):
-        return not secrets
+    if is_silent(chain := place[0]):
+        found = chain.found.get(watch.table.entry(number)[1])
+        return not secrets or found is None or not found.tweak
     is_derived = place[0].descriptor is not None and place[0].account == watch.account(number)
     return not is_derived or watch.own_label(number) is not None

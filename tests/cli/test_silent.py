@@ -116,3 +116,15 @@ def test_a_scan_of_a_node_finds_silent_payments(run: Any, watch_file: Path) -> N
     assert ran.code == 0
     assert rows_of(ran.out) == sorted((str(kind), txid[::-1].hex(), n) for kind, txid, n, _ in chain.expected)
     assert "5 transaction(s) searched for silent payments" in ran.err
+
+
+def test_a_scan_into_a_directory_finds_silent_payments(run: Any, tmp_path: Path, watch_file: Path) -> None:
+    chain = SilentChain(Wallet(network=REGTEST))
+    folder, out = chain.write(tmp_path / "blocks"), tmp_path / "out"
+    options = ("--watch", watch_file, "--network", "regtest", "--format", "jsonl", "--out", out)
+    ran = run("scan", folder, *options)
+    assert ran.code == 0
+    rows = rows_of((out / "matches.jsonl").read_text(encoding="utf-8"))
+    assert rows == sorted((str(kind), txid[::-1].hex(), n) for kind, txid, n, _ in chain.expected)
+    assert "5 transaction(s) searched for silent payments" in ran.err
+    assert run("scan", folder, *options, "--labels", 8).code != 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,11 +12,13 @@ import pytest
 from spvfilter import Match, Matcher, ParameterError, WatchList
 from spvfilter.kernel import SilentCandidate
 from spvfilter.network import REGTEST
-from spvfilter.scan import BlockFiles
+from spvfilter.scan import BlockFiles, DaskWorkers, Engine, PartScan, Plan, Processes, Threads, scan_parts
+from spvfilter.scan.silentparts import SilentTask, scan_keys
 from spvfilter.silent.scanner import Inputs, read_inputs
 from support.build import block_hash
-from support.chains import found_by
+from support.chains import found_by, record as framed
 from support.silentpayments import SilentChain, Wallet
+from support.undo import write_undo
 from support.vectors import effort
 
 pytest.importorskip("btclib_secp256k1")
@@ -115,6 +119,90 @@ async def test_a_truncated_undo_file_is_reported(tmp_path: Path) -> None:
     assert matcher.report.undo_problems
     assert set(shown(found)) <= set(chain.expected)
     assert len(matcher.report.without_undo) >= matcher.report.unjudged >= 1
+
+
+async def parts_of(
+    folder: Path, blocks: Path, watch: WatchList, engine: Engine | None = None, size: int = 1_000
+) -> tuple[bytes, PartScan]:
+    """The bytes of the matches of a scan in parts, and the scan."""
+    scan = PartScan(folder, Plan.of(BlockFiles(blocks), REGTEST, part_size=size, directory=folder), watch)
+    path = await scan_parts(scan, "jsonl", engine)
+    return path.read_bytes(), scan
+
+
+@pytest.mark.parametrize(
+    "engine", [None, lambda: Threads(3), lambda: Processes(2)], ids=["one", "threads", "processes"]
+)
+async def test_a_scan_in_parts_shows_all_payments(tmp_path: Path, engine: Callable[[], Engine] | None) -> None:
+    chain = SilentChain(WALLET)
+    blocks = chain.write(tmp_path / "blocks")
+    made = None if engine is None else engine()
+    try:
+        found, scan = await parts_of(tmp_path / "out", blocks, watching(), made)
+    finally:
+        if made is not None:
+            await made.aclose()
+    rows = [json.loads(line) for line in found.splitlines()]
+    shown = [(row["kind"], row["txid"], row["index"], row["label"]) for row in rows]
+    labels = {None: "savings", 0: "savings", 1: "Alice"}
+    assert shown == [(str(kind), txid[::-1].hex(), n, labels[label]) for kind, txid, n, label in chain.expected]
+    assert (scan.report.candidates, scan.report.unjudged) == (5, 0)
+    assert len(scan.plan.parts) > 1
+    again, resumed = await parts_of(tmp_path / "out", blocks, watching())
+    assert again == found
+    assert resumed.report.parts_total == 0
+    for path in (tmp_path / "out").rglob("*"):
+        raw = path.read_bytes() if path.is_file() else b""
+        for secret in (WALLET.scan_key, WALLET.scan_key.hex().encode(), WALLET.scan_text.encode(), *tweaks()):
+            assert secret not in raw
+
+
+def tweaks() -> list[bytes]:
+    """The tweaks of all payments, which only the wallet's own files may contain."""
+    watch = watching()
+    chain = SilentChain(WALLET)
+    for raw, record in zip(chain.blocks, chain.records, strict=True):
+        watch.match_block(raw, spent=record)
+    found = [each.tweak for each in watch.windows.silent[0].found.values()]
+    assert len(found) == 3
+    return found
+
+
+async def test_a_growing_chain_has_the_rows_of_a_new_scan(tmp_path: Path) -> None:
+    chain = SilentChain(WALLET)
+    whole = chain.write(tmp_path / "whole")
+    expected, _ = await parts_of(tmp_path / "new", whole, watching())
+    grown = tmp_path / "grown"
+    grown.mkdir()
+    for count in (4, 6, len(chain.blocks)):
+        (grown / "blk00000.dat").write_bytes(b"".join(map(framed, chain.blocks[:count])))
+        write_undo(grown / "rev00000.dat", chain.records[:count])
+        found, _ = await parts_of(tmp_path / "out", grown, watching())
+    assert found == expected
+
+
+async def test_another_wallet_is_another_scan(tmp_path: Path) -> None:
+    blocks = SilentChain(WALLET).write(tmp_path / "blocks")
+    await parts_of(tmp_path / "out", blocks, watching())
+    other = WatchList(REGTEST)
+    other.add_descriptor(Wallet(scan=5, network=REGTEST).descriptor)
+    labelled = watching()
+    labelled.add_sp_label(2)
+    for watch in (other, labelled, WatchList.from_addresses([])):
+        with pytest.raises(ParameterError):
+            await parts_of(tmp_path / "out", blocks, watch)
+
+
+async def test_a_cluster_gets_a_scan_key_on_request_only(tmp_path: Path) -> None:
+    blocks = SilentChain(WALLET).write(tmp_path / "blocks")
+    scan = PartScan(tmp_path / "out", Plan.of(BlockFiles(blocks), REGTEST), watching())
+    engine = DaskWorkers.__new__(DaskWorkers)
+    engine._sends_scan_key = False
+    keys = scan_keys(watching().windows.silent)
+    task = SilentTask(scan.plan.parts[0], tmp_path / "x", bytes(32), "auto", False, None, keys)
+    with pytest.raises(ParameterError, match="send_scan_key=True"):
+        await engine.run(task)
+    assert WALLET.scan_key.hex() not in repr(task)
 
 
 async def test_a_stream_of_transactions_refuses_silent_payments() -> None:

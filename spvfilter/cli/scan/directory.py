@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
 from spvfilter.cli.parts.rounds import Planned, Rounds
-from spvfilter.cli.scan.files import unseen_spends
+from spvfilter.cli.scan.files import report_silent, unseen_spends
 from spvfilter.cli.scan.types import warn_of_types
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.totals import Total, show_totals
@@ -84,6 +84,7 @@ class _Scans(Rounds):
             self.tell(f"{summary.by_outpoint:,} block(s) without a usable undo record, matched by outpoints")
         if summary.unseen:
             self.tell(unseen_spends(summary.unseen))
+        report_silent(report.candidates, report.unjudged)
         warn_of_types(self._watch, summary.by_outpoint)
         if self.args.format == OutputFormat.PARQUET and (missing := missing_bloom_filters()):
             self.tell(missing)
