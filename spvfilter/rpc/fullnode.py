@@ -26,7 +26,7 @@ from spvfilter.errors import (
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import check_block, header_hashes
 from spvfilter.network import MAINNET, Network
-from spvfilter.primitives import hash_to_hex
+from spvfilter.primitives import TxOut, hash_to_hex
 from spvfilter.protocol import HASH_SIZE, HEADER_SIZE
 from spvfilter.rpc.api import ChainInfo, NodeApi
 from spvfilter.rpc.credentials import Credentials
@@ -34,6 +34,7 @@ from spvfilter.rpc.endpoint import Endpoint
 from spvfilter.rpc.http import HttpClient, Limits
 from spvfilter.rpc.jsonrpc import JsonRpc
 from spvfilter.rpc.patience import Patience
+from spvfilter.rpc.prevouts import spent_of_details
 from spvfilter.rpc.rest import Rest
 from spvfilter.rpc.spent import undo_record
 from spvfilter.transaction import Transaction
@@ -171,13 +172,51 @@ class FullNode:
         """
         return await self._ask(lambda: self._block(digest))
 
-    async def undo_record(self, digest: bytes, previous: bytes) -> bytes | None:
+    async def undo_record(self, digest: bytes, previous: bytes, *, by_details: bool = False) -> bytes | None:
         """Request the outputs that a block spends, and return them as an undo record with its checksum.
 
-        The result is None if the node does not answer this request. `previous` is the hash of the block's parent.
-        Raises NodeError if there is no valid answer.
+        The result is None if the node does not answer this request. With `by_details`, the block is then requested as
+        JSON, which takes about ten times as long. `previous` is the hash of the block's parent. Raises NodeError if
+        there is no valid answer.
         """
-        return await self._ask(lambda: self._record(digest, previous))
+        record = await self._ask(lambda: self._record(digest, previous))
+        if record is None and by_details:
+            record = await self._ask(lambda: self._record_of_details(digest, previous))
+        return record
+
+    async def outputs_spent_by(self, raw: bytes) -> list[TxOut] | None:
+        """Request the outputs that an unconfirmed transaction spends, in the order of its inputs.
+
+        They are looked up in the best chain, and then in transactions of the node's mempool. The result is None if one
+        of them is in neither.
+
+        Raises:
+            FormatError: The transaction is malformed.
+            NodeError: The node gave no valid answer.
+        """
+        points = Transaction.parse(raw).inputs
+        found = await self._ask(lambda: self._api.coins(points))
+        lacking = {point[:HASH_SIZE] for point, coin in zip(points, found, strict=True) if coin is None}
+        parents = await self._parents(list(lacking)) if lacking else {}
+        outputs: list[TxOut] = []
+        for point, coin in zip(points, found, strict=True):
+            if coin is None:
+                index, created = int.from_bytes(point[HASH_SIZE:], "little"), parents.get(point[:HASH_SIZE], ())
+                if index >= len(created):
+                    return None
+                coin = created[index]
+            outputs.append(coin)
+        return outputs
+
+    async def _parents(self, txids: list[bytes]) -> dict[bytes, tuple[TxOut, ...]]:
+        """Return the outputs of transactions in the mempool, by the txid. Other transactions are left out."""
+        raws = [
+            raw
+            for at in range(0, len(txids), _AT_ONCE)
+            for raw in await self._ask(partial(self._transactions, txids[at : at + _AT_ONCE]))
+        ]
+        parsed = map(Transaction.parse, raws)
+        return {each.txid: each.outputs for each in parsed}
 
     async def mempool_txs(self, *, poll_s: float | None = None) -> AsyncGenerator[bytes]:
         """Yield the raw transactions of the node's mempool, in no order: a source for `Matcher.match_txs`.
@@ -277,6 +316,19 @@ class FullNode:
         except FormatError as error:
             raise NodeAnswerError(
                 f"{self.endpoint}: the list of outputs that block {hash_to_hex(digest)} spends is malformed: {error}"
+            ) from None
+
+    async def _record_of_details(self, digest: bytes, previous: bytes) -> bytes:
+        found = await self._api.details(digest)
+
+        def converted() -> bytes:
+            return undo_record(spent_of_details(found, self.endpoint), previous)
+
+        try:
+            return await asyncio.to_thread(converted)
+        except FormatError as error:
+            raise NodeAnswerError(
+                f"{self.endpoint}: the details of block {hash_to_hex(digest)} are malformed: {error}"
             ) from None
 
     async def _listed(self, listed: _Listed, last: int | None, skip_pruned: bool) -> Listing | None:

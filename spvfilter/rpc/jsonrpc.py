@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
 from spvfilter.errors import NodeAnswerError, NodeBusyError, NodePrunedError, NodeRefusedError, NodeRpcError
-from spvfilter.primitives import hash_to_hex
-from spvfilter.protocol import HEADER_SIZE
+from spvfilter.primitives import OutPoint, TxOut, hash_to_hex
+from spvfilter.protocol import HEADER_SIZE, MAX_SCRIPT_SIZE
 from spvfilter.rpc.api import (
     BLOCK_ANSWER_SIZE,
+    DETAILS_ANSWER_SIZE,
     MEMPOOL_ANSWER_SIZE,
     SMALL_ANSWER_SIZE,
     ChainInfo,
@@ -26,6 +27,7 @@ from spvfilter.rpc.api import (
 )
 from spvfilter.rpc.credentials import Credentials, basic, redacted
 from spvfilter.rpc.http import HttpClient, Reply, check_status, shown
+from spvfilter.rpc.prevouts import parsed_output
 
 if TYPE_CHECKING:
     import asyncio
@@ -38,6 +40,8 @@ else:
 _IN_WARMUP = -28
 _INVALID_PARAMETER = -8  # the answer for a height above the tip
 _NOT_THERE = (-1, -5)  # the block is pruned or not downloaded; it is unknown
+
+_MOST_COINS = 500  # calls of one batch (our choice)
 
 Call = tuple[str, tuple[object, ...]]
 
@@ -101,6 +105,26 @@ class JsonRpc:
     async def spent(self, digest: bytes) -> bytes | None:
         """Return None: only REST serves the outputs that a block spends in a compact form."""
         return None
+
+    async def details(self, digest: bytes) -> object:
+        try:
+            return await self._one("getblock", hash_to_hex(digest), 3, most=DETAILS_ANSWER_SIZE)
+        except NodeRpcError as error:
+            if error.code in _NOT_THERE:
+                raise NodePrunedError(lacking(digest, self._endpoint, str(error))) from None
+            raise
+
+    async def coins(self, outpoints: Sequence[bytes]) -> list[TxOut | None]:
+        points = [OutPoint.parse(each) for each in outpoints]
+        calls: list[Call] = [("gettxout", (hash_to_hex(each.txid), each.index, False)) for each in points]
+        coins: list[TxOut | None] = []
+        for at in range(0, len(calls), _MOST_COINS):
+            part = calls[at : at + _MOST_COINS]
+            for each in await self._batch(part, len(part) * 4 * MAX_SCRIPT_SIZE + SMALL_ANSWER_SIZE):
+                if isinstance(each, NodeRpcError):
+                    raise each
+                coins.append(parsed_output(each, self._endpoint))
+        return coins
 
     async def mempool(self) -> list[bytes]:
         found = await self._one("getrawmempool", False, most=MEMPOOL_ANSWER_SIZE)

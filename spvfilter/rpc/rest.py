@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
 from spvfilter.errors import NodeAnswerError, NodePrunedError, NodeRefusedError
-from spvfilter.primitives import hash_to_hex
+from spvfilter.primitives import OutPoint, TxOut, hash_to_hex
 from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_HEADERS
 from spvfilter.rpc.api import (
     BLOCK_ANSWER_SIZE,
+    DETAILS_ANSWER_SIZE,
     MEMPOOL_ANSWER_SIZE,
     SMALL_ANSWER_SIZE,
     SPENT_ANSWER_SIZE,
@@ -25,6 +26,7 @@ from spvfilter.rpc.api import (
     parsed_txids,
 )
 from spvfilter.rpc.http import HttpClient, Reply, check_status
+from spvfilter.rpc.prevouts import parsed_utxos
 
 if TYPE_CHECKING:
     import asyncio
@@ -36,6 +38,7 @@ else:
 _log = logging.getLogger(__name__)
 _BINARY = "application/octet-stream"
 _JSON = "application/json"
+_MOST_UTXOS = 15  # outpoints of one request (Core rest.cpp MAX_GETUTXOS_OUTPOINTS)
 _NOT_SERVED = "REST is off: start the node with -rest=1, or give --cookie FILE or --user NAME"
 
 
@@ -103,6 +106,26 @@ class Rest:
                 )
             return None
         return self._body(reply, _BINARY)
+
+    async def details(self, digest: bytes) -> object:
+        reply = await self._http.get(f"/rest/block/{hash_to_hex(digest)}.json", DETAILS_ANSWER_SIZE)
+        if reply.status == HTTPStatus.NOT_FOUND and reply.words:
+            raise NodePrunedError(lacking(digest, self._endpoint, reply.words))
+        body = self._body(reply, _JSON)
+        try:
+            return await asyncio.to_thread(json.loads, body)
+        except (ValueError, RecursionError):
+            raise NodeAnswerError(f"{self._endpoint}: malformed JSON") from None
+
+    async def coins(self, outpoints: Sequence[bytes]) -> list[TxOut | None]:
+        parts = [outpoints[at : at + _MOST_UTXOS] for at in range(0, len(outpoints), _MOST_UTXOS)]
+        return [each for part in parts for each in await self._coins(part)]
+
+    async def _coins(self, outpoints: Sequence[bytes]) -> list[TxOut | None]:
+        points = [OutPoint.parse(each) for each in outpoints]
+        names = "/".join(f"{hash_to_hex(each.txid)}-{each.index}" for each in points)
+        reply = await self._http.get(f"/rest/getutxos/{names}.bin", BLOCK_ANSWER_SIZE)
+        return parsed_utxos(self._body(reply, _BINARY), len(points), self._endpoint)
 
     async def mempool(self) -> list[bytes]:
         """Request the txids of the transactions in the node's mempool, in no particular order.

@@ -135,8 +135,11 @@ class _Fetched:
 class _Reader(Readable):
     """Fetches blocks and undo records again, for scanning threads. They wait until the event loop has the answer."""
 
-    def __init__(self, node: fullnode.FullNode, mode: UndoMode, listing: fullnode.Listing) -> None:
+    def __init__(
+        self, node: fullnode.FullNode, mode: UndoMode, listing: fullnode.Listing, *, needs_spent: bool = False
+    ) -> None:
         self.mode = mode
+        self._needs_spent = needs_spent
         self.listing = listing
         self._node = node
         self._loop = asyncio.get_running_loop()
@@ -149,7 +152,7 @@ class _Reader(Readable):
         """Keep the undo record of a block that the scan gets now."""
         if record is not None:
             self._records[digest] = record
-        elif self._node.tells_spent:
+        elif self._node.tells_spent or self._needs_spent:
             self._without.add(digest)
 
     def read(self, ref: BlockRef) -> bytes:
@@ -168,7 +171,7 @@ class _Reader(Readable):
     def find_undo(self, ref: BlockRef) -> UndoPlace | None:
         if (
             self.mode is UndoMode.OFF
-            or not self._node.tells_spent
+            or not (self._node.tells_spent or self._needs_spent)
             or ref.transactions == 1
             or ref.hash in self._without
         ):
@@ -192,7 +195,7 @@ class _Reader(Readable):
         """The undo record of a block, kept or fetched again."""
         record = self._records.pop(ref.hash, None)
         if record is None:
-            record = self._wait(lambda: self._node.undo_record(ref.hash, ref.previous))
+            record = self._wait(lambda: self._node.undo_record(ref.hash, ref.previous, by_details=self._needs_spent))
         if record is None:
             raise SourceError("the node no longer returns the outputs that the block spends")
         return record
@@ -220,8 +223,17 @@ class _Reader(Readable):
 class NodeFeed(Feed):
     """The blocks of a node's chain in order, fetched ahead."""
 
-    def __init__(self, blocks: NodeBlocks, listing: fullnode.Listing, network: Network, report: ScanReport) -> None:
-        self._reader = _Reader(blocks.node, blocks.mode, listing)
+    def __init__(
+        self,
+        blocks: NodeBlocks,
+        listing: fullnode.Listing,
+        network: Network,
+        report: ScanReport,
+        *,
+        needs_spent: bool = False,
+    ) -> None:
+        self._reader = _Reader(blocks.node, blocks.mode, listing, needs_spent=needs_spent)
+        self._needs_spent = needs_spent
         super().__init__(self._reader, network, report)
         self._blocks = blocks
         self._listing = listing
@@ -232,14 +244,16 @@ class NodeFeed(Feed):
         report.heights = self._heights()
 
     @classmethod
-    async def of(cls, blocks: NodeBlocks, network: Network, report: ScanReport) -> NodeFeed:
-        """List the blocks.
+    async def of(
+        cls, blocks: NodeBlocks, network: Network, report: ScanReport, *, needs_spent: bool = False
+    ) -> NodeFeed:
+        """List the blocks. With `needs_spent`, spent outputs are also requested in a form that takes long.
 
         Raises ParameterError if the node is of another network than the watch list; NodeError, SourceError.
         """
         if blocks.node.network is not network:
             raise ParameterError(f"the watch list is of {network}, the node of {blocks.node.network}")
-        return cls(blocks, await blocks.listing(), network, report)
+        return cls(blocks, await blocks.listing(), network, report, needs_spent=needs_spent)
 
     def leave(self) -> None:
         self._reader.close()
@@ -306,7 +320,7 @@ class NodeFeed(Feed):
             )
         if self._blocks.mode is UndoMode.OFF or ref.transactions == 1:
             return _Fetched(ref, raw, None)
-        record = await node.undo_record(digest, raw[4:36])
+        record = await node.undo_record(digest, raw[4:36], by_details=self._needs_spent)
         if record is None and self._blocks.mode is UndoMode.REQUIRE:
             raise SourceError(
                 f"{node.endpoint}: does not return the outputs that block {hash_to_hex(digest)} spends: use {_NEED}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,7 +22,7 @@ from spvfilter.watch.watchlist import WatchList
 if TYPE_CHECKING:
     import asyncio
 
-    from spvfilter.scan import batches, growth as growths, scan as scans, threadwork
+    from spvfilter.scan import batches, growth as growths, scan as scans, silentstream, threadwork
     from spvfilter.scan.partfile import BlockHits
     from spvfilter.watch import compiled
 else:
@@ -30,6 +30,7 @@ else:
     batches = deferred("spvfilter.scan.batches")
     growths = deferred("spvfilter.scan.growth")
     scans = deferred("spvfilter.scan.scan")
+    silentstream = deferred("spvfilter.scan.silentstream")
     threadwork = deferred("spvfilter.scan.threadwork")
     compiled = deferred("spvfilter.watch.compiled")
 
@@ -119,7 +120,12 @@ class Matcher:
             return await threadwork.to_its_end(self.watch.match_block, block, height=height, spent=spent)
 
     async def match_txs(
-        self, source: RawTransactions, *, strict: bool = False, remember: int = REMEMBERED
+        self,
+        source: RawTransactions,
+        *,
+        strict: bool = False,
+        remember: int = REMEMBERED,
+        spent: Callable[[bytes], Awaitable[Sequence[TxOut] | None]] | None = None,
     ) -> AsyncGenerator[TxMatches]:
         """Yield the transactions of a source that concern the watch list, in the order of arrival.
 
@@ -136,6 +142,9 @@ class Matcher:
                 iterable that waits, such as a pipe, stops the event loop.
             strict: True if a malformed transaction raises. By default it is a result with an `error`.
             remember: Bytes of memory for transactions that may spend an output which has not arrived yet.
+            spent: Asynchronous function that takes a transaction, and returns the outputs that it spends or None, such
+                as `FullNode.outputs_spent_by`. It is called for transactions that may be silent payments, sp().
+                Without it, `report.unjudged` counts those in which a payment may be missed.
 
         Raises:
             FormatError: A transaction is malformed, and `strict` is True.
@@ -145,8 +154,11 @@ class Matcher:
         """
         if remember < 0:
             raise ParameterError(f"remember is a number of bytes from 0 on, not {remember}")
-        _refuse_silent(self.watch)
-        stream = TxStream(self.watch, self._accept, remember)
+        silent: silentstream.SilentStream | None = None
+        if self.watch.windows.silent and (search := await asyncio.to_thread(self.watch.silent_search)) is not None:
+            self.report = ScanReport()
+            silent = silentstream.SilentStream(self.watch, search, spent, self.report)
+        stream = TxStream(self.watch, self._accept, remember, silent)
         async with aclosing(stream.matches(source)) as found:
             async for each in found:
                 if strict and each.error is not None:
@@ -260,7 +272,8 @@ class Matcher:
             await asyncio.to_thread(growths.Growth, self.watch) if self.watch.keychains else growths.Growth(self.watch)
         )
         if isinstance(blocks, NodeBlocks) and not in_order:
-            feed: Feed = await NodeFeed.of(blocks, self.watch.network, self.report)
+            needs_spent = bool(self.watch.windows.silent)
+            feed: Feed = await NodeFeed.of(blocks, self.watch.network, self.report, needs_spent=needs_spent)
         else:
             feed = _feed(blocks, in_order, self.watch.network, self.report)
         silent = await asyncio.to_thread(self.watch.silent_search) if self.watch.keychains else None
@@ -295,15 +308,6 @@ class Matcher:
         self.report.done = True
         if self.report.problems:
             raise IncompleteScanError(tuple(str(problem) for problem in self.report.problems))
-
-
-def _refuse_silent(watch: WatchList) -> None:
-    """Raise ParameterError if a list has descriptors sp(), whose payments a stream of transactions does not show."""
-    if watch.windows.silent:
-        raise ParameterError(
-            "a stream of transactions does not find silent payments, sp(): call match_tx for each transaction, with the"
-            " outputs that it spends"
-        )
 
 
 def _feed(blocks: BlockSource | NodeBlocks | RawBlocks, in_order: bool, network: Network, report: ScanReport) -> Feed:

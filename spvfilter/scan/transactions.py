@@ -18,6 +18,8 @@ from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
     import asyncio
+
+    from spvfilter.scan.silentstream import SilentStream
 else:
     asyncio = deferred("asyncio")
 
@@ -174,13 +176,19 @@ class TxStream:
     """The matches of transactions that arrive one after the other.
 
     `accept` learns hits of a transaction and returns their matches. If the watch list has changed, it searches the
-    transaction again, and leaves out the hits that were found before. It may use a thread.
+    transaction again, and leaves out the hits that were found before. It may use a thread. `silent` searches each
+    transaction for silent payments.
     """
 
     def __init__(
-        self, watch: WatchList, accept: Callable[[bytes, list[Hit], Found], Awaitable[list[Match]]], remember: int
+        self,
+        watch: WatchList,
+        accept: Callable[[bytes, list[Hit], Found], Awaitable[list[Match]]],
+        remember: int,
+        silent: SilentStream | None = None,
     ) -> None:
         self._watch = watch
+        self._silent = silent
         self._accept = accept
         self._remembered = _Remembered(remember)
         self._entries = len(watch)  # number of entries that the remembered transactions were searched for
@@ -199,6 +207,8 @@ class TxStream:
                 if self._work > AT_ONCE:
                     await self._let_others_run()
                 try:
+                    if self._silent is not None:
+                        await self._silent.look_at(raw)
                     if len(raw) > AT_ONCE:
                         hits, tx = await asyncio.to_thread(self._scan_new, number, raw)
                     else:

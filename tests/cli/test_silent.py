@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from spvfilter.kernel import spent_outpoints
 from spvfilter.network import REGTEST
-from support.silentpayments import SilentChain, Wallet
+from support import build, undo
+from support.corenode import PASSWORD, USER
+from support.silentpayments import SilentChain, Wallet, chained_payment, payment
 
 pytest.importorskip("btclib_secp256k1")
 
@@ -128,3 +131,49 @@ def test_a_scan_into_a_directory_finds_silent_payments(run: Any, tmp_path: Path,
     assert rows == sorted((str(kind), txid[::-1].hex(), n) for kind, txid, n, _ in chain.expected)
     assert "5 transaction(s) searched for silent payments" in ran.err
     assert run("scan", folder, *options, "--labels", 8).code != 0
+
+
+@pytest.mark.parametrize("way", ["rest", "rpc"])
+def test_a_node_without_spenttxouts_gives_details(
+    run: Any, watch_file: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    chain = SilentChain(Wallet(network=REGTEST))
+    monkeypatch.setenv("SPVFILTER_RPC_PASSWORD", PASSWORD)
+    with chain.node().in_thread() as node:
+        node.spent, node.rest = None, way == "rest"
+        node.details = dict(zip(node.hashes, chain.spent, strict=True))
+        options = ("--watch", watch_file, "--network", "regtest", "--format", "jsonl")
+        ran = run("scan", node.url, *options, *(() if way == "rest" else ("--user", USER)))
+    assert rows_of(ran.out) == sorted((str(kind), txid[::-1].hex(), n) for kind, txid, n, _ in chain.expected)
+    assert ran.code == 0
+    assert "warning" not in ran.err
+
+
+@pytest.mark.parametrize("way", ["rest", "rpc"])
+def test_payments_in_a_mempool_are_found(run: Any, watch_file: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    wallet = Wallet(network=REGTEST)
+    paid, spent = payment([wallet.address(1)], kind="p2tr", inputs=17)
+    parent = build.tx([build.TxIn(b"\7" * 32, 0)], [build.TxOut(each.value, each.script_pubkey) for each in spent[:1]])
+    unknown, _ = payment([wallet.address()], kind="p2tr", salt=9)
+    monkeypatch.setenv("SPVFILTER_RPC_PASSWORD", PASSWORD)
+    with SilentChain(wallet).node().in_thread() as node:
+        node.rest = way == "rest"
+        coins = zip(spent_outpoints(paid), spent, strict=True)
+        node.coins = {point: undo.Spent(each.value, each.script_pubkey) for point, each in coins}
+        node.mempool = {build.txid(raw): raw for raw in (paid, unknown, parent)}
+        options = ("--watch", watch_file, "--network", "regtest", "--format", "jsonl")
+        ran = run("match", node.url, *options, *(() if way == "rest" else ("--user", USER)))
+    (row,) = map(json.loads, ran.out.splitlines())
+    assert (row["txid"], row["index"], row["label"]) == (build.txid(paid)[::-1].hex(), 0, "Alice")
+    assert "warning: 1 of them may hide a silent payment" in ran.err
+
+
+def test_a_parent_in_the_mempool_shows_its_outputs(run: Any, watch_file: Path) -> None:
+    wallet = Wallet(network=REGTEST)
+    parent, child = chained_payment(wallet.address(1))
+    with SilentChain(wallet).node().in_thread() as node:
+        node.mempool = {build.txid(raw): raw for raw in (child, parent)}
+        ran = run("match", node.url, "--watch", watch_file, "--network", "regtest", "--format", "jsonl")
+    (row,) = map(json.loads, ran.out.splitlines())
+    assert (row["txid"], row["label"]) == (build.txid(child)[::-1].hex(), "Alice")
+    assert "warning" not in ran.err

@@ -8,17 +8,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from bitcoin.core import CBlock
 
 from spvfilter import Match, Matcher, ParameterError, WatchList
-from spvfilter.kernel import SilentCandidate
+from spvfilter.kernel import SilentCandidate, spent_outpoints
 from spvfilter.network import REGTEST
+from spvfilter.primitives import TxOut
 from spvfilter.scan import BlockFiles, DaskWorkers, Engine, PartScan, Plan, Processes, Threads, scan_parts
 from spvfilter.scan.silentparts import SilentTask, scan_keys
 from spvfilter.silent.scanner import Inputs, read_inputs
-from support.build import block_hash
+from support.build import block_hash, outpoint
 from support.chains import found_by, record as framed
 from support.silentpayments import SilentChain, Wallet
-from support.undo import write_undo
+from support.undo import Spent, write_undo
 from support.vectors import effort
 
 pytest.importorskip("btclib_secp256k1")
@@ -205,9 +207,34 @@ async def test_a_cluster_gets_a_scan_key_on_request_only(tmp_path: Path) -> None
     assert WALLET.scan_key.hex() not in repr(task)
 
 
-async def test_a_stream_of_transactions_refuses_silent_payments() -> None:
-    with pytest.raises(ParameterError, match="a stream of transactions does not find silent payments"):
-        await anext(Matcher(watching()).match_txs([]))
+async def test_a_stream_finds_payments_and_spends_in_any_order() -> None:
+    chain = SilentChain(WALLET)
+    coins: dict[bytes, Spent] = {}
+    for raw, spent in zip(chain.blocks, chain.spent, strict=True):
+        coins |= of(raw, spent)
+
+    async def spent_by(raw: bytes) -> list[TxOut]:
+        return [TxOut(coins[point].value, coins[point].script) for point in spent_outpoints(raw)]
+
+    txs = [bytes(tx.serialize()) for raw in chain.blocks for tx in CBlock.deserialize(raw).vtx[1:]]
+    for order in (txs, txs[::-1]):
+        matcher = Matcher(watching())
+        found = [match async for each in matcher.match_txs(order, spent=spent_by) for match in each.matches]
+        assert sorted(shown(found), key=str) == sorted(chain.expected, key=str)
+        assert (matcher.report.candidates, matcher.report.unjudged) == (5, 0)
+    blind = Matcher(watching())
+    assert [each async for each in blind.match_txs(txs)] == []
+    assert (blind.report.candidates, blind.report.unjudged) == (5, 5)
+
+
+def of(raw: bytes, spent: list[list[Spent]]) -> dict[bytes, Spent]:
+    """The coins that a block spends, by their outpoints."""
+    txs = CBlock.deserialize(raw).vtx[1:]
+    return {
+        outpoint(each.prevout.hash, each.prevout.n): coin
+        for tx, coins in zip(txs, spent, strict=True)
+        for each, coin in zip(tx.vin, coins, strict=True)
+    }
 
 
 async def test_transactions_and_blocks_take_their_spent_outputs() -> None:

@@ -49,6 +49,11 @@ def response(status: int, body: bytes = b"", content_type: str = TEXT, **headers
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
+def output_json(coin: Spent) -> dict[str, Any]:
+    """An output in JSON, with its value in coins."""
+    return {"value": coin.value / 100_000_000, "scriptPubKey": {"hex": coin.script.hex()}}
+
+
 def spent_answer(spent: Sequence[Sequence[Spent]]) -> bytes:
     """The response of /rest/spenttxouts for a block, given the coins of each transaction except the coinbase."""
 
@@ -83,6 +88,8 @@ class CoreNode:
     mempool: dict[bytes, bytes] = field(default_factory=dict)  # raw transactions by txid
     gone: set[bytes] = field(default_factory=set)  # txids that are listed but have left the mempool
     old_mempool: bool = False  # before Core 25
+    details: dict[bytes, Sequence[Sequence[Spent]]] = field(default_factory=dict)  # spent coins by block, for JSON
+    coins: dict[bytes, Spent] = field(default_factory=dict)  # unspent outputs of the chain, by outpoint
     port: int = 0
 
     def __post_init__(self) -> None:
@@ -207,6 +214,8 @@ class CoreNode:
             return response(200, self.hashes[height], BINARY)
         if kind == "headers":
             return self._headers(rest)
+        if (outputs := self._outputs(kind, rest)) is not None:
+            return outputs
         digest = bytes.fromhex(rest.removesuffix(".bin"))[::-1]
         if kind == "tx":
             if digest not in self.mempool:
@@ -218,11 +227,40 @@ class CoreNode:
             if self._is_pruned(digest):
                 return response(404, f"{digest[::-1].hex()} not available (pruned data)\r\n".encode())
             return response(200, self.known[digest], BINARY)
+        return response(404)
+
+    def _outputs(self, kind: str, rest: str) -> bytes | None:
+        """The response with unspent outputs, or with the outputs that a block spends; None for other requests."""
+        if kind == "getutxos":
+            return response(200, self._utxos(rest.removesuffix(".bin").split("/")), BINARY)
+        if rest.endswith(".json"):
+            digest = bytes.fromhex(rest.removesuffix(".json"))[::-1]
+            return response(200, json.dumps(self._details(digest)).encode(), JSON)
         if kind == "spenttxouts" and self.spent is not None:
+            digest = bytes.fromhex(rest.removesuffix(".bin"))[::-1]
             if digest not in self.spent:
                 return response(404, f"{digest[::-1].hex()} undo not available\r\n".encode())
             return response(200, self.spent[digest], BINARY)
-        return response(404)
+        return None
+
+    def _utxos(self, names: Sequence[str]) -> bytes:
+        """The answer to getutxos for outpoints such as TXID-N."""
+        pairs = [name.split("-") for name in names]
+        points = [bytes.fromhex(txid)[::-1] + int(n).to_bytes(4, "little") for txid, n in pairs]
+        found = [self.coins.get(point) for point in points]
+        bitmap = bytearray(-(-len(found) // 8))
+        for at, coin in enumerate(found):
+            bitmap[at // 8] |= (coin is not None) << at % 8
+        there = [coin for coin in found if coin is not None]
+        outputs = b"".join(
+            bytes(8) + coin.value.to_bytes(8, "little") + var_int(len(coin.script)) + coin.script for coin in there
+        )
+        return bytes(36) + var_int(len(bitmap)) + bytes(bitmap) + var_int(len(there)) + outputs
+
+    def _details(self, digest: bytes) -> dict[str, Any]:
+        """A block in JSON as `getblock HASH 3` returns it, with the fields that concern spent outputs."""
+        txs = [[{"prevout": output_json(coin)} for coin in coins] for coins in self.details.get(digest, ())]
+        return {"hash": digest[::-1].hex(), "tx": [{"vin": [{"coinbase": "00"}]}, *({"vin": inputs} for inputs in txs)]}
 
     def _headers(self, rest: str) -> bytes:
         name, asks, count = rest.partition("?count=")
@@ -274,7 +312,12 @@ class CoreNode:
                 if call["method"] == "getblock" and self._is_pruned(digest):
                     return failed(-1, "Block not available (pruned data)")
                 raw = self.known[digest]
+                if call["method"] == "getblock" and params[1] == 3:
+                    return {"result": self._details(digest), "error": None, "id": call["id"]}
                 result = (raw if call["method"] == "getblock" else raw[:80]).hex()
+            case "gettxout":
+                coin = self.coins.get(bytes.fromhex(params[0])[::-1] + params[1].to_bytes(4, "little"))
+                result = None if coin is None or params[2] else output_json(coin)
             case "getrawmempool":
                 result = [txid[::-1].hex() for txid in (*self.mempool, *self.gone)]
             case "getrawtransaction":

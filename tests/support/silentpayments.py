@@ -95,6 +95,19 @@ def payment(
     return build.tx(spends, [*outputs, build.TxOut(1, b"\x51")]), spent
 
 
+def chained_payment(address: SilentAddress) -> tuple[bytes, bytes]:
+    """A transaction with a taproot output, and a transaction that spends this output and pays an address."""
+    from btclib_secp256k1 import silentpayments
+
+    private, value = 77, 90_000
+    parent = build.tx([build.TxIn(b"\5" * 32, 3)], [build.TxOut(value, b"\x51\x20" + public(private)[1:])])
+    spend = build.TxIn(build.txid(parent), 0, witness=(bytes(64),))
+    (key,) = silentpayments.create_outputs(
+        [(address.scan_pubkey, address.spend_pubkey)], spend.outpoint, taproot_prvkeys=[private.to_bytes(32, "big")]
+    )
+    return parent, build.tx([spend], [build.TxOut(value - 500, b"\x51\x20" + bytes(key))])
+
+
 class SilentChain:
     """A regtest chain with silent payments to a wallet, their spends, a reused output and payments to others."""
 

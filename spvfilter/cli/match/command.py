@@ -129,7 +129,17 @@ class _Run:
 
     async def matches(self, matcher: matchers.Matcher) -> int:
         """Print the matches of a watch list, and return the exit code."""
-        async with self._opened("match", "matches") as txs, aclosing(matcher.match_txs(txs)) as found:
+        try:
+            return await self._matches(matcher)
+        finally:
+            if not self._is_quiet:
+                _report_silent(matcher.report.candidates, matcher.report.unjudged)
+
+    async def _matches(self, matcher: matchers.Matcher) -> int:
+        async with (
+            self._opened("match", "matches") as txs,
+            aclosing(matcher.match_txs(txs, spent=self._given.spent_by)) as found,
+        ):
             show = matches.printer(self._page, self._format, unconfirmed="-")
             async for each in found:
                 for match in each.matches:
@@ -190,6 +200,17 @@ class _Run:
         seconds = time.monotonic() - self._begun
         found = f"{self._rows:,} {one if self._rows == 1 else many}" if self._rows else "nothing found"
         complain(f"{self._txs:,} transaction(s), {progress.megabytes(self._bytes)} in {seconds:.1f} s: {found}")
+
+
+def _report_silent(candidates: int, unjudged: int) -> None:
+    """Print how many transactions were searched for silent payments, and in how many a payment may be missed."""
+    if candidates:
+        complain(f"{candidates:,} transaction(s) searched for silent payments")
+    if unjudged:
+        complain(
+            f"warning: {unjudged:,} of them may hide a silent payment, because the outputs that they spend are not"
+            " known: also give http://HOST:PORT of your node as a SOURCE"
+        )
 
 
 def _tx_printer(page: Page, chosen: str) -> Callable[[bytes, bytes], None]:

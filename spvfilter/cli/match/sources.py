@@ -20,6 +20,7 @@ from spvfilter.errors import ParameterError, SourceError
 from spvfilter.network import Network
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.p2p.relayed import RelayedTransactions
+from spvfilter.primitives import TxOut
 from spvfilter.rpc.credentials import Credentials
 from spvfilter.rpc.endpoint import Endpoint, is_url
 from spvfilter.rpc.fullnode import FullNode
@@ -65,6 +66,8 @@ class Sources:
     """Credentials of the nodes."""
     proxy: Proxy | None = None
     """The proxy through which peers are reached."""
+    opened: list[FullNode] = field(default_factory=list)
+    """The nodes that `open` has connected to."""
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Sources:
@@ -131,6 +134,16 @@ class Sources:
                 raise ParameterError(f"a SOURCE in hex: {problem}")
             self.texts.append(raw)
 
+    async def spent_by(self, raw: bytes) -> list[TxOut] | None:
+        """Return the outputs that a transaction spends, from the first node that knows all of them. None if none does.
+
+        Raises FormatError for a malformed transaction, and NodeError.
+        """
+        for node in self.opened:
+            if (found := await node.outputs_spent_by(raw)) is not None:
+                return found
+        return None
+
     async def open(self, stack: AsyncExitStack, bad: Bad) -> Txs:
         """Open all sources, and return their transactions as they arrive.
 
@@ -156,6 +169,7 @@ class Sources:
             node = await stack.enter_async_context(
                 FullNode.open(url, self.network, credentials=self.credentials, patience=patience)
             )
+            self.opened.append(node)
             found.append(node.mempool_txs(poll_s=_POLL_S if self.follows else None))
         for path in self.files:
             stream, name = _opened(path, stack)

@@ -1,0 +1,75 @@
+"""Outputs that transactions spend, as a node's JSON or its REST call getutxos contains them."""
+
+from __future__ import annotations
+
+from spvfilter.errors import FormatError, NodeAnswerError, ParameterError
+from spvfilter.primitives import Reader, TxOut, compact_size
+from spvfilter.protocol import MAX_BLOCK_TRANSACTIONS, MAX_MONEY, MAX_SCRIPT_SIZE
+from spvfilter.rpc.api import parsed_hex
+from spvfilter.rpc.endpoint import Endpoint
+
+_COIN = 100_000_000  # satoshi
+_COIN_HEAD = 8  # bytes of a coin in an answer of getutxos before its output: version and height
+
+
+def spent_of_details(found: object, endpoint: Endpoint) -> bytes:
+    """Convert a block in JSON, as `getblock HASH 3` returns it, to the format of Core's REST call spenttxouts.
+
+    Raises NodeAnswerError if it is malformed or lacks the outputs that the block spends.
+    """
+    txs = found.get("tx") if isinstance(found, dict) else None
+    if not isinstance(txs, list) or not 1 <= len(txs) <= MAX_BLOCK_TRANSACTIONS:
+        raise NodeAnswerError(f"{endpoint}: its details of a block have no list of transactions")
+    pieces = [compact_size(len(txs)), compact_size(0)]
+    for tx in txs[1:]:
+        inputs = tx.get("vin") if isinstance(tx, dict) else None
+        if not isinstance(inputs, list):
+            raise NodeAnswerError(f"{endpoint}: its details of a transaction have no list of inputs")
+        pieces.append(compact_size(len(inputs)))
+        for each in inputs:
+            output = parsed_output(each.get("prevout") if isinstance(each, dict) else None, endpoint)
+            if output is None:
+                raise NodeAnswerError(
+                    f"{endpoint}: its details of a block lack the outputs that it spends: use Bitcoin Core 23 or later,"
+                    " with the undo file of the block"
+                )
+            pieces.append(bytes(output))
+    return b"".join(pieces)
+
+
+def parsed_output(found: object, endpoint: Endpoint) -> TxOut | None:
+    """Parse an output with the fields `value` and `scriptPubKey`. None for null.
+
+    Raises NodeAnswerError if it is malformed.
+    """
+    if found is None:
+        return None
+    value = found.get("value") if isinstance(found, dict) else None
+    script = found.get("scriptPubKey") if isinstance(found, dict) else None
+    if not isinstance(value, (int, float)) or not 0 <= value * _COIN <= MAX_MONEY or not isinstance(script, dict):
+        raise NodeAnswerError(f"{endpoint}: an output in its answer has no value and scriptPubKey")
+    return TxOut(round(value * _COIN), parsed_hex(script.get("hex"), MAX_SCRIPT_SIZE, endpoint))
+
+
+def parsed_utxos(body: bytes, count: int, endpoint: Endpoint) -> list[TxOut | None]:
+    """Parse the answer of getutxos for `count` outpoints (Core rest.cpp): height, tip, bitmap, and the found coins.
+
+    Raises NodeAnswerError if it is malformed.
+    """
+    reader = Reader(body, 4 + 32)
+    try:
+        bitmap = reader.take(reader.compact_size("bitmap"), "bitmap")
+        total = reader.compact_size("coin count")
+        there = [at // 8 < len(bitmap) and bitmap[at // 8] >> at % 8 & 1 for at in range(count)]
+        if len(bitmap) != -(-count // 8) or total != sum(there):
+            raise NodeAnswerError(f"{endpoint}: its answer has {total} coins, which its bitmap does not name")
+        coins = iter([_coin(reader) for _ in range(total)])
+        return [next(coins) if is_there else None for is_there in there]
+    except (FormatError, ParameterError) as error:
+        raise NodeAnswerError(f"{endpoint}: its answer about unspent outputs is malformed: {error}") from None
+
+
+def _coin(reader: Reader) -> TxOut:
+    reader.take(_COIN_HEAD, "coin")
+    value = int.from_bytes(reader.take(8, "value"), "little")
+    return TxOut(value, reader.take(reader.compact_size("script"), "script"))

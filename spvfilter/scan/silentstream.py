@@ -1,0 +1,46 @@
+"""Silent payments in a stream of unconfirmed transactions, with the outputs that they spend from a node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from spvfilter.kernel import silent_candidate
+from spvfilter.primitives import TxOut
+from spvfilter.scan.order import ScanReport
+from spvfilter.watch.silentsearch import SilentSearch, scripts_of_tx
+from spvfilter.watch.watchlist import WatchList
+
+SpentBy = Callable[[bytes], Awaitable[Sequence[TxOut] | None]]
+"""An asynchronous function that returns the outputs that a transaction spends; None if they are not known."""
+
+
+class SilentStream:
+    """The search of one stream for silent payments.
+
+    Args:
+        watch: The watch list, which gets the scripts of payments.
+        search: The scanners of the list.
+        spent: Function that returns the outputs that a transaction spends; None if there is no such function.
+        report: The report in which candidates are counted.
+    """
+
+    def __init__(self, watch: WatchList, search: SilentSearch, spent: SpentBy | None, report: ScanReport) -> None:
+        self._watch = watch
+        self._search = search
+        self._spent = spent
+        self._report = report
+
+    async def look_at(self, raw: bytes) -> None:
+        """Watch the scripts of a transaction's silent payments. A thread does the arithmetic, which may take seconds.
+
+        Raises FormatError for a malformed transaction, or if the function `spent` returns another number of outputs.
+        """
+        if silent_candidate(raw, 0, None)[1] is None:  # most transactions: no taproot output, or no eligible input
+            return
+        spent = None if self._spent is None else await self._spent(raw)
+        scripts = None if spent is None else scripts_of_tx(raw, spent)
+        judged = await asyncio.to_thread(self._search.tx, raw, scripts)
+        self._report.candidates += judged.candidates
+        self._report.unjudged += judged.unjudged
+        self._watch.add_payments(self._search.payments(judged))
