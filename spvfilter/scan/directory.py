@@ -176,8 +176,8 @@ class PartScan:
     def transactions(self) -> Iterator[TransactionRow]:
         """Yield every input and output of the matched transactions, in chain order, inputs before outputs.
 
-        Raises ParameterError unless the scan was made with `transactions=True` and has run, and OSError if a file
-        cannot be read.
+        Raises ParameterError unless the scan was made with `transactions=True` and has run. Raises OSError if a file
+        cannot be read, and SourceError if it is damaged.
         """
         if not self.has_transactions or not self._rows:
             raise ParameterError("no transactions: make the scan with transactions=True, and run it first")
@@ -188,7 +188,8 @@ class PartScan:
 
         With several jobs, threads make the rows. An internal error ends it once `is_stopped` returns True.
 
-        Raises OSError if a file cannot be read or written, and ParameterError for Parquet without pyarrow.
+        Raises OSError if a file cannot be read or written, SourceError if it is damaged, and ParameterError for Parquet
+        without pyarrow.
         """
         write_transactions(path, until(self._rows, is_stopped), self.parquet_form, jobs)
 
