@@ -40,6 +40,7 @@ import txs
 from measure import Row, print_table
 
 import bcoin
+import silent
 from spvfilter import __version__
 from spvfilter.kernel import BACKEND
 
@@ -64,6 +65,7 @@ SUITES = {
     "headers": headers.headers,
     "mainnet": mainnet.mainnet,
     "proofs": proofs.proofs,
+    "silent": silent.silent,
     "gcs": compact.gcs,
     "ledger": ledger.ledger,
     "loop": loop.loop,
