@@ -17,6 +17,7 @@ from spvfilter.cli.term.balances import Balances
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.watch.command import add_start, tick
 from spvfilter.cli.watch.status import Status, status
+from spvfilter.electrum.limits import ElectrumLimits
 from spvfilter.electrum.server import LOCAL, TCP_PORT, TLS_PORT, ElectrumServer
 from spvfilter.electrum.status import METHOD, ElectrumStatus
 from spvfilter.errors import ParameterError, StoreLockedError
@@ -73,6 +74,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"port for TLS, which needs --certificate; default {TLS_PORT}",
     )
     parser.add_argument("--certificate", metavar="FILE", help="a certificate in PEM: listen with TLS, too")
+    limits = ElectrumLimits()
+    for option, default, said in (
+        ("--max-sessions", limits.sessions, "connections at the same time"),
+        ("--max-subscriptions", limits.subscriptions, "scripts that one session subscribes to"),
+        ("--max-all-subscriptions", limits.all_subscriptions, "subscriptions of all sessions together"),
+        ("--max-memory", limits.memory, "bytes of memory for large requests and answers of all sessions together"),
+        ("--max-request", limits.request_size, "bytes of a request or a batch"),
+        ("--max-answer", limits.response_size, "bytes of an answer"),
+    ):
+        parser.add_argument(
+            option, metavar="N", type=whole(1, 1 << 40), default=default, help=f"{said}; default {default:,}"
+        )
     parser.add_argument("--key", metavar="FILE", help="private key of the certificate; default: the same file")
 
 
@@ -117,6 +130,14 @@ def run(args: argparse.Namespace) -> int:
         tls_port=None if args.certificate is None else tls_port,
         certificate=args.certificate,
         key=args.key,
+        limits=ElectrumLimits(
+            sessions=args.max_sessions,
+            subscriptions=args.max_subscriptions,
+            all_subscriptions=args.max_all_subscriptions,
+            memory=args.max_memory,
+            request_size=args.max_request,
+            response_size=args.max_answer,
+        ),
     )
     if args.mode == Mode.BIP37.value:
         complain("warning: --mode bip37 gives nodes a filter that matches the wallet")

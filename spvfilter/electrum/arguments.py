@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from spvfilter.electrum.rpcerrors import RpcCode, RpcError
-from spvfilter.protocol import MAX_BLOCK_WEIGHT
+from spvfilter.protocol import MAX_STANDARD_TX_WEIGHT
 
 _HASH = re.compile(r"[0-9a-fA-F]{64}")
 _MAX_HEIGHT = (1 << 31) - 1
@@ -87,8 +87,11 @@ def flag(value: object, name: str) -> bool:
 
 def raw_transaction(value: object) -> bytes:
     """Return the bytes of a transaction in hex. Raises RpcError."""
-    if not isinstance(value, str) or len(value) > 2 * MAX_BLOCK_WEIGHT:
+    if not isinstance(value, str):
         raise RpcError(RpcCode.BAD_REQUEST, "expected a transaction in hex")
+    if len(value) > 2 * MAX_STANDARD_TX_WEIGHT:
+        most = f"no node relays a transaction of more than {MAX_STANDARD_TX_WEIGHT} weight units"
+        raise RpcError(RpcCode.BAD_REQUEST, most)
     try:
         return bytes.fromhex(value)
     except ValueError:

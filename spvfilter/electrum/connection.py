@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from spvfilter._public import deferred
+from spvfilter.electrum.budget import SMALL, Budget, FairShare, size_of
 from spvfilter.electrum.limits import ElectrumLimits
 from spvfilter.electrum.questions import Question
 from spvfilter.electrum.rpcerrors import RpcError
@@ -26,21 +27,96 @@ else:
     aiorpcx = deferred("aiorpcx")
 
 _LOG = logging.getLogger(__name__)
-_BUFFER_SIZE = 65_536
-"""Bytes of answers that may wait for the other side before the next request is read (asyncio's own limit)."""
 _TURN_S = 0.002
-"""Seconds that a session answers requests before other tasks get a turn of the event loop (our choice)."""
+"""Seconds that a session answers requests before other sessions and other tasks get a turn (our choice)."""
 _VALUES = 25
 """Largest number of values in a request: a package has up to 25 transactions."""
+_NOTICES = 200
+"""Number of changed scripts after which other sessions get a turn (our choice)."""
+_ROOM_TIMES = 6
+"""Longest time for which a message may have room, as a multiple of the time to send an answer (our choice)."""
 _CLOSE_S = 1.0
 """Seconds to wait at the end until the other side has read the last answer (our choice)."""
+
+
+class _Turn:
+    """The turn of one task on the event loop, which it takes and leaves several times."""
+
+    def __init__(self, turns: FairShare, host: str) -> None:
+        self._turns = turns
+        self._host = host
+        self._is_held = False
+        self._began = 0.0
+
+    async def __aenter__(self) -> Self:
+        await self.take()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.leave()
+
+    async def take(self) -> None:
+        """Wait for the turn, unless the task has it."""
+        if not self._is_held:
+            await self._turns.acquire(self._host)
+            self._is_held, self._began = True, time.monotonic()
+
+    def leave(self) -> None:
+        """End the turn, if the task has it."""
+        if self._is_held:
+            self._is_held = False
+            self._turns.release(self._host)
+
+    async def share(self) -> None:
+        """After two milliseconds, let the others have a turn."""
+        if time.monotonic() - self._began > _TURN_S:
+            self.leave()
+            await asyncio.sleep(0)
+            await self.take()
+
+
+class _Message:
+    """One line of requests: a request or a batch. It has room if it is large, or if its answers are."""
+
+    def __init__(self, rooms: FairShare, host: str, most_s: float, too_late: Callable[[], object]) -> None:
+        """Begin a message. `too_late` is called if it has had room for `most_s` seconds."""
+        self._rooms = rooms
+        self._host = host
+        self._most_s = most_s
+        self._too_late = too_late
+        self._timer: asyncio.TimerHandle | None = None
+        self._asking = asyncio.Lock()
+        self._users = 1
+        self.has_room = False
+        self.size = 0  # of the answers so far
+
+    async def take_room(self) -> None:
+        """Wait for room, unless the message has it."""
+        async with self._asking:
+            if not self.has_room:
+                await self._rooms.acquire(self._host)
+                self.has_room = True
+                self._timer = asyncio.get_running_loop().call_later(self._most_s, self._too_late)
+
+    def share(self) -> Self:
+        """Return the message for one more task that answers it, and that calls `done` at its end."""
+        self._users += 1
+        return self
+
+    def done(self) -> None:
+        """End one task that answers the message. The last one gives the room back."""
+        self._users -= 1
+        if not self._users and self._timer is not None:
+            self._timer.cancel()
+            self._rooms.release(self._host)
 
 
 class Connection:
     """Reads the requests of one program in their order, and answers them.
 
     A task answers a request that needs the database or a peer, while the next requests are read. If the largest number
-    of tasks is open, the socket is not read until one of them ends.
+    of tasks is open, the socket is not read until one of them ends. All work on the event loop takes turns with the
+    other sessions.
     """
 
     def __init__(
@@ -49,13 +125,16 @@ class Connection:
         writer: asyncio.StreamWriter,
         link: WalletLink,
         limits: ElectrumLimits,
+        budget: Budget,
         status: Callable[[], ElectrumStatus],
     ) -> None:
-        self.session: Session = Session(link.state, limits)
+        self._host: str = (writer.get_extra_info("peername") or ("",))[0]
+        self.session: Session = Session(link.state, limits, budget, self._host)
         self._reader = reader
         self._writer = writer
         self._link = link
         self._limits = limits
+        self._budget = budget
         self._status = status
         self._rpc = aiorpcx.JSONRPCConnection(aiorpcx.JSONRPCAutoDetect)
         self._rpc.max_response_size = limits.response_size
@@ -65,7 +144,6 @@ class Connection:
         self._is_ending = False
         self._changed: dict[str, None] = {}  # script hashes that may have changed since the last notification
         self._wake = asyncio.Event()
-        self._turn_began = 0.0
 
     def close(self) -> asyncio.Task[None] | None:
         """End the connection. Returns the task that serves it, which ends soon."""
@@ -86,9 +164,16 @@ class Connection:
         notifying = asyncio.create_task(self._notify())
         self._tasks.add(notifying)
         try:
-            while line := await self._line():
-                if not await self._take(line):
-                    break
+            while True:
+                most_s = _ROOM_TIMES * self._limits.send_timeout_s
+                message = _Message(self._budget.rooms, self._host, most_s, self.close)
+                try:
+                    line = await self._line(message)
+                    if not line or not await self._take(line, message):
+                        break
+                    del line
+                finally:
+                    message.done()
         except asyncio.CancelledError:
             _LOG.debug("a connection was closed by the server")
         except Exception as error:
@@ -104,39 +189,56 @@ class Connection:
                     await self._writer.wait_closed()
             self._writer.transport.abort()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            self.session.end()
 
-    async def _line(self) -> bytes:
-        """Return the next line; nothing at the end of the stream, after a long silence, or if a line is too long."""
+    async def _line(self, message: _Message) -> bytes:
+        """Return the next line; nothing at the end of the stream, after a long silence, or if a line is too long.
+
+        The rest of a large line is read once there is room for it, and must come soon then.
+        """
+        parts, size = list[bytes](), 0
         try:
-            async with asyncio.timeout(self._limits.idle_timeout_s):
-                return await self._reader.readuntil(b"\n")
+            while size <= self._limits.request_size:
+                waits_s = self._limits.send_timeout_s if message.has_room else self._limits.idle_timeout_s
+                async with asyncio.timeout(waits_s):
+                    try:
+                        parts.append(await self._reader.readuntil(b"\n"))
+                        if size + len(parts[-1]) > self._limits.request_size:
+                            break
+                        return b"".join(parts)
+                    except asyncio.LimitOverrunError as error:
+                        parts.append(await self._reader.readexactly(error.consumed))
+                        size += error.consumed
+                await message.take_room()
         except asyncio.IncompleteReadError:
             return b""
         except TimeoutError:
-            _LOG.debug("a connection was closed: no request for %d seconds", self._limits.idle_timeout_s)
+            _LOG.debug("a connection was closed: no request for %d seconds", waits_s)
             return b""
-        except asyncio.LimitOverrunError:
-            _LOG.info("a connection was closed: a request has more than %d bytes", self._limits.request_size)
-            return b""
+        _LOG.info("a connection was closed: a request has more than %d bytes", self._limits.request_size)
+        return b""
 
-    async def _take(self, line: bytes) -> bool:
+    async def _take(self, line: bytes, message: _Message) -> bool:
         """Answer the requests of a line. Returns False if the session ends."""
-        if self._has_too_many(line):
-            most = f"a message has at most {self._limits.batch} requests, with {_VALUES} values each"
-            await self._send(aiorpcx.JSONRPCv2.response_message(aiorpcx.RPCError.invalid_request(most), None))
-            return False
-        try:
-            requests = self._rpc.receive_message(line)
-        except aiorpcx.ProtocolError as error:
-            if error.error_message is not None:
-                await self._send(error.error_message)
-            # perhaps HTTP from a web browser: a web page could hide requests in the lines that follow
-            return bool(error.code != aiorpcx.JSONRPC.PARSE_ERROR)
-        except (ValueError, TypeError, RecursionError):  # brackets without end, a long number, or a strange "id"
-            return False
-        for request in requests:
-            if not await self._answer(request):
+        async with _Turn(self._budget.turns, self._host) as turn:
+            if self._has_too_many(line):
+                most = f"a message has at most {self._limits.batch} requests, with {_VALUES} values each"
+                refusal = aiorpcx.JSONRPCv2.response_message(aiorpcx.RPCError.invalid_request(most), None)
+                await self._send(refusal, turn)
                 return False
+            try:
+                requests = self._rpc.receive_message(line)
+            except aiorpcx.ProtocolError as error:
+                if error.error_message is not None:
+                    await self._send(error.error_message, turn)
+                # perhaps HTTP from a web browser: a web page could hide requests in the lines that follow
+                return bool(error.code != aiorpcx.JSONRPC.PARSE_ERROR)
+            except (ValueError, TypeError, RecursionError):  # brackets without end, a long number, or a strange "id"
+                return False
+            for request in requests:
+                await turn.share()
+                if not await self._answer(request, message, turn):
+                    return False
         return True
 
     def _has_too_many(self, line: bytes) -> bool:
@@ -151,24 +253,35 @@ class Connection:
         except (ValueError, RecursionError):
             return False  # aiorpcX refuses it
 
-    async def _answer(self, request: aiorpcx.Request) -> bool:
+    async def _answer(self, request: aiorpcx.Request, message: _Message, turn: _Turn) -> bool:
         """Answer a request now, or let a task answer it. Returns False if the session ends."""
-        if time.monotonic() - self._turn_began > _TURN_S:
-            await asyncio.sleep(0)
-            self._turn_began = time.monotonic()
         try:
             answer = self._ask_session(request)
+            if not isinstance(answer, Question):
+                if self._is_too_large(answer, message):
+                    del answer  # it is made again, so that a session keeps nothing while it waits for room
+                    turn.leave()
+                    await message.take_room()
+                    await turn.take()
+                    answer = self._ask_session(request)
+                await self._reply(request, answer, message, turn)
+                return True
         except RpcError as refusal:
-            await self._reply(request, aiorpcx.RPCError(int(refusal.code), refusal.message))
+            await self._reply(request, aiorpcx.RPCError(int(refusal.code), refusal.message), message, turn)
             return not refusal.ends_session
-        if not isinstance(answer, Question):
-            await self._reply(request, answer)
-            return True
+        if self._slots.locked():
+            turn.leave()
         await self._slots.acquire()
-        task = asyncio.create_task(self._settle(request, answer))
+        task = asyncio.create_task(self._settle(request, answer, message.share()))
         self._tasks.add(task)
         task.add_done_callback(self._settled)
+        task.add_done_callback(lambda _: message.done())
+        await turn.take()
         return True
+
+    def _is_too_large(self, answer: object, message: _Message) -> bool:
+        """Return True if the answers to a message need room, which it does not have."""
+        return not message.has_room and message.size + size_of(answer) > SMALL
 
     def _ask_session(self, request: aiorpcx.Request) -> object:
         if request.method == METHOD:
@@ -189,28 +302,41 @@ class Connection:
             _LOG.error("a session has failed, and the server continues", exc_info=error)
         self.close()
 
-    async def _settle(self, request: aiorpcx.Request, question: Question) -> None:
+    async def _settle(self, request: aiorpcx.Request, question: Question, message: _Message) -> None:
+        answer = await self._found(question)
+        if self._is_too_large(answer, message):
+            del answer
+            await message.take_room()
+            answer = await self._found(question)
+        async with _Turn(self._budget.turns, self._host) as turn:
+            await self._reply(request, answer, message, turn)
+
+    async def _found(self, question: Question) -> object:
+        """Return the answer to a question, or its error."""
         try:
-            answer = await self._link.settle(question)
+            return await self._link.settle(question)
         except RpcError as refusal:
-            answer = aiorpcx.RPCError(int(refusal.code), refusal.message)
+            return aiorpcx.RPCError(int(refusal.code), refusal.message)
         except SpvFilterError as error:
             _LOG.warning("a request cannot be answered: %s", type(error).__name__)
-            answer = aiorpcx.RPCError(aiorpcx.JSONRPC.INTERNAL_ERROR, "the wallet cannot be read")
-        await self._reply(request, answer)
+            return aiorpcx.RPCError(aiorpcx.JSONRPC.INTERNAL_ERROR, "the wallet cannot be read")
 
-    async def _reply(self, request: aiorpcx.Request, answer: object) -> None:
+    async def _reply(self, request: aiorpcx.Request, answer: object, message: _Message, turn: _Turn) -> None:
         if isinstance(request, aiorpcx.Request):  # a notification gets no answer
-            message = request.send_result(answer)
-            if message is not None:  # otherwise requests of the same batch have no answer yet
-                await self._send(message)
+            message.size += size_of(answer)
+            encoded = request.send_result(answer)
+            if encoded is not None:  # otherwise requests of the same batch have no answer yet
+                await self._send(encoded, turn)
 
-    async def _send(self, message: bytes) -> None:
-        """Send a message. Raises TimeoutError if the other side does not read."""
+    async def _send(self, message: bytes, turn: _Turn) -> None:
+        """Send a message. If it is large, wait until all is sent. Raises TimeoutError if nobody reads it."""
         self._writer.write(message + b"\n")
-        if self._writer.transport.get_write_buffer_size() > _BUFFER_SIZE:
+        del message
+        if self._writer.transport.get_write_buffer_size() > SMALL:
+            turn.leave()
             async with asyncio.timeout(self._limits.send_timeout_s):
                 await self._writer.drain()
+            await turn.take()
 
     async def _notify(self) -> None:
         """Send notifications as long as the connection lasts."""
@@ -218,18 +344,25 @@ class Connection:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                changed, self._changed = self._changed, {}
-                made = [self._encoded(notice) for notice in self.session.header_notice()]
-                variant = self._encoded(("", ()))  # the variant of JSON-RPC that the other side speaks
-                for notice in self.session.script_notices(changed):
-                    key = variant, notice
-                    if key not in self._link.encoded:
-                        self._link.encoded[key] = self._encoded(notice)
-                    made.append(self._link.encoded[key])
-                if made:
-                    await self._send(b"\n".join(made))
+                changed, self._changed = [*self._changed], {}
+                async with _Turn(self._budget.turns, self._host) as turn:
+                    for at in range(0, max(len(changed), 1), _NOTICES):
+                        await turn.share()
+                        if made := self._notices(changed[at : at + _NOTICES]):
+                            await self._send(b"\n".join(made), turn)
         except Exception as error:
             self._fail(error)
+
+    def _notices(self, changed: Collection[str]) -> list[bytes]:
+        """Return the notifications of a new tip, and of scripts that have changed."""
+        made = [self._encoded(notice) for notice in self.session.header_notice()]
+        variant = self._encoded(("", ()))  # the variant of JSON-RPC that the other side speaks
+        for notice in self.session.script_notices(changed):
+            key = variant, notice
+            if key not in self._link.encoded:
+                self._link.encoded[key] = self._encoded(notice)
+            made.append(self._link.encoded[key])
+        return made
 
     def _encoded(self, notice: Notice) -> bytes:
         message: bytes = self._rpc.send_notification(aiorpcx.Notification(*notice))

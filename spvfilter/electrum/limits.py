@@ -13,6 +13,8 @@ from spvfilter.errors import ParameterError
 class ElectrumLimits:
     """Bounds on sessions, messages and subscriptions of an Electrum server. All defaults are our choice.
 
+    One host gets at most half of `memory` and of `all_subscriptions`, and hosts take turns on the event loop.
+
     Raises ParameterError if a bound is not a positive number.
     """
 
@@ -24,10 +26,17 @@ class ElectrumLimits:
     """Largest number of requests in one batch. Each may have up to 25 values."""
     concurrent: int = 16
     """Largest number of requests of a session that wait for the database or for a peer at the same time."""
-    request_size: int = 2_000_000
-    """Largest size of a request or a batch in bytes."""
+    all_subscriptions: int = 200_000
+    """Largest number of subscriptions of all sessions together. Each takes about 300 bytes of memory."""
+    request_size: int = 1_000_000
+    """Largest size of a request or a batch in bytes. Nodes relay no transaction that needs more."""
     response_size: int = 10_000_000
     """Largest size of an answer in bytes."""
+    memory: int = 128_000_000
+    """Bytes of memory for large requests and answers of all sessions together. Further ones wait.
+
+    Each session may also hold 64 kB of requests and 64 kB of answers.
+    """
     idle_timeout_s: float = 600.0
     """Seconds without a request after which a connection is closed. Wallets send a ping more often."""
     send_timeout_s: float = 20.0

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from spvfilter._public import public
+from spvfilter.electrum.budget import SMALL, Budget
 from spvfilter.electrum.connection import Connection
 from spvfilter.electrum.limits import ElectrumLimits
 from spvfilter.electrum.status import ElectrumStatus
@@ -79,6 +80,7 @@ class ElectrumServer:
         self._ports = port, tls_port
         self._certificate = certificate, key
         self._limits = limits or ElectrumLimits()
+        self._budget = Budget(self._limits)
         self._link: WalletLink | None = None
         self._servers: list[asyncio.Server] = []
         self._connections: dict[Connection, None] = {}
@@ -164,8 +166,7 @@ class ElectrumServer:
         return context
 
     async def _listen(self, port: int, name: str, tls: ssl.SSLContext | None) -> None:
-        size = self._limits.request_size
-        server = await asyncio.start_server(self._connected, self._host, port, ssl=tls, limit=size)
+        server = await asyncio.start_server(self._connected, self._host, port, ssl=tls, limit=SMALL)
         self._servers.append(server)
         self._hosts.setdefault(self._host, {})[name] = server.sockets[0].getsockname()[1]
 
@@ -176,7 +177,8 @@ class ElectrumServer:
             _LOG.info("a connection was refused: there are %d already", len(self._connections))
             writer.transport.abort()
             return
-        connection = Connection(reader, writer, link, self._limits, lambda: self.status)
+        writer.transport.set_write_buffer_limits(SMALL, 0)  # a drain ends when all is sent
+        connection = Connection(reader, writer, link, self._limits, self._budget, lambda: self.status)
         self._connections[connection] = None
         try:
             await connection.serve()

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from spvfilter._version import __version__
 from spvfilter.chain import HeaderChain
 from spvfilter.electrum import arguments
+from spvfilter.electrum.budget import Budget
 from spvfilter.electrum.headerproofs import HeaderProofs
 from spvfilter.electrum.histories import Histories
 from spvfilter.electrum.knownscripts import KnownScripts
@@ -71,9 +72,11 @@ class WalletState:
 class Session:
     """One connection: the negotiated version and the subscriptions."""
 
-    def __init__(self, state: WalletState, limits: ElectrumLimits) -> None:
+    def __init__(self, state: WalletState, limits: ElectrumLimits, budget: Budget, host: str) -> None:
         self._state = state
         self._limits = limits
+        self._budget = budget
+        self._host = host
         self._version: Version | None = None
         self._has_begun = False
         self._tip: bytes | None = None  # block hash of the last header that was sent to a subscriber
@@ -114,6 +117,11 @@ class Session:
         if method == _NEGOTIATION:
             return self._negotiate(*values, is_first=is_first)
         return found.function(self, *values)
+
+    def end(self) -> None:
+        """Forget the subscriptions of a connection that has ended."""
+        self._budget.unsubscribe(self._host, len(self._statuses))
+        self._statuses.clear()
 
     # Notifications
 
@@ -253,22 +261,35 @@ class Session:
         return ExploreScript(script_hash, explored)
 
     def _subscribe(self, scripthash: object) -> Answer:
-        is_new = arguments.script_hash(scripthash) not in self._statuses
-        if is_new and len(self._statuses) >= self._limits.subscriptions:
-            raise RpcError(
-                RpcCode.BAD_REQUEST, f"a session subscribes to at most {self._limits.subscriptions} script hashes"
-            )
+        if arguments.script_hash(scripthash) not in self._statuses:
+            self._check_subscriptions()
 
         def subscribe(script_hash: str) -> Answer:
+            if script_hash not in self._statuses:
+                self._check_subscriptions()
+                self._count_subscription()
             status = self._statuses[script_hash] = self._state.histories.status(script_hash)
             return status
 
         return self._of_script(scripthash, subscribe)
 
+    def _check_subscriptions(self) -> None:
+        if len(self._statuses) >= self._limits.subscriptions:
+            raise RpcError(
+                RpcCode.BAD_REQUEST, f"a session subscribes to at most {self._limits.subscriptions} script hashes"
+            )
+
+    def _count_subscription(self) -> None:
+        if not self._budget.subscribe(self._host):
+            most = f"all sessions subscribe to at most {self._limits.all_subscriptions} script hashes, one host to half"
+            raise RpcError(RpcCode.BAD_REQUEST, most)
+
     def _unsubscribe(self, scripthash: object) -> Answer:
         script_hash = arguments.script_hash(scripthash)
         is_there = script_hash in self._statuses
-        self._statuses.pop(script_hash, None)
+        if is_there:
+            del self._statuses[script_hash]
+            self._budget.unsubscribe(self._host)
         return is_there
 
     def _balance(self, scripthash: object) -> Answer:

@@ -15,7 +15,6 @@ import pytest
 pytest.importorskip("aiorpcx")
 
 from spvfilter.address import address_to_script
-from spvfilter.electrum import ElectrumLimits
 from spvfilter.electrum.histories import script_hash_of
 from spvfilter.network import REGTEST
 from support.electrumclient import ElectrumClient
@@ -83,6 +82,8 @@ def test_other_address_and_mode_bip37_give_warnings(tmp_path: Path) -> None:
         (["--mode", "auto"], "invalid choice"),
         (["--db", "w.db", "--connect", "127.0.0.1:1", "--tls-port", "0"], "TLS needs a certificate"),
         (["--db", "w.db", "--connect", "127.0.0.1:1", "--key", "key.pem"], "TLS needs a certificate"),
+        (["--max-memory", "0"], "--max-memory"),
+        (["--max-sessions", "many"], "--max-sessions"),
         (["stat"], "did you mean status?"),
         (["status", "--port", "1"], "no server answers on 127.0.0.1 port 1: start spvfilter electrum"),
     ],
@@ -98,11 +99,12 @@ def test_wrong_arguments_are_refused(run: Any, argv: list[str], said: str, tmp_p
 @pytest.mark.posix
 def test_status_names_a_server_that_accepts_no_session(tmp_path: Path) -> None:
     (tmp_path / "watch.txt").write_text(f"{ADDRESS}\n")
-    arguments = ("--watch", tmp_path / "watch.txt", "--db", tmp_path / "w.db", "--network", "regtest", "--port", 0)
+    files = ("--watch", tmp_path / "watch.txt", "--db", tmp_path / "w.db")
+    arguments = (*files, "--network", "regtest", "--port", 0, "--max-sessions", 3)
     with ExitStack() as stack:
         child = stack.enter_context(running("electrum", *arguments, "--connect", "127.0.0.1:1"))
         port = line(child).split()[-2]
-        for _ in range(ElectrumLimits().sessions):
+        for _ in range(3):
             stack.enter_context(socket.create_connection(("127.0.0.1", int(port))))
         shown = process("electrum", "status", "--port", port)
         assert shown.returncode == 2

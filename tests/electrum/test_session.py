@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from spvfilter.chain import HeaderChain
+from spvfilter.electrum.budget import Budget
 from spvfilter.electrum.headerproofs import HeaderProofs
 from spvfilter.electrum.histories import Histories, script_hash_of
 from spvfilter.electrum.knownscripts import KnownScripts
@@ -36,7 +37,8 @@ def session(version: str | None = None, **limits: int) -> Session:
     watch.add_script(SCRIPT)
     list(scripts.update(watch))
     state = WalletState(chain, Histories(), scripts, HeaderProofs(chain), lambda: 2_500, {})
-    made = Session(state, ElectrumLimits(**limits))
+    bounds = ElectrumLimits(**limits)
+    made = Session(state, bounds, Budget(bounds), "127.0.0.1")
     if version is not None:
         assert made.answer("server.version", ["test", version]) == [SOFTWARE, version]
     return made
