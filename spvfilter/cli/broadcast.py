@@ -36,7 +36,6 @@ from spvfilter.light.events import (
 from spvfilter.p2p.address import Address
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import MAX_BLOCK_SIZE
-from spvfilter.store.ledger import UNCONFIRMED
 from spvfilter.store.txcheck import CheckWeight
 from spvfilter.transaction import Transaction
 from spvfilter.watch.watchlist import WatchList
@@ -225,7 +224,7 @@ class _Sending:
         Raises TxRefusedError, TxConflictError, UselessPeerError, and ParameterError for an impossible transaction.
         """
         entry = await self._client.transaction(self._tx.txid)
-        self._is_known = entry is not None and entry.status in UNCONFIRMED
+        self._is_known = entry is not None and entry.status.is_open
         sending = asyncio.ensure_future(
             self._client.broadcast(self._tx.raw, parents=self._parents, private=self._private, force=self._is_forced)
         )

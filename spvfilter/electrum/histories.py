@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from itertools import islice
 
 from spvfilter.primitives import hash_to_hex
-from spvfilter.store.scriptviews import Effect, WalletTx
+from spvfilter.store.scriptviews import OutputEffect, TxEffects
 
 Row = dict[str, int | str]
 """A row of an answer."""
@@ -31,7 +31,7 @@ class _ScriptHistory:
     __slots__ = ("_confirmed", "_hash", "_hashed", "effects", "pending")
 
     def __init__(self) -> None:
-        self.effects: dict[bytes, list[Effect]] = {}
+        self.effects: dict[bytes, list[OutputEffect]] = {}
         """Effects of each transaction on the script, by txid."""
         self.pending: dict[bytes, None] = {}
         """Txids of the unconfirmed transactions."""
@@ -39,7 +39,7 @@ class _ScriptHistory:
         self._hash = hashlib.sha256()
         self._hashed = 0  # number of confirmed transactions in the hash
 
-    def add(self, tx: WalletTx, effects: list[Effect]) -> None:
+    def add(self, tx: TxEffects, effects: list[OutputEffect]) -> None:
         """Add a transaction with its effects on the script."""
         self.effects[tx.txid] = effects
         if tx.height is None:
@@ -49,7 +49,7 @@ class _ScriptHistory:
             self._truncate(at := bisect_left(self._confirmed, place))
             self._confirmed.insert(at, place)
 
-    def remove(self, tx: WalletTx) -> None:
+    def remove(self, tx: TxEffects) -> None:
         """Remove a transaction and its effects."""
         del self.effects[tx.txid]
         if tx.height is None:
@@ -86,7 +86,7 @@ class Histories:
     """The transactions of a wallet by the hashes of the scripts that they pay or spend."""
 
     def __init__(self) -> None:
-        self._txs: dict[bytes, WalletTx] = {}
+        self._txs: dict[bytes, TxEffects] = {}
         self._scripts: dict[bytes, frozenset[str]] = {}  # txid → script hashes
         self._histories: dict[str, _ScriptHistory] = {}  # by script hash
         self._unconfirmed: dict[bytes, None] = {}
@@ -97,7 +97,7 @@ class Histories:
         """Return True if a transaction pays or spends the script."""
         return script_hash in self._histories
 
-    def replace(self, found: Iterable[WalletTx], among: Collection[bytes] | None = None) -> set[str]:
+    def replace(self, found: Iterable[TxEffects], among: Collection[bytes] | None = None) -> set[str]:
         """Take the present state of transactions, and return the script hashes whose history may have changed.
 
         Args:
@@ -121,9 +121,9 @@ class Histories:
                 history.hash_confirmed()  # `load` calls this in a thread
         return changed
 
-    def _add(self, tx: WalletTx) -> frozenset[str]:
+    def _add(self, tx: TxEffects) -> frozenset[str]:
         self._txs[tx.txid] = tx
-        found = dict[str, list[Effect]]()
+        found = dict[str, list[OutputEffect]]()
         for effect in tx.effects:
             found.setdefault(script_hash_of(effect.script), []).append(effect)
         for script_hash, effects in found.items():
@@ -154,25 +154,21 @@ class Histories:
         """True if a transaction is unconfirmed."""
         return bool(self._unconfirmed)
 
-    def has_transaction(self, txid: bytes) -> bool:
-        """Return True if a transaction pays or spends a script of the wallet, and counts."""
-        return txid in self._txs
-
     def txid_at(self, height: int, position: int) -> bytes | None:
         """Return the txid of the wallet's transaction at a position of a block, in wire order; None if none is."""
         return self._places.get((height, position))
 
-    def _effects(self, script_hash: str) -> dict[bytes, list[Effect]]:
+    def _effects(self, script_hash: str) -> dict[bytes, list[OutputEffect]]:
         """Return the effects of each transaction on a script, by txid."""
         history = self._histories.get(script_hash)
         return {} if history is None else history.effects
 
-    def _confirmed(self, script_hash: str) -> list[WalletTx]:
+    def _confirmed(self, script_hash: str) -> list[TxEffects]:
         """Return the confirmed transactions of a script in the order of the chain."""
         history = self._histories.get(script_hash)
         return [] if history is None else [self._txs[txid] for txid in history.confirmed()]
 
-    def _pending(self, script_hash: str) -> list[WalletTx]:
+    def _pending(self, script_hash: str) -> list[TxEffects]:
         """Return the unconfirmed transactions of a script in the order of protocol 1.6."""
         history = self._histories.get(script_hash)
         found = [] if history is None else [self._txs[txid] for txid in history.pending]
@@ -213,12 +209,21 @@ class Histories:
                 confirmed += change
         return {"confirmed": confirmed, "unconfirmed": unconfirmed}
 
-    def unspent(self, script_hash: str) -> list[Row]:
-        """Return the unspent outputs of a script: confirmed ones in the order of the chain, then unconfirmed ones."""
+    def unspent(self, script_hash: str, reserved: Collection[bytes]) -> list[Row]:
+        """Return the unspent outputs of a script: confirmed ones in the order of the chain, then unconfirmed ones.
+
+        An output that a pending transaction spends is among them unless it is reserved; see `Views.reserved`.
+
+        Args:
+            script_hash: The script hash.
+            reserved: Outpoints that are frozen, or that a pending transaction certainly spends.
+        """
         effects = self._effects(script_hash)
-        spent = {effect.outpoint for each in effects.values() for effect in each if effect.is_spend}
+        confirmed = self._confirmed(script_hash)
+        spent = {effect.outpoint for tx in confirmed for effect in effects[tx.txid] if effect.is_spend}
+        spent.update(reserved)
         rows: list[Row] = []
-        for tx in (*self._confirmed(script_hash), *self._pending(script_hash)):
+        for tx in (*confirmed, *self._pending(script_hash)):
             made = {_index(effect): effect for effect in effects[tx.txid] if not effect.is_spend}
             rows += (
                 {"tx_hash": hash_to_hex(tx.txid), "tx_pos": index, "height": tx.height or 0, "value": effect.value}
@@ -228,5 +233,5 @@ class Histories:
         return rows
 
 
-def _index(effect: Effect) -> int:
+def _index(effect: OutputEffect) -> int:
     return int.from_bytes(effect.outpoint[32:], "little")

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from spvfilter.store.scriptviews import ProvedTx
+from spvfilter.store.scriptviews import TxProof
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class FindTransaction:
     """Read a transaction from the database; None if the database lacks it."""
 
     txid: bytes
-    then: Callable[[ProvedTx | None], Answer]
+    then: Callable[[TxProof | None], Answer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,13 @@ class FetchBranch:
     height: int
     txid: bytes
     then: Callable[[int, bytes], Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class FindReserved:
+    """Find the outpoints of the wallet that are frozen, or that a pending transaction certainly spends."""
+
+    then: Callable[[Collection[bytes]], Answer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,6 @@ class SendTransactions:
     then: Callable[[list[str | None]], Answer]
 
 
-Question = ExploreScript | FindTransaction | FetchBranch | PrepareProof | SendTransactions
+Question = ExploreScript | FindReserved | FindTransaction | FetchBranch | PrepareProof | SendTransactions
 Answer = object
 """A value for JSON, or a Question."""

@@ -21,6 +21,7 @@ from spvfilter.electrum.questions import (
     Answer,
     ExploreScript,
     FetchBranch,
+    FindReserved,
     FindTransaction,
     PrepareProof,
     SendTransactions,
@@ -31,8 +32,7 @@ from spvfilter.electrum.versions import NEWEST, OLDEST, Version, negotiated, ver
 from spvfilter.errors import FormatError
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HASH_SIZE, HEADER_SIZE
-from spvfilter.store.ledger import LIVE
-from spvfilter.store.scriptviews import ProvedTx
+from spvfilter.store.scriptviews import TxProof
 from spvfilter.transaction import Transaction
 from spvfilter.wire.merkle import branch_root
 
@@ -302,15 +302,18 @@ class Session:
         return self._of_script(scripthash, self._state.histories.mempool)
 
     def _unspent(self, scripthash: object) -> Answer:
-        return self._of_script(scripthash, self._state.histories.unspent)
+        def then(script_hash: str) -> Answer:
+            return FindReserved(lambda reserved: self._state.histories.unspent(script_hash, reserved))
+
+        return self._of_script(scripthash, then)
 
     # Transactions
 
     def _transaction(self, tx_hash: object, verbose: object = False) -> Answer:
         is_verbose = arguments.flag(verbose, "verbose")
 
-        def found(tx: ProvedTx | None) -> Answer:
-            if tx is None or tx.status not in LIVE:  # a full node drops the others from its mempool, and wallets poll
+        def found(tx: TxProof | None) -> Answer:
+            if tx is None or not tx.status.counts:  # a full node drops the others from its mempool, and wallets poll
                 raise RpcError(RpcCode.NOT_FOUND, "No such mempool or blockchain transaction")
             return tx_details(tx, self._state.chain) if is_verbose else tx.raw.hex()
 
@@ -322,7 +325,7 @@ class Session:
         def proved(position: int, branch: bytes) -> Answer:
             return {"block_height": at, "merkle": _hexes(branch), "pos": position}
 
-        def found(tx: ProvedTx | None) -> Answer:
+        def found(tx: TxProof | None) -> Answer:
             if tx is None:
                 raise RpcError(RpcCode.NOT_FOUND, "the wallet has no such transaction, and others are not proved")
             if tx.height != at:
@@ -344,14 +347,14 @@ class Session:
         def proved(position: int, branch: bytes) -> Answer:
             return {"tx_hash": shown, "merkle": _hexes(branch)}
 
-        def found(tx: ProvedTx | None) -> Answer:
+        def found(tx: TxProof | None) -> Answer:
             if tx is None or tx.height != at:  # a reorganization has just moved it
                 raise RpcError(RpcCode.NOT_FOUND, f"transaction {shown} has left block {at}")
             return self._prove(txid, tx, at, proved)
 
         return FindTransaction(txid, found)
 
-    def _prove(self, txid: bytes, tx: ProvedTx, height: int, proved: Callable[[int, bytes], Answer]) -> Answer:
+    def _prove(self, txid: bytes, tx: TxProof, height: int, proved: Callable[[int, bytes], Answer]) -> Answer:
         """Call `proved` with the position and the branch of a transaction. If the branch is not stored, fetch it."""
         branch, position = tx.branch, tx.position or 0
         if (

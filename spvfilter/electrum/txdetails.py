@@ -5,11 +5,11 @@ from __future__ import annotations
 from spvfilter.address import script_to_address
 from spvfilter.chain import HeaderChain
 from spvfilter.primitives import OutPoint, hash_to_hex
-from spvfilter.store.scriptviews import ProvedTx
+from spvfilter.store.scriptviews import TxProof
 from spvfilter.transaction import Transaction
 
 
-def tx_details(proved: ProvedTx, chain: HeaderChain) -> dict[str, object]:
+def tx_details(proved: TxProof, chain: HeaderChain) -> dict[str, object]:
     """Return the fields that Core's `getrawtransaction` has, without disassembled scripts and witnesses.
 
     Values are in BTC, as in Core.

@@ -16,6 +16,7 @@ from spvfilter.electrum.questions import (
     Answer,
     ExploreScript,
     FetchBranch,
+    FindReserved,
     FindTransaction,
     PrepareProof,
     SendTransactions,
@@ -35,14 +36,9 @@ from spvfilter.errors import (
 )
 from spvfilter.kernel import block_txids
 from spvfilter.light.client import LightClient
-from spvfilter.light.engine.requests import ReachIndex
-from spvfilter.light.inside import running_of
-from spvfilter.light.running import in_steps
+from spvfilter.light.steps import in_steps
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HASH_SIZE
-from spvfilter.store.batch import Batch
-from spvfilter.store.scriptviews import ProvedTx, WalletTx, proved_transaction, wallet_transactions
-from spvfilter.store.store import Store
 from spvfilter.store.txcheck import CheckWeight
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import (
@@ -55,7 +51,7 @@ from spvfilter.wallet.events import (
     WalletEvent,
 )
 from spvfilter.watch.keychain import Keychain
-from spvfilter.wire.merkle import merkle_branch, merkle_branches
+from spvfilter.wire.merkle import merkle_branch
 
 T = TypeVar("T")
 
@@ -76,7 +72,6 @@ class WalletLink:
         """Link a client. Raises NotRunningError unless the client is running."""
         self._client = client
         self._limits = limits
-        self._running = running_of(client)
         chain = client.chain
         self.state: WalletState = WalletState(
             chain, Histories(), KnownScripts(), HeaderProofs(chain), self._relay_fee, hosts
@@ -99,13 +94,10 @@ class WalletLink:
     async def load(self) -> int:
         """Read all transactions of the database, and return the number of the last event that they include."""
 
-        def read(store: Store) -> tuple[list[WalletTx], int]:
-            return wallet_transactions(store.views), store.events.log.last
-
-        found, sequence = await self._running.in_store(read)
+        found = await self._client.effects()
         await asyncio.to_thread(self.state.histories.replace, found)  # no session uses them yet
         await self._look()
-        return sequence
+        return found.sequence
 
     async def _look(self) -> None:
         """Update the known scripts from the watch list."""
@@ -166,11 +158,10 @@ class WalletLink:
         txids, self._txids = tuple(self._txids), {}
         if self._is_gap:
             self._is_gap = False
-            return self.state.histories.replace(await self._running.read(wallet_transactions))
+            return self.state.histories.replace(await self._client.effects())
         if not txids and not self.state.histories.has_unconfirmed:
             return set()
-        found = await self._running.read(lambda views: wallet_transactions(views, txids))
-        return self.state.histories.replace(found, txids)
+        return self.state.histories.replace(await self._client.effects(txids), txids)
 
     # Questions of sessions
 
@@ -182,7 +173,9 @@ class WalletLink:
                     await self._explore(script_hash)
                     answer = then()
                 case FindTransaction(txid, found):
-                    answer = found(await self._find(txid))
+                    answer = found(await self._client.proof(txid))
+                case FindReserved(then):
+                    answer = then(frozenset(map(bytes, await self._client.reserved())))
                 case FetchBranch(height, txid, proved):
                     answer = proved(*await self._branch(height, txid))
                 case PrepareProof(checkpoint, then):
@@ -194,9 +187,6 @@ class WalletLink:
                     answer = sent(await self._send(raws))
                 case _:
                     return answer
-
-    async def _find(self, txid: bytes) -> ProvedTx | None:
-        return await self._running.read(lambda views: proved_transaction(views, txid))
 
     async def _branch(self, height: int, txid: bytes) -> tuple[int, bytes]:
         """Return the position of a transaction in its block, and its merkle branch, from a peer. Raises RpcError.
@@ -215,24 +205,15 @@ class WalletLink:
         if txid not in txids:
             raise RpcError(RpcCode.NOT_FOUND, f"transaction {hash_to_hex(txid)} has left block {height}")
         position = txids.index(txid)
-        branch = merkle_branch(txids, position)
-        if not self.state.histories.has_transaction(txid):  # an ancestor of the wallet's transactions
-            await self._store({txid: (block_hash, branch)})
-        return position, branch
+        return position, merkle_branch(txids, position)
 
     async def _fetch(self, block_hash: bytes) -> list[bytes]:
         """Fetch a block, store the merkle branches of the wallet's transactions in it, and return its txids."""
         async with asyncio.timeout(self._limits.block_timeout_s), self._fetching:
-            raw = await self._running.fetch_block(block_hash)
-        joined, histories = block_txids(raw), self.state.histories
-        txids = [joined[at : at + HASH_SIZE] for at in range(0, len(joined), HASH_SIZE)]
-        mine = [position for position, txid in enumerate(txids) if histories.has_transaction(txid)]
-        branches = merkle_branches(txids, mine)
-        await self._store({txids[position]: (block_hash, branch) for position, branch in branches.items()})
-        return txids
-
-    async def _store(self, branches: dict[bytes, tuple[bytes, bytes]]) -> None:
-        await self._running.in_store(lambda store: store.commit(Batch(branches=branches)))
+            raw = await self._client.fetch_block(block_hash)
+        await self._client.store_proofs(raw)
+        joined = block_txids(raw)
+        return [joined[at : at + HASH_SIZE] for at in range(0, len(joined), HASH_SIZE)]
 
     async def _send(self, raws: Sequence[bytes]) -> list[str | None]:
         """Broadcast transactions together, parents first, and return why each was not sent; None if it was.
@@ -241,7 +222,7 @@ class WalletLink:
         have it, and it is abandoned.
         """
         *parents, last = transactions = [Transaction.parse(raw) for raw in raws]
-        known = set(filter(self._running.engine.is_sending, (tx.txid for tx in transactions)))
+        known = set(filter(self._client.is_sending, (tx.txid for tx in transactions)))
         try:
             async with asyncio.timeout(self._limits.broadcast_timeout_s):
                 await self._client.relay(last, parents=parents)
@@ -252,7 +233,7 @@ class WalletLink:
             grave = {each.txid: each.message for each in found if each.weight is not CheckWeight.WARNING}
             return [(grave or {last.txid: str(error)}).get(tx.txid) for tx in transactions]
         except (TxRefusedError, TxConflictError, FormatError, ParameterError) as error:
-            is_sent = self._running.engine.is_sending
+            is_sent = self._client.is_sending
             return [*(None if is_sent(tx.txid) else str(error) for tx in parents), str(error)]
         except (TimeoutError, PeerError):
             pass  # no verdict yet
@@ -265,7 +246,7 @@ class WalletLink:
         """
         if not is_known and await self._client.abandon_unsent(tx.txid):
             return "not sent: no peer requested it in time, and it was abandoned. Connect to a node and send it again"
-        if lacking := self._running.engine.lacking(tx.txid):
+        if lacking := self._client.missing_parents(tx.txid):
             named = ", ".join(map(hash_to_hex, lacking))
             return f"a peer received it, but does not know the transaction that it spends from: {named}"
         return None
@@ -287,7 +268,7 @@ class WalletLink:
             place = scripts.find(script_hash)
             if place is not None:
                 try:
-                    await self._running.ask(ReachIndex(place.keychain, place.index))
+                    await self._client.watch_to(place.keychain, place.index)
                     _LOG.debug("keychain %s: its window moves to index %d", place.keychain, place.index)
                 except (InexpressibleError, ParameterError) as error:
                     _LOG.warning("the window of a keychain cannot move: %s", error)

@@ -8,7 +8,6 @@ from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError
 from spvfilter.light.client import LightClient
 from spvfilter.network import Network
-from spvfilter.store.ledger import LIVE
 from spvfilter.store.views import HistoryEntry
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
     found, keychains, labels = await client.read(
         lambda views: (views.history(), views.keychains(keychain, account=account), views.labels())
     )
-    entries = [each for each in found if each.status in LIVE]
+    entries = [each for each in found if each.status.counts]
     if not 1 <= len(keychains) <= 2 or any(each.descriptor is None for each in keychains):
         raise ParameterError(
             "a BDK wallet has one keychain or two, each with a descriptor, and these are"

@@ -27,6 +27,7 @@ from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.engine.requests import (
     AddAccount,
     AddEntries,
+    ReachIndex,
     RelabelEntries,
     RelabelKeychains,
     RemoveAccount,
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     import asyncio
     import datetime
 
-    from spvfilter.light import entries as changes, running as runs, workers
+    from spvfilter.light import entries as changes, running as runs, steps, workers
     from spvfilter.light.running import Running
     from spvfilter.p2p import proxy as proxies
     from spvfilter.store import labels as labelrows
@@ -72,6 +73,7 @@ else:
     datetime = deferred("datetime")
     entrynames = deferred("spvfilter.watch.entrynames")
     runs = deferred("spvfilter.light.running")  # the engine, the wire and the database: half of the package
+    steps = deferred("spvfilter.light.steps")
     workers = deferred("spvfilter.light.workers")
     proxies = deferred("spvfilter.p2p.proxy")
     labelrows = deferred("spvfilter.store.labels")
@@ -246,7 +248,7 @@ class LightClient:
             await running.close()
         finally:
             try:
-                await runs.in_steps(changes.apply_changes(self._watch.index, engine.changes.done, engine.books.watch))
+                await steps.in_steps(changes.apply_changes(self._watch.index, engine.changes.done, engine.books.watch))
             finally:
                 self._watch.release()
 
@@ -408,8 +410,12 @@ class LightClient:
     coin: Final = asks(Views.coin)
     unspent: Final = asks(Views.unspent)
     frozen: Final = asks(Views.frozen)
+    reserved: Final = asks(Views.reserved)
     history: Final = asks(Views.history)
     transaction: Final = asks(Views.transaction)
+    proof: Final = asks(Views.proof)
+    effects: Final = asks(Views.effects)
+    confirmed_in: Final = asks(Views.confirmed_in)
     keychains: Final = asks(Views.keychains)
     accounts: Final = asks(Views.accounts)
     next_address: Final = asks(Views.next_address)
@@ -686,6 +692,66 @@ class LightClient:
         """
         return await self._checked().abandon_unsent(hash_of(txid, "txid"))
 
+    def is_sending(self, txid: bytes | str) -> bool:
+        """Return True if the client announces a transaction that was given to `broadcast` or `relay`.
+
+        Args:
+            txid: Txid of the transaction, 32 bytes in wire order or 64 hex digits.
+
+        Raises:
+            ParameterError: The txid is not valid.
+            NotRunningError: The client is not running.
+        """
+        return self._checked().engine.is_sending(hash_of(txid, "txid"))
+
+    def missing_parents(self, txid: bytes | str) -> tuple[bytes, ...]:
+        """Return parents of a broadcast transaction that a peer lacks and that the wallet cannot send.
+
+        A node requests them if it received the transaction and does not know what it spends. Broadcast them first.
+
+        Args:
+            txid: Txid of a transaction that was broadcast or relayed, 32 bytes in wire order or 64 hex digits.
+
+        Returns:
+            Their txids, 32 bytes each in wire order; none for a transaction that is not being broadcast.
+
+        Raises:
+            ParameterError: The txid is not valid.
+            NotRunningError: The client is not running.
+        """
+        return self._checked().engine.lacking(hash_of(txid, "txid"))
+
+    # Blocks
+
+    async def fetch_block(self, block: bytes | str) -> bytes:
+        """Fetch a block of the best chain from a peer. Its header commits to the bytes that are returned.
+
+        The peer learns which block interests the wallet. There is no time limit; to set one, use `asyncio.timeout`.
+
+        Args:
+            block: Block hash, 32 bytes in wire order or 64 hex digits.
+
+        Raises:
+            ParameterError: The hash is not valid, or the best chain lacks the block.
+            NotRunningError: The client is not running.
+        """
+        return await self._checked().fetch_block(hash_of(block, "block hash"))
+
+    async def store_proofs(self, raw_block: bytes) -> None:
+        """Store the merkle branches of the wallet's transactions in a block, which `proof` then returns.
+
+        A client stores the branches of matches by itself. Branches of matches that an older version found are missing.
+
+        Args:
+            raw_block: A block of the best chain, such as `fetch_block` returns. Nothing of another block is stored.
+
+        Raises:
+            FormatError: The bytes are not a block, or its header does not commit to its transactions.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be written.
+        """
+        await self._checked().in_store(lambda store: store.store_proofs(raw_block))
+
     # Accounts
 
     async def add_account(
@@ -935,6 +1001,27 @@ class LightClient:
             StoreError: The database cannot be written. The client ends.
         """
         await self._checked().ask(RemoveEntries(entrynames.named(entries, self.network)))
+
+    async def watch_to(self, keychain: str, index: int) -> None:
+        """Watch a keychain up to an index that another program uses, and its lookahead beyond.
+
+        No index becomes revealed. Blocks that were searched before are searched again for the new scripts. The method
+        returns when the change is in the database.
+
+        Args:
+            keychain: Name of the keychain, as `keychains` returns it.
+            index: Index that the window must contain.
+
+        Raises:
+            ParameterError: There is no such keychain, or it has no such index.
+            KeychainError: No function can derive the keychain's scripts.
+            InexpressibleError: The BIP-37 filter has no room for more scripts.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be written. The client ends.
+        """
+        if not isinstance(keychain, str) or not isinstance(index, int):
+            raise ParameterError("watch_to takes the name of a keychain, a str, and an index, an int")
+        await self._checked().ask(ReachIndex(keychain, index))
 
     async def relabel(self, entry: EntryName, label: str | None) -> None:
         """Give an entry another label, which history and coins show at once.

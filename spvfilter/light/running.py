@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never  # Any: results of any type
 
 from spvfilter._public import deferred
@@ -627,19 +627,6 @@ async def finished(work: Coroutine[None, None, None]) -> None:
     task.result()
     if cancelled is not None:
         raise cancelled
-
-
-async def in_steps(steps: Iterator[None]) -> None:
-    """Run the steps of a generator, and let the event loop run between them.
-
-    If the task is cancelled, the remaining steps run at once.
-    """
-    try:
-        for _ in steps:
-            await asyncio.sleep(0)
-    finally:
-        for _ in steps:
-            pass
 
 
 def close_opened(opening: futures.Future[tuple[Store, Engine]]) -> None:

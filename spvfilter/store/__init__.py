@@ -25,6 +25,11 @@ if TYPE_CHECKING:
         TxStatus as TxStatus,
     )
     from spvfilter.store.place import MEMORY as MEMORY
+    from spvfilter.store.scriptviews import (
+        OutputEffect as OutputEffect,
+        TxEffects as TxEffects,
+        TxProof as TxProof,
+    )
     from spvfilter.store.searched import BlockRange as BlockRange, EntryGroup as EntryGroup, Searched as Searched
     from spvfilter.store.store import Store as Store
     from spvfilter.store.txcheck import (
@@ -53,6 +58,7 @@ else:
         labels="ImportedLabels",
         ledger="StoredMatch StoredTx TxStatus",
         place="MEMORY",
+        scriptviews="OutputEffect TxEffects TxProof",
         searched="BlockRange EntryGroup Searched",
         store="Store",
         txcheck="CheckCause CheckFinding CheckWeight",

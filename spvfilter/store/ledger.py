@@ -60,9 +60,15 @@ class TxStatus(StrEnum):
 
     If peers already have a conflicting broadcast of this wallet, a new one waits until a peer requests it."""
 
+    @property
+    def counts(self) -> bool:
+        """True if the transaction counts in balances: it is confirmed or pending."""
+        return self in (TxStatus.CONFIRMED, TxStatus.PENDING)
 
-LIVE = (TxStatus.CONFIRMED, TxStatus.PENDING)  # their matches are in the database and count
-UNCONFIRMED = (TxStatus.PENDING, TxStatus.REPLACED, TxStatus.WAITING)  # a block may confirm them
+    @property
+    def is_open(self) -> bool:
+        """True if the transaction is unconfirmed and may still win: it is pending, replaced or waiting."""
+        return self in (TxStatus.PENDING, TxStatus.REPLACED, TxStatus.WAITING)
 
 
 @public
@@ -142,7 +148,7 @@ class StoredTx(NamedTuple):
         """
         if not self.is_listed:
             return WAITING_PLACE if self.status is TxStatus.WAITING and self.hits else NOT_LISTED
-        if self.status in UNCONFIRMED:
+        if self.status.is_open:
             return UNCONFIRMED_PLACE + 2 * (self.first_seen or 0) + (self.status is TxStatus.PENDING)
         if self.height is None:
             return place_of(self.first_height, _MASK)
@@ -420,7 +426,7 @@ class Ledger:
                 broadcast_seq=max((old.broadcast_seq or 0), (tx.broadcast_seq or 0)) or None,
                 first_seen=old.first_seen if tx.first_seen is None else tx.first_seen,
             )
-        if tx.status in LIVE:
+        if tx.status.counts:
             query = "SELECT spend, value, entry, outpoint FROM matches WHERE txid = ?"
             rows = self._db.execute(query, (txid,)).fetchall()
         elif txid in self._txs:

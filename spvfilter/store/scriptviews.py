@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple  # rows are as SQLite gives them
 
+from spvfilter._public import public
 from spvfilter.kernel import NO_VALUE
+from spvfilter.primitives import hash_to_hex
 from spvfilter.store.ledger import TxStatus, stored_tx
-from spvfilter.store.views import Views
 from spvfilter.store.windowviews import Checked
 from spvfilter.transaction import Transaction
 
+_PER_QUERY = 500  # transactions of one query; SQLite allows 32,766 values (SQLITE_MAX_VARIABLE_NUMBER)
 
-class Effect(NamedTuple):
+
+@public
+class OutputEffect(NamedTuple):
     """An output of the wallet that a transaction creates or spends."""
 
     script: bytes
@@ -25,7 +29,8 @@ class Effect(NamedTuple):
     """True if the transaction spends the output, False if it creates the output."""
 
 
-class WalletTx(NamedTuple):
+@public
+class TxEffects(NamedTuple):
     """A transaction of the wallet that counts, with its effects on scripts."""
 
     txid: bytes
@@ -34,68 +39,87 @@ class WalletTx(NamedTuple):
     """Height of its block; None while it is unconfirmed."""
     position: int
     """Position in its block, from 0."""
-    effects: tuple[Effect, ...]
+    effects: tuple[OutputEffect, ...]
     """Outputs of the wallet that it creates and spends."""
     fee: int = 0
     """Fee of an unconfirmed transaction in satoshi; 0 if the value of an input is unknown."""
     has_unconfirmed_parent: bool = False
     """True if the transaction is unconfirmed and a known parent is unconfirmed as well."""
 
+    @property
+    def txid_hex(self) -> str:
+        """The field `txid` in hex, as block explorers show it."""
+        return hash_to_hex(self.txid)
 
-class ProvedTx(NamedTuple):
-    """A transaction that the database has, with its status and its block in the best chain."""
+    @property
+    def status(self) -> TxStatus:
+        """CONFIRMED or PENDING."""
+        return TxStatus.PENDING if self.height is None else TxStatus.CONFIRMED
 
+
+@public
+class TxProof(NamedTuple):
+    """A transaction that the database has, with its status and its place in the best chain."""
+
+    txid: bytes
+    """Txid, 32 bytes in wire order."""
     raw: bytes
     """Bytes of the transaction."""
     status: TxStatus
-    """Status of the transaction. Only a confirmed or a pending one counts; see `LIVE`."""
+    """Status of the transaction. It counts only if it is confirmed or pending."""
+    is_own: bool
+    """True if this wallet broadcast it."""
     height: int | None
     """Height of its block; None if no block of the best chain contains it."""
     block_hash: bytes | None
-    """Hash of its block, 32 bytes in wire order."""
+    """Hash of its block, 32 bytes in wire order; None if no block of the best chain contains it."""
     position: int | None
-    """Position in its block, from 0."""
+    """Position in its block, from 0; None if no block of the best chain contains it."""
     branch: bytes | None
     """Merkle branch, 32 bytes for each level, deepest first; None if the database lacks it."""
 
+    @property
+    def txid_hex(self) -> str:
+        """The field `txid` in hex, as block explorers show it."""
+        return hash_to_hex(self.txid)
 
-def wallet_transactions(views: Views, txids: Iterable[bytes] | None = None) -> list[WalletTx]:
-    """Return the transactions that match the wallet and count, of one commit.
+    @property
+    def block_hash_hex(self) -> str | None:
+        """The field `block_hash` in hex, as block explorers show it; None if there is none."""
+        return None if self.block_hash is None else hash_to_hex(self.block_hash)
 
-    Outputs of the genesis block are left out, since no transaction can spend them.
 
-    Args:
-        views: Views of the wallet's database.
-        txids: Only these transactions, and all unconfirmed ones. By default all transactions.
-
-    Raises:
-        StoreError: The database cannot be read.
-    """
+def effects_of(checked: Checked, txids: Iterable[bytes] | None) -> list[TxEffects]:
+    """Return transactions that count: those named and all unconfirmed ones, or all. See `Views.effects`."""
     found: dict[bytes, list[tuple[Any, ...]]] = {}
-    with views._moment():
-        checked = views._checked
-        for row in checked("matches", "FROM matches", ()) if txids is None else _matches_of(checked, txids):
-            if row[9] != 0:  # the height
-                found.setdefault(row[1], []).append(row)
-        return [_wallet_tx(checked, txid, rows) for txid, rows in found.items()]
+    for row in checked("matches", "FROM matches", ()) if txids is None else _matches_of(checked, txids):
+        if row[9] != 0:  # the height: nobody can spend outputs of the genesis block
+            found.setdefault(row[1], []).append(row)
+    return [_effects_of_tx(checked, txid, rows) for txid, rows in found.items()]
 
 
-def proved_transaction(views: Views, txid: bytes) -> ProvedTx | None:
-    """Return a transaction of the database with its merkle branch; None if the database lacks the transaction.
+def proof_of(checked: Checked, txid: bytes) -> TxProof | None:
+    """Return a transaction of the database with its merkle branch; None if the database lacks the transaction."""
+    row = next(checked("transactions", "FROM transactions WHERE txid = ?", (txid,)), None)
+    if row is None:
+        return None
+    tx = stored_tx(row)
+    is_own = tx.broadcast_seq is not None
+    if tx.status is not TxStatus.CONFIRMED:
+        return TxProof(txid, tx.raw, tx.status, is_own, None, None, None, None)
+    where = "FROM branches WHERE txid = ? AND block = ?"
+    branch = next((each[2] for each in checked("branches", where, (txid, tx.block_hash))), None)
+    return TxProof(txid, tx.raw, tx.status, is_own, tx.height, tx.block_hash, tx.position, branch)
 
-    Raises:
-        StoreError: The database cannot be read.
-    """
-    with views._moment():
-        row = next(views._checked("transactions", "FROM transactions WHERE txid = ?", (txid,)), None)
-        if row is None:
-            return None
-        tx = stored_tx(row)
-        if tx.status is not TxStatus.CONFIRMED:
-            return ProvedTx(tx.raw, tx.status, None, None, None, None)
-        where = "FROM branches WHERE txid = ? AND block = ?"
-        branch = next((each[2] for each in views._checked("branches", where, (txid, tx.block_hash))), None)
-        return ProvedTx(tx.raw, tx.status, tx.height, tx.block_hash, tx.position, branch)
+
+def confirmed_in(checked: Checked, block: bytes, txids: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield those of some transactions that the database has in a block of the best chain."""
+    for at in range(0, len(txids), _PER_QUERY):
+        part = txids[at : at + _PER_QUERY]
+        where = f"FROM transactions WHERE txid IN ({', '.join('?' * len(part))})"
+        for row in checked("transactions", where, tuple(part)):
+            if (tx := stored_tx(row)).status is TxStatus.CONFIRMED and tx.block_hash == block:
+                yield row[0]
 
 
 def _matches_of(checked: Checked, txids: Iterable[bytes]) -> Iterator[tuple[Any, ...]]:
@@ -105,19 +129,19 @@ def _matches_of(checked: Checked, txids: Iterable[bytes]) -> Iterator[tuple[Any,
         yield from checked("matches", "FROM matches WHERE txid = ? AND height IS NOT NULL", (txid,))
 
 
-def _wallet_tx(checked: Checked, txid: bytes, rows: list[tuple[Any, ...]]) -> WalletTx:
+def _effects_of_tx(checked: Checked, txid: bytes, rows: list[tuple[Any, ...]]) -> TxEffects:
     """Return a transaction, from the rows of its matches."""
-    effects, known = list[Effect](), dict[bytes, int]()
+    effects, known = list[OutputEffect](), dict[bytes, int]()
     place: tuple[int | None, int] = (None, 0)
     for is_spend, _, _, position, outpoint, value, script, _, _, height, _ in rows:
         place = (height, position) if height is not None else place
         if is_spend and value != NO_VALUE:
             known[outpoint] = value
         if script is not None:
-            effects.append(Effect(script, outpoint, max(value, 0), bool(is_spend)))
+            effects.append(OutputEffect(script, outpoint, max(value, 0), bool(is_spend)))
     if place[0] is not None:
-        return WalletTx(txid, *place, tuple(effects))
-    return WalletTx(txid, *place, tuple(effects), *_fee_and_parents(checked, txid, known))
+        return TxEffects(txid, *place, tuple(effects))
+    return TxEffects(txid, *place, tuple(effects), *_fee_and_parents(checked, txid, known))
 
 
 def _fee_and_parents(checked: Checked, txid: bytes, known: dict[bytes, int]) -> tuple[int, bool]:

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, Self  # rows are as SQLite gives them
 
 from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError, StoreCorruptError, UnknownAccountError
-from spvfilter.kernel import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit
+from spvfilter.hashes import sha256d
+from spvfilter.kernel import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, block_txids, check_block
 from spvfilter.network import Network
 from spvfilter.primitives import hash_to_hex
+from spvfilter.protocol import HASH_SIZE, HEADER_SIZE
 from spvfilter.store.accounts import AccountRows
 from spvfilter.store.addresses import AddressRows
 from spvfilter.store.batch import AccountChange, Batch, Bip37Parameters
@@ -66,6 +68,7 @@ from spvfilter.store.views import Views
 from spvfilter.transaction import Transaction
 from spvfilter.watch.labels import Label
 from spvfilter.watch.watchlist import WatchList
+from spvfilter.wire.merkle import merkle_branches
 
 if TYPE_CHECKING:
     import secrets
@@ -336,6 +339,24 @@ class Store:
         after = set(self.views.frozen())
         frozen, unfrozen = (tuple(sorted(each, key=bytes)) for each in (after - before, before - after))
         return ImportedLabels(len(labels), frozen, unfrozen)
+
+    def store_proofs(self, raw_block: bytes) -> None:
+        """Store the merkle branches of the wallet's transactions in a block of the best chain.
+
+        Args:
+            raw_block: The whole block.
+
+        Raises:
+            FormatError: The bytes are not a block, or its header does not commit to its transactions.
+            StoreError: The database cannot be read or written.
+        """
+        check_block(raw_block)
+        joined, block = block_txids(raw_block), sha256d(raw_block[:HEADER_SIZE])
+        txids = [joined[at : at + HASH_SIZE] for at in range(0, len(joined), HASH_SIZE)]
+        wanted = self.views.confirmed_in(block, txids)
+        branches = merkle_branches(txids, (at for at, txid in enumerate(txids) if txid in wanted))
+        if branches:
+            self.commit(Batch(branches={txids[at]: (block, branch) for at, branch in branches.items()}))
 
     def waiting_labels(self, scripts: Iterable[bytes]) -> list[Label]:
         """Return the labels of addresses that were imported before the addresses were watched. Raises StoreError.

@@ -20,8 +20,8 @@ from spvfilter.store.events import EventLog
 from spvfilter.store.headers import PER_ROW
 from spvfilter.store.ledger import WAITING_PLACE, Totals, TxStatus, stored_completeness
 from spvfilter.store.schema import ACCEPTED, HAS_VALUE, MARKED, check_row
+from spvfilter.store.scriptviews import TxEffects, TxProof, confirmed_in, effects_of, proof_of
 from spvfilter.store.searched import BlockRange, Searched, common, gaps
-from spvfilter.store.spentviews import StoreFacts
 from spvfilter.store.sqlite import mark, reading, translated
 from spvfilter.store.txcheck import CheckCause, impossible
 from spvfilter.store.windowviews import (
@@ -43,13 +43,14 @@ if TYPE_CHECKING:
     import pathlib
     import sqlite3
 
-    from spvfilter.store import labels as labelrows, psbt as psbts
+    from spvfilter.store import labels as labelrows, psbt as psbts, spentviews
     from spvfilter.watch import entrynames
 else:
     entrynames = deferred("spvfilter.watch.entrynames")
     labelrows = deferred("spvfilter.store.labels")
     pathlib = deferred("pathlib")
     psbts = deferred("spvfilter.store.psbt")
+    spentviews = deferred("spvfilter.store.spentviews")
     sqlite3 = deferred("sqlite3")
 
 T = TypeVar("T")
@@ -458,22 +459,26 @@ class Views:
 
         The arguments are those of `balance`.
         """
-        held, values = dict[bytes, int](), (self._tip() + 1 - COINBASE_MATURITY,)
-        is_spent = "spender > x''"
-        for is_held in (
+        where, values = "height IS NOT NULL AND (coinbase = 0 OR height <= ?)", (self._tip() + 1 - COINBASE_MATURITY,)
+        return sum(self._reserved_values(where, values, label, keychain, account).values())
+
+    def _reserved_values(
+        self, where: str, values: tuple[object, ...], label: str | None, keychain: str | None, account: str | None
+    ) -> dict[bytes, int]:
+        """Return outpoints and values of `reserved` coins for which a condition holds."""
+        found, is_spent = dict[bytes, int](), "spender > x''"
+        for is_reserved in (
             "outpoint IN (SELECT outpoint FROM frozen)",
             "outpoint IN (SELECT outpoint FROM held)",
             is_spent,
         ):
-            where = f"{is_held} AND height IS NOT NULL AND (coinbase = 0 OR height <= ?)"
-            held |= {
+            rows = self._coins_where(f"{is_reserved} AND {where}", values, label, keychain, account)
+            found |= {
                 outpoint: value
-                for outpoint, _, value, *_, spender, _, _, _ in self._coins_where(
-                    where, values, label, keychain, account
-                )
-                if is_held is not is_spent or (spender is not None and self._is_proven(spender))
+                for outpoint, _, value, *_, spender, _, _, _ in rows
+                if is_reserved is not is_spent or (spender is not None and self._is_proven(spender))
             }
-        return sum(held.values())
+        return found
 
     def _totals(self) -> Totals:
         raw = self._meta("totals")
@@ -589,6 +594,18 @@ class Views:
         with self._moment():
             rows = self._checked("frozen", "FROM frozen ORDER BY outpoint", ())
             return tuple(OutPoint.parse(outpoint) for (outpoint,) in rows)
+
+    def reserved(self) -> tuple[OutPoint, ...]:
+        """Return the coins, confirmed or pending, that are frozen or that a pending transaction certainly spends.
+
+        That is certain if the wallet broadcast the transaction, or verified its signatures. `unspent` leaves out these
+        coins.
+
+        Raises:
+            StoreError: The database cannot be read.
+        """
+        with self._moment():
+            return tuple(map(OutPoint.parse, sorted(self._reserved_values("1", (), None, None, None))))
 
     def coin(self, outpoint: OutPoint | str) -> Coin | None:
         """Return one of the `coins`, or None if the wallet has no such coin.
@@ -733,12 +750,61 @@ class Views:
         """
         tx = Transaction.parse(to_bytes(unsigned_tx))
         with self._moment():
-            fault = impossible(tx, StoreFacts(self._checked, self._db, self._path, self._tip()))
+            fault = impossible(tx, spentviews.StoreFacts(self._checked, self._db, self._path, self._tip()))
             if fault is not None and fault.cause is not CheckCause.ABANDONED_PARENT:
                 raise ParameterError(fault.message)
             found = {txid: self.transaction(txid) for txid in {outpoint[:32] for outpoint in tx.inputs}}
             previous = {txid: Transaction.parse(entry.raw) for txid, entry in found.items() if entry is not None}
             return psbts.psbt_of(self._checked, self._network, tx, previous)
+
+    def effects(self, txids: Iterable[bytes | str] | None = None) -> Snapshot[TxEffects]:
+        """Return the transactions that count, with the outputs of the wallet that each creates and spends.
+
+        From them a program computes the history of any script. Outputs of the genesis block are left out, since no
+        transaction can spend them.
+
+        Args:
+            txids: Only these transactions, and all unconfirmed ones. Each is 32 bytes in wire order or 64 hex digits.
+                By default all transactions.
+
+        Raises:
+            ParameterError: A txid is neither 32 bytes nor 64 hex digits.
+            StoreError: The database cannot be read.
+        """
+        wanted = None if txids is None else [hash_of(txid, "txid") for txid in txids]
+        with self._moment():
+            return Snapshot(effects_of(self._checked, wanted), self._log().last)
+
+    def proof(self, txid: bytes | str) -> TxProof | None:
+        """Return a transaction with its block and its merkle branch, or None if the database lacks it.
+
+        The database also has transactions that wait or no longer count, and parents of pending ones. Check `status`.
+
+        Args:
+            txid: Txid, 32 bytes in wire order or 64 hex digits.
+
+        Raises:
+            ParameterError: The txid is neither 32 bytes nor 64 hex digits.
+            StoreError: The database cannot be read.
+        """
+        found = hash_of(txid, "txid")
+        with self._moment():
+            return proof_of(self._checked, found)
+
+    def confirmed_in(self, block: bytes | str, txids: Iterable[bytes | str]) -> frozenset[bytes]:
+        """Return which of these transactions the database has in a block of the best chain.
+
+        Args:
+            block: Block hash, 32 bytes in wire order or 64 hex digits.
+            txids: Txids, 32 bytes in wire order or 64 hex digits.
+
+        Raises:
+            ParameterError: A hash is neither 32 bytes nor 64 hex digits.
+            StoreError: The database cannot be read.
+        """
+        block_hash, wanted = hash_of(block, "block hash"), [hash_of(txid, "txid") for txid in txids]
+        with self._moment():
+            return frozenset(confirmed_in(self._checked, block_hash, wanted))
 
     def labels(self) -> list[Label]:
         """Return all labels of the wallet as records of BIP-329, sorted by type and `ref`.

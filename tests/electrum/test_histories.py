@@ -10,18 +10,18 @@ import pytest
 from spvfilter.electrum import histories
 from spvfilter.electrum.histories import Histories, script_hash_of
 from spvfilter.primitives import hash_to_hex
-from spvfilter.store.scriptviews import Effect, WalletTx
+from spvfilter.store.scriptviews import OutputEffect, TxEffects
 
 SCRIPTS = [bytes((0, 20)) + bytes((number,)) * 20 for number in range(3)]
 
 
-def wallet_tx(number: int, height: int | None, position: int, *scripts: bytes) -> WalletTx:
+def wallet_tx(number: int, height: int | None, position: int, *scripts: bytes) -> TxEffects:
     txid = hashlib.sha256(b"%d" % number).digest()
-    effects = tuple(Effect(script, txid + bytes((at, 0, 0, 0)), 5, False) for at, script in enumerate(scripts))
-    return WalletTx(txid, height, position, effects, has_unconfirmed_parent=height is None and number % 2 == 0)
+    effects = tuple(OutputEffect(script, txid + bytes((at, 0, 0, 0)), 5, False) for at, script in enumerate(scripts))
+    return TxEffects(txid, height, position, effects, has_unconfirmed_parent=height is None and number % 2 == 0)
 
 
-def naive_status(txs: list[WalletTx], script: bytes) -> str | None:
+def naive_status(txs: list[TxEffects], script: bytes) -> str | None:
     """Return the status hash by the words of the protocol."""
     mine = [tx for tx in txs if any(effect.script == script for effect in tx.effects)]
     confirmed = sorted((tx.height, tx.position, hash_to_hex(tx.txid)) for tx in mine if tx.height is not None)
@@ -34,7 +34,7 @@ def naive_status(txs: list[WalletTx], script: bytes) -> str | None:
 @pytest.mark.parametrize("seed", range(10))
 def test_status_follows_every_change(seed: int) -> None:
     """Transactions come in any order, are confirmed, move to other blocks, and leave."""
-    rng, made, present = random.Random(seed), Histories(), dict[bytes, WalletTx]()
+    rng, made, present = random.Random(seed), Histories(), dict[bytes, TxEffects]()
     for _ in range(150):
         number = rng.randrange(40)
         height = rng.choice([None, *range(1, 12)])
@@ -56,7 +56,7 @@ def test_status_follows_every_change(seed: int) -> None:
             mine = [tx for tx in present.values() if any(effect.script == script for effect in tx.effects)]
             confirmed = 5 * sum(tx.height is not None for tx in mine)
             assert made.balance(script_hash) == {"confirmed": confirmed, "unconfirmed": 5 * len(mine) - confirmed}
-            assert len(made.unspent(script_hash)) == len(mine)
+            assert len(made.unspent(script_hash, ())) == len(mine)
 
 
 def test_new_payment_hashes_only_its_own_row(monkeypatch: pytest.MonkeyPatch) -> None:

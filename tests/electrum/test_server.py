@@ -26,7 +26,6 @@ from spvfilter.network import REGTEST
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.primitives import OutPoint, TxOut
-from spvfilter.store import scriptviews
 from spvfilter.store.ledger import TxStatus
 from spvfilter.testing import RegtestNode, eventually
 from spvfilter.transaction import Transaction, TxIn
@@ -103,7 +102,7 @@ async def test_unconfirmed_payments_are_read_only_after_an_event(
 
         return call
 
-    monkeypatch.setattr(wallet, "wallet_transactions", noted("read", scriptviews.wallet_transactions))
+    monkeypatch.setattr(LightClient, "effects", noted("read", LightClient.effects))
     monkeypatch.setattr(wallet.WalletLink, "_look", noted("look", wallet.WalletLink._look))
     async with served(regtest_node) as (_, server), connected(server) as client:
         await client.ask("blockchain.scripthash.subscribe", KNOWN)

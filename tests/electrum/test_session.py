@@ -19,7 +19,8 @@ from spvfilter.network import REGTEST
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.store.ledger import TxStatus
-from spvfilter.store.scriptviews import Effect, ProvedTx, WalletTx
+from spvfilter.store.scriptviews import OutputEffect, TxEffects, TxProof
+from spvfilter.transaction import Transaction
 from spvfilter.watch.watchlist import WatchList
 from support.locks import build_tx
 
@@ -27,6 +28,7 @@ KEY = b"\x02" + bytes(32)
 SCRIPT, OTHER = bytes.fromhex("0014" + "11" * 20), bytes.fromhex("0014" + "22" * 20)
 KNOWN, UNKNOWN = script_hash_of(SCRIPT), script_hash_of(OTHER)
 RAW = build_tx([p2wpkh(KEY).spends(OutPoint(bytes(31) + b"\x01", 0))], [TxOut(5, SCRIPT)])
+TXID = Transaction.parse(RAW).txid
 ONLY_16 = {"mempool.get_info", "blockchain.transaction.broadcast_package"}
 ONLY_14 = {"blockchain.relayfee"}
 
@@ -44,8 +46,8 @@ def session(version: str | None = None, **limits: int) -> Session:
     return made
 
 
-def wallet_tx(number: int, height: int | None = None, **facts: Any) -> WalletTx:
-    return WalletTx(bytes([number]) * 32, height, 0, (Effect(SCRIPT, bytes(36), 5, False),), **facts)
+def wallet_tx(number: int, height: int | None = None, **facts: Any) -> TxEffects:
+    return TxEffects(bytes([number]) * 32, height, 0, (OutputEffect(SCRIPT, bytes(36), 5, False),), **facts)
 
 
 @pytest.mark.parametrize("version", ["1.4", "1.4.1", "1.4.2", "1.4.3", "1.6"])
@@ -211,7 +213,7 @@ def test_transaction_that_the_database_lacks_gives_code_2() -> None:
     assert caught.value.code == 2
     details = made.answer("blockchain.transaction.get", ["ab" * 32, True])
     assert isinstance(details, FindTransaction)
-    shown = details.then(ProvedTx(RAW, TxStatus.CONFIRMED, 0, REGTEST.genesis_hash, 0, None))
+    shown = details.then(TxProof(TXID, RAW, TxStatus.CONFIRMED, False, 0, REGTEST.genesis_hash, 0, None))
     assert isinstance(shown, dict)
     assert (shown["hex"], shown["confirmations"], shown["vout"][0]["value"]) == (RAW.hex(), 1, 5e-8)
 
@@ -222,10 +224,10 @@ def test_only_a_transaction_that_counts_is_found(status: TxStatus) -> None:
         question = session("1.4").answer("blockchain.transaction.get", ["ab" * 32, verbose])
         assert isinstance(question, FindTransaction)
         if status in (TxStatus.CONFIRMED, TxStatus.PENDING):
-            assert question.then(ProvedTx(RAW, status, None, None, None, None)) is not None
+            assert question.then(TxProof(TXID, RAW, status, False, None, None, None, None)) is not None
             continue
         with pytest.raises(RpcError, match="No such mempool or blockchain transaction") as caught:
-            question.then(ProvedTx(RAW, status, None, None, None, None))
+            question.then(TxProof(TXID, RAW, status, False, None, None, None, None))
         assert caught.value.code == 2
 
 
@@ -233,7 +235,7 @@ def test_stored_branch_that_the_header_contradicts_is_fetched_again() -> None:
     made = session("1.4")
     question = made.answer("blockchain.transaction.get_merkle", ["ab" * 32, 0])
     assert isinstance(question, FindTransaction)
-    fetch = question.then(ProvedTx(RAW, TxStatus.CONFIRMED, 0, REGTEST.genesis_hash, 0, bytes(32)))
+    fetch = question.then(TxProof(TXID, RAW, TxStatus.CONFIRMED, False, 0, REGTEST.genesis_hash, 0, bytes(32)))
     assert isinstance(fetch, FetchBranch)
     assert (fetch.height, fetch.txid) == (0, bytes.fromhex("ab" * 32))
 
@@ -246,7 +248,7 @@ def test_only_transactions_of_the_wallet_are_proved() -> None:
         question.then(None)
     assert caught.value.code == 2
     with pytest.raises(RpcError, match="is not in the block at height 0"):
-        question.then(ProvedTx(RAW, TxStatus.PENDING, None, None, None, None))
+        question.then(TxProof(TXID, RAW, TxStatus.PENDING, False, None, None, None, None))
     for merkle in (False, True):
         with pytest.raises(RpcError, match="no transaction of the wallet is at position 0 of block 0") as caught:
             made.answer("blockchain.transaction.id_from_pos", [0, 0, merkle])
@@ -261,7 +263,7 @@ def test_numbers_and_flags_are_taken_as_electrumx_takes_them(number: object, fla
     assert made.answer("blockchain.estimatefee", [number]) == -1
     question = made.answer("blockchain.transaction.get", ["ab" * 32, flag])
     assert isinstance(question, FindTransaction)
-    assert isinstance(question.then(ProvedTx(RAW, TxStatus.PENDING, None, None, None, None)), dict)
+    assert isinstance(question.then(TxProof(TXID, RAW, TxStatus.PENDING, False, None, None, None, None)), dict)
     made._state.histories.replace([wallet_tx(1, 0)])
     proof = made.answer("blockchain.transaction.id_from_pos", [number, number, flag])
     assert isinstance(proof, FindTransaction)

@@ -7,16 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from spvfilter.errors import FormatError, ParameterError
 from spvfilter.light import LightClient, SyncLightClient
 from spvfilter.light.events import Synced
 from spvfilter.network import REGTEST
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import Node
+from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import COINBASE_MATURITY
+from spvfilter.store.ledger import TxStatus
 from spvfilter.store.views import Views
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList
+from spvfilter.wire.merkle import branch_root
 
 ELSEWHERE = {
     "network": "an attribute of every client",
@@ -101,3 +105,35 @@ async def test_answers_of_one_read_belong_to_one_commit(tmp_path: Path) -> None:
         with WalletStore.open(path) as store:
             assert store.read(lambda views: views.coins()) == store.coins() == [frozen]
             assert store.coin(coin.outpoint) == frozen
+
+
+async def test_a_fetched_block_proves_the_transactions_in_it() -> None:
+    watch, regtest = WatchList(REGTEST), Regtest()
+    watch.add_script(LOCK.script_pubkey)
+    regtest.mine(COINBASE_MATURITY + 1)
+    txid = regtest.pay(LOCK.pays(50_000))
+    (block,) = regtest.mine(1)
+    async with (
+        Node(regtest) as node,
+        LightClient(watch, peers=[f"{node.host}:{node.port}"], mode="compact") as client,
+    ):
+        await client.wait_synced()
+        raw = await client.fetch_block(block)
+        assert raw == await client.fetch_block(hash_to_hex(block)) == regtest.chain.active[-1].raw
+        await client.store_proofs(raw)
+        proof = await client.proof(txid)
+        assert proof is not None
+        assert proof.branch is not None
+        assert (
+            branch_root(txid, proof.position or 0, proof.branch)
+            == client.chain.header_at(proof.height or 0).merkle_root
+        )
+        assert (proof.block_hash, proof.status, proof.is_own) == (block, TxStatus.CONFIRMED, False)
+        (effects,) = await client.effects()
+        assert [effect.value for effect in effects.effects] == [50_000]
+        assert await client.confirmed_in(block, [txid, bytes(32)]) == {txid}
+        with pytest.raises(FormatError):
+            await client.store_proofs(raw[:-1])
+        with pytest.raises(ParameterError):
+            await client.fetch_block(bytes(32))
+        assert client.missing_parents(txid) == ()

@@ -13,8 +13,6 @@ import pytest
 from spvfilter.address import script_to_address
 from spvfilter.errors import InexpressibleError, ParameterError
 from spvfilter.light.client import LightClient
-from spvfilter.light.engine.requests import ReachIndex
-from spvfilter.light.inside import running_of
 from spvfilter.network import REGTEST
 from spvfilter.node.server import Node
 from spvfilter.primitives import TxOut
@@ -42,14 +40,14 @@ async def entered(**options: Any) -> AsyncIterator[tuple[Node, LightClient]]:
 async def test_reached_index_is_watched_and_searched(nothing_is_left: None, tmp_path: Path) -> None:
     async with entered(store=tmp_path / "w.db") as (_, client):
         assert (await client.balance()).confirmed == 0
-        await running_of(client).ask(ReachIndex("till", 290))
+        await client.watch_to("till", 290)
         await client.wait_synced()
         assert (await client.balance()).confirmed == 4_000
         (found,) = await client.keychains("till")
         assert (found.window >= 321, found.revealed) == (True, 0)
-        await running_of(client).ask(ReachIndex("till", 7))  # it is watched already
+        await client.watch_to("till", 7)  # it is watched already
         assert (await client.keychains("till"))[0].window == found.window
-        await running_of(client).ask(ReachIndex("till", 2_000))
+        await client.watch_to("till", 2_000)
         (found,) = await client.keychains("till")
     async with LightClient(WatchList(REGTEST), peers=["127.0.0.1:1"], store=tmp_path / "w.db") as later:
         assert (await later.keychains("till"))[0].window == found.window >= 2_021
@@ -58,7 +56,7 @@ async def test_reached_index_is_watched_and_searched(nothing_is_left: None, tmp_
 async def test_index_that_a_wallet_watches_is_not_revealed(nothing_is_left: None) -> None:
     async with entered() as (_, client):
         assert await client.reveal_address() == script_to_address(script(0), REGTEST)
-        await running_of(client).ask(ReachIndex("till", 120))
+        await client.watch_to("till", 120)
         assert await client.reveal_address() == script_to_address(script(1), REGTEST)
 
 
@@ -66,14 +64,14 @@ async def test_index_that_cannot_be_reached_is_refused() -> None:
     async with entered() as (_, client):
         for name, index in (("shop", 3), ("till", -1), ("till", 1 << 31)):
             with pytest.raises(ParameterError, match="has no"):
-                await running_of(client).ask(ReachIndex(name, index))
+                await client.watch_to(name, index)
         assert (await client.keychains("till"))[0].revealed == 0
 
 
 async def test_index_beyond_the_room_of_a_bip37_filter_is_refused() -> None:
     async with entered(mode="bip37") as (_, client):
         with pytest.raises(InexpressibleError, match="no room"):
-            await running_of(client).ask(ReachIndex("till", 100_000))
+            await client.watch_to("till", 100_000)
         assert (await client.keychains("till"))[0].revealed == 0
 
 
@@ -81,7 +79,7 @@ async def test_index_beyond_the_room_of_a_bip37_filter_is_refused() -> None:
 async def test_block_is_fetched_whole(mode: str, nothing_is_left: None) -> None:
     async with entered(mode=mode) as (node, client):
         tip = node.regtest.chain.tip
-        running = running_of(client)
+        running = client._checked()
         found = await asyncio.gather(running.fetch_block(tip.hash), running.fetch_block(tip.hash))
         assert list(found) == [tip.raw] * 2
         with pytest.raises(ParameterError, match="not in the best chain"):
@@ -90,7 +88,7 @@ async def test_block_is_fetched_whole(mode: str, nothing_is_left: None) -> None:
 
 async def test_cancelled_fetch_leaves_no_request(nothing_is_left: None) -> None:
     async with entered() as (node, client):
-        running = running_of(client)
+        running = client._checked()
         fetching = asyncio.create_task(running.fetch_block(client.chain.hash_at(50)))
         await asyncio.sleep(0)
         fetching.cancel()

@@ -20,7 +20,7 @@ from spvfilter.light.engine.inputs import Committed, Input, Worked
 from spvfilter.light.events import Event
 from spvfilter.network import REGTEST, Network
 from spvfilter.store.batch import Batch
-from spvfilter.store.ledger import UNCONFIRMED, StoredTx
+from spvfilter.store.ledger import StoredTx
 from spvfilter.store.store import Store
 
 SLOWEST_S = 0.2
@@ -114,7 +114,7 @@ class DiskQueue:
         changes = self.store._db.total_changes
         if self._unconfirmed[0] != changes:
             found = self.store.transactions(self.store.tip)
-            listed = {txid: each for txid, each in found.items() if each.is_listed and each.status in UNCONFIRMED}
+            listed = {txid: each for txid, each in found.items() if each.is_listed and each.status.is_open}
             self._unconfirmed = changes, listed
         return self._unconfirmed[1]
 

@@ -13,7 +13,7 @@ from simulation.keychain import LABEL as KEYCHAIN_LABEL
 from simulation.violation import Violation
 from spvfilter.kernel import EntryKind
 from spvfilter.light.engine.inputs import Abandon
-from spvfilter.store.ledger import UNCONFIRMED, TxStatus
+from spvfilter.store.ledger import TxStatus
 from spvfilter.store.txcheck import CheckWeight
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.refusals import check_abandon
@@ -127,7 +127,8 @@ class User:
         if process is None:
             return []
         books = process.engine.books
-        return [each.txid for each in books.judgement.own_records() if books.judgement.status(each.txid) in UNCONFIRMED]
+        statuses = {each.txid: books.judgement.status(each.txid) for each in books.judgement.own_records()}
+        return [txid for txid, status in statuses.items() if status is not None and status.is_open]
 
     def broadcast(self, raw: bytes, process: Process, *, is_private: bool) -> None:
         """The user gives a transaction to the client."""

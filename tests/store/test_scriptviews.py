@@ -13,7 +13,7 @@ from spvfilter.network import REGTEST
 from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
 from spvfilter.store.place import MEMORY
-from spvfilter.store.scriptviews import Effect, ProvedTx, proved_transaction, wallet_transactions
+from spvfilter.store.scriptviews import OutputEffect, TxProof
 from spvfilter.store.store import Store
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
@@ -67,19 +67,19 @@ def paying(value: int, *spent: bytes, script: bytes = OURS) -> bytes:
 def test_confirmed_transaction_has_its_effects(ledger: Ledger) -> None:
     first = ledger.put(paying(90), 1)
     second = ledger.put(paying(80, first, script=FOREIGN), 2)
-    found = {each.txid: each for each in wallet_transactions(ledger.store.views)}
+    found = {each.txid: each for each in ledger.store.views.effects()}
     outpoint = first + bytes(4)
     assert (found[first].height, found[first].position) == (1, 3)
-    assert found[first].effects == (Effect(OURS, outpoint, 90, False),)
-    assert found[second].effects == (Effect(OURS, outpoint, 90, True),)
-    assert [each.txid for each in wallet_transactions(ledger.store.views, [second])] == [second]
+    assert found[first].effects == (OutputEffect(OURS, outpoint, 90, False),)
+    assert found[second].effects == (OutputEffect(OURS, outpoint, 90, True),)
+    assert [each.txid for each in ledger.store.views.effects([second])] == [second]
 
 
 def test_fee_is_known_only_if_every_input_is_known(ledger: Ledger) -> None:
     first = ledger.put(paying(90), 1)
     known = ledger.put(paying(70, first))
     mixed = ledger.put(paying(50, known, bytes(31) + b"\x09"))
-    found = {each.txid: each for each in wallet_transactions(ledger.store.views, [])}
+    found = {each.txid: each for each in ledger.store.views.effects([])}
     assert found.keys() == {known, mixed}
     assert (found[known].fee, found[known].has_unconfirmed_parent) == (20, False)
     assert (found[mixed].fee, found[mixed].has_unconfirmed_parent) == (0, True)
@@ -88,7 +88,7 @@ def test_fee_is_known_only_if_every_input_is_known(ledger: Ledger) -> None:
 def test_value_of_an_input_comes_from_a_known_parent(ledger: Ledger) -> None:
     parent = ledger.put(tx([TxIn(bytes(31) + b"\x07", 0)], [TxOut(40, FOREIGN), TxOut(60, OURS)]), 1)
     child = ledger.put(paying(35, parent))  # spends the foreign output
-    (found,) = wallet_transactions(ledger.store.views, [])
+    (found,) = ledger.store.views.effects([])
     assert (found.txid, found.fee) == (child, 5)
 
 
@@ -96,40 +96,57 @@ def test_unknown_value_of_a_match_counts_as_zero(ledger: Ledger) -> None:
     raw = paying(90)
     hit = Hit(True, 3, txid(raw), 0, bytes(36), NO_VALUE, OURS, 0)
     ledger.commit(raw, [hit], 1)
-    (found,) = wallet_transactions(ledger.store.views)
-    assert found.effects == (Effect(OURS, bytes(36), 0, True),)
+    (found,) = ledger.store.views.effects()
+    assert found.effects == (OutputEffect(OURS, bytes(36), 0, True),)
 
 
 def test_outputs_of_the_genesis_block_are_left_out(ledger: Ledger) -> None:
     ledger.put(paying(90), 0)
-    assert wallet_transactions(ledger.store.views) == []
+    assert ledger.store.views.effects() == []
 
 
 def test_branch_belongs_to_the_block_of_its_transaction(ledger: Ledger) -> None:
     raw = paying(90)
     found = ledger.put(raw, 1, branch=BRANCH)
-    proved = ProvedTx(raw, TxStatus.CONFIRMED, 1, ledger.hashes[1], 3, BRANCH)
-    assert proved_transaction(ledger.store.views, found) == proved
+    proved = TxProof(found, raw, TxStatus.CONFIRMED, False, 1, ledger.hashes[1], 3, BRANCH)
+    assert ledger.store.views.proof(found) == proved
     ledger.put(raw, 2)
-    assert proved_transaction(ledger.store.views, found) == ProvedTx(
-        raw, TxStatus.CONFIRMED, 2, ledger.hashes[2], 3, None
+    assert ledger.store.views.proof(found) == TxProof(
+        found, raw, TxStatus.CONFIRMED, False, 2, ledger.hashes[2], 3, None
     )
     ledger.put(raw, 2, branch=BRANCH[:32])
-    assert proved_transaction(ledger.store.views, found) == ProvedTx(
-        raw, TxStatus.CONFIRMED, 2, ledger.hashes[2], 3, BRANCH[:32]
+    assert ledger.store.views.proof(found) == TxProof(
+        found, raw, TxStatus.CONFIRMED, False, 2, ledger.hashes[2], 3, BRANCH[:32]
     )
-    assert proved_transaction(ledger.store.views, bytes(32)) is None
+    assert ledger.store.views.proof(bytes(32)) is None
     pending = ledger.put(paying(5, found))
-    assert proved_transaction(ledger.store.views, pending) == ProvedTx(
-        paying(5, found), TxStatus.PENDING, None, None, None, None
+    assert ledger.store.views.proof(pending) == TxProof(
+        pending, paying(5, found), TxStatus.PENDING, False, None, None, None, None
     )
+
+
+def test_confirmed_transactions_are_found_among_many(ledger: Ledger) -> None:
+    here, there, pending = ledger.put(paying(90), 1), ledger.put(paying(91), 2), ledger.put(paying(92))
+    others = [number.to_bytes(32, "big") for number in range(1_200)]
+    asked = [*others, there, here, pending, bytes(32)]
+    assert ledger.store.views.confirmed_in(ledger.hashes[1], asked) == {here}
+    assert ledger.store.views.confirmed_in(ledger.hashes[0], asked) == frozenset()
+
+
+def test_a_transaction_shows_its_status_and_its_txid(ledger: Ledger) -> None:
+    found = ledger.put(paying(90), 1)
+    (shown,) = ledger.store.views.effects([found])
+    proof = ledger.store.views.proof(found)
+    assert proof is not None
+    assert (shown.status, shown.txid_hex, proof.txid_hex) == (TxStatus.CONFIRMED, *[found[::-1].hex()] * 2)
+    assert proof.block_hash_hex == ledger.hashes[1][::-1].hex()
 
 
 def test_branch_is_removed_with_its_transaction(ledger: Ledger) -> None:
     found = ledger.put(paying(90), 2, branch=BRANCH)
     ledger.store.commit(Batch(fork=1))
     assert ledger.store._db.execute("SELECT count(*) FROM branches").fetchone() == (0,)
-    assert proved_transaction(ledger.store.views, found) is None
+    assert ledger.store.views.proof(found) is None
 
 
 @pytest.mark.parametrize("branch", [bytes(31), bytes(33), bytes(16 * 32)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from bitcoin.core import CBlock, CTransaction
@@ -106,8 +106,11 @@ class Oracle:
             "unconfirmed": sum(change(txid, tx) for txid, tx in self.pending.items()),
         }
 
-    def unspent(self, script: bytes) -> list[dict[str, Any]]:
-        spent = {point for tx in self.all().values() for point in self.spent_by(tx)}
+    def unspent(self, script: bytes, verified: Collection[Outpoint] | None = None) -> list[dict[str, Any]]:
+        """Unspent outputs. A pending spend removes those in `verified`; by default every pending spend does."""
+        spent = {point for tx, _ in self.confirmed.values() for point in self.spent_by(tx)}
+        pending = {point for tx in self.pending.values() for point in self.spent_by(tx)}
+        spent |= pending if verified is None else pending.intersection(verified)
         heights = {shown(txid): place for txid, (_, place) in self.confirmed.items()}
         order = {row["tx_hash"]: at for at, row in enumerate(self.mempool(script))}
         rows = [

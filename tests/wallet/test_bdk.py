@@ -11,7 +11,6 @@ import pytest
 from spvfilter._public import deferred
 from spvfilter.hashes import sha256d
 from spvfilter.protocol import COINBASE_MATURITY
-from spvfilter.store.ledger import LIVE
 from spvfilter.watch.watchlist import WatchList
 from support.build import txid
 from support.ledger import matches_of
@@ -152,7 +151,7 @@ class Judged(Model):
         } == unspent
         mine = {each.hit.txid for each in matches_of(self.store, account)}
         found = views.history(account=account, limit=None)
-        history = {entry.txid: entry for entry in found if entry.status in LIVE and entry.txid in mine}
+        history = {entry.txid: entry for entry in found if entry.status.counts and entry.txid in mine}
         listed = {each.transaction.compute_txid().serialize(): each for each in judge.transactions()}
         assert history.keys() == listed.keys()
         for digest, entry in history.items():

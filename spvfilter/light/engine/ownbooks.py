@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from spvfilter.errors import ParameterError, TxConflictError
 from spvfilter.primitives import hash_to_hex
-from spvfilter.store.ledger import UNCONFIRMED, TxStatus
+from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.events import WalletEvent
@@ -98,7 +98,8 @@ class OwnBooks:
 
     def is_unconfirmed(self, txid: bytes) -> bool:
         """Return True if a transaction, own or foreign, is pending or replaced."""
-        return self._books.judgement.status(txid) in UNCONFIRMED
+        status = self._books.judgement.status(txid)
+        return status is not None and status.is_open
 
     def is_confirmed(self, txid: bytes) -> bool:
         """Return True if a block of the best chain contains a transaction of the wallet, at any depth."""
@@ -107,8 +108,9 @@ class OwnBooks:
     def ended(self, txid: bytes) -> TxStatus | None:
         """Return the status of an own transaction that is neither confirmed, pending nor replaced, or None."""
         record, status = self._books.facts.record(txid), self._books.judgement.status(txid)
-        is_open = status in UNCONFIRMED or status is TxStatus.CONFIRMED
-        return None if record is None or not record.is_own or is_open else status
+        if record is None or not record.is_own or status is None:
+            return None
+        return None if status.is_open or status is TxStatus.CONFIRMED else status
 
     def ended_raw(self, txid: bytes) -> bytes | None:
         """Return the bytes of an own transaction that is neither confirmed, pending nor replaced, or None."""

@@ -12,7 +12,7 @@ from math import inf
 
 from spvfilter.light.engine.peers import Peer
 from spvfilter.light.events import Broadcast, Refusal
-from spvfilter.store.ledger import UNCONFIRMED, TxStatus
+from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 
 PRIVATE_ECHO_GROUPS = 2
@@ -125,7 +125,7 @@ class OwnTx:
     @property
     def is_open(self) -> bool:
         """True if it was reported as pending or replaced."""
-        return self.reported_status in UNCONFIRMED
+        return self.reported_status.is_open
 
     @property
     def is_durable(self) -> bool:

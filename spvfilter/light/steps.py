@@ -1,0 +1,19 @@
+"""Long work in the event loop, in steps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+
+async def in_steps(steps: Iterator[None]) -> None:
+    """Run the steps of a generator, and let the event loop run between them.
+
+    If the task is cancelled, the remaining steps run at once.
+    """
+    try:
+        for _ in steps:
+            await asyncio.sleep(0)
+    finally:
+        for _ in steps:
+            pass
