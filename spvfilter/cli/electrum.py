@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
         max_derivations=args.max_derivations,
         birthday_option=None if is_since_known else "--birthday",
     )
-    if not len(watch) and not Path(args.db).exists():
+    if watch.is_empty and not Path(args.db).exists():
         raise ParameterError(f"nothing to watch for: {args.db} does not exist yet: give --watch FILE")
     check_nodes(args)
     client = LightClient(

@@ -48,7 +48,7 @@ class SilentKeychain(Keychain):
         self.depth: int = 0
         """Labels up to this number are searched for, although nothing declares or reveals them."""
         self._ready: set[int] = set()  # labels that are searched for because they may be revealed any moment
-        self._scanner: SilentScanner | None = None
+        self._made: tuple[SilentScanner, tuple[int, ...]] | None = None  # with the value of `_size` when it was made
 
     @staticmethod
     def _none(index: int) -> tuple[bytes, ...]:
@@ -94,12 +94,17 @@ class SilentKeychain(Keychain):
         Raises:
             ParameterError: There are more than 100,000 labels, or the extra `silent` is not installed.
         """
-        numbers, scanner = self.numbers(), self._scanner
-        if scanner is None or not numbers <= set(scanner.labels):
+        size = self._size
+        if self._made is None or self._made[1] != size:
             key, spend = self.silent.scan_key, self.silent.spend_pubkey
             network, most = self.silent.network, MAX_LABELS + 1  # the change has a label as well
-            scanner = self._scanner = SilentScanner(key, spend, labels=numbers, network=network, most=most)
-        return scanner
+            self._made = SilentScanner(key, spend, labels=self.numbers(), network=network, most=most), size
+        return self._made[0]
+
+    @property
+    def _size(self) -> tuple[int, ...]:
+        """Numbers that change if, and only if, there are more labels to search for: labels are never taken back."""
+        return self.depth, self.revealed, len(self.labels), len(self._ready)
 
     def address(self, label: int | None = None) -> str:
         """Return the address with a label, or the one without.

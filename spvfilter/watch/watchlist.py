@@ -1061,6 +1061,8 @@ class WatchList:
             WatchListInUseError: A window must move or a silent payment was found, but a running client uses the list.
         """
         block = to_bytes(raw)
+        if isinstance(spent, (bytearray, memoryview)):
+            spent = bytes(spent)
         scripts = None if spent is None else silentsearch.scripts_of_block(block, spent)
         if (search := self.silent_search()) is not None:
             self.add_payments(search.payments(search.block(block, scripts)))

@@ -177,3 +177,31 @@ def test_a_parent_in_the_mempool_shows_its_outputs(run: Any, watch_file: Path) -
     (row,) = map(json.loads, ran.out.splitlines())
     assert (row["txid"], row["label"]) == (build.txid(child)[::-1].hex(), "Alice")
     assert "warning" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (("watch", "--connect", "127.0.0.1:1"), "a client cannot follow silent payments"),
+        (("electrum", "--connect", "127.0.0.1:1", "--db", "wallet.db"), "a client cannot follow silent payments"),
+        (("privacy",), "no filter finds payments to silent payment addresses"),
+        (("filterload",), "no filter finds payments to silent payment addresses"),
+    ],
+)
+def test_commands_that_cannot_find_silent_payments_say_so(
+    run: Any, watch_file: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(watch_file.parent)
+    ran = run(*command, "--watch", watch_file, "--network", "regtest")
+    assert ran.code == 2
+    assert message in ran.err
+    assert ran.out == ""
+    assert not (watch_file.parent / "wallet.db").exists()
+
+
+def test_a_wrong_network_is_named_without_the_key(run: Any, tmp_path: Path, watch_file: Path) -> None:
+    folder = SilentChain(Wallet(network=REGTEST)).write(tmp_path / "blocks")
+    ran = run("scan", folder, "--watch", watch_file, "--network", "mainnet")
+    assert ran.code == 2
+    assert "not of mainnet" in ran.err
+    assert Wallet(network=REGTEST).scan_text not in ran.err

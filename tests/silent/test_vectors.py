@@ -8,9 +8,12 @@ import pytest
 
 from spvfilter.kernel import silent_candidate
 from spvfilter.kernel.pure import silent as pure
+from spvfilter.primitives import TxOut
 from spvfilter.silent.address import SilentAddress
 from spvfilter.silent.scanner import SilentScanner, read_inputs
+from spvfilter.watch.watchlist import WatchList
 from support import build
+from support.silentpayments import encoded
 from support.vectors import vector_file, vectors_root
 
 pytest.importorskip("btclib_secp256k1")
@@ -82,6 +85,33 @@ def test_a_scanner_finds_the_outputs_and_tweaks_of_a_case(case: Any) -> None:
         assert [case["given"]["outputs"][output.index] for output in found] == [output.key.hex() for output in found]
     else:
         assert len(found) == expected["n_outputs"]
+
+
+@pytest.mark.parametrize("case", cases())
+def test_a_watch_list_matches_the_outputs_of_a_case(case: Any) -> None:
+    material = case["given"]["key_material"]
+    from btclib_secp256k1 import keys
+
+    spend = bytes(keys.pubkey_from_prvkey(bytes.fromhex(material["spend_priv_key"])))
+    text = encoded("spscan", bytes.fromhex(material["scan_priv_key"]) + spend)
+    watch = WatchList()
+    (keychain,) = watch.add_descriptor(f"sp({text})")
+    assert keychain.name in case["expected"]["addresses"]
+    for label in case["given"]["labels"]:
+        watch.add_sp_label(label)
+    raw, spent = transaction(case["given"])
+    matches = watch.match_tx(raw, spent=[TxOut(1_000, script) for script in spent])
+    expected = case["expected"]
+    if "outputs" in expected:
+        found = {each.script_pubkey: watch.windows.found_at(-1, each.script_pubkey) for each in matches}
+        tweaks = {
+            script[2:].hex(): place.tweak.hex()
+            for script, place in found.items()
+            if script is not None and place is not None
+        }
+        assert tweaks == {each["pub_key"]: each["priv_key_tweak"] for each in expected["outputs"]}
+    else:
+        assert len(matches) == expected["n_outputs"]
 
 
 @pytest.mark.parametrize("case", cases())

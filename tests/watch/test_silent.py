@@ -29,6 +29,7 @@ from support.silentpayments import Wallet, encoded, payment
 pytest.importorskip("btclib_secp256k1")
 
 WALLET = Wallet()
+H = 1 << 31  # a hardened step
 SPEND = WALLET.spend_pubkey.hex()
 # the master key of the first vector of BIP-32
 XPRV = "xprv9s21ZrQH143K3QTDL4LXw2F7HEK3wJUD2nW2nRk4stbPy6cq3jPPqjiChkVvvNKmPGJxWUtg6LnF5kejMRNNU3TGtRBeJgk33yuGBxrMPHi"
@@ -234,7 +235,7 @@ def test_a_block_matches_with_its_spent_outputs() -> None:
         raw, undo.undo_of([[undo.Spent(each.value, each.script_pubkey) for each in tx] for tx in outputs])
     )
     by_list, by_record = (watching().match_block(raw, height=5, spent=each) for each in (outputs, record))
-    assert by_list == by_record
+    assert by_list == by_record == watching().match_block(raw, height=5, spent=memoryview(record))
     assert [(each.kind, each.sp_label) for each in by_list] == [
         (MatchKind.OUTPUT, None),
         (MatchKind.OUTPUT, 0),
@@ -257,6 +258,35 @@ def test_wrong_counts_of_spent_outputs_are_errors() -> None:
                 watch.match_block(block, spent=several)
         with pytest.raises(UndoError):
             watch.match_block(block, spent=b"\0" * 40)
+
+
+def test_a_scanner_is_made_again_only_for_more_labels() -> None:
+    (keychain,) = watching().windows.silent
+    scanner = keychain.scanner
+    assert keychain.scanner is scanner
+    keychain.declare(1)
+    more = keychain.scanner
+    assert more is not scanner
+    assert keychain.copy().scanner is more
+    keychain.declare(1, "Alice")
+    assert keychain.scanner is more
+    keychain.search_to(3)
+    assert keychain.scanner.labels == [0, 1, 2, 3]
+
+
+def test_a_descriptor_of_sparrow_is_read() -> None:
+    """The export of a Sparrow wallet on a test network, as its users have published it."""
+    text = (
+        "sp([0f056943/352h/1h/0h]tspscan1q05wxw5wc7wqmkf8cnfc6ry76qej8vhr3a3mmxmwgv35s0tlw24fs82k0npv2hv6p97s8sd9t7vpf"
+        "44kluka9w863zjwxzfrym2ay9ccfzt06c4)#7eve6al9"
+    )
+    watch = WatchList(REGTEST)
+    watch.add_descriptor(text)
+    (keychain,) = watch.windows.silent
+    assert keychain.silent.spend_pubkey.hex() == "03aacf9858abb3412fa07834abf3029ad6dfe5ba571f51149c612464daba42e309"
+    assert keychain.silent.scan_key.hex() == "7d1c6751d8f381bb24f89a71a193da0664765c71ec77b36dc8646907afee5553"
+    assert keychain.silent.spend_origin == (bytes.fromhex("0f056943"), (H + 352, H + 1, H, H, 0))
+    assert keychain.silent.secret == text
 
 
 def test_a_coinbase_and_an_empty_list_match_nothing() -> None:

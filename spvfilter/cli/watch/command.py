@@ -181,9 +181,9 @@ def run(args: argparse.Namespace) -> int:
         max_derivations=args.max_derivations,
         birthday_option=None if is_since_known else "--birthday",
     )
-    if not len(watch) and args.db is None:
+    if watch.is_empty and args.db is None:
         raise ParameterError("nothing to watch for: give addresses, --watch FILE or a --db of an earlier run")
-    if not len(watch) and not Path(args.db).exists():  # else the client makes it, for the wrong network perhaps
+    if watch.is_empty and not Path(args.db).exists():  # else the client makes it, for the wrong network perhaps
         raise ParameterError(f"nothing to watch for: {args.db} does not exist yet: give addresses or --watch FILE")
     check_nodes(args)
     for given, name in ((args.rebuild, "--rebuild"), (args.keep_filters, "--keep-filters"), (args.replay, "--replay")):
