@@ -318,11 +318,12 @@ class FullNode:
                 f"{self.endpoint}: the list of outputs that block {hash_to_hex(digest)} spends is malformed: {error}"
             ) from None
 
-    async def _record_of_details(self, digest: bytes, previous: bytes) -> bytes:
+    async def _record_of_details(self, digest: bytes, previous: bytes) -> bytes | None:
         found = await self._api.details(digest)
 
-        def converted() -> bytes:
-            return undo_record(spent_of_details(found, self.endpoint), previous)
+        def converted() -> bytes | None:
+            spent = spent_of_details(found, self.endpoint)
+            return None if spent is None else undo_record(spent, previous)
 
         try:
             return await asyncio.to_thread(converted)

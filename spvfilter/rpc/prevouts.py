@@ -12,10 +12,11 @@ _COIN = 100_000_000  # satoshi
 _COIN_HEAD = 8  # bytes of a coin in an answer of getutxos before its output: version and height
 
 
-def spent_of_details(found: object, endpoint: Endpoint) -> bytes:
+def spent_of_details(found: object, endpoint: Endpoint) -> bytes | None:
     """Convert a block in JSON, as `getblock HASH 3` returns it, to the format of Core's REST call spenttxouts.
 
-    Raises NodeAnswerError if it is malformed or lacks the outputs that the block spends.
+    The result is None if the block lacks the outputs that it spends, as before Core 23 or without an undo file. Raises
+    NodeAnswerError if it is malformed.
     """
     txs = found.get("tx") if isinstance(found, dict) else None
     if not isinstance(txs, list) or not 1 <= len(txs) <= MAX_BLOCK_TRANSACTIONS:
@@ -29,10 +30,7 @@ def spent_of_details(found: object, endpoint: Endpoint) -> bytes:
         for each in inputs:
             output = parsed_output(each.get("prevout") if isinstance(each, dict) else None, endpoint)
             if output is None:
-                raise NodeAnswerError(
-                    f"{endpoint}: its details of a block lack the outputs that it spends: use Bitcoin Core 23 or later,"
-                    " with the undo file of the block"
-                )
+                return None
             pieces.append(bytes(output))
     return b"".join(pieces)
 

@@ -149,6 +149,17 @@ def test_a_node_without_spenttxouts_gives_details(
     assert "warning" not in ran.err
 
 
+def test_a_node_without_spent_outputs_is_scanned(run: Any, watch_file: Path) -> None:
+    chain = SilentChain(Wallet(network=REGTEST))
+    with chain.node().in_thread() as node:
+        node.spent = None
+        unknown = [[[None] * len(coins) for coins in spent] for spent in chain.spent]
+        node.details = dict(zip(node.hashes, unknown, strict=True))
+        ran = run("scan", node.url, "--watch", watch_file, "--network", "regtest", "--format", "jsonl")
+    assert (ran.code, ran.out) == (0, "")
+    assert "warning: 5 of them may hide a silent payment" in ran.err
+
+
 @pytest.mark.parametrize("way", ["rest", "rpc"])
 def test_payments_in_a_mempool_are_found(run: Any, watch_file: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     wallet = Wallet(network=REGTEST)

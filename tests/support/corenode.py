@@ -88,7 +88,7 @@ class CoreNode:
     mempool: dict[bytes, bytes] = field(default_factory=dict)  # raw transactions by txid
     gone: set[bytes] = field(default_factory=set)  # txids that are listed but have left the mempool
     old_mempool: bool = False  # before Core 25
-    details: dict[bytes, Sequence[Sequence[Spent]]] = field(default_factory=dict)  # spent coins by block, for JSON
+    details: dict[bytes, Sequence[Sequence[Spent | None]]] = field(default_factory=dict)  # spent coins, for JSON
     coins: dict[bytes, Spent] = field(default_factory=dict)  # unspent outputs of the chain, by outpoint
     port: int = 0
 
@@ -259,7 +259,7 @@ class CoreNode:
 
     def _details(self, digest: bytes) -> dict[str, Any]:
         """A block in JSON as `getblock HASH 3` returns it, with the fields that concern spent outputs."""
-        txs = [[{"prevout": output_json(coin)} for coin in coins] for coins in self.details.get(digest, ())]
+        txs = [[{"prevout": coin and output_json(coin)} for coin in coins] for coins in self.details.get(digest, ())]
         return {"hash": digest[::-1].hex(), "tx": [{"vin": [{"coinbase": "00"}]}, *({"vin": inputs} for inputs in txs)]}
 
     def _headers(self, rest: str) -> bytes:

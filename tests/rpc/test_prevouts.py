@@ -1,0 +1,89 @@
+"""Spent outputs in the answers of a node: blocks in JSON, and getutxos. Malformed answers are errors."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, strategies as st
+
+from spvfilter.errors import NodeAnswerError
+from spvfilter.kernel import spent_coins
+from spvfilter.primitives import TxOut
+from spvfilter.rpc.endpoint import Endpoint
+from spvfilter.rpc.prevouts import parsed_output, parsed_utxos, spent_of_details
+from spvfilter.rpc.spent import undo_record
+from support.corenode import CoreNode, output_json
+from support.silentpayments import SilentChain, Wallet
+from support.undo import Spent
+
+NODE = Endpoint.parse("http://127.0.0.1:8332")
+COINS = st.builds(Spent, st.integers(0, 21_000_000 * 10**8), st.binary(max_size=60))
+
+
+@given(st.lists(st.lists(COINS, min_size=1, max_size=3), max_size=4))
+def test_details_give_the_undo_record_of_the_block(spent: list[list[Spent]]) -> None:
+    inputs = [[{"prevout": output_json(coin)} for coin in coins] for coins in spent]
+    found = {"tx": [{"vin": [{"coinbase": "00"}]}, *({"vin": each} for each in inputs)]}
+    answer = spent_of_details(found, NODE)
+    assert answer is not None
+    read = spent_coins(undo_record(answer, bytes(32))[:-32])
+    assert [[(coin.value, coin.script) for coin in coins] for coins in read] == [
+        [(coin.value, coin.script) for coin in coins] for coins in spent
+    ]
+
+
+@given(COINS)
+def test_an_output_in_json_is_read(coin: Spent) -> None:
+    assert parsed_output(output_json(coin), NODE) == TxOut(coin.value, coin.script)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        None,
+        [],
+        {},
+        {"tx": []},
+        {"tx": "00"},
+        {"tx": [{}, {}]},
+        {"tx": [{}, {"vin": 5}]},
+        {"tx": [{}, 5]},
+        {"tx": [{}, {"vin": [{"prevout": 5}]}]},
+        {"tx": [{}, {"vin": [{"prevout": {"value": 1}}]}]},
+        {"tx": [{}, {"vin": [{"prevout": {"value": -1, "scriptPubKey": {"hex": ""}}}]}]},
+        {"tx": [{}, {"vin": [{"prevout": {"value": 22e6, "scriptPubKey": {"hex": ""}}}]}]},
+        {"tx": [{}, {"vin": [{"prevout": {"value": "1", "scriptPubKey": {"hex": ""}}}]}]},
+        {"tx": [{}, {"vin": [{"prevout": {"value": 1, "scriptPubKey": {"hex": "0"}}}]}]},
+        {"tx": [{}, {"vin": [{"prevout": {"value": 1, "scriptPubKey": {"hex": "00" * 20_000}}}]}]},
+    ],
+)
+def test_malformed_details_are_errors(found: object) -> None:
+    with pytest.raises(NodeAnswerError):
+        spent_of_details(found, NODE)
+
+
+@pytest.mark.parametrize("each", [{}, {"prevout": None}, 5])
+def test_details_without_spent_outputs_give_none(each: object) -> None:
+    assert spent_of_details({"tx": [{}, {"vin": [each]}]}, NODE) is None
+
+
+@given(st.lists(st.none() | COINS, min_size=1, max_size=15))
+def test_unspent_outputs_are_read(found: list[Spent | None]) -> None:
+    names = [f"{number:064x}-{number}" for number in range(len(found))]
+    points = [number.to_bytes(32, "little") + number.to_bytes(4, "little") for number in range(len(found))]
+    node = CoreNode(SilentChain(Wallet()).blocks[:1])
+    node.coins = {point: coin for point, coin in zip(points, found, strict=True) if coin is not None}
+    body = node._utxos(names)
+    assert parsed_utxos(body, len(found), NODE) == [coin and TxOut(coin.value, coin.script) for coin in found]
+    for cut in range(len(body)):
+        with pytest.raises(NodeAnswerError):
+            parsed_utxos(body[:cut], len(found), NODE)
+
+
+@given(st.binary(max_size=120), st.integers(1, 15))
+def test_any_bytes_are_outputs_or_an_error(body: bytes, count: int) -> None:
+    try:
+        found = parsed_utxos(body, count, NODE)
+    except NodeAnswerError as error:
+        assert str(error).startswith(str(NODE))
+    else:
+        assert len(found) == count
