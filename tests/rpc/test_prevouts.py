@@ -15,6 +15,8 @@ from support.corenode import CoreNode, output_json
 from support.silentpayments import SilentChain, Wallet
 from support.undo import Spent
 
+pytest.importorskip("btclib_secp256k1")
+
 NODE = Endpoint.parse("http://127.0.0.1:8332")
 COINS = st.builds(Spent, st.integers(0, 21_000_000 * 10**8), st.binary(max_size=60))
 

@@ -27,6 +27,7 @@ from support import build, undo
 from support.silentpayments import Wallet, encoded, payment
 
 pytest.importorskip("btclib_secp256k1")
+pytestmark = pytest.mark.descriptors
 
 WALLET = Wallet()
 H = 1 << 31  # a hardened step
