@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 
 from spvfilter.light.events import Mode
-from spvfilter.node.scripts import SIGNATURE, Lock
+from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import Node
 from spvfilter.wire.transport import Transport
 from support.kyoto import Coin, Kyoto
 from support.lightworld import Run, World, running
+from support.locks import public_key
 from support.vectors import effort
 
 pytestmark = pytest.mark.kyoto
 
 PAID = 8  # paid scripts of each keychain: BDK watches all of them from the start
-WITNESS = (SIGNATURE, b"\x02" + b"\x11" * 32)
 
 
 @pytest.fixture(params=[Transport.V1, pytest.param(Transport.V2, marks=pytest.mark.v2)])
@@ -32,9 +32,8 @@ async def kyoto_world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIt
     """A chain with Kyoto's wallet, a node that serves it, and Kyoto, connected with or without encryption."""
     world, transport = World(7, []), request.param
     async with Node(world.regtest) as node, Kyoto(tmp_path, node.port, is_encrypted=transport is Transport.V2) as kyoto:
-        scripts = kyoto.scripts()
-        half = len(scripts) // 2
-        world.locks = [Lock(script, witness=WITNESS) for script in (*scripts[:PAID], *scripts[half : half + PAID])]
+        world.locks = [p2wpkh(public_key(secret)) for secret in kyoto.secrets(PAID)]
+        assert {lock.script_pubkey for lock in world.locks} <= set(kyoto.scripts())
         yield world, node, kyoto
         # this client has disconnected, and Kyoto is still connected
         assert {responder.session.transport for responder in node.responders} == {transport}

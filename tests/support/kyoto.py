@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Self
 
-# the public account key m/84'/1'/0' of an unused wallet
+WORDS = "abandon " * 11 + "about"  # of BIP-39's test vectors
+# its public account key m/84'/1'/0'
 ACCOUNT = (
-    "tpubDC2Qwo2TFsaNC4ju8nrUJ9mqVT3eSgdmy1yPqhgkjwmke3PRXutNGRYAUo6RCHTcVQaDR3ohNU9we59brGHuEKPvH1ags2nevW5opEE9Z5Q"
+    "tpubDC8msFGeGuwnKG9Upg7DM2b4DaRqg3CUZa5g8v2SRQ6K4NSkxUgd7HsL2XVWbVm39yBA4LAxysQAm397zwQSQoQgewGiYZqrA9DsP4zbQ1M"
 )
 LOOKAHEAD = 25  # scripts of each keychain that BDK watches
 
@@ -40,6 +41,13 @@ class Kyoto:
         kinds = self._bdk.KeychainKind.EXTERNAL, self._bdk.KeychainKind.INTERNAL
         infos = [self.wallet.peek_address(kind, index) for kind in kinds for index in range(LOOKAHEAD)]
         return [bytes(info.address.script_pubkey().to_bytes()) for info in infos]
+
+    def secrets(self, count: int) -> list[bytes]:
+        """The private keys of the first `count` scripts of each keychain."""
+        words = self._bdk.Mnemonic.from_string(WORDS)
+        account = self._bdk.DescriptorSecretKey(self._bdk.NetworkKind.TEST, words, None)
+        paths = [f"m/84h/1h/0h/{chain}/{index}" for chain in (0, 1) for index in range(count)]
+        return [bytes(account.derive(self._bdk.DerivationPath(path)).secret_bytes()) for path in paths]
 
     async def update(self) -> int:
         """Wait for the next change of the chain and apply it. Returns the height of the tip."""
