@@ -22,7 +22,9 @@ class HostileNode(Node):
         """Bytes that it serves for a wtxid or a txid; None: it does not answer."""
         self.announced: list[InvItem] = []
         self.requested: list[bytes] = []
-        """Hashes of `told` that the client requested, in order."""
+        """Hashes that the client requested and that it did not serve as other nodes do, in order."""
+        self.corrupt: Callable[[Transaction], bytes | None] | None = None
+        """Returns what it serves instead of a transaction of its mempool, None for no answer."""
         super().__init__(regtest, host, responder=self._teller, settings=settings)
 
     def _teller(self, regtest: Regtest, session: Session) -> Responder:
@@ -56,13 +58,17 @@ class _Teller(Responder):
         self._is_asked |= isinstance(message, wire.Mempool)
 
     def _answer_txs(self) -> None:
-        wanted = self._requests[0].hash
-        if wanted not in self._node.told:
-            super()._answer_txs()
-            return
+        item = self._requests[0]
+        if item.hash in self._node.told:
+            raw = self._node.told[item.hash]
+        else:
+            tx = self.regtest.find_tx(item.hash, by_wtxid=item.kind == InvType.WTX)
+            if tx is None or self._node.corrupt is None:
+                super()._answer_txs()
+                return
+            raw = self._node.corrupt(tx)
         self._requests.popleft()
-        self._node.requested.append(wanted)
-        raw = self._node.told[wanted]
+        self._node.requested.append(item.hash)
         if raw is not None:
             self.send(wire.Tx(raw))
 
