@@ -25,7 +25,7 @@ from rooms import MODULES, ROOMS, links, room as loaded
 
 from spvfilter import cli, errors
 from spvfilter.cli.arguments import Parser
-from spvfilter.store.schema import APPLICATION_ID, MARKED, SCHEMA, SCHEMA_VERSION
+from spvfilter.store.schema import APPLICATION_ID, MARKED, RELEASED, SCHEMA, SCHEMA_VERSION
 
 DOCS = Path(__file__).parent
 LINKS = links()
@@ -207,7 +207,7 @@ def database_page() -> Iterator[str]:
     yield from (
         "# Database schema",
         "",
-        intro.format(application=f"0x{APPLICATION_ID:08X}", version=SCHEMA_VERSION),
+        intro.format(application=f"0x{APPLICATION_ID:08X}", version=SCHEMA_VERSION, released=RELEASED[-1]),
         "",
     )
     yield from (

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any  # Any: distributed has no types
 
 from spvfilter._public import deferred, public
-from spvfilter._version import __version__
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import WatchTable
 from spvfilter.scan.daskcalls import ATTEMPTS, Calls, LostError, scheduler_is_there
 from spvfilter.scan.directory import PartScan
+from spvfilter.scan.edition import EDITION
 from spvfilter.scan.engines import Engine, finished, summary_of
 from spvfilter.scan.outputs import OutputFormat, scan_parts
 from spvfilter.scan.partfile import PartSummary
@@ -144,7 +144,7 @@ class DaskWorkers(Engine):
         def pack() -> Shared:
             check_unchanged(self._table)
             table = bytes(image_of(self._table)) if place is None else place
-            return Shared(__version__, number, self._owner, table, None if coins is None else coins.read_bytes())
+            return Shared(EDITION, number, self._owner, table, None if coins is None else coins.read_bytes())
 
         shared = await asyncio.to_thread(pack)
         return await self._calls.scatter(shared), place is not None

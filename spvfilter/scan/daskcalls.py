@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any  # Any: distributed has no types
 from spvfilter._public import deferred
 from spvfilter._version import __version__
 from spvfilter.errors import ParameterError, SourceError
+from spvfilter.scan.edition import EDITION, edition, mismatch
 
 if TYPE_CHECKING:
     import asyncio
@@ -160,7 +161,7 @@ class Calls:
                 await self.call(self.client.cancel, everything, force=True)
 
     async def check_workers(self) -> None:
-        """Raise SourceError unless there is a worker, and all workers have this version of spvfilter."""
+        """Raise SourceError unless there is a worker, and all workers run this edition of spvfilter."""
         try:
             await self.call(self.client.wait_for_workers, 1, timeout=_WORKERS_S)
         except TimeoutError:
@@ -175,11 +176,14 @@ class Calls:
                 raise SourceError(
                     f"the worker {worker} has no spvfilter: install spvfilter {__version__} there ({version})"
                 )
-            if version != __version__:
-                raise SourceError(
-                    f"the worker {worker} has spvfilter {version}, and {__version__} is here: install the same"
-                    " version on all machines"
-                )
+        answers = await self.call(self.client.run, edition, on_error="return")
+        for worker, answer in sorted(answers.items()):
+            if isinstance(answer, OSError) or isinstance(found.get(worker), OSError):
+                continue  # as above
+            if answer != EDITION:
+                is_error = isinstance(answer, BaseException)
+                theirs = f"{found.get(worker)} (with a different task format)" if is_error else answer
+                raise SourceError(f"the worker {worker} {mismatch(theirs, EDITION)}")
 
     def _address(self) -> str:
         scheduler = self.client.scheduler

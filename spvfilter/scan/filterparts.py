@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple  # Any: distributed has no types
 
 from spvfilter._public import deferred, public
-from spvfilter._version import __version__
 from spvfilter.errors import FormatError, SourceError
 from spvfilter.filters.bip158 import BasicFilter
 from spvfilter.primitives import hash_to_hex
 from spvfilter.scan.daskcalls import ATTEMPTS, Calls, LostError
+from spvfilter.scan.edition import EDITION, mismatch
 from spvfilter.scan.parts import PartBlocks
 from spvfilter.scan.plan import Part, PlannedBlock
 from spvfilter.scan.sources import BlockRef, Problem
@@ -101,12 +101,10 @@ def _filter(source: PartBlocks, ref: BlockRef, block: PlannedBlock) -> BasicFilt
     raise SourceError(f"no usable undo record{'' if first is None else f': {first}'}")
 
 
-def _on_worker(part: Part, version: str) -> FilterPart:
-    """Build the filters of a part on a worker that has this version of spvfilter. Raises SourceError."""
-    if version != __version__:
-        raise SourceError(
-            f"spvfilter {__version__} is on a worker, and {version} here: install the same version everywhere"
-        )
+def _on_worker(part: Part, theirs: str) -> FilterPart:
+    """Build the filters of a part on a worker. Raises SourceError if the sender has a different edition."""
+    if theirs != EDITION:
+        raise SourceError(f"a worker {mismatch(EDITION, theirs)}")
     return part_filters(part)
 
 
@@ -146,7 +144,7 @@ async def _built(calls: Calls, part: Part) -> FilterPart:
     why: Exception | None = None
     for _ in range(ATTEMPTS):
         try:
-            made = await calls.once(_on_worker, (part, __version__))
+            made = await calls.once(_on_worker, (part, EDITION))
         except LostError as error:
             why = error.cause
         else:

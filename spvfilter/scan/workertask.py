@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spvfilter._public import public
-from spvfilter._version import __version__
 from spvfilter.errors import SourceError
 from spvfilter.kernel import WatchTable
 from spvfilter.network import Network
 from spvfilter.scan.coinfile import table_with_coins
+from spvfilter.scan.edition import EDITION, mismatch
 from spvfilter.scan.listing import Listing, list_file
 from spvfilter.scan.partfile import PartSummary, PartWriter
 from spvfilter.scan.parts import PartTask
@@ -25,8 +25,8 @@ from spvfilter.watch.compiled import ImagePlace, ReplacedListError, check_image
 class Shared(NamedTuple):
     """Data that all parts of a pass need. Each worker gets it once."""
 
-    version: str
-    """Version of spvfilter on the sender."""
+    edition: str
+    """Edition of spvfilter on the sender."""
     number: int
     """Number of the pass. With `owner` it shows a worker whether it has this table already."""
     owner: bytes
@@ -66,12 +66,10 @@ _latest = _Latest()
 def part_bytes(task: PartTask, shared: Shared) -> bytes | None:
     """Scan a part and return the bytes of its file. None if this worker does not see the file of the watch list.
 
-    Raises SourceError if this worker has another version of spvfilter or does not see all files.
+    Raises SourceError if this worker runs a different version of spvfilter, or does not see all files.
     """
-    if shared.version != __version__:
-        raise SourceError(
-            f"spvfilter {__version__} is on a worker, and {shared.version} here: install the same version everywhere"
-        )
+    if shared.edition != EDITION:
+        raise SourceError(f"a worker {mismatch(EDITION, shared.edition)}")
     for planned in task.part.files:
         for name in (planned.path, *(planned.undo or ())[:1]):
             try:

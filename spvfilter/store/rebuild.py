@@ -28,7 +28,7 @@ from spvfilter.store.joining import add_keychains, inherited
 from spvfilter.store.keychains import salvaged
 from spvfilter.store.labels import is_sound
 from spvfilter.store.ledger import StoredTx, stored_tx
-from spvfilter.store.migrations import COLUMNS_6
+from spvfilter.store.migrations import COLUMNS_6, FIRST_VALUES
 from spvfilter.store.networkrows import check_network, network_of
 from spvfilter.store.schema import APPLICATION_ID, EVENTS_SINCE, MARKED, SECRET_SIZE, check_row, is_row
 from spvfilter.store.sqlite import COMPANIONS, mark, translated
@@ -163,9 +163,10 @@ def _rows(file: Path, table: str) -> list[tuple[Any, ...]]:
             db.execute("PRAGMA writable_schema = ON")  # keeps reading if the schema check fails
             columns = MARKED[table].split(", ")
             there = {name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")}
-            present = [name for name in columns if name in there]  # version 7 has no accounts
+            present = [name for name in columns if name in there]  # an older version lacks some
+            first = FIRST_VALUES.get(table, {})
             for *values, stated in db.execute(f"SELECT {', '.join(present)}, mark FROM {table}"):
-                named = dict(zip(present, values, strict=True))
+                named = first | dict(zip(present, values, strict=True))
                 row = tuple(named.get(name) for name in columns)
                 if stated == mark(table, values) and is_row(table, row):
                     rows.append(row)

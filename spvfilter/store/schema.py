@@ -19,7 +19,7 @@ else:
 APPLICATION_ID = 0x53505646  # "SPVF", in the header of the file (SQLite § Application ID)
 SCHEMA_VERSION = 10
 SECRET_SIZE = 32  # bytes of the wallet's secret
-OLDEST_MIGRATED = 6  # oldest version that `migrations` can migrate; an older one needs a rebuild
+RELEASED = (6,)  # versions of earlier releases, which `migrations` can migrate: 0.2.0
 EVENTS_SINCE = 5  # first version of the schema with a table of events
 _M31, _M32, _M63 = (1 << 31) - 1, (1 << 32) - 1, (1 << 63) - 1
 
@@ -382,15 +382,16 @@ def version_of(db: sqlite3.Connection, path: pathlib.Path) -> int:
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
         raise StoreForeignError(f"{path}: this SQLite database belongs to another program")
-    found = f"{path}: it has schema version {version}, this program reads version {SCHEMA_VERSION}"
+    if version == SCHEMA_VERSION or version in RELEASED:
+        return int(version)
+    found = f"{path}: schema version {version} (this program reads version {SCHEMA_VERSION})"
     if version > SCHEMA_VERSION:
-        raise StoreForeignError(f"{found}: update the program")
-    if version < OLDEST_MIGRATED:
-        raise StoreForeignError(
-            f"{found}: open it with rebuild=True (watch --rebuild), which keeps the watch list and searches the chain"
-            " again"
-        )
-    return int(version)
+        raise StoreForeignError(f"{found}: written by a newer version of spvfilter; update this program")
+    writer = "a development version" if version > RELEASED[0] else "a version before 0.2.0"
+    raise StoreForeignError(
+        f"{found}: written by {writer}; copy the file, then run `spvfilter watch --rebuild` with this --db (in Python:"
+        " rebuild=True), which keeps the watch list and searches the chain again"
+    )
 
 
 def check_schema(db: sqlite3.Connection, path: pathlib.Path) -> None:
@@ -401,7 +402,7 @@ def check_schema(db: sqlite3.Connection, path: pathlib.Path) -> None:
     version = version_of(db, path)
     if version < SCHEMA_VERSION:
         raise StoreForeignError(
-            f"{path}: it has schema version {version}, this program reads version {SCHEMA_VERSION}: run the client"
-            " (LightClient or spvfilter watch) once, which migrates the database"
+            f"{path}: schema version {version} (this program reads version {SCHEMA_VERSION}): start the client"
+            " (LightClient or `spvfilter watch`) once to migrate the database"
         )
     check_statements(db, path)

@@ -303,9 +303,9 @@ async def test_another_version_on_a_worker_is_named(
 ) -> None:
     plan, watch = chain(tmp_path / "blocks", undo=True)
     async with client_of(two_workers) as client:
-        monkeypatch.setattr(daskcalls, "__version__", "0.0.1")
+        monkeypatch.setattr(daskcalls, "EDITION", "0.0.1 (task format 1)")
         with pytest.raises(
-            SourceError, match=r"the worker tcp://127\.0\.0\.1:\d+ has spvfilter .*, and 0\.0\.1 is here"
+            SourceError, match=r"the worker tcp://127\.0\.0\.1:\d+ has spvfilter .*, but this machine has 0\.0\.1 \("
         ):
             await scan_cluster(client, plan, watch, tmp_path / "cluster")
         monkeypatch.setattr(daskcalls, "metadata", raising(ModuleNotFoundError("spvfilter")))
@@ -315,7 +315,8 @@ async def test_another_version_on_a_worker_is_named(
         monkeypatch.setattr(daskcalls, "metadata", raising(ConnectionResetError("closed")))
         await scan_cluster(client, plan, watch, tmp_path / "cluster")
     task = PartTask(plan.parts[0], tmp_path / "part", bytes(32), "auto", False, None)
-    with pytest.raises(SourceError, match=r"is on a worker, and 0\.0\.1 here"):  # from a worker that joined late
+    # a worker that joined late
+    with pytest.raises(SourceError, match=r"a worker has spvfilter .*, but this machine has 0\.0\.1"):
         part_bytes(task, Shared("0.0.1", 1, b"", bytes(new_image(watch.table)), None))
 
 

@@ -19,7 +19,7 @@ from spvfilter.light.running import opened
 from spvfilter.network import REGTEST
 from spvfilter.store.batch import Batch
 from spvfilter.store.keychains import KeychainChange
-from spvfilter.store.migrations import COLUMNS_6, TABLES_7
+from spvfilter.store.migrations import COLUMNS_6
 from spvfilter.store.schema import MARKED, TABLES
 from spvfilter.store.sqlite import mark
 from spvfilter.store.store import Store
@@ -176,7 +176,7 @@ def test_forged_cell_gives_an_error_of_the_store_or_works(seed: int, sound: byte
 def test_forged_old_database_is_migrated_or_refused(seed: int, tmp_path: Path) -> None:
     rng, path = random.Random(seed), tmp_path / "w.db"
     path.write_bytes(lzma.decompress(FIXTURE.read_bytes()))
-    what = forged(path, COLUMNS_6, rng, [*TABLES_7, *OFTEN])
+    what = forged(path, COLUMNS_6, rng, [*COLUMNS_6, "headers", "filter_hashes", *OFTEN])
     try:
         use_client(path)
     except StoreError:

@@ -21,8 +21,10 @@ from spvfilter.light.engine.options import Options
 from spvfilter.light.running import opened
 from spvfilter.network import MAINNET, REGTEST
 from spvfilter.store import migrations
+from spvfilter.store.ledger import TxStatus
 from spvfilter.store.lock import WriterLock
-from spvfilter.store.schema import SCHEMA_VERSION
+from spvfilter.store.schema import RELEASED, SCHEMA_VERSION, TABLES
+from spvfilter.store.sqlite import mark
 from spvfilter.store.store import Store
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList
@@ -31,9 +33,11 @@ from support.ledger import check_ledger
 from support.vectors import effort
 
 FIXTURES = Path(__file__).parent / "fixtures"
-VERSIONS = ("0.2.0", "1c908b7", "4ce4d90", "d8a369a")
-SCHEMAS = {"0.2.0": 6, "1c908b7": 6, "4ce4d90": 7, "d8a369a": 8}
-"""Schema version that each version of the package wrote."""
+SCHEMAS = {"0.2.0": 6}
+"""Schema version that each released version of the package wrote."""
+VERSIONS = tuple(SCHEMAS)
+UNRELEASED = [number for number in range(RELEASED[0], SCHEMA_VERSION) if number not in RELEASED]
+"""Schema versions that only development versions wrote."""
 
 
 def unpacked(version: str, folder: Path) -> Path:
@@ -139,36 +143,27 @@ class Failing:
         return self._db.in_transaction
 
 
-def migrated_to(version: int, data: bytes) -> bytes:
-    """A database of version 6, migrated to a version."""
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db, pytest.MonkeyPatch.context() as patched:
-        db.deserialize(data)
-        patched.setattr(migrations, "SCHEMA_VERSION", version)
-        migrations.migrate(db, Path("w.db"), 6)
-        return db.serialize()
-
-
 @pytest.mark.parametrize("failure", [sqlite3.OperationalError, KeyboardInterrupt])
-@pytest.mark.parametrize("step", [6, 7, 8, 9])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_failure_at_any_statement_changes_nothing(
-    step: int, failure: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    version: str, failure: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = migrated_to(step, unpacked(VERSIONS[1], tmp_path).read_bytes())
-    monkeypatch.setattr(migrations, "SCHEMA_VERSION", step + 1)
+    data, schema = unpacked(version, tmp_path).read_bytes(), SCHEMAS[version]
+    monkeypatch.setattr(migrations, "SCHEMA_VERSION", migrations.STEPS[schema][1])  # one step
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         db.deserialize(data)
         counted = Failing(db, 1 << 30, failure)
-        migrations.migrate(counted, tmp_path, step)  # type: ignore[arg-type]  # as much of a connection as it uses
+        migrations.migrate(counted, tmp_path, schema)  # type: ignore[arg-type]  # as much of a connection as it uses
         statements, after = (1 << 30) - counted.left, dump(db)
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         db.deserialize(data)
         before = dump(db)
         for number in range(0, statements, effort(13, 5, 1)):
             with pytest.raises(failure):
-                migrations.migrate(Failing(db, number, failure), tmp_path, step)  # type: ignore[arg-type]
+                migrations.migrate(Failing(db, number, failure), tmp_path, schema)  # type: ignore[arg-type]
             assert not db.in_transaction
             assert dump(db) == before
-        migrations.migrate(db, tmp_path, step)
+        migrations.migrate(db, tmp_path, schema)
         assert dump(db) == after
 
 
@@ -212,8 +207,15 @@ def test_killed_migration_leaves_the_old_database(statements: int, tmp_path: Pat
 # Databases that are not migrated
 
 
-def test_missing_row_of_version_7_is_noticed_and_nothing_changes(tmp_path: Path) -> None:
-    path = unpacked("4ce4d90", tmp_path)
+def test_every_released_schema_has_a_step_and_a_fixture() -> None:
+    assert set(migrations.STEPS) == set(RELEASED) == set(SCHEMAS.values())
+    assert RELEASED[0] == 6
+    assert max(RELEASED) < SCHEMA_VERSION
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_missing_row_is_noticed_and_nothing_changes(version: str, tmp_path: Path) -> None:
+    path = unpacked(version, tmp_path)
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("DELETE FROM used WHERE place = (SELECT max(place) FROM used)")
     before = dump_of(path)
@@ -223,7 +225,7 @@ def test_missing_row_of_version_7_is_noticed_and_nothing_changes(tmp_path: Path)
 
 
 def test_migrated_database_has_no_revealed_index_and_no_frozen_coin(tmp_path: Path) -> None:
-    path = unpacked("4ce4d90", tmp_path)
+    path = unpacked("0.2.0", tmp_path)
     Store.open(path, REGTEST).close()
     with WalletStore.open(path) as wallet:
         assert [each.revealed for each in wallet.keychains()] == [0, 0]
@@ -232,7 +234,7 @@ def test_migrated_database_has_no_revealed_index_and_no_frozen_coin(tmp_path: Pa
 
 def test_reader_of_an_unmigrated_database_says_what_to_do(tmp_path: Path) -> None:
     path = unpacked(VERSIONS[0], tmp_path)
-    with pytest.raises(StoreForeignError, match=r"schema version 6, .* run the client .* once, which migrates"):
+    with pytest.raises(StoreForeignError, match=r"schema version 6 .*: start the client .* once to migrate"):
         WalletStore.open(path)
     assert version_of(path) == 6
 
@@ -256,15 +258,75 @@ def test_database_of_another_network_is_not_migrated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "advice"), [(SCHEMA_VERSION + 1, "update the program"), (5, "rebuild=True"), (-1, "rebuild=True")]
+    ("number", "advice"),
+    [
+        (SCHEMA_VERSION + 1, "a newer version of spvfilter; update this program"),
+        *((number, "a development version; copy the file, then run `spvfilter watch --reb") for number in UNRELEASED),
+        (5, "a version before 0.2.0; copy the file, then run `spvfilter watch --rebuild`"),
+        (-1, "a version before 0.2.0; copy"),
+    ],
 )
 def test_unknown_schema_version_is_refused(number: int, advice: str, tmp_path: Path) -> None:
     path = unpacked(VERSIONS[0], tmp_path)
     with closing(sqlite3.connect(path)) as db:
         db.execute(f"PRAGMA user_version = {number}")
     for open_it in (lambda: Store.open(path, REGTEST), lambda: WalletStore.open(path)):
-        with pytest.raises(StoreForeignError, match=f"schema version {number}, .*{advice}"):
+        with pytest.raises(StoreForeignError, match=f"schema version {number} .*: written by {advice}"):
             open_it()
+
+
+def undo_changes(path: Path, added: dict[str, tuple[str, ...]], dropped: tuple[str, ...], number: int) -> None:
+    """Remove the columns and tables of the current schema that a development version did not have."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        for table in (*added, *dropped):
+            for (index,) in db.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL AND tbl_name = ?", (table,)
+            ).fetchall():
+                db.execute(f"DROP INDEX {index}")
+        for table in dropped:
+            db.execute(f"DROP TABLE {table}")
+        for table, columns in added.items():
+            for column in columns:
+                db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+            left = ", ".join(each for each in TABLES[table].columns if each not in columns)
+            for rowid, *values in db.execute(f"SELECT rowid, {left} FROM {table}").fetchall():
+                db.execute(f"UPDATE {table} SET mark = ? WHERE rowid = ?", (mark(table, values), rowid))
+        db.execute(f"PRAGMA user_version = {number}")
+
+
+EVIDENCE: dict[str, tuple[str, ...]] = {"transactions": ("signatures", "counts_since", "announced_by", "was_requested")}
+ACCOUNTS: dict[str, tuple[str, ...]] = {"watch": ("account",), "keychains": ("account",)}
+ADDED: dict[int, tuple[dict[str, tuple[str, ...]], tuple[str, ...]]] = {  # columns and tables
+    9: (EVIDENCE, ("held",)),
+    8: (EVIDENCE, ("held", "branches", "revealed_scripts")),
+    7: (
+        EVIDENCE | ACCOUNTS,
+        ("held", "branches", "revealed_scripts", "accounts", "account_txs", "labels", "revealed", "frozen"),
+    ),
+}
+
+
+@pytest.mark.parametrize("number", ADDED)
+def test_database_of_a_development_version_can_be_rebuilt(number: int, tmp_path: Path) -> None:
+    path = unpacked("0.2.0", tmp_path)
+    with Store.open(path, REGTEST) as store:
+        store.attach(before := WatchList(REGTEST))
+        own = {
+            each.txid
+            for each in store.views.history(limit=None)
+            if each.is_own and each.status is not TxStatus.CONFIRMED
+        }
+    undo_changes(path, *ADDED[number], number)
+    with pytest.raises(StoreForeignError, match="written by a development version"):
+        Store.open(path, REGTEST)
+    with Store.open(path, REGTEST, rebuild=True) as store:
+        store.attach(after := WatchList(REGTEST))
+        assert (len(after), dict(after.labels)) == (len(before), dict(before.labels))
+        assert [each.label for each in store.views.keychains()] == ["shop", "invoices"]
+        assert {each.txid for each in store.views.history(limit=None)} >= own != set()
+        assert all(store.note(f"told: {name}") is not None for name in ("audit", "shop"))
+    assert version_of(path) == SCHEMA_VERSION
+    assert version_of(tmp_path / "w.db.damaged") == number
 
 
 # Rows that the new schema does not allow
@@ -289,7 +351,7 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_value_that_is_not_allowed_is_named_and_nothing_changes(name: str, tmp_path: Path) -> None:
-    path = unpacked(VERSIONS[1], tmp_path)
+    path = unpacked("0.2.0", tmp_path)
     table, column, expression = WRONG[name]
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         names = migrations.COLUMNS_6.get(table)
