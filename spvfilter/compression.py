@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
 from spvfilter._public import deferred
-from spvfilter.errors import SourceError
+from spvfilter.errors import SourceError, remedy
 
 if TYPE_CHECKING:
     import gzip
@@ -189,7 +189,7 @@ def _zstd(reader: io.BufferedReader) -> _Unzstd:
         import zstandard  # an extra
     except ImportError:
         raise SourceError(
-            "compressed by zstd: pip install 'spvfilter[zstd]', or decompress it first (zstd -dc)"
+            f"compressed by zstd, which needs zstandard; {remedy('zstd')}, or decompress the file first (zstd -dc)"
         ) from None
     unzstd = zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW)
     return _Unzstd(reader, lambda: cast("_Frame", unzstd.decompressobj()), zstandard.ZstdError)

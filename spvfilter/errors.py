@@ -5,6 +5,8 @@ Malformed input raises an error. It is never reported as "no match".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 __all__ = [
     "AddressError",
     "BackendError",
@@ -915,3 +917,36 @@ class LostSpendsWarning(SpvFilterWarning):
 
     Use `UpdateFlags.ALL`, or the flags that `Bip37Filter.for_watchlist` chooses.
     """
+
+
+# Remedies for missing packages
+
+EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "bdk": ("bdkpython>=3.1",),
+    "bip324": ("btclib-secp256k1>=0.8", "cryptography>=42"),
+    "cli": ("rich>=13.7", "shtab>=1.7"),
+    "dask": ("distributed>=2024.8",),
+    "descriptors": ("wallycore>=1.5",),
+    "electrum": ("aiorpcX>=0.25",),
+    "musig": ("btclib-secp256k1>=0.8",),
+    "parquet": ("pyarrow>=15",),
+    "plot": ("matplotlib>=3.8",),
+    "redis": ("redis>=5.0",),
+    "remote": ("fsspec>=2024.2", "s3fs>=2024.2"),
+    "rpc": ("httpx>=0.27", "sniffio>=1.3"),
+    "silent": ("btclib-secp256k1>=0.8,<0.9",),
+    "socks": ("python-socks>=2.4",),
+    "testing": ("pytest>=8",),
+    "zmq": ("pyzmq>=26",),
+    "zstd": ("zstandard>=0.22",),
+}
+"""Requirements of each extra that a message can name, as in pyproject.toml."""
+
+
+def remedy(extra: str) -> str:
+    """Say how to install the packages of an extra.
+
+    The command names the packages themselves, so it works in a clone, for a wheel and in a container alike.
+    """
+    quoted = " ".join(f'"{each}"' for each in EXTRAS[extra])
+    return f"run `python -m pip install {quoted}` (extra `{extra}`)"

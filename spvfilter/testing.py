@@ -17,10 +17,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from typing import Protocol, TypeVar
 
+from spvfilter.errors import remedy
+
 try:
     import pytest
 except ImportError as _error:
-    raise ImportError("spvfilter.testing needs pytest: pip install 'spvfilter[testing]'") from _error
+    raise ImportError(f"spvfilter.testing needs pytest; {remedy('testing')}") from _error
 
 from spvfilter.address import address_to_script
 from spvfilter.light.blocking import SyncLightClient

@@ -7,10 +7,10 @@ import argparse
 from spvfilter.cli.arguments import Parser
 from spvfilter.cli.commands import SUMMARIES
 from spvfilter.cli.help import configure_command
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, remedy
 from spvfilter.network import NETWORKS
 
-SHELLS = ("bash", "zsh", "tcsh")
+SHELLS = ("bash", "zsh", "fish", "tcsh", "powershell")
 _FILES = ("FILE", "FILE.png", "PATH", "INPUT", "FILTER", "FILTERS", "BLOCKS", "RAW", "SOURCE", "TX", "HEX|FILE|-")
 """Names of option values that are files, as the help shows them."""
 
@@ -18,9 +18,10 @@ _FILES = ("FILE", "FILE.png", "PATH", "INPUT", "FILTER", "FILTERS", "BLOCKS", "R
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter completion SHELL"
     parser.description = (
-        "Print a script that completes commands, options and file names in a shell. It needs spvfilter[cli]. For bash,"
-        ' put it into your ~/.bashrc: eval "$(spvfilter completion bash)". For zsh, write it to a file _spvfilter in a'
-        " folder of $fpath. For tcsh, write it to a file and source that in your ~/.tcshrc."
+        "Print a script that completes commands, options and file names in a shell; needs shtab (extra `cli`). For"
+        ' bash, put this line into ~/.bashrc: eval "$(spvfilter completion bash)". For zsh, write the script to a file'
+        " _spvfilter in a folder of $fpath. For fish, write it to ~/.config/fish/completions/spvfilter.fish. For tcsh,"
+        " write it to a file, and source that in ~/.tcshrc. For PowerShell, add it to the file $PROFILE."
     )
     parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
 
@@ -29,7 +30,11 @@ def run(args: argparse.Namespace) -> int:
     try:
         import shtab
     except ImportError:
-        raise ParameterError("completion needs shtab: pip install 'spvfilter[cli]'") from None
+        raise ParameterError(f"completion needs shtab; {remedy('cli')}") from None
+    if args.shell not in shtab.SUPPORTED_SHELLS:
+        raise ParameterError(
+            f"shtab {shtab.__version__} does not know {args.shell}; run `python -m pip install --upgrade shtab`"
+        )
     print(shtab.complete(whole_parser(shtab.FILE, shtab.DIRECTORY), args.shell))
     return 0
 

@@ -17,7 +17,7 @@ from spvfilter.electrum.connection import Connection
 from spvfilter.electrum.limits import ElectrumLimits
 from spvfilter.electrum.status import ElectrumStatus
 from spvfilter.electrum.wallet import WalletLink
-from spvfilter.errors import NotRunningError, ParameterError
+from spvfilter.errors import NotRunningError, ParameterError, remedy
 from spvfilter.light.client import LightClient
 
 TCP_PORT, TLS_PORT = 50_001, 50_002  # ports of Electrum servers
@@ -67,7 +67,7 @@ class ElectrumServer:
         limits: ElectrumLimits | None = None,
     ) -> None:
         if find_spec("aiorpcx") is None:
-            raise ParameterError("an Electrum server needs aiorpcX: pip install 'spvfilter[electrum]'")
+            raise ParameterError(f"the Electrum server needs aiorpcX; {remedy('electrum')}")
         for given in (port, tls_port):
             if given is not None and not (isinstance(given, int) and 0 <= given <= MAX_PORT):
                 raise ParameterError(f"a port is a number from 0 to {MAX_PORT}, not {given!r}")

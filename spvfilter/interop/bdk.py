@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from spvfilter._public import deferred, public
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, remedy
 from spvfilter.light.client import LightClient
 from spvfilter.network import Network
 from spvfilter.store.views import HistoryEntry
@@ -52,7 +52,7 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
     try:
         network = getattr(bdk.Network, name)
     except ImportError:
-        raise ParameterError("a BDK wallet needs bdkpython: pip install 'spvfilter[bdk]'") from None
+        raise ParameterError(f"a BDK wallet needs bdkpython; {remedy('bdk')}") from None
     found, keychains, labels = await client.read(
         lambda views: (views.history(), views.keychains(keychain, account=account), views.labels())
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred
-from spvfilter.errors import PeerError, StoreError
+from spvfilter.errors import PeerError, StoreError, remedy
 from spvfilter.light.engine.addresses import Purpose
 from spvfilter.light.engine.effects import AskSeeds, Commit, Connect, Drop, Effect, Emit, Fence, Send, Wake
 from spvfilter.light.engine.engine import Engine, SearchMode
@@ -91,7 +91,7 @@ class RunLog:
         network, mode, entries = engine.chain.network, engine.options.mode.value, len(engine.books.watch)
         self._info("started: %s, mode %s, entries: %d, %s", network, mode, entries, self._heights())
         if not engine.checks_signatures:
-            self._info("signatures are not checked: install spvfilter[descriptors] or btclib-secp256k1")
+            self._info("signatures are not checked without wallycore or btclib-secp256k1; %s", remedy("descriptors"))
         self._follow(effects, None)
 
     def step(self, event: Input, effects: Iterable[Effect], now: Instant) -> None:

@@ -13,7 +13,7 @@ from typing import Self
 from urllib.parse import unquote, urlsplit
 
 from spvfilter._public import public
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, remedy
 
 _CODE = re.compile(r"Invalid reply code: 0[xX]([0-9A-Fa-f]{1,2})\b")
 _VERSION = re.compile(r"Unexpected SOCKS version number: (\d+)")
@@ -67,7 +67,7 @@ class Proxy:
         ):
             raise ParameterError(f"a proxy's user and password each have 1 to {_MAX_CREDENTIAL} ASCII characters")
         if find_spec("python_socks") is None:
-            raise ParameterError("a proxy needs python-socks: pip install 'spvfilter[socks]'")
+            raise ParameterError(f"a proxy needs python-socks; {remedy('socks')}")
         return cls(host, port, username, password)
 
     def isolated(self, name: str) -> Proxy:

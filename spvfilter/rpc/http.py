@@ -16,6 +16,7 @@ from spvfilter.errors import (
     NodeRefusedError,
     NodeUnreachableError,
     ParameterError,
+    remedy,
 )
 from spvfilter.rpc.credentials import redacted
 from spvfilter.rpc.endpoint import Endpoint
@@ -89,7 +90,7 @@ def _httpx() -> ModuleType:
     try:
         import httpx
     except ImportError:
-        raise ParameterError("requests to a node need httpx: pip install 'spvfilter[rpc]'") from None
+        raise ParameterError(f"requests to a node need httpx; {remedy('rpc')}") from None
     return httpx
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, remedy
 from spvfilter.protocol import MAX_BLOCK_SIZE
 
 _ADDRESS = re.compile(r"(?:tcp://(?:\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9._-]{1,253}):[0-9]{1,5}|ipc://[ -~]{1,100})")
@@ -33,7 +33,7 @@ async def subscription(addresses: Sequence[str], topics: Sequence[bytes], waitin
         import zmq
         import zmq.asyncio
     except ImportError:
-        raise ParameterError("notices of a node need pyzmq: pip install 'spvfilter[zmq]'") from None
+        raise ParameterError(f"a node's ZMQ notices need pyzmq; {remedy('zmq')}") from None
     if not addresses:
         raise ParameterError("give at least one address of ZMQ notices")
     for address in addresses:

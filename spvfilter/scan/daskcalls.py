@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any  # Any: distributed has no types
 
 from spvfilter._public import deferred
 from spvfilter._version import __version__
-from spvfilter.errors import ParameterError, SourceError
+from spvfilter.errors import ParameterError, SourceError, remedy
 from spvfilter.scan.edition import EDITION, edition, mismatch
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ async def connected(address: str) -> AsyncIterator[Any]:
     try:
         import distributed
     except ImportError:
-        raise ParameterError("a cluster needs Dask: pip install 'spvfilter[dask]'") from None
+        raise ParameterError(f"a cluster needs distributed (Dask); {remedy('dask')}") from None
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors already report lost connections
     _check_address(address)
     client: Any = distributed.Client(  # type: ignore[no-untyped-call]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, remedy
 from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import script_addresses
 from spvfilter.kernel.blocktables import BLOCK_TABLES, HEX, SCRIPT_TYPES, Column, Layout
@@ -44,7 +44,7 @@ def pyarrow() -> Any:  # Any: pyarrow has no types
         import pyarrow.compute
         import pyarrow.parquet
     except ImportError:
-        raise ParameterError("an export needs pyarrow: pip install 'spvfilter[parquet]'") from None
+        raise ParameterError(f"an export needs pyarrow; {remedy('parquet')}") from None
     return pa
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias  # Any: fsspec has no
 
 from spvfilter import _system
 from spvfilter._public import deferred, public
-from spvfilter.errors import ParameterError, RemoteFileError, SourceError
+from spvfilter.errors import ParameterError, RemoteFileError, SourceError, remedy
 from spvfilter.kernel import read_at
 from spvfilter.kernel.pure.files import xored
 
@@ -136,7 +136,7 @@ class RemoteFile:
         try:
             from fsspec.core import url_to_fs
         except ImportError:
-            raise ParameterError(f"{self._url}: files by URL need fsspec: pip install 'spvfilter[remote]'") from None
+            raise ParameterError(f"{self._url}: reading files from a URL needs fsspec; {remedy('remote')}") from None
         try:
             store, path = url_to_fs(self._url, use_listings_cache=False)
         except ImportError as error:

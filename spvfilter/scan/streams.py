@@ -21,7 +21,7 @@ _HEX = frozenset(b"0123456789abcdefABCDEF \t")
 def stream_blocks(stream: BinaryIO, network: Network, bad: Callable[[str], None] | None = None) -> Iterator[bytes]:
     """Yield the raw blocks on a stream of hex lines or of a blk*.dat, which may be compressed by gzip or zstd.
 
-    Before Python 3.14, a stream of zstd needs the package zstandard (pip install 'spvfilter[zstd]').
+    Before Python 3.14, a stream of zstd needs the package zstandard (extra `zstd`).
 
     Args:
         stream: The stream, open for reading bytes.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spvfilter._public import public
-from spvfilter.errors import ParameterError, SourceError
+from spvfilter.errors import ParameterError, SourceError, remedy
 from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import count_hits, hit_columns
 from spvfilter.network import Network
@@ -58,7 +58,7 @@ def _pyarrow() -> Any:
         import pyarrow.csv
         import pyarrow.parquet
     except ImportError:
-        raise ParameterError("tables need pyarrow: pip install 'spvfilter[parquet]', or choose csv or jsonl") from None
+        raise ParameterError(f"tables need pyarrow; {remedy('parquet')}, or choose csv or jsonl") from None
     return pa
 
 
@@ -253,4 +253,4 @@ def to_pandas(directory: str | os.PathLike[str]) -> pd.DataFrame:
     try:
         return table.to_pandas()
     except ImportError:
-        raise ParameterError("a DataFrame needs pandas: pip install 'spvfilter[parquet]' pandas") from None
+        raise ParameterError("a DataFrame needs pandas; run `python -m pip install pandas`") from None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
 
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, remedy
 from spvfilter.hashes import hash160
 from spvfilter.kernel import is_p2pk, multisig_keys
 from spvfilter.primitives import TxOut
@@ -90,7 +90,7 @@ def _compressed(key: bytes) -> bytes:
 def _curve() -> Curve:
     curve = find_curve()
     if curve is None:
-        raise ParameterError("signing needs wallycore: pip install 'spvfilter[descriptors]'")
+        raise ParameterError(f"signing needs wallycore; {remedy('descriptors')}")
     return curve
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, remedy
 from spvfilter.hashes import hash160
 from spvfilter.primitives import TxOut, compact_size
 from spvfilter.protocol import MAX_SCRIPT_SIZE
@@ -396,7 +396,7 @@ class _Inputs:
     def _spend_check(self) -> Curve:
         """Count a signature that is verified. Raises _Unknown if there were too many, or without libsecp256k1."""
         if self._curve is None:
-            raise _Unknown("signatures are not verified: install 'spvfilter[descriptors]'")
+            raise _Unknown(f"signatures are not verified without wallycore; {remedy('descriptors')}")
         self._checks += 1
         if self._checks > MAX_CHECKS:
             raise _Unknown("the transaction has too many signatures to verify all")

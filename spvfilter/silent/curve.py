@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any  # cffi's objects have no types
 
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, remedy
 
 Point = Any
 """A parsed public key, x-only key or summary: an object of cffi."""
@@ -19,10 +19,7 @@ def library() -> Any:
     try:
         import btclib_secp256k1.silentpayments
     except ImportError:
-        raise ParameterError(
-            "silent payments need btclib-secp256k1: run `python -m pip install 'btclib-secp256k1>=0.8,<0.9'` (extra"
-            " `silent`)"
-        ) from None
+        raise ParameterError(f"silent payments need btclib-secp256k1; {remedy('silent')}") from None
     return btclib_secp256k1
 
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from importlib import import_module
 
 from spvfilter._public import public
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, remedy
 
 
 @public
@@ -47,4 +47,4 @@ def is_installed() -> bool:
 def check_installed(option: str) -> None:
     """Raise ParameterError, with the name of the extra to install, if `option` needs packages that are missing."""
     if not is_installed():
-        raise ParameterError(f"{option} needs btclib-secp256k1 and cryptography: pip install 'spvfilter[bip324]'")
+        raise ParameterError(f"{option} needs btclib-secp256k1 and cryptography; {remedy('bip324')}")

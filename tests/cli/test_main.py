@@ -17,7 +17,7 @@ from spvfilter.cli import COMMANDS
 from spvfilter.cli.arguments import Parser
 from spvfilter.cli.commands import SUMMARIES
 from spvfilter.cli.help import parser_of
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, remedy
 from spvfilter.kernel import BACKEND
 from support.processes import (
     WITH_SIGINT,
@@ -275,7 +275,7 @@ def test_help_of_a_command_is_that_of_its_option(run: Any, words: list[str]) -> 
     assert run("help", *words) == run(*words, "--help")
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh", "powershell"])
 def test_completion_knows_commands_actions_options_and_choices(run: Any, shell: str) -> None:
     ran = run("completion", shell)
     assert (ran.code, ran.err) == (0, "")
@@ -311,9 +311,16 @@ def test_bash_completes_what_is_typed(run: Any, tmp_path: Path, typed: str, expe
     assert {word.strip() for word in done.stdout.splitlines()} == expected
 
 
+def test_old_shtab_that_lacks_a_shell_is_named(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shtab.SUPPORTED_SHELLS", ["bash"])
+    ran = run("completion", "fish")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.endswith("does not know fish; run `python -m pip install --upgrade shtab`\n")
+
+
 def test_completion_without_shtab_names_the_extra(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
-    assert run("completion", "bash") == (2, "", "spvfilter: completion needs shtab: pip install 'spvfilter[cli]'\n")
+    assert run("completion", "bash") == (2, "", f"spvfilter: completion needs shtab; {remedy('cli')}\n")
 
 
 def test_an_error_with_control_characters_is_escaped(run: Any, tmp_path: Path) -> None:

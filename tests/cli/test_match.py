@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from spvfilter.cli.match import sources
+from spvfilter.errors import remedy
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.network import REGTEST
 from spvfilter.node import Node, Regtest
@@ -424,7 +425,7 @@ def test_the_missing_extra_is_named(
     monkeypatch.setitem(sys.modules, module, None)
     ran = run("match", source, *WATCHED, "--quiet")
     assert (ran.code, ran.out) == (2, "")
-    assert f"pip install 'spvfilter[{extra}]'" in ran.err
+    assert remedy(extra) in ran.err
 
 
 def test_scan_says_that_match_takes_transactions(run: Any, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from spvfilter.cli.demo.chain import wallet_addresses
+from spvfilter.errors import remedy
 from spvfilter.hashes import sha256d
 from spvfilter.network import MAINNET, REGTEST
 from support.chains import record
@@ -23,7 +24,8 @@ from support.zstd import READS_ZSTD
 
 P2PKH = wallet_addresses()["P2PKH"]
 # the message about a truncated stream
-CUT_ZSTD = "the compressed stream is damaged" if READS_ZSTD else "compressed by zstd: pip install 'spvfilter[zstd]'"
+NO_ZSTD = f"compressed by zstd, which needs zstandard; {remedy('zstd')}"
+CUT_ZSTD = "the compressed stream is damaged" if READS_ZSTD else NO_ZSTD
 
 
 def hex_lines(blocks: Sequence[bytes]) -> bytes:

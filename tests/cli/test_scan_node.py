@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import zmq
 
+from spvfilter.errors import remedy
 from spvfilter.primitives import TxOut
 from support.corenode import PASSWORD, USER, CoreNode
 from support.nodechains import ADDRESS, MINE, chain_of, paid_chain, paid_regtest, told
@@ -234,7 +235,7 @@ def test_a_cookie_that_is_not_there_is_named(core: CoreNode, run: Callable[..., 
 def test_the_extra_is_named(core: CoreNode, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)
     ran = run("scan", core.url, *WATCHED)
-    assert (ran.code, "pip install 'spvfilter[rpc]'" in ran.err) == (2, True)
+    assert (ran.code, remedy("rpc") in ran.err) == (2, True)
 
 
 def test_following_prints_new_and_disconnected_blocks(tmp_path: Path) -> None:

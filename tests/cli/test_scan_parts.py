@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from spvfilter.errors import SourceError
+from spvfilter.errors import SourceError, remedy
 from spvfilter.scan import to_arrow, to_pandas
 from spvfilter.watch.watchlist import WatchList
 from support.chains import record as block_record
@@ -186,7 +186,7 @@ def test_without_pyarrow_nothing_is_scanned(
     ran = run(*source, "--out", tmp_path / "out", "--format", "parquet")
     assert (ran.code, ran.err) == (
         2,
-        "spvfilter: tables need pyarrow: pip install 'spvfilter[parquet]', or choose csv or jsonl\n",
+        f"spvfilter: tables need pyarrow; {remedy('parquet')}, or choose csv or jsonl\n",
     )
     assert not (tmp_path / "out").exists()
 

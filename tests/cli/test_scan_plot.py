@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from spvfilter.errors import remedy
 from spvfilter.kernel import NO_VALUE, Hit, pack_hits
 from spvfilter.scan import BlockFiles, Matcher
 from spvfilter.scan.balance import BalanceHistory
@@ -118,4 +119,4 @@ def test_without_matplotlib_nothing_is_scanned(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     ran = run("scan", blocks, "--watch", tmp_path / "list", "--network", "regtest", "--plot", tmp_path / "balance.png")
-    assert (ran.code, ran.err) == (2, "spvfilter: --plot needs matplotlib: pip install 'spvfilter[plot]'\n")
+    assert (ran.code, ran.err) == (2, f"spvfilter: --plot needs matplotlib; {remedy('plot')}\n")

@@ -203,7 +203,7 @@ async def test_keychains_that_bdk_cannot_have_are_refused(monkeypatch: pytest.Mo
                 await bdk_wallet(client, "own")
             assert (await bdk_wallet(client, "savings")).balance().total.to_sat() == 0
             monkeypatch.setitem(sys.modules, "bdkpython", None)
-            with pytest.raises(ParameterError, match=r"pip install 'spvfilter\[bdk\]'"):
+            with pytest.raises(ParameterError, match=r"run `python -m pip install .*extra `bdk`"):
                 await bdk_wallet(client, "savings")
 
 

@@ -612,7 +612,7 @@ async def test_proxies_and_netrc_are_not_used(core: CoreNode, tmp_path: Path, mo
 
 async def test_a_missing_extra_is_named(core: CoreNode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)
-    with pytest.raises(ParameterError, match=r"pip install 'spvfilter\[rpc\]'"):
+    with pytest.raises(ParameterError, match=r"run `python -m pip install .*extra `rpc`"):
         async with FullNode.open(core.url, REGTEST):
             pass
 

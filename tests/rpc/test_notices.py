@@ -162,6 +162,6 @@ async def test_a_missing_address_or_pyzmq_is_refused(monkeypatch: pytest.MonkeyP
         async with TipNotices.subscribed([]):
             pass
     monkeypatch.setitem(sys.modules, "zmq", None)
-    with pytest.raises(ParameterError, match=r"pip install 'spvfilter\[zmq\]'"):
+    with pytest.raises(ParameterError, match=r"run `python -m pip install .*extra `zmq`"):
         async with TipNotices.subscribed(["tcp://127.0.0.1:1"]):
             pass

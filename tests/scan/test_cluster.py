@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from spvfilter import cli
-from spvfilter.errors import SourceError
+from spvfilter.errors import SourceError, remedy
 from spvfilter.network import REGTEST
 from spvfilter.scan import BlockFiles, DaskWorkers, PartScan, Plan, cluster, daskcalls, scan_cluster, scan_parts
 from spvfilter.scan.partfile import PartSummary
@@ -420,6 +420,6 @@ def test_missing_dask_is_named(
         "tcp://127.0.0.1:1",
     ]
     assert cli.main(argv) == 2
-    assert "pip install 'spvfilter[dask]'" in capsys.readouterr().err
+    assert remedy("dask") in capsys.readouterr().err
     assert cli.main([*argv, "--processes", "2"]) == 2
     assert "--dask and --processes exclude each other: give one" in capsys.readouterr().err

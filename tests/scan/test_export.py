@@ -466,7 +466,7 @@ async def test_a_worker_that_writes_elsewhere_is_an_error(tmp_path: Path) -> Non
 async def test_without_pyarrow_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chain_in(tmp_path / "data")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ParameterError, match=r"an export needs pyarrow: pip install 'spvfilter\[parquet\]'"):
+    with pytest.raises(ParameterError, match=r"an export needs pyarrow; run .*extra `parquet`"):
         await TableExport(tmp_path / "tables", plan_of(tmp_path / "data")).run()
     assert not (tmp_path / "tables").exists()
 

@@ -329,9 +329,7 @@ def test_a_stores_error_names_the_url(monkeypatch: pytest.MonkeyPatch, memory: s
             BlockFiles("s3://b/c")
     with monkeypatch.context() as patched:
         patched.setitem(sys.modules, "fsspec.core", None)
-        with pytest.raises(
-            ParameterError, match=r"s3://b/c: files by URL need fsspec: pip install 'spvfilter\[remote\]'"
-        ):
+        with pytest.raises(ParameterError, match=r"s3://b/c: reading files from a URL needs fsspec; .*extra `remote`"):
             BlockFiles("s3://b/c")
 
 

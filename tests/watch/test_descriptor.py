@@ -24,6 +24,7 @@ from spvfilter.errors import (
     ParameterError,
     WatchFileError,
     WrongNetworkError,
+    remedy,
 )
 from spvfilter.hashes import hash160, sha256d
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET, TESTNET3, Network
@@ -212,7 +213,7 @@ def test_without_the_extra_a_descriptor_error_names_it(monkeypatch: pytest.Monke
     for text in (f"wpkh({XPUB}/0/*)", f"tr({XPUB}/0/*,pk({XPUB}/1/*))", f"combo({KEY})", ZPUB):
         assert (
             refusal(text)
-            == "an output descriptor needs another package: pip install 'spvfilter[descriptors]', or give its addresses"
+            == "an output descriptor needs wallycore; " + remedy("descriptors") + ", or give its addresses instead"
         )
 
 
@@ -358,7 +359,7 @@ def test_invalid_musig_is_refused_with_its_cause(text: str, cause: str) -> None:
 def test_without_its_package_a_musig_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "btclib_secp256k1.musig", None)
     keyexpression._aggregation.cache_clear()
-    assert "pip install 'spvfilter[musig]'" in refusal(f"tr({MUSIG}/0/*)")
+    assert remedy("musig") in refusal(f"tr({MUSIG}/0/*)")
     keyexpression._aggregation.cache_clear()
 
 

@@ -233,7 +233,7 @@ def _digest(version: int, bits: int) -> tuple[Callable[[bytes], bytes], int]:
     try:
         return importlib.import_module("xxhash").xxh3_128_digest, 16
     except ImportError:
-        raise ParameterError("this filter of pybloom-live 4 needs the package xxhash: pip install xxhash") from None
+        raise ParameterError("this filter of pybloom-live 4 needs xxhash; run `python -m pip install xxhash`") from None
 
 
 def _hashlib(name: str, data: bytes) -> bytes:

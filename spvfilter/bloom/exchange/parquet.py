@@ -18,7 +18,7 @@ from spvfilter._public import public
 from spvfilter.bloom.exchange.splitblock import BLOCK_SIZE, MAX_HEADER, ParquetType, SplitBlockFilter, header_of
 from spvfilter.bloom.exchange.thrift import Thrift, Wire
 from spvfilter.bloom.exchange.typedblock import ParquetDecimal, TypedBlockFilter, TypedKeys
-from spvfilter.errors import FormatError, ParameterError
+from spvfilter.errors import FormatError, ParameterError, remedy
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -112,7 +112,7 @@ def _opened(path: str | os.PathLike[str] | IO[bytes]) -> Iterator[IO[bytes]]:
         try:
             import fsspec
         except ImportError:
-            raise ParameterError("a file by its URL needs fsspec: pip install 'spvfilter[remote]'") from None
+            raise ParameterError(f"reading a file from a URL needs fsspec; {remedy('remote')}") from None
         with fsspec.open(path, "rb") as file:
             yield file
     elif isinstance(path, (str, os.PathLike)):

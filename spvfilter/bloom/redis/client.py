@@ -20,6 +20,7 @@ from spvfilter.errors import (
     RemoteMissingError,
     RemoteReadOnlyError,
     RemoteTypeError,
+    remedy,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def exceptions() -> ModuleType:
     try:
         from redis import exceptions
     except ImportError as error:
-        raise ImportError("filters in Redis need redis-py: pip install 'spvfilter[redis]'") from error
+        raise ImportError(f"filters in Redis need redis-py; {remedy('redis')}") from error
     return exceptions
 
 
@@ -50,7 +51,7 @@ def connect(url: str) -> Redis:
     """Return a client for a redis://, rediss:// or unix:// URL that never retries a command.
 
     A client that retries would hide that an answer was lost, and `add` could then report a new key as not new. Close
-    the client with `async with` or `aclose`. Raises ImportError if spvfilter[redis] is not installed, and
+    the client with `async with` or `aclose`. Raises ImportError if redis-py is not installed, and
     ParameterError for a bad URL.
     """
     exceptions()

@@ -40,7 +40,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--plot",
         metavar="FILE.png",
-        help="draw charts of rate against load, and of size against hash functions; needs spvfilter[plot]",
+        help="draw charts of rate against load, and of size against hash functions; needs matplotlib (extra `plot`)",
     )
 
 

@@ -92,7 +92,7 @@ def configure(parser: Parser) -> None:
     )
     add_format(parser)
     parser.add_argument(
-        "--plot", metavar="FILE.png", help="draw a chart of the decoys of each case; needs spvfilter[plot]"
+        "--plot", metavar="FILE.png", help="draw a chart of the decoys of each case; needs matplotlib (extra `plot`)"
     )
 
 

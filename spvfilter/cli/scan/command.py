@@ -54,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help=(
             "a file of one block (raw or hex), a blk*.dat file of Bitcoin Core, or a directory of such files. Also a"
-            " URL such as s3://… (needs spvfilter[remote]), or http://HOST:PORT of a node. Standard input (-) has"
+            " URL such as s3://… (extra `remote`), or http://HOST:PORT of a node. Standard input (-) has"
             " one block per line in hex, or is a blk*.dat file; it may be compressed with gzip or zstd. A file may"
             " be compressed, too, if its name ends in .gz or .zst"
         ),
@@ -132,7 +132,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plot",
         metavar="FILE.png",
-        help="draw a chart of the balance over time; only for blocks in files; needs spvfilter[plot]",
+        help="draw a chart of the balance over time; only for blocks in files; needs matplotlib (extra `plot`)",
     )
     parser.add_argument(
         "--quiet",

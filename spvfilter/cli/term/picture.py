@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spvfilter.errors import ParameterError, SourceError
+from spvfilter.errors import ParameterError, SourceError, remedy
 from spvfilter.files import replacing
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def check_picture(name: str) -> Path:
     try:
         import matplotlib.figure  # noqa: F401  checks only that it is installed
     except ImportError:
-        raise ParameterError("--plot needs matplotlib: pip install 'spvfilter[plot]'") from None
+        raise ParameterError(f"--plot needs matplotlib; {remedy('plot')}") from None
     return path
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from spvfilter._public import deferred, public
 from spvfilter.address import address_to_script, owner_of
-from spvfilter.errors import DescriptorError, DescriptorWarning, KeychainError
+from spvfilter.errors import DescriptorError, DescriptorWarning, KeychainError, remedy
 from spvfilter.network import Network
 from spvfilter.watch.descriptor import keys
 from spvfilter.watch.descriptor.checksum import checksum, split_checksum
@@ -228,7 +228,7 @@ def _require_library() -> None:
         keyexpression.wally()
     except ImportError:
         raise DescriptorError(
-            "an output descriptor needs another package: pip install 'spvfilter[descriptors]', or give its addresses"
+            f"an output descriptor needs wallycore; {remedy('descriptors')}, or give its addresses instead"
         ) from None
 
 

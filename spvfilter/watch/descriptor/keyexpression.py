@@ -13,7 +13,7 @@ from enum import Enum
 from functools import cache
 from typing import Any  # wallycore ships no types
 
-from spvfilter.errors import DescriptorError
+from spvfilter.errors import DescriptorError, remedy
 from spvfilter.hashes import hash160
 from spvfilter.network import Network
 from spvfilter.watch.descriptor import keys
@@ -396,7 +396,5 @@ def _aggregation() -> Callable[[list[bytes]], bytes]:
     try:
         from btclib_secp256k1.musig import KeyAggCache
     except ImportError:
-        raise DescriptorError(
-            "musig() needs another package, which aggregates keys: pip install 'spvfilter[musig]'"
-        ) from None
+        raise DescriptorError(f"musig() needs btclib-secp256k1, which aggregates keys; {remedy('musig')}") from None
     return lambda public_keys: bytes(KeyAggCache(public_keys).pubkey_get())

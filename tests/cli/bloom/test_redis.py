@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from spvfilter.bloom.filter import BloomFilter
+from spvfilter.errors import remedy
 from support.processes import WITH_SIGINT, WITH_UNNOTICED_SIGINT, command, environment, process
 from support.redisserver import RedisServer, running_redis
 
@@ -393,7 +394,7 @@ def test_an_unreachable_server_is_one_line(run: Any, url: str) -> None:
 def test_without_redis_py_only_files_work(tmp_path: Path) -> None:
     ran = process("bloom", "info", "f", "--redis", "redis://127.0.0.1:1", code=WITHOUT_REDIS)
     assert (ran.returncode, ran.stdout) == (2, b"")
-    assert ran.stderr == b"spvfilter: filters in Redis need redis-py: pip install 'spvfilter[redis]'\n"
+    assert ran.stderr == f"spvfilter: filters in Redis need redis-py; {remedy('redis')}\n".encode()
     path = tmp_path / "f"
     assert process("bloom", "create", path, *SHAPE, code=WITHOUT_REDIS).returncode == 0
     assert len(BloomFilter.open(path)) == 0

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from spvfilter.bloom import BloomFilter
+from spvfilter.errors import remedy
 from support.processes import on_terminal
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -114,7 +115,7 @@ def test_a_picture_needs_only_matplotlib(run: Any, tmp_path: Path, monkeypatch: 
     assert (ran.code, ran.out, ran.err) == (
         2,
         "",
-        "spvfilter: --plot needs matplotlib: pip install 'spvfilter[plot]'\n",
+        f"spvfilter: --plot needs matplotlib; {remedy('plot')}\n",
     )
     assert run("bloom", "size", *SHAPE).code == 0
 

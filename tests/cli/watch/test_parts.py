@@ -15,7 +15,7 @@ from spvfilter.cli.arguments import Parser
 from spvfilter.cli.term.balances import Balances
 from spvfilter.cli.watch import command
 from spvfilter.cli.watch.status import Status
-from spvfilter.errors import UselessPeerError
+from spvfilter.errors import UselessPeerError, remedy
 from spvfilter.light import BroadcastChanged, BroadcastProgress, BroadcastStep, LightClient, Mode, PeerWarning
 from spvfilter.network import SIGNET
 from spvfilter.p2p import connection
@@ -137,7 +137,7 @@ def test_secrets_are_neither_repeated_nor_looked_up(run: Any, argv: list[str], m
 def test_a_proxy_without_python_socks_names_what_to_install(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "python_socks", None)
     ran = run("watch", "--network", "regtest", ADDRESS, *HERE, "--proxy", "socks5://127.0.0.1:1")
-    said = "spvfilter: argument --proxy: a proxy needs python-socks: pip install 'spvfilter[socks]'"
+    said = f"spvfilter: argument --proxy: a proxy needs python-socks; {remedy('socks')}"
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(said)
 
