@@ -90,8 +90,18 @@ def test_readme_table_takes_native_rows_of_the_page(modules: tuple[Any, Any]) ->
     }
     page = report.page(report.Run("a processor", "2030-01-02", "9.9.9", tables))
     table = report.headlines(page)
-    assert table.count("| 0.25 |") == len(report.HEADLINES)
+    assert table.count("| 4 times as fast |") == len(report.HEADLINES)
     assert "MISSED" in page
     assert "MISSED" not in table
     with pytest.raises(KeyError):
         report.headlines(page.replace(report.HEADLINES[0].name, "another row"))
+
+
+@pytest.mark.parametrize(
+    ("ours", "said"), [(0.0731, "1,400 times as fast"), (95.0, "1.1 times as fast"), (750.0, "7.5 times as slow")]
+)
+def test_readme_table_says_ratios_in_words(modules: tuple[Any, Any], ours: float, said: str) -> None:
+    report, measure = modules
+    tables = {"suite": [measure.Row(each.name, ours, 100.0, each.what) for each in report.HEADLINES]}
+    page = report.page(report.Run("a processor", "2030-01-02", "9.9.9", tables))
+    assert report.headlines(page).count(f"| {said} |") == len(report.HEADLINES)

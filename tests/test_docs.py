@@ -38,7 +38,7 @@ MARKS = {
 }
 REDIS_URL = "redis://localhost:6379/0"
 RECIPES = ("'found/matches.parquet'", "tables/{table}")  # files of recipes, which tests/scan/test_recipes.py runs
-FOREIGN = {"cd", "dask", "echo", "mkdir", "openssl", "pip", "python3", "sqlite3"}  # commands of other programs
+FOREIGN = {"cd", "dask", "echo", "git", "mkdir", "openssl", "pip", "python3", "sqlite3"}  # commands of other programs
 CODE_COLUMNS = 88
 GENERATED = ("api/", "cli/", "../reference/api/", "../reference/cli/", "../reference/errors", "../reference/formats")
 

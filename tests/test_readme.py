@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from spvfilter.cli.demo.chain import NETWORK, DemoChain, wallet_addresses
+from spvfilter.protocol import COINBASE_MATURITY
+
 README = Path(__file__).parent.parent / "README.md"
 TEXT = README.read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n((?:(?!```).)*)```\n\n```text\n(.*?)```", TEXT, re.DOTALL)
@@ -59,6 +62,37 @@ def test_filter_program_has_a_dozen_lines() -> None:
     assert len(statements) <= 12
 
 
+def test_output_of_scan_is_real(tmp_path: Path) -> None:
+    """The rows are those of the demo's chain. README shortens hashes, and shows fewer spaces."""
+    addresses = wallet_addresses()
+    (tmp_path / "wallet.txt").write_text(f"{addresses['P2PKH']},rent\n{addresses['P2SH']},shop\n", encoding="utf-8")
+    blocks = DemoChain(COINBASE_MATURITY).blocks
+    framed = b"".join(NETWORK.magic + len(block).to_bytes(4, "little") + block for block in blocks)
+    (tmp_path / "blk00000.dat").write_bytes(framed)
+    words = [sys.executable, "-m", "spvfilter", "scan", "blk00000.dat", "--watch", "wallet.txt"]
+    words += ["--network", "regtest", "--format", "table"]
+    printed = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=True).stdout
+    (shown,) = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
+    shortened = re.sub(r"\b([0-9a-f]{8})[0-9a-f]{56}:", r"\1…:", printed)
+    assert [line.split() for line in shortened.strip().splitlines()] == [line.split() for line in shown.splitlines()]
+
+
+def test_every_page_is_at_most_two_steps_away() -> None:
+    def linked(page: Path) -> set[Path]:
+        found = re.findall(r"\]\(([^)#:\s]+\.md)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+        return {(page.parent / link).resolve() for link in found}
+
+    first = linked(README)
+    second = {page for each in first for page in linked(each)}
+    assert set((README.parent / "docs").resolve().rglob("*.md")) - first - second == set()
+
+
+def test_speeds_have_the_date_of_the_benchmarks() -> None:
+    page = (README.parent / "docs/reference/benchmarks.md").read_text(encoding="utf-8")
+    dates = re.findall(r"^spvfilter .*, (\d{4}-\d\d-\d\d)\. `scripts/bench", page, re.MULTILINE)
+    assert [date for date in dates if f"measured on {date}" in TEXT] == dates != []
+
+
 def test_links_lead_to_files() -> None:
     links = re.findall(r"\]\(([^)#]+)\)", TEXT)
     files = [link for link in links if "://" not in link]
@@ -78,6 +112,6 @@ def test_speeds_are_rows_of_the_benchmarks(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_is_short() -> None:
-    assert len(TEXT.splitlines()) <= 150
+    assert len(TEXT.splitlines()) <= 215
     blocks = re.findall(r"^```\w+\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
     assert [line for block in blocks for line in block.splitlines() if len(line) > 88] == []

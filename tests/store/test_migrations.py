@@ -321,7 +321,7 @@ def test_database_of_a_development_version_can_be_rebuilt(number: int, tmp_path:
         Store.open(path, REGTEST)
     with Store.open(path, REGTEST, rebuild=True) as store:
         store.attach(after := WatchList(REGTEST))
-        assert (len(after), dict(after.labels)) == (len(before), dict(before.labels))
+        assert (len(after), after.labels()) == (len(before), before.labels())
         assert [each.label for each in store.views.keychains()] == ["shop", "invoices"]
         assert {each.txid for each in store.views.history(limit=None)} >= own != set()
         assert all(store.note(f"told: {name}") is not None for name in ("audit", "shop"))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any  # wallycore ships no types
 
 from spvfilter._public import deferred
 from spvfilter.address import Bech32Encoding, bech32_decode, from_5_bits
-from spvfilter.errors import AddressError, DescriptorError, FormatError, WrongNetworkError
+from spvfilter.errors import AddressError, DescriptorError, FormatError, WrongNetworkError, remedy
 from spvfilter.hashes import sha256d
 from spvfilter.network import MAINNET, NETWORKS, Network
 from spvfilter.silent import curve
@@ -235,7 +235,7 @@ def _wally() -> Any:
         return keyexpression.wally()
     except ImportError:
         raise DescriptorError(
-            "sp(SCAN,SPEND) needs another package: pip install 'spvfilter[descriptors]', or give sp(spscan1…)"
+            f"sp(SCAN,SPEND) needs wallycore; {remedy('descriptors')}, or give sp(spscan1…)"
         ) from None
 
 
