@@ -186,10 +186,12 @@ def decode(stored: StoredEvent) -> WalletEvent:
 
 
 def _made(cls: type, values: list[Any], **named: Any) -> Any:
+    """Make an event or a match from its stored fields. Older versions wrote fewer, and the rest has defaults."""
     known = _fields(cls)
-    given = {
-        name: None if value is None else _value(known[name], value) for name, value in zip(known, values, strict=True)
-    }
+    if len(values) > len(known):
+        raise ValueError(f"{len(values)} fields, but {cls.__name__} has {len(known)}")
+    pairs = zip(known, values, strict=False)
+    given = {name: None if value is None else _value(known[name], value) for name, value in pairs}
     return cls(**given, **named)
 
 

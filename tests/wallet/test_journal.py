@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sqlite3
 import struct
@@ -186,6 +187,18 @@ def test_next_run_does_not_repeat_reported_blocks(tmp_path: Path) -> None:
         MatchFound(FULL),
     ]
     assert not events_at_the_start(store, engine_on(store, b"\x51"))
+
+
+def test_event_of_an_older_version_lacks_the_last_fields() -> None:
+    """Matches have gained fields since 0.2.0, each with a default."""
+    batch = Batch()
+    list(Journal(41).put(MatchFound(FULL), batch))
+    values = json.loads(batch.events[0].data)
+    assert isinstance(values[0], list)
+    older = json.dumps([values[0][:-1], *values[1:]]).encode()
+    assert decode(StoredEvent(42, 0, "found", older)) == MatchFound(FULL)
+    with pytest.raises(FormatError, match="event 42 cannot be read"):
+        decode(StoredEvent(42, 0, "found", json.dumps([[*values[0], 1, 2], *values[1:]]).encode()))
 
 
 @pytest.mark.parametrize(
