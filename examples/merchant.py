@@ -35,6 +35,7 @@ BATCH = 1_000  # most events in one transaction
 TOLD = ("id", "change", "account", "amount", "received", "settled", "state")  # columns of `invoices` in a webhook
 log = logging.getLogger("merchant")
 
+APPLICATION_ID = 0x53484F50  # "SHOP", in the header of the file: marks databases of this program
 SCHEMA = """
 PRAGMA journal_mode = WAL;
 CREATE TABLE IF NOT EXISTS invoices (
@@ -104,6 +105,14 @@ class Shop:
 
     def __init__(self, path: Path, confirmations: int = 3, clock: Callable[[], float] = time.time) -> None:
         self.db = sqlite3.connect(path, timeout=30)
+        (tables,), (made_by,) = (
+            self.db.execute(query).fetchone()
+            for query in ("SELECT count(*) FROM sqlite_master", "PRAGMA application_id")
+        )
+        if tables and made_by != APPLICATION_ID:
+            self.db.close()
+            raise ValueError(f"{path} is the database of another program: choose another --folder, or move the file")
+        self.db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         self.db.executescript(SCHEMA)
         self.db.row_factory = sqlite3.Row
         self.confirmations = confirmations

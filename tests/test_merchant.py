@@ -774,6 +774,18 @@ def test_state_is_final_only_if_settled_payments_suffice(
         assert (state == "expired") == (now >= 100 and sum(each.value for each in paid if each.seen < 100) < 100)
 
 
+def test_database_of_another_program_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE invoices (id TEXT, price REAL)")
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="is the database of another program: choose another --folder"):
+        merchant.Shop(path)
+    assert path.read_bytes() == before
+    merchant.Shop(tmp_path / "own.db").db.close()
+    merchant.Shop(tmp_path / "own.db").db.close()
+
+
 def test_page_shows_the_function_of_the_program() -> None:
     """The page breaks a long line, so the trees of both are compared."""
     page = (PATH.parents[1] / "docs/howto/shop.md").read_text(encoding="utf-8")
