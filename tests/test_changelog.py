@@ -24,7 +24,7 @@ def load() -> ModuleType:
 
 
 cut = load().cut
-KINDS = ("Added", "Changed", "Fixed", "Removed")
+KINDS = ("Breaking changes", "Highlights", "Added", "Changed", "Fixed", "Removed")
 THEMES = (
     "Wallet and live client",
     "Accounts, addresses and labels",
@@ -114,6 +114,16 @@ def test_every_entry_is_one_short_bullet_under_a_known_heading() -> None:
             found += [entry for body in (themes.values() if themes else [flat]) for entry in entries(body)]
         assert not [entry for entry in found if len(entry.split()) > 25]
         assert sorted(found) == sorted(set(found))
+
+
+def test_highlights_lead_to_their_pages() -> None:
+    _, versions = parts((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), "##")
+    for version in versions.values():
+        _, kinds = parts(version, "###")
+        for entry in entries(kinds["Highlights"]) if "Highlights" in kinds else ():
+            pages = re.findall(r"\]\(([^)#]+)", entry)
+            assert pages, entry
+            assert all((ROOT / page).is_file() for page in pages), entry
 
 
 def test_documents_name_the_version() -> None:
