@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from enum import IntEnum
 
-from spvfilter.errors import AddressError, FormatError, WrongNetworkError
+from spvfilter.errors import AddressError, FormatError, WrongNetworkError, counted
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import decode_address, encode_address
 from spvfilter.kernel.pure.address import (
@@ -273,7 +273,7 @@ def _segwit_to_script(text: str, network: Network) -> bytes:
         raise _bad(f"bech32 checksum on witness version {version}, which uses bech32m", text)
     program = _to_8_bits(values[1:], text)
     if not 2 <= len(program) <= 40:
-        raise _bad(f"witness program of {len(program)} byte(s), 2 to 40 expected", text)
+        raise _bad(f"witness program of {counted(len(program), 'byte')}, 2 to 40 expected", text)
     if version == 0 and len(program) not in (20, 32):
         raise _bad(f"witness program of {len(program)} bytes, version 0 has 20 or 32", text)
     if hrp != network.hrp:

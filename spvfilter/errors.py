@@ -326,7 +326,7 @@ class WatchFileError(SpvFilterError, ValueError):
     def __init__(self, path: str, problems: tuple[tuple[int, str], ...]) -> None:
         shown = "; ".join(f"line {line}: {message}" if line else message for line, message in problems[:20])
         more = f"; and {len(problems) - 20} more" if len(problems) > 20 else ""
-        bad = f"{len(problems)} bad line(s): " if problems[0][0] else ""
+        bad = f"{counted(len(problems), 'bad line')}: " if problems[0][0] else ""
         super().__init__(f"{path}: {bad}{shown}{more}")
         self.path = path
         self.problems = problems
@@ -399,7 +399,7 @@ class IncompleteScanError(SourceError):
     """One message for each file, block or record that the scan could not read."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
-        super().__init__(f"{len(problems)} problem(s) while scanning; the first: {problems[0]}")
+        super().__init__(f"{counted(len(problems), 'problem')} while scanning; the first: {problems[0]}")
         self.problems = problems
 
 
@@ -917,6 +917,14 @@ class LostSpendsWarning(SpvFilterWarning):
 
     Use `UpdateFlags.ALL`, or the flags that `Bip37Filter.for_watchlist` chooses.
     """
+
+
+# Words of messages
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 block", "2,000 blocks"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 # Remedies for missing packages

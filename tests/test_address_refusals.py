@@ -149,14 +149,14 @@ CAUSES = {
         segwit(16, V32, Bech32Encoding.BECH32),
         "bech32 checksum on witness version 16, which uses bech32m",
     ),
-    "no program": (segwit(1, b"", Bech32Encoding.BECH32M), "witness program of 0 byte(s), 2 to 40 expected"),
+    "no program": (segwit(1, b"", Bech32Encoding.BECH32M), "witness program of 0 bytes, 2 to 40 expected"),
     "program of 1 byte": (
         segwit(1, bytes(2), Bech32Encoding.BECH32M),
-        "witness program of 1 byte(s), 2 to 40 expected",
+        "witness program of 1 byte, 2 to 40 expected",
     ),
     "program of 41 bytes": (
         segwit(1, bytes(66), Bech32Encoding.BECH32M),
-        "witness program of 41 byte(s), 2 to 40 expected",
+        "witness program of 41 bytes, 2 to 40 expected",
     ),
     "v0 program of 2 bytes": (
         segwit(0, bytes(4), Bech32Encoding.BECH32),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn  # argparse's own types
 
 from spvfilter._public import deferred
-from spvfilter.errors import ParameterError, SourceError, StoreCorruptError, StoreError, StoreForeignError
+from spvfilter.errors import ParameterError, SourceError, StoreCorruptError, StoreError, StoreForeignError, counted
 from spvfilter.network import MAINNET, NETWORKS, SIGNET, Network
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Parser(argparse.ArgumentParser):
             return
         options = [item.partition("=")[0] for item in extra if item.startswith("-")]
         if not options:
-            self.error(f"{len(extra)} argument(s) too many")
+            self.error(f"{counted(len(extra), 'argument')} too many")
         shown = " ".join(option for option in options if _PLAIN_OPTION.fullmatch(option))
         near = [meant for option in options if (meant := nearest(option, self._option_string_actions, 0.8))]
         self.error(f"unknown option{shown and ' '}{shown}{': did you mean ' + ' '.join(near) + '?' if near else ''}")

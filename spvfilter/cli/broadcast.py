@@ -21,6 +21,7 @@ from spvfilter.errors import (
     TxConflictError,
     TxRefusedError,
     UselessPeerError,
+    counted,
 )
 from spvfilter.light.client import LightClient
 from spvfilter.light.events import (
@@ -283,7 +284,7 @@ class _Sending:
             case FeeWarning(txid, rate, floor) if txid == self._tx.txid:
                 complain(
                     f"warning: fee rate {rate}, in satoshi per 1,000 vbytes, is below {floor.rate}, the least that half"
-                    f" of {floor.peers} node(s) relay"
+                    f" of {counted(floor.peers, 'node')} relay"
                 )
             case PeerChanged(address) if address is not None:
                 self._messages.connected(address)

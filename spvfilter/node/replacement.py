@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from spvfilter.errors import counted
 from spvfilter.node.consensus import refused
 from spvfilter.primitives import hash_to_hex
 from spvfilter.transaction import Transaction
@@ -71,7 +72,7 @@ def check_replacement(
         raise refused(
             tx,
             "insufficient fee",
-            f"it pays a fee of {fee} satoshi, at least {least} required to replace {len(replaced)} transaction(s)",
+            f"it pays a fee of {fee} satoshi, but needs {least} to replace {counted(len(replaced), 'transaction')}",
         )
 
 

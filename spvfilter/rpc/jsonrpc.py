@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
-from spvfilter.errors import NodeAnswerError, NodeBusyError, NodePrunedError, NodeRefusedError, NodeRpcError
+from spvfilter.errors import NodeAnswerError, NodeBusyError, NodePrunedError, NodeRefusedError, NodeRpcError, counted
 from spvfilter.primitives import OutPoint, TxOut, hash_to_hex
 from spvfilter.protocol import HEADER_SIZE, MAX_SCRIPT_SIZE
 from spvfilter.rpc.api import (
@@ -195,8 +195,8 @@ class JsonRpc:
         }
         if len(answers) != count or by_id.keys() != set(range(count)):
             raise NodeAnswerError(
-                f"{self._endpoint}: expected {count} result(s) with the ids of the requests, got {len(answers)} with"
-                " missing or wrong ids"
+                f"{self._endpoint}: expected {counted(count, 'result')} with the ids of the requests, got"
+                f" {len(answers)} with missing or wrong ids"
             )
         results: list[object] = []
         for number in range(count):

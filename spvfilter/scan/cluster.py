@@ -129,7 +129,7 @@ class DaskWorkers(Engine):
         except AwayError:
             away = [machine for machine in range(len(plan.sights)) if not await worker_pool.workers(machine)]
             raise SourceError(
-                f"all workers with the block(s) of {plan.only_on(away or machines)} have left: start one on their"
+                f"all workers with the blocks of {plan.only_on(away or machines)} have left: start one on their"
                 " machine and run the same scan again to continue"
             ) from None
 

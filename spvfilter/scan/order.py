@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from spvfilter._public import deferred, public
 from spvfilter.chain import link
-from spvfilter.errors import OrderError, SourceError
+from spvfilter.errors import OrderError, SourceError, counted
 from spvfilter.network import Network
 from spvfilter.primitives import Serializable, hash_to_hex
 from spvfilter.scan.gaps import NEWER_S, HeightLedger, Heights, PlacedBlock, ScannedHeights
@@ -313,7 +313,7 @@ def _within(placed: list[PendingBlock], span: BlockSpan) -> list[PendingBlock]:
     """
     unknown = sum(block.height is None for block in placed)
     if unknown and (span.from_height is not None or span.to_height is not None):
-        raise SourceError(f"the heights of {unknown:,} block(s) are not known: leave out the range of heights")
+        raise SourceError(f"the heights of {counted(unknown, 'block')} are not known: leave out the range of heights")
     kept: list[PendingBlock] = []
     begun = ended = STALE  # segment of the last block that was kept, and of the last block after the range
     for block in placed:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from spvfilter.errors import SourceError
+from spvfilter.errors import SourceError, counted
 from spvfilter.network import Network
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HASH_SIZE
@@ -348,7 +348,9 @@ def _within(runs: list[Run], span: BlockSpan, rows: Rows) -> list[Run]:
     if span.from_height is not None or span.to_height is not None:
         unknown = sum(rows.height(row) is None for row in chain.from_iterable(run.rows for run in runs))
         if unknown:
-            raise SourceError(f"the heights of {unknown:,} block(s) are not known: leave out the range of heights")
+            raise SourceError(
+                f"the heights of {counted(unknown, 'block')} are not known: leave out the range of heights"
+            )
     kept: list[Run] = []
     for run in runs:
         left = array("I")

@@ -30,7 +30,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from spvfilter._public import public
-from spvfilter.errors import FormatError, SourceError, UndoError
+from spvfilter.errors import FormatError, SourceError, UndoError, counted
 from spvfilter.hashes import hash160, sha256d
 from spvfilter.kernel import SpentCoin, TxSpan, spent_coins, walk_block
 from spvfilter.network import Network
@@ -441,7 +441,7 @@ class UndoFiles:
                 lost = [hash_to_hex(each) for each in aligned if each not in paired.places]
                 if lost:
                     self.problems.append(
-                        (str(paired.file.path), f"no undo record of {len(lost):,} block(s), the first {lost[0]}")
+                        (str(paired.file.path), f"no undo record of {counted(len(lost), 'block')}, the first {lost[0]}")
                     )
             if self.find(tried.number, block) not in (None, tried):
                 return None

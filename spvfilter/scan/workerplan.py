@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any  # Any: distributed has no types
 
 from spvfilter._public import deferred, public
-from spvfilter.errors import ParameterError, SourceError
+from spvfilter.errors import ParameterError, SourceError, counted
 from spvfilter.network import Network
 from spvfilter.scan.blockfile import BlockFile
 from spvfilter.scan.daskcalls import ATTEMPTS, Calls, LostError
@@ -70,7 +70,7 @@ class WorkerPlan:
         ranges = list(_ranges(lost))
         unplaced = sum(height is None for part in lost for height in part.heights())
         said = [in_words(each) for each in ranges]
-        return ", ".join([*said, *([f"{unplaced:,} block(s) of unknown height"] if unplaced else [])])
+        return ", ".join([*said, *([f"{counted(unplaced, 'block')} of unknown height"] if unplaced else [])])
 
 
 class _FilesOfMachines:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from spvfilter._public import deferred, public
 from spvfilter.address import address_to_script
-from spvfilter.errors import ParameterError, WatchListInUseError
+from spvfilter.errors import ParameterError, WatchListInUseError, counted
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import NO_ENTRY, NO_VALUE, PATTERN_KINDS, EntryKind, Hit, WatchTable, is_pubkey
 from spvfilter.network import MAINNET, Network
@@ -207,8 +207,9 @@ class WatchList:
         """
         if len(self.windows):
             raise ParameterError(
-                f"a compiled watch list has fixed entries, but the windows of {len(self.windows)} keychain(s) move:"
-                " take the descriptors out, and give them beside the compiled list"
+                f"the entries of a compiled watch list are fixed, but the windows of"
+                f" {counted(len(self.windows), 'keychain')} move: take the descriptors out, and give them together with"
+                " the compiled list"
             )
         compiled.write(path, self.network.name, self.index.table, self.index.own_labels, self.index.owners)
 

@@ -47,12 +47,12 @@ def columns_in(directory: Path, table: str) -> list[str]:
 def test_an_export_writes_four_tables_and_says_so(run: Run, data: Path, tmp_path: Path) -> None:
     ran = run("export", data, "--network", "regtest", "--out", tmp_path / "out")
     assert (ran.code, ran.out) == (0, "")
-    assert "30 block(s), 21.5 kB, 1 part(s) written in" in ran.err
+    assert "30 blocks, 21.5 kB, 1 part written in" in ran.err
     for table, names in DEFAULT_COLUMNS.items():
         assert columns_in(tmp_path / "out", table) == list(names)
     again = run("export", data, "--network", "regtest", "--out", tmp_path / "out", "--jobs", "2")
-    assert "30 block(s), 21.5 kB, no part(s) written in" in again.err
-    assert "since the last run: no new block; 1 part(s) kept\n" in again.err
+    assert "30 blocks, 21.5 kB, no parts written in" in again.err
+    assert "since the last run: no new blocks; 1 part kept\n" in again.err
 
 
 def rows_in(directory: Path) -> dict[str, list[str]]:
@@ -73,7 +73,7 @@ def test_follow_exports_new_blocks_until_interrupt(run: Run, tmp_path: Path) -> 
     chain.mine(20)
     words = ("export", tmp_path / "blocks", "--network", "regtest")
     with started(*words, "--out", tmp_path / "out", "--follow", "--every", 1) as (child, lines):
-        assert "20 block(s)" in line_with("part(s) written", lines)
+        assert "20 blocks" in line_with(" written in", lines)
         for number in range(2):
             if number:
                 chain.reorganize(2, 4)
@@ -99,11 +99,11 @@ def test_follow_of_coins_waits_for_a_block_that_comes_late(tmp_path: Path) -> No
     write_records(folder / "blk00000.dat", blocks[:3])
     words = ("export", folder, "--network", "regtest", "--out", tmp_path / "out")
     with started(*words, "--coins", "--follow", "--every", 1) as (child, lines):
-        assert "3 block(s)" in line_with("part(s) written", lines)
+        assert "3 blocks" in line_with(" written in", lines)
         write_records(folder / "blk00001.dat", blocks[4:])
         assert "height 5 was found, and height 4 was expected" in line_with("trying again every 1 s", lines)
         write_records(folder / "blk00002.dat", blocks[3:4])
-        assert "2 new block(s)" in line_with("since the last run", lines)
+        assert "2 new blocks" in line_with("since the last run", lines)
         child.send_signal(signal.SIGINT)
         assert child.wait(timeout=60) == 130
     assert (tmp_path / "out" / "coins" / "height=000000005" / "coins.parquet").exists()

@@ -126,7 +126,7 @@ def test_it_runs_as_a_module() -> None:
         (["watch", "--re"], "unknown option --re (see"),
         (["desc", "wpkh(02)"], "unknown command: did you mean descriptor? (see"),
         (["wacth"], "unknown command: did you mean watch? (see 'spvfilter --help')"),
-        (["demo", "extra"], "1 argument(s) too many"),
+        (["demo", "extra"], "1 argument too many"),
         (
             ["scan", "x", "--network", "mars"],
             "argument --network: unknown network: choose from mainnet, testnet3, testnet4, ",
@@ -232,7 +232,7 @@ def test_no_position_of_the_command_line_repeats_a_secret(
         ([f"--{WIF}"], "unknown option"),
         ([f"-{WIF}"], "unknown option"),
         (["--secret=abandon"], "unknown option --secret"),
-        (["abandon", "abandon"], "2 argument(s) too many"),
+        (["abandon", "abandon"], "2 arguments too many"),
     ],
 )
 def test_errors_of_the_parser_leave_arguments_out(argv: list[str], said: str) -> None:

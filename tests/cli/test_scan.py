@@ -198,7 +198,7 @@ def test_unreadable_files_are_named_and_exit_code_is_1(run: Any, block_file: Pat
     ran = run("scan", *paths, "--address", P2PKH, "--network", "regtest", "--format", "jsonl")
     assert (ran.code, len(ran.out.splitlines())) == (1, 2)
     *problems, summary = ran.err.splitlines()
-    assert " block(s), " in summary and summary.endswith(": 2 matches")
+    assert " blocks, " in summary and summary.endswith(": 2 matches")
     assert problems == [
         f"spvfilter: {tmp_path / 'empty.raw'}: the file is empty",
         f"spvfilter: {missing}: No such file or directory",
@@ -305,7 +305,7 @@ def test_duplicates_are_said_and_not_counted(run: Any, tmp_path: Path, chain: Se
         "scan", tmp_path / "a.raw", tmp_path / "b.raw", "--address", P2PKH, "--network", "regtest", "--format", "jsonl"
     )
     assert (ran.code, len(ran.out.splitlines())) == (0, 1)
-    assert "1 duplicate block(s), not counted\n" in ran.err
+    assert "1 duplicate block, not counted\n" in ran.err
 
 
 def test_gaps_between_blocks_are_said(run: Any, tmp_path: Path, chain: Sequence[bytes]) -> None:
@@ -383,13 +383,13 @@ def test_undo_files_show_spends_of_older_coins(run: Any, tmp_path: Path, chosen:
     assert without.out.count("input") < total
     blind = sum(len(coins) > 0 for coins in spent[half:])
     assert (
-        f"warning: {blind} block(s) may spend coins from before these blocks, and such spends were not found"
+        f"warning: {blind} blocks may spend coins from before these blocks, and such spends were not found"
         in without.err
     )
     (tmp_path / "rev00007.dat").write_bytes((tmp_path / "rev00007.dat").read_bytes()[:-1])
     partly = run(*argv)
     assert partly.code == 1
-    assert "1 block(s) without a usable undo record, matched by outpoints" in partly.err
+    assert "1 block without a usable undo record, matched by outpoints" in partly.err
     assert "rev00007.dat: the record at byte" in partly.err
     refused = run(*argv, "--undo", "require")
     assert (refused.code, refused.out.count("input")) == (2, 0)

@@ -65,22 +65,22 @@ def test_later_runs_tell_how_the_chain_has_changed(run: Callable[..., Any], tmp_
     words = [*growing.words, "--out", growing.out]
     first = run(*words)
     assert (first.code, "since the last run" in first.err) == (0, False)
-    assert ", 1 part(s) scanned in" in first.err  # two passes
-    assert "20 block(s)" in first.err
+    assert ", 1 part scanned in" in first.err  # two passes
+    assert "20 blocks" in first.err
     same = run(*words)
-    assert (same.code, "since the last run: no new block; 1 part(s) kept\n" in same.err) == (0, True)
-    assert "no part(s) scanned" in same.err
+    assert (same.code, "since the last run: no new blocks; 1 part kept\n" in same.err) == (0, True)
+    assert "no parts scanned" in same.err
     growing.chain.mine(3)
     grown = run(*words)
-    assert (grown.code, "since the last run: 3 new block(s); 0 part(s) kept\n" in grown.err) == (
+    assert (grown.code, "since the last run: 3 new blocks; 0 parts kept\n" in grown.err) == (
         0,
         True,
     )
     growing.chain.reorganize(2, 2)
     turned = run(*words)
-    assert "2 stale block(s), not on the branch with the most work, not counted\n" in turned.err
-    assert "since the last run: 4 new block(s), 2 block(s) left the best chain; 0 part(s) kept" in turned.err
-    assert "25 block(s)" in turned.err
+    assert "2 stale blocks, not on the branch with the most work, not counted\n" in turned.err
+    assert "since the last run: 4 new blocks, 2 blocks left the best chain; 0 parts kept" in turned.err
+    assert "25 blocks" in turned.err
     assert results(growing.out) == growing.whole(run)
 
 
@@ -164,13 +164,13 @@ def test_option_that_does_not_fit_is_one_line(
 def test_follow_scans_new_blocks_until_interrupt(run: Callable[..., Any], tmp_path: Path) -> None:
     growing = Growing(tmp_path, has_undo=False)
     with started(*growing.words, "--out", growing.out, "--follow", "--every", 1) as (child, lines):
-        assert "20 block(s)" in line_with("part(s) scanned", lines)
+        assert "20 blocks" in line_with(" scanned in", lines)
         growing.add_file(lambda: growing.chain.mine(2))
-        assert "22 block(s)" in line_with("part(s) scanned", lines)
-        assert "2 new block(s)" in line_with("since the last run", lines)
+        assert "22 blocks" in line_with(" scanned in", lines)
+        assert "2 new blocks" in line_with("since the last run", lines)
         assert results(growing.out) == growing.whole(run)
         growing.add_file(lambda: growing.chain.reorganize(3, 1))
-        assert "4 new block(s), 3 block(s) left" in line_with("since the last run", lines)
+        assert "4 new blocks, 3 blocks left" in line_with("since the last run", lines)
         child.send_signal(signal.SIGINT)
         assert "spvfilter: interrupted\n" in lines.read()
         assert child.wait(timeout=60) == 130
@@ -188,10 +188,10 @@ def test_notice_of_node_ends_the_wait(growing: Growing, tmp_path: Path) -> None:
         with started(*words) as (_, lines):
             for _ in range(3):
                 assert publisher.recv().startswith(b"\x01")  # it has subscribed
-            line_with("part(s) scanned", lines)
+            line_with(" scanned in", lines)
             growing.chain.mine(2)
             publisher.send_multipart([b"hashblock", bytes(32), bytes(4)])
-            assert "2 new block(s)" in line_with("since the last run", lines)
+            assert "2 new blocks" in line_with("since the last run", lines)
 
 
 class EndError(Exception):
@@ -298,9 +298,9 @@ def test_a_node_that_prunes_keeps_rows_and_adds_blocks(run: Callable[..., Any], 
     prune(growing, 0)
     ran = run(*words)
     assert (ran.code, results(growing.out)) == (0, expected)
-    assert "since the last run: 4 new block(s)" in ran.err
+    assert "since the last run: 4 new blocks" in ran.err
     again = run(*words)
-    assert (again.code, "no part(s) scanned" in again.err, results(growing.out)) == (0, True, expected)
+    assert (again.code, "no parts scanned" in again.err, results(growing.out)) == (0, True, expected)
 
 
 def test_a_scan_plans_again_if_a_file_is_pruned(
@@ -319,7 +319,7 @@ def test_a_scan_plans_again_if_a_file_is_pruned(
     ran = run(*growing.words, "--out", growing.out)
     assert (ran.code, len(plans)) == (0, 2)
     assert "the blocks begin at height 120: earlier ones are not in this scan\n" in ran.err
-    assert "4 block(s)" in ran.err
+    assert "4 blocks" in ran.err
 
 
 @pytest.mark.parametrize(

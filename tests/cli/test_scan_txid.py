@@ -52,7 +52,7 @@ def test_each_transaction_is_found_in_its_block(scan: Any, chain: Sequence[bytes
     expected = places(chain)
     ran = scan([each["txid"] for each in expected], "--format", "jsonl", "--jobs", jobs)
     assert [json.loads(line) for line in ran.out.splitlines()] == expected
-    assert (ran.code, f": {len(expected)} of {len(expected)} transaction(s) found" in ran.err) == (0, True)
+    assert (ran.code, f": {len(expected)} of {len(expected)} transactions found" in ran.err) == (0, True)
 
 
 def test_some_transactions_in_csv_and_in_a_table(scan: Any, chain: Sequence[bytes]) -> None:
@@ -63,7 +63,7 @@ def test_some_transactions_in_csv_and_in_a_table(scan: Any, chain: Sequence[byte
         rows = list(csv.DictReader(io.StringIO(ran.out)))
         assert rows == [{name: str(value) for name, value in each.items()} for each in (first, last)]
         assert ran.code == 0
-        assert f": 2 of 3 transaction(s) found\nspvfilter: not found: {'00' * 32}\n" in ran.err
+        assert f": 2 of 3 transactions found\nspvfilter: not found: {'00' * 32}\n" in ran.err
     table = scan(lines, "--format", "table", "--quiet")
     assert [line.split() for line in table.out.splitlines()[1:]] == [
         [str(each["height"]), each["txid"], each["block_hash"], str(each["position"])] for each in (first, last)

@@ -20,5 +20,5 @@ def test_missing_undo_records_are_said(run: Any, tmp_path: Path) -> None:
     assert "script-type:" not in run("scan", folder, *options).err
     for more in (["--undo", "off"], ["--undo", "off", "--out", tmp_path / "out"]):
         ran = run("scan", folder, *options, *more)
-        assert "warning: spends of script-type: entries were not found in " in ran.err
+        assert "warning: no spends of script-type: entries were found in " in ran.err
     assert "script-type:p2wpkh," in (tmp_path / "out" / "totals.csv").read_text()

@@ -65,7 +65,7 @@ def test_a_folder_takes_the_text_list_and_the_compiled_list(
     chain.mine(5)
     ran = run("scan", chain.folder, "--network", "regtest", "--watch", lists[1], "--out", out)
     assert ran.code == 0
-    assert "5 new block(s)" in ran.err
+    assert "5 new blocks" in ran.err
     assert run(*words, "--watch", lists[1], "--out", tmp_path / "whole").code == 0
     for name in ("matches.csv", "totals.csv"):
         assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
@@ -109,7 +109,7 @@ def test_a_list_without_entries_or_with_descriptors_is_not_compiled(run: Any, tm
     text.write_text(f"{ADDRESS}\n{DESCRIPTOR}\n")
     ran = run("watchlist", "build", text, "-o", path, "--network", "regtest")
     assert (ran.code, ran.out) == (2, "")
-    assert "the windows of 1 keychain(s) move: take the descriptors out" in ran.err
+    assert "the windows of 1 keychain move: take the descriptors out" in ran.err
     assert not path.exists()
 
 

@@ -241,7 +241,7 @@ def test_blocks_of_a_disconnected_machine_are_named_and_scanned_later(
         middle = len(chain.blocks) // 2
         with pytest.raises(
             SourceError,
-            match=rf"with the block\(s\) of heights {100 + middle} to {99 + len(chain.blocks)} have left",
+            match=rf"with the blocks of heights {100 + middle} to {99 + len(chain.blocks)} have left",
         ):
             await scan_cluster(client, plan, chain.watch, tmp_path / "out")
         machines.network.plug(FIRST + 1, is_in=True)

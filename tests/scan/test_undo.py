@@ -405,7 +405,7 @@ async def test_undo_files_that_change_during_the_scan_are_noticed(tmp_path: Path
     assert matches == []
     assert (matcher.report.by_undo, matcher.report.unseen) == (0, 3)
     said = [problem.message for problem in matcher.report.undo_problems]
-    assert f"no undo record of 3 block(s), the first {hash_to_hex(refs[0].hash)}" in said
+    assert f"no undo record of 3 blocks, the first {hash_to_hex(refs[0].hash)}" in said
 
 
 def test_only_ambiguous_records_are_compared(tmp_path: Path) -> None:

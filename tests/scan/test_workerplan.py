@@ -216,7 +216,7 @@ async def test_blocks_of_a_lost_machine_are_named_and_scanned_later(
         await asyncio.to_thread(machines.kill, 1)
         try:
             with pytest.raises(
-                SourceError, match=r"all workers with the block\(s\) of heights 21 to 30 have left: start one"
+                SourceError, match=r"all workers with the blocks of heights 21 to 30 have left: start one"
             ):
                 await scan_cluster(client, plan, watch, tmp_path / "out")
         finally:
@@ -265,7 +265,7 @@ def test_an_export_reads_the_files_of_each_machine(
         put(machines.blocks(1), blocks[6:end], records[6:end])
         put(tmp_path / "all", blocks[:end], records[:end])
         assert cli.main([*argv, *on_workers]) == 0
-        assert f"{end} block(s)" in capsys.readouterr().err
+        assert f"{end} blocks" in capsys.readouterr().err
         assert cli.main([*argv, str(tmp_path / f"one{end}"), str(tmp_path / "all")]) == 0
         capsys.readouterr()
         for table in ("inputs", "outputs"):

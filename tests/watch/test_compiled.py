@@ -137,7 +137,7 @@ def test_another_network_is_refused(tmp_path: Path) -> None:
 def test_a_list_with_a_keychain_is_not_compiled(tmp_path: Path) -> None:
     watch = WatchList()
     watch.add_keychain("own", lambda index: build.p2wpkh(index.to_bytes(20, "big")))
-    with pytest.raises(ParameterError, match=r"fixed entries, but the windows of 1 keychain\(s\) move: take"):
+    with pytest.raises(ParameterError, match=r"are fixed, but the windows of 1 keychain move: take"):
         watch.compile(tmp_path / "list.spvwl")
     assert not list(tmp_path.iterdir())
 

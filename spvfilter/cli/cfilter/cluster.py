@@ -14,7 +14,7 @@ from spvfilter._public import deferred
 from spvfilter.cli.cfilter.jsonlines import FilterRecord, read_records
 from spvfilter.cli.term.page import complain
 from spvfilter.cli.term.progress import megabytes
-from spvfilter.errors import DirectoryInUseError, ParameterError, SourceError
+from spvfilter.errors import DirectoryInUseError, ParameterError, SourceError, counted
 from spvfilter.files import FileHeldError, FileLock, replacing
 from spvfilter.filters.bip158 import filter_hash, filter_header
 from spvfilter.protocol import GENESIS_PREVIOUS_FILTER_HEADER
@@ -69,9 +69,11 @@ async def _build(args: argparse.Namespace, paths: list[str], folder: Path) -> in
     problems = [*map(str, report.problems), *map(str, report.undo_problems), *files.problems]
     for problem in problems:
         complain(problem)
-    complain(f"{files.count:,} filter(s), {megabytes(files.size)}, of {len(plan.parts):,} part(s) in {folder}")
+    complain(
+        f"{counted(files.count, 'filter')}, {megabytes(files.size)}, of {counted(len(plan.parts), 'part')} in {folder}"
+    )
     if report.stale:
-        complain(f"{len(report.stale):,} stale block(s), not on the branch with the most work, have no filter")
+        complain(f"no filter of {counted(len(report.stale), 'stale block')}, not on the branch with the most work")
     return _INCOMPLETE if problems else 0
 
 

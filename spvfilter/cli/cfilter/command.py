@@ -25,7 +25,7 @@ from spvfilter.cli.cfilter.jsonlines import FilterRecord, check_network, is_of_l
 from spvfilter.cli.cfilter.spent import SpentScripts, chain_heights, chain_order, read_prevouts
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import megabytes
-from spvfilter.errors import BlockFilterError, FormatError, ParameterError, SourceError
+from spvfilter.errors import BlockFilterError, FormatError, ParameterError, SourceError, counted
 from spvfilter.filters.batch import match_filters, read_ahead
 from spvfilter.filters.bip158 import BasicFilter, filter_hash, filter_header
 from spvfilter.kernel import GcsQuery
@@ -246,7 +246,7 @@ class _Shown:
 
     def end(self) -> None:
         if self.count and not self._json:
-            complain(f"{self.count:,} filter(s), {megabytes(self._size)}")
+            complain(f"{counted(self.count, 'filter')}, {megabytes(self._size)}")
 
 
 # match
@@ -285,7 +285,9 @@ def _match(args: argparse.Namespace, page: Page) -> int:
     if not filters:
         raise SourceError(f"no filter in {', '.join(args.filters)}")
     expected = filters * len(scripts) / BASIC_M
-    complain(f"{filters:,} filter(s), {found:,} block(s) to search; {expected:.2g} false positives expected")
+    complain(
+        f"{counted(filters, 'filter')}, {counted(found, 'block')} to search; {expected:.2g} false positives expected"
+    )
     return 0
 
 

@@ -12,7 +12,7 @@ from spvfilter.chain import HeaderChain
 from spvfilter.cli.cfilter.jsonlines import FilterRecord
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import megabytes, progress
-from spvfilter.errors import BlockFilterError, SourceError
+from spvfilter.errors import BlockFilterError, SourceError, counted
 from spvfilter.filters.bip158 import BasicFilter
 from spvfilter.network import Network
 from spvfilter.primitives import hash_to_hex
@@ -91,7 +91,7 @@ def _tell(counts: ImportCounts, db: str) -> None:
     if counts.stale > len(counts.stale_blocks):
         complain(f"and {counts.stale - len(counts.stale_blocks):,} more")
     present = f", {counts.present:,} were there before" if counts.present else ""
-    complain(f"{counts.kept:,} filter(s) stored{present}")
+    complain(f"{counted(counts.kept, 'filter')} stored{present}")
     if counts.waiting:
         complain(
             f"{counts.waiting:,} of them need their filter headers: watch fetches the headers from nodes and uses the"
@@ -122,10 +122,10 @@ def export_filters(db: str, network: Network, page: Page) -> int:
     if not count:
         if waiting:
             raise SourceError(
-                f"{db}: its {waiting:,} filter(s) need their filter headers: run watch --mode compact first"
+                f"{db}: no filter headers for {counted(waiting, 'filter')}; run `spvfilter watch --mode compact` first"
             )
         raise SourceError(f"{db}: it has no filters: run watch --mode compact --keep-filters, or import filters")
     missing = f"; {last + 1 - count:,} of the blocks up to {last:,} have none" if count <= last else ""
     more = f"; {waiting:,} more need their filter headers" if waiting else ""
-    complain(f"{count:,} filter(s), {megabytes(size)}{missing}{more}")
+    complain(f"{counted(count, 'filter')}, {megabytes(size)}{missing}{more}")
     return 0

@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
-from spvfilter.errors import FormatError, SourceError
+from spvfilter.errors import FormatError, SourceError, counted
 from spvfilter.kernel import txid, walk_block
 from spvfilter.network import Network
 from spvfilter.primitives import Reader, hash_to_hex
@@ -66,7 +66,7 @@ class SpentScripts:
         lacking = [ref for ref in order if ref.transactions != 1 and source.find_undo(ref) is None]
         if source.mode is UndoMode.REQUIRE and lacking:
             raise SourceError(
-                f"undo data is required, but {len(lacking):,} block(s) have none; the first is"
+                f"no undo data for {counted(len(lacking), 'block')}, but it is required; the first is"
                 f" {hash_to_hex(lacking[0].hash)}"
             )
         self._outputs: SeenOutputs | None = None  # None while every block has an undo record

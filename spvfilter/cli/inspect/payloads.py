@@ -11,7 +11,7 @@ from spvfilter.address import script_to_address
 from spvfilter.chain import coinbase_height, target
 from spvfilter.cli.term.matches import bitcoin
 from spvfilter.cli.term.page import Align
-from spvfilter.errors import FormatError, ProofError
+from spvfilter.errors import FormatError, ProofError, counted
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.kernel import TxSpan, check_block, strip_witness, walk_block
 from spvfilter.network import Network
@@ -128,14 +128,14 @@ def transaction(raw: bytes, network: Network) -> Finding:
     tables = [
         Table(
             "inputs",
-            f"{len(inputs)} input(s)",
+            f"{counted(len(inputs), 'input')}",
             {"#": "right", "spends": "left"},
             [{"outpoint": spent, "script_sig": script, "sequence": sequence} for spent, script, sequence in inputs],
             [[str(n), spent or "coinbase"] for n, (spent, _, _) in enumerate(inputs)],
         ),
         Table(
             "outputs",
-            f"{len(outputs)} output(s)",
+            f"{counted(len(outputs), 'output')}",
             {"#": "right", "BTC": "right", "to": "left"},
             [{"value": value, "address": address, "script_pubkey": script} for value, address, script in outputs],
             [
@@ -240,7 +240,7 @@ def merkleblock(raw: bytes, network: Network) -> Finding:
     ]
     table = Table(
         "matched",
-        f"{len(matched)} transaction(s) proved",
+        f"{counted(len(matched), 'transaction')} proved",
         {"position": "right", "txid": "left"},
         [{"position": position, "txid": hash_to_hex(proved)} for position, proved in matched],
         [[str(position), hash_to_hex(proved)] for position, proved in matched],
@@ -272,7 +272,7 @@ def headers(raw: bytes, network: Network) -> Finding:
     ]
     table = Table(
         "headers",
-        f"{len(found)} header(s)",
+        f"{counted(len(found), 'header')}",
         {"#": "right", "hash": "left", "time": "left"},
         [
             {fact.name.replace(" ", "_"): fact.value for fact in (*_names(header), *_numbers(header))}

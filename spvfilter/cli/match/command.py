@@ -16,7 +16,7 @@ from spvfilter.cli.arguments import add_format, add_network, add_watch_file, for
 from spvfilter.cli.credentials import add_credentials
 from spvfilter.cli.nodes import add_proxy
 from spvfilter.cli.term.page import Page, complain
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, counted
 from spvfilter.primitives import hash_to_hex
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class _Run:
     def _summarise(self, one: str, many: str) -> None:
         seconds = time.monotonic() - self._begun
         found = f"{self._rows:,} {one if self._rows == 1 else many}" if self._rows else "nothing found"
-        complain(f"{self._txs:,} transaction(s), {progress.megabytes(self._bytes)} in {seconds:.1f} s: {found}")
+        complain(f"{counted(self._txs, 'transaction')}, {progress.megabytes(self._bytes)} in {seconds:.1f} s: {found}")
 
 
 def _report_silent(candidates: int, unjudged: int) -> None:

@@ -16,7 +16,7 @@ from spvfilter.cli.arguments import standard_input
 from spvfilter.cli.credentials import credentials_of
 from spvfilter.cli.nodes import peer
 from spvfilter.cli.term.page import complain
-from spvfilter.errors import ParameterError, SourceError
+from spvfilter.errors import ParameterError, SourceError, counted
 from spvfilter.network import Network
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.p2p.relayed import RelayedTransactions
@@ -224,7 +224,7 @@ async def _published(notices: TxNotices, address: str, bad: Bad) -> Txs:
             )
             continue
         if notices.lost > lost:
-            complain(f"{address}: {notices.lost - lost:,} published transaction(s) are missing")
+            complain(f"{address}: missed {counted(notices.lost - lost, 'published transaction')}")
         if notices.restarts > restarts:
             complain(f"{address}: the node was restarted, so published transactions may be missing")
         lost, restarts = notices.lost, notices.restarts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from spvfilter.cli.parts.rounds import Planned, Rounds
+from spvfilter.errors import counted
 from spvfilter.scan.export import TableExport
 from spvfilter.scan.exportcolumns import ExportColumns
 from spvfilter.scan.partrun import PartsReport
@@ -54,7 +55,7 @@ class Exports(Rounds):
         ]
         if report.summary.by_outpoint and empty:
             self.tell(
-                f"{report.summary.by_outpoint:,} block(s) without a usable undo record: their values of"
+                f"{counted(report.summary.by_outpoint, 'block')} without a usable undo record: their values of"
                 f" {', '.join(empty)} are null"
             )
         if missing := missing_bloom_filters():

@@ -19,7 +19,7 @@ from spvfilter.cli.scan.gaps import report_heights
 from spvfilter.cli.term.page import complain
 from spvfilter.cli.term.problems import Problems
 from spvfilter.cli.term.progress import megabytes, progress
-from spvfilter.errors import SourceError, VanishedFileError
+from spvfilter.errors import SourceError, VanishedFileError, counted
 from spvfilter.files import NO_ROOM
 from spvfilter.network import Network
 from spvfilter.scan.cluster import DaskWorkers
@@ -141,10 +141,10 @@ class Rounds(ABC):
         if not args.quiet:
             self.describe(report)
             if plan.report.duplicates:
-                self.tell(f"{len(plan.report.duplicates):,} duplicate block(s), not counted")
+                self.tell(f"{counted(len(plan.report.duplicates), 'duplicate block')}, not counted")
             if plan.report.stale:
                 stale = len(plan.report.stale)
-                self.tell(f"{stale:,} stale block(s), not on the branch with the most work, not counted")
+                self.tell(f"{counted(stale, 'stale block')}, not on the branch with the most work, not counted")
         self.is_first = False
         lacks = report_heights(args, planned.heights, self.tell, report.not_searched)
         return _INCOMPLETE if lacks or problems_found else 0
@@ -182,8 +182,9 @@ class Rounds(ABC):
         """Print the numbers of blocks and parts with a result, and the change since the last run."""
         if self.is_first or report.parts_done or report.change != (0, 0):
             summary = report.summary
+            parts = counted(report.parts_done, "part") if report.parts_done else "no parts"
             self.tell(
-                f"{summary.blocks:,} block(s), {megabytes(summary.bytes_scanned)}, {report.parts_done or 'no'} part(s)"
+                f"{counted(summary.blocks, 'block')}, {megabytes(summary.bytes_scanned)}, {parts}"
                 f" {self._verb} in {self._seconds:.1f} s: {result}"
             )
             if continued := _continued(report):
@@ -209,9 +210,9 @@ class Messages:
 
 def _continued(report: PartsReport) -> str:
     """Return how a run continued an earlier one, in words; empty for a new directory."""
-    kept = f"{report.parts_kept:,} part(s) kept"
+    kept = f"{counted(report.parts_kept, 'part')} kept"
     if report.change is None:
         return kept if report.parts_kept else ""
-    changes = [f"{report.change.new:,} new block(s)"] if report.change.new else []
-    changes += [f"{report.change.gone:,} block(s) left the best chain"] if report.change.gone else []
-    return f"since the last run: {', '.join(changes) or 'no new block'}; {kept}"
+    changes = [f"{counted(report.change.new, 'new block')}"] if report.change.new else []
+    changes += [f"{counted(report.change.gone, 'block')} left the best chain"] if report.change.gone else []
+    return f"since the last run: {', '.join(changes) or 'no new blocks'}; {kept}"

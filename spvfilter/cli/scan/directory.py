@@ -13,7 +13,7 @@ from spvfilter.cli.scan.files import report_silent, unseen_spends
 from spvfilter.cli.scan.types import warn_of_types
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.totals import Total, show_totals
-from spvfilter.errors import ParameterError
+from spvfilter.errors import ParameterError, counted
 from spvfilter.scan.balance import BalanceHistory
 from spvfilter.scan.directory import PartScan
 from spvfilter.scan.outputs import TOTALS, OutputFormat, publish, scan_parts
@@ -81,7 +81,7 @@ class _Scans(Rounds):
         found = f"{summary.matches:,} match{'es' if summary.matches != 1 else ''}"
         self.counts(report, f"{found} in {self._found}")
         if summary.by_undo and summary.by_outpoint:
-            self.tell(f"{summary.by_outpoint:,} block(s) without a usable undo record, matched by outpoints")
+            self.tell(f"{counted(summary.by_outpoint, 'block')} without a usable undo record, matched by outpoints")
         if summary.unseen:
             self.tell(unseen_spends(summary.unseen))
         report_silent(report.candidates, report.unjudged)

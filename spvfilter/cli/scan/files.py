@@ -19,7 +19,7 @@ from spvfilter.cli.term.matches import batch_printer
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.problems import Problems
 from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
-from spvfilter.errors import FormatError, IncompleteScanError, SourceError
+from spvfilter.errors import FormatError, IncompleteScanError, SourceError, counted
 from spvfilter.network import Network
 from spvfilter.primitives import hash_to_hex
 from spvfilter.scan.balance import BalanceHistory
@@ -145,23 +145,27 @@ class _Scan:
         report = self._matcher.report
         found = f"{report.matches} match{'es' if report.matches != 1 else ''}" if report.matches else "nothing found"
         size, rate = megabytes(report.bytes_scanned), megabytes(report.bytes_scanned / max(seconds, 0.001))
-        complain(f"{report.blocks:,} block(s), {size} in {seconds:.1f} s ({rate}/s): {found}")
+        complain(f"{counted(report.blocks, 'block')}, {size} in {seconds:.1f} s ({rate}/s): {found}")
         if report.duplicates:
-            complain(f"{len(report.duplicates):,} duplicate block(s), not counted")
+            complain(f"{counted(len(report.duplicates), 'duplicate block')}, not counted")
         if report.stale:
             given = f"; {discarded} matches in them were printed before that was known" if discarded else ""
-            complain(f"{len(report.stale):,} stale block(s), not on the branch with the most work, not counted{given}")
+            complain(
+                f"{counted(len(report.stale), 'stale block')}, not on the branch with the most work, not counted{given}"
+            )
             _list(report.stale)
         if report.unproven:
             complain(
-                f"{len(report.unproven):,} block(s) whose header hash is above the target of its bits: they are"
-                " damaged or were not mined:"
+                f"{counted(len(report.unproven), 'block')} with a header hash above the target of its bits, damaged or"
+                " never mined:"
             )
             _list(report.unproven)
         if self._files is not None and (assumed := self._files.assumed):
             complain(assumed_network(assumed, self._matcher.watch.network))
         if report.by_undo and report.without_undo:
-            complain(f"{len(report.without_undo):,} block(s) without a usable undo record, matched by outpoints:")
+            complain(
+                f"{counted(len(report.without_undo), 'block')} without a usable undo record, matched by outpoints:"
+            )
             _list(report.without_undo)
         if report.unseen:
             complain(unseen_spends(report.unseen))
@@ -178,9 +182,7 @@ def _list(blocks: Sequence[bytes]) -> None:
 
 def assumed_network(blocks: int, network: Network) -> str:
     """Return a message about blocks in files without a magic: only a magic names the network of a block."""
-    return (
-        f"{blocks:,} block(s) do not name their network and are taken as blocks of {network}; --network chooses another"
-    )
+    return f"took {counted(blocks, 'block')} of an unknown network as blocks of {network}; --network chooses another"
 
 
 def report_silent(candidates: int, unjudged: int) -> None:
@@ -197,6 +199,6 @@ def report_silent(candidates: int, unjudged: int) -> None:
 def unseen_spends(blocks: int) -> str:
     """Return a warning about blocks in which a scan of files cannot find spends of older coins."""
     return (
-        f"warning: {blocks:,} block(s) may spend coins from before these blocks, and such spends were not found. Scan"
-        " from the genesis block on, or put the rev*.dat files beside the blk*.dat files"
+        f"warning: {counted(blocks, 'block')} may spend coins from before these blocks, and such spends were not found."
+        " Scan from the genesis block on, or put the rev*.dat files next to the blk*.dat files"
     )

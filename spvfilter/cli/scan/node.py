@@ -23,6 +23,7 @@ from spvfilter.cli.term.matches import batch_printer, printer_of_disconnected
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.problems import Problems
 from spvfilter.cli.term.progress import megabytes
+from spvfilter.errors import counted
 from spvfilter.network import Network
 from spvfilter.rpc.credentials import Credentials
 from spvfilter.rpc.fullnode import FullNode
@@ -188,18 +189,18 @@ def _summarise(progress: _Progress, report: ScanReport, seconds: float, chosen: 
     )
     size, rate = megabytes(progress.bytes_scanned), megabytes(progress.bytes_scanned / max(seconds, 0.001))
     complain(
-        f"{progress.blocks:,} block(s), {size} in {seconds:.1f} s ({rate}/s), up to height {progress.reached:,}:"
+        f"{counted(progress.blocks, 'block')}, {size} in {seconds:.1f} s ({rate}/s), up to height {progress.reached:,}:"
         f" {found}"
     )
     if progress.disconnected:
         complain(
-            f"{progress.disconnected:,} block(s) left the best chain by reorganizations; rows of kind disconnected name"
-            " them"
+            f"{counted(progress.disconnected, 'block')} left the best chain by reorganizations; rows of kind"
+            " disconnected name them"
         )
     report_silent(progress.candidates, progress.unjudged)
     if report.unseen:
         complain(
-            f"warning: {report.unseen:,} block(s) may spend coins from before these blocks, and such spends were not"
-            " found. Scan from the genesis block on, or use the REST interface of Bitcoin Core 30 or later, which"
+            f"warning: {counted(report.unseen, 'block')} may spend coins from before these blocks, and such spends were"
+            " not found. Scan from the genesis block on, or use the REST interface of Bitcoin Core 30 or later, which"
             " serves spent outputs"
         )

@@ -7,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 
 from spvfilter.cli.term.picture import save_picture
+from spvfilter.errors import counted
 from spvfilter.scan.balance import BalanceHistory
 
 _SATOSHI = 100_000_000  # satoshi in a bitcoin
@@ -56,7 +57,7 @@ def draw(history: BalanceHistory, path: Path) -> None:
     axes.set_title("Balance of the watched entries by block time (UTC)", fontsize=14, fontweight="bold", loc="left")
     if history.unknown:
         axes.set_xlabel(
-            f"{history.unknown:,} spend(s) of unknown value are not subtracted: the balance is too high",
+            f"without {counted(history.unknown, 'spend')} of unknown value: the balance is too high",
             color="#D55E00",
             fontsize=11,
         )

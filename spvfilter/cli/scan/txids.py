@@ -19,7 +19,7 @@ from spvfilter.cli.term.page import Page, complain, shorten
 from spvfilter.cli.term.problems import Problems
 from spvfilter.cli.term.progress import megabytes, progress
 from spvfilter.compression import unpacked
-from spvfilter.errors import ParameterError, SourceError
+from spvfilter.errors import ParameterError, SourceError, counted
 from spvfilter.primitives import hash_from_hex, hash_to_hex
 from spvfilter.scan.fetching import NodeBlocks
 from spvfilter.scan.order import ScanReport
@@ -145,8 +145,8 @@ async def _search(args: argparse.Namespace, span: BlockSpan, page: Page, *, is_n
         size, rate = megabytes(report.bytes_scanned), megabytes(report.bytes_scanned / max(seconds, 0.001))
         count = len(wanted) - len(missing)
         complain(
-            f"{report.blocks:,} block(s), {size} in {seconds:.1f} s ({rate}/s): {count:,} of {len(wanted):,}"
-            " transaction(s) found"
+            f"{counted(report.blocks, 'block')}, {size} in {seconds:.1f} s ({rate}/s): {count:,} of {len(wanted):,}"
+            " transactions found"
         )
         for txid in sorted(map(hash_to_hex, missing))[:_MOST_SHOWN]:
             complain(f"not found: {txid}")

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Protocol
 
 from spvfilter.address import address_to_script, script_to_address
-from spvfilter.errors import ParameterError, WalletFileWarning, WatchFileError
+from spvfilter.errors import ParameterError, WalletFileWarning, WatchFileError, counted
 from spvfilter.network import Network
 from spvfilter.watch.entry import explained
 from spvfilter.watch.imports.labelfile import LABELS
@@ -116,4 +116,4 @@ def _add_labels(watch: Sink, labels: Iterable[ImportedAddress]) -> str | None:
         if is_watched:
             watch.add_address(address, label)
         unknown += not is_watched
-    return f"{unknown:,} label(s) of addresses that are not watched were left out" if unknown else None
+    return f"left out {counted(unknown, 'label')} of addresses that are not watched" if unknown else None

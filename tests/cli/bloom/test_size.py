@@ -200,7 +200,7 @@ def test_the_picture_shows_the_computed_rates_and_sizes(
             ["--capacity", 10**6, "--bits", 10, "--plot", "new.png"],
             "there is no curve to draw: with 1000000 keys the rate is 1",
         ),
-        ([*SHAPE, "lines.txt"], "1 argument(s) too many"),
+        ([*SHAPE, "lines.txt"], "1 argument too many"),
         ([*SHAPE, "--redis", "redis://localhost"], "unknown option --redis"),
     ],
 )

@@ -206,7 +206,7 @@ def test_candidates_include_the_blocks_of_a_scan(run: Any, filters: Path, block_
     count = len(records(filters))
     expected = count / 784_931
     assert ran.err == (
-        f"spvfilter: {count} filter(s), {len(lines)} block(s) to search; {expected:.2g} false positives expected\n"
+        f"spvfilter: {count} filters, {len(lines)} blocks to search; {expected:.2g} false positives expected\n"
     )
 
 
@@ -396,7 +396,7 @@ def test_a_usage_error_has_exit_code_2(run: Any, argv: list[str], said: str) -> 
 def test_a_terminal_gets_a_table_that_fits(filters: Path, block_file: Path) -> None:
     code, shown = on_terminal("cfilter", "build", block_file, *REGTEST)
     assert code == 0
-    assert f"{len(records(filters))} filter(s), " in shown
+    assert f"{len(records(filters))} filters, " in shown
     code, shown = on_terminal("cfilter", "info", filters)
     assert code == 0
     assert "headers checked" in shown

@@ -79,13 +79,13 @@ def kept(path: Path) -> set[int]:
 
 def test_exported_filters_equal_the_imported_ones(run: Any, lines: list[dict[str, Any]], file: Any, db: Path) -> None:
     ran = run("cfilter", "import", file(lines), "--db", db, *NETWORK)
-    assert (ran.code, ran.out, ran.err) == (0, "", f"spvfilter: {COUNT} filter(s) stored\n")
+    assert (ran.code, ran.out, ran.err) == (0, "", f"spvfilter: {COUNT} filters stored\n")
     ran = run("cfilter", "import", file(lines), "--db", db, *NETWORK)
-    assert (ran.code, ran.out, ran.err) == (0, "", f"spvfilter: 0 filter(s) stored, {COUNT} were there before\n")
+    assert (ran.code, ran.out, ran.err) == (0, "", f"spvfilter: 0 filters stored, {COUNT} were there before\n")
     ran = run("cfilter", "export", "--db", db, *NETWORK)
     assert ran.code == 0
     assert [json.loads(line) for line in ran.out.splitlines()] == lines
-    assert ran.err.startswith(f"spvfilter: {COUNT} filter(s), ")
+    assert ran.err.startswith(f"spvfilter: {COUNT} filters, ")
     assert "have none" not in ran.err
 
 
@@ -102,7 +102,7 @@ def test_several_files_and_standard_input_can_be_imported(
     ran = process("cfilter", "import", path, "-", "--db", tmp_path / "new.db", *NETWORK, stdin=rest.encode())
     assert ran.returncode == 0
     assert ran.stderr.decode().startswith(
-        f"spvfilter: {COUNT} filter(s) stored\nspvfilter: {COUNT} of them need their filter headers"
+        f"spvfilter: {COUNT} filters stored\nspvfilter: {COUNT} of them need their filter headers"
     )
 
 
@@ -112,7 +112,7 @@ def test_export_reports_filters_that_wait_for_headers(
     new = tmp_path / "new.db"
     assert run("cfilter", "import", file(lines), "--db", new, *NETWORK).code == 0
     ran = run("cfilter", "export", "--db", new, *NETWORK)
-    said = f"{new}: its {COUNT} filter(s) need their filter headers: run watch --mode compact first"
+    said = f"{new}: no filter headers for {COUNT} filters; run `spvfilter watch --mode compact` first"
     assert (ran.code, ran.out, ran.err) == (2, "", f"spvfilter: {said}\n")
     with Store.open(db, REGTEST) as store:  # some headers are known
         store.commit(Batch(fork=COUNT - 4))
@@ -159,7 +159,7 @@ def test_a_bad_line_is_named_and_earlier_lines_stay(
     ran = run("cfilter", "import", path, "--db", db, *NETWORK)
     assert (ran.code, ran.out) == (2, "")
     first, error = ran.err.splitlines()
-    assert first == "spvfilter: 6 filter(s) stored"
+    assert first == "spvfilter: 6 filters stored"
     assert error.startswith(f"spvfilter: {path}: line 7: ")
     assert said in error
     assert kept(db) == set(range(6))
@@ -221,7 +221,7 @@ def test_a_database_in_use_stays_unchanged(lines: list[dict[str, Any]], file: An
     [
         (["import", "x"], "the following arguments are required: --db"),
         (["export"], "the following arguments are required: --db"),
-        (["export", "x", "--db", "x"], "1 argument(s) too many"),
+        (["export", "x", "--db", "x"], "1 argument too many"),
         (["import", "--db", "x"], "the following arguments are required: FILTERS"),
         (["match", "x", "--db", "x"], "unknown option --db"),
         (["export", "--db", "/no/such/file"], "/no/such/file: no such file"),

@@ -82,7 +82,7 @@ def test_a_merkleblock_is_shown_with_its_proof(run: Any) -> None:
     assert out.startswith("Merkleblock\n")
     assert "proof ok      yes\n" in out
     assert "transactions  2, an unproven claim of the sender\n" in out
-    assert f"1 transaction(s) proved\n  position  txid\n         1  {TXIDS[1][::-1].hex()}\n" in out
+    assert f"1 transaction proved\n  position  txid\n         1  {TXIDS[1][::-1].hex()}\n" in out
     broken = bytes(PROOF)[:80] + b"\0\0\0\0" + bytes(PROOF)[84:]
     assert "no: a block has at least one transaction\n" in run("inspect", broken.hex(), *TABLE).out
 
