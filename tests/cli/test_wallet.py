@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from spvfilter.address import script_to_address
+from spvfilter.cli.term.keychains import show_keychains
+from spvfilter.cli.term.page import Page
 from spvfilter.cli.term.ranges import blocks
 from spvfilter.network import REGTEST
 from spvfilter.store.batch import Batch
@@ -282,6 +284,28 @@ def test_the_next_address_in_every_format(run: Any, keychains: Path) -> None:
     told = run("wallet", "address", "--db", keychains, "--keychain", "nobody")
     assert told == (2, "", "spvfilter: the wallet has no keychain 'nobody'; it has 'receiving', 'change'\n")
     assert run("wallet", "address", "--db", keychains, "--limit", 1).err.startswith("spvfilter: unknown option --limit")
+
+
+@pytest.mark.descriptors
+@pytest.mark.parametrize("form", ["pkh", "wpkh", "tr"])
+@pytest.mark.parametrize("columns", [80, 100, 200])
+def test_table_of_keychains_keeps_addresses_whole(
+    form: str, columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch, path = WatchList(REGTEST), tmp_path / "wallet.db"
+    watch.add_descriptor(f"{form}({TPUB}/<0;1>/*)", "savings", lookahead=20)
+    with Store.open(path, REGTEST) as store:
+        store.attach(watch)
+    monkeypatch.setattr(Page, "width", columns)
+    stream = io.StringIO()
+    with WalletStore.open(path) as wallet:
+        show_keychains(Page(stream), wallet, None, None, "table")
+        addresses = [each.next_address or "" for each in wallet.keychains()]
+    header, *lines = stream.getvalue().splitlines()
+    assert header.split()[:3] == ["next", "address", "for"]
+    assert [line.split()[:2] for line in lines] == [[addresses[0], "receiving"], [addresses[1], "change"]]
+    assert max(map(len, lines)) <= columns
+    assert ("keychain" in header) == (columns == 200 or (form != "tr" and columns == 100))
 
 
 @pytest.mark.descriptors

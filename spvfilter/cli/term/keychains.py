@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from spvfilter.cli.term.page import Align, Page
+import re
+from collections.abc import Mapping, Sequence
+
+from spvfilter.cli.term.page import LEAST_SHRUNK, Align, Page
 from spvfilter.cli.term.rows import Fields, print_rows
 from spvfilter.store.windowviews import KeychainStatus
 from spvfilter.wallet.reader import WalletStore
 
+_LAST_STEP = re.compile(r"/(\d+)/\*")
+_GAP = 3  # columns between two cells
 _ADDRESS_COLUMNS = ("address", "keychain", "index", "label")
 _COLUMNS = (
     *("keychain", "label", "descriptor", "lookahead", "window", "used", "last_used", "revealed"),
@@ -40,17 +45,36 @@ def show_keychains(page: Page, wallet: WalletStore, name: str | None, account: s
     if not found:
         page.line("no keychains")
         return
-    columns: dict[str, Align] = {
-        "used": "right",
-        "window": "right",
-        "next address": "left",
-        "label": "left",
-        "keychain": "left",
+    columns: dict[str, tuple[Align, list[str]]] = {
+        "next address": ("left", [each.next_address or "" for each in found]),
+        "for": ("left", [_purpose(each.descriptor) for each in found]),
+        "label": ("left", [each.label or "" for each in found]),
+        "used": ("right", [str(len(each.used)) for each in found]),
+        "window": ("right", [str(each.window) for each in found]),
+        "keychain": ("left", [each.name for each in found]),
     }
-    rows = [
-        [str(len(each.used)), str(each.window), each.next_address or "", each.label or "", each.name] for each in found
-    ]
-    page.table(columns, rows, shrink="keychain")
+    for name in _fitting({name: cells for name, (_, cells) in columns.items()}, page.width):
+        del columns[name]
+    rows = list(zip(*(cells for _, cells in columns.values()), strict=True))
+    page.table({name: align for name, (align, _) in columns.items()}, rows, "keychain" if "keychain" in columns else "")
+
+
+def _purpose(descriptor: str | None) -> str:
+    """Say what the addresses of a descriptor are for, by its last step before the index (BIP-44)."""
+    steps = set(_LAST_STEP.findall(descriptor or ""))
+    return {"0": "receiving", "1": "change"}.get(steps.pop(), "") if len(steps) == 1 else ""
+
+
+def _fitting(columns: Mapping[str, Sequence[str]], width: int | None) -> list[str]:
+    """Return the columns to leave out, so that addresses stay whole on a terminal with this width."""
+    sizes = {name: max(map(len, (name, *cells))) + _GAP for name, cells in columns.items()}
+    sizes["keychain"] = min(sizes["keychain"], LEAST_SHRUNK + _GAP)
+    left_out: list[str] = []
+    for name in ("keychain", "window", "used", "label"):
+        if width is not None and sum(sizes.values()) > width:
+            left_out.append(name)
+            del sizes[name]
+    return left_out
 
 
 def _fields(each: KeychainStatus) -> Fields:

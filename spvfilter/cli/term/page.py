@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _ROWS = 512  # rows of a plain table that are written at once (our choice)
-_LEAST_SHRUNK = 12  # columns to which a cell may be shortened
+LEAST_SHRUNK = 12  # columns to which a cell may be shortened
 Align = Literal["left", "right"]
 
 
@@ -140,7 +140,7 @@ class Page:
         if shrink and self.width is not None:
             widths = [max(map(len, column)) + 3 for column in zip(columns, *cells, strict=True)]
             number = list(columns).index(shrink)
-            room = max(_LEAST_SHRUNK, self.width - sum(widths) + widths[number] - 3)
+            room = max(LEAST_SHRUNK, self.width - sum(widths) + widths[number] - 3)
             cells = [[shorten(cell, room) if at == number else cell for at, cell in enumerate(row)] for row in cells]
         if self.console is None:
             self._plain_table(columns, cells)
