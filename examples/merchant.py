@@ -42,7 +42,7 @@ CREATE TABLE IF NOT EXISTS invoices (
     id TEXT PRIMARY KEY CHECK (length(id) BETWEEN 1 AND 100), -- the shop's number of the order
     account TEXT NOT NULL,
     amount INTEGER NOT NULL CHECK (amount BETWEEN 1 AND 2100000000000000), -- satoshi
-    expires INTEGER NOT NULL, -- seconds since 1970
+    expires INTEGER NOT NULL, -- Unix time
     address TEXT UNIQUE, -- NULL until `serve` has revealed one
     change INTEGER NOT NULL DEFAULT 0, -- number of the last webhook, which told the next three columns
     state TEXT NOT NULL DEFAULT 'waiting',
@@ -56,7 +56,7 @@ CREATE TABLE IF NOT EXISTS payments (
     address TEXT NOT NULL,
     value INTEGER NOT NULL, -- satoshi
     height INTEGER, -- NULL while it is unconfirmed
-    seen INTEGER NOT NULL, -- when it was first seen, in seconds since 1970
+    seen INTEGER NOT NULL, -- when it was first seen (Unix time)
     counts INTEGER NOT NULL, -- 0 if the wallet has withdrawn it, for example after a double spend
     replaced_by TEXT -- txid of the transaction that replaces it, until that one has taken over its time
 ) STRICT;

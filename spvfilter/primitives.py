@@ -286,7 +286,7 @@ class Header:
     merkle_root: bytes
     """Root of the merkle tree over the block's txids, 32 bytes in wire order."""
     time: int
-    """Time that the miner claims, in seconds since 1970 (u32)."""
+    """Time that the miner claims (Unix time) (u32)."""
     bits: int
     """Target of the proof of work in compact form, a u32."""
     nonce: int

@@ -104,7 +104,7 @@ class Transaction:
 
     @property
     def lock_time(self) -> int:
-        """Lock time, a u32: a height if it is below 500,000,000, else seconds since 1970."""
+        """Lock time, a u32: a height if it is below 500,000,000, else a Unix time."""
         return int.from_bytes(self.raw[-4:], "little")
 
     @property

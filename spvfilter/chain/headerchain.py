@@ -163,7 +163,7 @@ class HeaderChain:
         Args:
             network: The network of the headers.
             pieces: Byte strings of whole headers, 80 bytes each, in chain order. They follow the headers of the start.
-            now: The current time in seconds since 1970: the headers are then validated as if a peer had sent them. If
+            now: The current Unix time: the headers are then validated as if a peer had sent them. If
                 None, they only have to follow each other.
             start: Trusted headers to start with; by default the genesis block.
 
@@ -301,7 +301,7 @@ class HeaderChain:
         return None if place is None else self._work(*place)
 
     def median_time_at(self, height: int) -> int:
-        """Return the median time of the 11 headers up to a height of the best chain, in seconds since 1970.
+        """Return the median time of the 11 headers up to a height of the best chain (Unix time).
 
         Core calls it GetMedianTimePast. Raises ParameterError if the chain has no header at that height.
         """
@@ -332,7 +332,7 @@ class HeaderChain:
 
         Args:
             headers: Consecutive headers, 80 bytes each.
-            now: The current time in seconds since 1970.
+            now: The current Unix time.
 
         Returns:
             The change of the best chain.

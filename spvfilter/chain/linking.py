@@ -35,7 +35,7 @@ class Linked(Protocol):
 
     @property
     def time(self) -> int:
-        """Time of the block's header, in seconds since 1970."""
+        """Time of the block's header (Unix time)."""
         ...
 
     @property

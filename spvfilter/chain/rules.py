@@ -52,9 +52,9 @@ class Tip:
     period_bits: int
     """Compact bits of the first header of the current difficulty period."""
     period_time: int
-    """Time of the first header of the current difficulty period, in seconds since 1970."""
+    """Time of the first header of the current difficulty period (Unix time)."""
     times: list[int]
-    """Times of the chain's last 11 headers, in seconds since 1970, oldest first; fewer near the genesis block."""
+    """Times of the chain's last 11 headers (Unix time), oldest first; fewer near the genesis block."""
 
     @property
     def hash_hex(self) -> str:
@@ -88,7 +88,7 @@ class Tip:
         Args:
             headers: Headers, 80 bytes each.
             hashes: Block hashes of the headers, 32 bytes each.
-            now: The current time in seconds since 1970.
+            now: The current Unix time.
             index: Position of the first header in its message, for errors.
 
         Raises:

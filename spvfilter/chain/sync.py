@@ -118,7 +118,7 @@ class HeaderSync:
 
         Args:
             headers: Headers, 80 bytes each.
-            now: The current time in seconds since 1970.
+            now: The current Unix time.
 
         Returns:
             The change of the best chain.

@@ -479,7 +479,7 @@ def signet(text: str) -> Network:
 
 
 def day(text: str) -> int:
-    """Argument type: a day as YYYY-MM-DD; its first second in UTC, in seconds since 1970."""
+    """Argument type: a day as YYYY-MM-DD; its first second in UTC (Unix time)."""
     try:
         date = datetime.date.fromisoformat(text)
     except ValueError:
@@ -488,11 +488,11 @@ def day(text: str) -> int:
 
 
 def birthday(text: str) -> datetime.date | int:
-    """Argument type: a day as YYYY-MM-DD, or a number of seconds since 1970, but not one in the future."""
+    """Argument type: a day as YYYY-MM-DD, or a Unix time, but not one in the future."""
     try:
         found = int(text) if text.isascii() and text.isdigit() else datetime.date.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a day YYYY-MM-DD, or seconds since 1970{shown(text)}") from None
+        raise argparse.ArgumentTypeError(f"expected a day YYYY-MM-DD or a Unix time{shown(text)}") from None
     now = time.time() + _MAX_AHEAD_S
     if found > now if isinstance(found, int) else found > datetime.datetime.fromtimestamp(now, datetime.UTC).date():
         raise argparse.ArgumentTypeError(f"{text} is in the future: give the day on which the wallet was made")

@@ -28,7 +28,7 @@ def add_blocks(parser: argparse.ArgumentParser, verb: str) -> None:
         choices=list(UndoMode),
         default=UndoMode.AUTO,
         help=(
-            "auto (default) reads the rev*.dat beside each blk*.dat if it exists, require fails without it, and off"
+            "auto (default) reads the rev*.dat next to each blk*.dat if it exists, require fails without it, and off"
             " never reads it. It has the outputs that each block spends: spends of older coins, values and fees need it"
         ),
     )

@@ -47,7 +47,7 @@ SUMMARIES = {
 }
 """The purpose of each command, in one line."""
 _EXIT_CODES = {
-    0: "done, also if nothing was found",
+    0: "done, even if nothing was found",
     1: "done, but some input could not be used, or no node accepted a transaction",
     2: "an error",
     130: "interrupted by Ctrl-C",

@@ -54,7 +54,7 @@ def whole_parser(file: object, directory: object) -> argparse.ArgumentParser:
     for name, summary in SUMMARIES.items():
         made = commands.add_parser(name, help=summary)
         configure_command(name, made)
-        made.description = summary  # zsh shows it beside the command
+        made.description = summary  # zsh shows it next to the command
         for each in (made, *made.actions().values()):
             _add_completions(each, file, directory)
     return parser

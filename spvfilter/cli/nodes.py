@@ -165,7 +165,7 @@ def in_use(error: StoreLockedError, db: str, advice: str) -> StoreLockedError:
 def _holder(db: str) -> int | None:
     """Return the id of the process that has a database open; None if it is unknown.
 
-    The id is read from the lock file beside the database.
+    The id is read from the lock file next to the database.
     """
     try:
         text = Path(os.path.realpath(db) + SUFFIX).read_text(encoding="ascii")

@@ -20,7 +20,7 @@ def configure(parser: Parser) -> None:
         "build",
         "compile a watch list",
         "Write the entries, labels, accounts and outpoints of a watch list to a compiled file. Descriptors are refused,"
-        " because payments move their windows of watched addresses. A new file replaces an existing file, also while a"
+        " because payments move their windows of watched addresses. A new file replaces an existing file, even while a"
         " scan uses the old one.",
     )
     building.add_argument("list", metavar="LIST", help="the watch list; - is standard input")

@@ -109,9 +109,9 @@ def timeouts_of(limits: Limits) -> PeerTimeouts:
 
 
 def birthday_of(value: int | datetime.date) -> int:
-    """Return a birthday in seconds since 1970. Raises ParameterError for a value that is no birthday.
+    """Return a birthday as Unix time. Raises ParameterError for a value that is no birthday.
 
-    The value is a time in seconds since 1970, a date, or a datetime. A datetime without a time zone is in local time.
+    The value is a Unix time, a date, or a datetime. A datetime without a time zone is in local time.
     A date begins 14 hours before midnight UTC, when it begins in the first time zone. A birthday before 1970 means all
     blocks.
     """
@@ -125,11 +125,11 @@ def birthday_of(value: int | datetime.date) -> int:
     if isinstance(value, datetime.date):
         midnight = datetime.datetime.combine(value, datetime.time(), datetime.UTC)
         return max(0, int(midnight.timestamp()) - _EARLIEST_DATE_S)
-    raise ParameterError(f"birthday must be a date, a datetime, or a whole number of seconds since 1970, not {value!r}")
+    raise ParameterError(f"birthday must be a date, a datetime, or a Unix time as a whole number, not {value!r}")
 
 
 def check_start(from_height: int | None, birthday: int | datetime.date | None, now: float) -> Start:
-    """Return the start of a search. Raises ParameterError if it is not possible. `now` is in seconds since 1970."""
+    """Return the start of a search. Raises ParameterError if it is not possible. `now` is a Unix time."""
     if from_height is not None and birthday is not None:
         raise ParameterError(f"give from_height or birthday, not both: {from_height!r} and {birthday!r}")
     if from_height is not None and (not _is_whole(from_height) or not 0 <= from_height <= _MAX_HEIGHT):
@@ -139,8 +139,7 @@ def check_start(from_height: int | None, birthday: int | datetime.date | None, n
     seconds = birthday_of(birthday)
     if seconds > now + TIMESTAMP_WINDOW_S:
         raise ParameterError(
-            f"the birthday {birthday} is in the future: it is {seconds} in seconds since 1970, of which {now:.0f} have"
-            " passed"
+            f"the birthday {birthday} is in the future: its Unix time is {seconds}, and it is {now:.0f} now"
         )
     return Start(from_height, seconds)
 

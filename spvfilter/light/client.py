@@ -117,10 +117,10 @@ class LightClient:
         fp_rate: False-positive rate of the BIP-37 filter for each element, above 0 and below 1.
         from_height: First block to search. By default all blocks. A height above the tip means the next block.
         birthday: Search blocks from this time on, with a margin of two hours and eleven blocks: a date, a datetime, or
-            seconds since 1970. Give either this or `from_height`.
+            a Unix time. Give either this or `from_height`.
         proxy: socks5://[USER:PASSWORD@]HOST:PORT (extra `socks`). The proxy also resolves host names.
         v2: When to encrypt connections (BIP-324, extra `bip324`); see `V2Policy`. Without the extra, "prefer" is "off".
-        discover: True to find further peers by DNS seeds and by asking peers. Otherwise only `peers` are used.
+        discover: True to find more peers by DNS seeds and by asking peers. Otherwise only `peers` are used.
         max_peers: Number of peers to stay connected to, from 1 to 125.
         max_pending_matches: Largest number of matches of foreign unconfirmed transactions, from 1 to 1,000,000.
         max_pending_bytes: Largest total size of these transactions in bytes, from 1 to 1,000,000,000.

@@ -45,7 +45,7 @@ class ClientStatus:
     tip_height: int
     """Height of the tip of the best chain."""
     tip_time: int
-    """Time in the header of that tip, in seconds since 1970."""
+    """Time in the header of that tip (Unix time)."""
     searched_height: int
     """Blocks up to this height were searched, apart from the `skipped` ones; -1 for none."""
     is_synced: bool
@@ -55,7 +55,7 @@ class ClientStatus:
     part.
     """
     last_heard: int | None
-    """When a connected peer last sent a message, in seconds since 1970; None if no peer has sent one in this run.
+    """When a connected peer last sent a message (Unix time); None if no peer has sent one in this run.
 
     The client pings a peer that has been quiet for 90 seconds.
     """
@@ -111,11 +111,11 @@ class Metrics:
     tip_height: int
     """Gauge: height of the tip of the best chain."""
     tip_time: int
-    """Gauge: time in the header of the tip, in seconds since 1970."""
+    """Gauge: time in the header of the tip (Unix time)."""
     searched_height: int
     """Gauge: height up to which blocks were searched; -1 for none."""
     last_heard: int | None
-    """Gauge: when a connected peer last sent a message, in seconds since 1970; None if no peer has."""
+    """Gauge: when a connected peer last sent a message (Unix time); None if no peer has."""
     watched_entries: int
     """Gauge: number of entries of the watch list, with the scripts of keychain windows."""
     pending_transactions: int

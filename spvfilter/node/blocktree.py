@@ -68,7 +68,7 @@ class TreeBlock:
 
     @property
     def median_time(self) -> int:
-        """Median time of this block and its 10 ancestors, in seconds since 1970 (BIP-113)."""
+        """Median time of this block and its 10 ancestors (Unix time) (BIP-113)."""
         return self.rules.median_time
 
 
@@ -109,7 +109,7 @@ class BlockTree:
     """The block tree of regtest from the genesis block, with the unspent outputs of the best chain.
 
     The best chain is the branch with the most work. The branch that was seen first wins a tie.
-    `clock` returns seconds since 1970.
+    `clock` returns the Unix time.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -56,7 +56,7 @@ def build_block(previous: bytes, time: int, transactions: Sequence[bytes], *, ve
 
     Args:
         previous: Hash of the parent block, 32 bytes in wire order.
-        time: Time of the block, in seconds since 1970.
+        time: Time of the block (Unix time).
         transactions: Serialized transactions, coinbase first.
         version: Version of the block.
     """

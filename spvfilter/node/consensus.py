@@ -14,7 +14,7 @@ from spvfilter.primitives import OutPoint, hash_to_hex
 from spvfilter.protocol import COINBASE_MATURITY, MAX_BLOCK_WEIGHT, MAX_MONEY, MAX_SCRIPT_SIZE
 from spvfilter.transaction import NULL_OUTPOINT, Transaction
 
-_LOCK_TIME_THRESHOLD = 500_000_000  # a lock time below this is a height, else seconds since 1970 (Core script.h)
+_LOCK_TIME_THRESHOLD = 500_000_000  # a lock time below this is a height, else a Unix time (Core script.h)
 _FINAL_SEQUENCE = 0xFFFFFFFF  # sequence number of an input that ignores the lock time
 
 
@@ -54,7 +54,7 @@ def unspent_outputs(tx: Transaction, height: int) -> dict[bytes, UnspentOutput]:
 def is_final(tx: Transaction, height: int, median_time: int) -> bool:
     """Return True if the lock time allows a transaction in a block at `height` (Core IsFinalTx, BIP-113).
 
-    `median_time` is the median time past of the block's parent, in seconds since 1970.
+    `median_time` is the median time past of the block's parent (Unix time).
     """
     limit = height if tx.lock_time < _LOCK_TIME_THRESHOLD else median_time
     return tx.lock_time < limit or all(sequence == _FINAL_SEQUENCE for sequence in tx.sequences)

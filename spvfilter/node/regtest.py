@@ -64,7 +64,7 @@ class Regtest:
     sigop counts are not checked. Hashes are bytes in wire order.
 
     Args:
-        clock: Returns seconds since 1970. The same calls with the same clock produce the same blocks.
+        clock: Returns the Unix time. The same calls with the same clock produce the same blocks.
         lock: Script that coinbases and change are paid to. Other nodes accept spends of the default, P2WSH of OP_TRUE.
         max_mempool: Size of the mempool, in bytes.
         replace_by_fee: True if transactions in the mempool can be replaced by fee.
@@ -91,7 +91,7 @@ class Regtest:
 
     @property
     def time(self) -> int:
-        """Current time of the node's clock, in seconds since 1970."""
+        """Current time of the node's clock (Unix time)."""
         return int(self._clock())
 
     @property
@@ -160,7 +160,7 @@ class Regtest:
             on: Hash of the parent block, 32 bytes or 64 hex digits, by default the tip. If it is not the tip, the
                 mempool is not used.
             to: ScriptPubKey that the coinbases pay, by default the miner's.
-            time: Time of the first block, in seconds since 1970. By default the current time. More than 1,000 blocks
+            time: Time of the first block (Unix time). By default the current time. More than 1,000 blocks
                 get times in the past, one second after another.
 
         Raises:

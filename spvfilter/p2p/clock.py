@@ -17,4 +17,4 @@ class Clock:
     monotonic: Callable[[], float] = time.monotonic
     """Function that returns seconds since an arbitrary start; it measures timeouts."""
     wall: Callable[[], float] = time.time
-    """Function that returns seconds since 1970, to compare with the times of blocks and transactions."""
+    """Function that returns the Unix time, to compare with the times of blocks and transactions."""

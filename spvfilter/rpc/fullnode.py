@@ -270,8 +270,8 @@ class FullNode:
         Args:
             first: Height of the first block.
             last: Height of the last block, by default the tip.
-            from_time: Skip blocks before the first block with this time or a later one, in seconds since 1970.
-            to_time: End before the first block with a later time, in seconds since 1970.
+            from_time: Skip blocks before the first block with this time or a later one (Unix time).
+            to_time: End before the first block with a later time (Unix time).
             skip_pruned: True to begin with the first block that the node stores. If a height above 0 or a time asks for
                 earlier ones, the field `missing` lists them.
 

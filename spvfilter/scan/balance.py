@@ -19,7 +19,7 @@ class BalanceHistory:
 
     def __init__(self) -> None:
         self._coins = RepeatedCoins()
-        self._times = array("q")  # time of each block that changes the balance, seconds since 1970
+        self._times = array("q")  # time of each block that changes the balance (Unix time)
         self._changes = array("q")  # change of the balance in each of these blocks, satoshi
         self.unknown: int = 0
         """Number of spends whose value is unknown."""

@@ -144,7 +144,7 @@ class BlockFile:
 
 
 def xor_key(path: FilePath) -> bytes:
-    """The key in the xor.dat beside a file of records; b"" if there is none, or if it changes nothing.
+    """The key in the xor.dat next to a file of records; b"" if there is none, or if it changes nothing.
 
     Raises SourceError if the key does not have 8 bytes, and OSError.
     """

@@ -121,7 +121,7 @@ class Tables:
     def scanned(self, task: PartTask, summary: PartSummary, is_stopped: Callable[[], bool]) -> Iterator[BlockHits]:
         """Yield the blocks of a part that have hits.
 
-        Raises OSError and SourceError, also if the file of a compiled watch list was changed in place.
+        Raises OSError and SourceError, even if the file of a compiled watch list was changed in place.
         """
         image = self.get(None).image()
 

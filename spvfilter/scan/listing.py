@@ -39,7 +39,7 @@ class Listing:
     problems: list[Problem] = field(default_factory=list)
     """Problems of parts of the file that cannot be read."""
     undo: UndoFile | None = None
-    """The undo file beside the file; None if there is no undo file or it is not used."""
+    """The undo file of this file; None if there is no undo file or it is not used."""
     undo_problems: list[Problem] = field(default_factory=list)
     """Problems of undo records that cannot be used."""
 

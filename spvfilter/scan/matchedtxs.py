@@ -82,7 +82,7 @@ class TransactionRow:
     height: int | None
     """Height of the block; None if it is unknown."""
     time: int
-    """Time of the block's header, in seconds since 1970."""
+    """Time of the block's header (Unix time)."""
     txid: bytes
     """Id of the transaction, 32 bytes in wire order."""
     index: int

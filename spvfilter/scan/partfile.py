@@ -64,7 +64,7 @@ class BlockHits(NamedTuple):
     height: int | None
     """Height of the block; None if it is unknown."""
     time: int
-    """Time of the block's header, seconds since 1970."""
+    """Time of the block's header (Unix time)."""
     packed: bytes
     """The hits as the kernel packs them (spvfilter.kernel.unpack_hits)."""
 

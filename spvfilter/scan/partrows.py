@@ -1,6 +1,6 @@
 """The blocks of finished parts as files: later plans know the blocks whose files a node has pruned.
 
-The file beside a part's file has the same name, and the suffix `.rows`:
+The file next to a part's file has the same name, and the suffix `.rows`:
 
 | bytes | field |
 |---|---|

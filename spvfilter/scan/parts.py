@@ -54,7 +54,7 @@ class PartTask:
         return False
 
     def has_files(self) -> bool:
-        """Return True if the other files of the task, beside the part's file, are complete. Raises OSError."""
+        """Return True if the other files of the task, next to the part's file, are complete. Raises OSError."""
         return True
 
     def scan(

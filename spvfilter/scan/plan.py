@@ -54,7 +54,7 @@ class PlannedFile:
     is_hex: bool
     """True if the file is one block in hex digits."""
     undo: tuple[str, bytes] | None
-    """Path and XOR key of the undo file beside this file; None if there is no undo file."""
+    """Path and XOR key of the undo file of this file; None if there is no undo file."""
 
 
 @public

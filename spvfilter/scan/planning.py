@@ -61,7 +61,7 @@ class Planning:
 
     def __init__(self, files: ListedFiles, network: Network, earlier: EarlierRun | None = None) -> None:
         self.report: ScanReport = ScanReport()
-        self.undo: dict[int, UndoFile] = {}  # by number of a file: the undo file beside it
+        self.undo: dict[int, UndoFile] = {}  # by number of a file: its undo file
         self._files = files
         self._kept: list[PartRows] = []  # parts of the earlier run of which blocks are gone
         self._kept_of = array("i")  # by row: the number of its kept part, or NOWHERE; empty without kept parts

@@ -9,7 +9,7 @@
 | 4 | time of the header, u32 |
 | 4 | height i32, -1 if it is unknown |
 | 32 | block hash, wire order |
-| 8 | offset of its undo record in the undo file beside its file, u64; 0 if it has none |
+| 8 | offset of its undo record in the undo file of its file, u64; 0 if it has none |
 | 4 | size of its undo record, u32; 0 if it has none |
 | 1 | flags |
 

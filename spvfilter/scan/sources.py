@@ -97,7 +97,7 @@ class BlockRef:
     bits: int
     """Compact bits of the header."""
     time: int
-    """Time of the block's header, in seconds since 1970."""
+    """Time of the block's header (Unix time)."""
     height: int | None
     """Height of the block, given or stated by the block itself (BIP-34); None if it is unknown."""
     transactions: int | None = None
@@ -149,9 +149,9 @@ class BlockSpan:
     to_height: int | None = None
     """Highest height in the range, inclusive; None for no limit."""
     from_time: int | None = None
-    """Earliest time of the range's first block, in seconds since 1970; None for no limit."""
+    """Earliest time of the range's first block (Unix time); None for no limit."""
     to_time: int | None = None
-    """Latest time of a block before the end of the range, in seconds since 1970; None for no limit."""
+    """Latest time of a block before the end of the range (Unix time); None for no limit."""
 
     def __post_init__(self) -> None:
         for name, number in (
@@ -182,15 +182,15 @@ class BlockSpan:
         )
 
     def has_time(self, time: int) -> bool:
-        """Return True if the range may begin with a block of this time (seconds since 1970)."""
+        """Return True if the range may begin with a block of this time (Unix time)."""
         return self.from_time is None or time >= self.from_time
 
     def has_begun(self, time: int) -> bool:
-        """Return True if a limit of time begins the range, and a block of this time (seconds since 1970) is in it."""
+        """Return True if a limit of time begins the range, and a block of this time (Unix time) is in it."""
         return self.from_time is not None and time >= self.from_time
 
     def is_past(self, time: int) -> bool:
-        """Return True if the range ends before a block of this time (seconds since 1970)."""
+        """Return True if the range ends before a block of this time (Unix time)."""
         return self.to_time is not None and time > self.to_time
 
     @property
@@ -391,7 +391,7 @@ class BlockFiles(FileBlocks, BlockSource):
 
     - A path may be a URL that fsspec knows, such as s3://bucket/blocks (extra `remote`).
     - A directory stands for its blk*.dat files or, if it has none, for its *.raw, *.blk and *.hex files.
-    - Files of Bitcoin Core 28 and later are XORed with the key in the xor.dat beside them. Reading reverses the XOR.
+    - Files of Bitcoin Core 28 and later are XORed with the key in the xor.dat next to them. Reading reverses the XOR.
     - A file that is named twice is read once.
 
     The scan continues without parts that cannot be read, and reports them as problems. If a store of remote files
@@ -400,7 +400,7 @@ class BlockFiles(FileBlocks, BlockSource):
 
     Args:
         paths: One path or several paths of files and directories.
-        undo: "auto" to use the rev*.dat beside each blk*.dat, which has the coins that blocks spend; "require" to fail
+        undo: "auto" to use the rev*.dat of each blk*.dat, which has the coins that blocks spend; "require" to fail
             if a needed undo record is missing; "off" to ignore these files.
         span: The range of blocks to scan; by default all.
 
@@ -493,7 +493,7 @@ class BlockFiles(FileBlocks, BlockSource):
             yield Problem.of(str(file.path), error)
 
     def undo_beside(self, number: int) -> UndoFile | None:
-        """Return the undo file beside a file; None if no undo file exists or undo files are not used."""
+        """Return the undo file of a file; None if no undo file exists or undo files are not used."""
         return None if self.mode is UndoMode.OFF else UndoFile.beside(self._files[number].path)
 
     def find_undo(self, ref: BlockRef) -> UndoPlace | None:

@@ -37,7 +37,7 @@ class PlacedTx(NamedTuple):
     height: int | None
     """Height of the block; None if it is unknown."""
     time: int
-    """Time of the block's header, in seconds since 1970."""
+    """Time of the block's header (Unix time)."""
     position: int
     """Position of the transaction in the block, from 0."""
 

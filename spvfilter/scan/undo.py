@@ -57,7 +57,7 @@ class LinkedBlock(NamedTuple):
     transactions: int
     """Number of transactions in the block; 0 if it is unknown."""
     time: int
-    """Time of the block's header, in seconds since 1970."""
+    """Time of the block's header (Unix time)."""
     height: int | None
     """Height of the block; None if it is unknown."""
     read: Callable[[], bytes]
@@ -100,7 +100,7 @@ def block_coins(raw_block: bytes, record: bytes) -> list[list[SpentCoin]]:
 
 
 class UndoFile:
-    """A file of undo records (rev*.dat) beside a file of blocks."""
+    """A file of undo records (rev*.dat) next to a file of blocks."""
 
     def __init__(self, path: FilePath) -> None:
         self.path = path
@@ -108,7 +108,7 @@ class UndoFile:
 
     @classmethod
     def beside(cls, blocks: FilePath) -> UndoFile | None:
-        """Return the undo file of a blk*.dat; None if no undo file exists beside it."""
+        """Return the undo file of a blk*.dat; None if there is none."""
         if not (blocks.name.startswith("blk") and blocks.suffix == ".dat"):
             return None
         path = blocks.with_name(f"rev{blocks.name[3:]}")
@@ -131,7 +131,7 @@ class UndoFile:
         return self.place(0, record).read()
 
     def place(self, number: int, record: Record) -> UndoPlace:
-        """Return the place of a record of this undo file, which lies beside the file of blocks `number`."""
+        """Return the place of a record of this undo file, which belongs to the file of blocks `number`."""
         return UndoPlace(number, self.path, self.key, record.offset, record.size)
 
 
@@ -140,7 +140,7 @@ class UndoPlace(NamedTuple):
     """The place of an undo record in a file."""
 
     number: int
-    """Number of the file of blocks beside the undo file, within its source."""
+    """Number of the file of blocks that the undo file belongs to, within its source."""
     path: FilePath
     """Path of the undo file."""
     key: bytes
@@ -395,7 +395,7 @@ class UndoFiles:
         self._lock = threading.Lock()
 
     def add(self, number: int, file: UndoFile, blocks: list[LinkedBlock], network: Network) -> None:
-        """Pair the records of the undo file beside file `number` with its blocks. Unusable records become problems."""
+        """Pair the records of the undo file of file `number` with its blocks. Unusable records become problems."""
         paired = self._paired[number] = _Paired(file, list({block.hash: block for block in blocks}.values()), network)
         self._pair(paired, pair)
 
@@ -414,7 +414,7 @@ class UndoFiles:
         self.problems += [(name, problem) for problem in found.problems]
 
     def file(self, number: int) -> UndoFile | None:
-        """Return the undo file beside the file of blocks `number`."""
+        """Return the undo file of the file of blocks `number`."""
         paired = self._paired.get(number)
         return None if paired is None else paired.file
 

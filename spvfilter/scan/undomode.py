@@ -9,7 +9,7 @@ from spvfilter._public import public
 
 @public
 class UndoMode(StrEnum):
-    """Whether files of blocks are read with the undo files beside them.
+    """Whether files of blocks are read with the undo files next to them.
 
     An undo file has the coins that each block spends: their scripts and values.
     """

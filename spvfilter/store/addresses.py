@@ -20,7 +20,7 @@ _MOST_SERVICES = (1 << 63) - 1  # SQLite's numbers are signed
 
 @public
 class KnownAddress(NamedTuple):
-    """A node's address, and the experience with it. Times are in seconds since 1970, 0 for never."""
+    """A node's address, and the experience with it. Times are Unix times, 0 for never."""
 
     address: str
     """HOST:PORT or [IPV6]:PORT."""

@@ -57,7 +57,7 @@ class StoredEvent(NamedTuple):
     sequence: int
     """Number of the event, from 1."""
     time: int
-    """When it was reported, in seconds since 1970."""
+    """When it was reported (Unix time)."""
     kind: str
     """Kind of event, such as "found"."""
     data: bytes

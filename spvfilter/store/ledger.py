@@ -84,7 +84,7 @@ class StoredMatch(NamedTuple):
     completeness: Completeness
     """How certain it is that no match in the block is missing."""
     time: int | None = None
-    """Time of the block, in seconds since 1970. It comes from the header and is not stored with the match."""
+    """Time of the block (Unix time). It comes from the header and is not stored with the match."""
 
 
 def stored_completeness(text: str, path: pathlib.Path) -> Completeness:
@@ -106,12 +106,12 @@ class StoredTx(NamedTuple):
     broadcast_seq: int | None
     """Number of the wallet's latest broadcast of the transaction, ascending in time; None for a foreign transaction."""
     first_seen: int | None = None
-    """When the transaction was first seen unconfirmed, in seconds since 1970; None if a block was the first to show it.
+    """When the transaction was first seen unconfirmed (Unix time); None if a block was the first to show it.
     """
     first_height: int = 0
     """Searched height at that time."""
     expires_at: int = 0
-    """When the transaction expires unless a block contains it, in seconds since 1970."""
+    """When the transaction expires unless a block contains it (Unix time)."""
     last_seen: int = 0
     """Number of the latest recorded observation; 0 if it was never observed. Broadcasts are numbered by the same
     counter."""

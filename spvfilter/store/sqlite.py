@@ -52,7 +52,7 @@ def check_sqlite(path: pathlib.Path) -> None:
 def create(path: pathlib.Path) -> bool:
     """Create an empty file of mode 0600 unless it exists. Returns True if it was created.
 
-    Raises OSError, also if an existing file cannot be written.
+    Raises OSError, even if an existing file cannot be written.
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))

@@ -149,7 +149,7 @@ class Coin:
     cursor: str
     """Position in the list. Pass it as `before` to get the next page."""
     time: int | None = None
-    """Time of its block, in seconds since 1970; None while it is pending."""
+    """Time of its block (Unix time); None while it is pending."""
     completeness: Completeness | None = None
     """How certain it is that no match in its block is missing; None while it is pending."""
     keychain: str | None = None
@@ -201,9 +201,9 @@ class HistoryEntry:
     block_hash: bytes | None
     """Block that contains it, or the block that contains a transaction in conflict; 32 bytes in wire order."""
     time: int | None
-    """Time of its block, or when it was first seen, in seconds since 1970."""
+    """Time of its block, or when it was first seen (Unix time)."""
     first_seen: int | None
-    """When it was first seen unconfirmed, in seconds since 1970; None if it was first seen in a block."""
+    """When it was first seen unconfirmed (Unix time); None if it was first seen in a block."""
     confirmations: int
     """Number of confirmations: 1 in the tip of the best chain, 0 unless it is confirmed."""
     rival: bytes | None
@@ -1003,7 +1003,7 @@ class Views:
         )
 
     def block_time(self, height: int, block: bytes | str) -> int:
-        """Return the time of a block of the best chain, in seconds since 1970.
+        """Return the time of a block of the best chain (Unix time).
 
         Args:
             height: Height of the block.

@@ -300,7 +300,7 @@ class Books:
             fork: Height of the last common block.
             hashes: Hashes of the disconnected blocks, the lowest first.
             headers: Headers of the new blocks, 80 bytes each.
-            now: Seconds since 1970.
+            now: The current Unix time.
         """
         self._changes.disconnect(fork, headers)
         self.intake.orphans.note_block()
@@ -336,7 +336,7 @@ class Books:
 
         Args:
             raw: The transaction.
-            now: Seconds since 1970.
+            now: The current Unix time.
             groups: The network groups.
             quorum: It counts once this many network groups have announced it.
         """
@@ -461,7 +461,7 @@ class Books:
         """Drop transactions that were unconfirmed for 336 hours.
 
         Args:
-            now: Seconds since 1970.
+            now: The current Unix time.
             began: When this run began. An earlier transaction expires only if `proven` is late enough, too.
             proven: Median time of the latest blocks.
             most: Largest number of transactions to drop.

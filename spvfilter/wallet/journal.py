@@ -73,7 +73,7 @@ class Journal:
         self.sequence: int = sequence
         self.first: int = sequence + 1  # number of the first event of this run
         self._told = told
-        self.now = 0  # seconds since 1970
+        self.now = 0  # Unix time
         self.connected = untold
 
     def start(self, run_id: bytes, clock_us: int, batch: Batch) -> WalletEvent:

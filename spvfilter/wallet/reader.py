@@ -1,4 +1,4 @@
-"""WalletStore: reads a wallet's database, also while a client writes it; needs no network."""
+"""WalletStore: reads a wallet's database, even while a client writes it; needs no network."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class ScannedBlock:
     total: int = 0
     """Number of transactions in the block, if a peer searched it by filter."""
     time: int | None = None
-    """Time in its header, in seconds since 1970. A block with matches needs it."""
+    """Time in its header (Unix time). A block with matches needs it."""
     branches: Mapping[int, bytes] | None = None
     """Merkle branches of transactions by position, if the search of the block has computed them."""
 

@@ -99,11 +99,11 @@ class TxRecord(NamedTuple):
     anchors: frozenset[Anchor] = frozenset()
     """The searched blocks that contain it, including stale blocks. A block that is disconnected stays here."""
     first_seen: int | None = None
-    """When it was first observed unconfirmed, seconds since 1970; None if a block was the first to show it."""
+    """When it was first observed unconfirmed (Unix time); None if a block was the first to show it."""
     first_height: int = 0
     """Height up to which blocks had been searched when it was first recorded."""
     expires_at: int = 0
-    """When it expires unless a block contains it, seconds since 1970."""
+    """When it expires unless a block contains it (Unix time)."""
     last_seen: int = 0
     """Number of its latest recorded observation in a mempool; 0 if it was never observed."""
     broadcast_seq: int | None = None
@@ -162,7 +162,7 @@ class TxRecord(NamedTuple):
         return self.first_seen is not None and self.expires_at > self.first_seen + MEMPOOL_EXPIRY_S
 
     def renewed(self, now: int) -> Self:
-        """The record with an expiry that counts from `now`, in seconds since 1970."""
+        """The record with an expiry that counts from `now` (Unix time)."""
         first = now if self.first_seen is None else self.first_seen
         return self._replace(first_seen=first, expires_at=max(now, first + 1) + MEMPOOL_EXPIRY_S)
 

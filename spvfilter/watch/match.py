@@ -62,7 +62,7 @@ class Match:
     height: int | None
     """Height of the block that contains the transaction. None if it is unconfirmed, or if the height is unknown."""
     time: int | None = None
-    """Time in the block's header, in seconds since 1970. None if there is no block or its header is unknown."""
+    """Time in the block's header (Unix time). None if there is no block or its header is unknown."""
     is_coinbase: bool = False
     """True if the transaction that contains the output or the input is a coinbase."""
     completeness: Completeness | None = field(default=None, compare=False)

@@ -1018,7 +1018,7 @@ class WatchList:
             raw: The transaction, as bytes or as an object that serializes to them.
             block_hash: Hash of the transaction's block, 32 bytes in wire order; None if it is unconfirmed.
             height: Height of the transaction's block; None if it is unknown.
-            time: Time of the transaction's block, in seconds since 1970; None if it is unknown.
+            time: Time of the transaction's block (Unix time); None if it is unknown.
             spent: The outputs that the inputs spend, in order; None if they are unknown.
 
         Raises:
@@ -1148,7 +1148,7 @@ class WatchList:
             hits: Hits of a scan, all in one block or all in unconfirmed transactions.
             block_hash: Hash of the block, 32 bytes in wire order; None for unconfirmed transactions.
             height: Height of the block; None if it is unknown.
-            time: Time of the block, in seconds since 1970; None if it is unknown.
+            time: Time of the block (Unix time); None if it is unknown.
             completeness: Certainty that the search of the block missed no match.
             is_coinbase: True if the transaction at position 0 is a coinbase. By default it is a coinbase if
                 `block_hash` is given.

@@ -73,7 +73,7 @@ class Session:
         role: `Role.OUTBOUND` if this side opened the connection, else `Role.INBOUND`.
         draw_nonce: Function that returns a random u64.
         now: The current time of a monotonic clock, in seconds.
-        timestamp: The current time that the version message announces, in seconds since 1970.
+        timestamp: The current time that the version message announces (Unix time).
         own_nonces: Version nonces of all connections of this process. If a peer sends one of them, the connection leads
             back to this process.
         stream: Encoding of the messages, such as `V2Stream` for encryption (BIP-324). By default messages are not

@@ -30,5 +30,5 @@ def test_times_before_1970_mean_all_blocks() -> None:
 
 @pytest.mark.parametrize("value", ["2024-01-31", 1.5, True, -1, None])
 def test_other_values_are_refused(value: object) -> None:
-    with pytest.raises(ParameterError, match="a date, a datetime, or a whole number of seconds since 1970, not"):
+    with pytest.raises(ParameterError, match="a date, a datetime, or a Unix time as a whole number, not"):
         birthday_of(value)  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from spvfilter.primitives import OutPoint
 from spvfilter.transaction import Transaction, TxIn
 from support.locks import LOCKS, STRANGER, build_tx, check_signed, key
 
-START = 1_700_000_000  # seconds since 1970, when a life begins
+START = 1_700_000_000  # Unix time, when a life begins
 TEMPLATES = 8
 LONG = TEMPLATES  # Number of an additional, long chain. Its headers and filter headers need several messages.
 _LONG_SHARE = 0.01  # Share of lives.

@@ -28,7 +28,7 @@ from spvfilter.watch.watchlist import WatchList
 from support.ledger import check_ledger
 from support.locks import FOREIGN as FOREIGN, LOCKS as LOCKS, STRANGER as STRANGER, SignedMempool, build_tx, key as key
 
-START = 1_700_000_000  # seconds since 1970
+START = 1_700_000_000  # Unix time
 TIMEOUT_S = 30.0
 FAST = Limits(connect_s=2, stall_s=0.2, reply_s=3, send_s=2, retry_s=0.01, max_retry_s=0.05, flight=40)
 IMPATIENT = replace(FAST, reply_s=0.2)  # for peers that do not respond

@@ -41,7 +41,7 @@ from spvfilter.wire.messages.addresses import NetId, PeerAddress
 from spvfilter.wire.messages.table import Message
 from support.stores import opened
 
-START = 1_700_000_000  # seconds since 1970
+START = 1_700_000_000  # Unix time
 FULL, WITH_FILTERS = 0x409, 0x449  # NETWORK, WITNESS, NETWORK_LIMITED; and COMPACT_FILTERS
 SEEDS = tuple(f"seed{number}.example" for number in range(8))
 SMART_SEEDS = SEEDS[:3]  # seeds that support x49

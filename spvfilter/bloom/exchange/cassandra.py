@@ -1,4 +1,4 @@
-"""Read Filter.db, the filter of partition keys beside an SSTable of Cassandra.
+"""Read Filter.db, the filter of partition keys next to an SSTable of Cassandra.
 
 All integers are big endian:
 

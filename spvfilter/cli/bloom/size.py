@@ -244,7 +244,7 @@ def _tables(page: Page, sizes: Sizes) -> None:
             for name, of in sizes.loads()
         ],
     )
-    page.line("A counter that reaches 15 stays there, also if its keys are removed.")
+    page.line("A counter that reaches 15 stays there, even if its keys are removed.")
     if grown := sizes.grown():
         page.title(f"As a scalable filter that begins with {chosen.capacity:,} keys")
         page.table(

@@ -21,7 +21,7 @@ from spvfilter.transaction import Transaction, TxIn
 
 NETWORK = REGTEST
 FOREIGN_TXS = 40  # foreign transactions in each block
-_START = 1_700_000_000  # seconds since 1970; the first block is 600 seconds later
+_START = 1_700_000_000  # Unix time; the first block is 600 seconds later
 # Public keys of `wallet_keys`, the last one tweaked (BIP-86): the demo also runs without libsecp256k1.
 _WALLET_KEYS = {
     "P2PKH": bytes.fromhex("027f653c1628de7bbe85d7922db54e49275c0da8d8186b7832401286f5e6f21f88"),
@@ -100,7 +100,7 @@ class DemoChain:
         self._trade_and_mine()
 
     def time(self) -> float:
-        """Time of the next block, in seconds since 1970."""
+        """Time of the next block (Unix time)."""
         return _START + 600 * (len(self.blocks) + 1)
 
     def next_payments(self) -> tuple[bytes, bytes]:

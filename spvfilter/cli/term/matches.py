@@ -51,7 +51,7 @@ def bitcoin(value: int) -> str:
 def row(match: Match) -> dict[str, str | int | None]:
     """Return a match by the columns of `scan`.
 
-    Hashes are in display order, amounts in satoshi, and the time in seconds since 1970."""
+    Hashes are in display order, amounts in satoshi, and the time is Unix time."""
     return {
         "kind": match.kind.value,
         "block_hash": None if match.block_hash is None else hash_to_hex(match.block_hash),

@@ -139,7 +139,7 @@ def add_start(parser: argparse.ArgumentParser) -> None:
         "--birthday",
         metavar="YYYY-MM-DD",
         type=birthday,
-        help="search blocks from that day on, like --from-height; also seconds since 1970",
+        help="search blocks from that day on, like --from-height; or a Unix time",
     )
     parser.add_argument(
         "--rescan",

@@ -315,7 +315,7 @@ class AddressBook:
 
         Args:
             random: Source of randomness.
-            now: Time in seconds since 1970.
+            now: Unix time.
             kinds: Conditions for addresses. Addresses of the first kind come before all others.
             is_free: Returns True if an address may be drawn at that moment.
             only_new: True to draw only from the table of new addresses.

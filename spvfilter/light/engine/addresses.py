@@ -126,7 +126,7 @@ class Discovery:
         bans: dict[str, float],
         random: random.Random,
     ) -> None:
-        """`options.reach` is not Reach.NAMED. `bans` has the end of each ban (seconds since 1970), by address."""
+        """`options.reach` is not Reach.NAMED. `bans` has the end of each ban (Unix time), by address."""
         self.book = book
         self.bans = bans
         self._options = options
@@ -383,7 +383,7 @@ class Discovery:
     ) -> None:
         """A connection has ended, or could not be made.
 
-        `until` is the end of the ban of its address (seconds since 1970), or 0 if it is not banned.
+        `until` is the end of the ban of its address (Unix time), or 0 if it is not banned.
         """
         was_connected = self._tokens.pop(number, None) is not None
         if purpose is Purpose.NAMED:
@@ -413,7 +413,7 @@ class Discovery:
             self._no_anchor(address)
 
     def ban(self, address: str, until: float) -> None:
-        """Connect no address of this host until `until` (seconds since 1970)."""
+        """Connect no address of this host until `until` (Unix time)."""
         self.bans[address] = until
         _shorten(self.bans)
 

@@ -27,7 +27,7 @@ class AddressState:
     chances: int = 0
     """Chances that the address got since it was last of use."""
     banned_until: float = 0.0
-    """Seconds since 1970."""
+    """Unix time."""
     was_tried: bool = False
     """True if the engine has tried to connect the address in this run."""
     services: int | None = None

@@ -31,7 +31,7 @@ class Context:
     random: random.Random
     now: Instant
     unix_now: float
-    """Seconds since 1970 at the first step, plus the seconds of the monotonic clock since then."""
+    """Unix time at the first step, plus the seconds of the monotonic clock since then."""
     is_storing: bool = False
     """True if entries of the watch list are being stored, or are about to be removed."""
     matches_left: int = 0
@@ -49,7 +49,7 @@ class Context:
         return self.is_storing or self.books.is_window_due
 
     def stamp(self) -> int:
-        """Return the time to record for present events, in seconds since 1970.
+        """Return the time to record for present events (Unix time).
 
         It is never before the median time of the tip, even if our clock is slow.
         """

@@ -579,7 +579,7 @@ class FilterHeaders:
         The other chain is not proven by that. All blocks from the first disputed one on are in doubt.
 
         If both chains have as many network groups, the engine drops one peer for a substitute. Without a substitute,
-        all peers stay, and the comparison pauses. Later blocks are compared again, also if dropped peers come back.
+        all peers stay, and the comparison pauses. Later blocks are compared again, even if dropped peers come back.
         """
         context, stated, until = self._context, self._stated_by(peer), self._ended.pop(peer.address, None)
         self._ended = dict(

@@ -19,7 +19,7 @@ from spvfilter.wire.transport import Transport
 class Instant(NamedTuple):
     """A moment on both clocks.
 
-    `monotonic` is for waiting. `wall` (seconds since 1970) is for comparison with times in blocks and transactions.
+    `monotonic` is for waiting. `wall` (Unix time) is for comparison with times in blocks and transactions.
     """
 
     monotonic: float
@@ -46,7 +46,7 @@ class Connected:
     user_agent: str
     """User agent that the peer stated, with control characters escaped."""
     time: int
-    """The peer's clock, in seconds since 1970."""
+    """The peer's clock (Unix time)."""
     transport: Transport = Transport.V1
     """V2 if the connection is encrypted (BIP-324)."""
 

@@ -64,7 +64,7 @@ class Options:
     fp_rate: float = DEFAULT_FP_RATE
     from_height: int | None = None
     birthday: int | None = None
-    """Seconds since 1970."""
+    """Unix time."""
     max_peers: int = 8
     timeouts: PeerTimeouts = field(default_factory=PeerTimeouts)
     reach: Reach = Reach.NAMED

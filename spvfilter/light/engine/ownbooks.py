@@ -37,7 +37,7 @@ class OwnBooks:
     # Changes
 
     def record(self, tx: Transaction, now: int) -> list[WalletEvent]:
-        """Record a broadcast at `now` (seconds since 1970). It outranks every earlier broadcast."""
+        """Record a broadcast at `now` (Unix time). It outranks every earlier broadcast."""
         return self._books.broadcast(tx.raw, now)
 
     def abandon(self, txid: bytes, *, rejected: bool = False, is_unsent: bool = False) -> list[WalletEvent]:

@@ -16,7 +16,7 @@ class Start(NamedTuple):
 
     from_height: int | None = None
     birthday: int | None = None
-    """Seconds since 1970."""
+    """Unix time."""
 
     @property
     def height(self) -> StartHeight:

@@ -39,7 +39,7 @@ class PrivateRecord(NamedTuple):
     """A private transaction, as the database stores it."""
 
     until: float
-    """When the next private connection, or the announcement to all peers, is due (seconds since 1970)."""
+    """When the next private connection, or the announcement to all peers, is due (Unix time)."""
     is_relayed: bool
     """True if enough network groups announced it, or a block contained it."""
     receivers: list[str]

@@ -14,7 +14,7 @@ TIMESTAMP_WINDOW_S = 7_200  # A block's time may be wrong by this much.
 class StartHeight:
     """The first block to be searched.
 
-    It is the block at a height or at a birthday (seconds since 1970). With both, the lower one counts. Without either,
+    It is the block at a height or at a birthday (Unix time). With both, the lower one counts. Without either,
     it is the genesis block.
     """
 

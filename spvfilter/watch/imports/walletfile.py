@@ -70,7 +70,7 @@ class WalletFile:
     networks: tuple[Network, ...] = NETWORKS
     """Networks that the wallet may belong to. These are all networks if the file does not name one."""
     birthday: int | None = None
-    """Time before which the wallet has no payments, in seconds since 1970. None if the file does not say it."""
+    """Time before which the wallet has no payments (Unix time). None if the file does not say it."""
     birth_height: int | None = None
     """Height before which the wallet has no payments. None if the file does not say it."""
     descriptors: tuple[ImportedDescriptor, ...] = ()

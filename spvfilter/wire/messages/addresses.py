@@ -65,7 +65,7 @@ class PeerAddress:
     """
 
     time: int
-    """Time at which the node was last seen, in seconds since 1970 (u32)."""
+    """Time at which the node was last seen (Unix time) (u32)."""
     services: int
     """Service bits that the node announces (u64)."""
     net: int

@@ -53,7 +53,7 @@ class Version:
     |---|---|
     | 4 | protocol version i32 LE |
     | 8 | services u64 LE |
-    | 8 | timestamp i64 LE, seconds since 1970 |
+    | 8 | timestamp i64 LE (Unix time) |
     | 26 | receiver: services u64 LE, IPv6 address (16), port u16 BE; unreliable |
     | 26 | sender: the same three fields; unreliable |
     | 8 | nonce u64 LE |
@@ -71,7 +71,7 @@ class Version:
     services: int
     """Service bits of the sender (u64)."""
     timestamp: int
-    """Current time of the sender's clock, in seconds since 1970 (i64)."""
+    """Current time of the sender's clock (Unix time) (i64)."""
     nonce: int
     """Random number by which a node recognizes a connection to itself (u64)."""
     user_agent: bytes

@@ -83,7 +83,7 @@ def test_default_mode_is_that_of_the_light_client() -> None:
         ([ADDRESS, *HERE, "--mode", "fast"], "argument --mode: "),
         (
             [ADDRESS, *HERE, "--birthday", "yesterday"],
-            "argument --birthday: expected a day YYYY-MM-DD, or seconds since 1970 (see",
+            "argument --birthday: expected a day YYYY-MM-DD or a Unix time (see",
         ),
         (
             [ADDRESS, *HERE, "--birthday", "2130-01-31"],
@@ -95,7 +95,7 @@ def test_default_mode_is_that_of_the_light_client() -> None:
         ),
         (
             [ADDRESS, *HERE, "--birthday", "2020-13-01"],
-            "argument --birthday: expected a day YYYY-MM-DD, or seconds since 1970, not 2020-13-01",
+            "argument --birthday: expected a day YYYY-MM-DD or a Unix time, not 2020-13-01",
         ),
         (
             [ADDRESS, *HERE, "--birthday", "2020-01-01", "--from-height", "5"],
