@@ -16,7 +16,7 @@ from spvfilter.cli.nodes import PeerMessages, add_connections, add_mempool_group
 from spvfilter.cli.term.balances import Balances
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.watch.command import add_start, tick
-from spvfilter.cli.watch.status import Status, status
+from spvfilter.cli.watch.status import StatusDisplay, status
 from spvfilter.electrum.limits import ElectrumLimits
 from spvfilter.electrum.server import LOCAL, TCP_PORT, TLS_PORT, ElectrumServer
 from spvfilter.electrum.status import METHOD, ElectrumStatus
@@ -190,7 +190,7 @@ async def _serve(client: LightClient, server: ElectrumServer, args: argparse.Nam
     page.line("stopped")
 
 
-async def _follow(client: LightClient, shown: Status, page: Page) -> None:
+async def _follow(client: LightClient, shown: StatusDisplay, page: Page) -> None:
     """Show the progress of the search, and problems with nodes."""
     peers, is_synced = PeerMessages(), False
     async for event in client.events(since=(await client.balance()).sequence):
@@ -214,7 +214,7 @@ async def _follow(client: LightClient, shown: Status, page: Page) -> None:
                 pass
 
 
-async def _name_unknown(server: ElectrumServer, shown: Status) -> None:
+async def _name_unknown(server: ElectrumServer, shown: StatusDisplay) -> None:
     """Name the first script hashes that wallets ask for and that the watch list lacks."""
     named: dict[str, None] = {}
     while len(named) < _SHOWN:

@@ -16,11 +16,19 @@ from spvfilter.bloom.fileformat import COUNTER_KINDS, MAX_CELLS, MAX_HASH_FUNCS
 from spvfilter.bloom.hashing import FastHash, HashFamily, SipHash
 from spvfilter.cli.arguments import Parser, add_format, format_of, hex_bytes, probability, whole
 from spvfilter.cli.bloom.exchange import configure_export, configure_import, read_foreign, write_foreign
-from spvfilter.cli.bloom.keys import Keys
+from spvfilter.cli.bloom.keys import KeyLines
 from spvfilter.cli.bloom.raw import counter_bits, read_raw, write_raw
 from spvfilter.cli.bloom.remote import RedisStorage
 from spvfilter.cli.bloom.size import configure as configure_size, show
-from spvfilter.cli.bloom.storage import FINGERPRINTS, Facts, FileStorage, FilterStorage, Kind, Shape, is_filter
+from spvfilter.cli.bloom.storage import (
+    FINGERPRINTS,
+    FileStorage,
+    FilterFacts,
+    FilterKind,
+    FilterShape,
+    FilterStorage,
+    is_filter,
+)
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
 from spvfilter.errors import CapacityError, ParameterError, SourceError
@@ -289,12 +297,12 @@ def _store(url: str | None) -> Iterator[FilterStorage]:
 
 
 def _make(
-    store: FilterStorage, name: str | None, args: argparse.Namespace, kind: Kind, capacity: int, fp_rate: float
+    store: FilterStorage, name: str | None, args: argparse.Namespace, kind: FilterKind, capacity: int, fp_rate: float
 ) -> None:
-    if kind is Kind.SCALABLE and args.hash_funcs is not None:
+    if kind is FilterKind.SCALABLE and args.hash_funcs is not None:
         raise ParameterError("--scalable chooses the number of hash functions: leave --hash-funcs out")
-    size = counter_bits(args) if kind is Kind.COUNTING else 4
-    shape = Shape(capacity, fp_rate, args.hash_funcs, kind, _on_full(args), size)
+    size = counter_bits(args) if kind is FilterKind.COUNTING else 4
+    shape = FilterShape(capacity, fp_rate, args.hash_funcs, kind, _on_full(args), size)
     store.create(name, shape, _hashing(args), replace="force" in args and args.force)
 
 
@@ -302,9 +310,9 @@ def _hashing(args: argparse.Namespace) -> HashFamily:
     return FastHash() if args.key is None else SipHash(args.key) if args.key else SipHash()
 
 
-def _kind(args: argparse.Namespace) -> Kind:
+def _kind(args: argparse.Namespace) -> FilterKind:
     counter_bits(args)  # refuses --counter-bits without --counting
-    return Kind.SCALABLE if args.scalable else Kind.COUNTING if args.counting else Kind.PLAIN
+    return FilterKind.SCALABLE if args.scalable else FilterKind.COUNTING if args.counting else FilterKind.PLAIN
 
 
 def _create(store: FilterStorage, args: argparse.Namespace) -> None:
@@ -316,7 +324,7 @@ def _create(store: FilterStorage, args: argparse.Namespace) -> None:
         raise ParameterError(
             f"the following arguments are required: {', '.join(missing)} (see 'spvfilter bloom create --help')"
         )
-    keys = Keys(args.inputs, args.null)
+    keys = KeyLines(args.inputs, args.null)
     _make(store, args.filter, args, _kind(args), args.capacity, args.fp_rate)
     _fill(store, keys)
 
@@ -329,7 +337,7 @@ def _create_static(store: FilterStorage, args: argparse.Namespace) -> None:
     bits = next((bits for bits in FINGERPRINTS if 2.0**-bits <= rate), None)
     if bits is None:
         raise ParameterError(f"the lowest rate of a static filter is 2^-32 (2.3e-10), not {rate:g}")
-    keys = Keys(args.inputs, args.null)
+    keys = KeyLines(args.inputs, args.null)
     added = 0
     with _progress(keys) as shown:
 
@@ -349,17 +357,17 @@ def _create_static(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def _add(store: FilterStorage, args: argparse.Namespace) -> None:
-    keys = Keys(args.inputs, args.null)
+    keys = KeyLines(args.inputs, args.null)
     chosen = _kind(args)
     if not store.exists(args.filter) and (args.capacity is None or args.fp_rate is None):
         raise SourceError(f"{store.absent(args.filter)}: --capacity and --fp-rate make it")
     _open_or_make(store, args.filter, args, chosen, args.fp_rate)
-    if chosen is not Kind.PLAIN and chosen is not store.asked().kind:
+    if chosen is not FilterKind.PLAIN and chosen is not store.asked().kind:
         raise ParameterError(f"{store.name} is a {store.asked().kind.value}: leave --{chosen.name.lower()} out")
     _fill(store, keys)
 
 
-def _open_or_make(store: FilterStorage, name: str, args: argparse.Namespace, kind: Kind, fp_rate: float) -> None:
+def _open_or_make(store: FilterStorage, name: str, args: argparse.Namespace, kind: FilterKind, fp_rate: float) -> None:
     """Open the existing filter to change it, or make a new filter.
 
     Raises ParameterError if the filter exists and was made with other options.
@@ -371,7 +379,7 @@ def _open_or_make(store: FilterStorage, name: str, args: argparse.Namespace, kin
             if not store.exists(name):  # if it exists now, another writer to Redis was faster
                 raise
         else:
-            made = "scalable filter that begins with" if kind is Kind.SCALABLE else "filter for"
+            made = "scalable filter that begins with" if kind is FilterKind.SCALABLE else "filter for"
             complain(f"{name} did not exist: made a {made} {args.capacity} lines")
             return
     store.open(name, change=True, on_full=_on_full(args))
@@ -389,7 +397,7 @@ def _open_or_make(store: FilterStorage, name: str, args: argparse.Namespace, kin
 
 
 def _remove(store: FilterStorage, args: argparse.Namespace) -> int:
-    keys = Keys(args.inputs, args.null)
+    keys = KeyLines(args.inputs, args.null)
     store.open(args.filter, change=True)
     store.remove_many([])  # raises ParameterError unless it is a counting filter
     seen = removed = 0
@@ -406,7 +414,7 @@ def _remove(store: FilterStorage, args: argparse.Namespace) -> int:
     return 1
 
 
-def _fill(store: FilterStorage, keys: Keys) -> None:
+def _fill(store: FilterStorage, keys: KeyLines) -> None:
     added = new = 0
     with _progress(keys) as shown:
         for batch in keys.batches():
@@ -419,7 +427,7 @@ def _fill(store: FilterStorage, keys: Keys) -> None:
 
 
 def _check(store: FilterStorage, args: argparse.Namespace) -> None:
-    keys = Keys(args.inputs, args.null)
+    keys = KeyLines(args.inputs, args.null)
     store.open(args.filter)
     allowed = _allowed(args.allow, args.null)
     seen = printed = 0
@@ -440,7 +448,7 @@ def _allowed(path: str | None, nul: bool) -> Callable[[list[bytes]], bytes]:
         store = FileStorage()
         store.open(path)
         return store.contains_many
-    lines = {key for batch in Keys([path], nul).batches() for key in batch} if path is not None else set()
+    lines = {key for batch in KeyLines([path], nul).batches() for key in batch} if path is not None else set()
     return lambda batch: bytes(key in lines for key in batch)
 
 
@@ -453,13 +461,13 @@ def _dedupe(store: FilterStorage, args: argparse.Namespace) -> None:
     kept = args.redis is not None or (first != "-" and (is_filter(Path(first)) or not store.exists(first)))
     if kept and args.capacity is None and not store.exists(first):
         raise SourceError(f"{store.absent(first)}: --capacity makes a filter of that name")
-    keys = Keys(args.names[1:] if kept else args.names, args.null)
-    kind = Kind.PLAIN if args.hash_funcs is not None else Kind.SCALABLE
+    keys = KeyLines(args.names[1:] if kept else args.names, args.null)
+    kind = FilterKind.PLAIN if args.hash_funcs is not None else FilterKind.SCALABLE
     if kept:
         _open_or_make(store, first, args, kind, args.fp_rate or SEEN_FP_RATE)
     else:
         _make(store, None, args, kind, args.capacity or SEEN_CAPACITY, args.fp_rate or SEEN_FP_RATE)
-    if store.asked().kind is Kind.COUNTING:
+    if store.asked().kind is FilterKind.COUNTING:
         raise ParameterError(f"{store.name} is a counting filter, which would count repeated lines: use a plain filter")
     try:
         with _progress(keys, prints=True) as shown:
@@ -506,7 +514,7 @@ def _write(keys: list[bytes], nul: bool) -> None:
 
 
 @contextmanager
-def _progress(keys: Keys, *, prints: bool = False) -> Iterator[ProgressDisplay]:
+def _progress(keys: KeyLines, *, prints: bool = False) -> Iterator[ProgressDisplay]:
     """Show progress, unless the terminal shows lines that the user types or the command prints."""
     typed = "-" in keys.paths and sys.stdin is not None and sys.stdin.isatty()
     if typed or (prints and sys.stdout.isatty()):
@@ -562,7 +570,7 @@ def _info(store: FilterStorage, args: argparse.Namespace) -> None:
         _warn_past_capacity(store)
 
 
-def _fields(name: str, facts: Facts) -> dict[str, object]:
+def _fields(name: str, facts: FilterFacts) -> dict[str, object]:
     """Return the facts about a filter as the fields of a JSON line."""
     return {
         "filter": name,

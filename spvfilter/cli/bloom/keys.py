@@ -20,7 +20,7 @@ MAX_KEY = 64 << 20
 """Largest size of a key in bytes (our choice)."""
 
 
-class Keys:
+class KeyLines:
     """The keys in files or on standard input, in batches as they arrive.
 
     Without paths, and for the path "-", keys come from standard input. A key ends with a newline or with CR LF. If

@@ -13,7 +13,7 @@ from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.growth import Growth
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.bloom.scalable import ScalableBloomFilter
-from spvfilter.cli.bloom.storage import Asked, Facts, FilterStorage, Kind, Local, Shape
+from spvfilter.cli.bloom.storage import FilterFacts, FilterKind, FilterShape, FilterStorage, GivenOptions, Local
 from spvfilter.errors import (
     CapacityError,
     FormatError,
@@ -69,14 +69,14 @@ class RedisStorage(FilterStorage):
         assert self._filter is not None
         return self._filter
 
-    def create(self, name: str | None, shape: Shape, hashing: HashFamily, *, replace: bool) -> None:
+    def create(self, name: str | None, shape: FilterShape, hashing: HashFamily, *, replace: bool) -> None:
         from spvfilter.bloom.redis import RedisBloomFilter, RedisScalableBloomFilter
 
         assert name is not None
-        if shape.kind is Kind.COUNTING:
+        if shape.kind is FilterKind.COUNTING:
             raise ParameterError("--counting needs a filter in a file: filters in Redis have no counters")
         make: Callable[[], Awaitable[RedisBloomFilter | RedisScalableBloomFilter]]
-        if shape.kind is Kind.SCALABLE:
+        if shape.kind is FilterKind.SCALABLE:
             make = partial(
                 RedisScalableBloomFilter.create, self._client, name, shape.capacity, shape.fp_rate, hashing=hashing
             )
@@ -86,7 +86,7 @@ class RedisStorage(FilterStorage):
             )
         plain = (
             BloomFilter(*shape.fixed, hashing=hashing, on_full=shape.on_full)
-            if replace and shape.kind is Kind.PLAIN
+            if replace and shape.kind is FilterKind.PLAIN
             else None
         )
         self._run(self._make(name, make, replace, plain))
@@ -104,14 +104,14 @@ class RedisStorage(FilterStorage):
             return False
         return True
 
-    def asked(self) -> Asked:
+    def asked(self) -> GivenOptions:
         from spvfilter.bloom.redis import RedisScalableBloomFilter
 
         made = self._opened
         key = made.hashing.key if made.hashing.family == Family.SIPHASH else None
         if isinstance(made, RedisScalableBloomFilter):
-            return Asked(Kind.SCALABLE, made.initial_capacity, made.nominal_fp_rate, None, key)
-        return Asked(Kind.PLAIN, made.capacity, made.nominal_fp_rate, made.hash_funcs, key)
+            return GivenOptions(FilterKind.SCALABLE, made.initial_capacity, made.nominal_fp_rate, None, key)
+        return GivenOptions(FilterKind.PLAIN, made.capacity, made.nominal_fp_rate, made.hash_funcs, key)
 
     def add_many(self, lines: list[bytes]) -> bytes:
         async def add() -> bytes:
@@ -137,7 +137,7 @@ class RedisStorage(FilterStorage):
     def _keys(self, lines: list[bytes]) -> list[bytes] | list[str]:
         return self._encoded(self._opened.encoding, lines)
 
-    def facts(self) -> Facts:
+    def facts(self) -> FilterFacts:
         from spvfilter.bloom.redis import RedisScalableBloomFilter
 
         made = self._opened
@@ -226,14 +226,14 @@ async def _end(tasks: Iterable[asyncio.Task[T]]) -> None:
     await asyncio.gather(*all_of_them, return_exceptions=True)
 
 
-async def _plain_facts(made: RedisBloomFilter) -> Facts:
+async def _plain_facts(made: RedisBloomFilter) -> FilterFacts:
     kind = "Bloom filter in Redis, partitioned" if made.partitioned else "Bloom filter in Redis"
     shape = (kind, made.hashing.family.name.lower(), made.bits, (made.bits + 7) // 8, str(made.hash_funcs))
     state = await made.fill(), await made.approx_len(), await made.current_fp_rate()
-    return Facts(*shape, made.capacity, made.nominal_fp_rate, *state)
+    return FilterFacts(*shape, made.capacity, made.nominal_fp_rate, *state)
 
 
-async def _scalable_facts(made: RedisScalableBloomFilter) -> Facts:
+async def _scalable_facts(made: RedisScalableBloomFilter) -> FilterFacts:
     slices, bits = await made.slice_count(), await made.bits()
     plan = Growth(made.initial_capacity, made.nominal_fp_rate, made.growth, made.tightening)
     first, last = plan.shape(0)[2], plan.shape(slices - 1)[2]
@@ -247,4 +247,4 @@ async def _scalable_facts(made: RedisScalableBloomFilter) -> Facts:
         None,
         made.nominal_fp_rate,
     )
-    return Facts(*shape, await made.fill(), await made.approx_len(), await made.current_fp_rate(), slices)
+    return FilterFacts(*shape, await made.fill(), await made.approx_len(), await made.current_fp_rate(), slices)

@@ -37,7 +37,7 @@ MAGICS = (MAGIC, STATIC_MAGIC)  # Starts of the files of filters, of equal size.
 READABLE = (*MAGICS, MMAP3_MAGIC)  # First bytes of all files that `read` accepts.
 
 
-class Kind(Enum):
+class FilterKind(Enum):
     """The kinds of filters."""
 
     PLAIN = "Bloom filter"
@@ -46,7 +46,7 @@ class Kind(Enum):
     STATIC = "static filter"
 
 
-class Shape(NamedTuple):
+class FilterShape(NamedTuple):
     """The parameters of a new filter."""
 
     capacity: int
@@ -55,7 +55,7 @@ class Shape(NamedTuple):
     """False-positive rate of the filter when it contains `capacity` lines."""
     hash_funcs: int | None
     """Number of hash functions. None for the best number."""
-    kind: Kind
+    kind: FilterKind
     """Plain, scalable or counting; not static."""
     on_full: OnFull
     """Reaction to a new line if the filter is full."""
@@ -68,10 +68,10 @@ class Shape(NamedTuple):
         return self.capacity, self.fp_rate, self.hash_funcs
 
 
-class Asked(NamedTuple):
+class GivenOptions(NamedTuple):
     """The options that a filter was made with. None stands for an option that was not given."""
 
-    kind: Kind
+    kind: FilterKind
     """Kind of the filter."""
     capacity: int | None
     """Number of lines that the filter is sized for."""
@@ -83,7 +83,7 @@ class Asked(NamedTuple):
     """Key of SipHash, 16 bytes."""
 
 
-class Facts(NamedTuple):
+class FilterFacts(NamedTuple):
     """The parameters and the state of a filter."""
 
     kind: str
@@ -119,7 +119,7 @@ class FilterStorage(ABC):
     name = "the filter in memory"
 
     @abstractmethod
-    def create(self, name: str | None, shape: Shape, hashing: HashFamily, *, replace: bool) -> None:
+    def create(self, name: str | None, shape: FilterShape, hashing: HashFamily, *, replace: bool) -> None:
         """Make a new filter. Without a name it is not stored."""
 
     def create_static(
@@ -147,7 +147,7 @@ class FilterStorage(ABC):
         return f"{name}: No such file or directory"
 
     @abstractmethod
-    def asked(self) -> Asked: ...
+    def asked(self) -> GivenOptions: ...
 
     @abstractmethod
     def add_many(self, lines: list[bytes]) -> bytes:
@@ -171,7 +171,7 @@ class FilterStorage(ABC):
     def contains_many(self, lines: list[bytes]) -> bytes: ...
 
     @abstractmethod
-    def facts(self) -> Facts: ...
+    def facts(self) -> FilterFacts: ...
 
     @abstractmethod
     def read(self, name: str) -> Local:
@@ -258,17 +258,17 @@ class FileStorage(FilterStorage):
             raise ParameterError(f"{self.name} is a static filter, which does not change: make it of all lines again")
         return made
 
-    def create(self, name: str | None, shape: Shape, hashing: HashFamily, *, replace: bool) -> None:
+    def create(self, name: str | None, shape: FilterShape, hashing: HashFamily, *, replace: bool) -> None:
         if name is not None:
             self._claim(name, replace)
         match shape.kind:
-            case Kind.SCALABLE:
+            case FilterKind.SCALABLE:
                 self._filter = ScalableBloomFilter(shape.capacity, shape.fp_rate, hashing=hashing)
-            case Kind.COUNTING:
+            case FilterKind.COUNTING:
                 self._filter = CountingBloomFilter(
                     *shape.fixed, hashing=hashing, on_full=shape.on_full, counter_bits=shape.counter_bits
                 )
-            case Kind.PLAIN:
+            case FilterKind.PLAIN:
                 self._filter = BloomFilter(*shape.fixed, hashing=hashing, on_full=shape.on_full)
 
     def create_static(
@@ -302,15 +302,15 @@ class FileStorage(FilterStorage):
     def exists(self, name: str) -> bool:
         return Path(name).exists()
 
-    def asked(self) -> Asked:
+    def asked(self) -> GivenOptions:
         made = self._opened
         key = made.hashing.key if made.family == Family.SIPHASH else None
         if isinstance(made, StaticFilter):
-            return Asked(Kind.STATIC, None, made.fp_rate, None, key)
+            return GivenOptions(FilterKind.STATIC, None, made.fp_rate, None, key)
         if isinstance(made, ScalableBloomFilter):
-            return Asked(Kind.SCALABLE, made.initial_capacity, made.nominal_fp_rate, None, key)
-        kind = Kind.COUNTING if isinstance(made, CountingBloomFilter) else Kind.PLAIN
-        return Asked(kind, made.capacity, made.nominal_fp_rate, made.hash_funcs, key)
+            return GivenOptions(FilterKind.SCALABLE, made.initial_capacity, made.nominal_fp_rate, None, key)
+        kind = FilterKind.COUNTING if isinstance(made, CountingBloomFilter) else FilterKind.PLAIN
+        return GivenOptions(kind, made.capacity, made.nominal_fp_rate, made.hash_funcs, key)
 
     def add_many(self, lines: list[bytes]) -> bytes:
         new = bytearray()
@@ -337,14 +337,14 @@ class FileStorage(FilterStorage):
     def _keys(self, lines: list[bytes]) -> list[bytes] | list[str]:
         return self._encoded(self._opened.encoding, lines)
 
-    def facts(self) -> Facts:
+    def facts(self) -> FilterFacts:
         made = self._opened
         if isinstance(made, ScalableBloomFilter):
             return _scalable_facts(made)
         if isinstance(made, StaticFilter):
             return _static_facts(made)
         kind = self.asked().kind.value
-        return Facts(
+        return FilterFacts(
             kind=f"{kind}, partitioned" if made.partitioned else kind,
             family=made.family.name.lower(),
             bits=made.cells,
@@ -390,10 +390,10 @@ class FileStorage(FilterStorage):
             raise SourceError(f"{self.name}: cannot be written: {error.strerror}") from None
 
 
-def _static_facts(made: StaticFilter) -> Facts:
+def _static_facts(made: StaticFilter) -> FilterFacts:
     size = made.header().body_size
-    return Facts(
-        kind=f"{Kind.STATIC.value}, {made.fingerprint_bits}-bit fingerprints",
+    return FilterFacts(
+        kind=f"{FilterKind.STATIC.value}, {made.fingerprint_bits}-bit fingerprints",
         family=made.family.name.lower(),
         bits=8 * size,
         size=size,
@@ -406,10 +406,10 @@ def _static_facts(made: StaticFilter) -> Facts:
     )
 
 
-def _scalable_facts(made: ScalableBloomFilter) -> Facts:
+def _scalable_facts(made: ScalableBloomFilter) -> FilterFacts:
     functions = [slice.hash_funcs for slice in made.slices]
-    return Facts(
-        kind=Kind.SCALABLE.value,
+    return FilterFacts(
+        kind=FilterKind.SCALABLE.value,
         family=made.family.name.lower(),
         bits=made.bits,
         size=sum(slice.header().body_size for slice in made.slices),

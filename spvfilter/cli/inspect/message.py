@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from spvfilter.cli.inspect import payloads
-from spvfilter.cli.inspect.payloads import Fact, Finding, Table, utc
+from spvfilter.cli.inspect.payloads import Fact, Finding, ItemTable, utc
 from spvfilter.errors import EnvelopeError, FormatError, MessageError
 from spvfilter.network import Network
 from spvfilter.primitives import hash_to_hex
@@ -143,12 +143,12 @@ def _json(name: str, value: object) -> object:
     return value
 
 
-def _table(name: str, items: tuple[object, ...]) -> Table:
+def _table(name: str, items: tuple[object, ...]) -> ItemTable:
     records = [_record(name, item) for item in items]
     columns = dict.fromkeys(records[0] if records else (), "left")
     rows = [[str(value) for value in record.values()] for record in records]
     # "left" is an Align
-    return Table(name, f"{len(items):,} {name.replace('_', ' ')}", columns, records, rows)  # type: ignore[arg-type]
+    return ItemTable(name, f"{len(items):,} {name.replace('_', ' ')}", columns, records, rows)  # type: ignore[arg-type]
 
 
 def _record(name: str, item: object) -> dict[str, object]:

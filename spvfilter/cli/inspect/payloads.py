@@ -36,7 +36,7 @@ class Fact(NamedTuple):
     """Value of the fact in a table. None if the table shows `value`."""
 
 
-class Table(NamedTuple):
+class ItemTable(NamedTuple):
     """A list of items of one kind."""
 
     name: str
@@ -60,7 +60,7 @@ class Finding(NamedTuple):
     """Kind of payload as text output names it, such as "BIP-37 filter (filterload payload)"."""
     facts: Sequence[Fact]
     """Facts about the parsed bytes, each with a name and a value."""
-    tables: Sequence[Table] = ()
+    tables: Sequence[ItemTable] = ()
     """Lists of the items in the parsed bytes, such as outputs."""
     payload: Finding | None = None
     """The payload of a P2P message. None for any other kind."""
@@ -126,14 +126,14 @@ def transaction(raw: bytes, network: Network) -> Finding:
         Fact("output value", paid, f"{bitcoin(paid)} BTC"),
     ]
     tables = [
-        Table(
+        ItemTable(
             "inputs",
             f"{counted(len(inputs), 'input')}",
             {"#": "right", "spends": "left"},
             [{"outpoint": spent, "script_sig": script, "sequence": sequence} for spent, script, sequence in inputs],
             [[str(n), spent or "coinbase"] for n, (spent, _, _) in enumerate(inputs)],
         ),
-        Table(
+        ItemTable(
             "outputs",
             f"{counted(len(outputs), 'output')}",
             {"#": "right", "BTC": "right", "to": "left"},
@@ -238,7 +238,7 @@ def merkleblock(raw: bytes, network: Network) -> Finding:
         Fact("hashes", len(parsed.hashes)),
         Fact("flag bits", 8 * len(parsed.flags)),
     ]
-    table = Table(
+    table = ItemTable(
         "matched",
         f"{counted(len(matched), 'transaction')} proved",
         {"position": "right", "txid": "left"},
@@ -270,7 +270,7 @@ def headers(raw: bytes, network: Network) -> Finding:
             "work ok", found, None if unproven is None else f"the hash of header {unproven} does not meet its bits"
         ),
     ]
-    table = Table(
+    table = ItemTable(
         "headers",
         f"{counted(len(found), 'header')}",
         {"#": "right", "hash": "left", "time": "left"},

@@ -28,7 +28,7 @@ from spvfilter.cli.term.matches import printer, record
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.ranges import never_searched
 from spvfilter.cli.watch.bookmark import Bookmark
-from spvfilter.cli.watch.status import TICK_S, Status, status
+from spvfilter.cli.watch.status import TICK_S, StatusDisplay, status
 from spvfilter.errors import EventGapError, ParameterError, StoreLockedError, UselessPeerError
 from spvfilter.filters.fprate import DEFAULT_FP_RATE
 from spvfilter.light.client import LightClient
@@ -283,7 +283,7 @@ class _Watch:
                     f" {damaged(self._rebuilt)}"
                 )
 
-    async def _follow(self, client: LightClient, shown: Status) -> None:
+    async def _follow(self, client: LightClient, shown: StatusDisplay) -> None:
         """Print events: until the first `Synced` event with --once, else without end."""
         read = self._print_lines if self._json else self._print_table
         if not self._once:
@@ -299,14 +299,14 @@ class _Watch:
             lacking = "progress" if self._patience is not None and self._patience.has_node else "usable node"
             raise UselessPeerError(f"gave up: no {lacking} for {self._patience_s:g} s") from None
 
-    async def _print_table(self, client: LightClient, shown: Status) -> None:
+    async def _print_table(self, client: LightClient, shown: StatusDisplay) -> None:
         """Print all matches, then events as they arrive. With --once, print all matches once the tip is searched."""
         events = client.events(since=None if self._once else await self._print_all(shown))
         async for event in events:
             if await self._take(event, shown, events.sequence):
                 return
 
-    async def _print_lines(self, client: LightClient, shown: Status) -> None:
+    async def _print_lines(self, client: LightClient, shown: StatusDisplay) -> None:
         """Print each event that no earlier run printed, with its own sequence number.
 
         If a run is killed, the last lines that it wrote may be printed again by the next run.
@@ -333,7 +333,7 @@ class _Watch:
             await asyncio.gather(keeper, return_exceptions=True)
             await bookmark.end()
 
-    async def _print_snapshot(self, gap: EventGapError, shown: Status) -> int:
+    async def _print_snapshot(self, gap: EventGapError, shown: StatusDisplay) -> int:
         """Print all present matches in place of events that the database does not have.
 
         These lines are not events and have no number. The line `dropped` before them has the number of the snapshot.
@@ -349,14 +349,14 @@ class _Watch:
             self._match(found, shown, None)
         return matches.sequence
 
-    async def _print_all(self, shown: Status) -> int:
+    async def _print_all(self, shown: StatusDisplay) -> int:
         """Print a table row for each present match, and return the number of the last event that the rows include."""
         matches = await self._client.matches()
         for found in matches:
             self._match(found, shown, None)
         return matches.sequence
 
-    async def _take(self, event: Event, shown: Status, sequence: int) -> bool:
+    async def _take(self, event: Event, shown: StatusDisplay, sequence: int) -> bool:
         """Print an event and return whether the run ends with it.
 
         Args:
@@ -402,7 +402,7 @@ class _Watch:
         if self._patience is not None:
             self._patience.progress()
 
-    def _match(self, event: _MatchEvent, shown: Status, sequence: int | None) -> None:
+    def _match(self, event: _MatchEvent, shown: StatusDisplay, sequence: int | None) -> None:
         match = event.match
         if isinstance(event, MatchUnconfirmed):
             match = replace(match, block_hash=None, height=None, time=None)  # as it is now
@@ -426,7 +426,7 @@ class _Watch:
         self._show(match)
         shown.changed()
 
-    def _replaced(self, event: TxReplaced, shown: Status, sequence: int) -> None:
+    def _replaced(self, event: TxReplaced, shown: StatusDisplay, sequence: int) -> None:
         if self._json:
             txids = {"txid": hash_to_hex(event.txid), "by": hash_to_hex(event.by)}
             self._line({"event": "replaced", "sequence": sequence, **txids})
@@ -434,7 +434,7 @@ class _Watch:
             shown.clear()
             self._page.line(f"{hash_to_hex(event.txid)} was replaced by {hash_to_hex(event.by)}", "yellow")
 
-    async def _synced(self, event: Synced, shown: Status, sequence: int) -> None:
+    async def _synced(self, event: Synced, shown: StatusDisplay, sequence: int) -> None:
         height = event.height
         shown.synced(height, sees_unconfirmed=event.sees_unconfirmed)
         if event.skipped != self._skipped:
@@ -453,7 +453,7 @@ class _Watch:
             found = f"{count:,} match{'es' if count != 1 else ''}" if count else "nothing found"
             shown.complain(f"synced to height {height:,}: {found}")
 
-    def _disconnected(self, height: int, block_hash: bytes, shown: Status, sequence: int) -> None:
+    def _disconnected(self, height: int, block_hash: bytes, shown: StatusDisplay, sequence: int) -> None:
         if self._json:
             self._line(
                 {"event": "disconnected", "sequence": sequence, "height": height, "block": hash_to_hex(block_hash)}
@@ -462,7 +462,7 @@ class _Watch:
             shown.clear()
             self._page.line(f"block {height} {hash_to_hex(block_hash)} left the best chain", "yellow")
 
-    def _sent(self, event: BroadcastProgress | BroadcastChanged, shown: Status) -> None:
+    def _sent(self, event: BroadcastProgress | BroadcastChanged, shown: StatusDisplay) -> None:
         """Print what a peer did with an own transaction, or its new status."""
         if self._json:
             self._line(sending(event))
@@ -474,7 +474,7 @@ class _Watch:
         )
         shown.complain(f"own transaction {hash_to_hex(event.txid)} {said.rstrip()}")
 
-    def _peer_changed(self, event: PeerChanged, shown: Status) -> None:
+    def _peer_changed(self, event: PeerChanged, shown: StatusDisplay) -> None:
         shown.peer(event.address, event.user_agent, event.transport)
         if event.address is not None:
             self._peers.connected(event.address)
@@ -505,7 +505,7 @@ def _how(event: _MatchEvent) -> dict[str, str]:
     return {"reason": event.reason.value, **by}
 
 
-async def tick(shown: Status) -> None:
+async def tick(shown: StatusDisplay) -> None:
     """Update a status display again and again, until the terminal is gone."""
     with suppress(OSError):  # the terminal is gone; the next output reports it
         while True:

@@ -21,7 +21,7 @@ _SURE_S = 2.0  # seconds of a phase before its remaining time is estimated
 _LEAST_NAME = 12  # columns of an address
 
 
-class Status:
+class StatusDisplay:
     """Base class of status displays; it shows nothing, for an output that is not a terminal."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -80,7 +80,7 @@ class Status:
         return f"{self._phase}{' · ' if self._peer else ''}{self._peer}"
 
 
-class LineStatus(Status):
+class LineStatus(StatusDisplay):
     """A status on one line of standard error, which is overwritten at each update."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -100,7 +100,7 @@ class LineStatus(Status):
             self._shown = 0
 
 
-class RichStatus(Status):
+class RichStatus(StatusDisplay):
     """Balances and a status line, drawn by rich and redrawn below each line that is printed on its console."""
 
     def __init__(self, console: Console, balances: Balances) -> None:
@@ -149,7 +149,7 @@ class RichStatus(Status):
 
 
 @contextmanager
-def status(console: Console | None, balances: Balances) -> Iterator[Status]:
+def status(console: Console | None, balances: Balances) -> Iterator[StatusDisplay]:
     """Context manager: returns a status display. `console` is the terminal on which matches are printed, or None."""
     if console is not None:
         shown = RichStatus(console, balances)
@@ -157,7 +157,7 @@ def status(console: Console | None, balances: Balances) -> Iterator[Status]:
             yield shown
         return
     if not sys.stderr.isatty() or rich_console(sys.stdout) is not None:
-        yield Status()
+        yield StatusDisplay()
         return
     line = LineStatus()
     try:

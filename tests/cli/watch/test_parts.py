@@ -14,7 +14,7 @@ import pytest
 from spvfilter.cli.arguments import Parser
 from spvfilter.cli.term.balances import Balances
 from spvfilter.cli.watch import command
-from spvfilter.cli.watch.status import Status
+from spvfilter.cli.watch.status import StatusDisplay
 from spvfilter.errors import UselessPeerError, remedy
 from spvfilter.light import BroadcastChanged, BroadcastProgress, BroadcastStep, LightClient, Mode, PeerWarning
 from spvfilter.network import SIGNET
@@ -256,7 +256,7 @@ def test_hidden_rows_count_in_the_sum_of_all() -> None:
 
 def test_progress_is_rounded_down_with_remaining_time() -> None:
     now = 0.0
-    status = Status(lambda: now)
+    status = StatusDisplay(lambda: now)
     status.progress("blocks", 0, 100_000)
     assert status.line == "blocks: 0 of 100,000 (0 %)"
     now = 10.0
@@ -272,7 +272,7 @@ def test_progress_is_rounded_down_with_remaining_time() -> None:
 
 
 def test_status_names_encryption_and_missing_unconfirmed_payments() -> None:
-    status = Status()
+    status = StatusDisplay()
     status.peer("127.0.0.1:1", "", Transport.V2)
     status.synced(7, sees_unconfirmed=False)
     told = "up to date, height 7 · payments appear when confirmed · peer 127.0.0.1:1, encrypted"
@@ -283,7 +283,7 @@ def test_status_names_encryption_and_missing_unconfirmed_payments() -> None:
 
 def test_each_phase_is_timed_on_its_own() -> None:
     now = 0.0
-    status = Status(lambda: now)
+    status = StatusDisplay(lambda: now)
     status.progress("headers", 0, 100)
     now = 100.0
     status.progress("headers", 100, 100)
