@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 8  # Filters that one task merges (our choice).
 
 
-class Bits(Protocol):
+class BufferFilter(Protocol):
     """A filter over a given buffer of bits."""
 
     def update(self, keys: Iterable[object], /) -> object:
@@ -31,7 +31,7 @@ def is_bag(keys: object) -> bool:
     return type(keys).__module__.startswith("dask.bag") and hasattr(keys, "reduction")
 
 
-def bits_of_bag(bag: Any, over: Callable[[Buffer], Bits], size: int) -> bytes:
+def bits_of_bag(bag: Any, over: Callable[[Buffer], BufferFilter], size: int) -> bytes:
     """Return the bits of a filter of all keys in a bag.
 
     The bag is computed where `bag.compute()` computes it: on a cluster if the program has a Dask client, else in
@@ -49,13 +49,13 @@ def bits_of_bag(bag: Any, over: Callable[[Buffer], Bits], size: int) -> bytes:
     return merged
 
 
-def _filled(over: Callable[[Buffer], Bits], size: int, keys: Iterable[object]) -> bytes:
+def _filled(over: Callable[[Buffer], BufferFilter], size: int, keys: Iterable[object]) -> bytes:
     bits = allocate(size)
     over(bits).update(keys)
     return bytes(bits)
 
 
-def _merged(over: Callable[[Buffer], Bits], size: int, several: Iterable[bytes]) -> bytes:
+def _merged(over: Callable[[Buffer], BufferFilter], size: int, several: Iterable[bytes]) -> bytes:
     bits = allocate(size)
     both = over(bits)
     for other in several:

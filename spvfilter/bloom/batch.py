@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from spvfilter.kernel.columns import Keys, Nulls, Padding
 
 
-class Batch:
+class KeyBatch:
     """The keys of a batch, without the nulls that are skipped. Each key is an object as `add` takes it.
 
     It takes everything that a filter's `update` takes, and can be iterated only once. Raises TypeError, KeyRangeError,

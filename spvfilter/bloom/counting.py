@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self, overload
 from spvfilter._public import public
 from spvfilter.bloom import sizing
 from spvfilter.bloom.base import SLOTS, Encode, GenericFilter, OnFull
-from spvfilter.bloom.batch import Batch
+from spvfilter.bloom.batch import KeyBatch
 from spvfilter.bloom.fileformat import COUNTER_KINDS, KIND_BITS
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import HashFamily
@@ -166,7 +166,7 @@ class CountingBloomFilter(GenericFilter, CounterCore):
         """
         if memoryview(self.buffer).readonly:
             raise ReadOnlyError("the filter is read-only: change a copy of it, or open its file with writable=True")
-        batch = Batch(keys, nulls, self.encoding, padding)
+        batch = KeyBatch(keys, nulls, self.encoding, padding)
         single = [*batch]
         there = bytearray(self.contains_many(single))
         for at, key in enumerate(single):

@@ -168,7 +168,7 @@ class FileHeader(NamedTuple):
         return header
 
 
-class Header(Protocol):
+class SizedHeader(Protocol):
     """The header of a file that has a header, a body and a CRC of 4 bytes."""
 
     @property
@@ -181,7 +181,7 @@ class Header(Protocol):
         ...
 
 
-def write_to(file: IO[bytes], header: Header, body: memoryview) -> None:
+def write_to(file: IO[bytes], header: SizedHeader, body: memoryview) -> None:
     """Write header, bits and CRC.
 
     The CRC covers the bytes that were written, even if another process changes the bits at the same time.
@@ -213,13 +213,13 @@ def replaced(path: Path) -> Iterator[IO[bytes]]:
             os.fchmod(file.fileno(), mode)
 
 
-def save(path: Path, header: Header, body: memoryview) -> None:
+def save(path: Path, header: SizedHeader, body: memoryview) -> None:
     """Write the file of a filter to `path`, as `replaced` does."""
     with replaced(path) as file:
         write_to(file, header, body)
 
 
-def check_size(header: Header, size: int) -> None:
+def check_size(header: SizedHeader, size: int) -> None:
     """Raise FormatError unless a file of `size` bytes has the length that its header determines."""
     expected = HEADER_SIZE + header.body_size + TRAILER_SIZE
     if size < expected:
@@ -228,12 +228,12 @@ def check_size(header: Header, size: int) -> None:
         raise FormatError(f"{size - expected} trailing bytes", offset=expected, field="file")
 
 
-def checksum(header: Header, body: memoryview) -> bytes:
+def checksum(header: SizedHeader, body: memoryview) -> bytes:
     """Return the CRC at the end of the file, 4 bytes."""
     return zlib.crc32(body, zlib.crc32(header.pack())).to_bytes(TRAILER_SIZE, "little")
 
 
-def check_crc(header: Header, body: memoryview, trailer: memoryview) -> None:
+def check_crc(header: SizedHeader, body: memoryview, trailer: memoryview) -> None:
     """Raise FormatError if the CRC at the end of the file does not match."""
     if checksum(header, body) != trailer:
         raise FormatError(

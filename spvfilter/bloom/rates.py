@@ -25,7 +25,7 @@ _DOUBLE_HASHING = (Family.SPARK_V1, Family.SPARK_V2, Family.REDISBLOOM)
 _UNIFORM = 256
 
 
-class Bits(Protocol):
+class BitFilter(Protocol):
     """A filter of bits."""
 
     @property
@@ -92,7 +92,7 @@ def expected(family: Family, bits: int, hash_funcs: int, items: int, partitioned
     return min(1.0, fill**hash_funcs + excess(family, bits, hash_funcs, fill, items, partitioned))
 
 
-def current(made: Bits) -> float:
+def current(made: BitFilter) -> float:
     """Return the current rate of a filter, from 0 to 1."""
     counts = made.plane_set_bits() if made.partitioned else [made.set_bits()]
     found = None if made.partitioned else uneven(made.family, made.bits)
@@ -120,7 +120,7 @@ def reachable(family: Family, bits: int) -> int:
     return min(bits, 1 << _HASH_BITS.get(family, 64))
 
 
-def estimated(made: Bits, found: tuple[int, int, int]) -> float:
+def estimated(made: BitFilter, found: tuple[int, int, int]) -> float:
     """Return the estimated number of keys of a filter whose positions are not uniform.
 
     It is the mean of the estimates from both groups of positions, weighted by the hashes of each group.
@@ -136,7 +136,7 @@ def estimated(made: Bits, found: tuple[int, int, int]) -> float:
     return (likely - others * math.log1p(-high / others)) / made.hash_funcs
 
 
-def first_bits(made: Bits, first: int) -> int:
+def first_bits(made: BitFilter, first: int) -> int:
     """Return the number of set bits among the first positions."""
     whole, rest = divmod(first, 8)
     count = sum(int.from_bytes(chunk, "little").bit_count() for chunk in chunks(made.body[:whole]))

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Self, TypeVar, overload
 from spvfilter._public import public
 from spvfilter.bloom import fileformat, rates, sizing
 from spvfilter.bloom.base import Encode, OnFull, allocate, share_of, spare_keys
-from spvfilter.bloom.batch import Batch
+from spvfilter.bloom.batch import KeyBatch
 from spvfilter.bloom.filter import BloomFilter, refuse_other_kinds
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.bloom.redis import scripts as scripts
 from spvfilter.bloom.redis.client import check_client, command, run, stored_header
-from spvfilter.bloom.redis.layout import MARK_SIZE, MAX_MARKS, Layout, Shape, header_key
+from spvfilter.bloom.redis.layout import MARK_SIZE, MAX_MARKS, BitlessFilter, RedisLayout, header_key
 from spvfilter.errors import (
     CapacityError,
     CapacityWarning,
@@ -89,7 +89,7 @@ class RedisBloomFilter:
     on_full: OnFull
     """Result of adding a new key to a full filter: "raise" or "warn"."""
 
-    def __init__(self, client: Client, layout: Layout) -> None:
+    def __init__(self, client: Client, layout: RedisLayout) -> None:
         """Used only by the class methods, such as `open`: call them instead. It does not contact the server."""
         self.client = client
         """The client that every operation uses."""
@@ -97,7 +97,7 @@ class RedisBloomFilter:
         """Name of the filter."""
         self._use(layout)
 
-    def _use(self, layout: Layout) -> None:
+    def _use(self, layout: RedisLayout) -> None:
         """Take over the shape of a filter."""
         shape = layout.shape
         self._layout = layout
@@ -151,8 +151,8 @@ class RedisBloomFilter:
         check_client(client)
         options = {"bits": bits, "hashing": hashing, "encode": encode, "partitioned": partitioned, "on_full": on_full}
         # the options have several types
-        shape = Shape(capacity, fp_rate, hash_funcs, buffer=b"", **options)  # type: ignore[arg-type]
-        made = cls(client, Layout(name, shape, shard_size))
+        shape = BitlessFilter(capacity, fp_rate, hash_funcs, buffer=b"", **options)  # type: ignore[arg-type]
+        made = cls(client, RedisLayout(name, shape, shard_size))
         there = await made._create(expire)
         if there is not None:
             if not exist_ok:
@@ -179,7 +179,7 @@ class RedisBloomFilter:
             TypeError: `local` is not a BloomFilter.
         """
         check_client(client)
-        made = cls(client, Layout(name, Shape.of(local), shard_size))
+        made = cls(client, RedisLayout(name, BitlessFilter.of(local), shard_size))
         async with made._staged(made._layout, local) as staged:
             if await made._create(expire, staged) is not None:
                 raise RemoteExistsError(f"a filter at {name!r} already exists")
@@ -210,7 +210,7 @@ class RedisBloomFilter:
             ParameterError: The filter was made with other arguments.
         """
         raw = await stored_header(client, name, header_key(name))
-        return cls(client, Layout.parse(name, raw, hashing, encode, on_full))
+        return cls(client, RedisLayout.parse(name, raw, hashing, encode, on_full))
 
     async def _create(self, expire: float | None, staged: Iterable[bytes] = ()) -> bytes | None:
         layout = self._layout
@@ -221,11 +221,11 @@ class RedisBloomFilter:
         return there
 
     async def _run(
-        self, layout: Layout, script: scripts.Script, keys: Iterable[bytes], *arguments: bytes | int | str
+        self, layout: RedisLayout, script: scripts.Script, keys: Iterable[bytes], *arguments: bytes | int | str
     ) -> object:
         return await run(self.client, script, [layout.header_key, *keys], layout.header, *arguments)
 
-    async def _following(self, work: Callable[[Layout], Awaitable[T]]) -> T:
+    async def _following(self, work: Callable[[RedisLayout], Awaitable[T]]) -> T:
         """Perform an operation. If the filter was replaced meanwhile, perform it again on the new one."""
         for _ in range(_MOST_TRIES):
             layout = self._layout
@@ -237,7 +237,7 @@ class RedisBloomFilter:
                     raise
         return await work(self._layout)
 
-    async def _follow(self, layout: Layout, again: bool) -> bool:
+    async def _follow(self, layout: RedisLayout, again: bool) -> bool:
         """Take over the shape of the filter that has replaced `layout`. Return False if there is none.
 
         `again` is the result if the filter is the same as before. A filter that was deleted and created again has not
@@ -253,7 +253,7 @@ class RedisBloomFilter:
             raw, marks = answer
             if raw == layout.header:  # perhaps another filter was there for a moment
                 return again
-            there = Layout.parse(self.name, raw, custom, shape._encode_with, shape.on_full)
+            there = RedisLayout.parse(self.name, raw, custom, shape._encode_with, shape.on_full)
         except (RemoteMissingError, ParameterError, FormatError):
             return False
         is_replaced = layout.mark in (marks[at : at + MARK_SIZE] for at in range(0, len(marks), MARK_SIZE))
@@ -306,7 +306,7 @@ class RedisBloomFilter:
             ColumnError: A column contradicts itself.
             TypeError: A key has the wrong type.
         """
-        batch = Batch(keys, nulls, self.encoding, padding)
+        batch = KeyBatch(keys, nulls, self.encoding, padding)
         # the mask type of the keys' library
         return batch.answer(b"".join([mask async for mask in self._added(batch)]))  # type: ignore[return-value]
 
@@ -316,7 +316,7 @@ class RedisBloomFilter:
         Raises CapacityError and the other errors of `add_many`.
         """
         new = 0
-        async for mask in self._added(Batch(keys, nulls, self.encoding, padding)):
+        async for mask in self._added(KeyBatch(keys, nulls, self.encoding, padding)):
             new += mask.count(1)
         return new
 
@@ -387,7 +387,7 @@ class RedisBloomFilter:
         Batches, results and `nulls` are the same as for `add_many`. Raises TypeError for a key of a wrong type,
         ColumnError for a column that contradicts itself.
         """
-        batch = Batch(keys, nulls, self.encoding, padding)
+        batch = KeyBatch(keys, nulls, self.encoding, padding)
         found = [await self._probe(scripts.CONTAINS, chunk) async for chunk in self._chunks(batch)]
         return batch.answer(b"".join(found))  # type: ignore[return-value]  # the mask type of the keys' library
 
@@ -398,7 +398,7 @@ class RedisBloomFilter:
             yield chunk
 
     async def _probe(self, script: scripts.Script, keys: list[object]) -> bytes:
-        async def probe(layout: Layout) -> bytes:
+        async def probe(layout: RedisLayout) -> bytes:
             shards, probes = layout.probes(keys)
             mask = await self._run(layout, script, shards, probes, layout.shape.hash_funcs)
             assert isinstance(mask, bytes)
@@ -423,7 +423,7 @@ class RedisBloomFilter:
                 f"{self.name!r} and {other.name!r} belong to different clients: pass a snapshot() of the other filter"
             )
 
-        async def unite(layout: Layout) -> None:
+        async def unite(layout: RedisLayout) -> None:
             shards = layout.shard_keys()
             if not isinstance(other, RedisBloomFilter):
                 layout.shape._same_shape(other)
@@ -448,13 +448,13 @@ class RedisBloomFilter:
 
         Raises MismatchError if the keys of the two filters have different encodings, TypeError for other objects.
         """
-        new_shape = Shape.of(local)
+        new_shape = BitlessFilter.of(local)
 
-        async def exchange(layout: Layout) -> Layout:
+        async def exchange(layout: RedisLayout) -> RedisLayout:
             mine, theirs = layout.shape.encoding, new_shape.encoding
             if mine != theirs:
                 raise MismatchError(f"filters of different encoding: {mine.name} and {theirs.name}")
-            new = Layout(self.name, new_shape, layout.shard_size)
+            new = RedisLayout(self.name, new_shape, layout.shard_size)
             mark = layout.mark if new.header != layout.header else b""
             last = min(new.shard_size, new.size) * 8 - 1
             async with self._staged(new, local) as staged:
@@ -466,7 +466,7 @@ class RedisBloomFilter:
         self._use(await self._following(exchange))
 
     @asynccontextmanager
-    async def _staged(self, layout: Layout, local: BloomFilter) -> AsyncIterator[list[bytes]]:
+    async def _staged(self, layout: RedisLayout, local: BloomFilter) -> AsyncIterator[list[bytes]]:
         """Upload the bits of a local filter under temporary keys, which are deleted afterwards.
 
         Raises TypeError unless it is a BloomFilter, and MismatchError if it has another shape than the layout.
@@ -496,7 +496,7 @@ class RedisBloomFilter:
         """
         return await self._following(self._snapshot)
 
-    async def _snapshot(self, layout: Layout) -> BloomFilter:
+    async def _snapshot(self, layout: RedisLayout) -> BloomFilter:
         local = layout.shape.filled(allocate(layout.size))
         body = memoryview(local.buffer).cast("B")
         for shard, at, end in layout.pieces():
@@ -535,7 +535,7 @@ class RedisBloomFilter:
         Bits that are set during the call may be counted.
         """
 
-        async def count(layout: Layout) -> list[int]:
+        async def count(layout: RedisLayout) -> list[int]:
             planes = [0] * (layout.shape.hash_funcs if layout.shape.partitioned else 1)
             for shards, ranges, of_planes in layout.counts():
                 counts = await self._run(layout, scripts.COUNT, shards, ranges)

@@ -48,7 +48,7 @@ _TAGGED = re.compile(
 )  # A name with a hash tag: its first "{…}" is not empty (Redis Cluster specification, "Hash tags").
 
 
-class Shape(BloomFilter):
+class BitlessFilter(BloomFilter):
     """A filter without bits, which maps keys to positions of bits.
 
     Its buffer is mapped read-only and never touched, so that it takes no memory.
@@ -77,7 +77,7 @@ class Shape(BloomFilter):
         super()._set_up(kind, cells, *shape, buffer=untouched, private=private, on_full=on_full, empty=empty)
 
     @classmethod
-    def of(cls, local: BloomFilter) -> Shape:
+    def of(cls, local: BloomFilter) -> BitlessFilter:
         """Return the shape of a local filter. Raises TypeError unless it is a BloomFilter."""
         refuse_other_kinds(local)
         return cls._made(local.header(), local.hashing, local._encode_with, b"", on_full=local.on_full)
@@ -89,14 +89,14 @@ class Shape(BloomFilter):
         )
 
 
-class Layout:
+class RedisLayout:
     """The layout of one filter, or of one slice of a scalable filter: name, shape and shards.
 
     The keys of the shards are {name}:stem:0 and so on. Raises ParameterError for an invalid name, shard size or number
     of shards.
     """
 
-    def __init__(self, name: str, shape: Shape, shard_size: int, stem: bytes = b"bits") -> None:
+    def __init__(self, name: str, shape: BitlessFilter, shard_size: int, stem: bytes = b"bits") -> None:
         if not isinstance(shard_size, int) or not 1 <= shard_size <= MAX_SHARD_SIZE:
             raise ParameterError(f"shard_size must be from 1 to {MAX_SHARD_SIZE} bytes: {shard_size!r}")
         self.name = name
@@ -117,14 +117,16 @@ class Layout:
     @classmethod
     def parse(
         cls, name: str, raw: bytes, hashing: HashFamily | None, encode: Encode, on_full: OnFull = "raise"
-    ) -> Layout:
+    ) -> RedisLayout:
         """Parse the value of the header key.
 
         Raises FormatError if it is malformed, and ParameterError if `hashing` or `encode` is not the filter's.
         """
         header, shard_size = _parse(raw)
         return cls(
-            name, Shape._made(header, *given_or_stored(header, hashing, encode), b"", on_full=on_full), shard_size
+            name,
+            BitlessFilter._made(header, *given_or_stored(header, hashing, encode), b"", on_full=on_full),
+            shard_size,
         )
 
     def refuse_another(self, raw: bytes) -> None:

@@ -8,7 +8,7 @@ from spvfilter.bloom.base import OnFull
 from spvfilter.bloom.fileformat import KIND_SERIES
 from spvfilter.bloom.redis.client import stored_header
 from spvfilter.bloom.redis.filter import RedisBloomFilter
-from spvfilter.bloom.redis.layout import Layout, header_key, kind_of
+from spvfilter.bloom.redis.layout import RedisLayout, header_key, kind_of
 from spvfilter.bloom.redis.scalable import RedisScalableBloomFilter
 from spvfilter.bloom.redis.serieslayout import SeriesLayout
 
@@ -24,4 +24,4 @@ async def open_any(client: Client, name: str, on_full: OnFull) -> RedisBloomFilt
     raw = await stored_header(client, name, header_key(name))
     if kind_of(raw) == KIND_SERIES:
         return RedisScalableBloomFilter(client, SeriesLayout.parse(name, raw, None, None))
-    return RedisBloomFilter(client, Layout.parse(name, raw, None, None, on_full))
+    return RedisBloomFilter(client, RedisLayout.parse(name, raw, None, None, on_full))

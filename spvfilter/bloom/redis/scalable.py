@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self, overload
 from spvfilter._public import public
 from spvfilter.bloom import fileformat, sizing
 from spvfilter.bloom.base import Encode, allocate
-from spvfilter.bloom.batch import Batch
+from spvfilter.bloom.batch import KeyBatch
 from spvfilter.bloom.filter import refuse_other_kinds
 from spvfilter.bloom.growth import Growth
 from spvfilter.bloom.hashing import HashFamily
@@ -19,7 +19,7 @@ from spvfilter.bloom.redis import scripts as plain, seriesscripts as scripts
 from spvfilter.bloom.redis.client import check_client, command, run, stored_header
 from spvfilter.bloom.redis.filter import CHUNK_KEYS, CHUNK_PROBES, SHARD_SIZE, STAGED_TTL, milliseconds
 from spvfilter.bloom.redis.layout import header_key
-from spvfilter.bloom.redis.serieslayout import SeriesLayout, State
+from spvfilter.bloom.redis.serieslayout import SeriesLayout, SeriesState
 from spvfilter.bloom.scalable import ScalableBloomFilter
 from spvfilter.errors import (
     CapacityError,
@@ -134,7 +134,7 @@ class RedisScalableBloomFilter:
         check_client(client)
         plan = Growth(initial_capacity, fp_rate, growth, tightening)
         made = cls(client, SeriesLayout(name, plan, shard_size, hashing, encode))
-        there = await made._create(State((0,)), expire)
+        there = await made._create(SeriesState((0,)), expire)
         if there is not None:
             if not exist_ok:
                 raise RemoteExistsError(f"a filter at {name!r} already exists")
@@ -173,7 +173,7 @@ class RedisScalableBloomFilter:
         made._layout.check_slices([slice.header() for slice in slices])
         copies = [slice.copy() for slice in slices]  # so that exactly the counted bits are sent
         async with made._staged(copies) as staged:
-            if await made._create(State(tuple(slice.set_bits() for slice in copies)), expire, staged) is not None:
+            if await made._create(SeriesState(tuple(slice.set_bits() for slice in copies)), expire, staged) is not None:
                 raise RemoteExistsError(f"a filter at {name!r} already exists")
         return made
 
@@ -195,7 +195,7 @@ class RedisScalableBloomFilter:
         raw = await stored_header(client, name, header_key(name))
         return cls(client, SeriesLayout.parse(name, raw, hashing, encode))
 
-    async def _create(self, state: State, expire: float | None, staged: Iterable[bytes] = ()) -> bytes | None:
+    async def _create(self, state: SeriesState, expire: float | None, staged: Iterable[bytes] = ()) -> bytes | None:
         layout, count = self._layout, len(state.set_bits)
         shards = layout.shard_keys(count)
         keys = [layout.header_key, layout.state_key, *shards, *staged]
@@ -283,7 +283,7 @@ class RedisScalableBloomFilter:
             FormatError: The state of the filter is damaged.
             RemoteError: The server failed or refused.
         """
-        batch = Batch(keys, nulls, self.encoding, padding)
+        batch = KeyBatch(keys, nulls, self.encoding, padding)
         # the mask type of the keys' library
         return batch.answer(b"".join([mask async for mask in self._added(batch)]))  # type: ignore[return-value]
 
@@ -293,7 +293,7 @@ class RedisScalableBloomFilter:
         Raises the errors of `add_many`: CapacityError, FormatError, RemoteError, TypeError, ColumnError.
         """
         new = 0
-        async for mask in self._added(Batch(keys, nulls, self.encoding, padding)):
+        async for mask in self._added(KeyBatch(keys, nulls, self.encoding, padding)):
             new += mask.count(1)
         return new
 
@@ -315,7 +315,7 @@ class RedisScalableBloomFilter:
         Batches, results and `nulls` are the same as for `add_many`. Raises TypeError, ColumnError, FormatError,
         RemoteError.
         """
-        batch = Batch(keys, nulls, self.encoding, padding)
+        batch = KeyBatch(keys, nulls, self.encoding, padding)
         found = [await self._probe(scripts.CONTAINS, chunk) for chunk in self._chunks(batch)]
         return batch.answer(b"".join(found))  # type: ignore[return-value]  # the mask type of the keys' library
 
@@ -473,7 +473,7 @@ class RedisScalableBloomFilter:
         assert isinstance(left, int)
         return None if left < 0 else left / 1000
 
-    async def _state(self) -> State:
+    async def _state(self) -> SeriesState:
         raw = await self._run(scripts.STATE, lambda count: ((), ()))
         assert isinstance(raw, bytes)
         return self._layout.parse_state(raw)
@@ -513,17 +513,17 @@ class RedisScalableBloomFilter:
         """
         return self._rate(await self._state())
 
-    def _bits(self, state: State) -> int:
+    def _bits(self, state: SeriesState) -> int:
         return sum(layout.shape.bits for layout in self._layout.slices[: len(state.set_bits)])
 
-    def _len(self, state: State) -> float:
+    def _len(self, state: SeriesState) -> float:
         shapes = (layout.shape for layout in self._layout.slices)
         return sum(
             sizing.estimate_items(shape.bits, shape.hash_funcs, bits)
             for shape, bits in zip(shapes, state.set_bits, strict=False)
         )
 
-    def _rate(self, state: State) -> float:
+    def _rate(self, state: SeriesState) -> float:
         shapes = (layout.shape for layout in self._layout.slices)
         rates = (
             sizing.fp_rate_of_fill(of.bits, of.hash_funcs, bits)

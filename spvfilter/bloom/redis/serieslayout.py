@@ -23,7 +23,15 @@ from spvfilter.bloom.base import ENCODES, Encode, given_or_stored
 from spvfilter.bloom.fileformat import HEADER_SIZE, KIND_SERIES, MAX_BIP37_BITS
 from spvfilter.bloom.growth import Growth
 from spvfilter.bloom.hashing import HashFamily
-from spvfilter.bloom.redis.layout import MAX_SHARDS, Layout, Shape, check_shard_size, header_in, header_key, prefix
+from spvfilter.bloom.redis.layout import (
+    MAX_SHARDS,
+    BitlessFilter,
+    RedisLayout,
+    check_shard_size,
+    header_in,
+    header_key,
+    prefix,
+)
 from spvfilter.bloom.shape import shape_of
 from spvfilter.errors import CapacityError, FormatError, MismatchError, ParameterError
 from spvfilter.kernel import MAX_SLICES, Encoding, Family
@@ -31,7 +39,7 @@ from spvfilter.kernel import MAX_SLICES, Encoding, Family
 _GROWTH = struct.Struct("<QdQ")  # The end of the header: growth, tightening, shard_size.
 
 
-class State(NamedTuple):
+class SeriesState(NamedTuple):
     """The state of a scalable filter in Redis."""
 
     set_bits: tuple[int, ...]
@@ -53,10 +61,10 @@ class SeriesLayout:
         self.plan: Growth = plan.checked()
         self.shard_size = shard_size
         self._encode = encode
-        shape = Shape(*plan.shape(0), buffer=b"", hashing=hashing, encode=encode)
+        shape = BitlessFilter(*plan.shape(0), buffer=b"", hashing=hashing, encode=encode)
         self.hashing: HashFamily = shape.hashing
-        self.slices: list[Layout] = [
-            Layout(name, shape, shard_size, b"slice:0")
+        self.slices: list[RedisLayout] = [
+            RedisLayout(name, shape, shard_size, b"slice:0")
         ]  # the slices that this client knows of
         self.header_key: bytes = header_key(name)
         self.state_key: bytes = prefix(name) + b":slices"
@@ -95,13 +103,13 @@ class SeriesLayout:
             number = len(self.slices)
             if number == MAX_SLICES:
                 raise CapacityError(f"{self.name!r} has {MAX_SLICES} slices, and there can be no more")
-            shape = Shape(*self.plan.shape(number), buffer=b"", hashing=self.hashing, encode=self._encode)
+            shape = BitlessFilter(*self.plan.shape(number), buffer=b"", hashing=self.hashing, encode=self._encode)
             if -(-shape.header().body_size // self.shard_size) + sum(each.shards for each in self.slices) > MAX_SHARDS:
                 raise CapacityError(
                     f"{self.name!r} cannot grow: its next slice would make more than {MAX_SHARDS} shards of"
                     f" {self.shard_size} bytes"
                 )
-            self.slices.append(Layout(self.name, shape, self.shard_size, b"slice:%d" % number))
+            self.slices.append(RedisLayout(self.name, shape, self.shard_size, b"slice:%d" % number))
 
     def shard_keys(self, count: int) -> list[bytes]:
         """Return the keys of the shards of the first `count` slices."""
@@ -148,7 +156,7 @@ class SeriesLayout:
                     packed += (number_of.setdefault((at, shard), len(number_of) + 3), bit ^ 7)
         return [layouts[at].shard_key(shard) for at, shard in number_of], struct.pack(f"<{len(packed)}I", *packed)
 
-    def parse_state(self, raw: bytes) -> State:
+    def parse_state(self, raw: bytes) -> SeriesState:
         """Parse the value of the state's key, whose length the script has checked. Raises FormatError."""
         count, *set_bits = struct.unpack(f"<{len(raw) // 8}Q", raw)
         assert count == len(set_bits) <= len(self.slices)
@@ -157,7 +165,7 @@ class SeriesLayout:
                 raise FormatError(
                     f"{bits} set bits of {layout.shape.bits} in slice {number}", offset=8 + 8 * number, field="slices"
                 )
-        return State(tuple(set_bits))
+        return SeriesState(tuple(set_bits))
 
     def check_slices(self, headers: Sequence[object]) -> None:
         """Raise MismatchError unless these are the headers of the slices that follow from the parameters."""
