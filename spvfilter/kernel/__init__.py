@@ -22,7 +22,6 @@ from spvfilter.kernel.values import (
     UPDATE_ALL,
     UPDATE_NONE,
     UPDATE_P2PUBKEY_ONLY,
-    Coin,
     Encoding,
     EntryKind,
     Family,
@@ -35,6 +34,7 @@ from spvfilter.kernel.values import (
     SpentCoin,
     TxMatch,
     TxSpan,
+    WatchedCoin,
 )
 
 BACKEND, _twin = choose()
@@ -108,7 +108,6 @@ __all__ = [
     "UPDATE_NONE",
     "UPDATE_P2PUBKEY_ONLY",
     "BitCore",
-    "Coin",
     "CounterCore",
     "Encoding",
     "EntryKind",
@@ -127,6 +126,7 @@ __all__ = [
     "TxMatch",
     "TxSpan",
     "WatchTable",
+    "WatchedCoin",
     "add_hit_sums",
     "bip37_scan_block",
     "bip37_scan_tx",

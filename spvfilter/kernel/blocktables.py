@@ -36,7 +36,7 @@ class Layout(StrEnum):
     """Text in UTF-8, with offsets."""
 
 
-class Column(NamedTuple):
+class ColumnBuffers(NamedTuple):
     """The values of a column as buffers of Arrow's columnar format."""
 
     length: int

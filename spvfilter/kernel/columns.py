@@ -74,7 +74,7 @@ Column: TypeAlias = "HasArray | ArrowArray | ArrowStream"
 Keys: TypeAlias = "Iterable[object] | Buffer | Column"
 
 
-class Batch(NamedTuple):
+class BatchPieces(NamedTuple):
     """The pieces of a batch."""
 
     pieces: Iterable[tuple[int, object]]
@@ -105,7 +105,7 @@ def is_missing(key: object) -> bool:
     return key is None or (type(key) is float and key != key)
 
 
-def batch_of(keys: Any, skip: bool) -> Batch | None:
+def batch_of(keys: Any, skip: bool) -> BatchPieces | None:
     """Return the pieces of a batch; None for a plain buffer or iterable.
 
     Raises TypeError for a table of several columns, for an array that cannot hold keys, and, unless `skip`, for nulls
@@ -121,9 +121,9 @@ def batch_of(keys: Any, skip: bool) -> Batch | None:
         capsules = keys.__arrow_c_array__()
         if not isinstance(capsules, tuple) or len(capsules) != 2:
             raise TypeError(f"__arrow_c_array__ must return two capsules, not {capsules!r}")
-        return Batch([(ARRAY, capsules)], _answer_for(keys))
+        return BatchPieces([(ARRAY, capsules)], _answer_for(keys))
     if hasattr(kind, "__arrow_c_stream__"):
-        return Batch([(STREAM, keys.__arrow_c_stream__())], _answer_for(keys))
+        return BatchPieces([(STREAM, keys.__arrow_c_stream__())], _answer_for(keys))
     return None
 
 
@@ -160,14 +160,14 @@ def _pyarrow_mask(pyarrow: Any, mask: bytes) -> object:
     return pyarrow.Array.from_buffers(pyarrow.uint8(), len(mask), [None, pyarrow.py_buffer(mask)]).cast(pyarrow.bool_())
 
 
-def _of_numpy(keys: Any, skip: bool) -> Batch:
+def _of_numpy(keys: Any, skip: bool) -> BatchPieces:
     masked = sys.modules.get("numpy.ma")
     if masked is not None and isinstance(keys, masked.MaskedArray):
         missing = masked.getmaskarray(keys)
         if missing.ndim != 1 and missing.any():
             raise TypeError(f"a masked array of keys has one dimension, not {missing.ndim}")
         return _without(missing, masked.getdata(keys), masked.getdata, skip, BUFFER)
-    return Batch(_pieces_of(keys, BUFFER), masks.BoolMask.of)
+    return BatchPieces(_pieces_of(keys, BUFFER), masks.BoolMask.of)
 
 
 def _pieces_of(array: Any, kind: int) -> Iterable[tuple[int, object]]:
@@ -186,7 +186,7 @@ def _lists(array: Any) -> Iterator[tuple[int, object]]:
         yield KEYS, array[at : at + _AT_ONCE].tolist()
 
 
-def _of_pandas(pandas: Any, keys: Any, skip: bool) -> Batch:
+def _of_pandas(pandas: Any, keys: Any, skip: bool) -> BatchPieces:
     if isinstance(keys, pandas.DataFrame):
         if keys.shape[1] != 1:
             raise TypeError(f"one column expected, not a table of {keys.shape[1]}: choose one of them")
@@ -195,7 +195,7 @@ def _of_pandas(pandas: Any, keys: Any, skip: bool) -> Batch:
 
     values = keys if isinstance(keys, pandas.api.extensions.ExtensionArray) else keys.array
     if _is_arrow(pandas, values.dtype):
-        return Batch([(STREAM, _chunks(values).__arrow_c_stream__())], masks.BoolMask.of)
+        return BatchPieces([(STREAM, _chunks(values).__arrow_c_stream__())], masks.BoolMask.of)
     return _without(numpy.asarray(values.isna()), values, lambda present: present.to_numpy(), skip, VALUES)
 
 
@@ -213,7 +213,7 @@ def _chunks(values: Any) -> Any:
     return array if hasattr(array, "__arrow_c_stream__") else sys.modules["pyarrow"].chunked_array([array])
 
 
-def _without(missing: Any, values: Any, as_array: Callable[[Any], Any], skip: bool, kind: int) -> Batch:
+def _without(missing: Any, values: Any, as_array: Callable[[Any], Any], skip: bool, kind: int) -> BatchPieces:
     """Return the batch of a column without its missing keys.
 
     Args:
@@ -225,7 +225,7 @@ def _without(missing: Any, values: Any, as_array: Callable[[Any], Any], skip: bo
     """
     answer = masks.BoolMask.of
     if not missing.any():
-        return Batch(_pieces_of(as_array(values), kind), answer)
+        return BatchPieces(_pieces_of(as_array(values), kind), answer)
     if not skip:
         raise TypeError(f"key {int(missing.argmax())} is null, which is no key: nulls='skip' leaves nulls out")
 
@@ -234,4 +234,4 @@ def _without(missing: Any, values: Any, as_array: Callable[[Any], Any], skip: bo
         spread[~missing] = answer(mask)
         return spread
 
-    return Batch(_pieces_of(as_array(values[~missing]), kind), answer_all)
+    return BatchPieces(_pieces_of(as_array(values[~missing]), kind), answer_all)

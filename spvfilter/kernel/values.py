@@ -163,7 +163,7 @@ class ScriptType(IntEnum):
 
 
 @public
-class Coin(NamedTuple):
+class WatchedCoin(NamedTuple):
     """The facts that a watch table knows about a watched outpoint."""
 
     entry: int

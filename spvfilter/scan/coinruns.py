@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any  # pyarrow has no types
 
-from spvfilter.kernel.blocktables import Column
+from spvfilter.kernel.blocktables import ColumnBuffers
 from spvfilter.protocol import HASH_SIZE, MAX_SCRIPT_SIZE
 from spvfilter.scan.exporttables import array_of, arrow_type, pyarrow
 from spvfilter.scan.sortedruns import RunForm, RunWriter, merged
@@ -62,7 +62,7 @@ class CoinRunWriter:
         """Return a context manager that completes the run at its end. Raises OSError."""
         return self._writer.opened()
 
-    def add(self, columns: dict[str, Column]) -> None:
+    def add(self, columns: dict[str, ColumnBuffers]) -> None:
         """Add the events of some blocks, from columns with the names in CREATED and SPENT. Raises OSError."""
         # together, since only created coins have the dictionary of types that all batches of a run share
         self._writer.add(self._pa.concat_tables([_created(self._pa, columns), _spent(self._pa, columns)]))
@@ -73,7 +73,7 @@ def _form(pa: Any) -> RunForm:
     return RunForm(run_schema(pa), len(_KEY), lambda table: _last_events(pa, table))
 
 
-def _created(pa: Any, columns: dict[str, Column]) -> Any:
+def _created(pa: Any, columns: dict[str, ColumnBuffers]) -> Any:
     """Return the coins that blocks create, as a table of events."""
     pc = pa.compute
     txid, index, height, position, value, kind, script = (array_of(pa, name, columns[name]) for name in CREATED)
@@ -94,7 +94,7 @@ def _created(pa: Any, columns: dict[str, Column]) -> Any:
     return table.filter(pc.and_(can_spend, pc.greater(height, 0)))
 
 
-def _spent(pa: Any, columns: dict[str, Column]) -> Any:
+def _spent(pa: Any, columns: dict[str, ColumnBuffers]) -> Any:
     """Return the coins that blocks spend, as a table of events."""
     pc = pa.compute
     txid, index, height = (array_of(pa, name, columns[name]) for name in SPENT)

@@ -10,7 +10,7 @@ from typing import IO, Any
 from spvfilter.errors import ParameterError, remedy
 from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import script_addresses
-from spvfilter.kernel.blocktables import BLOCK_TABLES, HEX, SCRIPT_TYPES, Column, Layout
+from spvfilter.kernel.blocktables import BLOCK_TABLES, HEX, SCRIPT_TYPES, ColumnBuffers, Layout
 from spvfilter.network import Network
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.exportcolumns import layout_of
@@ -64,7 +64,7 @@ def arrow_type(pa: Any, kernel_name: str) -> Any:
     }[layout_of(kernel_name)]
 
 
-def array_of(pa: Any, kernel_name: str, column: Column) -> Any:
+def array_of(pa: Any, kernel_name: str, column: ColumnBuffers) -> Any:
     """Return a column of the kernel as an Arrow array, which uses the column's memory."""
     buffers = [None if each is None else pa.py_buffer(each) for each in (column.validity, column.offsets, column.data)]
     if column.offsets is None:
@@ -88,7 +88,7 @@ def address_array(pa: Any, scripts: Any, network: Network) -> Any:
         network.p2sh_version,
         network.hrp,
     )
-    return array_of(pa, "outputs.address", Column(*column))
+    return array_of(pa, "outputs.address", ColumnBuffers(*column))
 
 
 class TableWriter:
@@ -149,7 +149,7 @@ class TableWriter:
             )
         return self._writer
 
-    def add(self, columns: Sequence[Column]) -> None:
+    def add(self, columns: Sequence[ColumnBuffers]) -> None:
         """Append rows. Raises OSError."""
         arrays = [array_of(self._pa, name, column) for name, column in zip(self._kernel_names, columns, strict=True)]
         self._waiting.append(self._pa.RecordBatch.from_arrays(arrays, schema=self._schema))

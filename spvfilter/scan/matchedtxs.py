@@ -25,7 +25,7 @@ from spvfilter._public import deferred, public
 from spvfilter.errors import SourceError
 from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import WatchTable, column_lines
-from spvfilter.kernel.blocktables import HEX, ITEMS, Column, Layout
+from spvfilter.kernel.blocktables import HEX, ITEMS, ColumnBuffers, Layout
 from spvfilter.primitives import hash_from_hex, hash_to_hex
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.exportcolumns import layout_of
@@ -182,7 +182,9 @@ def _unpacked(packed: bytes) -> Columns:
         at += size
         return packed[at - size : at]
 
-    columns = [Column(length, take(validity), take(offsets), take(data) or b"") for validity, offsets, data in sizes]
+    columns = [
+        ColumnBuffers(length, take(validity), take(offsets), take(data) or b"") for validity, offsets, data in sizes
+    ]
     if at != len(packed):
         raise ValueError(f"{len(packed)} bytes of columns, not {at}")
     return columns
@@ -256,7 +258,7 @@ def _table(pa: Any, columns: Columns, schema: Any) -> Any:
     return pa.Table.from_arrays(arrays, names=ROW_COLUMNS).cast(schema)
 
 
-def _array(pa: Any, name: str, column: Column, kind: Any) -> Any:
+def _array(pa: Any, name: str, column: ColumnBuffers, kind: Any) -> Any:
     """Return a column as an Arrow array: text in hex if that is the wanted type of bytes, and times in seconds."""
     layout = layout_of(name)
     if name == "items.block_time":
@@ -267,13 +269,13 @@ def _array(pa: Any, name: str, column: Column, kind: Any) -> Any:
     return array_of(pa, name, column)
 
 
-def _in_hex(column: Column) -> Column:
+def _in_hex(column: ColumnBuffers) -> ColumnBuffers:
     """Return a column of bytes as text in hex."""
     if column.offsets is None:
         offsets = array("i", range(0, 2 * HASH_SIZE * (column.length + 1), 2 * HASH_SIZE))
     else:
         offsets = array("i", [2 * at for at in array("i", column.offsets)])
-    return Column(column.length, column.validity, offsets.tobytes(), column.data.hex().encode())
+    return ColumnBuffers(column.length, column.validity, offsets.tobytes(), column.data.hex().encode())
 
 
 def _groups(pa: Any, tables: Iterable[Any]) -> Iterator[Any]:

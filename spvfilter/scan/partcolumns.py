@@ -9,7 +9,7 @@ from spvfilter.chain import is_proven
 from spvfilter.errors import FormatError, SourceError, UndoError, VanishedFileError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import Place, block_columns, check_block, read_at
-from spvfilter.kernel.blocktables import NO_HEIGHT, Column
+from spvfilter.kernel.blocktables import NO_HEIGHT, ColumnBuffers
 from spvfilter.network import Network
 from spvfilter.protocol import HEADER_SIZE, MAX_BLOCK_SIZE
 from spvfilter.scan.order import BATCH_BLOCKS, BATCH_SIZE
@@ -23,7 +23,7 @@ from spvfilter.scan.undomode import UndoMode
 
 _UNREADABLE = (FormatError, SourceError, OSError)
 
-Columns = list[Column]
+Columns = list[ColumnBuffers]
 """The columns of a batch, in the order of their names."""
 
 
@@ -140,7 +140,7 @@ class PartColumns:
         heights = [NO_HEIGHT if ref.height is None else ref.height for ref in refs]
         hits = None if self._hits is None else [self._hits[ref.hash] for ref in refs]
         made = block_columns(raws, records, heights, self._names, *self._address_forms, hits)
-        return [Column(*each) for each in made]
+        return [ColumnBuffers(*each) for each in made]
 
     def _decode_alone(self, row: _Row) -> Columns | None:
         """Decode one block from its first valid copy; None if no copy is valid."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self  # rows are as SQLite gives them
 from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError, StoreCorruptError, UnknownAccountError
 from spvfilter.hashes import sha256d
-from spvfilter.kernel import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, block_txids, check_block
+from spvfilter.kernel import NO_ENTRY, NO_VALUE, EntryKind, Hit, WatchedCoin, block_txids, check_block
 from spvfilter.network import Network
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HASH_SIZE, HEADER_SIZE
@@ -672,7 +672,7 @@ class Store:
         for found in batch.matches:
             self._ledger.put(found, self._ids[found.hit.entry])
         for hit in (found.hit for found in batch.matches if not found.hit.spend and found.height is not None):
-            self._write_coin(hit.outpoint, Coin(hit.entry, hit.value, hit.script))
+            self._write_coin(hit.outpoint, WatchedCoin(hit.entry, hit.value, hit.script))
         for txid, tx in batch.transactions.items():
             hits = () if tx is None else tuple(hit._replace(entry=self._ids[hit.entry]) for hit in tx.hits)
             self._ledger.keep(txid, tx and tx._replace(hits=hits))
@@ -800,7 +800,7 @@ class Store:
             if owner not in gone:
                 self._rows.insert("coins", (outpoint, owner, value, script))
 
-    def _write_coin(self, outpoint: bytes, coin: Coin) -> None:
+    def _write_coin(self, outpoint: bytes, coin: WatchedCoin) -> None:
         """Write value and script of an outpoint. A stored coin keeps its entry, as in the watch list's table."""
         entry, value, script = self._ids[coin.entry], coin.value, coin.script
         known = self._db.execute("SELECT entry, value, script FROM coins WHERE outpoint = ?", (outpoint,)).fetchone()

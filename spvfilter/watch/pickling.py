@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spvfilter.kernel import Coin, EntryKind, WatchTable
+from spvfilter.kernel import EntryKind, WatchedCoin, WatchTable
 from spvfilter.network import Network
 from spvfilter.watch.accounts import Accounts
 from spvfilter.watch.descriptor.descriptor import parse_descriptor
@@ -20,7 +20,7 @@ AccountState = tuple[list[str], dict[int, str]]
 State = tuple[
     list[tuple[EntryKind, bytes]],
     dict[int, str],
-    list[tuple[bytes, Coin]],
+    list[tuple[bytes, WatchedCoin]],
     list[KeychainState],
     Places,
     AccountState,

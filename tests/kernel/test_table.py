@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from spvfilter.errors import FormatError, ParameterError
-from spvfilter.kernel import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, WatchTable
+from spvfilter.kernel import NO_ENTRY, NO_VALUE, EntryKind, Hit, WatchedCoin, WatchTable
 from support import build
 from support.build import TxIn, TxOut
 
@@ -61,7 +61,7 @@ def test_a_scan_changes_no_table_until_hits_are_learned() -> None:
     assert list(made.coins()) == []
     made.learn(hits)
     learned = dict(made.coins())
-    assert dict(made.coins()) == {POINT: Coin(0, 5_000, SCRIPT), CHANGE.outpoint: Coin(0, 4_000, SCRIPT)}
+    assert dict(made.coins()) == {POINT: WatchedCoin(0, 5_000, SCRIPT), CHANGE.outpoint: WatchedCoin(0, 4_000, SCRIPT)}
     made.learn(hits)
     assert dict(made.coins()) == learned
     assert made.scan_tx(SPENDING) == [SPENT._replace(position=0), CHANGE._replace(position=0)]
@@ -96,7 +96,7 @@ def test_a_watched_outpoint_gets_the_facts_of_its_funding(value: int, script: by
         assert paid + [hit._replace(position=2) for hit in spent] == [PAID, SPENT._replace(entry=1), CHANGE]
     assert made.scan_block(BLOCK) == [PAID, SPENT._replace(entry=1), CHANGE]
     made.learn(made.scan_tx(FUNDING))
-    assert dict(made.coins()) == {POINT: Coin(1, 5_000, SCRIPT)}
+    assert dict(made.coins()) == {POINT: WatchedCoin(1, 5_000, SCRIPT)}
     assert made.scan_tx(SPENDING)[0] == SPENT._replace(entry=1, position=0)
 
 
@@ -112,7 +112,7 @@ def test_a_learned_outpoint_can_be_added_as_an_entry() -> None:
     made.learn(made.scan_tx(FUNDING))
     assert made.find(EntryKind.OUTPOINT, POINT) == NO_ENTRY
     assert made.add(EntryKind.OUTPOINT, POINT) == made.find(EntryKind.OUTPOINT, POINT) == 1
-    assert dict(made.coins()) == {POINT: Coin(1, 5_000, SCRIPT)}
+    assert dict(made.coins()) == {POINT: WatchedCoin(1, 5_000, SCRIPT)}
 
 
 def test_script_matches_before_key_and_data() -> None:
@@ -251,13 +251,13 @@ def test_a_table_may_change_during_iteration() -> None:
 def test_a_table_may_keep_the_coins_of_its_own_scan() -> None:
     made = table((EntryKind.SCRIPT, SCRIPT))
     assert made.scan_block(BLOCK, made) == [PAID, SPENT, CHANGE]
-    assert dict(made.coins()) == {POINT: Coin(0, 5_000, SCRIPT), CHANGE.outpoint: Coin(0, 4_000, SCRIPT)}
+    assert dict(made.coins()) == {POINT: WatchedCoin(0, 5_000, SCRIPT), CHANGE.outpoint: WatchedCoin(0, 4_000, SCRIPT)}
 
 
 def test_coins_may_belong_to_entries_of_another_table() -> None:
     made = WatchTable()
     made.set_coin(POINT, 7, 5, b"script")
-    assert (made.coin(POINT), made.find(EntryKind.OUTPOINT, POINT)) == (Coin(7, 5, b"script"), NO_ENTRY)
+    assert (made.coin(POINT), made.find(EntryKind.OUTPOINT, POINT)) == (WatchedCoin(7, 5, b"script"), NO_ENTRY)
     assert made.scan_tx(SPENDING) == [SPENT._replace(position=0, value=5, script=b"script", entry=7)]
 
 

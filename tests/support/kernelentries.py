@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spvfilter.hashes import sha256d
-from spvfilter.kernel import Coin, Encoding, EntryKind, Family, Hit, Place, TxSpan, backend
+from spvfilter.kernel import Encoding, EntryKind, Family, Hit, Place, TxSpan, WatchedCoin, backend
 from spvfilter.kernel.pure.blocks import block_txids, parse_tx, walk_block
 from spvfilter.kernel.pure.gcs import gcs_build
 from spvfilter.kernel.pure.headers import header_hashes, index_headers
@@ -46,7 +46,7 @@ BLOCK = build.block_of(
 )
 OUTPOINT = bytes(range(36))
 ROOM = bytearray(  # for the image of the table of `of_table`
-    image_size([(EntryKind.SCRIPT, script) for script in SCRIPTS[:10]], [(OUTPOINT, Coin(0, 5, None))])
+    image_size([(EntryKind.SCRIPT, script) for script in SCRIPTS[:10]], [(OUTPOINT, WatchedCoin(0, 5, None))])
 )
 ITEMS = [b"item %d" % number for number in range(200)]
 SIP_KEY = bytes(range(16))

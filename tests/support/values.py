@@ -31,7 +31,6 @@ from spvfilter.filters import (
     privacy_report,
 )
 from spvfilter.kernel import (
-    Coin,
     Encoding,
     EntryKind,
     Family,
@@ -42,6 +41,7 @@ from spvfilter.kernel import (
     SpentCoin,
     TxMatch,
     TxSpan,
+    WatchedCoin,
 )
 from spvfilter.light import (
     BlockFeeRate,
@@ -292,7 +292,7 @@ VALUES: dict[str, list[object]] = {
         SpentCoin(5, b"", 7, True),
         *(
             HIT,
-            Coin(0, 1, None),
+            WatchedCoin(0, 1, None),
             Place(3, 8, 285, bytes(8), H1),
             TxMatch(1, H1, 0, 5),
             TxSpan(0, 9, [(1, 2, 3)], [(4, 5, 6)], 0),

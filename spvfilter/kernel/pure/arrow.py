@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from spvfilter.errors import ColumnError
-from spvfilter.kernel.pure.kinds import Column, Key, Kind, text_of
+from spvfilter.kernel.pure.kinds import Key, KeyColumn, Kind, text_of
 
 _WIDEST = (1 << 31) - 1  # Bytes of a fixed-size binary: the limit of Arrow.
 _LONGEST = ((1 << 63) - 1) // 32  # Largest length and offset of an array in rows (our choice).
@@ -79,7 +79,7 @@ _POINTER = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 )
 
 
-class Layout(NamedTuple):
+class KeyLayout(NamedTuple):
     """The layout of the keys of an Arrow type."""
 
     name: str
@@ -93,14 +93,14 @@ class Layout(NamedTuple):
 
 
 _LAYOUTS = {
-    "u": Layout("offsets", Kind.TEXT, 4),
-    "U": Layout("offsets", Kind.TEXT, 8),
-    "z": Layout("offsets", Kind.BINARY, 4),
-    "Z": Layout("offsets", Kind.BINARY, 8),
-    "vu": Layout("views", Kind.TEXT, 16),
-    "vz": Layout("views", Kind.BINARY, 16),
-    "n": Layout("nulls", Kind.NOTHING, 0),
-    **{letter: Layout("numbers", Kind.INTEGERS, 1 << at // 2, at % 2 == 0) for at, letter in enumerate("cCsSiIlL")},
+    "u": KeyLayout("offsets", Kind.TEXT, 4),
+    "U": KeyLayout("offsets", Kind.TEXT, 8),
+    "z": KeyLayout("offsets", Kind.BINARY, 4),
+    "Z": KeyLayout("offsets", Kind.BINARY, 8),
+    "vu": KeyLayout("views", Kind.TEXT, 16),
+    "vz": KeyLayout("views", Kind.BINARY, 16),
+    "n": KeyLayout("nulls", Kind.NOTHING, 0),
+    **{letter: KeyLayout("numbers", Kind.INTEGERS, 1 << at // 2, at % 2 == 0) for at, letter in enumerate("cCsSiIlL")},
 }
 _BUFFERS = {"nulls": 0, "fixed": 2, "numbers": 2, "offsets": 3, "views": 3}
 
@@ -108,9 +108,9 @@ _BUFFERS = {"nulls": 0, "fixed": 2, "numbers": 2, "offsets": 3, "views": 3}
 class Type(NamedTuple):
     """The type of a column of keys."""
 
-    keys: Layout
+    keys: KeyLayout
     """Layout of the keys, or of the numbers that refer to a dictionary."""
-    values: Layout | None
+    values: KeyLayout | None
     """Layout of the dictionary's values; None without a dictionary."""
     within: bool
     """True if the column is the only column of a table."""
@@ -121,12 +121,12 @@ class Type(NamedTuple):
         return (self.values or self.keys).kind
 
 
-def _layout_of(format: str) -> Layout:
+def _layout_of(format: str) -> KeyLayout:
     if format in _LAYOUTS:
         return _LAYOUTS[format]
     digits = format[2:]
     if format.startswith("w:") and digits.isascii() and digits.isdecimal() and int(digits) <= _WIDEST:
-        return Layout("fixed", Kind.BINARY, int(digits))
+        return KeyLayout("fixed", Kind.BINARY, int(digits))
     raise TypeError(f"a column of text, binary or integers expected, not of Arrow's type '{format[:60]}'")
 
 
@@ -164,13 +164,13 @@ def type_of(schema: Schema) -> Type:
     return Type(keys, _layout_of(_format_of(values)), within)
 
 
-class Rows:
+class ArrayRows:
     """The rows of one array, which are checked when they are read.
 
     No value of the array can make it read outside the ranges that the other values of the array allow.
     """
 
-    def __init__(self, layout: Layout, array: Array, skipped: int, length: int, first: int) -> None:
+    def __init__(self, layout: KeyLayout, array: Array, skipped: int, length: int, first: int) -> None:
         self.layout = layout
         self.first = first  # number of row 0 among the caller's keys
         self.length = length
@@ -295,7 +295,7 @@ class Rows:
         """Yield the keys of all rows."""
         return (self.key(row, row) for row in range(self.length))
 
-    def named(self, values: Rows) -> Iterator[Key]:
+    def named(self, values: ArrayRows) -> Iterator[Key]:
         """Yield the keys of all rows, which are numbers of rows of a dictionary."""
         for row in range(self.length):
             if not self._is_valid(row):
@@ -307,7 +307,7 @@ class Rows:
             yield values.key(number, row)
 
 
-def column_of(type: Type, array: Array, first: int) -> Column:
+def column_of(type: Type, array: Array, first: int) -> KeyColumn:
     """Return the column in an array of a type. Raises ColumnError if it is malformed.
 
     `first` is the number of its first row among the caller's keys.
@@ -316,7 +316,7 @@ def column_of(type: Type, array: Array, first: int) -> Column:
     if type.within:
         _check_table(array, first)
         skipped, keys = array.offset, array.children[0][0]
-    rows = Rows(type.keys, keys, skipped, array.length, first)
+    rows = ArrayRows(type.keys, keys, skipped, array.length, first)
     if bool(keys.dictionary) != (type.values is not None):
         raise ColumnError(
             "the array has one, but its type has none"
@@ -326,12 +326,12 @@ def column_of(type: Type, array: Array, first: int) -> Column:
             field="dictionary",
         )
     if type.values is None:
-        return Column(type.kind, rows.length, lambda _: rows.keys())
+        return KeyColumn(type.kind, rows.length, lambda _: rows.keys())
     dictionary = keys.dictionary[0]
-    values = Rows(type.values, dictionary, 0, dictionary.length, first)
+    values = ArrayRows(type.values, dictionary, 0, dictionary.length, first)
     if dictionary.dictionary:
         raise ColumnError("it has a dictionary itself", row=first, field="dictionary")
-    return Column(type.kind, rows.length, lambda _: rows.named(values))
+    return KeyColumn(type.kind, rows.length, lambda _: rows.named(values))
 
 
 def _check_table(table: Array, first: int) -> None:
@@ -370,7 +370,7 @@ def _release(struct: Any) -> None:
 
 
 @contextmanager
-def taken_array(schema: object, array: object, check: Callable[[Kind], None]) -> Iterator[Callable[[int], Column]]:
+def taken_array(schema: object, array: object, check: Callable[[Kind], None]) -> Iterator[Callable[[int], KeyColumn]]:
     """Yield the column in the capsules that __arrow_c_array__ returned. They are released at the end."""
     for capsule, name in ((schema, b"arrow_schema"), (array, b"arrow_array")):
         if not _IS_VALID(capsule, name):
@@ -382,7 +382,7 @@ def taken_array(schema: object, array: object, check: Callable[[Kind], None]) ->
 
 
 @contextmanager
-def taken_stream(capsule: object, check: Callable[[Kind], None]) -> Iterator[Iterator[Callable[[int], Column]]]:
+def taken_stream(capsule: object, check: Callable[[Kind], None]) -> Iterator[Iterator[Callable[[int], KeyColumn]]]:
     """Yield the columns in the capsule that __arrow_c_stream__ returned. Each column is released before the next one.
 
     Raises OSError if the stream fails.
@@ -400,7 +400,7 @@ def taken_stream(capsule: object, check: Callable[[Kind], None]) -> Iterator[Ite
             _release(schema)
 
 
-def _arrays(stream: Stream, type: Type) -> Iterator[Callable[[int], Column]]:
+def _arrays(stream: Stream, type: Type) -> Iterator[Callable[[int], KeyColumn]]:
     while True:
         array = Array()
         _fill(stream, stream.get_next, array)

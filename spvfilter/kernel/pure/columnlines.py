@@ -13,7 +13,7 @@ from spvfilter.kernel.pure.arguments import snapshot, whole
 from spvfilter.protocol import HASH_SIZE
 
 if TYPE_CHECKING:
-    from spvfilter.kernel.blocktables import Column
+    from spvfilter.kernel.blocktables import ColumnBuffers
 
 _CSV, _FORMS = 0, 2
 _MOST_ROWS = 0x7FFFFFFF
@@ -87,7 +87,9 @@ def _layout(given: object) -> Layout:
     return found
 
 
-def _values(kind: Layout, rows: int, column: Column | tuple[object, ...], *, is_csv: bool) -> list[bytes | None] | None:
+def _values(
+    kind: Layout, rows: int, column: ColumnBuffers | tuple[object, ...], *, is_csv: bool
+) -> list[bytes | None] | None:
     """Return the values of a column as lines show them; None if the column does not fit its rows."""
     validity, offsets = (None if each is None else snapshot(each) for each in column[1:3])
     data = snapshot(column[3])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from spvfilter._public import deferred
 from spvfilter.errors import ColumnError, KeyRangeError
 from spvfilter.kernel import columns
-from spvfilter.kernel.pure.kinds import Column, Kind
+from spvfilter.kernel.pure.kinds import KeyColumn, Kind
 from spvfilter.kernel.values import NUMBERS, Encoding
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def check_kind(kind: Kind, encoding: Encoding) -> None:
             raise TypeError(f"a column of integers expected by a filter that encodes integers, not of {kind}")
 
 
-def of_buffer(view: memoryview, encoding: Encoding, strict: bool, keeps: bool | None = None) -> Column:
+def of_buffer(view: memoryview, encoding: Encoding, strict: bool, keeps: bool | None = None) -> KeyColumn:
     """Return the column in a buffer. Raises TypeError for a buffer that cannot hold keys of this encoding.
 
     If `strict`, the items must have the type that `add` takes. Otherwise rows of bytes, and integers of a fixed size,
@@ -59,7 +59,7 @@ def of_buffer(view: memoryview, encoding: Encoding, strict: bool, keeps: bool | 
     if digits and not digits.isdecimal():
         letter = "?"
     if legacy and view.ndim == 2 and letter in "Bbc" and not digits:
-        return Column(Kind.BINARY, len(view), lambda first: _items(view))
+        return KeyColumn(Kind.BINARY, len(view), lambda first: _items(view))
     if view.ndim == 1 and letter == "s" and digits:
         check_kind(Kind.BINARY, encoding)
         if keeps is None:
@@ -68,16 +68,16 @@ def of_buffer(view: memoryview, encoding: Encoding, strict: bool, keeps: bool | 
                 f" padding='strip' for texts; or pass .view('V{view.itemsize}') or uint8[n, {view.itemsize}]"
             )
         if not keeps:
-            return Column(Kind.BINARY, len(view), lambda first: (item.rstrip(b"\0") for item in _items(view)))
+            return KeyColumn(Kind.BINARY, len(view), lambda first: (item.rstrip(b"\0") for item in _items(view)))
     if view.ndim == 1 and letter in "sx" and digits:
-        return Column(Kind.BINARY, len(view), lambda first: _items(view))
+        return KeyColumn(Kind.BINARY, len(view), lambda first: _items(view))
     if view.ndim == 1 and letter == "w" and not view.itemsize % 4:
-        return Column(Kind.TEXT, len(view), lambda first: _texts(view, "big" if swapped else "little", first))
+        return KeyColumn(Kind.TEXT, len(view), lambda first: _texts(view, "big" if swapped else "little", first))
     if view.ndim == 1 and not digits and letter in "hHiIlLqQ" and legacy and not swapped:
-        return Column(Kind.BINARY, len(view), lambda first: _items(view))
+        return KeyColumn(Kind.BINARY, len(view), lambda first: _items(view))
     if view.ndim == 1 and not digits and letter in "bBhHiIlLqQnN" and not legacy:
         order, signed = "big" if swapped else "little", letter in _SIGNED
-        return Column(
+        return KeyColumn(
             Kind.INTEGERS,
             len(view),
             lambda first: (int.from_bytes(item, order, signed=signed) for item in _items(view)),  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ def opened(
     ParameterError if `nulls` is neither "raise" nor "skip", or `padding` is neither "keep" nor "strip".
     """
     skip = columns.skips(nulls)
-    reader = Reader(encode, encoding, skip, columns.keeps(padding))
+    reader = KeyReader(encode, encoding, skip, columns.keeps(padding))
     if isinstance(keys, (bytes, bytearray, str)):
         raise TypeError(f"a batch of keys expected, not one {type(keys).__name__}")
     batch = columns.batch_of(keys, skip)
@@ -147,7 +147,7 @@ def opened(
     return reader.read([(columns.BUFFER, view)]), bytes
 
 
-class Reader(Generic[Encoded]):
+class KeyReader(Generic[Encoded]):
     """Reads the keys of a batch and encodes them. A null that is skipped becomes None."""
 
     def __init__(
@@ -184,7 +184,7 @@ class Reader(Generic[Encoded]):
         for key in keys:
             yield None if self._skip and columns.is_missing(key) else self._encode(key)
 
-    def column(self, column: Column) -> Iterator[Encoded | None]:
+    def column(self, column: KeyColumn) -> Iterator[Encoded | None]:
         """Yield the keys of a column.
 
         Raises TypeError for a null that is not skipped, KeyRangeError for a number that does not fit the encoding.

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from spvfilter.errors import FormatError
 from spvfilter.kernel.pure.packed import MAX_ENTRY
 from spvfilter.kernel.pure.undo import compressed_key
-from spvfilter.kernel.values import MAX_PREFIX, NO_ENTRY, NO_VALUE, Coin, EntryKind, ScriptType
+from spvfilter.kernel.values import MAX_PREFIX, NO_ENTRY, NO_VALUE, EntryKind, ScriptType, WatchedCoin
 from spvfilter.protocol import OUTPOINT_SIZE
 
 KEY_SIZE = 64
@@ -132,7 +132,7 @@ class Image:
                 return
             group = group + 1 & groups - 1
 
-    def coins(self) -> Iterator[tuple[bytes, Coin]]:
+    def coins(self) -> Iterator[tuple[bytes, WatchedCoin]]:
         """Yield the coins. Raises FormatError for damaged coins."""
         at, end, count = self._coins
         for _ in range(count):
@@ -145,7 +145,7 @@ class Image:
             if size != _NO_SCRIPT:
                 _check(size <= end - at, at, "script", f"truncated: {size} bytes wanted, {end - at} left")
                 script, at = bytes(self._raw[at : at + size]), at + size
-            yield outpoint, Coin(entry, value, script)
+            yield outpoint, WatchedCoin(entry, value, script)
         _check(at == end, at, "coin", f"{end - at} bytes after the last coin")
 
 
@@ -238,7 +238,7 @@ class _Index:
         return struct.pack(f"={size}H{size}I", *self._tags, *self._numbers)
 
 
-def image_of(entries: Sequence[Entry], coins: Iterable[tuple[bytes, Coin]], key: bytes) -> bytes:
+def image_of(entries: Sequence[Entry], coins: Iterable[tuple[bytes, WatchedCoin]], key: bytes) -> bytes:
     """Return the image of a table.
 
     Raises FormatError for entries that no table has. Only a table over a damaged image can contain them.
@@ -281,7 +281,7 @@ def image_of(entries: Sequence[Entry], coins: Iterable[tuple[bytes, Coin]], key:
     return header + b"".join(section + bytes(-len(section) % _ALIGNED) for section in sections)
 
 
-def image_size(entries: Iterable[Entry], coins: Iterable[tuple[bytes, Coin]]) -> int:
+def image_size(entries: Iterable[Entry], coins: Iterable[tuple[bytes, WatchedCoin]]) -> int:
     """Return the number of bytes of the image of a table."""
     indexed = full_count = count = records = 0
     for kind, value in entries:
@@ -300,7 +300,7 @@ def record(kind: EntryKind, value: bytes) -> bytes:
     return bytes(((62 if kind >= 4 else 63) << 2 | kind & 3,)) + len(value).to_bytes(4, "little") + value
 
 
-def _packed_coin(outpoint: bytes, coin: Coin) -> bytes:
+def _packed_coin(outpoint: bytes, coin: WatchedCoin) -> bytes:
     size = _NO_SCRIPT if coin.script is None else len(coin.script)
     return _COIN.pack(outpoint, coin.entry, coin.value, size) + (coin.script or b"")
 

@@ -24,7 +24,7 @@ class Kind(StrEnum):
     """Every row is null."""
 
 
-class Column(NamedTuple):
+class KeyColumn(NamedTuple):
     """A column of keys."""
 
     kind: Kind

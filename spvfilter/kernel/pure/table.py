@@ -28,7 +28,17 @@ from spvfilter.kernel.pure.packed import (
     unpack_hits,
 )
 from spvfilter.kernel.pure.undo import PackedCoin, coins_of_block, compressed_key, paid_by, script_of
-from spvfilter.kernel.values import MAX_PREFIX, NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit, Place, ScriptType, TxSpan
+from spvfilter.kernel.values import (
+    MAX_PREFIX,
+    NO_ENTRY,
+    NO_VALUE,
+    EntryKind,
+    Hit,
+    Place,
+    ScriptType,
+    TxSpan,
+    WatchedCoin,
+)
 from spvfilter.primitives import script_pushes
 from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_BLOCK_SIZE, MAX_UNDO_SIZE, OUTPOINT_SIZE
 
@@ -72,7 +82,7 @@ class WatchTable:
         self._kinds = bytearray()
         self._values: list[bytes] = []
         self._numbers: tuple[dict[bytes, int], ...] = tuple({} for _ in EntryKind)  # by kind: number of each value
-        self._coins: dict[bytes, Coin] = {}
+        self._coins: dict[bytes, WatchedCoin] = {}
         for outpoint, coin in self._image.coins():
             self._coins[outpoint] = _joined(self._coins.get(outpoint), coin)
         # from compressed to uncompressed keys, for the keys in P2PK scripts and data entries
@@ -101,7 +111,9 @@ class WatchTable:
             self._full_keys[short] = key
         if kind == EntryKind.OUTPOINT:
             coin = self._coins.get(value)
-            self._coins[value] = Coin(number, coin.value, coin.script) if coin else Coin(number, NO_VALUE, None)
+            self._coins[value] = (
+                WatchedCoin(number, coin.value, coin.script) if coin else WatchedCoin(number, NO_VALUE, None)
+            )
         else:
             self._numbers[kind][value] = number
         if kind == EntryKind.DATA_PREFIX:
@@ -192,11 +204,11 @@ class WatchTable:
         with memoryview(room) as view:
             view[:] = image
 
-    def coin(self, outpoint: bytes, /) -> Coin | None:
+    def coin(self, outpoint: bytes, /) -> WatchedCoin | None:
         """Return the known facts about an outpoint (36 bytes); None if it is not watched."""
         return self._coins.get(snapshot(outpoint))
 
-    def coins(self) -> Iterator[tuple[bytes, Coin]]:
+    def coins(self) -> Iterator[tuple[bytes, WatchedCoin]]:
         """Yield the watched outpoints (36 bytes), each with its coin as it is at that time.
 
         The table may change during the iteration. Outpoints that are added after the call are not yielded.
@@ -406,8 +418,8 @@ class WatchTable:
 
     def _scan_block(self, raw: bytes, found: WatchTable | None, undo: bytes | None) -> list[Hit]:
         hits: list[Hit] = []
-        earlier: dict[bytes, Coin] = found._coins if found is not None else {}
-        fresh: dict[bytes, Coin] = {}
+        earlier: dict[bytes, WatchedCoin] = found._coins if found is not None else {}
+        fresh: dict[bytes, WatchedCoin] = {}
         txs = list(blocks.walk_block(raw))
         blocks.check_amounts_of(raw, txs)
         spent = None if undo is None else coins_of_block(undo, raw, txs)
@@ -564,7 +576,7 @@ class WatchTable:
         raw: bytes,
         tx: TxSpan,
         position: int,
-        coins: tuple[dict[bytes, Coin], dict[bytes, Coin], dict[bytes, Coin]],
+        coins: tuple[dict[bytes, WatchedCoin], dict[bytes, WatchedCoin], dict[bytes, WatchedCoin]],
         hits: list[Hit],
         by_undo: list[tuple[PackedCoin, int]] | None = None,
     ) -> None:
@@ -572,7 +584,7 @@ class WatchTable:
         has_data = bool(self._counts[EntryKind.DATA])
         counts, known_scripts = self._counts, self._numbers[EntryKind.SCRIPT]
         slow = self._image.count or sum(counts) != counts[EntryKind.SCRIPT] + counts[EntryKind.OUTPOINT]
-        spent: list[tuple[int, bytes, Coin]] = []
+        spent: list[tuple[int, bytes, WatchedCoin]] = []
         for index, (at, start, end) in enumerate(tx.inputs):
             outpoint = raw[at : at + 36]
             coin = known.get(outpoint)
@@ -581,14 +593,14 @@ class WatchTable:
                 coin = _joined(coin, seen)
             if coin is None and by_undo is not None:
                 entry = self._match_packed(by_undo[index][0])
-                coin = Coin(entry, NO_VALUE, None) if entry != NO_ENTRY else None
+                coin = WatchedCoin(entry, NO_VALUE, None) if entry != NO_ENTRY else None
             if coin is None and has_data:
                 entry = self._first(EntryKind.DATA, script_pushes(raw[start:end]))
-                coin = Coin(entry, NO_VALUE, None) if entry != NO_ENTRY else None
+                coin = WatchedCoin(entry, NO_VALUE, None) if entry != NO_ENTRY else None
             if coin is not None and by_undo is not None:
                 packed, at = by_undo[index]
                 coin = _joined(
-                    coin, Coin(coin.entry, packed.value, script_of(packed, at) if coin.script is None else None)
+                    coin, WatchedCoin(coin.entry, packed.value, script_of(packed, at) if coin.script is None else None)
                 )
             if coin is not None:
                 spent.append((index, outpoint, coin))
@@ -609,7 +621,7 @@ class WatchTable:
             # consensus rejects negative values
             value = max(int.from_bytes(raw[at : at + 8], "little", signed=True), NO_VALUE)
             if not self._is_pattern(entry):
-                fresh[outpoint] = Coin(entry, value, script)
+                fresh[outpoint] = WatchedCoin(entry, value, script)
             hits.append(Hit(False, position, txid, index, outpoint, value, script, entry, fee))
 
     def _match_packed(self, coin: PackedCoin) -> int:
@@ -706,20 +718,20 @@ def _check_outpoint(value: bytes) -> None:
         raise ParameterError(f"an outpoint has {OUTPOINT_SIZE} bytes, not {len(value)}")
 
 
-def _checked(outpoint: bytes, entry: int, value: int, script: bytes | None) -> tuple[bytes, Coin]:
+def _checked(outpoint: bytes, entry: int, value: int, script: bytes | None) -> tuple[bytes, WatchedCoin]:
     """Return an outpoint and its coin after checking the arguments. Raises TypeError, ParameterError."""
     outpoint = snapshot(outpoint)
     _check_outpoint(outpoint)
     script = None if script is None else snapshot(script)
     entry = whole(entry, 0, MAX_ENTRY, "not the number of an entry")
-    return outpoint, Coin(entry, whole(value, NO_VALUE, MAX_VALUE, "not a value in satoshi"), script)
+    return outpoint, WatchedCoin(entry, whole(value, NO_VALUE, MAX_VALUE, "not a value in satoshi"), script)
 
 
-def _joined(old: Coin | None, new: Coin) -> Coin:
+def _joined(old: WatchedCoin | None, new: WatchedCoin) -> WatchedCoin:
     """Return the old coin. A missing value or script is taken from the new coin."""
     if old is None:
         return new
-    return Coin(
+    return WatchedCoin(
         old.entry, new.value if old.value == NO_VALUE else old.value, new.script if old.script is None else old.script
     )
 

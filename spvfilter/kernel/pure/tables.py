@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from spvfilter.errors import FormatError, ParameterError
-from spvfilter.kernel.blocktables import HEX, NO_HEIGHT, SCRIPT_TYPES, TABLES, Column, Layout
+from spvfilter.kernel.blocktables import HEX, NO_HEIGHT, SCRIPT_TYPES, TABLES, ColumnBuffers, Layout
 from spvfilter.kernel.protocols import PROTOCOLS, Where
 from spvfilter.kernel.pure.address import address_of, check_network
 from spvfilter.kernel.pure.arguments import snapshot, snapshots, whole
@@ -400,20 +400,20 @@ class ColumnRows:
                 raise OverflowError("more than the kernel can count")
         self._values.append(value)
 
-    def packed(self) -> Column:
+    def packed(self) -> ColumnBuffers:
         """Return the column."""
         values = self._values
         validity = _bits([value is not None for value in values]) if None in values else None
         match self._layout:
             case Layout.BINARY | Layout.TEXT:
                 pieces = [value.encode() if isinstance(value, str) else value or b"" for value in values]
-                return Column(len(values), validity, _offsets(pieces), b"".join(pieces))  # type: ignore[arg-type]
+                return ColumnBuffers(len(values), validity, _offsets(pieces), b"".join(pieces))  # type: ignore[arg-type]
             case Layout.HASH:
-                return Column(len(values), validity, None, b"".join(values))  # type: ignore[arg-type]
+                return ColumnBuffers(len(values), validity, None, b"".join(values))  # type: ignore[arg-type]
             case Layout.BITS:
-                return Column(len(values), validity, None, _bits([bool(value) for value in values]))
+                return ColumnBuffers(len(values), validity, None, _bits([bool(value) for value in values]))
         code = {Layout.INT8: "b", Layout.INT32: "i", Layout.INT64: "q", Layout.FLOAT64: "d"}[self._layout]
-        return Column(
+        return ColumnBuffers(
             len(values), validity, None, struct.pack(f"<{len(values)}{code}", *(value or 0 for value in values))
         )
 

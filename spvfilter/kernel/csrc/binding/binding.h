@@ -72,7 +72,7 @@
 typedef struct {
     /* spvfilter.errors */
     PyObject *FormatError, *UndoError, *ColumnError, *ParameterError, *MismatchError, *ReadOnlyError, *KeyRangeError, *CapacityError, *ProofError;
-    PyObject *TxSpan, *TxMatch, *ProvedTx, *Flaw, *Hit, *Coin, *SpentCoin, *SilentCandidate, *EntryKind, *Family, *Encoding; /* spvfilter.kernel.values */
+    PyObject *TxSpan, *TxMatch, *ProvedTx, *Flaw, *Hit, *WatchedCoin, *SpentCoin, *SilentCandidate, *EntryKind, *Family, *Encoding; /* spvfilter.kernel.values */
     PyObject *batch_of; /* from spvfilter.kernel.columns */
     PyObject *pause;    /* a Python function that does nothing: before it runs, Python handles signals and lets other threads run */
     PyObject *entry_kinds[6]; /* the members of EntryKind, by number */

@@ -6,7 +6,7 @@
 
 #include "watch/columns.h"
 
-/* A column as blocktables.Column. NULL with an exception set. */
+/* A column as blocktables.ColumnBuffers. NULL with an exception set. */
 PyObject *spv_column_value(const spv_column *column);
 
 #endif

@@ -102,7 +102,7 @@ static bool import(spv_state *state) {
 #define FROM(module, name) {"spvfilter." module, #name, &state->name}
         FROM("errors", FormatError),    FROM("errors", ParameterError), FROM("errors", MismatchError),    FROM("errors", ReadOnlyError), FROM("errors", CapacityError),
         FROM("errors", KeyRangeError),
-        FROM("kernel.values", TxSpan),  FROM("kernel.values", TxMatch), FROM("kernel.values", Hit),       FROM("kernel.values", Coin),
+        FROM("kernel.values", TxSpan),  FROM("kernel.values", TxMatch), FROM("kernel.values", Hit),       FROM("kernel.values", WatchedCoin),
         FROM("errors", UndoError),      FROM("errors", ColumnError),         FROM("kernel.values", SpentCoin), FROM("kernel.values", SilentCandidate),
         FROM("errors", ProofError),     FROM("kernel.values", Flaw),    FROM("kernel.values", ProvedTx),
         FROM("kernel.columns", batch_of),

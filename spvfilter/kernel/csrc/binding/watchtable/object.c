@@ -32,7 +32,7 @@ PyObject *spv_bytes_or_none(spv_bytes bytes) {
 
 PyObject *spv_coin_value(const spv_state *state, const spv_coin *coin) {
     PyObject *items = Py_BuildValue("(kLN)", (unsigned long)coin->entry, (long long)coin->value, spv_bytes_or_none(coin->script));
-    return spv_named(state->Coin, items);
+    return spv_named(state->WatchedCoin, items);
 }
 
 PyObject *spv_entry_value(const spv_state *state, spv_entry entry) {

@@ -59,7 +59,7 @@ SPV_INLINE spv_bytes spv_bytes_of(PyObject *snapshot) {
 
 PyObject *spv_bytes_or_none(spv_bytes bytes);
 
-/* values.Coin. */
+/* values.WatchedCoin. */
 PyObject *spv_coin_value(const spv_state *state, const spv_coin *coin);
 
 /* An entry as (kind, bytes). */
