@@ -38,7 +38,7 @@ class Uri(NamedTuple):
     """The label. None if the URI has none."""
 
 
-class Sink(Protocol):
+class EntrySink(Protocol):
     """An object to which entries can be added, such as a WatchList.
 
     Its methods raise ParameterError for an invalid entry.
@@ -60,7 +60,7 @@ def is_kind(text: str) -> bool:
     return _KIND.match(text) is not None
 
 
-def add_entry(watch: Sink, text: str, label: str | None = None) -> None:
+def add_entry(watch: EntrySink, text: str, label: str | None = None) -> None:
     """Add the entry that a text contains to the watch list `watch`.
 
     Raises AddressError for an invalid address, DescriptorError for an invalid descriptor or extended key, and

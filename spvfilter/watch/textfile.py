@@ -89,7 +89,7 @@ _MAX_LINE = 8_100_000
 """Largest length of a line in bytes. It fits a scriptPubKey of 4,000,000 bytes, the size of a block, in hex."""
 
 
-class Sink(entries.Sink, Protocol):
+class LineSink(entries.EntrySink, Protocol):
     """An object to which the entries of a file can be added, such as a WatchList.
 
     Its methods raise ParameterError for an invalid entry.
@@ -141,7 +141,7 @@ class Source(Protocol):
 
 
 def load(
-    watch: Sink,
+    watch: LineSink,
     path: str | os.PathLike[str],
     max_derivations: int = MAX_DERIVATIONS,
     *,
@@ -163,7 +163,7 @@ def load(
         return read_into(watch, file, str(path), max_derivations, allows_patterns=allows_patterns)
 
 
-def _take_compiled(watch: Sink, file: BinaryIO, name: str, allows_patterns: bool) -> None:
+def _take_compiled(watch: LineSink, file: BinaryIO, name: str, allows_patterns: bool) -> None:
     """Load a compiled list into `watch`, which must be empty. Raises WatchFileError."""
     try:
         contents = compiled.parsed(compiled.contents_of(file))
@@ -175,7 +175,7 @@ def _take_compiled(watch: Sink, file: BinaryIO, name: str, allows_patterns: bool
 
 
 def read_into(
-    watch: Sink,
+    watch: LineSink,
     file: BinaryIO,
     name: str,
     max_derivations: int = MAX_DERIVATIONS,
@@ -195,7 +195,7 @@ def read_into(
         raise WatchFileError(name, ((0, str(error)),)) from None
 
 
-def _read_plain(watch: Sink, file: BinaryIO, name: str, reading: _Reading) -> WalletFile | None:
+def _read_plain(watch: LineSink, file: BinaryIO, name: str, reading: _Reading) -> WalletFile | None:
     """Do the work of `read_into` for a file that was decompressed."""
     start = file.read(_CHUNK)
     if start.startswith(compiled.MAGIC):
@@ -229,7 +229,7 @@ def _read_plain(watch: Sink, file: BinaryIO, name: str, reading: _Reading) -> Wa
     return None
 
 
-def add_wallet_file(watch: Sink, path: str | os.PathLike[str]) -> None:
+def add_wallet_file(watch: LineSink, path: str | os.PathLike[str]) -> None:
     """Add the contents of a file that a wallet exported to `watch`.
 
     Raises WatchFileError if it is not such a file, and OSError if it cannot be read.
@@ -243,7 +243,7 @@ _PostponedEntry = tuple[int, str, str | None, str | None]  # number of a line, i
 class _Reading:
     """The reading of one file: its invalid lines, and lines whose entries are added at the end of the file."""
 
-    def __init__(self, watch: Sink, name: str, budget: Budget, allows_patterns: bool) -> None:
+    def __init__(self, watch: LineSink, name: str, budget: Budget, allows_patterns: bool) -> None:
         self._watch = watch
         self._name = name
         self.budget = budget
@@ -366,7 +366,7 @@ def _foreign(first: str) -> str:
     )
 
 
-def _other_lines(watch: Sink, file: BinaryIO, start: bytes) -> Iterator[tuple[int, bytes]]:
+def _other_lines(watch: LineSink, file: BinaryIO, start: bytes) -> Iterator[tuple[int, bytes]]:
     """Add the addresses that the kernel's fast path can read, and yield all other lines with their numbers, from 1.
 
     `start` has the bytes that were already read. A line of more than _MAX_LINE bytes may be cut, but its first
@@ -439,7 +439,7 @@ def _end_of_descriptor(text: str) -> int:
     return len(text)
 
 
-def add(watch: Sink, entry: str, label: str | None = None) -> None:
+def add(watch: LineSink, entry: str, label: str | None = None) -> None:
     """Add one entry to `watch`. The entry has the form of a line of the file, without the comma and the label.
 
     Raises ParameterError for an invalid entry or label.
@@ -457,7 +457,7 @@ def _has_keys(entry: str) -> bool:
     return entry.startswith("keychain:") or is_descriptor(entry) or is_extended_key(entry)
 
 
-def _keychains(watch: Sink, entry: str, label: str | None) -> list[Keychain]:
+def _keychains(watch: LineSink, entry: str, label: str | None) -> list[Keychain]:
     """Return the keychains of an entry with keys. They are not watched yet."""
     if not entry.startswith("keychain:"):
         return watch.keychains_in(policy.without_template(entry) if "/**" in entry else entry, label)
@@ -467,7 +467,7 @@ def _keychains(watch: Sink, entry: str, label: str | None) -> list[Keychain]:
     return watch.saved_keychains_in(text, label, int(end), int(lookahead))
 
 
-def _add(watch: Sink, entry: str, label: str | None) -> None:
+def _add(watch: LineSink, entry: str, label: str | None) -> None:
     kind, colon, rest = entry.partition(":")
     if not colon or entries.is_uri(entry):
         entries.add_entry(watch, entry, label)
@@ -489,7 +489,7 @@ def _add(watch: Sink, entry: str, label: str | None) -> None:
         )
 
 
-def _add_outpoint(watch: Sink, entry: str, label: str | None) -> None:
+def _add_outpoint(watch: LineSink, entry: str, label: str | None) -> None:
     parts = entry.split(":")
     if len(parts) not in (3, 5):
         raise ParameterError(
@@ -511,7 +511,7 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _add_payment(watch: Sink, name: str, entry: str, label: str | None) -> None:
+def _add_payment(watch: LineSink, name: str, entry: str, label: str | None) -> None:
     """Add the silent payment of a line `sp-output:` to the keychain of this name."""
     parts = entry.removeprefix(_SP_OUTPUT).split(":")
     if len(parts) != 3:

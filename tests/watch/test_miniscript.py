@@ -11,7 +11,7 @@ from spvfilter.network import MAINNET
 from spvfilter.watch.descriptor import parse_descriptor
 from spvfilter.watch.descriptor.expression import parse_expression
 from spvfilter.watch.descriptor.keyexpression import Reading
-from spvfilter.watch.descriptor.miniscript import Node, flattened, read_node
+from spvfilter.watch.descriptor.miniscript import MiniscriptNode, flattened, read_node
 from spvfilter.watch.descriptor.template import assemble, size_of
 
 pytestmark = pytest.mark.descriptors
@@ -210,7 +210,7 @@ CORE = [
 ]
 
 
-def node_of(text: str, *, is_tapscript: bool) -> Node:
+def node_of(text: str, *, is_tapscript: bool) -> MiniscriptNode:
     """The node of an expression, even if it violates rules."""
     reading = Reading(MAINNET, lambda error: None)
     return read_node(parse_expression(text), reading, is_tapscript=is_tapscript)

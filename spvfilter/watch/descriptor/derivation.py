@@ -19,7 +19,7 @@ from spvfilter.errors import DescriptorError
 from spvfilter.hashes import hash160
 from spvfilter.primitives import compact_size
 from spvfilter.watch.descriptor.expression import TREE, Expression, fault
-from spvfilter.watch.descriptor.keyexpression import Purpose, Reading, read_key, wally
+from spvfilter.watch.descriptor.keyexpression import KeyPlace, Reading, read_key, wally
 from spvfilter.watch.descriptor.miniscript import (
     MAX_MULTI_A_KEYS,
     MAX_MULTI_KEYS,
@@ -134,9 +134,9 @@ def _output(expression: Expression, reading: Reading) -> Output:
             return _taproot(expression, reading)
         case "rawtr":
             (key,) = _arguments(expression, 1, "rawtr(KEY)")
-            return _bare((b"\x51", pushed_key(read_key(key, Purpose.TAPROOT, reading))))
+            return _bare((b"\x51", pushed_key(read_key(key, KeyPlace.TAPROOT, reading))))
         case _:
-            return _bare(_plain(expression, Purpose.LEGACY, reading, _MAX_BARE_KEYS))
+            return _bare(_plain(expression, KeyPlace.LEGACY, reading, _MAX_BARE_KEYS))
 
 
 def _arguments(expression: Expression, count: int, expected: str) -> tuple[Expression, ...]:
@@ -165,7 +165,7 @@ def _after(bind: Bind, change: Callable[[bytes], bytes]) -> Bind:
     return bound
 
 
-def _plain(expression: Expression, purpose: Purpose, reading: Reading, most: int) -> Script:
+def _plain(expression: Expression, purpose: KeyPlace, reading: Reading, most: int) -> Script:
     """Return the template of pk(), pkh(), multi() or sortedmulti(). `most` is the largest number of keys."""
     name = expression.text
     if name in ("multi", "sortedmulti"):
@@ -203,7 +203,7 @@ def _sh(expression: Expression, reading: Reading) -> Output:
     if name in ("wpkh", "wsh"):
         return _in_sh(_witness(inner, reading))
     if name in _IN_SH:
-        script = _plain(inner, Purpose.LEGACY, reading, MAX_MULTI_KEYS)
+        script = _plain(inner, KeyPlace.LEGACY, reading, MAX_MULTI_KEYS)
     elif is_miniscript(name):
         reading.refuse(fault(inner.at, f"{inner.shown} in sh(): BIP-379 allows miniscript only in wsh() and tr()"))
         script = read_miniscript(inner, reading, is_tapscript=False)
@@ -231,11 +231,11 @@ def _witness(expression: Expression, reading: Reading) -> Output:
         raise fault(expression.end, "text after a closing bracket: expected a bracket")
     if expression.text == "wpkh":
         (argument,) = _arguments(expression, 1, "wpkh(KEY)")
-        return _bare((b"\x00", pushed_key_hash(read_key(argument, Purpose.SEGWIT, reading))))
+        return _bare((b"\x00", pushed_key_hash(read_key(argument, KeyPlace.SEGWIT, reading))))
     inner = _script_argument(expression, "wsh")
     name = inner.text
     if name in ("pk", "pkh", "multi", "sortedmulti"):
-        script = _plain(inner, Purpose.SEGWIT, reading, MAX_MULTI_KEYS)
+        script = _plain(inner, KeyPlace.SEGWIT, reading, MAX_MULTI_KEYS)
     elif name in _NEVER_INNER:
         raise fault(inner.at, f"{name}() in wsh(), expected pk(), pkh(), multi(), sortedmulti() or miniscript")
     else:
@@ -251,7 +251,7 @@ def _combo(expression: Expression, reading: Reading) -> Outputs:
     Their scripts are P2PK and P2PKH, and for a compressed key also P2WPKH and P2SH-P2WPKH.
     """
     (argument,) = _arguments(expression, 1, "combo(KEY)")
-    key = read_key(argument, Purpose.LEGACY, reading)
+    key = read_key(argument, KeyPlace.LEGACY, reading)
 
     def bind(path: int) -> Callable[[int], tuple[bytes, ...]]:
         derive = key.bind(path)
@@ -281,7 +281,7 @@ def _taproot(expression: Expression, reading: Reading) -> Output:
     arguments = expression.arguments or ()
     if not 1 <= len(arguments) <= 2:
         raise fault(expression.at, f"tr() has {len(arguments)} arguments, expected a key and one tree: tr(KEY,{{A,B}})")
-    key = read_key(arguments[0], Purpose.TAPROOT, reading)
+    key = read_key(arguments[0], KeyPlace.TAPROOT, reading)
     tree = _tree(arguments[1], 0, reading) if len(arguments) == 2 else None
     return Output(lambda path: _output_script(_tweaked(key, tree, path)), (key,), internal=key, tree=tree)
 
@@ -335,7 +335,7 @@ def _leaf(expression: Expression, reading: Reading) -> Script:
         raise fault(expression.at, f"{expression.shown} as a leaf of tr(), which needs a script such as pk(KEY)")
     if name in ("multi_a", "sortedmulti_a"):
         needed, keys = read_multi(
-            name, expression.arguments or (), expression.at, Purpose.TAPROOT, reading, MAX_MULTI_A_KEYS
+            name, expression.arguments or (), expression.at, KeyPlace.TAPROOT, reading, MAX_MULTI_A_KEYS
         )
         if expression.suffix:
             raise fault(expression.end, "text after a closing bracket: expected a comma or a bracket")

@@ -31,7 +31,7 @@ _HEX = re.compile(r"[0-9a-fA-F]+")
 _STEP = re.compile(r"(\d{1,10})([hH']?)")
 
 
-class Purpose(Enum):
+class KeyPlace(Enum):
     """The place of a key expression, which decides about the kinds of keys that are allowed."""
 
     LEGACY = "at the top level or in sh()"
@@ -74,7 +74,7 @@ def wally() -> Any:
     return wallycore
 
 
-def read_key(expression: Expression, purpose: Purpose, reading: Reading) -> Key:
+def read_key(expression: Expression, purpose: KeyPlace, reading: Reading) -> Key:
     """Return the key that an expression describes.
 
     Raises DescriptorError if the expression is not a valid key, or not allowed in this place. Raises WrongNetworkError
@@ -169,7 +169,7 @@ def number_of_step(step: str, at: int) -> int:
 # Keys
 
 
-def _plain(at: int, text: str, purpose: Purpose, reading: Reading) -> Key:
+def _plain(at: int, text: str, purpose: KeyPlace, reading: Reading) -> Key:
     """Return the key that a text describes: a public key in hex, or an extended public key with a path."""
     name, slash, path = text.partition("/")
     if _HEX.fullmatch(name):
@@ -191,7 +191,7 @@ def _plain(at: int, text: str, purpose: Purpose, reading: Reading) -> Key:
     steps, is_ranged = _path(path, at + len(name) + 1, f"{name[:4]}…") if slash else ((), False)
     if (depth := raw[4] + len(steps) + is_ranged) > _MAX_KEY_DEPTH:
         raise fault(at, f"a path that leads to depth {depth}, expected at most {_MAX_KEY_DEPTH} (BIP-32)")
-    size = 32 if purpose is Purpose.TAPROOT else 33
+    size = 32 if purpose is KeyPlace.TAPROOT else 33
     derive = _children(lambda path: parent, steps, size, is_ranged=is_ranged)
     return Key(at, size, _paths_of(steps), is_ranged, derive, hash160(raw[-33:])[:4], steps)
 
@@ -207,9 +207,9 @@ def _not_a_key(name: str) -> str:
     return "expected a key: an xpub or tpub, or a public key of 66 hex digits"
 
 
-def _hex_key(at: int, raw: bytes, digits: int, purpose: Purpose, reading: Reading) -> Key:
+def _hex_key(at: int, raw: bytes, digits: int, purpose: KeyPlace, reading: Reading) -> Key:
     """Return the key of a public key in hex. `digits` is the number of its hex digits."""
-    in_taproot = purpose is Purpose.TAPROOT
+    in_taproot = purpose is KeyPlace.TAPROOT
     if digits == 64:
         if not in_taproot:
             raise fault(at, f"an x-only key of 64 hex digits {purpose.value}: write the public key of 66 hex digits")
@@ -221,7 +221,7 @@ def _hex_key(at: int, raw: bytes, digits: int, purpose: Purpose, reading: Readin
         expected = "02 or 03" if digits < 130 else "04"
         raise fault(at, f"a public key of {digits} hex digits starts with {expected}, not with {first:02x}")
     if len(raw) == 65:
-        if purpose is not Purpose.LEGACY:
+        if purpose is not KeyPlace.LEGACY:
             raise fault(at, f"an uncompressed key {purpose.value}, where keys are compressed: no one could spend")
         if first != 4:
             reading.refuse(fault(at, f"a hybrid key, which starts with {first:02x}: write it in its compressed form"))
@@ -327,18 +327,18 @@ def _children(parent_of: Callable[[int], Any], steps: tuple[Step, ...], size: in
 # musig()
 
 
-def _musig(expression: Expression, purpose: Purpose, reading: Reading) -> Key:
+def _musig(expression: Expression, purpose: KeyPlace, reading: Reading) -> Key:
     """Return the key of musig(KEY,…), perhaps with a path after it (BIP-390)."""
     at = expression.at
-    if purpose is Purpose.MUSIG:
+    if purpose is KeyPlace.MUSIG:
         raise fault(at, "musig() in musig(): they cannot be nested")
-    if purpose not in (Purpose.TAPROOT, Purpose.SILENT):
+    if purpose not in (KeyPlace.TAPROOT, KeyPlace.SILENT):
         raise fault(at, f"musig() {purpose.value}: it is allowed only in tr() and rawtr() (BIP-390), and in sp()")
     arguments = expression.arguments or ()
     if len(arguments) > _MAX_MUSIG_KEYS:
         raise fault(at, f"musig() has {len(arguments)} keys, expected at most {_MAX_MUSIG_KEYS}")
     aggregate = _aggregation()
-    members = [read_key(argument, Purpose.MUSIG, reading) for argument in arguments]
+    members = [read_key(argument, KeyPlace.MUSIG, reading) for argument in arguments]
     steps, is_ranged = _musig_path(expression)
     if expression.suffix:
         _check_members(expression, members, steps)
@@ -351,7 +351,7 @@ def _musig(expression: Expression, purpose: Purpose, reading: Reading) -> Key:
         return lambda index: constant
 
     paths = max((_paths_of(steps), *(member.paths for member in members)))
-    size = 32 if purpose is Purpose.TAPROOT else 33
+    size = 32 if purpose is KeyPlace.TAPROOT else 33
     if not expression.suffix:
         bind = joint if size == 33 else lambda path: _xonly(joint(path))
         return Key(at, size, paths, any(member.is_ranged for member in members), bind)

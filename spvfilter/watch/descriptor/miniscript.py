@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Union
 
 from spvfilter.watch.descriptor.expression import Expression, fault
-from spvfilter.watch.descriptor.keyexpression import Purpose, Reading, read_key
+from spvfilter.watch.descriptor.keyexpression import KeyPlace, Reading, read_key
 from spvfilter.watch.descriptor.template import (
     Key,
     Script,
@@ -83,7 +83,7 @@ Costs = Cost | None
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class MiniscriptNode:
     """A miniscript expression."""
 
     at: int
@@ -114,9 +114,9 @@ class Fragment:
     """Function that returns the template, for the templates of the arguments."""
     ops: int
     """Number of operations that the fragment adds."""
-    sat: Callable[[tuple[Node, ...]], Costs]
+    sat: Callable[[tuple[MiniscriptNode, ...]], Costs]
     """Function that returns the cost of a satisfaction."""
-    dsat: Callable[[tuple[Node, ...]], Costs]
+    dsat: Callable[[tuple[MiniscriptNode, ...]], Costs]
     """Function that returns the cost of a dissatisfaction."""
 
 
@@ -149,7 +149,7 @@ def _either(one: Costs, other: Costs) -> Costs:
     return Cost(max(one.keys, other.keys), max(one.removed, other.removed), max(one.peak, other.peak))
 
 
-def _never(nodes: tuple[Node, ...]) -> Costs:
+def _never(nodes: tuple[MiniscriptNode, ...]) -> Costs:
     return None
 
 
@@ -261,11 +261,11 @@ def _wrapped(letters: str, kept: str) -> Callable[[tuple[Type, ...]], str]:
 # The table of BIP-379 § Translation Table. A cost has the operations of the script in the same order.
 
 
-def _keeps(nodes: tuple[Node, ...]) -> Costs:
+def _keeps(nodes: tuple[MiniscriptNode, ...]) -> Costs:
     return nodes[0].sat
 
 
-def _keeps_dsat(nodes: tuple[Node, ...]) -> Costs:
+def _keeps_dsat(nodes: tuple[MiniscriptNode, ...]) -> Costs:
     return nodes[0].dsat
 
 
@@ -380,11 +380,11 @@ class _Reader:
     def __init__(self, reading: Reading, *, is_tapscript: bool) -> None:
         self._reading = reading
         self._is_tapscript = is_tapscript
-        self._purpose = Purpose.TAPROOT if is_tapscript else Purpose.SEGWIT
+        self._purpose = KeyPlace.TAPROOT if is_tapscript else KeyPlace.SEGWIT
 
-    def node(self, root: Expression) -> Node:
+    def node(self, root: Expression) -> MiniscriptNode:
         """Return the node of an expression. The method does not call itself, because scripts may be deeply nested."""
-        opened = [(root, iter(_inner(root)), list[Node]())]
+        opened = [(root, iter(_inner(root)), list[MiniscriptNode]())]
         while True:
             expression, inner, nodes = opened[-1]
             child = next(inner, None)
@@ -397,7 +397,7 @@ class _Reader:
                 return made
             opened[-1][2].append(made)
 
-    def _node(self, expression: Expression, nodes: tuple[Node, ...]) -> Node:
+    def _node(self, expression: Expression, nodes: tuple[MiniscriptNode, ...]) -> MiniscriptNode:
         """Return the node of an expression with its wrappers. `nodes` are the nodes of the scripts in it."""
         wrappers, colon, name = expression.text.rpartition(":")
         at = expression.at
@@ -412,7 +412,7 @@ class _Reader:
             made = self._wrapped(wrappers[place], made, at + place)
         return made
 
-    def _wrapped(self, wrapper: str, inner: Node, at: int) -> Node:
+    def _wrapped(self, wrapper: str, inner: MiniscriptNode, at: int) -> MiniscriptNode:
         match wrapper:
             case "t":
                 return self._made("and_v", (inner, self._constant("1", at)), at)
@@ -423,7 +423,9 @@ class _Reader:
             case _:
                 return self._made(wrapper, (inner,), at)
 
-    def _unwrapped(self, name: str, expression: Expression, nodes: tuple[Node, ...], at: int) -> Node:
+    def _unwrapped(
+        self, name: str, expression: Expression, nodes: tuple[MiniscriptNode, ...], at: int
+    ) -> MiniscriptNode:
         arguments = expression.arguments
         if arguments is None:
             if name not in ("0", "1"):
@@ -459,23 +461,23 @@ class _Reader:
 
     # Fragments without inner expressions
 
-    def _constant(self, digit: str, at: int) -> Node:
+    def _constant(self, digit: str, at: int) -> MiniscriptNode:
         if digit == "0":
-            return Node(at, "0", frozenset("Bzudemsxk"), (b"\x00",), 0, None, _PUSH)
-        return Node(at, "1", frozenset("Bzufmxk"), (b"\x51",), 0, _PUSH, None)
+            return MiniscriptNode(at, "0", frozenset("Bzudemsxk"), (b"\x00",), 0, None, _PUSH)
+        return MiniscriptNode(at, "1", frozenset("Bzufmxk"), (b"\x51",), 0, _PUSH, None)
 
-    def _key(self, name: str, arguments: tuple[Expression, ...], at: int) -> Node:
+    def _key(self, name: str, arguments: tuple[Expression, ...], at: int) -> MiniscriptNode:
         _expect_arguments(name, arguments, 1, at)
         key = read_key(arguments[0], self._purpose, self._reading)
         if name in ("pk", "pk_k"):
-            made = Node(at, "pk_k", frozenset("Konudemsxk"), (pushed_key(key),), 0, _PUSH, _PUSH)
+            made = MiniscriptNode(at, "pk_k", frozenset("Konudemsxk"), (pushed_key(key),), 0, _PUSH, _PUSH)
         else:
             cost = _then(_PUSH, _EMPTY, _PUSH, _op(2))
             script = (b"\x76\xa9", pushed_key_hash(key), b"\x88")
-            made = Node(at, "pk_h", frozenset("Knudemsxk"), script, 3, cost, cost)
+            made = MiniscriptNode(at, "pk_h", frozenset("Knudemsxk"), script, 3, cost, cost)
         return made if "_" in name else self._made("c", (made,), at)
 
-    def _timelock(self, name: str, arguments: tuple[Expression, ...], at: int) -> Node:
+    def _timelock(self, name: str, arguments: tuple[Expression, ...], at: int) -> MiniscriptNode:
         _expect_arguments(name, arguments, 1, at)
         number = read_number(arguments[0], f"{name}()")
         if not 1 <= number < 1 << 31:
@@ -484,9 +486,9 @@ class _Reader:
             kind, code = ("g" if number & _TIME_FLAG else "h"), b"\xb2"
         else:
             kind, code = ("i" if number >= _TIME_THRESHOLD else "j"), b"\xb1"
-        return Node(at, name, frozenset("Bzfmxk" + kind), (pushed_number(number) + code,), 1, _PUSH, None)
+        return MiniscriptNode(at, name, frozenset("Bzfmxk" + kind), (pushed_number(number) + code,), 1, _PUSH, None)
 
-    def _hash(self, name: str, arguments: tuple[Expression, ...], at: int) -> Node:
+    def _hash(self, name: str, arguments: tuple[Expression, ...], at: int) -> MiniscriptNode:
         _expect_arguments(name, arguments, 1, at)
         code, size = _HASHES[name]
         text = arguments[0].text
@@ -494,9 +496,9 @@ class _Reader:
             raise fault(arguments[0].at, f"expected {name}(HASH) with {2 * size} hex digits")
         script = b"\x82\x01\x20\x88" + code + bytes((size,)) + bytes.fromhex(text) + b"\x87"
         cost = _then(_PUSH, _PUSH, _op(2), _EMPTY, _PUSH, _POP)
-        return Node(at, name, frozenset("Bonudmk"), (script,), 4, cost, None)
+        return MiniscriptNode(at, name, frozenset("Bonudmk"), (script,), 4, cost, None)
 
-    def _multi(self, name: str, arguments: tuple[Expression, ...], at: int) -> Node:
+    def _multi(self, name: str, arguments: tuple[Expression, ...], at: int) -> MiniscriptNode:
         if (name == "multi_a") != self._is_tapscript:
             other = "multi_a" if self._is_tapscript else "multi"
             where = "a leaf of tr()" if self._is_tapscript else "wsh()"
@@ -505,13 +507,15 @@ class _Reader:
         needed, keys = read_multi(name, arguments, at, self._purpose, self._reading, most)
         if name == "multi_a":
             cost = Cost(0, len(keys) - 1, len(keys))
-            return Node(at, name, frozenset("Budemsk"), multi_a_script(needed, keys), len(keys) + 1, cost, cost)
+            return MiniscriptNode(
+                at, name, frozenset("Budemsk"), multi_a_script(needed, keys), len(keys) + 1, cost, cost
+            )
         cost = Cost(len(keys), needed, needed + len(keys) + 2)
-        return Node(at, name, frozenset("Bnudemsk"), multi_script(needed, keys), 1, cost, cost)
+        return MiniscriptNode(at, name, frozenset("Bnudemsk"), multi_script(needed, keys), 1, cost, cost)
 
     # Fragments with inner expressions
 
-    def _made(self, name: str, nodes: tuple[Node, ...], at: int) -> Node:
+    def _made(self, name: str, nodes: tuple[MiniscriptNode, ...], at: int) -> MiniscriptNode:
         """Return the node of a fragment from the nodes of its arguments."""
         fragment = FRAGMENTS[name]
         for node, allowed in zip(nodes, fragment.requires, strict=True):
@@ -528,11 +532,11 @@ class _Reader:
         if name == "v":
             script, added = _with_verify(nodes[0])
             ops += added
-        made = Node(at, name, type_, script, ops, fragment.sat(nodes), fragment.dsat(nodes))
+        made = MiniscriptNode(at, name, type_, script, ops, fragment.sat(nodes), fragment.dsat(nodes))
         self._check(made, nodes)
         return made
 
-    def _thresh(self, arguments: tuple[Expression, ...], nodes: tuple[Node, ...], at: int) -> Node:
+    def _thresh(self, arguments: tuple[Expression, ...], nodes: tuple[MiniscriptNode, ...], at: int) -> MiniscriptNode:
         if len(arguments) < 2:
             raise fault(at, "expected thresh(NUMBER,SCRIPT,…)")
         needed = read_number(arguments[0], "thresh()")
@@ -543,7 +547,7 @@ class _Reader:
         for place, node in enumerate(nodes):
             self._require("thresh", node, ("Wdu",) if place else ("Bdu",))
         parts = [(node.script, b"\x93") if place else (node.script,) for place, node in enumerate(nodes)]
-        made = Node(
+        made = MiniscriptNode(
             at,
             "thresh",
             _thresh_type(nodes, needed),
@@ -556,7 +560,7 @@ class _Reader:
 
     # Rules
 
-    def _require(self, name: str, node: Node, allowed: tuple[str, ...]) -> None:
+    def _require(self, name: str, node: MiniscriptNode, allowed: tuple[str, ...]) -> None:
         """Check that an argument of a fragment has one of the allowed types."""
         if not any(_has(node.type, each) for each in allowed):
             hints = {"V": ": write v: before it", "W": ": write a: or s: before it"}
@@ -566,7 +570,7 @@ class _Reader:
                 fault(node.at, f"{name} needs a script of type {' or '.join(allowed)}, found {_shown(node)}{hint}")
             )
 
-    def _check(self, made: Node, nodes: tuple[Node, ...]) -> None:
+    def _check(self, made: MiniscriptNode, nodes: tuple[MiniscriptNode, ...]) -> None:
         """Check the rules that a fragment may break although its arguments keep them."""
         where = f"{made.name}:" if len(made.name) == 1 else f"{made.name}()"
         if "m" not in made.type and all("m" in node.type for node in nodes):
@@ -594,7 +598,7 @@ class _Reader:
                     return
                 seen.add(value)
 
-    def check_root(self, node: Node) -> Script:
+    def check_root(self, node: MiniscriptNode) -> Script:
         """Check the rules for a whole script, and return its template."""
         refuse, at, script = self._reading.refuse, node.at, flattened(node.script)
         where = "a leaf of tr()" if self._is_tapscript else "wsh()"
@@ -609,7 +613,7 @@ class _Reader:
         self._check_resources(node, size_of(script), where)
         return script
 
-    def _check_resources(self, node: Node, size: int, where: str) -> None:
+    def _check_resources(self, node: MiniscriptNode, size: int, where: str) -> None:
         refuse, at = self._reading.refuse, node.at
         left = 1 if node.type & set("BKW") else 0
         if self._is_tapscript:
@@ -628,12 +632,12 @@ class _Reader:
             )
 
 
-def _shown(node: Node) -> str:
+def _shown(node: MiniscriptNode) -> str:
     """Return a node's type as an error message shows it."""
     return _kept(node.type, "BVKW") + _kept(node.type, "zondu") or "no valid type"
 
 
-def _with_verify(node: Node) -> tuple[Parts, int]:
+def _with_verify(node: MiniscriptNode) -> tuple[Parts, int]:
     """Return a script with VERIFY, and the number of operations that this adds.
 
     The last operation becomes its VERIFY form if it has one.
@@ -665,7 +669,7 @@ def flattened(parts: Parts) -> Script:
     return tuple(found)
 
 
-def _thresh_type(nodes: tuple[Node, ...], needed: int) -> Type:
+def _thresh_type(nodes: tuple[MiniscriptNode, ...], needed: int) -> Type:
     types = [node.type for node in nodes]
     taken = sum(0 if "z" in each else 1 if "o" in each else 2 for each in types)
     signed = sum("s" in each for each in types)
@@ -684,7 +688,7 @@ def _thresh_type(nodes: tuple[Node, ...], needed: int) -> Type:
     )
 
 
-def _thresh_costs(nodes: tuple[Node, ...], needed: int) -> tuple[Costs, Costs]:
+def _thresh_costs(nodes: tuple[MiniscriptNode, ...], needed: int) -> tuple[Costs, Costs]:
     """Return the costs of a satisfaction and of a dissatisfaction of thresh()."""
     end = _then(_PUSH, _POP)
     ways: dict[int, Costs] = {0: _EMPTY}  # the cost of the nodes so far, by the number of satisfied nodes
@@ -717,7 +721,7 @@ def read_number(expression: Expression, owner: str) -> int:
 
 
 def read_multi(
-    name: str, arguments: tuple[Expression, ...], at: int, purpose: Purpose, reading: Reading, most: int
+    name: str, arguments: tuple[Expression, ...], at: int, purpose: KeyPlace, reading: Reading, most: int
 ) -> tuple[int, tuple[Key, ...]]:
     """Return the number of signatures and the keys of multi(), sortedmulti(), multi_a() or sortedmulti_a().
 
@@ -745,7 +749,7 @@ def multi_a_script(needed: int, keys: tuple[Key, ...], *, is_sorted: bool = Fals
     return summed_keys(keys, is_sorted=is_sorted), pushed_number(needed) + b"\x9c"
 
 
-def read_node(expression: Expression, reading: Reading, *, is_tapscript: bool) -> Node:
+def read_node(expression: Expression, reading: Reading, *, is_tapscript: bool) -> MiniscriptNode:
     """Return the node of a miniscript, which may be a part of a script. `is_tapscript` is True in a leaf of tr().
 
     Raises DescriptorError for an expression that is not miniscript.

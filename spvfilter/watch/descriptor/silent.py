@@ -256,7 +256,7 @@ def _spend_key(expression: Expression, network: Network) -> tuple[bytes, Origin 
         raise error
 
     reading = keyexpression.Reading(network, refuse)
-    key = keyexpression.read_key(expression, keyexpression.Purpose.SILENT, reading)
+    key = keyexpression.read_key(expression, keyexpression.KeyPlace.SILENT, reading)
     if key.is_ranged or key.paths > 1:
         raise fault(key.at, "a wildcard or multipath after the spend key, which is a single key: give its whole path")
     try:

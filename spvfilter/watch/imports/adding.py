@@ -22,7 +22,7 @@ _MOST_NAMED = 20
 _Problems = list[tuple[int, str]]  # number of a line, 0 for the whole file, and a message
 
 
-class Sink(Protocol):
+class WalletSink(Protocol):
     """An object to which the contents of a wallet file can be added, such as a WatchList."""
 
     network: Network
@@ -33,7 +33,7 @@ class Sink(Protocol):
     def __contains__(self, script_pubkey: bytes) -> bool: ...
 
 
-def add_wallet(watch: Sink, wallet: WalletFile, name: str, budget: Budget) -> None:
+def add_wallet(watch: WalletSink, wallet: WalletFile, name: str, budget: Budget) -> None:
     """Add the descriptors, addresses and labels of a wallet file to `watch`. `name` is the file's name.
 
     All key derivations are counted before keys are derived. Warns with WalletFileWarning about parts that are left out.
@@ -78,7 +78,7 @@ def _tried(problems: _Problems, line: int, add: Callable[[], object]) -> bool:
     return True
 
 
-def _keychains(watch: Sink, wanted: ImportedDescriptor) -> list[Keychain]:
+def _keychains(watch: WalletSink, wanted: ImportedDescriptor) -> list[Keychain]:
     """Return the keychains of a descriptor. Their windows include all indexes that the wallet has derived.
 
     Raises ParameterError if the descriptor's first address is not that of the file.
@@ -99,13 +99,13 @@ def _keychains(watch: Sink, wanted: ImportedDescriptor) -> list[Keychain]:
     return found
 
 
-def _add_address(watch: Sink, wanted: ImportedAddress) -> None:
+def _add_address(watch: WalletSink, wanted: ImportedAddress) -> None:
     if (why := explained(wanted.address)) is not None:
         raise ParameterError(why)
     watch.add_address(wanted.address, wanted.label)
 
 
-def _add_labels(watch: Sink, labels: Iterable[ImportedAddress]) -> str | None:
+def _add_labels(watch: WalletSink, labels: Iterable[ImportedAddress]) -> str | None:
     """Label watched addresses, and return a warning about labels that are left out."""
     unknown = 0
     for address, label, _ in labels:
