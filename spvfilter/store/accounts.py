@@ -39,7 +39,7 @@ class MatchEffect(NamedTuple):
     """Id of its account, or None."""
 
 
-class Effect(NamedTuple):
+class TxEffect(NamedTuple):
     """The effect of a transaction on the wallet, or on one account."""
 
     net: int
@@ -50,7 +50,7 @@ class Effect(NamedTuple):
     """Labels of the entries, in ascending order."""
 
 
-def effect_of(found: Sequence[MatchEffect], tx: Transaction | None) -> Effect:
+def effect_of(found: Sequence[MatchEffect], tx: Transaction | None) -> TxEffect:
     """Return the effect of a transaction, computed from its matches.
 
     Args:
@@ -60,10 +60,10 @@ def effect_of(found: Sequence[MatchEffect], tx: Transaction | None) -> Effect:
     spent = [each.value for each in found if each.is_spend]
     net = sum(each.value for each in found if not each.is_spend) - sum(value for value in spent if value != NO_VALUE)
     labels = sorted({each.label for each in found if each.label is not None})
-    return Effect(max(-_MOST, min(net, _MOST)), _fee(tx, spent), labels)
+    return TxEffect(max(-_MOST, min(net, _MOST)), _fee(tx, spent), labels)
 
 
-def effects_by_account(found: Iterable[MatchEffect], tx: Transaction | None) -> dict[int, Effect]:
+def effects_by_account(found: Iterable[MatchEffect], tx: Transaction | None) -> dict[int, TxEffect]:
     """Return the effect of a transaction on each account, by the id of the account."""
     mine: dict[int, list[MatchEffect]] = {}
     for each in found:

@@ -32,7 +32,7 @@ _FIRST_SCRIPTS = (  # of index 0, with the condition `first = 0`
 )
 
 
-class Run(NamedTuple):
+class IndexRun(NamedTuple):
     """Consecutive indexes of a keychain whose entries have consecutive ids."""
 
     first: int
@@ -52,14 +52,14 @@ class Run(NamedTuple):
         )
 
 
-def runs_of(places: Iterable[tuple[int, int]]) -> list[Run]:
+def runs_of(places: Iterable[tuple[int, int]]) -> list[IndexRun]:
     """Join entries, each an index and a row id, to runs."""
-    runs: list[Run] = []
+    runs: list[IndexRun] = []
     for index, group in groupby(sorted(set(places)), key=lambda place: place[0]):
         ids = [row for _, row in group]
-        last = runs[-1] if runs else Run(-1, -1, 0, 0)
+        last = runs[-1] if runs else IndexRun(-1, -1, 0, 0)
         if ids[-1] - ids[0] != len(ids) - 1:
-            runs += (Run(index, row, 1, 1) for row in ids)
+            runs += (IndexRun(index, row, 1, 1) for row in ids)
         elif (last.first + last.indexes, last.entry + last.indexes * last.scripts, last.scripts) == (
             index,
             ids[0],
@@ -67,7 +67,7 @@ def runs_of(places: Iterable[tuple[int, int]]) -> list[Run]:
         ):
             runs[-1] = last._replace(indexes=last.indexes + 1)
         else:
-            runs.append(Run(index, ids[0], 1, len(ids)))
+            runs.append(IndexRun(index, ids[0], 1, len(ids)))
     return runs
 
 
@@ -124,7 +124,7 @@ class StoredKeychain(NamedTuple):
     """Number of watched indexes."""
     used: frozenset[int]
     """Indexes that were paid."""
-    runs: tuple[Run, ...]
+    runs: tuple[IndexRun, ...]
     """Runs of the window, in ascending order."""
     revealed: int = 0
     """First index after the highest revealed one; 0 if none was revealed."""
@@ -166,11 +166,11 @@ class KeychainRows:
 
         Raises StoreCorruptError if a run or a used index belongs to no keychain.
         """
-        runs: dict[int, list[Run]] = {}
+        runs: dict[int, list[IndexRun]] = {}
         for owner, *run in self._db.execute(
             "SELECT keychain, first, entry, indexes, scripts FROM runs ORDER BY keychain, first, entry"
         ):
-            runs.setdefault(owner, []).append(Run(*run))
+            runs.setdefault(owner, []).append(IndexRun(*run))
         used: dict[int, list[int]] = {}
         for owner, index in self._db.execute("SELECT keychain, place FROM used"):
             used.setdefault(owner, []).append(index)
@@ -341,7 +341,7 @@ class KeychainRows:
             self._reveal(identity, revealed, exclusive=False)
 
 
-def _complete(run: Run, present: Collection[int]) -> int:
+def _complete(run: IndexRun, present: Collection[int]) -> int:
     """Count the indexes of a run before the first missing entry."""
     size = run.indexes * run.scripts
     ids = range(run.entry, run.entry + size)
@@ -356,7 +356,7 @@ def salvaged(
 ) -> list[StoredKeychain]:
     """Return the keychains whose rows could be read, each with the part of its window that is complete."""
     found: list[StoredKeychain] = []
-    sound = [(owner, Run(*run)) for owner, *run in runs]
+    sound = [(owner, IndexRun(*run)) for owner, *run in runs]
     uses = list(used)
     for row, name, label, descriptor, lookahead, size, window, account in chains:
         mine = sorted(run for owner, run in sound if owner == row)

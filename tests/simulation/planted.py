@@ -677,7 +677,7 @@ def a_run_continues_the_numbers_of_the_database() -> list[Change]:
 
 @bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",))
 def each_account_has_the_effect_of_the_whole_transaction() -> list[Change]:
-    def effects(found: Any, tx: Any) -> dict[int, accounts.Effect]:
+    def effects(found: Any, tx: Any) -> dict[int, accounts.TxEffect]:
         every = list(found)
         whole = accounts.effect_of(every, tx)
         return {each.account: whole for each in every if each.account is not None}

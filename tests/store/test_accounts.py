@@ -9,7 +9,7 @@ import pytest
 from spvfilter.errors import ParameterError, StoreCorruptError, UnknownAccountError
 from spvfilter.kernel import NO_VALUE
 from spvfilter.network import REGTEST
-from spvfilter.store.accounts import Effect, MatchEffect, effect_of, effects_by_account
+from spvfilter.store.accounts import MatchEffect, TxEffect, effect_of, effects_by_account
 from spvfilter.store.batch import AccountChange, Batch
 from spvfilter.store.events import StoredEvent
 from spvfilter.store.schema import MARKED
@@ -39,15 +39,15 @@ def paid(value: int, account: int | None, label: str | None = None) -> MatchEffe
 def test_payment_between_accounts_has_another_sign_in_each() -> None:
     found = [spend(60, 1, "a"), spend(50, 1, "b"), paid(30, 2, "c"), paid(70, 1), paid(4, None)]
     made = effects_by_account(found, spending(30, 70, 4))
-    assert made == {1: Effect(-40, 6, ["a", "b"]), 2: Effect(30, None, ["c"])}
-    assert effect_of(found, spending(30, 70, 4)) == Effect(-6, 6, ["a", "b", "c"])
+    assert made == {1: TxEffect(-40, 6, ["a", "b"]), 2: TxEffect(30, None, ["c"])}
+    assert effect_of(found, spending(30, 70, 4)) == TxEffect(-6, 6, ["a", "b", "c"])
 
 
 def test_fee_belongs_to_the_account_that_paid_all_inputs() -> None:
     found = [spend(60, 1), spend(50, 2)]
     assert {each.fee for each in effects_by_account(found, spending(100)).values()} == {None}
     assert effect_of(found, spending(100)).fee == 10
-    assert effect_of([spend(60, 1), spend(NO_VALUE, 1)], spending(100)) == Effect(-60, None, [])
+    assert effect_of([spend(60, 1), spend(NO_VALUE, 1)], spending(100)) == TxEffect(-60, None, [])
     assert effect_of([spend(60, 1), spend(10, 1)], spending(100)).fee is None, "no transaction pays more than it has"
 
 

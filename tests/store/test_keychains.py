@@ -28,7 +28,7 @@ from spvfilter.errors import (
 from spvfilter.kernel import EntryKind
 from spvfilter.network import MAINNET, REGTEST, Network
 from spvfilter.store.batch import Batch, NewEntry
-from spvfilter.store.keychains import KeychainChange, Run, runs_of
+from spvfilter.store.keychains import IndexRun, KeychainChange, runs_of
 from spvfilter.store.schema import MARKED
 from spvfilter.store.store import Store
 from spvfilter.watch import textfile
@@ -94,8 +94,8 @@ def test_runs_are_the_places_that_they_are_made_of(seed: int) -> None:
             free += 1
     runs = runs_of(rng.sample(rows, len(rows)))
     assert sorted(place for run in runs for place in run.places()) == sorted(set(rows))
-    assert runs_of((index, 7 + index) for index in range(1_000)) == [Run(0, 7, 1_000, 1)]
-    assert runs_of((index // 4, 7 + index) for index in range(400)) == [Run(0, 7, 100, 4)]
+    assert runs_of((index, 7 + index) for index in range(1_000)) == [IndexRun(0, 7, 1_000, 1)]
+    assert runs_of((index // 4, 7 + index) for index in range(400)) == [IndexRun(0, 7, 100, 4)]
 
 
 def test_stored_windows_and_uses_need_no_derivation(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_a_change_is_written_with_its_entries_and_uses(tmp_path: Path) -> None:
         assert (kept.window, sorted(kept.used), list(kept.runs)) == (
             30,
             [3, 5, 19],
-            [Run(0, 1, 20, 1), Run(20, 21, 10, 1)],
+            [IndexRun(0, 1, 20, 1), IndexRun(20, 21, 10, 1)],
         )
     assert facts(joined(path, WatchList(REGTEST))) == [("mine", "savings", GAP_LIMIT, 30, [3, 5, 19], 0)]
 

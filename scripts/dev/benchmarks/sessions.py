@@ -18,7 +18,7 @@ from measure import Row
 from spvfilter import LightClient, Node, TxOut, WatchList
 from spvfilter.electrum import ElectrumServer
 from spvfilter.electrum.histories import Histories
-from spvfilter.store.scriptviews import Effect, WalletTx
+from spvfilter.store.scriptviews import ScriptEffect, WalletTx
 
 _SESSIONS, _SCRIPTS, _PAID, _LONG = 100, 1_000, 50, 10_000
 _METHODS = ("subscribe", "get_history", "get_balance", "listunspent")
@@ -119,7 +119,7 @@ def _payments(rounds: int) -> Iterator[float]:
 
     def paid(number: int) -> WalletTx:
         txid = hashlib.sha256(b"%d" % number).digest()
-        return WalletTx(txid, number, 0, (Effect(_script(0), txid + bytes(4), 5_000, is_spend=False),))
+        return WalletTx(txid, number, 0, (ScriptEffect(_script(0), txid + bytes(4), 5_000, is_spend=False),))
 
     histories.replace(map(paid, range(_LONG)))
     for number in range(_LONG, _LONG + rounds):
