@@ -1,4 +1,4 @@
-"""Connection: one socket of the Electrum server, with bounds on waiting requests and on sizes."""
+"""ElectrumConnection: one socket of the Electrum server, with bounds on waiting requests and on sizes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spvfilter.electrum.budget import SMALL, Budget, FairShare, size_of
 from spvfilter.electrum.limits import ElectrumLimits
 from spvfilter.electrum.questions import Question
 from spvfilter.electrum.rpcerrors import RpcError
-from spvfilter.electrum.session import Notice, Session
+from spvfilter.electrum.session import ElectrumSession, Notice
 from spvfilter.electrum.status import METHOD, ElectrumStatus
 from spvfilter.electrum.wallet import WalletLink
 from spvfilter.errors import SpvFilterError
@@ -111,7 +111,7 @@ class _Message:
             self._rooms.release(self._host)
 
 
-class Connection:
+class ElectrumConnection:
     """Reads the requests of one program in their order, and answers them.
 
     A task answers a request that needs the database or a peer, while the next requests are read. If the largest number
@@ -129,7 +129,7 @@ class Connection:
         status: Callable[[], ElectrumStatus],
     ) -> None:
         self._host: str = (writer.get_extra_info("peername") or ("",))[0]
-        self.session: Session = Session(link.state, limits, budget, self._host)
+        self.session: ElectrumSession = ElectrumSession(link.state, limits, budget, self._host)
         self._reader = reader
         self._writer = writer
         self._link = link

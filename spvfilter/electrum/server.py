@@ -13,7 +13,7 @@ from typing import Self
 
 from spvfilter._public import public
 from spvfilter.electrum.budget import SMALL, Budget
-from spvfilter.electrum.connection import Connection
+from spvfilter.electrum.connection import ElectrumConnection
 from spvfilter.electrum.limits import ElectrumLimits
 from spvfilter.electrum.status import ElectrumStatus
 from spvfilter.electrum.wallet import WalletLink
@@ -83,7 +83,7 @@ class ElectrumServer:
         self._budget = Budget(self._limits)
         self._link: WalletLink | None = None
         self._servers: list[asyncio.Server] = []
-        self._connections: dict[Connection, None] = {}
+        self._connections: dict[ElectrumConnection, None] = {}
         self._following: asyncio.Task[None] | None = None
         self._hosts: dict[str, dict[str, int]] = {}
 
@@ -178,7 +178,7 @@ class ElectrumServer:
             writer.transport.abort()
             return
         writer.transport.set_write_buffer_limits(SMALL, 0)  # a drain ends when all is sent
-        connection = Connection(reader, writer, link, self._limits, self._budget, lambda: self.status)
+        connection = ElectrumConnection(reader, writer, link, self._limits, self._budget, lambda: self.status)
         self._connections[connection] = None
         try:
             await connection.serve()

@@ -1,4 +1,4 @@
-"""Session: the protocol of one connection to the Electrum server, without sockets.
+"""ElectrumSession: the protocol of one connection to the Electrum server, without sockets.
 
 A method returns its answer, or a question if it needs a fact first. `WalletLink` finds the fact and calls `then`.
 """
@@ -69,7 +69,7 @@ class WalletState:
     """Ports of the server by its host, as `server.features` shows them."""
 
 
-class Session:
+class ElectrumSession:
     """One connection: the negotiated version and the subscriptions."""
 
     def __init__(self, state: WalletState, limits: ElectrumLimits, budget: Budget, host: str) -> None:
@@ -421,32 +421,32 @@ class Method(NamedTuple):
 
 _OF_SCRIPT = ("scripthash",), 1
 METHODS: Mapping[str, Method] = {
-    _NEGOTIATION: Method(Session._negotiate, ("client_name", "protocol_version")),
-    "server.features": Method(Session._features),
-    "server.ping": Method(Session._ping),
-    "server.banner": Method(Session._banner),
-    "server.donation_address": Method(Session._donation_address),
-    "server.peers.subscribe": Method(Session._peers),
-    "server.add_peer": Method(Session._add_peer, ("features",), 1),
-    _HEADERS: Method(Session._subscribe_tip, ("raw",)),
-    "blockchain.block.header": Method(Session._header, ("height", "cp_height"), 1),
-    "blockchain.block.headers": Method(Session._headers, ("start_height", "count", "cp_height"), 2),
-    "blockchain.estimatefee": Method(Session._estimate_fee, ("number", "mode"), 1),
-    "blockchain.relayfee": Method(Session._relay_fee, until=_BEFORE_16),
-    _SCRIPT: Method(Session._subscribe, *_OF_SCRIPT),
-    "blockchain.scripthash.unsubscribe": Method(Session._unsubscribe, *_OF_SCRIPT, since=(1, 4, 2)),
-    "blockchain.scripthash.get_balance": Method(Session._balance, *_OF_SCRIPT),
-    "blockchain.scripthash.get_history": Method(Session._history, *_OF_SCRIPT),
-    "blockchain.scripthash.get_mempool": Method(Session._mempool, *_OF_SCRIPT),
-    "blockchain.scripthash.listunspent": Method(Session._unspent, *_OF_SCRIPT),
-    "blockchain.transaction.get": Method(Session._transaction, ("tx_hash", "verbose"), 1),
-    "blockchain.transaction.get_merkle": Method(Session._merkle, ("tx_hash", "height"), 2),
-    "blockchain.transaction.id_from_pos": Method(Session._id_from_pos, ("height", "tx_pos", "merkle"), 2),
-    "blockchain.transaction.broadcast": Method(Session._broadcast, ("raw_tx",), 1),
+    _NEGOTIATION: Method(ElectrumSession._negotiate, ("client_name", "protocol_version")),
+    "server.features": Method(ElectrumSession._features),
+    "server.ping": Method(ElectrumSession._ping),
+    "server.banner": Method(ElectrumSession._banner),
+    "server.donation_address": Method(ElectrumSession._donation_address),
+    "server.peers.subscribe": Method(ElectrumSession._peers),
+    "server.add_peer": Method(ElectrumSession._add_peer, ("features",), 1),
+    _HEADERS: Method(ElectrumSession._subscribe_tip, ("raw",)),
+    "blockchain.block.header": Method(ElectrumSession._header, ("height", "cp_height"), 1),
+    "blockchain.block.headers": Method(ElectrumSession._headers, ("start_height", "count", "cp_height"), 2),
+    "blockchain.estimatefee": Method(ElectrumSession._estimate_fee, ("number", "mode"), 1),
+    "blockchain.relayfee": Method(ElectrumSession._relay_fee, until=_BEFORE_16),
+    _SCRIPT: Method(ElectrumSession._subscribe, *_OF_SCRIPT),
+    "blockchain.scripthash.unsubscribe": Method(ElectrumSession._unsubscribe, *_OF_SCRIPT, since=(1, 4, 2)),
+    "blockchain.scripthash.get_balance": Method(ElectrumSession._balance, *_OF_SCRIPT),
+    "blockchain.scripthash.get_history": Method(ElectrumSession._history, *_OF_SCRIPT),
+    "blockchain.scripthash.get_mempool": Method(ElectrumSession._mempool, *_OF_SCRIPT),
+    "blockchain.scripthash.listunspent": Method(ElectrumSession._unspent, *_OF_SCRIPT),
+    "blockchain.transaction.get": Method(ElectrumSession._transaction, ("tx_hash", "verbose"), 1),
+    "blockchain.transaction.get_merkle": Method(ElectrumSession._merkle, ("tx_hash", "height"), 2),
+    "blockchain.transaction.id_from_pos": Method(ElectrumSession._id_from_pos, ("height", "tx_pos", "merkle"), 2),
+    "blockchain.transaction.broadcast": Method(ElectrumSession._broadcast, ("raw_tx",), 1),
     "blockchain.transaction.broadcast_package": Method(
-        Session._broadcast_package, ("raw_txs", "verbose"), 1, since=NEWEST
+        ElectrumSession._broadcast_package, ("raw_txs", "verbose"), 1, since=NEWEST
     ),
-    "mempool.get_fee_histogram": Method(Session._fee_histogram),
-    "mempool.get_info": Method(Session._mempool_info, since=NEWEST),
+    "mempool.get_fee_histogram": Method(ElectrumSession._fee_histogram),
+    "mempool.get_info": Method(ElectrumSession._mempool_info, since=NEWEST),
 }
 """Methods by name."""

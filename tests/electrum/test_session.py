@@ -14,7 +14,7 @@ from spvfilter.electrum.knownscripts import KnownScripts
 from spvfilter.electrum.limits import ElectrumLimits
 from spvfilter.electrum.questions import ExploreScript, FetchBranch, FindTransaction, Question, SendTransactions
 from spvfilter.electrum.rpcerrors import RpcError
-from spvfilter.electrum.session import METHODS, SOFTWARE, Session, WalletState
+from spvfilter.electrum.session import METHODS, SOFTWARE, ElectrumSession, WalletState
 from spvfilter.network import REGTEST
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.primitives import OutPoint, TxOut
@@ -33,14 +33,14 @@ ONLY_16 = {"mempool.get_info", "blockchain.transaction.broadcast_package"}
 ONLY_14 = {"blockchain.relayfee"}
 
 
-def session(version: str | None = None, **limits: int) -> Session:
+def session(version: str | None = None, **limits: int) -> ElectrumSession:
     chain, scripts = HeaderChain(REGTEST), KnownScripts()
     watch = WatchList(REGTEST)
     watch.add_script(SCRIPT)
     list(scripts.update(watch))
     state = WalletState(chain, Histories(), scripts, HeaderProofs(chain), lambda: 2_500, {})
     bounds = ElectrumLimits(**limits)
-    made = Session(state, bounds, Budget(bounds), "127.0.0.1")
+    made = ElectrumSession(state, bounds, Budget(bounds), "127.0.0.1")
     if version is not None:
         assert made.answer("server.version", ["test", version]) == [SOFTWARE, version]
     return made
