@@ -29,7 +29,7 @@ from spvfilter.protocol import (
     MAX_TX_REQUESTS,
 )
 from spvfilter.transaction import Transaction
-from spvfilter.wire.events import Disconnected, Misbehaved, Ready, Received, Service, SessionEvent
+from spvfilter.wire.events import Misbehaved, Ready, Received, Service, SessionEnded, SessionEvent
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from spvfilter.wire.session import Session
@@ -61,7 +61,7 @@ class Responder:
     def __init__(self, regtest: Regtest, session: Session) -> None:
         self.regtest = regtest
         self.session = session
-        self.over: Disconnected | None = None  # The last event, with the reason; None while connected.
+        self.over: SessionEnded | None = None  # The last event, with the reason; None while connected.
         self.filter: Bip37Filter | None = None  # The peer's BIP-37 filter.
         self.relay: bool = False  # True if transactions are announced to the peer.
         self.prefers_headers: bool = False  # True if blocks are announced by headers messages (BIP-130).
@@ -115,7 +115,7 @@ class Responder:
                 self.on_message(message)
             case Misbehaved(error):
                 self.on_misbehaviour(error)
-            case Disconnected():
+            case SessionEnded():
                 logger.debug("peer left: %s", event.error or "closed by us")
                 self.over = event
 

@@ -17,11 +17,11 @@ from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.wire.events import (
     Cause,
-    Disconnected,
     Ready,
     Received,
     ReceivedFilters,
     Role,
+    SessionEnded,
     SessionEvent,
     Settings,
 )
@@ -173,7 +173,7 @@ class Connection:
                 self._turn = time.perf_counter() + _TURN_S
             event = self._session.next_event()
             self._flush()
-            if isinstance(event, Disconnected):
+            if isinstance(event, SessionEnded):
                 self._writer.transport.abort()
                 raise event.error or ConnectionAbortedError(f"{self.address}: closed by us")
             if event is not None:

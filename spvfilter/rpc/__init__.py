@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from spvfilter.rpc.credentials import CookieFile as CookieFile, Credentials as Credentials, Password as Password
     from spvfilter.rpc.endpoint import Endpoint as Endpoint
     from spvfilter.rpc.fullnode import FullNode as FullNode, Listing as Listing
-    from spvfilter.rpc.http import Limits as Limits
+    from spvfilter.rpc.http import RpcLimits as RpcLimits
     from spvfilter.rpc.notices import TipNotices as TipNotices
     from spvfilter.rpc.patience import Patience as Patience
     from spvfilter.rpc.txnotices import TxNotices as TxNotices
@@ -22,7 +22,7 @@ else:
         credentials="CookieFile Credentials Password",
         endpoint="Endpoint",
         fullnode="FullNode Listing",
-        http="Limits",
+        http="RpcLimits",
         notices="TipNotices",
         patience="Patience",
         txnotices="TxNotices",

@@ -31,7 +31,7 @@ from spvfilter.protocol import HASH_SIZE, HEADER_SIZE
 from spvfilter.rpc.api import ChainInfo, NodeApi
 from spvfilter.rpc.credentials import Credentials
 from spvfilter.rpc.endpoint import Endpoint
-from spvfilter.rpc.http import HttpClient, Limits
+from spvfilter.rpc.http import HttpClient, RpcLimits
 from spvfilter.rpc.jsonrpc import JsonRpc
 from spvfilter.rpc.patience import Patience
 from spvfilter.rpc.prevouts import spent_of_details
@@ -108,7 +108,7 @@ class FullNode:
         network: Network = MAINNET,
         *,
         credentials: Credentials | None = None,
-        limits: Limits | None = None,
+        limits: RpcLimits | None = None,
         patience: Patience | None = None,
     ) -> AsyncIterator[FullNode]:
         """Connect to a node, wait while it starts, and check its genesis block.
@@ -126,7 +126,7 @@ class FullNode:
             NodeError: The node cannot be reached, refuses the credentials, or is on another network.
         """
         endpoint, patience = Endpoint.parse(url), patience or Patience()
-        async with aclosing(HttpClient(endpoint, limits or Limits())) as http:
+        async with aclosing(HttpClient(endpoint, limits or RpcLimits())) as http:
             rest = Rest(http)
             api: NodeApi = rest
             try:

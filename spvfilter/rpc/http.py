@@ -42,7 +42,7 @@ _BUSY = (
 
 @public
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RpcLimits:
     """Number of connections, and timeouts, for requests to a node.
 
     Raises ParameterError for a value that is not above 0.
@@ -100,7 +100,7 @@ class HttpClient:
     Raises ParameterError if httpx is not installed.
     """
 
-    def __init__(self, endpoint: Endpoint, limits: Limits) -> None:
+    def __init__(self, endpoint: Endpoint, limits: RpcLimits) -> None:
         library = _httpx()
         self.endpoint = endpoint
         self._limits = limits

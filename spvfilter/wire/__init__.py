@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from spvfilter.wire.events import (
         PROTOCOL_VERSION as PROTOCOL_VERSION,
         Cause as Cause,
-        Disconnected as Disconnected,
         Fenced as Fenced,
         Misbehaved as Misbehaved,
         Ready as Ready,
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
         ReceivedFilters as ReceivedFilters,
         Role as Role,
         Service as Service,
+        SessionEnded as SessionEnded,
         SessionEvent as SessionEvent,
         Settings as Settings,
     )
@@ -31,7 +31,7 @@ else:
         __name__,
         codec="Decoder Frame encode_message",
         events=(
-            "Cause Disconnected Fenced Misbehaved PROTOCOL_VERSION Ready Received ReceivedFilters Role Service"
+            "Cause SessionEnded Fenced Misbehaved PROTOCOL_VERSION Ready Received ReceivedFilters Role Service"
             " SessionEvent Settings"
         ),
         session="Session",

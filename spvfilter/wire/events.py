@@ -192,11 +192,11 @@ class Misbehaved:
 
 @public
 @dataclass(frozen=True, slots=True)
-class Disconnected:
+class SessionEnded:
     """The last event of a session: it has ended, and the caller closes the socket."""
 
     error: PeerError | None
     """The error that ended the session; None if `Session.close` was called without an error."""
 
 
-SessionEvent = Ready | Received | ReceivedFilters | Fenced | Misbehaved | Disconnected
+SessionEvent = Ready | Received | ReceivedFilters | Fenced | Misbehaved | SessionEnded

@@ -12,7 +12,6 @@ from spvfilter.wire.codec import Frame
 from spvfilter.wire.events import (
     NEGOTIATION_VERSION,
     Cause,
-    Disconnected,
     Fenced,
     Misbehaved,
     Ready,
@@ -20,6 +19,7 @@ from spvfilter.wire.events import (
     ReceivedFilters,
     Role,
     Service,
+    SessionEnded,
     SessionEvent,
     Settings,
 )
@@ -107,7 +107,7 @@ class Session:
         self._stream: MessageStream = stream or V1Stream(settings.network.magic, LIMITS)
         self._has_heard = False  # True once the peer has sent a byte
         self._sent = 0  # bytes that the caller has taken to send
-        self._last: Disconnected | None = None  # the pending last event, if no message ended the session
+        self._last: SessionEnded | None = None  # the pending last event, if no message ended the session
         self._closed = self._eof = False
         self._wtxid_relay = False  # True once the peer has sent wtxidrelay
         self._addrv2 = False  # True once the peer has sent sendaddrv2
@@ -148,14 +148,14 @@ class Session:
     def receive_eof(self) -> None:
         """Report that the peer closed its side, or that the connection broke.
 
-        The caller can still take the events of earlier bytes. The Disconnected event follows them.
+        The caller can still take the events of earlier bytes. The SessionEnded event follows them.
         """
         self._eof = True
 
     def events(self) -> Iterator[SessionEvent]:
         """Yield the pending events in order, until no event is pending or `can_send` is False.
 
-        Disconnected is always the last event.
+        SessionEnded is always the last event.
         """
         while (event := self.next_event()) is not None:
             yield event
@@ -243,7 +243,7 @@ class Session:
         return self._ping(now, fence=True)
 
     def close(self, error: PeerError | None = None) -> None:
-        """End the session. The Disconnected event then has the given error, or None.
+        """End the session. The SessionEnded event then has the given error, or None.
 
         Received bytes whose events were not taken are discarded.
         """
@@ -311,11 +311,11 @@ class Session:
             )
         )
 
-    def _end(self, error: PeerError | None) -> Disconnected:
+    def _end(self, error: PeerError | None) -> SessionEnded:
         self._closed = True
         self._stream.close()
         logger.debug("session ended: %s", error or "closed by this side")
-        return Disconnected(error)
+        return SessionEnded(error)
 
     def _lost(self) -> SessionError:
         """Return the error that reports that the peer closed the connection."""

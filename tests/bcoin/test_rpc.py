@@ -10,7 +10,7 @@ import pytest
 
 from spvfilter.errors import NodeRefusedError
 from spvfilter.network import REGTEST
-from spvfilter.rpc import FullNode, Limits, Password
+from spvfilter.rpc import FullNode, Password, RpcLimits
 from spvfilter.scan import Connected, Disconnected, Matcher, NodeBlocks, follow
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
@@ -68,7 +68,7 @@ async def test_a_wrong_key_is_refused(bcoin: Bcoin) -> None:
 
 async def test_its_chain_is_followed_through_a_reorganisation(bcoin: Bcoin) -> None:
     watch, miner = await paid(bcoin)
-    limits = Limits(connections=2)
+    limits = RpcLimits(connections=2)
     events: list[Match | Connected | Disconnected] = []
     async with (
         FullNode.open(url(bcoin), REGTEST, credentials=Password("x", KEY), limits=limits) as node,

@@ -29,7 +29,7 @@ from spvfilter.errors import (
     SourceError,
 )
 from spvfilter.network import MAINNET, REGTEST, SIGNET, Network
-from spvfilter.rpc import CookieFile, Credentials, FullNode, Limits, Password
+from spvfilter.rpc import CookieFile, Credentials, FullNode, Password, RpcLimits
 from spvfilter.rpc.api import MOST_BLOCKS
 from spvfilter.rpc.credentials import basic
 from support.build import block_hash
@@ -379,7 +379,7 @@ async def test_an_endless_response_has_a_time_limit(core: CoreNode, way: str, mo
 
     async with opened(core, way) as node:
         # both APIs have this attribute
-        monkeypatch.setattr(node._api._http, "_limits", Limits(answer_s=0.02))  # type: ignore[attr-defined]
+        monkeypatch.setattr(node._api._http, "_limits", RpcLimits(answer_s=0.02))  # type: ignore[attr-defined]
         core.faults.append(lambda request: slow(request) if request.about(BLOCK[way]) else None)
         with pytest.raises(NodeUnreachableError, match=r"no answer within 0.02 s"):
             await node.block(core.hashes[3])

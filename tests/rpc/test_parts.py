@@ -18,7 +18,7 @@ from spvfilter.errors import (
 )
 from spvfilter.kernel import spent_coins
 from spvfilter.protocol import MAX_MONEY
-from spvfilter.rpc import CookieFile, Endpoint, Limits, Password, Patience
+from spvfilter.rpc import CookieFile, Endpoint, Password, Patience, RpcLimits
 from spvfilter.rpc.credentials import basic, redacted
 from spvfilter.rpc.spent import undo_record
 from support.corenode import spent_answer
@@ -111,7 +111,7 @@ def test_a_password_is_hidden() -> None:
 def test_limits_and_retries_must_be_valid_numbers() -> None:
     for wrong in ({"connections": 0}, {"connect_s": 0}, {"answer_s": -1}, {"answer_s": float("nan")}):
         with pytest.raises(ParameterError):
-            Limits(**wrong)
+            RpcLimits(**wrong)
     for seconds in (-1, float("nan")):
         with pytest.raises(ParameterError):
             Patience(seconds)

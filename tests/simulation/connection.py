@@ -12,7 +12,7 @@ from simulation.pipe import Pipe
 from simulation.timeline import Timeline, Timer
 from spvfilter.light.engine.inputs import Connected, Input, Lost, inputs_of
 from spvfilter.network import REGTEST
-from spvfilter.wire.events import Disconnected, Ready, Received, ReceivedFilters, Role, Settings
+from spvfilter.wire.events import Ready, Received, ReceivedFilters, Role, SessionEnded, Settings
 from spvfilter.wire.messages.table import LIMITS, Message, command_of
 from spvfilter.wire.session import Session
 from spvfilter.wire.transport import V2Policy
@@ -110,7 +110,7 @@ class Connection:
             match event:
                 case Ready():
                     self._report(self._connected(event))
-                case Disconnected(error):
+                case SessionEnded(error):
                     self.abort()
                     self._report(Lost(self.number, error or ConnectionAbortedError("closed")))
                 case _ if self._session.ready is not None:

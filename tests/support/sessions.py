@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from spvfilter.network import REGTEST
 from spvfilter.wire.codec import Decoder, encode_message
-from spvfilter.wire.events import Disconnected, Misbehaved, Ready, Role, SessionEvent, Settings
+from spvfilter.wire.events import Misbehaved, Ready, Role, SessionEnded, SessionEvent, Settings
 from spvfilter.wire.messages.table import Message, Verack, Version, command_of, parse_message
 from spvfilter.wire.session import Session
 
@@ -56,6 +56,6 @@ def ready(role: Role = Role.OUTBOUND, settings: Settings | None = None, theirs: 
 def comparable(events: Iterable[SessionEvent]) -> list[object]:
     """Events in a comparable form: errors as class and message."""
     return [
-        (type(event), type(event.error), str(event.error)) if isinstance(event, (Misbehaved, Disconnected)) else event
+        (type(event), type(event.error), str(event.error)) if isinstance(event, (Misbehaved, SessionEnded)) else event
         for event in events
     ]

@@ -68,7 +68,7 @@ from spvfilter.network import NETWORKS, REGTEST
 from spvfilter.node import TipChange, TreeBlock, UnspentOutput, p2wpkh
 from spvfilter.p2p import Address, Clock, Limits, Proxy
 from spvfilter.primitives import Header, OutPoint, TxOut
-from spvfilter.rpc import ChainInfo, Endpoint, Limits as NodeLimits, Listing, Patience
+from spvfilter.rpc import ChainInfo, Endpoint, Listing, Patience, RpcLimits as NodeLimits
 from spvfilter.scan import (
     BlockHits,
     BlockRef,
@@ -144,13 +144,13 @@ from spvfilter.wallet import (
 )
 from spvfilter.watch import AccountPlan, Completeness, Label, Match, MatchKind, WatchList
 from spvfilter.wire import (
-    Disconnected,
     Fenced,
     Frame,
     Misbehaved,
     Ready,
     Received,
     ReceivedFilters,
+    SessionEnded,
     Settings,
     Transport,
 )
@@ -430,7 +430,7 @@ VALUES: dict[str, list[object]] = {
         ReceivedFilters(((bytes(32), b"\1"),)),
         Fenced(5),
         Misbehaved(errors.SessionError("late", cause="pong without ping")),
-        Disconnected(None),
+        SessionEnded(None),
     ],
     "wire.messages": [
         *SAMPLES.values(),

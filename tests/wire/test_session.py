@@ -10,7 +10,7 @@ import pytest
 from spvfilter.errors import EnvelopeError, MessageError, ParameterError, PeerError, SessionError
 from spvfilter.network import MAINNET, REGTEST
 from spvfilter.wire.codec import encode_message
-from spvfilter.wire.events import Cause, Disconnected, Fenced, Misbehaved, Received, Role, Settings
+from spvfilter.wire.events import Cause, Fenced, Misbehaved, Received, Role, SessionEnded, Settings
 from spvfilter.wire.messages.table import (
     Block,
     GetAddr,
@@ -127,7 +127,7 @@ def test_a_silent_peer_gets_a_ping_and_is_disconnected() -> None:
     assert (list(peer.events()), sent(peer)) == ([], [])  # one ping is enough
     peer.tick(2_320.5)
     (event,) = peer.events()
-    assert isinstance(event, Disconnected)
+    assert isinstance(event, SessionEnded)
     assert isinstance(event.error, SessionError)
     assert (event.error.cause, str(event.error)) == (Cause.PING_TIMEOUT, "no pong within 1200 s")
     peer.tick(5_000.0)
@@ -159,7 +159,7 @@ def test_a_fence_counts_as_a_ping() -> None:
     peer.fence(1_060.0)
     peer.tick(2_300.0)
     (event,) = peer.events()
-    assert isinstance(event, Disconnected)
+    assert isinstance(event, SessionEnded)
     assert str(event.error) == "no pong within 1240 s"
 
 
@@ -173,7 +173,7 @@ def test_a_handshake_has_a_minute(come: bytes, missing: str) -> None:
     assert list(peer.events()) == []
     peer.tick(1_060.0)
     (event,) = peer.events()
-    assert isinstance(event, Disconnected)
+    assert isinstance(event, SessionEnded)
     assert isinstance(event.error, SessionError)
     assert (event.error.cause, str(event.error)) == (Cause.HANDSHAKE_TIMEOUT, f"{missing} within 60 s")
 
@@ -241,7 +241,7 @@ def test_a_foreign_magic_ends_the_session() -> None:
     peer.receive_data(encoded(Mempool()) + encode_message(MAINNET.magic, "mempool", b"") + encoded(Mempool()))
     first, last = peer.events()
     assert first == Received(Mempool())
-    assert isinstance(last, Disconnected)
+    assert isinstance(last, SessionEnded)
     assert isinstance(last.error, EnvelopeError)
     assert last.error.field == "magic"
     peer.receive_data(encoded(Mempool()))
@@ -272,7 +272,7 @@ def test_an_overlong_message_ends_the_session_by_its_header(command: str, size: 
     peer = ready()
     peer.receive_data(head + size.to_bytes(4, "little") + bytes(4))
     (event,) = peer.events()
-    assert isinstance(event, Disconnected)
+    assert isinstance(event, SessionEnded)
     assert isinstance(event.error, EnvelopeError)
     assert (event.error.field, str(event.error)) == ("length", f"'{command}' of {size} bytes, at most {size - 1}")
 
@@ -302,7 +302,7 @@ def test_an_early_end_of_stream_has_a_helpful_error() -> None:
     peer = fresh()
     peer.receive_eof()
     (last,) = peer.events()
-    assert isinstance(last, Disconnected)
+    assert isinstance(last, SessionEnded)
     assert isinstance(last.error, SessionError)
     assert last.error.cause == Cause.LOST
     assert "a node of another network, another service on this port, or a node that is full" in str(last.error)
@@ -314,7 +314,7 @@ def test_peer_that_closes_after_version_has_its_own_cause(messages: tuple[Messag
     peer.receive_data(encoded(*messages))
     peer.receive_eof()
     *_, last = peer.events()
-    assert isinstance(last, Disconnected)
+    assert isinstance(last, SessionEnded)
     assert isinstance(last.error, SessionError)
     assert last.error.cause == Cause.LOST_AFTER_VERSION
     assert str(last.error) == "the peer closed the connection after its version message"
@@ -330,7 +330,7 @@ def test_the_end_of_the_stream_follows_received_messages(rest: bytes, says: str)
     peer.receive_eof()
     first, last = peer.events()
     assert first == Received(Mempool())
-    assert isinstance(last, Disconnected)
+    assert isinstance(last, SessionEnded)
     assert isinstance(last.error, SessionError)
     assert (last.error.cause, str(last.error)) == (Cause.LOST, f"the peer closed the connection{says}")
     assert sent(peer) == [Pong(3)]
@@ -344,7 +344,7 @@ def test_the_owner_ends_a_session_once() -> None:
     error = PeerError("it lied")
     peer.close(error)
     peer.close()
-    assert list(peer.events()) == [Disconnected(error)]
+    assert list(peer.events()) == [SessionEnded(error)]
     assert sent(peer) == [GetAddr()]  # messages that were sent before the end are still in the buffer
 
 
@@ -355,7 +355,7 @@ def test_the_owner_may_end_a_session_while_it_takes_events() -> None:
     for event in peer.events():
         events.append(event)
         peer.close()
-    assert events == [Received(Mempool()), Disconnected(None)]
+    assert events == [Received(Mempool()), SessionEnded(None)]
 
 
 def test_a_session_that_ended_holds_nothing_received() -> None:
@@ -378,7 +378,7 @@ def test_text_of_a_peer_is_logged_escaped(caplog: pytest.LogCaptureFixture) -> N
     peer.receive_data(
         encoded(version, Verack()) + MAGIC + evil.ljust(12, b"\0") + (4_000_001).to_bytes(4, "little") + bytes(4)
     )
-    assert [type(event).__name__ for event in peer.events()] == ["Ready", "Disconnected"]
+    assert [type(event).__name__ for event in peer.events()] == ["Ready", "SessionEnded"]
     assert r"\x1b[2J" in caplog.text
     assert all(record.getMessage().isprintable() and record.getMessage().isascii() for record in caplog.records)
     assert len(caplog.records) == 2

@@ -10,12 +10,12 @@ from spvfilter.errors import MessageError, ParameterError, SessionError
 from spvfilter.network import REGTEST
 from spvfilter.wire.events import (
     Cause,
-    Disconnected,
     Misbehaved,
     Ready,
     Received,
     Role,
     Service,
+    SessionEnded,
     SessionEvent,
     Settings,
 )
@@ -41,7 +41,7 @@ ROLES = pytest.mark.parametrize("role", list(Role))
 def ended(peer: Session, cause: Cause) -> str:
     """Assert that the only event is the session's end with this cause. Returns the message of the error."""
     (event,) = peer.events()
-    assert isinstance(event, Disconnected)
+    assert isinstance(event, SessionEnded)
     assert isinstance(event.error, SessionError)
     assert event.error.cause == cause
     assert (peer.next_event(), peer.deadline, peer.wants_data) == (None, None, False)
@@ -209,7 +209,7 @@ def test_a_malformed_version_ends_the_session() -> None:
     peer = fresh()
     peer.receive_data(encoded(Unknown("version", bytes(THEIRS)[:-10])))
     (event,) = peer.events()
-    assert isinstance(event, Disconnected)
+    assert isinstance(event, SessionEnded)
     assert isinstance(event.error, MessageError)
     assert (event.error.command, event.error.field) == ("version", "user agent")
 

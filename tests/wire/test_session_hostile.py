@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from spvfilter.errors import EnvelopeError, MessageError, SessionError
 from spvfilter.protocol import MAX_PAYLOAD_SIZE
 from spvfilter.wire.codec import encode_message
-from spvfilter.wire.events import Disconnected, Fenced, Misbehaved, Ready, Received, Role, SessionEvent
+from spvfilter.wire.events import Fenced, Misbehaved, Ready, Received, Role, SessionEnded, SessionEvent
 from spvfilter.wire.messages.table import LIMITS, Message, Verack, command_of, parse_message
 from spvfilter.wire.session import Session
 from support.samples import ANY, SAMPLES, payloads
@@ -118,7 +118,7 @@ def test_damaged_messages_raise_only_typed_errors() -> None:
                 assert isinstance(error, TYPED)
                 assert peer.deadline is not None
                 seen[type(error).__name__] = seen.get(type(error).__name__, 0) + 1
-            case Disconnected(error):
+            case SessionEnded(error):
                 assert isinstance(error, TYPED)
                 assert peer.next_event() is None
             case Received(message):
@@ -127,7 +127,7 @@ def test_damaged_messages_raise_only_typed_errors() -> None:
                 pass
         seen[type(event).__name__] = seen.get(type(event).__name__, 0) + 1
     assert (
-        min(seen[name] for name in ("Misbehaved", "Disconnected", "Received", "Ready", "MessageError", "SessionError"))
+        min(seen[name] for name in ("Misbehaved", "SessionEnded", "Received", "Ready", "MessageError", "SessionError"))
         > count // 500
     )
     assert seen["EnvelopeError"] > count // 2_000

@@ -11,12 +11,12 @@ from spvfilter.errors import EnvelopeError, MessageError
 from spvfilter.network import REGTEST
 from spvfilter.wire.codec import Decoder, Frame, encode_message
 from spvfilter.wire.events import (
-    Disconnected,
     Fenced,
     Misbehaved,
     Received,
     ReceivedFilters,
     Role,
+    SessionEnded,
     SessionEvent,
     Settings,
 )
@@ -102,12 +102,12 @@ def test_errors_keep_their_order_and_the_end_is_last() -> None:
     damaged[20] ^= 1
     peer.receive_data(stream + damaged + encoded(Inv(ITEMS)) + bytes(4) + encoded(Mempool()))
     events = [event for group in together(peer) for event in group]
-    kinds = [event.error if isinstance(event, Misbehaved | Disconnected) else event for event in events]
+    kinds = [event.error if isinstance(event, Misbehaved | SessionEnded) else event for event in events]
     assert kinds[0] == kinds[4] == Received(Inv(ITEMS))
     assert isinstance(kinds[1], MessageError)
     assert kinds[2] == Received(Mempool())
     assert isinstance(kinds[3], EnvelopeError)
-    assert isinstance(events[5], Disconnected)
+    assert isinstance(events[5], SessionEnded)
     assert len(events) == 6
 
 

@@ -14,7 +14,7 @@ from spvfilter.network import MAINNET, SIGNET
 from spvfilter.protocol import MAX_PAYLOAD_SIZE
 from spvfilter.wire import v2
 from spvfilter.wire.codec import Frame, encode_message
-from spvfilter.wire.events import Cause, Disconnected, Ready, Role, SessionEvent, Settings
+from spvfilter.wire.events import Cause, Ready, Role, SessionEnded, SessionEvent, Settings
 from spvfilter.wire.messages.filters import CFilter
 from spvfilter.wire.messages.table import LIMITS, Verack
 from spvfilter.wire.session import Session
@@ -270,7 +270,7 @@ def test_sessions_of_both_transports_complete_the_handshake(is_encrypted: bool) 
     near.send(Verack())
     near.close()
     assert near.transport is far.transport
-    assert [type(each) for each in near.events()] == [Disconnected]
+    assert [type(each) for each in near.events()] == [SessionEnded]
 
 
 def test_a_stream_of_a_wrong_magic_is_refused() -> None:
@@ -314,6 +314,6 @@ def test_answer_without_encryption_is_a_refusal_after_the_key_alone() -> None:
     assert len(session.data_to_send()) == v2.KEY_SIZE  # bcoin would ban a peer that sent its garbage, too
     session.receive_data(encode_message(MAINNET.magic, "reject", b"\x00\x01\x15error parsing message"))
     (ended,) = session.events()
-    assert isinstance(ended, Disconnected)
+    assert isinstance(ended, SessionEnded)
     assert isinstance(ended.error, SessionError)
     assert ended.error.cause is Cause.NO_V2

@@ -13,7 +13,7 @@ from spvfilter.light.lies import is_lie
 from spvfilter.network import REGTEST
 from spvfilter.wire import v2
 from spvfilter.wire.codec import Frame, encode_message
-from spvfilter.wire.events import Cause, Disconnected, Misbehaved, Ready, Received, Role, SessionEvent, Settings
+from spvfilter.wire.events import Cause, Misbehaved, Ready, Received, Role, SessionEnded, SessionEvent, Settings
 from spvfilter.wire.messages.table import LIMITS, Verack, command_of
 from spvfilter.wire.session import Session
 from support import v2fuzz
@@ -58,9 +58,9 @@ def events_of(peer: Session, data: bytes) -> list[SessionEvent]:
 def check_end(events: list[SessionEvent]) -> Exception:
     """Assert that the session ended by an error without a ban. Returns the error."""
     *others, last = events
-    assert isinstance(last, Disconnected) and isinstance(last.error, EnvelopeError | SessionError)
+    assert isinstance(last, SessionEnded) and isinstance(last.error, EnvelopeError | SessionError)
     assert not is_lie(last.error)
-    assert not any(isinstance(each, Misbehaved | Disconnected) for each in others)
+    assert not any(isinstance(each, Misbehaved | SessionEnded) for each in others)
     return last.error
 
 
@@ -233,7 +233,7 @@ def test_whole_handshake_drop_by_drop_has_a_minute(pause_s: float, is_encrypted:
             events += peer.events()
             break
     (end,) = events
-    assert isinstance(end, Disconnected)
+    assert isinstance(end, SessionEnded)
     assert isinstance(end.error, SessionError)
     assert end.error.cause is Cause.HANDSHAKE_TIMEOUT
     assert not is_lie(end.error)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from spvfilter.wire.events import Disconnected, Fenced, Misbehaved, Ready, Received, Role, SessionEvent, Settings
+from spvfilter.wire.events import Fenced, Misbehaved, Ready, Received, Role, SessionEnded, SessionEvent, Settings
 from spvfilter.wire.messages.table import Message
 from spvfilter.wire.session import Session
 
@@ -38,7 +38,7 @@ class Conversation:
                 self.session.receive_data(data)
             else:
                 self.session.receive_eof()
-        if isinstance(event, (Misbehaved, Disconnected)):
+        if isinstance(event, (Misbehaved, SessionEnded)):
             raise event.error or EOFError
         return event
 
