@@ -32,7 +32,7 @@ _ANNEX = 0x50
 """First byte of an annex (BIP-341)."""
 
 
-class Verdict(Enum):
+class FilterVerdict(Enum):
     """The result of verifying a compact filter against its block."""
 
     FALSE = "false"
@@ -44,10 +44,10 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class FilterJudgement:
     """The verdict on a compact filter, and its reason."""
 
-    verdict: Verdict
+    verdict: FilterVerdict
     """The result of the verification."""
     reason: str = ""
     """Reason why the filter is false. It is empty for any other verdict."""
@@ -55,7 +55,7 @@ class Judgement:
 
 def verify_filter(
     raw_block: bytes, data: bytes, block_hash: bytes, known: Callable[[bytes], bytes | None]
-) -> Judgement:
+) -> FilterJudgement:
     """Verify the bytes of a filter against its block, and return the verdict. The caller has validated the block.
 
     Args:
@@ -68,19 +68,23 @@ def verify_filter(
     try:
         claimed = BasicFilter.parse(data, block_hash)
     except FormatError as error:
-        return Judgement(Verdict.FALSE, str(error))
+        return FilterJudgement(FilterVerdict.FALSE, str(error))
     required, unknown = _scripts(raw_block, known)
     if not unknown:
         true = basic_data(block_hash, required) == data
-        return Judgement(Verdict.TRUE) if true else Judgement(Verdict.FALSE, "its elements are not the block's scripts")
+        return (
+            FilterJudgement(FilterVerdict.TRUE)
+            if true
+            else FilterJudgement(FilterVerdict.FALSE, "its elements are not the block's scripts")
+        )
     for script in sorted(required):
         if not claimed.match(script):
-            return Judgement(Verdict.FALSE, f"it lacks the script {script.hex()}")
+            return FilterJudgement(FilterVerdict.FALSE, f"it lacks the script {script.hex()}")
     if not len(required) <= claimed.n <= len(required) + unknown:
-        return Judgement(
-            Verdict.FALSE, f"it has {claimed.n} elements, expected {len(required)} to {len(required) + unknown}"
+        return FilterJudgement(
+            FilterVerdict.FALSE, f"it has {claimed.n} elements, expected {len(required)} to {len(required) + unknown}"
         )
-    return Judgement(Verdict.POSSIBLE)
+    return FilterJudgement(FilterVerdict.POSSIBLE)
 
 
 def _scripts(raw: bytes, known: Callable[[bytes], bytes | None]) -> tuple[set[bytes], int]:

@@ -7,7 +7,7 @@ from hashlib import sha256
 import pytest
 
 from spvfilter.filters.bip158 import basic_data, filter_elements
-from spvfilter.filters.verify import Judgement, Verdict, spent_script, verify_filter
+from spvfilter.filters.verify import FilterJudgement, FilterVerdict, spent_script, verify_filter
 from spvfilter.hashes import hash160, sha256d
 from spvfilter.kernel import parse_tx, txid, walk_block
 from spvfilter.node.blocktree import TreeBlock
@@ -49,7 +49,7 @@ def block_spending(*locks: Lock) -> tuple[bytes, bytes, set[bytes]]:
     return raw, sha256d(raw[:HEADER_SIZE]), filter_elements(outputs, [lock.script_pubkey for lock in locks])
 
 
-def judged(raw: bytes, block_hash: bytes, elements: set[bytes]) -> Judgement:
+def judged(raw: bytes, block_hash: bytes, elements: set[bytes]) -> FilterJudgement:
     return verify_filter(raw, basic_data(block_hash, elements), block_hash, nothing_known)
 
 
@@ -89,27 +89,29 @@ def block_within(*locks: Lock) -> tuple[bytes, bytes, set[bytes]]:
 
 def test_own_outputs_decide_if_a_filter_is_true() -> None:
     raw, block_hash, elements = block_within(*SHOWN, *HIDDEN)
-    assert judged(raw, block_hash, elements).verdict is Verdict.TRUE
-    assert judged(raw, block_hash, elements | {b"more"}) == Judgement(
-        Verdict.FALSE, "its elements are not the block's scripts"
+    assert judged(raw, block_hash, elements).verdict is FilterVerdict.TRUE
+    assert judged(raw, block_hash, elements | {b"more"}) == FilterJudgement(
+        FilterVerdict.FALSE, "its elements are not the block's scripts"
     )
     for left_out in elements:
-        assert judged(raw, block_hash, elements - {left_out}).verdict is Verdict.FALSE
+        assert judged(raw, block_hash, elements - {left_out}).verdict is FilterVerdict.FALSE
 
 
 def test_spent_outputs_of_other_blocks_leave_a_filter_possible() -> None:
     raw, block_hash, elements = block_spending(*SHOWN, *HIDDEN)
-    assert judged(raw, block_hash, elements) == Judgement(Verdict.POSSIBLE)
+    assert judged(raw, block_hash, elements) == FilterJudgement(FilterVerdict.POSSIBLE)
     for lock in (*SHOWN, *HIDDEN):  # an input may show another script than that of its coin
-        assert judged(raw, block_hash, elements - {lock.script_pubkey}) == Judgement(Verdict.POSSIBLE)
-        assert judged(raw, block_hash, elements - {lock.script_pubkey} | {b"another"}) == Judgement(Verdict.POSSIBLE)
+        assert judged(raw, block_hash, elements - {lock.script_pubkey}) == FilterJudgement(FilterVerdict.POSSIBLE)
+        assert judged(raw, block_hash, elements - {lock.script_pubkey} | {b"another"}) == FilterJudgement(
+            FilterVerdict.POSSIBLE
+        )
 
 
 def test_a_filter_without_an_output_is_false() -> None:
     raw, block_hash, elements = block_spending(*SHOWN, *HIDDEN)
     for left_out in elements - {lock.script_pubkey for lock in (*SHOWN, *HIDDEN)}:
-        assert judged(raw, block_hash, elements - {left_out}) == Judgement(
-            Verdict.FALSE, f"it lacks the script {left_out.hex()}"
+        assert judged(raw, block_hash, elements - {left_out}) == FilterJudgement(
+            FilterVerdict.FALSE, f"it lacks the script {left_out.hex()}"
         )
 
 
@@ -118,14 +120,14 @@ def test_the_first_missing_script_is_named() -> None:
     txs = [build_tx([p2wpkh(KEY).spends(OutPoint(b"\x07" * 32, 0))], [lock.pays(1) for lock in paid])]
     raw = build_block(bytes(32), 1_700_000_000, [build_coinbase(7, [TxOut(1, b"\x51")], txs), *txs])
     first = min(lock.script_pubkey for lock in paid)
-    assert judged(raw, sha256d(raw[:HEADER_SIZE]), set()) == Judgement(
-        Verdict.FALSE, f"it lacks the script {first.hex()}"
+    assert judged(raw, sha256d(raw[:HEADER_SIZE]), set()) == FilterJudgement(
+        FilterVerdict.FALSE, f"it lacks the script {first.hex()}"
     )
 
 
 def test_a_filter_with_too_many_elements_is_false() -> None:
     raw, block_hash, elements = block_spending(*SHOWN, *HIDDEN)
-    assert judged(raw, block_hash, elements | {b"more"}).verdict is Verdict.FALSE
+    assert judged(raw, block_hash, elements | {b"more"}).verdict is FilterVerdict.FALSE
 
 
 REDEEM = bytes.fromhex("02aabb7575") + b"\x61" * 27 + b"\x51"  # pushes aabb, drops it and the signature, NOPs, 1
@@ -142,8 +144,8 @@ def test_a_script_like_a_key_makes_no_true_filter_false(nested: bool) -> None:
         alike = b"\x76\xa9\x14" + hash160(REDEEM) + b"\x88\xac"
     assert spent_script(odd.script_sig, list(odd.witness)) == alike
     raw, block_hash, elements = block_spending(odd)
-    assert judged(raw, block_hash, elements).verdict is Verdict.POSSIBLE
-    assert judged(raw, block_hash, elements - {odd.script_pubkey} | {alike}).verdict is Verdict.POSSIBLE
+    assert judged(raw, block_hash, elements).verdict is FilterVerdict.POSSIBLE
+    assert judged(raw, block_hash, elements - {odd.script_pubkey} | {alike}).verdict is FilterVerdict.POSSIBLE
 
 
 def test_a_block_without_witnesses_is_judged_the_same() -> None:
@@ -157,7 +159,7 @@ def test_a_block_without_witnesses_is_judged_the_same() -> None:
 @pytest.mark.parametrize("data", [b"", b"\x05\x01", b"\xfe\xff\xff\xff\xff\x00", b"\x00\x00", b"\x01" + b"\xff" * 40])
 def test_a_malformed_filter_is_false(data: bytes) -> None:
     raw, block_hash, _ = block_spending(p2pkh(KEY))
-    assert verify_filter(raw, data, block_hash, nothing_known).verdict is Verdict.FALSE
+    assert verify_filter(raw, data, block_hash, nothing_known).verdict is FilterVerdict.FALSE
 
 
 def test_a_known_spent_script_is_required() -> None:
@@ -167,10 +169,10 @@ def test_a_known_spent_script_is_required() -> None:
     def script_of(outpoint: bytes) -> bytes | None:
         return known.get(OutPoint.parse(outpoint))
 
-    assert verify_filter(raw, basic_data(block_hash, elements), block_hash, script_of).verdict is Verdict.TRUE
+    assert verify_filter(raw, basic_data(block_hash, elements), block_hash, script_of).verdict is FilterVerdict.TRUE
     assert (
         verify_filter(raw, basic_data(block_hash, elements - {HIDDEN[0].script_pubkey}), block_hash, script_of).verdict
-        is Verdict.FALSE
+        is FilterVerdict.FALSE
     )
 
 
@@ -189,4 +191,4 @@ def test_every_true_filter_of_a_wallets_chain_passes(seed: int) -> None:
         verify_filter(block.raw, true_data(block), block.hash, nothing_known).verdict
         for block in world.regtest.chain.active
     }
-    assert verdicts == {Verdict.TRUE, Verdict.POSSIBLE}
+    assert verdicts == {FilterVerdict.TRUE, FilterVerdict.POSSIBLE}

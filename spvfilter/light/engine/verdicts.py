@@ -18,7 +18,7 @@ from enum import Enum
 from functools import partial
 from math import inf
 
-from spvfilter.filters.verify import Verdict, verify_filter
+from spvfilter.filters.verify import FilterVerdict, verify_filter
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.filterquestions import FilterQuestions
@@ -212,10 +212,10 @@ def _weigh(
     """Return which of two filters a block proves false, and why."""
     their = verify_filter(raw, theirs, block_hash, known)
     our = verify_filter(raw, ours, block_hash, known) if ours is not None else None
-    ours_false = our is not None and our.verdict is Verdict.FALSE
-    if their.verdict is Verdict.FALSE:
+    ours_false = our is not None and our.verdict is FilterVerdict.FALSE
+    if their.verdict is FilterVerdict.FALSE:
         return (Outcome.BOTH_FALSE if ours_false else Outcome.THEIRS_FALSE), their.reason
-    if ours_false or their.verdict is Verdict.TRUE:
+    if ours_false or their.verdict is FilterVerdict.TRUE:
         return Outcome.OURS_FALSE, our.reason if our is not None else ""
     return Outcome.UNDECIDED, ""
 
