@@ -33,7 +33,7 @@ def write_balances_table(
         path: Path of the file.
         runs: The runs of coins of all parts of a chain.
         temporary: Returns the path of a new file for a run. These files are deleted.
-        is_stopped: StoppedError is raised once it returns True.
+        is_stopped: WorkStoppedError is raised once it returns True.
         network: The network of the addresses.
         credits_p2pk: True to count the coins of a public key as those of its P2PKH address.
 

@@ -62,7 +62,7 @@ def write_coins_table(
 ) -> None:
     """Write the unspent coins of all runs of a chain as Parquet, in the order of their outpoints.
 
-    Raises OSError if a file cannot be read or written, and StoppedError once `is_stopped` returns True.
+    Raises OSError if a file cannot be read or written, and WorkStoppedError once `is_stopped` returns True.
     """
     pa = pyarrow()
     schema = pa.schema(

@@ -122,7 +122,7 @@ class TableExport:
     ) -> Path:
         """Write the table of coins or balances, unless it is there already, and return the path of the new file.
 
-        Raises SourceError if a block could not be read, and StoppedError once `is_stopped` returns True.
+        Raises SourceError if a block could not be read, and WorkStoppedError once `is_stopped` returns True.
         """
         if self.report.summary.problems:
             raise SourceError(

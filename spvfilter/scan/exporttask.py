@@ -66,7 +66,7 @@ class ExportTask(PartTask):
     ) -> Iterator[BlockHits]:
         """Write the tables, fill in `summary`, and yield nothing.
 
-        Raises OSError if a file cannot be read or written. Raises StoppedError once `is_stopped` returns True, and
+        Raises OSError if a file cannot be read or written. Raises WorkStoppedError once `is_stopped` returns True, and
         SourceError if a required undo record cannot be used.
         """
         try:

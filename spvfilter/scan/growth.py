@@ -9,7 +9,7 @@ from spvfilter.scan.order import PendingBlock
 from spvfilter.watch.watchlist import WatchList
 
 
-class Growth:
+class WatchGrowth:
     """Counts the scripts that became watched during a scan, and the outpoints learned when blocks were searched again.
 
     A block must be searched again until it was searched with all of these. Before the scan the windows are widened to

@@ -27,7 +27,7 @@ _THREADS = 4  # files that are read at once (our choice): threads mostly wait fo
 
 
 @dataclass(slots=True)
-class Listing:
+class FileListing:
     """The blocks of one file, in the order of the file."""
 
     number: int
@@ -46,12 +46,12 @@ class Listing:
     def __len__(self) -> int:
         return len(self.rows) // ROW_SIZE
 
-    def numbered(self, number: int) -> Listing:
+    def numbered(self, number: int) -> FileListing:
         """Return the same listing with another file number, also in each row."""
         rows = bytearray(self.rows)
         for row in range(len(self)):
             FILE_NUMBER.pack_into(rows, row * ROW_SIZE, number)
-        return Listing(number, rows, self.previous, self.problems, self.undo, self.undo_problems)
+        return FileListing(number, rows, self.previous, self.problems, self.undo, self.undo_problems)
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield each row with the hash of the block before its block."""
@@ -70,9 +70,9 @@ def row_of(ref: BlockRef) -> bytes:
     )
 
 
-def list_file(files: BlockFiles, number: int, network: Network) -> Listing:
+def list_file(files: BlockFiles, number: int, network: Network) -> FileListing:
     """Read the headers in one file, and find the undo records of its blocks. Unreadable parts become problems."""
-    listing = Listing(number)
+    listing = FileListing(number)
     refs: list[BlockRef] = []  # blocks that spend coins
     spending = array("I")  # rows of these blocks
     undo = files.undo_beside(number)
@@ -96,12 +96,12 @@ def list_file(files: BlockFiles, number: int, network: Network) -> Listing:
     return listing
 
 
-def list_files(files: BlockFiles, network: Network) -> Iterator[Listing]:
+def list_files(files: BlockFiles, network: Network) -> Iterator[FileListing]:
     """Return the listings of all files in their order. Only a few files are read at once, to bound the memory."""
     threads = min(_THREADS, os.cpu_count() or 1) + 1
     numbers = iter(range(len(files)))
     with futures.ThreadPoolExecutor(threads, "spvfilter-plan") as pool:
-        waiting: deque[futures.Future[Listing]] = deque()
+        waiting: deque[futures.Future[FileListing]] = deque()
         try:
             for number in numbers:
                 waiting.append(pool.submit(list_file, files, number, network))
@@ -136,7 +136,7 @@ class ListedFiles(Protocol):
     def machine(self, number: int) -> int:
         """Return the machine that has the file with this number."""
 
-    def listings(self, network: Network) -> Iterator[Listing]:
+    def listings(self, network: Network) -> Iterator[FileListing]:
         """Return the listings of all files, in the order of the files."""
 
 
@@ -160,5 +160,5 @@ class LocalFiles:
     def machine(self, number: int) -> int:
         return 0
 
-    def listings(self, network: Network) -> Iterator[Listing]:
+    def listings(self, network: Network) -> Iterator[FileListing]:
         return list_files(self._files, network)

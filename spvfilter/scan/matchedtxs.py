@@ -140,8 +140,8 @@ class TransactionsTask(PartTask):
     ) -> Iterator[BlockHits]:
         """Yield the rows of each batch as packed columns, with its first block, and fill in `summary`.
 
-        Raises OSError if a file cannot be read. Raises StoppedError once `is_stopped` returns True, and SourceError if
-        a required undo record cannot be used.
+        Raises OSError if a file cannot be read. Raises WorkStoppedError once `is_stopped` returns True, and SourceError
+        if a required undo record cannot be used.
         """
         if os.access(self.hits, os.R_OK):
             found = PartFile(self.hits).blocks()

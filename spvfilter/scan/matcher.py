@@ -269,7 +269,9 @@ class Matcher:
         """Scan blocks, and yield the item that `tell` makes from each block's hits."""
         self.report = ScanReport()
         growth = (
-            await asyncio.to_thread(growths.Growth, self.watch) if self.watch.keychains else growths.Growth(self.watch)
+            await asyncio.to_thread(growths.WatchGrowth, self.watch)
+            if self.watch.keychains
+            else growths.WatchGrowth(self.watch)
         )
         if isinstance(blocks, NodeBlocks) and not in_order:
             needs_spent = bool(self.watch.windows.silent)

@@ -109,7 +109,7 @@ def _merged(
     """Write the output in a format, and in the formats of earlier runs, so that all outputs show the same chain.
 
     Outputs that exist already stay as they are. All outputs are complete before the first one is replaced. Returns the
-    path of the file of matches. Raises StoppedError once `is_stopped` returns True, and then replaces no output.
+    path of the file of matches. Raises WorkStoppedError once `is_stopped` returns True, and then replaces no output.
     """
     manifest = Manifest.read(scan.directory)
     assert manifest is not None  # the scan has written it

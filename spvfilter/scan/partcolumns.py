@@ -17,7 +17,7 @@ from spvfilter.scan.partfile import PartSummary
 from spvfilter.scan.parts import PartBlocks, vanished
 from spvfilter.scan.plan import Part, PlannedBlock
 from spvfilter.scan.sources import BlockRef, Problem
-from spvfilter.scan.threadwork import StoppedError
+from spvfilter.scan.threadwork import WorkStoppedError
 from spvfilter.scan.undo import UndoPlace
 from spvfilter.scan.undomode import UndoMode
 
@@ -71,11 +71,11 @@ class PartColumns:
     def batches(self, is_stopped: Callable[[], bool] = lambda: False) -> Iterator[tuple[list[BlockRef], Columns]]:
         """Yield the blocks of each batch with their columns. Blocks without a valid copy are left out.
 
-        Raises StoppedError once `is_stopped` returns True; SourceError if a required undo record cannot be used.
+        Raises WorkStoppedError once `is_stopped` returns True; SourceError if a required undo record cannot be used.
         """
         for batch in self._cut():
             if is_stopped():
-                raise StoppedError
+                raise WorkStoppedError
             columns = self._decode_together(batch)
             if columns is not None:
                 yield [row.block.ref for row in batch], columns

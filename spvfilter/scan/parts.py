@@ -19,7 +19,7 @@ from spvfilter.scan.partfile import BlockHits, PartSummary
 from spvfilter.scan.plan import Part, PlannedBlock
 from spvfilter.scan.remote import located
 from spvfilter.scan.sources import BlockFiles, BlockRef, FileBlocks, Problem
-from spvfilter.scan.threadwork import StoppedError
+from spvfilter.scan.threadwork import WorkStoppedError
 from spvfilter.scan.undo import UndoPlace
 from spvfilter.scan.undomode import UndoMode
 
@@ -139,7 +139,7 @@ def scan_part(
 ) -> Iterator[BlockHits]:
     """Yield the hits of a part's blocks, in their order, and fill in `summary`. Blocks without hits are left out.
 
-    Raises StoppedError once `is_stopped` returns True; SourceError if a required undo record cannot be used;
+    Raises WorkStoppedError once `is_stopped` returns True; SourceError if a required undo record cannot be used;
     VanishedFileError if a file is gone since the plan was made.
     """
     return PartScanner(task, table, summary).run(is_stopped)
@@ -158,7 +158,7 @@ class PartScanner:
     def run(self, is_stopped: Callable[[], bool]) -> Iterator[BlockHits]:
         for batch in self._batches():
             if is_stopped():
-                raise StoppedError
+                raise WorkStoppedError
             together = self.together(batch)
             for number, row in enumerate(batch):
                 try:

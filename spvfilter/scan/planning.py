@@ -16,7 +16,7 @@ from spvfilter.scan.gaps import NEWER_S, HeightLedger, PlacedBlock, ScannedHeigh
 from spvfilter.scan.listing import ListedFiles
 from spvfilter.scan.order import ScanReport
 from spvfilter.scan.partrows import EarlierRun, PartRows, lost_block
-from spvfilter.scan.rowancestry import RowLinker, RowLinks, RowOrder, Run, order_rows, roots_of
+from spvfilter.scan.rowancestry import RowLinker, RowLinks, RowOrder, RowRun, order_rows, roots_of
 from spvfilter.scan.rows import FILE_NUMBER, FOLLOWS, HASH_AT, LONE, NOWHERE, ROOTED, ROW_SIZE, UNDO_AT, Rows
 from spvfilter.scan.sources import BlockSpan
 from spvfilter.scan.undo import UndoFile
@@ -92,7 +92,7 @@ class Planning:
         self._previous: dict[int, bytes] = {}
         self._arrange(runs, order.stale, links)
 
-    def _heights(self, order: RowOrder, runs: list[Run], files: ListedFiles, *, begins_late: bool) -> ScannedHeights:
+    def _heights(self, order: RowOrder, runs: list[RowRun], files: ListedFiles, *, begins_late: bool) -> ScannedHeights:
         """Return the heights that some runs have and lack."""
         rows, ledger, reads_undo = self._rows, HeightLedger(), files.mode is UndoMode.AUTO
         for row in chain.from_iterable(run.rows for run in runs):
@@ -168,7 +168,7 @@ class Planning:
         if lowest is None or highest[0] >= lowest or (known is not None and len(order.runs) > 1):
             raise lost_block(rows.hash(highest[1]))
 
-    def _require_undo(self, runs: list[Run]) -> None:
+    def _require_undo(self, runs: list[RowRun]) -> None:
         """Raise SourceError if a block that spends coins has no undo record."""
         rows = self._rows
         lacking = [
@@ -186,7 +186,7 @@ class Planning:
                 f" {first}{why}"
             )
 
-    def _arrange(self, runs: list[Run], stale: list[int], links: RowLinks) -> None:
+    def _arrange(self, runs: list[RowRun], stale: list[int], links: RowLinks) -> None:
         """Fill in the order of the rows, the hashes before them, and their flags."""
         rows, roots = self._rows, roots_of(links)
 
@@ -339,7 +339,7 @@ def _prefer_undo(rows: Rows, row: int, copies: list[bytes]) -> None:
             return
 
 
-def _within(runs: list[Run], span: BlockSpan, rows: Rows) -> list[Run]:
+def _within(runs: list[RowRun], span: BlockSpan, rows: Rows) -> list[RowRun]:
     """The blocks of a range.
 
     Raises SourceError if the range has no block, or if it is a range of heights and the height of a block is unknown.
@@ -351,7 +351,7 @@ def _within(runs: list[Run], span: BlockSpan, rows: Rows) -> list[Run]:
             raise SourceError(
                 f"the heights of {counted(unknown, 'block')} are not known: leave out the range of heights"
             )
-    kept: list[Run] = []
+    kept: list[RowRun] = []
     for run in runs:
         left = array("I")
         for depth, row in enumerate(run.rows):
@@ -365,7 +365,7 @@ def _within(runs: list[Run], span: BlockSpan, rows: Rows) -> list[Run]:
                     run.is_rooted = run.is_rooted and depth == 0
                 left.append(row)
         if left:
-            kept.append(Run(left, run.height, run.is_rooted))
+            kept.append(RowRun(left, run.height, run.is_rooted))
     if not kept:
         raise SourceError(f"none of {placed:,} blocks is in the range: {span}")
     return kept

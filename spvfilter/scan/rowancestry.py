@@ -53,7 +53,7 @@ class RowLinker:
 
 
 @dataclass(slots=True)
-class Run:
+class RowRun:
     """A run of rows on a best branch."""
 
     rows: array[int]
@@ -68,7 +68,7 @@ class Run:
 class RowOrder:
     """The rows of a plan in chain order."""
 
-    runs: list[Run]
+    runs: list[RowRun]
     """Runs of rows on the best branches, oldest first."""
     stale: list[int]
     """Numbers of the rows that are not on a best branch."""
@@ -144,7 +144,9 @@ def order_rows(links: RowLinks, network: Network) -> RowOrder:
             at = parents[at]
         branch.reverse()
         order.runs.append(
-            Run(branch, _first_height(rows, branch, network), network.genesis_hash in (rows.hash(branch[0]), previous))
+            RowRun(
+                branch, _first_height(rows, branch, network), network.genesis_hash in (rows.hash(branch[0]), previous)
+            )
         )
         if len(family.unproven) < family.members:
             order.unproven += sorted(family.unproven)

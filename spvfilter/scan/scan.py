@@ -26,7 +26,7 @@ from spvfilter.errors import FormatError, SourceError, UndoError
 from spvfilter.kernel import BACKEND, EntryKind, Hit, Place, ReadBuffer, WatchTable, check_block, pack_hits, unpack_hits
 from spvfilter.scan.coinfile import entry_of, learnable, patterns_of
 from spvfilter.scan.gaps import ranges_of, without
-from spvfilter.scan.growth import Growth
+from spvfilter.scan.growth import WatchGrowth
 from spvfilter.scan.order import STALE, Feed, PendingBlock, ScanReport, Taught, batched
 from spvfilter.scan.partfile import BlockHits
 from spvfilter.scan.pipeline import Pipeline
@@ -80,7 +80,7 @@ class _Batch:
     after: Taught = field(default_factory=Taught)
     """The latest hits from which outpoints were learned before the scan of the batch began."""
     known: tuple[int, int] = (0, 0)
-    """Numbers of scripts and outpoints that the scan of the batch uses, as returned by `Growth.mark`."""
+    """Numbers of scripts and outpoints that the scan of the batch uses, as returned by `WatchGrowth.mark`."""
 
 
 class Scan(Generic[T]):
@@ -92,7 +92,7 @@ class Scan(Generic[T]):
     def __init__(
         self,
         watch: WatchList,
-        growth: Growth,
+        growth: WatchGrowth,
         feed: Feed,
         report: ScanReport,
         tell: Callable[[BlockHits], T],

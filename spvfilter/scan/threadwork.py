@@ -18,15 +18,15 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-class StoppedError(Exception):
+class WorkStoppedError(Exception):
     """An internal error: work in a thread was stopped, because the task that waits for the work was cancelled."""
 
 
 def until(items: Iterable[_T], is_stopped: Callable[[], bool]) -> Iterator[_T]:
-    """Yield the items. Raises StoppedError before the first item for which `is_stopped` returns True."""
+    """Yield the items. Raises WorkStoppedError before the first item for which `is_stopped` returns True."""
     for item in items:
         if is_stopped():
-            raise StoppedError
+            raise WorkStoppedError
         yield item
 
 

@@ -15,7 +15,7 @@ from spvfilter.network import Network
 from spvfilter.scan.blockfile import BlockFile
 from spvfilter.scan.daskcalls import ATTEMPTS, Calls, LostError
 from spvfilter.scan.gaps import in_words, joined
-from spvfilter.scan.listing import Listing
+from spvfilter.scan.listing import FileListing
 from spvfilter.scan.plan import PART_SIZE, Part, Places, Plan, planned
 from spvfilter.scan.sources import BlockSpan, Problem
 from spvfilter.scan.undomode import UndoMode
@@ -93,7 +93,7 @@ class _FilesOfMachines:
     def machine(self, number: int) -> int:
         return self._listed[number][0]
 
-    def listings(self, network: Network) -> Iterator[Listing]:
+    def listings(self, network: Network) -> Iterator[FileListing]:
         for number, (_, each) in enumerate(self._listed):
             yield each.listing.numbered(number)
 

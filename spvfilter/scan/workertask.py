@@ -14,7 +14,7 @@ from spvfilter.kernel import WatchTable
 from spvfilter.network import Network
 from spvfilter.scan.coinfile import table_with_coins
 from spvfilter.scan.edition import EDITION, mismatch
-from spvfilter.scan.listing import Listing, list_file
+from spvfilter.scan.listing import FileListing, list_file
 from spvfilter.scan.partfile import PartSummary, PartWriter
 from spvfilter.scan.parts import PartTask
 from spvfilter.scan.remote import RemoteFile, located, opened
@@ -128,7 +128,7 @@ class ListedFile(NamedTuple):
     """True if the file is one block in hex digits."""
     is_assumed: bool
     """True if nothing in the file reveals the network of its block."""
-    listing: Listing
+    listing: FileListing
     """The blocks, from their headers."""
 
     @property
