@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from spvfilter.errors import NotRunningError
-from spvfilter.light.stream import PAGE, EventHub, EventStream, Position
+from spvfilter.light.stream import PAGE, EventHub, EventStream, StreamPosition
 from spvfilter.wallet.events import WalletEvent
 
 
@@ -48,7 +48,7 @@ class AccountStream(EventStream):
             changed, read = hub.changed, self._read
             if self._events:
                 event = self._events.popleft()
-                self._at = Position(event.sequence)
+                self._at = StreamPosition(event.sequence)
                 return event
             if self._is_removed:
                 break

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from spvfilter._public import deferred
 from spvfilter.errors import ParameterError
 from spvfilter.light.engine.options import PeerTimeouts
-from spvfilter.light.engine.requests import Start
+from spvfilter.light.engine.requests import SearchStart
 from spvfilter.light.engine.start import TIMESTAMP_WINDOW_S
 from spvfilter.light.events import Mode
 from spvfilter.network import Network
@@ -128,20 +128,20 @@ def birthday_of(value: int | datetime.date) -> int:
     raise ParameterError(f"birthday must be a date, a datetime, or a Unix time as a whole number, not {value!r}")
 
 
-def check_start(from_height: int | None, birthday: int | datetime.date | None, now: float) -> Start:
+def check_start(from_height: int | None, birthday: int | datetime.date | None, now: float) -> SearchStart:
     """Return the start of a search. Raises ParameterError if it is not possible. `now` is a Unix time."""
     if from_height is not None and birthday is not None:
         raise ParameterError(f"give from_height or birthday, not both: {from_height!r} and {birthday!r}")
     if from_height is not None and (not _is_whole(from_height) or not 0 <= from_height <= _MAX_HEIGHT):
         raise ParameterError(f"from_height must be a whole number from 0 to {_MAX_HEIGHT}, not {from_height!r}")
     if birthday is None:
-        return Start(from_height)
+        return SearchStart(from_height)
     seconds = birthday_of(birthday)
     if seconds > now + TIMESTAMP_WINDOW_S:
         raise ParameterError(
             f"the birthday {birthday} is in the future: its Unix time is {seconds}, and it is {now:.0f} now"
         )
-    return Start(from_height, seconds)
+    return SearchStart(from_height, seconds)
 
 
 def _is_whole(value: object) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from spvfilter.light.engine.effects import Commit, Effect, Emit, Send
-from spvfilter.light.engine.inputs import Committed, Connected, Heard, HeardTogether, Input
+from spvfilter.light.engine.inputs import Committed, Heard, HeardTogether, Input, PeerConnected
 from spvfilter.light.events import PeerWarning
 from spvfilter.wire.events import Received
 from spvfilter.wire.messages import table as wire
@@ -38,7 +38,7 @@ class Counters:
                     else:
                         self.messages_received += len(each.filters)
                         self.filters_received += len(each.filters)
-            case Connected():
+            case PeerConnected():
                 self.connections += 1
             case Committed():
                 self.commits += 1

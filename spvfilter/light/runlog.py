@@ -13,7 +13,7 @@ from spvfilter.errors import PeerError, StoreError, remedy
 from spvfilter.light.engine.addresses import Purpose
 from spvfilter.light.engine.effects import AskSeeds, Commit, Connect, Drop, Effect, Emit, Fence, Send, Wake
 from spvfilter.light.engine.engine import Engine, SearchMode
-from spvfilter.light.engine.inputs import Connected, Heard, HeardTogether, Input, Instant, Lost, Tick
+from spvfilter.light.engine.inputs import Heard, HeardTogether, Input, Instant, Lost, PeerConnected, Tick
 from spvfilter.light.events import Event, PeerChanged, PeerWarning, Progress, Synced
 from spvfilter.p2p.address import cause_of
 from spvfilter.wire.messages import table as wire
@@ -100,7 +100,7 @@ class RunLog:
         match event:
             case Heard() | HeardTogether():  # nearly all inputs
                 pass
-            case Connected():
+            case PeerConnected():
                 self._connected(event, now)
             case Lost(number, ended):
                 self._ended(number, ended)
@@ -193,7 +193,7 @@ class RunLog:
 
     # Peers
 
-    def _connected(self, event: Connected, now: Instant) -> None:
+    def _connected(self, event: PeerConnected, now: Instant) -> None:
         peer = self._engine.pool.get(event.peer)
         self._attempts.discard(event.peer)
         if peer is None or peer.purpose is Purpose.FEELER:

@@ -35,7 +35,7 @@ from spvfilter.light.engine.expressible import check_expressible, check_followab
 from spvfilter.light.engine.inputs import (
     Abandon,
     Asked,
-    Broadcast as Sending,
+    BroadcastAsked,
     Input,
     Instant,
     SeedAnswer,
@@ -347,7 +347,7 @@ class Running:
         self._last_call += 1
         self._calls[self._last_call] = call
         earlier = tuple(parent.raw for parent in parents)
-        self.feed(Sending(tx.raw, input_values, is_private, self._last_call, earlier, is_forced, is_guest))
+        self.feed(BroadcastAsked(tx.raw, input_values, is_private, self._last_call, earlier, is_forced, is_guest))
         await self._database.drain()
         self.check()
         await asyncio.wait([call])  # the engine answers at the latest when its time is over

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
 from spvfilter.errors import ParameterError, PeerError
-from spvfilter.light.engine.inputs import Connected, Input, Lost, inputs_of
+from spvfilter.light.engine.inputs import Input, Lost, PeerConnected, inputs_of
 from spvfilter.network import Network
 from spvfilter.p2p.address import Address
 from spvfilter.p2p.clock import Clock
@@ -162,10 +162,10 @@ def stranger(network: Network) -> Settings:
     return Settings(network, user_agent=b"/pynode:0.0.1/", addrv2=False)
 
 
-def _connected(peer: int, connection: Connection) -> Connected:
+def _connected(peer: int, connection: Connection) -> PeerConnected:
     ready = connection.ready
     version = ready.version
-    return Connected(
+    return PeerConnected(
         peer,
         connection.host,
         version.services,

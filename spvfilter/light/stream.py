@@ -52,7 +52,7 @@ class StreamEvent(NamedTuple):
         return isinstance(self.event, WalletEvent)
 
 
-class Position(NamedTuple):
+class StreamPosition(NamedTuple):
     """Position of a stream."""
 
     sequence: int
@@ -60,9 +60,9 @@ class Position(NamedTuple):
     order: int = 0
     """Lowest position, among the events of this run, that the next event can have."""
 
-    def behind(self, told: StreamEvent) -> Position:
+    def behind(self, told: StreamEvent) -> StreamPosition:
         """Return the position after an event that was yielded."""
-        return Position(told.sequence, max(self.order, told.order + 1))
+        return StreamPosition(told.sequence, max(self.order, told.order + 1))
 
 
 class EventHub:
@@ -84,7 +84,7 @@ class EventHub:
         """The last `Synced` event."""
         self.outcomes: int = 0
         """Number of `BroadcastChanged` events, as such a change may cause no wallet event."""
-        self.given: Position = Position(sequence)
+        self.given: StreamPosition = StreamPosition(sequence)
         """Position after the last event that a stream without `since` yielded."""
         self.changed: asyncio.Event = asyncio.Event()
         """Set and replaced by a new one at each event, and at the end."""
@@ -136,21 +136,21 @@ class EventHub:
         latest = islice(self._held, max(order - first, 0), None)
         return self._order, [told.event for told in latest if isinstance(told.event, PeerWarning)]
 
-    def since(self, sequence: int) -> Position:
+    def since(self, sequence: int) -> StreamPosition:
         """Return the position after event number `sequence`."""
         orders = (
             told.order
             for told in self._memory()
             if told.sequence >= sequence and not (told.is_kept and told.sequence == sequence)
         )
-        return Position(sequence, next(orders, self._order))
+        return StreamPosition(sequence, next(orders, self._order))
 
     def _memory(self) -> Iterator[StreamEvent]:
         """Yield the events in memory, in order."""
         yield from sorted(told for each in self._aside.values() for told in each)
         yield from self._held
 
-    def next(self, at: Position) -> StreamEvent | None:
+    def next(self, at: StreamPosition) -> StreamEvent | None:
         """Return the next event if it is one of the latest. Older events must have been yielded before."""
         first = self._order - len(self._held)
         for number in range(max(at.order - first, 0), len(self._held)):
@@ -159,7 +159,7 @@ class EventHub:
                 return told
         return None
 
-    async def earlier(self, at: Position) -> list[StreamEvent]:
+    async def earlier(self, at: StreamPosition) -> list[StreamEvent]:
         """Return the next events before the latest ones, in order; none if there are no more.
 
         Raises the errors of reading the database.
@@ -180,7 +180,7 @@ class EventHub:
         """Number of the last event that is only in the database."""
         return self._gone
 
-    def is_behind(self, at: Position) -> bool:
+    def is_behind(self, at: StreamPosition) -> bool:
         """Return True if the next event is older than the latest events."""
         return at.sequence < self._gone or any(each[-1].order >= at.order for each in self._aside.values())
 

@@ -47,7 +47,7 @@ from spvfilter.wallet.reports import Reports
 from spvfilter.wallet.saved import Filtered, SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.wallet.searches import Searches
-from spvfilter.wallet.txgraph import Drop, DropReason, TxRecord
+from spvfilter.wallet.txgraph import DropReason, LatestDrop, TxRecord
 from spvfilter.wallet.txrows import TxRows
 from spvfilter.watch.accounts import AccountPlan
 from spvfilter.watch.index import TxOutIndex
@@ -484,7 +484,7 @@ class Books:
         for txid in txids:
             record = self.facts.record(txid)
             if record is not None and self.facts.is_without_block(txid):
-                self.facts.put(record._replace(dropped=Drop(reason, self.facts.next_number())))
+                self.facts.put(record._replace(dropped=LatestDrop(reason, self.facts.next_number())))
         return self._settle(txids)
 
     # Entries of the watch list

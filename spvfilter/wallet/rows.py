@@ -5,7 +5,7 @@ from __future__ import annotations
 from spvfilter.kernel import Hit
 from spvfilter.store.ledger import StoredTx, TxStatus
 from spvfilter.wallet.canonical import Status
-from spvfilter.wallet.txgraph import Anchor, Drop, DropReason, Signatures, TxRecord
+from spvfilter.wallet.txgraph import Anchor, DropReason, LatestDrop, Signatures, TxRecord
 
 ROW_STATUS = {
     Status.CONFIRMED: TxStatus.PENDING,  # through a child: no block is known that contains the transaction itself
@@ -37,7 +37,7 @@ def record_of(row: StoredTx) -> TxRecord:
         expires_at=row.expires_at,
         last_seen=row.last_seen,
         broadcast_seq=row.broadcast_seq,
-        dropped=None if row.dropped is None else Drop(DropReason(row.dropped), row.dropped_seq),
+        dropped=None if row.dropped is None else LatestDrop(DropReason(row.dropped), row.dropped_seq),
         signatures=Signatures(row.signatures),
         counts_since=row.counts_since,
         announced_by=tuple(row.announced_by.split("\n")) if row.announced_by else (),

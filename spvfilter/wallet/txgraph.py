@@ -69,7 +69,7 @@ class Signatures(StrEnum):
     """Every input that spends a coin of the wallet is signed for it."""
 
 
-class Drop(NamedTuple):
+class LatestDrop(NamedTuple):
     """The latest drop of a transaction."""
 
     reason: DropReason
@@ -108,7 +108,7 @@ class TxRecord(NamedTuple):
     """Number of its latest recorded observation in a mempool; 0 if it was never observed."""
     broadcast_seq: int | None = None
     """Number of its latest broadcast by this wallet; None for a foreign transaction."""
-    dropped: Drop | None = None
+    dropped: LatestDrop | None = None
     """Its latest drop; None if it was not dropped, or if a block has contained it since."""
     signatures: Signatures = Signatures.UNKNOWN
     """Whether the signatures for coins of the wallet were verified."""

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError, PeerError, StoreFullError
 from spvfilter.light.engine.effects import Connect, Drop, Effect, Emit
-from spvfilter.light.engine.inputs import Connected, Input, Instant, Lost
+from spvfilter.light.engine.inputs import Input, Instant, Lost, PeerConnected
 from spvfilter.light.events import Mode, PeerWarning, Synced
 from spvfilter.light.runlog import RunLog
 from spvfilter.network import REGTEST
@@ -207,7 +207,7 @@ def test_text_of_peers_is_escaped(text: str) -> None:
     logging.getLogger(LOGGER).addHandler(handler)
     try:
         log, now = RunLog("wallet.db", client.engine, Instant(0.0, 0.0)), Instant(0.0, 0.0)
-        log.step(Connected(7, "1.2.3.4", 0, 0, True, True, text, 0), [Connect(1, "1.2.3.4:8333")], now)
+        log.step(PeerConnected(7, "1.2.3.4", 0, 0, True, True, text, 0), [Connect(1, "1.2.3.4:8333")], now)
         log.step(Lost(1, PeerError(text)), [Emit(PeerWarning("1.2.3.4:8333", PeerError(text), False))], now)
         log.end(PeerError(text))
     finally:
@@ -220,7 +220,9 @@ def test_text_of_peers_is_escaped(text: str) -> None:
 def test_a_user_agent_is_escaped(virtual: Logged, caplog: pytest.LogCaptureFixture) -> None:
     virtual.wait_useful()
     number = next(iter(virtual.log._peers))
-    virtual.log._connected(Connected(number, "1.2.3.4", 0, 5, True, True, "/a/\n\x1b[31mINFO fake", 0), virtual._now())
+    virtual.log._connected(
+        PeerConnected(number, "1.2.3.4", 0, 5, True, True, "/a/\n\x1b[31mINFO fake", 0), virtual._now()
+    )
     assert having("fake", lines(caplog))[0].endswith(r"connected: /a/\x0a\x1b[31mINFO fake, block 5")
 
 

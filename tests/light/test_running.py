@@ -15,7 +15,14 @@ from spvfilter.kernel import EntryKind
 from spvfilter.light import LightClient, running as runs
 from spvfilter.light.engine import engine as engines
 from spvfilter.light.engine.engine import Engine
-from spvfilter.light.engine.requests import AddEntries, RelabelEntries, RemoveAccount, RemoveEntries, Request, Start
+from spvfilter.light.engine.requests import (
+    AddEntries,
+    RelabelEntries,
+    RemoveAccount,
+    RemoveEntries,
+    Request,
+    SearchStart,
+)
 from spvfilter.light.entries import apply_changes
 from spvfilter.light.workers import THREAD_NAME
 from spvfilter.network import REGTEST
@@ -220,7 +227,7 @@ def relabelled(indexes: Iterable[int], label: str | None) -> RelabelEntries:
 
 
 def added(indexes: Iterable[int], label: str | None = None) -> AddEntries:
-    return AddEntries(tuple((*each, label) for each in entries(indexes)), Start())
+    return AddEntries(tuple((*each, label) for each in entries(indexes)), SearchStart())
 
 
 def test_changes_of_a_run_are_applied_in_their_order() -> None:

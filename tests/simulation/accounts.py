@@ -33,7 +33,7 @@ from spvfilter.light.engine.requests import (
     RenameAccount,
     Request,
     RevealAddress,
-    Start,
+    SearchStart,
 )
 from spvfilter.light.events import Event
 from spvfilter.network import REGTEST
@@ -185,7 +185,7 @@ class Accounts:
         if height is None and rng.random() < 0.5:
             birthday = int(START + world.timeline.now - rng.choice([0, 3_600, 86_400, 200 * 600]))
         request = AddAccount(
-            WatchList.of_account(account.planned, [address_of(STRANGER)], REGTEST), Start(height, birthday)
+            WatchList.of_account(account.planned, [address_of(STRANGER)], REGTEST), SearchStart(height, birthday)
         )
         self._ask(account, request)
 
@@ -308,7 +308,7 @@ class Accounts:
             case _:
                 pass
 
-    def _first_height(self, start: Start) -> int | None:
+    def _first_height(self, start: SearchStart) -> int | None:
         """The height from which an account must be searched at the latest; None for the start of the client."""
         if start.birthday is None:
             return start.from_height

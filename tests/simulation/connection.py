@@ -10,7 +10,7 @@ from functools import partial
 from simulation.node import Node
 from simulation.pipe import Pipe
 from simulation.timeline import Timeline, Timer
-from spvfilter.light.engine.inputs import Connected, Input, Lost, inputs_of
+from spvfilter.light.engine.inputs import Input, Lost, PeerConnected, inputs_of
 from spvfilter.network import REGTEST
 from spvfilter.wire.events import Ready, Received, ReceivedFilters, Role, SessionEnded, Settings
 from spvfilter.wire.messages.table import LIMITS, Message, command_of
@@ -128,9 +128,9 @@ class Connection:
             self._flush()
             self._set_timer()
 
-    def _connected(self, ready: Ready) -> Connected:
+    def _connected(self, ready: Ready) -> PeerConnected:
         version = ready.version
-        return Connected(
+        return PeerConnected(
             self.number,
             self.node.host,
             version.services,

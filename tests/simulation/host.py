@@ -42,7 +42,7 @@ from spvfilter.light.engine.effects import (
 )
 from spvfilter.light.engine.inputs import (
     Asked,
-    Broadcast,
+    BroadcastAsked,
     Heard,
     HeardTogether,
     Input,
@@ -225,7 +225,7 @@ class Process:
 
     def broadcast(self, raw: bytes, *, is_private: bool = False, is_forced: bool = False) -> None:
         """The user sends a transaction."""
-        self.report(Broadcast(raw, is_private=is_private, is_forced=is_forced))
+        self.report(BroadcastAsked(raw, is_private=is_private, is_forced=is_forced))
 
     def stop(self, error: Exception) -> None:
         """End at once: data that is not committed is lost."""

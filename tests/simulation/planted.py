@@ -31,14 +31,14 @@ from spvfilter.light.engine.filterheaders import FilterHeaders
 from spvfilter.light.engine.filterquestions import FilterQuestions
 from spvfilter.light.engine.filterscripts import FilterScripts
 from spvfilter.light.engine.filtersearch import FilterSearch
-from spvfilter.light.engine.headers import Headers
+from spvfilter.light.engine.headers import PeerHeaders
 from spvfilter.light.engine.mempool import MempoolWatch
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.owntxs import OwnTx
 from spvfilter.light.engine.peers import PeerPool
 from spvfilter.light.engine.privatebroadcast import PrivateBroadcast
 from spvfilter.light.engine.reveals import Reveals
-from spvfilter.light.engine.status import Status
+from spvfilter.light.engine.status import StatusReports
 from spvfilter.light.engine.verdicts import Outcome
 from spvfilter.light.engine.watchchanges import WatchChanges
 from spvfilter.light.engine.windowgrowth import WindowGrowth
@@ -227,7 +227,7 @@ def blocks_are_not_checked() -> list[Change]:
 
 @bug(Mode.COMPACT)
 def synced_is_said_before_the_search_ends() -> list[Change]:
-    return [(Status, "may_say_synced", _yes)]
+    return [(StatusReports, "may_say_synced", _yes)]
 
 
 @bug(Mode.COMPACT, seed=3)
@@ -409,7 +409,7 @@ def peers_keep_the_filter_of_before() -> list[Change]:
 
 @bug(Mode.COMPACT)
 def nobody_is_asked_for_headers_again() -> list[Change]:
-    return [(Headers, "announced", _nothing), (Headers, "advance", _nothing)]
+    return [(PeerHeaders, "announced", _nothing), (PeerHeaders, "advance", _nothing)]
 
 
 @bug(Mode.COMPACT, seed=2)
@@ -494,21 +494,21 @@ def one_host_counts_twice() -> list[Change]:
 
 @bug(Mode.COMPACT, seed=2)
 def the_proven_height_is_the_tip() -> list[Change]:
-    true = Status.say_synced
+    true = StatusReports.say_synced
 
-    def say_synced(self: Status, members: Any, *, proven: bool) -> None:
+    def say_synced(self: StatusReports, members: Any, *, proven: bool) -> None:
         self._coverage.proven = self._context.chain.height
         true(self, members, proven=proven)
 
-    return [(Status, "say_synced", say_synced)]
+    return [(StatusReports, "say_synced", say_synced)]
 
 
 @bug(Mode.BIP37, "Downloading", "Downloading", seed=4)
 def an_empty_answer_counts_as_our_tip() -> list[Change]:
-    def take_nothing(self: Headers, peer: Any, view: Any) -> None:
+    def take_nothing(self: PeerHeaders, peer: Any, view: Any) -> None:
         view.best = self._context.chain.tip_hash
 
-    return [(Headers, "_take_nothing", take_nothing)]
+    return [(PeerHeaders, "_take_nothing", take_nothing)]
 
 
 # Modest

@@ -18,7 +18,7 @@ from spvfilter.light.engine.requests import (
     Request,
     Rescan,
     RevealAddress,
-    Start,
+    SearchStart,
 )
 
 # Requests that are refused if the entry or the account was removed or renamed before.
@@ -74,7 +74,7 @@ class Wishes:
     def add(self, script: bytes, first: int | None) -> tuple[int, Request]:
         """Watch a script from a height on, or from the start of the client's search."""
         self.ever.add(script)
-        return self._put(AddEntries(((EntryKind.SCRIPT, script, None),), Start(first)))
+        return self._put(AddEntries(((EntryKind.SCRIPT, script, None),), SearchStart(first)))
 
     def remove(self, script: bytes) -> tuple[int, Request]:
         """Stop watching a script."""
@@ -104,7 +104,7 @@ class Wishes:
 
     def rescan(self, first: int) -> tuple[int, Request]:
         """Search again from a height on."""
-        return self._put(Rescan(Start(first)))
+        return self._put(Rescan(SearchStart(first)))
 
     def _put(self, request: Request) -> tuple[int, Request]:
         self.asked += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spvfilter.light.engine.addressbook import AddressBook
 from spvfilter.light.engine.effects import Connect, Effect
-from spvfilter.light.engine.inputs import Connected, Heard, Instant, Seeded
+from spvfilter.light.engine.inputs import Heard, Instant, PeerConnected, Seeded
 from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.events import Mode
 from spvfilter.wire.messages import table as wire
@@ -46,7 +46,7 @@ class Run:
             self.effects += self.engine.step(Seeded(()), self.now)
         (number,) = [each.peer for each in self.effects if isinstance(each, Connect)]
         self.peer = number
-        self.effects += self.do(Connected(number, "198.51.100.1", 0x84D, 0, True, True, "/x/", START))
+        self.effects += self.do(PeerConnected(number, "198.51.100.1", 0x84D, 0, True, True, "/x/", START))
         self.effects += self.do(Heard(number, wire.Headers(())))
 
     def do(self, event: object, after: float = 0.0) -> list[Effect]:

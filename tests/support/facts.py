@@ -7,7 +7,7 @@ from random import Random
 
 from spvfilter.protocol import MAX_MONEY
 from spvfilter.wallet.canonical import Status, Verdict, canonical
-from spvfilter.wallet.txgraph import Anchor, Component, Drop, DropReason, Signatures, TxGraph, TxRecord
+from spvfilter.wallet.txgraph import Anchor, Component, DropReason, LatestDrop, Signatures, TxGraph, TxRecord
 from support.build import TxIn, TxOut, coinbase, outpoint, p2wpkh, tx, txid
 
 SCRIPT = p2wpkh(b"\x01" * 20)
@@ -94,7 +94,7 @@ class Facts:
         return digest
 
     def drop(self, digest: bytes, reason: DropReason) -> None:
-        self.graph.put(self[digest]._replace(dropped=Drop(reason, self.next_number())))
+        self.graph.put(self[digest]._replace(dropped=LatestDrop(reason, self.next_number())))
 
     def abandon(self, digest: bytes) -> None:
         self.drop(digest, DropReason.ABANDONED)

@@ -15,11 +15,11 @@ from spvfilter.light.engine import Engine, Instant, Options, Saved
 from spvfilter.light.engine.effects import AskSeeds, Commit, Connect, Drop, Effect, Emit, Fence, Read, Send, Wake, Work
 from spvfilter.light.engine.inputs import (
     Committed,
-    Connected,
-    Fenced,
+    FencePassed,
     Heard,
     Input,
     Lost,
+    PeerConnected,
     SeedAnswer,
     Seeded,
     Tick,
@@ -228,7 +228,7 @@ class Client:
                     self.sent.append((peer, message))
                     self._call_after(self._lines[peer].latency_s, partial(self._answer, peer, message))
                 case Fence(peer, token) if peer in self._lines:
-                    self._after(self._lines[peer].latency_s, Fenced(peer, token))
+                    self._after(self._lines[peer].latency_s, FencePassed(peer, token))
                 case Drop(peer):
                     self._lines.pop(peer, None)
                 case AskSeeds(services):
@@ -260,7 +260,7 @@ class Client:
     def _reached(self, peer: int, node: Node) -> None:
         self._lines[peer] = node
         height = self.swarm.regtest.height if not (self.withholds and node.is_hostile) else 0
-        self.report(Connected(peer, node.host, node.services, height, True, True, "/node/", int(self.swarm.wall())))
+        self.report(PeerConnected(peer, node.host, node.services, height, True, True, "/node/", int(self.swarm.wall())))
         if not node.is_hostile:
             self._call_after(self.swarm.rng.expovariate(1 / _HONEST_LIFE_S), partial(self._end, peer))
         else:

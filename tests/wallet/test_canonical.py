@@ -13,7 +13,7 @@ import pytest
 from spvfilter._public import deferred
 from spvfilter.protocol import MAX_MONEY
 from spvfilter.wallet.canonical import Status, Verdict
-from spvfilter.wallet.txgraph import Anchor, Drop, DropReason, Signatures, TxRecord
+from spvfilter.wallet.txgraph import Anchor, DropReason, LatestDrop, Signatures, TxRecord
 from support.build import outpoint
 from support.facts import INACTIVE, Facts, coin, naive_statuses, out, random_facts
 from support.vectors import effort
@@ -511,7 +511,7 @@ def test_confirmation_depends_on_blocks_only(seed: int) -> None:
         before = facts.verdicts()
         for record in facts.records.values():
             changed = record._replace(last_seen=rng.randrange(9), broadcast_seq=rng.choice((None, rng.randrange(1, 9))))
-            facts.graph.put(changed._replace(dropped=rng.choice((None, Drop(DropReason.EXPIRED, 9)))))
+            facts.graph.put(changed._replace(dropped=rng.choice((None, LatestDrop(DropReason.EXPIRED, 9)))))
         after = facts.verdicts()
         assert all(
             (before[each].status == Status.CONFIRMED) == (after[each].status == Status.CONFIRMED) for each in after

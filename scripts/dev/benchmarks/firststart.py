@@ -24,7 +24,7 @@ from spvfilter.light import Mode
 from spvfilter.light.database import Database
 from spvfilter.light.engine.effects import Commit, Connect, Effect, Fence, Read, Send, Work
 from spvfilter.light.engine.engine import Engine
-from spvfilter.light.engine.inputs import Connected, Fenced, Heard, Input, Instant, Worked
+from spvfilter.light.engine.inputs import FencePassed, Heard, Input, Instant, PeerConnected, Worked
 from spvfilter.light.engine.options import Options
 from spvfilter.light.running import opened
 from spvfilter.network import REGTEST, Network
@@ -132,7 +132,7 @@ class Host:
             match effect:
                 case Connect(number, _):
                     self._inputs.append(
-                        Connected(number, "192.0.2.1", _NODE, _COUNT, True, True, "/peer/", int(self._now.wall))
+                        PeerConnected(number, "192.0.2.1", _NODE, _COUNT, True, True, "/peer/", int(self._now.wall))
                     )
                 case Send(_, message):
                     begun = time.perf_counter()
@@ -141,7 +141,7 @@ class Host:
                         self._inputs.append(answer)
                     self.seconds -= time.perf_counter() - begun
                 case Fence(number, token):
-                    self._inputs.append(Fenced(number, token))
+                    self._inputs.append(FencePassed(number, token))
                 case Commit() | Read():
                     database.put(effect)
                 case Work(token, function):

@@ -38,7 +38,7 @@ from spvfilter.light import Event, Mode, Synced
 from spvfilter.light.database import Database
 from spvfilter.light.engine.effects import Commit, Connect, Effect, Emit, Fence, Read, Send, Wake, Work
 from spvfilter.light.engine.engine import Engine
-from spvfilter.light.engine.inputs import Connected, Fenced, Input, Instant, Lost, Tick, Worked, inputs_of
+from spvfilter.light.engine.inputs import FencePassed, Input, Instant, Lost, PeerConnected, Tick, Worked, inputs_of
 from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.running import opened
 from spvfilter.primitives import OutPoint, compact_size
@@ -287,7 +287,7 @@ class Client:
                     self._bring(number, self._peer.answer(message))
                     away += time.process_time() - begun
                 case Fence(number, token):
-                    self._come(Fenced(number, token), 0)
+                    self._come(FencePassed(number, token), 0)
                 case Commit() | Read() | Emit():
                     database.put(effect)
                 case Work(token, function):
@@ -296,7 +296,7 @@ class Client:
                     self._wake = at
         return away
 
-    def _connected(self, number: int) -> Connected:
+    def _connected(self, number: int) -> PeerConnected:
         session = self._sessions[number] = Session(
             Settings(self._rules), Role.OUTBOUND, draw_nonce=lambda: random.getrandbits(64), now=0.0
         )
@@ -305,7 +305,7 @@ class Client:
             session.receive_data(encode_message(self._rules.magic, command, bytes(message)))
             list(session.events())
         host = _PEERS[(number - 1) % len(_PEERS)].partition(":")[0]
-        return Connected(number, host, _NODE, _BLOCKS, True, True, "/peer/", int(_NOW + self.now))
+        return PeerConnected(number, host, _NODE, _BLOCKS, True, True, "/peer/", int(_NOW + self.now))
 
     def _bring(self, number: int, raw: bytes) -> None:
         self.received += len(raw)

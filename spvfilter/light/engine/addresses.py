@@ -23,7 +23,7 @@ from spvfilter.errors import SessionError
 from spvfilter.light.engine.addressbook import AddressBook
 from spvfilter.light.engine.connectrate import DIAL_S, ConnectRate
 from spvfilter.light.engine.dnsseeds import Seeds
-from spvfilter.light.engine.inputs import Connected, Instant, SeedAnswer
+from spvfilter.light.engine.inputs import Instant, PeerConnected, SeedAnswer
 from spvfilter.light.engine.netgroups import dialling_group, host_of, is_public, is_service_port, netgroup
 from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.engine.outboundslots import wanted_of
@@ -363,7 +363,7 @@ class Discovery:
         self._anchors = anchors[:MAX_ANCHORS]
 
     def welcome(
-        self, purpose: Purpose, address: str, profile: Connected, took_s: float, now: Instant
+        self, purpose: Purpose, address: str, profile: PeerConnected, took_s: float, now: Instant
     ) -> DismissedError | None:
         """A connection was made. Return the reason to end it again, or None."""
         self._connect_rate.succeeded()

@@ -12,7 +12,7 @@ from spvfilter.kernel import check_amounts, check_block, walk_block
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.demands import Demand
 from spvfilter.light.engine.feerates import RecentRates, block_fee_rate
-from spvfilter.light.engine.headers import Headers
+from spvfilter.light.engine.headers import PeerHeaders
 from spvfilter.light.engine.peers import Peer, PeerState
 from spvfilter.light.events import BlockFeeRate, PeerWarning
 from spvfilter.light.lies import Lie
@@ -43,7 +43,7 @@ class _Wanted:
 class BlockRequests:
     """Requested blocks, by hash, until they have come."""
 
-    def __init__(self, context: Context, headers: Headers) -> None:
+    def __init__(self, context: Context, headers: PeerHeaders) -> None:
         self._context = context
         self._headers = headers
         self._wanted: dict[bytes, _Wanted] = {}

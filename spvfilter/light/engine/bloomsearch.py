@@ -23,7 +23,7 @@ from spvfilter.light.engine.bloomlink import BloomLink, Flight
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import WITNESSES, Coverage
 from spvfilter.light.engine.demands import Demand
-from spvfilter.light.engine.headers import Headers
+from spvfilter.light.engine.headers import PeerHeaders
 from spvfilter.light.engine.netgroups import is_sheltered
 from spvfilter.light.engine.peers import BLOOM, LIMITED_DEPTH, Peer, PeerState
 from spvfilter.light.events import PeerWarning
@@ -65,7 +65,7 @@ class BloomSearch:
     def __init__(
         self,
         context: Context,
-        headers: Headers,
+        headers: PeerHeaders,
         blocks: BlockRequests,
         coverage: Coverage,
         filters: BloomFilters,

@@ -34,7 +34,7 @@ from spvfilter.errors import ParameterError, TxConflictError, TxRefusedError, Us
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.netgroups import dialling_group
 from spvfilter.light.engine.ownbooks import Conflict, OwnBooks
-from spvfilter.light.engine.owntxs import OwnTx, OwnTxs, PeerRecord, Private, Schedule, State
+from spvfilter.light.engine.owntxs import BroadcastState, OwnTx, OwnTxs, PeerRecord, Private, Schedule
 from spvfilter.light.engine.peers import Peer
 from spvfilter.light.events import Broadcast, BroadcastChanged, BroadcastProgress, BroadcastStep
 from spvfilter.primitives import hash_to_hex
@@ -110,7 +110,7 @@ class Broadcaster:
     def is_accepted(self, txid: bytes) -> bool:
         """Return True if a peer has accepted a pending or replaced transaction in this run."""
         own = self.find(txid)
-        return own is not None and (own.state is State.ACCEPTED or own.is_with_others)
+        return own is not None and (own.state is BroadcastState.ACCEPTED or own.is_with_others)
 
     def has_size(self, size: int) -> bool:
         """Return True if one of the transactions has that many bytes."""
@@ -198,13 +198,13 @@ class Broadcaster:
         if ended in (None, tx.raw) or self._books.ended(tx.txid) is TxStatus.REFUSED:
             return False
         rivals = (self._owns.get(each) for outpoint in tx.inputs for each in self._books.spenders(outpoint))
-        return not any(rival is not None and rival.state is State.ACCEPTED for rival in rivals)
+        return not any(rival is not None and rival.state is BroadcastState.ACCEPTED for rival in rivals)
 
     def _change_witness(self, own: OwnTx, tx: Transaction) -> None:
         """Broadcast a transaction with another witness. Reactions to the first one say nothing about it."""
-        own.has_other_witness = own.has_other_witness or own.state is not State.QUEUED or not own.is_judged
+        own.has_other_witness = own.has_other_witness or own.state is not BroadcastState.QUEUED or not own.is_judged
         self._owns.change_witness(own, tx)
-        own.state, own.is_judged = State.QUEUED, True
+        own.state, own.is_judged = BroadcastState.QUEUED, True
         for record in own.peers.values():  # answers that are under way concern the other witness
             record.answered = self._context.now.monotonic
         for told in (own.peers, own.sent, own.refused, own.left):
@@ -224,7 +224,9 @@ class Broadcaster:
         own = self.find(txid)
         if own is None or not own.is_judged or own.has_other_witness or own.private is not None:
             return False
-        return own.state in (State.QUEUED, State.ANNOUNCED) and not (own.sent or own.echoed or own.left)
+        return own.state in (BroadcastState.QUEUED, BroadcastState.ANNOUNCED) and not (
+            own.sent or own.echoed or own.left
+        )
 
     def lacking(self, txid: bytes) -> tuple[bytes, ...]:
         """Return the parents of an own transaction that a peer requested, and that this client cannot serve.
@@ -337,7 +339,7 @@ class Broadcaster:
         yield from (due for due in own.due.values() if due > now)
         yield from (record.next_probe for record in own.peers.values() if record.next_probe > now)
         yield own.waits_until
-        if own.is_judged and own.state is not State.ACCEPTED and own.announced_at is not None:
+        if own.is_judged and own.state is not BroadcastState.ACCEPTED and own.announced_at is not None:
             yield from (at for each in own.peers.values() if (at := each.announced + self.reject_s) > now)
             yield from (at for at in (own.announced_at + self._context.options.timeouts.reply_s,) if at > now)
 
@@ -411,8 +413,8 @@ class Broadcaster:
     def _announce(self, peer: Peer, own: OwnTx) -> None:
         """Announce a transaction to a peer, and ask for it: the answer shows whether the peer has it already."""
         now = self._context.now.monotonic
-        if own.state is State.QUEUED:
-            own.state = State.ANNOUNCED
+        if own.state is BroadcastState.QUEUED:
+            own.state = BroadcastState.ANNOUNCED
         if own.announced_at is None:
             own.announced_at = now
             if own.calls:
@@ -596,7 +598,7 @@ class Broadcaster:
         now = self._context.now.monotonic
         record.answered = now
         self.was_rejected(own, peer.address, reason)
-        if own.state is not State.ACCEPTED:  # other peers decide at once
+        if own.state is not BroadcastState.ACCEPTED:  # other peers decide at once
             own.due.update({each: now for each in own.due if each not in own.peers})
         self._wake(own)
 
@@ -626,8 +628,8 @@ class Broadcaster:
 
     def _accepted(self, own: OwnTx) -> None:
         self._requested(own)
-        if own.state is not State.ACCEPTED:
-            own.state = State.ACCEPTED
+        if own.state is not BroadcastState.ACCEPTED:
+            own.state = BroadcastState.ACCEPTED
             self._wake(own)
 
     def _gone(self, peer: Peer) -> None:
@@ -646,8 +648,8 @@ class Broadcaster:
 
     def was_sent(self, own: OwnTx, address: str) -> None:
         """Report that a peer received a transaction."""
-        if own.state in (State.QUEUED, State.ANNOUNCED):
-            own.state = State.REQUESTED
+        if own.state in (BroadcastState.QUEUED, BroadcastState.ANNOUNCED):
+            own.state = BroadcastState.REQUESTED
         self._tell(own, own.sent, address, BroadcastStep.SENT)
         self._requested(own)
 
@@ -668,7 +670,7 @@ class Broadcaster:
 
     def _settle(self, own: OwnTx, now: float) -> None:
         """Answer calls, and infer that all peers rejected a transaction."""
-        if own.state is State.ACCEPTED:
+        if own.state is BroadcastState.ACCEPTED:
             self.answer(own, own.known())
             return
         if own.is_judged and own.announced_at is not None:
@@ -704,7 +706,7 @@ class Broadcaster:
         It stays if peers may have it with another witness.
         """
         if own.has_other_witness:
-            own.state = State.ACCEPTED
+            own.state = BroadcastState.ACCEPTED
             self.answer(own, own.known())
             return
         for address in own.left:

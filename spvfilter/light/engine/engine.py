@@ -24,20 +24,20 @@ from spvfilter.light.engine.fees import fee_floor, fee_limits, low_fee
 from spvfilter.light.engine.filterheaders import FilterHeaders
 from spvfilter.light.engine.filterquestions import FilterQuestions
 from spvfilter.light.engine.filtersearch import FilterSearch
-from spvfilter.light.engine.headers import Headers
+from spvfilter.light.engine.headers import PeerHeaders
 from spvfilter.light.engine.inputs import (
     Abandon,
     Asked,
-    Broadcast as Sending,
+    BroadcastAsked as Sending,
     Committed,
-    Connected,
-    Fenced,
+    FencePassed,
     Heard,
     HeardTogether,
     Input,
     Instant,
     Lost,
     Malformed,
+    PeerConnected,
     Seeded,
     Tick,
     Worked,
@@ -53,7 +53,7 @@ from spvfilter.light.engine.requests import CancelBlock, FetchBlock
 from spvfilter.light.engine.saved import ANCHORS_NOTE, BANS_NOTE, Saved
 from spvfilter.light.engine.staletip import StalePeers
 from spvfilter.light.engine.start import StartHeight
-from spvfilter.light.engine.status import Status
+from spvfilter.light.engine.status import StatusReports
 from spvfilter.light.engine.timers import Timers
 from spvfilter.light.engine.watchchanges import WatchChanges
 from spvfilter.light.events import FeeRates, Mode, Phase
@@ -144,7 +144,7 @@ class Engine:
         start = Instant(0.0, 0.0)
         self._context = context = Context(options, saved.chain, saved.rows, books, pool, out, random, start, 0.0)
         self.coverage: Coverage = saved.coverage
-        self._headers = Headers(context, self._moved)
+        self._headers = PeerHeaders(context, self._moved)
         self._blocks = BlockRequests(context, self._headers)
         self._fetches = BlockFetches(context, self._blocks)
         questions = FilterQuestions(context)
@@ -174,7 +174,7 @@ class Engine:
         self._mempool = MempoolWatch(context, self._compact.scripts, self._bloom, self.broadcaster, self.relay)
         self.last_before: int = saved.events.last
         """Number of the last event before this run."""
-        self.status: Status = Status(context, self._headers, self.coverage)
+        self.status: StatusReports = StatusReports(context, self._headers, self.coverage)
         self._stale_peers = StalePeers(context, self._headers)
         self._search_mode = SearchMode.WAIT
         self._timers = Timers()
@@ -309,7 +309,7 @@ class Engine:
         if self._private.takes(event):
             return self._finish()
         match event:
-            case Heard(number, what) | Fenced(number, what):
+            case Heard(number, what) | FencePassed(number, what):
                 peer = self._context.pool.get(number)
                 if peer is not None:
                     self._guarded(peer, what)
@@ -321,7 +321,7 @@ class Engine:
             case Worked(token, value):
                 self._context.out.done(token, value)
                 self._context.changed()
-            case Connected():
+            case PeerConnected():
                 self._connected(event)
             case Lost(number, error):
                 self._context.pool.lost(number, error, now)
@@ -422,7 +422,7 @@ class Engine:
             elif isinstance(each, Received):
                 self._private.takes(Heard(number, each.message))
 
-    def _connected(self, event: Connected) -> None:
+    def _connected(self, event: PeerConnected) -> None:
         peer = self._context.pool.welcome(event, self._context.now)
         if peer is not None:
             self._headers.greet(peer)

@@ -26,7 +26,7 @@ from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import MAX_FILTER_DISPUTES, WITNESSES, Coverage
 from spvfilter.light.engine.filterquestions import FilterQuestions
-from spvfilter.light.engine.headers import Headers
+from spvfilter.light.engine.headers import PeerHeaders
 from spvfilter.light.engine.peers import COMPACT_FILTERS, Peer, PeerState
 from spvfilter.light.engine.tasks import Change, Task, Wait
 from spvfilter.light.engine.verdicts import Case, Outcome, Verdicts
@@ -94,7 +94,7 @@ class FilterHeaders:
     def __init__(
         self,
         context: Context,
-        headers: Headers,
+        headers: PeerHeaders,
         questions: FilterQuestions,
         blocks: BlockRequests,
         coverage: Coverage,

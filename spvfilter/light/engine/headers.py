@@ -53,7 +53,7 @@ class _View:
     """True if its last headers follow the genesis block, and the best chain has others there."""
 
 
-class Headers:
+class PeerHeaders:
     """Headers of all peers. `moved` is called with every change of the best chain.
 
     A ping follows each getheaders. If Core has nothing new, it answers with an empty message. Other nodes do not answer

@@ -27,7 +27,7 @@ class Instant(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Connected:
+class PeerConnected:
     """The handshake with a peer is complete.
 
     `host` is the IP or onion address that the connection leads to, resolved from any name.
@@ -76,7 +76,7 @@ class HeardTogether:
 
 
 @dataclass(frozen=True, slots=True)
-class Fenced:
+class FencePassed:
     """A peer has processed everything that was sent to it before the effect Fence with this token."""
 
     peer: int
@@ -115,7 +115,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Broadcast:
+class BroadcastAsked:
     """An own transaction (raw) is to be broadcast."""
 
     raw: bytes
@@ -196,7 +196,7 @@ def inputs_of(peer: int, events: Iterable[wire.SessionEvent], token_of: Callable
             case wire.Fenced(nonce):
                 token = token_of(nonce)
                 if token is not None:
-                    yield Fenced(peer, token)
+                    yield FencePassed(peer, token)
             case wire.Misbehaved(error):
                 yield Malformed(peer, error)
             case _:
@@ -245,16 +245,16 @@ def _heard(peer: int, heard: list[wire.Received | wire.ReceivedFilters]) -> Iter
 
 
 Input = (
-    Connected
+    PeerConnected
     | Lost
     | Heard
     | HeardTogether
-    | Fenced
+    | FencePassed
     | Malformed
     | Committed
     | Worked
     | Asked
-    | Broadcast
+    | BroadcastAsked
     | Abandon
     | Seeded
     | Tick

@@ -21,7 +21,7 @@ _SPARE = 64
 """Outdated entries of a schedule, beyond which they are removed (our choice)."""
 
 
-class State(Enum):
+class BroadcastState(Enum):
     """Progress of a broadcast in this run."""
 
     QUEUED = "queued"
@@ -85,7 +85,7 @@ class OwnTx:
     """The transaction."""
     reported_status: TxStatus
     """Status that was reported last."""
-    state: State = State.QUEUED
+    state: BroadcastState = BroadcastState.QUEUED
     """Progress of the broadcast."""
     unstored: int = 0
     """Number of its broadcasts that are not stored yet."""

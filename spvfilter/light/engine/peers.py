@@ -11,7 +11,7 @@ from spvfilter.errors import SessionError, UselessPeerError
 from spvfilter.light.engine.addresses import Discovery, DismissedError, IdleError, Neighbour, Purpose
 from spvfilter.light.engine.addressstates import AddressState, limit_bans
 from spvfilter.light.engine.demands import PROMPT_S, Demand
-from spvfilter.light.engine.inputs import Connected, Instant, SeedAnswer
+from spvfilter.light.engine.inputs import Instant, PeerConnected, SeedAnswer
 from spvfilter.light.engine.netgroups import NAMES, dialling_group, host_of, netgroup, port_of
 from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.engine.outboundslots import OutboundSlot, OutboundSlots
@@ -63,7 +63,7 @@ class Peer:
     since: float
     """When the connection was begun or made."""
     state: PeerState = PeerState.CONNECTING
-    profile: Connected | None = None
+    profile: PeerConnected | None = None
     group: str = ""
     """Network group. Peers of one group may be one party."""
     questions: dict[Hashable, float] = field(default_factory=dict)
@@ -468,7 +468,7 @@ class PeerPool:
             and all(state.banned_until > now.wall for state in self._states.values())
         )
 
-    def welcome(self, profile: Connected, now: Instant) -> Peer | None:
+    def welcome(self, profile: PeerConnected, now: Instant) -> Peer | None:
         """A connection was made. Returns the peer, or None if the connection is not needed any more."""
         peer = self._peers.get(profile.peer)
         if peer is not None:
@@ -487,7 +487,7 @@ class PeerPool:
                 self._out.send(peer.number, GetAddr())
         return peer
 
-    def _reason_to_leave(self, peer: Peer, profile: Connected, took_s: float, now: Instant) -> Exception | None:
+    def _reason_to_leave(self, peer: Peer, profile: PeerConnected, took_s: float, now: Instant) -> Exception | None:
         """Return why a new connection is not needed, or None. A node with several names is connected once."""
         for other in self.connected():
             assert other.profile is not None

@@ -29,10 +29,10 @@ from spvfilter.light.engine.broadcaster import (
     reason_of,
 )
 from spvfilter.light.engine.context import Context
-from spvfilter.light.engine.inputs import Connected, Fenced, Heard, Input, Lost, Malformed
+from spvfilter.light.engine.inputs import FencePassed, Heard, Input, Lost, Malformed, PeerConnected
 from spvfilter.light.engine.netgroups import dialling_group
 from spvfilter.light.engine.ownbooks import OwnBooks
-from spvfilter.light.engine.owntxs import OwnTx, Private, State
+from spvfilter.light.engine.owntxs import BroadcastState, OwnTx, Private
 from spvfilter.light.engine.saved import PRIVATE_NOTE, PrivateRecord
 from spvfilter.primitives import hash_to_hex
 from spvfilter.store.ledger import TxStatus
@@ -174,23 +174,23 @@ class PrivateBroadcast:
 
     def takes(self, event: Input) -> bool:
         """Process what a private connection reports. Returns False for every other input."""
-        if not isinstance(event, Connected | Heard | Fenced | Lost | Malformed):
+        if not isinstance(event, PeerConnected | Heard | FencePassed | Lost | Malformed):
             return False
         handover = self._handovers.get(event.peer)
         if handover is None:
             return False
         match event:
-            case Connected():
+            case PeerConnected():
                 self._connected(handover, event)
             case Heard(_, message):
                 self._heard(handover, message)
-            case Fenced(_, token):
+            case FencePassed(_, token):
                 self._context.out.done(token, None)
             case _:
                 self._failed(handover)
         return True
 
-    def _connected(self, handover: _Handover, profile: Connected) -> None:
+    def _connected(self, handover: _Handover, profile: PeerConnected) -> None:
         is_known = self._context.pool.has_host(profile.host) and not self._context.options.is_proxied
         own = handover.own
         if is_known or not profile.relays or own.private is None:
@@ -198,8 +198,8 @@ class PrivateBroadcast:
             return
         own.private.receivers.add(dialling_group(profile.host))
         handover.by_wtxid = profile.wtxid_relay
-        if own.state is State.QUEUED:
-            own.state = State.ANNOUNCED
+        if own.state is BroadcastState.QUEUED:
+            own.state = BroadcastState.ANNOUNCED
         self._announce(handover)
 
     def _announce(self, handover: _Handover) -> None:
@@ -253,7 +253,7 @@ class PrivateBroadcast:
         own, tried, private = handover.own, handover.tried, handover.own.private
         if private is None or not self._is_current(own):
             return
-        is_open = not handover.is_handed if handover.is_repeat else own.state is not State.ACCEPTED
+        is_open = not handover.is_handed if handover.is_repeat else own.state is not BroadcastState.ACCEPTED
         address = self._new_peer(tried) if is_open else None
         if address is not None and len(tried) < MAX_TRIES:
             self._hand_over(own, address, tried, is_repeat=handover.is_repeat)

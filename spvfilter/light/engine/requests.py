@@ -11,7 +11,7 @@ from spvfilter.light.events import Mode
 from spvfilter.watch.watchlist import WatchList
 
 
-class Start(NamedTuple):
+class SearchStart(NamedTuple):
     """The start of a search. Without a height and a birthday, it is the start of the client's search."""
 
     from_height: int | None = None
@@ -30,7 +30,7 @@ class AddEntries:
 
     entries: tuple[tuple[EntryKind, bytes, str | None], ...]
     """Entries as WatchList.entries lists them."""
-    start: Start
+    start: SearchStart
     ways: frozenset[Mode] = frozenset((Mode.COMPACT, Mode.BIP37))
     """Modes that can find the entries."""
 
@@ -68,7 +68,7 @@ class Rescan:
     The answer is the first height that is searched.
     """
 
-    start: Start
+    start: SearchStart
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class AddAccount:
 
     account: WatchList
     """A watch list that has only the account; see `WatchList.of_account`."""
-    start: Start
+    start: SearchStart
     ways: frozenset[Mode] = frozenset((Mode.COMPACT, Mode.BIP37))
     """The modes that can find its entries."""
     extend: bool = True

@@ -9,7 +9,7 @@ from math import inf
 
 from spvfilter.light.engine.addresses import EXTRA_S
 from spvfilter.light.engine.context import Context
-from spvfilter.light.engine.headers import Headers
+from spvfilter.light.engine.headers import PeerHeaders
 from spvfilter.light.engine.peers import Peer
 
 CATCH_UP_S = 20 * 60.0  # Time for a peer that is behind while another is not (Core CHAIN_SYNC_TIMEOUT).
@@ -26,7 +26,7 @@ class StalePeers:
     connects the given addresses in turn, and keeps the peers with the most work.
     """
 
-    def __init__(self, context: Context, headers: Headers) -> None:
+    def __init__(self, context: Context, headers: PeerHeaders) -> None:
         self._context = context
         self._headers = headers
         self._since: dict[Peer, float] = {}

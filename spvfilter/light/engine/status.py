@@ -1,4 +1,4 @@
-"""Status: emits Progress, PeerChanged, Synced and warnings, and decides whether the client is synced now."""
+"""StatusReports: emits Progress, PeerChanged, Synced and warnings, and decides whether the client is synced now."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from math import inf
 from spvfilter.errors import UselessPeerError
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import Coverage
-from spvfilter.light.engine.headers import Headers
+from spvfilter.light.engine.headers import PeerHeaders
 from spvfilter.light.engine.inputs import Instant
 from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.engine.peers import Peer, PeerState
@@ -45,7 +45,7 @@ class SyncedReports:
         return self.at + min(timeouts.stall_s * 2.0 ** min(self.times - 1, 16), timeouts.max_retry_s)
 
 
-class Status:
+class StatusReports:
     """Emits Progress, PeerChanged and Synced, and warnings that belong to them.
 
     The client is synced if all of this is true:
@@ -58,7 +58,7 @@ class Status:
     tip when a peer confirms it.
     """
 
-    def __init__(self, context: Context, headers: Headers, coverage: Coverage) -> None:
+    def __init__(self, context: Context, headers: PeerHeaders, coverage: Coverage) -> None:
         self._context = context
         self._headers = headers
         self._coverage = coverage

@@ -32,7 +32,7 @@ from spvfilter.light.engine.requests import (
     Request,
     Rescan,
     RevealAddress,
-    Start,
+    SearchStart,
 )
 from spvfilter.light.engine.reveals import Reveals
 from spvfilter.light.engine.start import StartHeight
@@ -318,7 +318,7 @@ class WatchChanges:
         self._changed(change)
         self._after_commit(token, request, None)
 
-    async def _add(self, token: int, request: AddEntries, entries: NewEntries, start: Start) -> None:
+    async def _add(self, token: int, request: AddEntries, entries: NewEntries, start: SearchStart) -> None:
         """Store entries and the request to search blocks for them, then watch the entries."""
         books = self._context.books
         check_addition(books.watch, request.ways, self._context.options.mode)
@@ -345,7 +345,7 @@ class WatchChanges:
                 books.watch.relabel(number, label)
         self._added(token, request, searched)
 
-    def _search_for(self, first: int, missing: Sequence[int], start: Start) -> int:
+    def _search_for(self, first: int, missing: Sequence[int], start: SearchStart) -> int:
         """Search blocks for new entries from the lowest of some heights on, and return the first height searched."""
         books = self._context.books
         has_begun = books.searched >= 0
@@ -359,7 +359,7 @@ class WatchChanges:
 
     # Accounts
 
-    async def _add_account(self, token: int, request: AddAccount, account: WatchList, start: Start) -> None:
+    async def _add_account(self, token: int, request: AddAccount, account: WatchList, start: SearchStart) -> None:
         """Store an account, and that blocks are to be searched for it; then watch for it."""
         books, options = self._context.books, self._context.options
         check_addition(books.watch, request.ways, options.mode)
@@ -389,7 +389,7 @@ class WatchChanges:
             return table.coin(value) is not None  # the script was learned through another entry, and belongs to it
         return table.find(kind, value) != NO_ENTRY
 
-    def _first(self, start: Start) -> int:
+    def _first(self, start: SearchStart) -> int:
         """Return the first height to be searched for new entries."""
         chosen = start.height if start.height.is_given else self._start
         stored = self._context.books.blocks.start

@@ -11,7 +11,7 @@ from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.effects import Effect, Emit, Fence, Send
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.filterrows import FilterRows
-from spvfilter.light.engine.inputs import Connected, Fenced, Heard, Instant, Tick
+from spvfilter.light.engine.inputs import FencePassed, Heard, Instant, PeerConnected, Tick
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.saved import Saved
 from spvfilter.light.events import Mode, PeerWarning
@@ -34,11 +34,11 @@ def test_a_peer_with_only_the_genesis_block_starts_no_search(mode: Mode, start: 
     # by name
     engine = Engine(Options(mode, **start), watch, saved, ["10.1.0.1:1"], random.Random(1))  # type: ignore[arg-type]
     engine.start(NOW)
-    effects: list[Effect] = engine.step(Connected(1, "10.1.0.1", 0x4D, 0, True, True, "/test/", int(NOW.wall)), NOW)
+    effects: list[Effect] = engine.step(PeerConnected(1, "10.1.0.1", 0x4D, 0, True, True, "/test/", int(NOW.wall)), NOW)
     effects += engine.step(Heard(1, wire.Headers(())), NOW)
     for effect in list(effects):
         if isinstance(effect, Fence):
-            effects += engine.step(Fenced(1, effect.token), NOW)
+            effects += engine.step(FencePassed(1, effect.token), NOW)
     assert engine.pool.ready()
     assert (engine.books.cursor, engine.books.searched, engine.books.blocks.start) == (-1, -1, None)
     effects += engine.step(Tick(), Instant(10.0, NOW.wall + 10.0))

@@ -15,8 +15,8 @@ from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.effects import Send, Work
 from spvfilter.light.engine.filterrows import FilterRows
-from spvfilter.light.engine.headers import Headers
-from spvfilter.light.engine.inputs import Connected, Instant
+from spvfilter.light.engine.headers import PeerHeaders
+from spvfilter.light.engine.inputs import Instant, PeerConnected
 from spvfilter.light.engine.netgroups import host_of
 from spvfilter.light.engine.options import Options, PeerTimeouts
 from spvfilter.light.engine.outbox import Outbox
@@ -56,10 +56,10 @@ class Staged:
         pool.advance(NOW)
         for peer in pool:
             pool.welcome(
-                Connected(peer.number, host_of(peer.address), 0x4D, 3, True, True, "/test/", int(NOW.wall)), NOW
+                PeerConnected(peer.number, host_of(peer.address), 0x4D, 3, True, True, "/test/", int(NOW.wall)), NOW
             )
             pool.move(peer, PeerState.READY)
-        headers = Headers(context, lambda update: None)
+        headers = PeerHeaders(context, lambda update: None)
         monkeypatch.setattr(headers, "knows", lambda peer: 3)
         self.requests = BlockRequests(context, headers)
 

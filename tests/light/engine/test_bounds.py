@@ -27,22 +27,22 @@ from spvfilter.light.engine.filterscripts import MAX_OVERLAY, FilterScripts, Pos
 from spvfilter.light.engine.headers import MAX_ANNOUNCED
 from spvfilter.light.engine.inputs import (
     Asked,
-    Broadcast,
+    BroadcastAsked,
     Committed,
-    Connected,
-    Fenced,
+    FencePassed,
     Heard,
     HeardTogether,
     Input,
     Instant,
     Lost,
+    PeerConnected,
     Tick,
 )
 from spvfilter.light.engine.options import Options, PeerTimeouts
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.owntxs import PeerRecord
 from spvfilter.light.engine.peers import Peer, PeerPool
-from spvfilter.light.engine.requests import AddEntries, Start
+from spvfilter.light.engine.requests import AddEntries, SearchStart
 from spvfilter.light.engine.saved import Saved
 from spvfilter.light.events import Mode
 from spvfilter.light.lies import Lie
@@ -80,7 +80,8 @@ def test_pongs_of_an_absent_peer_are_not_awaited() -> None:
     for number in range(1, 20):
         pool.advance(NOW)
         assert (
-            pool.welcome(Connected(number, "10.1.0.1", 0x4D, 0, True, True, "/test/", int(NOW.wall)), NOW) is not None
+            pool.welcome(PeerConnected(number, "10.1.0.1", 0x4D, 0, True, True, "/test/", int(NOW.wall)), NOW)
+            is not None
         )
         for _ in range(5):
             out.fence(number, lambda: None)
@@ -257,7 +258,7 @@ class Run:
         saved = Saved(HeaderChain(REGTEST), FilterRows(), SavedBooks(), Coverage(), {}, None, bytes(32))
         self.engine = Engine(Options(mode), watch, saved, ["10.1.0.1:1"], random.Random(1))
         self.engine.start(NOW)
-        effects = self.do(Connected(1, "10.1.0.1", 0x4D, 0, True, True, "/test/", int(NOW.wall)))
+        effects = self.do(PeerConnected(1, "10.1.0.1", 0x4D, 0, True, True, "/test/", int(NOW.wall)))
         self.do(Heard(1, wire.Headers(())))
         self.pong(effects)
 
@@ -270,7 +271,9 @@ class Run:
 
     def pong(self, effects: list[Effect]) -> list[Effect]:
         """The peer has processed everything up to the fences of these effects."""
-        return [each for effect in effects if isinstance(effect, Fence) for each in self.do(Fenced(1, effect.token))]
+        return [
+            each for effect in effects if isinstance(effect, Fence) for each in self.do(FencePassed(1, effect.token))
+        ]
 
     def sent(self, effects: list[Effect]) -> list[Message]:
         return [effect.message for effect in effects if isinstance(effect, Send)]
@@ -291,7 +294,7 @@ def test_the_latest_departed_peers_of_an_own_transaction_are_remembered() -> Non
 def test_a_transaction_that_is_requested_many_times_is_sent_once() -> None:
     run = Run(Mode.COMPACT)
     raw = tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)])
-    run.do(Broadcast(raw))
+    run.do(BroadcastAsked(raw))
     run.commit()
     item = InvItem(InvType.WTX, Transaction.parse(raw).wtxid)
     effects = [*run.do(Heard(1, wire.GetData((item,) * 50_000))), *run.commit()]
@@ -303,7 +306,7 @@ def test_a_transaction_requested_under_many_hashes_is_sent_once() -> None:
     """Once it is stored, each item would be answered at once."""
     run = Run(Mode.COMPACT)
     made = Transaction.parse(tx([TxIn(RNG.randbytes(32), 0, witness=(b"\x01",))], [TxOut(1_000, OURS)]))
-    run.do(Broadcast(made.raw))
+    run.do(BroadcastAsked(made.raw))
     run.commit()
     run.do(Heard(1, wire.GetData((InvItem(InvType.WTX, made.wtxid),))))
     names = tuple(InvItem(kind, tx_hash) for kind in range(20_000) for tx_hash in (made.txid, made.wtxid))
@@ -366,7 +369,7 @@ def test_foreign_payments_leave_a_slow_database_to_the_search() -> None:
 def test_repeated_requests_of_an_own_transaction_cause_one_ping() -> None:
     run = Run(Mode.COMPACT)
     raw = tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)])
-    run.do(Broadcast(raw))
+    run.do(BroadcastAsked(raw))
     run.commit()
     question = wire.GetData((InvItem(InvType.WITNESS_TX, Transaction.parse(raw).txid),))
     effects = [effect for _ in range(2_000) for effect in run.do(Heard(1, question))]
@@ -448,7 +451,7 @@ def test_divergent_filter_headers_are_not_requested_twice() -> None:
     run.do(Lost(1, ConnectionResetError("gone")))
     later = Instant(NOW.monotonic + 10.0, NOW.wall + 10.0)
     (number,) = (effect.peer for effect in run.engine.step(Tick(), later) if isinstance(effect, Connect))
-    run.engine.step(Connected(number, "10.1.0.1", 0x4D, 10, True, True, "/test/", int(later.wall)), later)
+    run.engine.step(PeerConnected(number, "10.1.0.1", 0x4D, 10, True, True, "/test/", int(later.wall)), later)
     run.engine.step(Heard(number, wire.Headers(_BRANCH[:10])), later)
     answer = wire.CFHeaders(0, sha256d(_BRANCH[9]), b"\x07" * 32, (bytes(32),) * 5)
     asked = [message for _ in range(10) for message in run.sent(run.engine.step(Heard(number, answer), later))]
@@ -509,7 +512,7 @@ def test_a_new_entry_matches_hundreds_of_unconfirmed_payments_in_steps() -> None
     ]
     hear(run, *payments)
     entry = EntryKind.SCRIPT, later, None
-    first = told(run.do(Asked(1, AddEntries((entry,), Start(0)))))
+    first = told(run.do(Asked(1, AddEntries((entry,), SearchStart(0)))))
     steps = [first, *settle(run)]
     assert max(map(len, steps)) <= MAX_TOLD
     found = [event.match.txid for step in steps for event in step if isinstance(event, MatchFound)]
@@ -547,7 +550,7 @@ def test_an_overweight_foreign_transaction_waits_for_its_block() -> None:
     assert not any(hear(run, heavy, huge))
     assert not list(run.engine.books.facts.unconfirmed())
     assert run.engine.pool.get(1) is not None
-    run.do(Broadcast(huge))
+    run.do(BroadcastAsked(huge))
     run.do(Heard(1, wire.GetData((InvItem(InvType.WTX, Transaction.parse(huge).wtxid),))))
     settle(run)
     assert Transaction.parse(huge).txid in [record.txid for record in run.engine.books.facts.unconfirmed()]

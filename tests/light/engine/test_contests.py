@@ -19,7 +19,7 @@ from simulation.world import World
 from spvfilter.light.engine.coverage import MAX_DISPUTED, MAX_FILTER_DISPUTES, MAX_UNDECIDED_RANGES, Coverage
 from spvfilter.light.engine.effects import Connect
 from spvfilter.light.engine.engine import Engine
-from spvfilter.light.engine.inputs import Connected, Lost, Tick
+from spvfilter.light.engine.inputs import Lost, PeerConnected, Tick
 from spvfilter.light.engine.netgroups import host_of
 from spvfilter.light.events import Mode
 from spvfilter.node.blocktree import TreeBlock
@@ -439,7 +439,7 @@ def dial(run: Run, seconds: int, is_there: Callable[[str], bool]) -> list[str]:
             dialled.append(effect.address)
             if is_there(effect.address):
                 effects += run.do(
-                    Connected(effect.peer, host_of(effect.address), 0x4D, 0, True, True, "/x/", int(run.now.wall))
+                    PeerConnected(effect.peer, host_of(effect.address), 0x4D, 0, True, True, "/x/", int(run.now.wall))
                 )
             else:
                 effects += run.do(Lost(effect.peer, ConnectionRefusedError("refused")))

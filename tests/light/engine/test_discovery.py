@@ -9,7 +9,7 @@ import pytest
 from spvfilter.errors import LieError, SessionError
 from spvfilter.light.engine.addresses import BLOOM_NEEDS, COMPACT_NEEDS, Purpose
 from spvfilter.light.engine.effects import Connect
-from spvfilter.light.engine.inputs import Connected, Lost, SeedAnswer, Seeded
+from spvfilter.light.engine.inputs import Lost, PeerConnected, SeedAnswer, Seeded
 from spvfilter.light.engine.netgroups import dialling_group, host_of
 from spvfilter.light.events import Mode, PeerWarning
 from spvfilter.light.lies import Lie
@@ -81,8 +81,8 @@ def test_a_named_peer_replaces_the_discovered_peer_of_its_host() -> None:
     book = run.engine.pool._discovery.book  # type: ignore[union-attr]
     book.add("203.0.113.5:8333", 0x49, START, "1.1.0.0/16", START)
     (other,) = [each.peer for each in run.do(Seeded(())) if isinstance(each, Connect)]
-    run.do(Connected(other, "203.0.113.5", 0x49, 0, True, True, "/x/", START))
-    effects = run.do(Connected(named, "203.0.113.5", 0x49, 0, True, True, "/x/", START))
+    run.do(PeerConnected(other, "203.0.113.5", 0x49, 0, True, True, "/x/", START))
+    effects = run.do(PeerConnected(named, "203.0.113.5", 0x49, 0, True, True, "/x/", START))
     assert [peer.number for peer in run.engine.pool] == [named]
     assert not [each for each in effects if isinstance(getattr(each, "event", None), PeerWarning)]
 
@@ -97,7 +97,7 @@ def test_addresses_with_the_needed_services_are_tried_first_and_checked(mode: Mo
     assert len(dialled) == 7
     assert all(int(address.split(".")[0]) % 10 == 0 for address in dialled.values())
     liar, address = next(iter(dialled.items()))
-    effects = run.do(Connected(liar, host_of(address), other, 0, True, True, "/x/", START))
+    effects = run.do(PeerConnected(liar, host_of(address), other, 0, True, True, "/x/", START))
     assert liar not in {peer.number for peer in run.engine.pool}
     assert not [each for each in effects if isinstance(getattr(each, "event", None), PeerWarning)]
     known = run.engine.pool._discovery.book.get(address)  # type: ignore[union-attr]
@@ -172,7 +172,7 @@ def test_a_proven_lie_bans_the_host_for_all_its_ports() -> None:
     run = Run()
     run.tell(*(told("203.0.113.5", port=port) for port in (8333, 8334)))
     (number,) = [each.peer for each in run.do(Seeded(()), 3.0) if isinstance(each, Connect)]
-    run.do(Connected(number, "203.0.113.5", 0x49, 0, True, True, "/x/", START))
+    run.do(PeerConnected(number, "203.0.113.5", 0x49, 0, True, True, "/x/", START))
     peer = run.engine.pool.get(number)
     assert peer is not None
     run.engine.pool.drop(peer, LieError("proven", cause=Lie.FALSE_BLOCK), run.now)

@@ -12,12 +12,12 @@ from spvfilter.light.engine.effects import Commit, Connect, Effect, Fence, Read,
 from spvfilter.light.engine.engine import Engine, SearchMode
 from spvfilter.light.engine.inputs import (
     Committed,
-    Connected,
-    Fenced,
+    FencePassed,
     Heard,
     Instant,
     Lost,
     Malformed,
+    PeerConnected,
     Seeded,
     Tick,
     Worked,
@@ -74,7 +74,7 @@ class Pretending:
                     self.dialling.append((self.now + self.dial_s, peer))
                 case Connect(peer, address):
                     services = 0x40D if address == NAMED else 0x449
-                    step(Connected(peer, host_of(address), services, 0, True, True, "/x/", int(START + self.now)))
+                    step(PeerConnected(peer, host_of(address), services, 0, True, True, "/x/", int(START + self.now)))
                 case Send(peer, wire.GetHeaders()):
                     step(Heard(peer, wire.Headers(())))
                 case Send(peer, wire.GetData(items)) if items[0].kind == wire.InvType.FILTERED_BLOCK:
@@ -82,7 +82,7 @@ class Pretending:
                         Heard(peer, MerkleBlock.from_txids(Header.parse(REGTEST.genesis), [REGTEST.genesis[36:68]], ()))
                     )
                 case Fence(peer, token):
-                    step(Fenced(peer, token))
+                    step(FencePassed(peer, token))
                 case Commit(number, batch):
                     self.client.store.commit(batch)
                     step(Committed(number))

@@ -13,7 +13,7 @@ from simulation.world import Placed
 from spvfilter.errors import PrivacyError
 from spvfilter.light.engine.addresses import BLOOM_NEEDS, COMPACT_NEEDS
 from spvfilter.light.engine.effects import AskSeeds, Connect
-from spvfilter.light.engine.inputs import Connected, Seeded
+from spvfilter.light.engine.inputs import PeerConnected, Seeded
 from spvfilter.light.engine.netgroups import is_sheltered
 from spvfilter.light.events import Mode, PeerWarning
 from spvfilter.wire.events import Ready, Service
@@ -75,7 +75,7 @@ def test_only_this_machine_and_onion_services_are_sheltered(host: str, expected:
     assert is_sheltered(host) == expected
 
 
-def encrypted(connected: Callable[[Connection, Ready], Connected]) -> Callable[[Connection, Ready], Connected]:
+def encrypted(connected: Callable[[Connection, Ready], PeerConnected]) -> Callable[[Connection, Ready], PeerConnected]:
     return lambda connection, ready: replace(connected(connection, ready), transport=Transport.V2)
 
 

@@ -15,7 +15,7 @@ from spvfilter.light.engine.effects import Emit
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.fees import fee_floor
 from spvfilter.light.engine.filterrows import FilterRows
-from spvfilter.light.engine.inputs import Broadcast, Connected, Heard, Input, Instant, Lost
+from spvfilter.light.engine.inputs import BroadcastAsked, Heard, Input, Instant, Lost, PeerConnected
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.peers import PeerState
 from spvfilter.light.engine.saved import Saved
@@ -48,7 +48,7 @@ class Run:
         )
         self.engine.start(NOW)
         for number in range(1, peers + 1):
-            self.do(Connected(number, f"10.{number}.0.1", 0x4D, 0, True, True, "/x/", int(NOW.wall)))
+            self.do(PeerConnected(number, f"10.{number}.0.1", 0x4D, 0, True, True, "/x/", int(NOW.wall)))
             self.do(Heard(number, wire.Headers(())))
 
     def do(self, event: Input) -> list[FeeWarning]:
@@ -109,9 +109,9 @@ def test_a_broadcast_below_the_fee_floor_causes_a_warning() -> None:
     run.tell(1_000)
     raw = spend(99_000)
     size = Transaction.parse(raw).virtual_size
-    assert run.do(Broadcast(spend(100_000 - size), (100_000,))) == []
-    assert run.do(Broadcast(spend(100_000 - size + 1), (100_000,))) == []  # the only peer will refuse it
-    assert run.do(Broadcast(spend(100_000 - size + 1), (100_000,), is_forced=True)) == [
+    assert run.do(BroadcastAsked(spend(100_000 - size), (100_000,))) == []
+    assert run.do(BroadcastAsked(spend(100_000 - size + 1), (100_000,))) == []  # the only peer will refuse it
+    assert run.do(BroadcastAsked(spend(100_000 - size + 1), (100_000,), is_forced=True)) == [
         FeeWarning(Transaction.parse(spend(100_000 - size + 1)).txid, (size - 1) * 1_000 // size, FeeFloor(1_000, 1))
     ]
 
@@ -126,15 +126,15 @@ def test_an_unrecorded_transaction_causes_no_warning(is_confirmed: bool) -> None
         books.broadcast(raw, 1)
         books.connect(ScannedBlock(0, bytes(32), [FoundTx(1, raw)]), ())
         assert books.facts.is_confirmed(Transaction.parse(raw).txid)
-    assert run.do(Broadcast(raw, (100_000,), is_private=not is_confirmed)) == []  # no other address is known
-    assert is_confirmed or run.do(Broadcast(raw, (100_000,), is_forced=True))
+    assert run.do(BroadcastAsked(raw, (100_000,), is_private=not is_confirmed)) == []  # no other address is known
+    assert is_confirmed or run.do(BroadcastAsked(raw, (100_000,), is_forced=True))
 
 
 def test_an_unknown_floor_or_fee_causes_no_warning() -> None:
-    assert Run(1).do(Broadcast(spend(100_000), (100_000,))) == []
+    assert Run(1).do(BroadcastAsked(spend(100_000), (100_000,))) == []
     run = Run(1)
     run.tell(1_000)
-    assert run.do(Broadcast(spend(100_000))) == []
+    assert run.do(BroadcastAsked(spend(100_000))) == []
 
 
 def test_known_inputs_suffice_for_the_fee_warning() -> None:
@@ -148,14 +148,14 @@ def test_known_inputs_suffice_for_the_fee_warning() -> None:
         for n, (value, script) in enumerate([(50_000, OURS), (20_000, THEIRS)])
     )
     free = build_tx([ours], [primitives.TxOut(50_000, THEIRS)])
-    assert [warning.rate for warning in run.do(Broadcast(free, is_forced=True))] == [0]
+    assert [warning.rate for warning in run.do(BroadcastAsked(free, is_forced=True))] == [0]
     # the second output is foreign, but its transaction is known
     both = build_tx([ours, theirs], [primitives.TxOut(70_000, THEIRS)])
-    assert [warning.rate for warning in run.do(Broadcast(both, is_forced=True))] == [0]
+    assert [warning.rate for warning in run.do(BroadcastAsked(both, is_forced=True))] == [0]
     unknown = tx([TxIn(txid, 0), TxIn(b"\x07" * 32, 1)], [TxOut(70_000, THEIRS)])
-    assert run.do(Broadcast(unknown)) == []
+    assert run.do(BroadcastAsked(unknown)) == []
     missing = tx([TxIn(txid, 9)], [TxOut(1, THEIRS)])
-    assert run.do(Broadcast(missing)) == []
+    assert run.do(BroadcastAsked(missing)) == []
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from spvfilter.light.engine.effects import Fence, Send
 from spvfilter.light.engine.filterheaders import FilterHeaders, _Divergence
 from spvfilter.light.engine.filterquestions import FilterFlight, FilterQuestions
 from spvfilter.light.engine.filterrows import FilterRows
-from spvfilter.light.engine.headers import Headers
-from spvfilter.light.engine.inputs import Connected, Instant
+from spvfilter.light.engine.headers import PeerHeaders
+from spvfilter.light.engine.inputs import Instant, PeerConnected
 from spvfilter.light.engine.options import Options, PeerTimeouts
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import PeerPool, PeerState
@@ -53,7 +53,7 @@ class Asked:
         )
         self.questions = FilterQuestions(self.context)
         pool.advance(NOW)
-        peer = pool.welcome(Connected(1, "10.1.0.1", 0x4D, 0, True, True, "/test/", int(NOW.wall)), NOW)
+        peer = pool.welcome(PeerConnected(1, "10.1.0.1", 0x4D, 0, True, True, "/test/", int(NOW.wall)), NOW)
         assert peer is not None
         pool.move(peer, PeerState.READY)
         self.peer = peer
@@ -157,7 +157,7 @@ def test_a_checkpoint_then_another_header_are_a_lie() -> None:
     asked.context.chain = chain = chain_of(2_100)
     ours = [bytes([number % 251]) * 32 for number in range(2_101)]
     asked.context.rows.append(b"".join(ours), b"".join(filter_headers(ours, bytes(32))))
-    headers = Headers(asked.context, lambda update: None)
+    headers = PeerHeaders(asked.context, lambda update: None)
     blocks = BlockRequests(asked.context, headers)
     heard = FilterHeaders(asked.context, headers, asked.questions, blocks, Coverage(), lambda height: None)
     other = bytes(32)
@@ -176,7 +176,7 @@ def _heard_of(height: int) -> tuple[Asked, FilterHeaders, list[bytes]]:
     asked.context.chain = chain_of(height)
     ours = [bytes([number % 251]) * 32 for number in range(height + 1)]
     asked.context.rows.append(b"".join(ours), b"".join(filter_headers(ours, bytes(32))))
-    headers = Headers(asked.context, lambda update: None)
+    headers = PeerHeaders(asked.context, lambda update: None)
     blocks = BlockRequests(asked.context, headers)
     return asked, FilterHeaders(asked.context, headers, asked.questions, blocks, Coverage(), lambda height: None), ours
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from spvfilter.errors import SessionError
-from spvfilter.light.engine.inputs import MAX_WORK, Fenced, Heard, HeardTogether, Input, Malformed, inputs_of
+from spvfilter.light.engine.inputs import MAX_WORK, FencePassed, Heard, HeardTogether, Input, Malformed, inputs_of
 from spvfilter.primitives import Header
 from spvfilter.wire import events
 from spvfilter.wire.events import Received, ReceivedFilters, SessionEvent
@@ -40,7 +40,7 @@ def test_a_message_of_many_items_is_split_before_its_pong(
     kind: Callable[[tuple[InvItem, ...]], Message],
 ) -> None:
     made = list(inputs_of(7, [Received(kind(ITEMS)), events.Fenced(5)], lambda nonce: nonce))
-    assert made[-1] == Fenced(7, 5)
+    assert made[-1] == FencePassed(7, 5)
     parts = [items_in(each) for each in made[:-1]]
     assert [item for part in parts for item in part] == list(ITEMS)
     assert all(0 < len(part) <= MAX_WORK for part in parts)
@@ -54,7 +54,7 @@ def test_a_message_of_addresses_is_split_into_small_parts(
 ) -> None:
     told = tuple(PeerAddress(at, 1, NetId.IPV6, b"\x26" + RNG.randbytes(15), 8333) for at in range(1_000))
     made = list(inputs_of(7, [Received(kind(told)), events.Fenced(5)], lambda nonce: nonce))
-    assert made[-1] == Fenced(7, 5)
+    assert made[-1] == FencePassed(7, 5)
     parts = [
         message.addresses
         for each in made
@@ -110,7 +110,7 @@ def flat(given: Input) -> list[object]:
             return flat_event(Received(message))
         case HeardTogether(_, heard):
             return [part for each in heard for part in flat_event(each)]
-        case Fenced(_, token):
+        case FencePassed(_, token):
             return flat_event(events.Fenced(token))
         case Malformed(_, error):
             return [("malformed", error)]

@@ -10,7 +10,7 @@ import pytest
 from simulation.behaviours.schemes import Lags
 from spvfilter.light.engine.addresses import EXTRA_S
 from spvfilter.light.engine.engine import Engine
-from spvfilter.light.engine.inputs import Connected, Heard, Input, Lost
+from spvfilter.light.engine.inputs import Heard, Input, Lost, PeerConnected
 from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.engine.staletip import CATCH_UP_S
 from spvfilter.light.events import Mode
@@ -194,7 +194,7 @@ class _Client(Client):
     are_late = False
 
     def report(self, event: Input) -> None:
-        super().report(replace(event, start_height=0) if self.are_late and isinstance(event, Connected) else event)
+        super().report(replace(event, start_height=0) if self.are_late and isinstance(event, PeerConnected) else event)
 
     def _answer(self, peer: int, message: Message) -> None:
         if not self.are_late or not isinstance(message, wire.GetHeaders):

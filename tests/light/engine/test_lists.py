@@ -7,7 +7,7 @@ import random
 import pytest
 
 from spvfilter.chain import HeaderChain
-from spvfilter.light.engine.inputs import Connected, Instant
+from spvfilter.light.engine.inputs import Instant, PeerConnected
 from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import BLOOM, COMPACT_FILTERS, PeerPool, PeerState
@@ -43,7 +43,7 @@ def test_peer_lists_and_next_connection_follow_every_change(seed: int) -> None:
                 case 2 | 3 if peer.state is PeerState.CONNECTING:
                     host = rng.choice([peer.address.split(":")[0], "10.0.0.1"])  # one node by several names
                     services = rng.choice([0, BLOOM, COMPACT_FILTERS, BLOOM | COMPACT_FILTERS])
-                    pool.welcome(Connected(peer.number, host, services, 0, True, True, "/", int(now.wall)), now)
+                    pool.welcome(PeerConnected(peer.number, host, services, 0, True, True, "/", int(now.wall)), now)
                 case 4 if peer.state is not PeerState.CONNECTING:
                     pool.move(peer, rng.choice([PeerState.READY, PeerState.SUSPECT]))
                     pool.ask(peer, "question", now)

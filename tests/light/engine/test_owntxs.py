@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from light.engine.test_bounds import OURS, Run
 from spvfilter.light.engine.broadcaster import Broadcaster
-from spvfilter.light.engine.inputs import Broadcast, Instant, Tick
+from spvfilter.light.engine.inputs import BroadcastAsked, Instant, Tick
 from spvfilter.light.engine.owntxs import OwnTx, OwnTxs, Schedule
 from spvfilter.light.engine.peers import Peer
 from spvfilter.light.events import Mode
@@ -108,7 +108,7 @@ def test_a_step_looks_at_few_own_transactions(monkeypatch: pytest.MonkeyPatch) -
     for _ in range(1_000):
         looked.clear()
         raw = tx([TxIn(rng.randbytes(32), 0)], [TxOut(1_000, OURS)])
-        run.engine.step(Broadcast(raw), Instant(now, now))
+        run.engine.step(BroadcastAsked(raw), Instant(now, now))
         run.commit()
         assert len(looked) <= 4
     told = dict.fromkeys(own.tx.txid for own in run.engine.broadcaster._owns if own.announced_at is not None)

@@ -10,7 +10,7 @@ from simulation.behaviours.relay import Drops, Rejects, Taker
 from spvfilter.errors import ParameterError, TxCheckError, TxRefusedError, UselessPeerError
 from spvfilter.light.engine import relay
 from spvfilter.light.engine.engine import Engine
-from spvfilter.light.engine.inputs import Abandon, Broadcast as Sending
+from spvfilter.light.engine.inputs import Abandon, BroadcastAsked as Sending
 from spvfilter.light.events import Broadcast, Mode
 from spvfilter.node.responder import Responder
 from spvfilter.primitives import OutPoint

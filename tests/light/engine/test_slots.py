@@ -12,7 +12,7 @@ from simulation.behaviours.compact import OmitsScripts
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import LieError
 from spvfilter.light.engine.effects import Emit
-from spvfilter.light.engine.inputs import Connected, Instant
+from spvfilter.light.engine.inputs import Instant, PeerConnected
 from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.engine.outboundslots import wanted_of
 from spvfilter.light.engine.outbox import Outbox
@@ -52,7 +52,7 @@ class Pool(PeerPool):
                         continue
                     host = self.hosts.get(peer.address, peer.address.rpartition(":")[0])
                     made = self.welcome(
-                        Connected(peer.number, host, COMPACT_FILTERS, 0, True, True, "/", int(now.wall)), now
+                        PeerConnected(peer.number, host, COMPACT_FILTERS, 0, True, True, "/", int(now.wall)), now
                     )
                     if made is not None:
                         self.move(made, PeerState.READY)

@@ -10,7 +10,7 @@ from spvfilter.chain import HeaderChain
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.effects import Wake
 from spvfilter.light.engine.filterrows import FilterRows
-from spvfilter.light.engine.inputs import Connected, Instant
+from spvfilter.light.engine.inputs import Instant, PeerConnected
 from spvfilter.light.engine.options import Options, PeerTimeouts
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import PeerPool, PeerState
@@ -29,7 +29,7 @@ def context_with_a_peer() -> Context:
     out = Outbox(books, HeaderChain(REGTEST), Journal())
     pool = PeerPool(["10.1.0.1:1"], {}, 8, PeerTimeouts(), out)
     pool.advance(START)
-    peer = pool.welcome(Connected(1, "10.1.0.1", 0x4D, 3, True, True, "/test/", int(START.wall)), START)
+    peer = pool.welcome(PeerConnected(1, "10.1.0.1", 0x4D, 3, True, True, "/test/", int(START.wall)), START)
     assert peer is not None
     pool.move(peer, PeerState.READY)
     context = Context(

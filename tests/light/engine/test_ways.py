@@ -15,7 +15,7 @@ from spvfilter.light.engine.addresses import BLOOM_NEEDS
 from spvfilter.light.engine.effects import Commit
 from spvfilter.light.engine.engine import Engine, SearchMode
 from spvfilter.light.engine.inputs import Asked, Instant
-from spvfilter.light.engine.requests import AddEntries, Start
+from spvfilter.light.engine.requests import AddEntries, SearchStart
 from spvfilter.light.events import Broadcast, Mode
 from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import Lock, multisig, p2wpkh
@@ -123,7 +123,7 @@ def test_compact_filters_find_spends_of_a_bare_multisig_output(tmp_path: Path, m
         monkeypatch.setattr(world.wishes, "answered", lambda token, value: None)
         world.boot()
         assert world.process is not None
-        world.process.ask(1, AddEntries(((EntryKind.MULTISIG_KEY, key(70), None),), Start()))
+        world.process.ask(1, AddEntries(((EntryKind.MULTISIG_KEY, key(70), None),), SearchStart()))
         world.truth.learn(lock)
         world.wait_synced(within=120)
         world.truth.receive(lock)
@@ -159,7 +159,7 @@ def test_blocks_that_were_searched_by_bip37_later_are_not_proven(
         world.nodes[1].go_down()
         world.pass_time(60)
         assert world.process is not None
-        world.process.ask(1, AddEntries(((EntryKind.SCRIPT, lock.script_pubkey, None),), Start(0)))
+        world.process.ask(1, AddEntries(((EntryKind.SCRIPT, lock.script_pubkey, None),), SearchStart(0)))
         world.truth.mine()
         world.wait_synced(within=120)
         way[0] = SearchMode.COMPACT
@@ -288,7 +288,7 @@ def test_an_entry_and_its_search_start_are_in_one_commit(mode: Mode, tmp_path: P
         made = world.process.engine
         assert isinstance(made, Engine)
         entry = (EntryKind.SCRIPT, p2wpkh(key(9_000)).script_pubkey, None)
-        effects = made.step(Asked(1, AddEntries((entry,), Start(5))), Instant(world.timeline.now, world.wall()))
+        effects = made.step(Asked(1, AddEntries((entry,), SearchStart(5))), Instant(world.timeline.now, world.wall()))
         (commit,) = [effect for effect in effects if isinstance(effect, Commit) and effect.batch.entries]
         assert commit.batch.cursor == 4
         before = effects[: effects.index(commit)]
@@ -355,7 +355,7 @@ def test_requests_from_before_a_filter_cost_no_connection(tmp_path: Path, monkey
             world.truth.others()
             world.pass_time(0.5)
             if number == 10:
-                world.process.ask(1, AddEntries(((EntryKind.OUTPOINT, bytes((7,)) * 36, None),), Start()))
+                world.process.ask(1, AddEntries(((EntryKind.OUTPOINT, bytes((7,)) * 36, None),), SearchStart()))
         world.truth.mine()
         world.pass_time(60)
         ways.append(world.process.engine.search_mode)  # type: ignore[attr-defined]

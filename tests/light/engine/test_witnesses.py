@@ -15,7 +15,7 @@ from simulation.world import World
 from spvfilter.errors import TxConflictError
 from spvfilter.light.engine.effects import Commit, Send
 from spvfilter.light.engine.engine import Engine
-from spvfilter.light.engine.inputs import Abandon, Broadcast as Sending, Committed
+from spvfilter.light.engine.inputs import Abandon, BroadcastAsked as Sending, Committed
 from spvfilter.light.events import Broadcast, Mode
 from spvfilter.node.responder import Responder
 from spvfilter.store.ledger import TxStatus
