@@ -12,7 +12,7 @@ from spvfilter._public import deferred
 from spvfilter.errors import PeerError, StoreError, remedy
 from spvfilter.light.engine.addresses import Purpose
 from spvfilter.light.engine.effects import AskSeeds, Commit, Connect, Drop, Effect, Emit, Fence, Send, Wake
-from spvfilter.light.engine.engine import Engine, SearchMode
+from spvfilter.light.engine.engine import ClientEngine, SearchMode
 from spvfilter.light.engine.inputs import Heard, HeardTogether, Input, Instant, Lost, PeerConnected, Tick
 from spvfilter.light.events import Event, PeerChanged, PeerWarning, Progress, Synced
 from spvfilter.p2p.address import cause_of
@@ -49,11 +49,11 @@ class RunLog:
 
     Args:
         name: Name of the database, which begins each line: a process may have many clients.
-        engine: Engine of the run.
+        engine: The engine of the run.
         now: Moment at which the run begins.
     """
 
-    def __init__(self, name: str, engine: Engine, now: Instant) -> None:
+    def __init__(self, name: str, engine: ClientEngine, now: Instant) -> None:
         self._name = name
         self._engine = engine
         self._logger = logging.getLogger(__name__)

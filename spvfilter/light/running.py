@@ -30,7 +30,7 @@ from spvfilter.light.engine.effects import (
     Wake,
     Work,
 )
-from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.expressible import check_expressible, check_followable
 from spvfilter.light.engine.inputs import (
     Abandon,
@@ -96,7 +96,7 @@ class Running:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: ClientEngine,
         store: Store,
         jobs: JobQueue,
         watch: WatchList,
@@ -105,7 +105,7 @@ class Running:
         limits: Limits,
         clock: Clock,
     ) -> None:
-        self.engine: Engine = engine
+        self.engine: ClientEngine = engine
         self._last_before = engine.last_before
         self.hub: EventHub = EventHub(engine.last_before, self._stored)
         self.watch: WatchList = watch
@@ -563,7 +563,7 @@ def _caught(function: Callable[[], object]) -> object:
 
 def entered(
     path: str | os.PathLike[str], watch: WatchList, options: Options, addresses: list[str], *, rebuild: bool
-) -> tuple[Store, Engine]:
+) -> tuple[Store, ClientEngine]:
     """Open the database and build the engine, as a job of the database: both read every match of the wallet.
 
     Raises StoreError, ParameterError, InexpressibleError.
@@ -575,7 +575,7 @@ def entered(
                 "DNS seeds are not asked through a proxy, and the database has no address of a peer: name peers"
             )
         verify = None if find_curve() is None else verify_spends
-        return store, Engine(options, watch, saved, addresses, random.Random(secrets.randbits(256)), verify)
+        return store, ClientEngine(options, watch, saved, addresses, random.Random(secrets.randbits(256)), verify)
     except BaseException:
         store.close()
         raise
@@ -629,7 +629,7 @@ async def finished(work: Coroutine[None, None, None]) -> None:
         raise cancelled
 
 
-def close_opened(opening: futures.Future[tuple[Store, Engine]]) -> None:
+def close_opened(opening: futures.Future[tuple[Store, ClientEngine]]) -> None:
     """Close the database if it was opened."""
     if opening.exception() is None:
         store, _ = opening.result()

@@ -14,7 +14,7 @@ from spvfilter.address import script_to_address
 from spvfilter.kernel import EntryKind
 from spvfilter.light import LightClient, running as runs
 from spvfilter.light.engine import engine as engines
-from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.requests import (
     AddEntries,
     RelabelEntries,
@@ -60,13 +60,13 @@ def fund(node: Node, blocks: int, payments: int) -> None:
 
 async def test_another_thread_builds_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     places: list[str] = []
-    made = Engine.__init__
+    made = ClientEngine.__init__
 
-    def noted(self: Engine, *arguments: Any) -> None:
+    def noted(self: ClientEngine, *arguments: Any) -> None:
         places.append(threading.current_thread().name)
         made(self, *arguments)
 
-    monkeypatch.setattr(Engine, "__init__", noted)
+    monkeypatch.setattr(ClientEngine, "__init__", noted)
     async with Node() as node, client_of(wallet_of(script_at(0)), node):
         assert [place.startswith(THREAD_NAME) for place in places] == [True]
 
@@ -144,9 +144,9 @@ async def test_a_cancelled_leave_takes_all_changes() -> None:
 async def test_a_step_records_a_bounded_number_of_matches(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "_MATCHES_AT_ONCE", 5)
     steps: list[int] = [0]
-    step, connect = Engine.step, Books.connect
+    step, connect = ClientEngine.step, Books.connect
 
-    def counted_step(self: Engine, *arguments: Any) -> list[Any]:
+    def counted_step(self: ClientEngine, *arguments: Any) -> list[Any]:
         steps.append(0)
         return step(self, *arguments)
 
@@ -154,7 +154,7 @@ async def test_a_step_records_a_bounded_number_of_matches(mode: str, monkeypatch
         steps[-1] += len(hits)
         return connect(self, block, hits)
 
-    monkeypatch.setattr(Engine, "step", counted_step)
+    monkeypatch.setattr(ClientEngine, "step", counted_step)
     monkeypatch.setattr(Books, "connect", counted_connect)
     async with Node() as node:
         fund(node, 30, 3)

@@ -26,7 +26,7 @@ from spvfilter.light.engine.bloomlink import BloomLink
 from spvfilter.light.engine.bloomsearch import BloomSearch
 from spvfilter.light.engine.broadcaster import Broadcaster
 from spvfilter.light.engine.coverage import Coverage
-from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.filterheaders import FilterHeaders
 from spvfilter.light.engine.filterquestions import FilterQuestions
 from spvfilter.light.engine.filterscripts import FilterScripts
@@ -517,14 +517,14 @@ def an_empty_answer_counts_as_our_tip() -> list[Change]:
 @bug(Mode.COMPACT, "FloodsInv", "FloodsInv", seed=8)
 def what_nobody_asked_for_is_kept() -> list[Change]:
     kept: list[object] = []
-    true = Engine._receive
+    true = ClientEngine._receive
 
-    def receive(self: Engine, peer: Any, message: Any) -> None:
+    def receive(self: ClientEngine, peer: Any, message: Any) -> None:
         kept.append([message, *range(1_000, 1_200)])  # as if the engine kept a note of it
         self._timers.kept = kept  # type: ignore[attr-defined]  # a planted one
         true(self, peer, message)
 
-    return [(Engine, "_receive", receive)]
+    return [(ClientEngine, "_receive", receive)]
 
 
 @bug(Mode.COMPACT, kinds=("keychain",), seed=4)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from simulation.timeline import Timeline, Timer
-from spvfilter.light.engine import Engine, Instant, Options, Saved
+from spvfilter.light.engine import ClientEngine, Instant, Options, Saved
 from spvfilter.light.engine.effects import AskSeeds, Commit, Connect, Drop, Effect, Emit, Fence, Read, Send, Wake, Work
 from spvfilter.light.engine.inputs import (
     Committed,
@@ -170,10 +170,10 @@ class Client:
         self._lines: dict[int, Node] = {}
         self.engine = self._make()
 
-    def _make(self) -> Engine:
+    def _make(self) -> ClientEngine:
         watch = WatchList(NETWORK)
         watch.add_script(OURS)
-        return Engine(
+        return ClientEngine(
             self.options, watch, Saved.read(self.store, watch), self.named, random.Random(self.swarm.rng.random())
         )
 

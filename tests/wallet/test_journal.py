@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 
 from spvfilter.errors import EventGapError, FormatError, ParameterError, StoreCorruptError, StoreError
 from spvfilter.light.engine.effects import Commit, Emit
-from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.inputs import Instant
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.outbox import Outbox
@@ -125,14 +125,14 @@ def test_waiting_block_is_committed_with_the_cursor_that_moves_back() -> None:
     assert told == Emit(BlockConnected(5, TXID))
 
 
-def engine_on(store: Store, *scripts: bytes) -> Engine:
+def engine_on(store: Store, *scripts: bytes) -> ClientEngine:
     watch = WatchList(REGTEST)
     for script in scripts:
         watch.add_script(script)
-    return Engine(Options(Mode.COMPACT), watch, Saved.read(store, watch), ["10.1.0.1:1"], random.Random(1))
+    return ClientEngine(Options(Mode.COMPACT), watch, Saved.read(store, watch), ["10.1.0.1:1"], random.Random(1))
 
 
-def events_at_the_start(store: Store, engine: Engine) -> list[WalletEvent]:
+def events_at_the_start(store: Store, engine: ClientEngine) -> list[WalletEvent]:
     """Commit the effects of a start, and return its events after `RunStarted`."""
     effects = engine.start(Instant(0.0, CLOCK_S))
     for effect in effects:

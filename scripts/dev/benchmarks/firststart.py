@@ -23,7 +23,7 @@ from spvfilter import WatchList
 from spvfilter.light import Mode
 from spvfilter.light.database import Database
 from spvfilter.light.engine.effects import Commit, Connect, Effect, Fence, Read, Send, Work
-from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.inputs import FencePassed, Heard, Input, Instant, PeerConnected, Worked
 from spvfilter.light.engine.options import Options
 from spvfilter.light.running import opened
@@ -89,7 +89,7 @@ class Host:
         options = Options(mode=mode, mempool=False, from_height=_COUNT * 2, max_peers=1)
         begun = time.perf_counter()
         self.store, saved = opened(path, watch, options, rebuild=False)
-        self.engine = Engine(options, watch, saved, ["192.0.2.1:8333"], random.Random(1))
+        self.engine = ClientEngine(options, watch, saved, ["192.0.2.1:8333"], random.Random(1))
         self.seconds = time.perf_counter() - begun
         self._peer = peer
         self._network = network

@@ -37,7 +37,7 @@ from spvfilter.kernel import gcs_build
 from spvfilter.light import Event, Mode, Synced
 from spvfilter.light.database import Database
 from spvfilter.light.engine.effects import Commit, Connect, Effect, Emit, Fence, Read, Send, Wake, Work
-from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.inputs import FencePassed, Input, Instant, Lost, PeerConnected, Tick, Worked, inputs_of
 from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.running import opened
@@ -215,7 +215,7 @@ class Client:
         options = Options(mode=Mode.COMPACT, mempool=False, from_height=from_height, max_peers=2, reach=Reach.DIRECT)
         begun = time.process_time()
         self.store, saved = opened(path, watch, options, rebuild=False)
-        self._engine = Engine(options, watch, saved, _PEERS, random.Random(1))
+        self._engine = ClientEngine(options, watch, saved, _PEERS, random.Random(1))
         self.seconds = time.process_time() - begun
         self.received = 0
         self._link = link

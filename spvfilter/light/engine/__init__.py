@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from spvfilter._public import lazy
 
 if TYPE_CHECKING:
-    from spvfilter.light.engine.engine import Engine as Engine
+    from spvfilter.light.engine.engine import ClientEngine as ClientEngine
     from spvfilter.light.engine.inputs import Instant as Instant
     from spvfilter.light.engine.options import Options as Options, PeerTimeouts as PeerTimeouts
     from spvfilter.light.engine.saved import Saved as Saved
 else:
     __all__, __getattr__, __dir__ = lazy(
-        __name__, engine="Engine", inputs="Instant", options="Options PeerTimeouts", saved="Saved"
+        __name__, engine="ClientEngine", inputs="Instant", options="Options PeerTimeouts", saved="Saved"
     )

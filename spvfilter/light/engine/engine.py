@@ -107,7 +107,7 @@ class SearchMode(Enum):
     """Blocks are searched by BIP-37."""
 
 
-class Engine:
+class ClientEngine:
     """One run of a light client. `step` takes an input and returns what to do, in order. It raises only for bugs."""
 
     def __init__(

@@ -9,7 +9,7 @@ import pytest
 from spvfilter.chain import HeaderChain
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.effects import Effect, Emit, Fence, Send
-from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.inputs import FencePassed, Heard, Instant, PeerConnected, Tick
 from spvfilter.light.engine.options import Options
@@ -32,7 +32,7 @@ def test_a_peer_with_only_the_genesis_block_starts_no_search(mode: Mode, start: 
     watch.add_script(p2wpkh(b"\x01" * 20))
     saved = Saved(HeaderChain(MAINNET), FilterRows(), SavedBooks(), Coverage(), {}, None, bytes(32))
     # by name
-    engine = Engine(Options(mode, **start), watch, saved, ["10.1.0.1:1"], random.Random(1))  # type: ignore[arg-type]
+    engine = ClientEngine(Options(mode, **start), watch, saved, ["10.1.0.1:1"], random.Random(1))  # type: ignore[arg-type]
     engine.start(NOW)
     effects: list[Effect] = engine.step(PeerConnected(1, "10.1.0.1", 0x4D, 0, True, True, "/test/", int(NOW.wall)), NOW)
     effects += engine.step(Heard(1, wire.Headers(())), NOW)

@@ -21,7 +21,7 @@ from spvfilter.light.engine import coverage
 from spvfilter.light.engine.bloomfilters import BloomFilters
 from spvfilter.light.engine.coverage import NOTE, Coverage
 from spvfilter.light.engine.effects import Commit, Effect
-from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.inputs import Input, Instant
 from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.engine.outbox import Outbox
@@ -58,7 +58,7 @@ def test_blocks_without_a_match_are_recorded_together(tmp_path: Path, monkeypatc
         assert all(block.txs or block.raw for block in single)
         assert 0 < len(single) < world.truth.height
         assert world.process is not None
-        assert isinstance(world.process.engine, Engine)
+        assert isinstance(world.process.engine, ClientEngine)
         blocks = world.truth.regtest.chain.active
         total = sum(len(world.truth.regtest.chain.txs(block)) for block in blocks)
         assert world.process.engine.books.filtered.txs == total
@@ -116,9 +116,9 @@ def test_a_block_and_its_witnesses_are_in_one_commit(tmp_path: Path, monkeypatch
     peer was ever asked for the block.
     """
     recorded = list[tuple[int, Coverage]]()
-    step = Engine.step
+    step = ClientEngine.step
 
-    def watched(engine: Engine, event: Input, now: Instant) -> list[Effect]:
+    def watched(engine: ClientEngine, event: Input, now: Instant) -> list[Effect]:
         effects = step(engine, event, now)
         for effect in effects:
             if isinstance(effect, Commit) and effect.batch.cursor is not None:
@@ -130,7 +130,7 @@ def test_a_block_and_its_witnesses_are_in_one_commit(tmp_path: Path, monkeypatch
         world.wait_synced(within=60)
         for _ in range(1_500):
             world.truth.receive()
-        monkeypatch.setattr(Engine, "step", watched)
+        monkeypatch.setattr(ClientEngine, "step", watched)
         world.truth.mine()
         world.wait_synced(within=60)
         assert recorded
@@ -193,7 +193,7 @@ def test_a_pruned_peer_is_a_witness_of_recent_blocks(tmp_path: Path) -> None:
         world.wait_synced(within=60)
         assert world.process is not None
         engine = world.process.engine
-        assert isinstance(engine, Engine)
+        assert isinstance(engine, ClientEngine)
         assert 1 not in engine.books.positions_at(paid)
         world.nodes[1].is_up = True
         world.pass_time(400)
@@ -210,7 +210,7 @@ def test_waiting_answers_of_a_proven_liar_are_not_recorded(tmp_path: Path, monke
         world.boot()
         assert world.process is not None
         engine = world.process.engine
-        assert isinstance(engine, Engine)
+        assert isinstance(engine, ClientEngine)
         is_slow[0] = False
         while not engine._bloom._parts:  # the peer is asked for the first blocks
             world.pass_time(0.01)
@@ -347,7 +347,7 @@ def test_blocks_below_an_ambiguous_block_are_unwitnessed_at_once(is_killed: bool
         world.pass_time(10)
         assert world.process is not None
         engine = world.process.engine
-        assert isinstance(engine, Engine)
+        assert isinstance(engine, ClientEngine)
         assert engine.books.cursor == world.truth.height - 1
         if is_killed:
             world.kill()
@@ -377,7 +377,7 @@ def test_announcements_during_a_filter_reload_cost_no_connection(
         world.boot()
         world.wait_synced(within=60)
         assert world.process is not None
-        assert isinstance(world.process.engine, Engine)
+        assert isinstance(world.process.engine, ClientEngine)
         links = world.process.engine._bloom._links
         for _ in range(20):
             coin = OutPoint(regtest.pay(lock.pays(50_000)), 0)

@@ -20,7 +20,7 @@ from spvfilter.light.engine.blocks import MAX_NAMED
 from spvfilter.light.engine.broadcaster import MAX_PEERS_TOLD
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.effects import Commit, Connect, Effect, Emit, Fence, Send
-from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.filterheaders import MAX_DISPUTERS
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.filterscripts import MAX_OVERLAY, FilterScripts, Position
@@ -98,7 +98,7 @@ def test_a_ban_under_a_clock_years_ahead_lasts_a_day(is_running: bool) -> None:
     saved = Saved(HeaderChain(REGTEST), FilterRows(), SavedBooks(), Coverage(), bans, None, bytes(32))
     watch = WatchList(REGTEST)
     watch.add_script(OURS)
-    engine = Engine(Options(Mode.BIP37), watch, saved, addresses, random.Random(1))
+    engine = ClientEngine(Options(Mode.BIP37), watch, saved, addresses, random.Random(1))
     effects = engine.start(Instant(0.0, NOW.wall + years * is_running))
     assert [each.address for each in effects if isinstance(each, Connect)] == addresses[not is_running :]
     for peer in engine.pool if is_running else ():
@@ -256,7 +256,7 @@ class Run:
         watch = WatchList(REGTEST)
         watch.add_script(OURS)
         saved = Saved(HeaderChain(REGTEST), FilterRows(), SavedBooks(), Coverage(), {}, None, bytes(32))
-        self.engine = Engine(Options(mode), watch, saved, ["10.1.0.1:1"], random.Random(1))
+        self.engine = ClientEngine(Options(mode), watch, saved, ["10.1.0.1:1"], random.Random(1))
         self.engine.start(NOW)
         effects = self.do(PeerConnected(1, "10.1.0.1", 0x4D, 0, True, True, "/test/", int(NOW.wall)))
         self.do(Heard(1, wire.Headers(())))

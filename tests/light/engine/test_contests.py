@@ -18,7 +18,7 @@ from simulation.truth import LATE_LOCKS, late_lock
 from simulation.world import World
 from spvfilter.light.engine.coverage import MAX_DISPUTED, MAX_FILTER_DISPUTES, MAX_UNDECIDED_RANGES, Coverage
 from spvfilter.light.engine.effects import Connect
-from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.inputs import Lost, PeerConnected, Tick
 from spvfilter.light.engine.netgroups import host_of
 from spvfilter.light.events import Mode
@@ -215,7 +215,7 @@ def begin_to_contradict(world: Stage) -> None:
     honest.is_up = True
     assert world.process is not None
     engine = world.process.engine
-    assert isinstance(engine, Engine)
+    assert isinstance(engine, ClientEngine)
     coverage = engine.coverage
     for _ in range(100_000):
         world.pass_time(0.01)
@@ -298,7 +298,7 @@ def test_a_compared_peer_that_contradicts_a_new_block_leaves_doubt(
         world.pass_time(400)
         assert world.process is not None
         engine = world.process.engine
-        assert isinstance(engine, Engine)
+        assert isinstance(engine, ClientEngine)
         assert engine.coverage.filter_disputes
         assert not engine.coverage.in_doubt
         world.truth.receive()
@@ -337,7 +337,7 @@ def test_doubt_lasts_until_a_former_supporter_returns(tmp_path: Path, after_s: f
         liar.is_up = True
         assert world.process is not None
         engine = world.process.engine
-        assert isinstance(engine, Engine)
+        assert isinstance(engine, ClientEngine)
         for _ in range(100_000):
             world.pass_time(0.002)
             if engine._filter_headers.verdicts._cases:
@@ -356,7 +356,7 @@ def test_doubt_lasts_until_a_former_supporter_returns(tmp_path: Path, after_s: f
         assert world.synced[-1].disputed == ((apart, world.truth.height - 1),)
         assert world.process is not None
         engine = world.process.engine
-        assert isinstance(engine, Engine)
+        assert isinstance(engine, ClientEngine)
         assert searched_whole.items() <= engine.coverage.disputed.items()
         if not is_restarted:  # otherwise the peers of the earlier run have no names
             honest.is_up = True
@@ -403,7 +403,7 @@ def test_a_leader_with_our_filter_headers_withdraws_its_dispute(tmp_path: Path) 
         world.boot()
         world.wait_synced(within=60)
         assert world.process is not None
-        assert isinstance(world.process.engine, Engine)
+        assert isinstance(world.process.engine, ClientEngine)
         world.process.engine.coverage.add_filter_dispute(world.nodes[0].addresses[0], -1, world.truth.height)
         world.truth.mine()
         world.wait_synced(within=60)
@@ -481,7 +481,7 @@ def test_a_supporter_that_reconnects_at_once_is_still_followed(tmp_path: Path) -
         world.boot_without(1)
         assert world.process is not None
         engine = world.process.engine
-        assert isinstance(engine, Engine)
+        assert isinstance(engine, ClientEngine)
         assert engine.coverage.filter_disputes
         taken_back: list[int] = []
         engine._filter_headers._taken_back = taken_back.append

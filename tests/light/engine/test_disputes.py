@@ -12,7 +12,7 @@ import pytest
 from simulation.behaviours.compact import FalseFilters, FalseIndex, _TamperingResponder
 from simulation.behaviours.faulty import Pruned
 from spvfilter.light.engine import filterheaders
-from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.verdicts import Case, Found, Verdicts
 from spvfilter.light.events import Mode
 from spvfilter.node.blocktree import TreeBlock
@@ -48,7 +48,7 @@ def trusted(world: Stage) -> set[int]:
     """Return the numbers of the nodes that support our filter header of the tip."""
     assert world.process is not None
     engine = world.process.engine
-    assert isinstance(engine, Engine)
+    assert isinstance(engine, ClientEngine)
     addresses = {peer.address for peer in engine._filter_headers.supporters(world.truth.height)}
     return {number for number, node in enumerate(world.nodes) if addresses & set(node.addresses)}
 
@@ -146,7 +146,7 @@ def test_the_block_that_would_end_a_dispute_is_judged(
         world.boot_without(late)
         assert world.process is not None
         engine, liar = world.process.engine, world.nodes[0].behaviour
-        assert isinstance(engine, Engine)
+        assert isinstance(engine, ClientEngine)
         assert isinstance(liar, HidesLater)
         (undecided,) = engine._filter_headers._undecided.values()
         monkeypatch.setattr(filterheaders, "MAX_UNDECIDED", len(undecided))
@@ -188,7 +188,7 @@ def test_an_ended_dispute_ends_once_if_filter_headers_are_refetched(tmp_path: Pa
         assert warned_of(world) == set(world.nodes[0].addresses)
         assert world.process is not None
         engine = world.process.engine
-        assert isinstance(engine, Engine)
+        assert isinstance(engine, ClientEngine)
         number, (first, _) = len(world.warnings), world.synced[-1].disputed[0]
         engine._filter_headers._take_back(first)  # as if all supporters of our filter headers were gone
         world.truth.receive()
@@ -234,7 +234,7 @@ def test_a_roaming_disputer_causes_a_bounded_number_of_searches(
         world.wait_synced(within=60)
         assert world.process is not None
         engine = world.process.engine
-        assert isinstance(engine, Engine)
+        assert isinstance(engine, ClientEngine)
         for _ in range(12):
             world.nodes[0].is_up = True
             world.pass_time(300)
@@ -259,7 +259,7 @@ class TakesBack(OneTooMany):
             return message
         assert self.world.process is not None
         engine = self.world.process.engine
-        assert isinstance(engine, Engine)
+        assert isinstance(engine, ClientEngine)
         previous = engine._context.rows.header_at(self.world.truth.height - 2)
         return CFHeaders(message.filter_type, message.stop_hash, previous, message.filter_hashes)
 
@@ -299,7 +299,7 @@ def test_only_the_last_blocks_of_a_late_disputer_are_judged(tmp_path: Path, monk
         world.pass_time(400)
         assert world.process is not None
         engine = world.process.engine
-        assert isinstance(engine, Engine)
+        assert isinstance(engine, ClientEngine)
         searched = {height for height in engine.coverage.disputed if height > ended}
         assert searched
         assert min(searched) > world.truth.height - 10
@@ -449,7 +449,7 @@ def test_a_gone_disputer_leaves_no_request_for_an_unavailable_block(tmp_path: Pa
         world.boot_without(1)
         assert world.process is not None
         engine = world.process.engine
-        assert isinstance(engine, Engine)
+        assert isinstance(engine, ClientEngine)
         for _ in range(3):
             world.nodes[1].is_up = True
             world.pass_time(60)
@@ -480,7 +480,7 @@ def test_an_ended_dispute_leaves_no_request_of_a_closed_case(tmp_path: Path) -> 
         assert warned_of(world)
         assert world.process is not None
         engine = world.process.engine
-        assert isinstance(engine, Engine)
+        assert isinstance(engine, ClientEngine)
         assert not engine._filter_headers.verdicts._cases
         assert not len(engine._blocks)
 

@@ -9,7 +9,7 @@ import pytest
 from spvfilter.errors import LieError
 from spvfilter.light.engine.addressbook import AddressBook
 from spvfilter.light.engine.effects import Commit, Connect, Effect, Fence, Read, Send, Work
-from spvfilter.light.engine.engine import Engine, SearchMode
+from spvfilter.light.engine.engine import ClientEngine, SearchMode
 from spvfilter.light.engine.inputs import (
     Committed,
     FencePassed,
@@ -37,7 +37,7 @@ from support.swarm import START, Client, Swarm
 LIAR = "203.0.113.5"
 
 
-def book_in(engine: Engine) -> AddressBook:
+def book_in(engine: ClientEngine) -> AddressBook:
     discovery = engine.pool._discovery
     assert discovery is not None
     return discovery.book

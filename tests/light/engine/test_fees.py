@@ -12,7 +12,7 @@ from spvfilter.errors import FormatError, ParameterError
 from spvfilter.hashes import hash160
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.effects import Emit
-from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.fees import fee_floor
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.inputs import BroadcastAsked, Heard, Input, Instant, Lost, PeerConnected
@@ -43,7 +43,7 @@ class Run:
         watch = WatchList(REGTEST)
         watch.add_script(OURS)
         saved = Saved(HeaderChain(REGTEST), FilterRows(), SavedBooks(), Coverage(), {}, None, bytes(32))
-        self.engine = Engine(
+        self.engine = ClientEngine(
             Options(), watch, saved, [f"10.{number}.0.1:1" for number in range(peers)], random.Random(1)
         )
         self.engine.start(NOW)

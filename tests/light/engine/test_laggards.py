@@ -9,7 +9,7 @@ import pytest
 
 from simulation.behaviours.schemes import Lags
 from spvfilter.light.engine.addresses import EXTRA_S
-from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.inputs import Heard, Input, Lost, PeerConnected
 from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.engine.staletip import CATCH_UP_S
@@ -29,7 +29,7 @@ def _ready(world: Stage) -> set[int]:
     """Return the numbers of the ready nodes."""
     assert world.process is not None
     engine = world.process.engine
-    assert isinstance(engine, Engine)
+    assert isinstance(engine, ClientEngine)
     return {int(peer.address.split(".")[1]) for peer in engine.pool.ready()}
 
 
@@ -89,7 +89,7 @@ def test_a_dropped_laggard_does_not_return_for_its_network(mode: Mode, tmp_path:
         (laggard,) = world.nodes[2].addresses
         assert world.process is not None
         engine = world.process.engine
-        assert isinstance(engine, Engine)
+        assert isinstance(engine, ClientEngine)
         assert laggard not in {peer.address for peer in engine.pool.ready()}
         before = engine.pool.take_number()
         world.pass_time(600)

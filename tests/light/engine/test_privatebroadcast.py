@@ -12,7 +12,7 @@ from simulation.behaviours.relay import Drops, FalseEcho, NeverEchoes, Rejects
 from simulation.connection import Connection
 from spvfilter.errors import PrivacyError, TxConflictError, UselessPeerError
 from spvfilter.light.engine import privatebroadcast
-from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.inputs import Heard, HeardTogether, Input
 from spvfilter.light.engine.saved import PRIVATE_NOTE
 from spvfilter.light.events import Broadcast, BroadcastStep, Mode
@@ -243,7 +243,7 @@ def test_a_note_of_an_earlier_version_is_read(tmp_path: Path) -> None:
         world.pass_time(60)
         assert world.process is not None
         engine = world.process.engine
-        assert isinstance(engine, Engine)
+        assert isinstance(engine, ClientEngine)
         own = engine.broadcaster.find(txid)
         assert own is not None
         assert own.private is not None

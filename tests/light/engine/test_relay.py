@@ -9,7 +9,7 @@ import pytest
 from simulation.behaviours.relay import Drops, Rejects, Taker
 from spvfilter.errors import ParameterError, TxCheckError, TxRefusedError, UselessPeerError
 from spvfilter.light.engine import relay
-from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.inputs import Abandon, BroadcastAsked as Sending
 from spvfilter.light.events import Broadcast, Mode
 from spvfilter.node.responder import Responder
@@ -44,9 +44,9 @@ def send(world: Stage, *raws: bytes) -> bytes:
     return Transaction.parse(raws[-1]).txid
 
 
-def engine(world: Stage) -> Engine:
+def engine(world: Stage) -> ClientEngine:
     assert world.process is not None
-    assert isinstance(world.process.engine, Engine)
+    assert isinstance(world.process.engine, ClientEngine)
     return world.process.engine
 
 

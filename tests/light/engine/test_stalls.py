@@ -19,7 +19,7 @@ from simulation.pipe import Quality
 from simulation.truth import copy_chain
 from simulation.world import World
 from spvfilter.filters.bip37 import MatchedTx
-from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.engine.peers import PeerState
 from spvfilter.light.events import Mode
@@ -262,7 +262,7 @@ def test_a_lagging_sole_supporter_keeps_no_filter_header(tmp_path: Path) -> None
         honest.is_up = True
         world.pass_time(400)
         engine = world.process.engine  # type: ignore[union-attr]
-        assert isinstance(engine, Engine)
+        assert isinstance(engine, ClientEngine)
         assert engine.coverage.disputed
         for within in (60, 10):
             world.truth.receive()

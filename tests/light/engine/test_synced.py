@@ -13,7 +13,7 @@ from simulation.behaviours.faulty import Downloading, SkewedClock
 from simulation.behaviours.schemes import Lags
 from simulation.pipe import Quality
 from spvfilter.light.engine.coverage import Coverage
-from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.events import Mode
 from spvfilter.store.ledger import TxStatus
@@ -112,7 +112,7 @@ def test_a_repeated_search_ends_synced_and_reports_it_again(mode: Mode, liar: Ki
         process, before, searching = world.process, len(world.synced), 0
         assert process is not None
         engine = process.engine
-        assert isinstance(engine, Engine)
+        assert isinstance(engine, ClientEngine)
         world.nodes[1].is_up = True
         while len(world.synced) == before:
             world.pass_time(0.05)
@@ -193,7 +193,7 @@ def test_an_own_transaction_returns_from_below_hundreds_of_blocks(mode: Mode, tm
 def coverage_of(world: Stage) -> Coverage:
     assert world.process is not None
     engine = world.process.engine
-    assert isinstance(engine, Engine)
+    assert isinstance(engine, ClientEngine)
     return engine.coverage
 
 
@@ -254,7 +254,7 @@ def check_status(world: Stage, tip_since: float) -> None:
     process, now, tip = world.process, world.timeline.now, world.truth.tip
     assert process is not None
     engine = process.engine
-    assert isinstance(engine, Engine)
+    assert isinstance(engine, ClientEngine)
     heard = [each for each in process.connections.values() if each.is_ready and now - each.heard_at < SILENCE_S]
     alive = [
         each

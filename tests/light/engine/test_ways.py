@@ -13,7 +13,7 @@ from simulation.pipe import Quality
 from spvfilter.kernel import EntryKind
 from spvfilter.light.engine.addresses import BLOOM_NEEDS
 from spvfilter.light.engine.effects import Commit
-from spvfilter.light.engine.engine import Engine, SearchMode
+from spvfilter.light.engine.engine import ClientEngine, SearchMode
 from spvfilter.light.engine.inputs import Asked, Instant
 from spvfilter.light.engine.requests import AddEntries, SearchStart
 from spvfilter.light.events import Broadcast, Mode
@@ -64,7 +64,7 @@ def test_a_change_to_compact_filters_clears_the_filters_of_peers(
 ) -> None:
     """The old filter does not match later entries. A peer that keeps it announces no payment to them."""
     way = [SearchMode.BLOOM]
-    monkeypatch.setattr(Engine, "_preferred_mode", lambda engine: way[0])
+    monkeypatch.setattr(ClientEngine, "_preferred_mode", lambda engine: way[0])
     with stage(tmp_path, Mode.AUTO, Prompt) as world:
         world.boot()
         world.wait_synced(within=120)
@@ -87,7 +87,7 @@ def test_compact_filters_without_the_mempool_reveal_nothing_new(
 ) -> None:
     """With an own transaction, the client sent peers the outpoints of all coins that compact filters had found."""
     way = [SearchMode.BLOOM]
-    monkeypatch.setattr(Engine, "_preferred_mode", lambda engine: way[0])
+    monkeypatch.setattr(ClientEngine, "_preferred_mode", lambda engine: way[0])
     with stage(tmp_path, Mode.AUTO, Prompt, mempool=False) as world:
         world.boot()
         world.wait_synced(within=120)
@@ -118,7 +118,7 @@ def test_compact_filters_without_the_mempool_reveal_nothing_new(
 def test_compact_filters_find_spends_of_a_bare_multisig_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No entry has the script. The client learned it when BIP-37 found the output."""
     way, lock = [SearchMode.BLOOM], multisig(1, [key(70), key(71)])
-    monkeypatch.setattr(Engine, "_preferred_mode", lambda engine: way[0])
+    monkeypatch.setattr(ClientEngine, "_preferred_mode", lambda engine: way[0])
     with stage(tmp_path, Mode.AUTO, Prompt, mempool=False) as world:
         monkeypatch.setattr(world.wishes, "answered", lambda token, value: None)
         world.boot()
@@ -146,7 +146,7 @@ def test_blocks_that_were_searched_by_bip37_later_are_not_proven(
     left.
     """
     way, lock = [SearchMode.COMPACT], p2wpkh(key(77))
-    monkeypatch.setattr(Engine, "_preferred_mode", lambda engine: way[0])
+    monkeypatch.setattr(ClientEngine, "_preferred_mode", lambda engine: way[0])
     with stage(tmp_path, Mode.AUTO, OmitsAll, Prompt, mempool=False) as world:
         monkeypatch.setattr(world.wishes, "answered", lambda token, value: None)
         world.truth.receive(lock)
@@ -166,7 +166,7 @@ def test_blocks_that_were_searched_by_bip37_later_are_not_proven(
         world.truth.mine()
         world.wait_synced(within=120)
         engine = world.process.engine
-        assert isinstance(engine, Engine)
+        assert isinstance(engine, ClientEngine)
         assert 1 not in engine.books.positions_at(paid)
         assert world.synced[-1].proven_height < paid
         assert engine.status_at(Instant(0.0, 0.0), world.truth.height, 0, engine.books.cursor, ()).proven_height < paid
@@ -286,7 +286,7 @@ def test_an_entry_and_its_search_start_are_in_one_commit(mode: Mode, tmp_path: P
         world.wait_synced(within=60)
         assert world.process is not None
         made = world.process.engine
-        assert isinstance(made, Engine)
+        assert isinstance(made, ClientEngine)
         entry = (EntryKind.SCRIPT, p2wpkh(key(9_000)).script_pubkey, None)
         effects = made.step(Asked(1, AddEntries((entry,), SearchStart(5))), Instant(world.timeline.now, world.wall()))
         (commit,) = [effect for effect in effects if isinstance(effect, Commit) and effect.batch.entries]
@@ -367,7 +367,7 @@ def test_requests_from_before_a_filter_cost_no_connection(tmp_path: Path, monkey
 def test_an_announcement_during_a_wait_is_found_by_bip37(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hash was remembered only for compact filters, and no peer announces it again by itself."""
     way = [SearchMode.COMPACT]
-    monkeypatch.setattr(Engine, "_preferred_mode", lambda engine: way[0])
+    monkeypatch.setattr(ClientEngine, "_preferred_mode", lambda engine: way[0])
     with stage(tmp_path, Mode.AUTO, Prompt, OnlyBloom, mempool_groups=1) as world:
         monkeypatch.setattr(world, "has_prompt_peer", lambda seconds: False)  # one with compact filters
         world.boot()

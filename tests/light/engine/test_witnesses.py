@@ -14,7 +14,7 @@ from simulation.behaviours.relay import Drops, Taker
 from simulation.world import World
 from spvfilter.errors import TxConflictError
 from spvfilter.light.engine.effects import Commit, Send
-from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.inputs import Abandon, BroadcastAsked as Sending, Committed
 from spvfilter.light.events import Broadcast, Mode
 from spvfilter.node.responder import Responder
@@ -177,7 +177,7 @@ def test_a_second_witness_is_stored_before_a_peer_has_it(tmp_path: Path) -> None
     with stage(tmp_path, Mode.COMPACT, Prompt) as world:
         synced(world)
         assert world.process is not None
-        engine = cast(Engine, world.process.engine)
+        engine = cast(ClientEngine, world.process.engine)
         now = engine._context.now
         commits, announced = list[int](), list[int]()
         for raw in signed_twice(world):
