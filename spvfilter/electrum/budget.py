@@ -1,4 +1,4 @@
-"""Budget: shares the time and memory of an Electrum server among all sessions, fairly between hosts."""
+"""ElectrumBudget: shares the time and memory of an Electrum server among all sessions, fairly between hosts."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class FairShare:
             self._grant()
 
 
-class Budget:
+class ElectrumBudget:
     """The time and the memory of a server, and the number of its subscriptions."""
 
     def __init__(self, limits: ElectrumLimits) -> None:

@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Self
 
 from spvfilter._public import deferred
-from spvfilter.electrum.budget import SMALL, Budget, FairShare, size_of
+from spvfilter.electrum.budget import SMALL, ElectrumBudget, FairShare, size_of
 from spvfilter.electrum.limits import ElectrumLimits
 from spvfilter.electrum.questions import Question
 from spvfilter.electrum.rpcerrors import RpcError
@@ -125,7 +125,7 @@ class ElectrumConnection:
         writer: asyncio.StreamWriter,
         link: WalletLink,
         limits: ElectrumLimits,
-        budget: Budget,
+        budget: ElectrumBudget,
         status: Callable[[], ElectrumStatus],
     ) -> None:
         self._host: str = (writer.get_extra_info("peername") or ("",))[0]

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from spvfilter._public import public
-from spvfilter.electrum.budget import SMALL, Budget
+from spvfilter.electrum.budget import SMALL, ElectrumBudget
 from spvfilter.electrum.connection import ElectrumConnection
 from spvfilter.electrum.limits import ElectrumLimits
 from spvfilter.electrum.status import ElectrumStatus
@@ -80,7 +80,7 @@ class ElectrumServer:
         self._ports = port, tls_port
         self._certificate = certificate, key
         self._limits = limits or ElectrumLimits()
-        self._budget = Budget(self._limits)
+        self._budget = ElectrumBudget(self._limits)
         self._link: WalletLink | None = None
         self._servers: list[asyncio.Server] = []
         self._connections: dict[ElectrumConnection, None] = {}

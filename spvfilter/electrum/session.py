@@ -12,7 +12,7 @@ from typing import NamedTuple
 from spvfilter._version import __version__
 from spvfilter.chain import HeaderChain
 from spvfilter.electrum import arguments
-from spvfilter.electrum.budget import Budget
+from spvfilter.electrum.budget import ElectrumBudget
 from spvfilter.electrum.headerproofs import HeaderProofs
 from spvfilter.electrum.histories import Histories
 from spvfilter.electrum.knownscripts import KnownScripts
@@ -72,7 +72,7 @@ class WalletState:
 class ElectrumSession:
     """One connection: the negotiated version and the subscriptions."""
 
-    def __init__(self, state: WalletState, limits: ElectrumLimits, budget: Budget, host: str) -> None:
+    def __init__(self, state: WalletState, limits: ElectrumLimits, budget: ElectrumBudget, host: str) -> None:
         self._state = state
         self._limits = limits
         self._budget = budget

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from spvfilter.electrum.budget import Budget, FairShare, size_of
+from spvfilter.electrum.budget import ElectrumBudget, FairShare, size_of
 from spvfilter.electrum.limits import ElectrumLimits
 
 HOSTS = st.sampled_from("abc")
@@ -76,7 +76,7 @@ async def test_hosts_take_turns() -> None:
 
 
 async def test_one_host_has_half_of_the_rooms() -> None:
-    budget = Budget(ElectrumLimits())
+    budget = ElectrumBudget(ElectrumLimits())
     for _ in range(2):
         await budget.rooms.acquire("a")
     third = asyncio.create_task(budget.rooms.acquire("a"))
@@ -87,7 +87,7 @@ async def test_one_host_has_half_of_the_rooms() -> None:
 
 
 def test_subscriptions_are_bounded_in_total_and_for_each_host() -> None:
-    budget = Budget(ElectrumLimits(all_subscriptions=6))
+    budget = ElectrumBudget(ElectrumLimits(all_subscriptions=6))
     assert [budget.subscribe("a") for _ in range(4)] == [True, True, True, False]
     assert [budget.subscribe("b") for _ in range(4)] == [True, True, True, False]
     assert not budget.subscribe("c")

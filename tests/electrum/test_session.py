@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spvfilter.chain import HeaderChain
-from spvfilter.electrum.budget import Budget
+from spvfilter.electrum.budget import ElectrumBudget
 from spvfilter.electrum.headerproofs import HeaderProofs
 from spvfilter.electrum.histories import Histories, script_hash_of
 from spvfilter.electrum.knownscripts import KnownScripts
@@ -40,7 +40,7 @@ def session(version: str | None = None, **limits: int) -> ElectrumSession:
     list(scripts.update(watch))
     state = WalletState(chain, Histories(), scripts, HeaderProofs(chain), lambda: 2_500, {})
     bounds = ElectrumLimits(**limits)
-    made = ElectrumSession(state, bounds, Budget(bounds), "127.0.0.1")
+    made = ElectrumSession(state, bounds, ElectrumBudget(bounds), "127.0.0.1")
     if version is not None:
         assert made.answer("server.version", ["test", version]) == [SOFTWARE, version]
     return made
