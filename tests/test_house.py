@@ -380,6 +380,16 @@ def test_modules_for_a_run_are_imported_when_it_begins(code: str, later: str) ->
     assert not loaded_by(code) & names
 
 
+def test_no_two_public_classes_have_one_name() -> None:
+    homes: dict[str, list[str]] = {}
+    for module in modules():
+        for node in tree(module).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(module)
+    assert {"WatchList", "LightClient"} <= homes.keys()
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
+
+
 def names_bound(module: str) -> set[str]:
     """Names that a module imports."""
     return {alias.name for node in nodes(module) if isinstance(node, ast.ImportFrom) for alias in node.names}
