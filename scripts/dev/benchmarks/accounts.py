@@ -11,28 +11,44 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from measure import Row
 
-from spvfilter import REGTEST, LightClient, Node, TxOut, WalletStore, WatchList, script_to_address
+from spvfilter import (
+    REGTEST,
+    LightClient,
+    Node,
+    TxIn,
+    TxOut,
+    WalletStore,
+    WatchList,
+    build_tx,
+    script_to_address,
+)
 from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 
 _ACCOUNTS = (10, 100, 1_000, 10_000)
 _CALLS = 20
 _PAID = 10  # transactions of the account that `WalletStore` is asked about
-_READS = (
-    *("balance", "coins", "unspent", "history", "transaction", "keychains", "next_address", "is_used", "events"),
-    "searched_for",
+_OF_ACCOUNT = ("balance", "coins", "unspent", "history", "keychains", "next_address", "events")
+_OF_ONE = ("transaction", "coin", "check", "psbt", "is_used", "searched_for", "block_time", "run_id")
+_OF_WALLET = (
+    *("balance", "coins", "unspent", "history", "events", "network", "tip", "sequence", "searched_height", "searched"),
+    *("accounts", "frozen", "labels", "bip37_parameters"),
 )
+_LEFT_OUT = {"open", "close", "read", "moment", "bip37_elements"}  # no questions, and the elements of a whole filter
 _WHAT = {  # title of each measurement, its goal, and the goal with its unit
     "entered": ("first entry, processor s", 30, "30 s"),
     "reopened": ("reopened, processor s", 3, "3 s"),
     "memory": ("memory, MB", 300, "300 MB"),
     "block": ("a block, processor s", 0.1, "0.1 s"),
     "balance": ("balance(account=), processor ms", 1, "1 ms"),
-    **{f"read {name}": (f"WalletStore.{name} of one account, processor ms", 1, "1 ms") for name in _READS},
-    "read all": ("WalletStore.keychains of the wallet, processor s", 0.3, "0.3 s"),
+    **{f"account {name}": (f"WalletStore.{name} of one account, processor ms", 1, "1 ms") for name in _OF_ACCOUNT},
+    **{f"one {name}": (f"WalletStore.{name}, processor ms", 1, "1 ms") for name in _OF_ONE},
+    "wallet keychains": ("WalletStore.keychains of the wallet, processor s", 0.3, "0.3 s"),
+    **{f"wallet {name}": (f"WalletStore.{name} of the wallet, processor ms", 1, "1 ms") for name in _OF_WALLET},
     "reveal": ("reveal_address, processor ms", 1, "1 ms"),
     "grown": ("reveal_address with growth of the window, processor ms", 1, "1 ms"),
     "added": ("100 accounts added, processor s", 1, "1 s"),
@@ -117,26 +133,57 @@ async def _pay(client: LightClient, node: Node, account: int) -> None:
 
 
 def _reads(database: str, account: int) -> dict[str, float]:
-    """Ask every question about one account, and for the keychains of the wallet."""
+    """Ask every question of WalletStore: about one account, about one transaction or script, and about the wallet."""
     name, script = f"account {account}", _script(account, 3)
     with WalletStore.open(database) as wallet:
-        txid, address = wallet.history(account=name)[0].txid, script_to_address(script, REGTEST)
+        newest, coin = wallet.history(account=name)[0], wallet.coins(account=name)[0]
+        address = script_to_address(script, REGTEST)
         assert address is not None
-        calls: dict[str, Callable[[], object]] = {
+        assert newest.height is not None
+        assert newest.block_hash is not None
+        height, block, last = newest.height, newest.block_hash, wallet.sequence()
+        unsigned = build_tx([TxIn(coin.outpoint)], [TxOut(900, script)])
+        of_account: dict[str, Callable[[], object]] = {
             "balance": lambda: wallet.balance(account=name),
             "coins": lambda: wallet.coins(account=name, limit=20),
             "unspent": lambda: wallet.unspent(account=name, limit=20),
             "history": lambda: wallet.history(account=name, limit=20),
-            "transaction": lambda: wallet.transaction(txid),
             "keychains": lambda: wallet.keychains(account=name),
             "next_address": lambda: wallet.next_address(account=name),
-            "is_used": lambda: wallet.is_used(address),
             "events": lambda: wallet.events(0, limit=20, account=name),
-            "searched_for": lambda: wallet.searched_for(script),
         }
-        assert [*calls] == [*_READS]
-        found = {f"read {each}": _processor_s(call, _CALLS) * 1e3 for each, call in calls.items()}
-        return found | {"read all": _processor_s(wallet.keychains, 1)}
+        of_one: dict[str, Callable[[], object]] = {
+            "transaction": lambda: wallet.transaction(newest.txid),
+            "coin": lambda: wallet.coin(coin.outpoint),
+            "check": lambda: wallet.check(unsigned),
+            "psbt": lambda: wallet.psbt(unsigned),
+            "is_used": lambda: wallet.is_used(address),
+            "searched_for": lambda: wallet.searched_for(script),
+            "block_time": lambda: wallet.block_time(height, block),
+            "run_id": lambda: wallet.run_id(last),
+        }
+        of_wallet: dict[str, Callable[[], object]] = {
+            "balance": wallet.balance,
+            "coins": lambda: wallet.coins(limit=20),
+            "unspent": lambda: wallet.unspent(limit=20),
+            "history": lambda: wallet.history(limit=20),
+            "events": lambda: wallet.events(0, limit=20),
+            **{each: partial(_asked, wallet, each) for each in _OF_WALLET[5:]},
+        }
+        assert ([*of_account], [*of_one], [*of_wallet]) == ([*_OF_ACCOUNT], [*_OF_ONE], [*_OF_WALLET])
+        assert {each for each in dir(wallet) if each[0] != "_"} == {*_OF_ACCOUNT, *_OF_ONE, *_OF_WALLET} | _LEFT_OUT
+        found = {
+            f"{of} {each}": _processor_s(call, _CALLS) * 1e3
+            for of, calls in (("account", of_account), ("one", of_one), ("wallet", of_wallet))
+            for each, call in calls.items()
+        }
+        return found | {"wallet keychains": _processor_s(wallet.keychains, 1)}
+
+
+def _asked(wallet: WalletStore, question: str) -> object:
+    """Ask a question that needs no argument."""
+    attribute = getattr(wallet, question)
+    return attribute() if callable(attribute) else attribute
 
 
 def _processor_s(call: Callable[[], object], times: int) -> float:
