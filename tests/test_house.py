@@ -56,6 +56,7 @@ AWAITING = (
     "bloom.redis.",
     "interop.",
     "testing",
+    "electrum.budget.",
     "electrum.connection.",
     "electrum.server.",
     "electrum.wallet.",
