@@ -12,6 +12,7 @@ import pytest
 
 from spvfilter.address import address_to_script
 from spvfilter.cli.demo.chain import NETWORK, wallet_addresses
+from spvfilter.errors import counted
 from spvfilter.filters.bip158 import BasicFilter
 from spvfilter.network import REGTEST as REGTEST_NETWORK, Network
 from spvfilter.primitives import hash_from_hex, hash_to_hex
@@ -206,7 +207,8 @@ def test_candidates_include_the_blocks_of_a_scan(run: Any, filters: Path, block_
     count = len(records(filters))
     expected = count / 784_931
     assert ran.err == (
-        f"spvfilter: {count} filters, {len(lines)} blocks to search; {expected:.2g} false positives expected\n"
+        f"spvfilter: {counted(count, 'filter')}, {counted(len(lines), 'block')} to search;"
+        f" {expected:.2g} false positives expected\n"
     )
 
 
