@@ -1,28 +1,64 @@
-"""PackedHeaders: the headers of the best chain in little memory, indexed by height and by hash."""
+"""PackedHeaders: the headers of the best chain in little memory, indexed by height and by hash.
+
+All chains of a process share their old headers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from weakref import WeakValueDictionary
 
 from spvfilter.chain.difficulty import total_work
 from spvfilter.kernel import find_header, index_headers, join_indexes
 from spvfilter.protocol import HEADER_SIZE
 
 _SUM_EVERY = 256  # headers between two stored sums of work (our choice)
-_SMALL, _LARGE = 1 << 11, 1 << 15  # headers of a small and of a large index (our choice)
+_BLOCKS = 1 << 11  # headers of a segment (our choice)
+_MANY = 16  # segments that one large index describes (our choice)
+_SIZE = _BLOCKS * HEADER_SIZE
+
+
+class _Segment:
+    """2,048 headers that never change, with their index and sums of work."""
+
+    __slots__ = ("__weakref__", "index", "raw", "sums")
+
+    def __init__(self, raw: bytes, index: bytes, sums: Sequence[int]) -> None:
+        self.raw = raw
+        self.index = index
+        self.sums = tuple(sums)
+        """Work of the headers of the segment before each 256th of them."""
+
+
+class _LargeIndex:
+    """The index of 16 segments."""
+
+    __slots__ = ("__weakref__", "index", "segments")
+
+    def __init__(self, segments: Sequence[_Segment]) -> None:
+        self.segments = tuple(segments)
+        self.index = join_indexes([segment.index for segment in segments])
+
+
+_SEGMENTS: WeakValueDictionary[bytes, _Segment] = WeakValueDictionary()
+"""Segments of all chains of the process by the hash of their last header, which commits to all of them. A segment ends
+with the last chain that contains it."""
+_INDEXES: WeakValueDictionary[bytes, _LargeIndex] = WeakValueDictionary()
+"""Large indexes in the same way."""
 
 
 class PackedHeaders:
-    """Headers of consecutive heights in one buffer, 80 bytes each.
+    """Headers of consecutive heights, 80 bytes each.
 
     A header's hash is not stored again: the next header contains it as its previous hash.
 
-    Indexes by hash take 6 bytes a header. An index is immutable. The oldest headers have indexes of 32,768 headers,
-    newer headers have indexes of 2,048, and the newest headers have one small index. Every change replaces the small
-    index.
+    Old headers are in segments of 2,048, which all chains of the process share. The newest headers are in a buffer.
+
+    Indexes by hash take 6 bytes a header. The oldest headers have indexes of 32,768 headers, newer headers have those
+    of their segments, and the buffer has one small index. Every change replaces the small index.
     """
 
-    __slots__ = ("_indexes", "_places", "_raw", "_sums", "first", "tip_hash", "work")
+    __slots__ = ("_indexes", "_large", "_raw", "_segments", "_sums", "_works", "first", "tip_hash", "work")
 
     def __init__(self, first: int, headers: bytes, tip_hash: bytes, chain_work: int) -> None:
         """Store at least one header.
@@ -38,21 +74,28 @@ class PackedHeaders:
             headers
         )  # of the chain up to the tip; `append` adds the work of `headers`
         self.tip_hash: bytes = b""
-        self._raw = bytearray()
-        self._sums: list[int] = []
+        self._segments: list[_Segment] = []
+        self._large: list[_LargeIndex] = []  # of the oldest segments
+        self._works: list[int] = []  # of the chain before each segment
+        self._raw = bytearray()  # the headers after the segments
+
+        self._sums: list[int] = []  # work of the chain before each 256th header of the buffer
         self._indexes: tuple[bytes, ...] = ()
-        self._places: list[tuple[int, int]] = []  # by index: number of its first header, and its last number + 1
         self.append(headers, tip_hash)
+
+    @property
+    def _count(self) -> int:
+        return _BLOCKS * len(self._segments) + len(self._raw) // HEADER_SIZE
 
     @property
     def height(self) -> int:
         """Height of the last stored header."""
-        return self.first + len(self._raw) // HEADER_SIZE - 1
+        return self.first + self._count - 1
 
     def append(self, headers: bytes, tip_hash: bytes) -> None:
         """Append consecutive headers after the last header. `tip_hash` is the block hash of the last new header."""
         self._append(headers, tip_hash)
-        self._index()
+        self._index_newest()
 
     def extend(self, pieces: Iterable[tuple[bytes, bytes]]) -> None:
         """Append many pieces of headers; each piece is (headers, tip_hash) as in `append`.
@@ -63,11 +106,10 @@ class PackedHeaders:
             for headers, tip_hash in pieces:
                 self._append(headers, tip_hash)
         finally:
-            self._index()
+            self._index_newest()
 
     def _append(self, headers: bytes, tip_hash: bytes) -> None:
-        first = len(self._raw) // HEADER_SIZE
-        at, end = 0, -first % _SUM_EVERY * HEADER_SIZE
+        at, end = 0, -(len(self._raw) // HEADER_SIZE) % _SUM_EVERY * HEADER_SIZE
         while end < len(headers):
             self.work += total_work(headers[at:end])
             self._sums.append(self.work)
@@ -75,51 +117,73 @@ class PackedHeaders:
         self.work += total_work(headers[at:])
         self.tip_hash = tip_hash
         self._raw += headers
+        self._seal()
+
+    def _seal(self) -> None:
+        """Move whole segments out of the buffer, and share them."""
+        sums, at = _BLOCKS // _SUM_EVERY, 0
+        while len(self._raw) - at >= _SIZE:
+            with memoryview(self._raw) as every:
+                raw = bytes(every[at : at + _SIZE])
+            at += _SIZE
+            tip_hash, work = bytes(self._raw[at + 4 : at + 36]) or self.tip_hash, self._sums[0]
+            segment = _SEGMENTS.get(tip_hash)
+            if segment is None or segment.raw != raw:
+                segment = _Segment(raw, index_headers(raw, tip_hash), [each - work for each in self._sums[:sums]])
+                _SEGMENTS[tip_hash] = segment
+            del self._sums[:sums]
+            self._segments.append(segment)
+            self._works.append(work)
+            if not len(self._segments) % _MANY:
+                segments = self._segments[-_MANY:]
+                large = _INDEXES.get(tip_hash)
+                if large is None or large.segments != tuple(segments):
+                    large = _INDEXES[tip_hash] = _LargeIndex(segments)
+                self._large.append(large)
+        del self._raw[:at]
 
     def cut(self, height: int) -> tuple[bytes, bytes]:
         """Remove the headers above a height, and return their bytes and their block hashes."""
         number = height - self.first + 1
-        self.work = self.work_at(height)
-        headers = bytes(self._raw[HEADER_SIZE * number :])
+        work = self.work_at(height)
+        headers = self.headers(height + 1, self._count - number)
         hashes = (
             b"".join([headers[at : at + 32] for at in range(HEADER_SIZE + 4, len(headers), HEADER_SIZE)])
             + self.tip_hash
         )
-        self.tip_hash = headers[4:36]
-        del self._raw[HEADER_SIZE * number :]
-        del self._sums[-(-number // _SUM_EVERY) :]
-        self._index()
+        while number < _BLOCKS * len(self._segments):
+            segment, base = self._segments.pop(), self._works.pop()
+            self._raw, self._sums = bytearray(segment.raw), [base + each for each in segment.sums]
+        del self._large[len(self._segments) // _MANY :]
+        kept = number - _BLOCKS * len(self._segments)
+        del self._raw[HEADER_SIZE * kept :]
+        del self._sums[-(-kept // _SUM_EVERY) :]
+        self.tip_hash, self.work = headers[4:36], work
+        self._index_newest()
         return headers, hashes
 
-    def _index(self) -> None:
-        """Bring the indexes up to date after headers were appended or removed."""
-        count, places = len(self._raw) // HEADER_SIZE, self._places
-        kept = len(places)
-        while kept and (places[kept - 1][1] > count or places[kept - 1][1] % _SMALL):
-            kept -= 1
-        indexes, places = list(self._indexes[:kept]), places[:kept]
-        at = places[-1][1] if places else 0
-        while at < count:
-            end = min(at + _SMALL, count)
-            with memoryview(self._raw) as every, every[HEADER_SIZE * at : HEADER_SIZE * end] as headers:
-                indexes.append(index_headers(bytes(headers), self.hash_at(self.first + end - 1)))
-            places.append((at, end))
-            if not end % _LARGE:
-                many = _LARGE // _SMALL
-                indexes[-many:] = [join_indexes(indexes[-many:])]
-                places[-many:] = [(end - _LARGE, end)]
-            at = end
-        self._indexes, self._places = tuple(indexes), places
+    def _index_newest(self) -> None:
+        """Index the buffer, after headers were appended or removed."""
+        middle = (segment.index for segment in self._segments[_MANY * len(self._large) :])
+        newest = [index_headers(bytes(self._raw), self.tip_hash)] if self._raw else []
+        self._indexes = (*(large.index for large in self._large), *middle, *newest)
 
     def headers(self, height: int, count: int) -> bytes:
         """Return up to `count` headers from a height on, 80 bytes each; fewer at the end."""
-        at = HEADER_SIZE * (height - self.first)
-        return bytes(self._raw[at : at + HEADER_SIZE * count])
+        number, parts = height - self.first, list[bytes]()
+        for place in range(min(number // _BLOCKS, len(self._segments)), len(self._segments) + 1):
+            raw = self._segments[place].raw if place < len(self._segments) else self._raw
+            at = HEADER_SIZE * (number - _BLOCKS * place)
+            parts.append(bytes(raw[at : at + HEADER_SIZE * count]))
+            found = len(parts[-1]) // HEADER_SIZE
+            number, count = number + found, count - found
+            if count <= 0:
+                break
+        return b"".join(parts)
 
     def hash_at(self, height: int) -> bytes:
         """Return the block hash at a height from `first` to `height`, 32 bytes in wire order."""
-        at = HEADER_SIZE * (height - self.first + 1) + 4
-        return bytes(self._raw[at : at + 32]) or self.tip_hash
+        return self.headers(height + 1, 1)[4:36] or self.tip_hash
 
     def hashes(self, first: int, last: int) -> list[bytes]:
         """Return the block hashes from height `first` to height `last`, both inclusive and both stored."""
@@ -132,7 +196,8 @@ class PackedHeaders:
         if block_hash == self.tip_hash:
             return self.height
         for place, number in find_header(self._indexes, block_hash):
-            height = self.first + self._places[place][0] + number
+            before = place + (_MANY - 1) * min(place, len(self._large))  # segments before this index
+            height = self.first + _BLOCKS * before + number
             if self.hash_at(height) == block_hash:
                 return height
         return None
@@ -140,7 +205,13 @@ class PackedHeaders:
     def work_at(self, height: int) -> int:
         """Return the expected number of hashes of the chain up to and including a height."""
         number = height - self.first + 1
-        if number == len(self._raw) // HEADER_SIZE:
+        if number == self._count:
             return self.work
-        start = number - number % _SUM_EVERY
-        return self._sums[start // _SUM_EVERY] + total_work(self.headers(self.first + start, number - start))
+        place = min(number // _BLOCKS, len(self._segments))
+        at = number - _BLOCKS * place
+        start = at - at % _SUM_EVERY
+        if place < len(self._segments):
+            before = self._works[place] + self._segments[place].sums[start // _SUM_EVERY]
+        else:
+            before = self._sums[start // _SUM_EVERY]
+        return before + total_work(self.headers(height - (at - start) + 1, at - start))

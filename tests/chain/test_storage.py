@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import struct
 from functools import cache
@@ -10,7 +11,7 @@ from itertools import accumulate
 import pytest
 from hypothesis import given, strategies as st
 
-from spvfilter.chain import HeaderChain, total_work
+from spvfilter.chain import HeaderChain, packed as packed_module, total_work
 from spvfilter.chain.forks import Fork, Forks
 from spvfilter.chain.packed import PackedHeaders
 from spvfilter.errors import FormatError, UnconnectedHeadersError
@@ -82,6 +83,35 @@ def test_a_packed_chain_equals_its_list_of_headers(steps: list[tuple[int, int]],
             assert chain.work_at(50 + at) == works[at]
             assert chain.hash_at(50 + at) == hashes[at]
             assert chain.height_of(hashes[at]) == 50 + at
+
+
+def test_chains_share_old_headers_until_the_last_is_gone() -> None:
+    hashes = [sha256d(number.to_bytes(4, "little")) for number in range(40_000)]
+    chains = [packed(hashes), packed(hashes, 7)]
+    chains.append(packed(hashes[:39_000]))  # it is behind
+    chains[0].cut(39_500)
+    first, second, third = ([id(each) for each in chain._segments] for chain in chains)
+    assert len(first) == 39_501 // 2_048
+    assert [*map(id, chains[0]._large)] == [*map(id, chains[2]._large)]
+    assert second == first
+    assert third == first[: 39_000 // 2_048]
+    assert [chain.height_of(hashes[38_000]) for chain in chains] == [38_000, 38_007, 38_000]
+    keys = [key for key, each in packed_module._SEGMENTS.items() if id(each) in first]
+    assert len(keys) == len(first)
+    del chains
+    gc.collect()
+    assert not any(key in packed_module._SEGMENTS for key in keys)
+
+
+def test_headers_with_the_same_made_up_hash_are_not_shared() -> None:
+    hashes = [sha256d(number.to_bytes(4, "little")) for number in range(40_000)]
+    one, other = (
+        packed(hashes),
+        PackedHeaders(0, headers := made_up(hashes, 0x1D00FFFF), hashes[-1], total_work(headers)),
+    )
+    assert (one.headers(0, 40_000), other.headers(0, 40_000)) == (made_up(hashes), headers)
+    assert (other.work, other.work_at(39_000)) == (total_work(headers), total_work(headers[: 80 * 39_001]))
+    assert one.work_at(39_000) == total_work(made_up(hashes)[: 80 * 39_001])
 
 
 def test_a_chain_is_restored_from_adjacent_pieces_only() -> None:
