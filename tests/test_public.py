@@ -32,7 +32,7 @@ HIDDEN = {  # classes in signatures that users never create, and the code that d
     ("scan.BlockFiles", "UndoFile"): "handed to Plan",
     ("scan.PartScan", "ParquetForm"): "handed to the writers of Parquet",
     ("scan.MatchBatch", "LineLabels"): "made by Matcher.scan_batches",
-    ("bloom.redis.RedisBloomFilter", "Layout"): "made by create, create_from and open",
+    ("bloom.redis.RedisBloomFilter", "RedisLayout"): "made by create, create_from and open",
     ("bloom.redis.RedisScalableBloomFilter", "SeriesLayout"): "made by create, create_from and open",
     ("node.Node", "ServerConnection"): "one of its own sockets",
     ("light.EventStream", "EventHub"): "made by LightClient.events",
