@@ -62,7 +62,7 @@ AWAITING = (
     "electrum.wallet.",
 )
 CIRCLES: list[set[str]] = []
-DOOR = ("__init__", "_version")  # the package itself names its exports and imports nothing else
+DOOR = ("__init__", "_version", "_pyinstaller")  # the package itself, and the hook that freezes it, import nothing else
 
 
 @cache

@@ -24,7 +24,7 @@ from support.raising import is_kernel, plain
 
 FACE: ModuleType = spvfilter  # typed so that type checkers do not know its attributes
 PACKAGE = Path(spvfilter.__file__).parent
-INTERNAL = ["cli", "kernel", "light.engine", "signatures", "silent"]
+INTERNAL = ["_pyinstaller", "cli", "kernel", "light.engine", "signatures", "silent"]
 # names that the kernel defines, with the name of the room as their `__module__`
 GIVEN = {"filters": {"GcsQuery"}, "wire.messages": {"Flaw", "ProvedTx"}}
 HIDDEN = {  # classes in signatures that users never create, and the code that does

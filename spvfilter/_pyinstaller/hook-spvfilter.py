@@ -1,0 +1,9 @@
+"""Names for PyInstaller the modules that only strings name in this package: lazily imported ones, and the kernel."""
+
+from __future__ import annotations
+
+from PyInstaller.utils.hooks import collect_submodules
+
+hiddenimports = collect_submodules(
+    "spvfilter", filter=lambda name: not name.startswith(("spvfilter._pyinstaller", "spvfilter.testing"))
+)
