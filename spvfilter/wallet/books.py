@@ -564,10 +564,13 @@ class Books:
     @property
     def is_match_due(self) -> bool:
         """True if `match_some` has transactions to match."""
-        return bool(self._unmatched)
+        return bool(self._unmatched) or self.intake.due_groups is not None
 
     def match_some(self, most: int = 20) -> list[WalletEvent]:
-        """Match a few unconfirmed transactions against new entries, and after the last of them the recent orphans."""
+        """Match a few unconfirmed transactions against new entries, and after the last of them the recent orphans.
+
+        Orphans that touch a kept transaction are admitted here, too, if there were too many for one step.
+        """
         txids = list(self._unmatched)[:most]
         before = {txid: self.hits.of(txid) for txid in txids}
         for txid in txids:
@@ -575,9 +578,9 @@ class Books:
         touched = self.intake.rematch(txids)
         changed = [txid for txid, hits in before.items() if self.hits.of(txid) != hits]
         self._unmatched |= dict.fromkeys(child for txid in changed for child in self.facts.graph.children(txid))
-        if not self._unmatched:
-            touched += self.intake.admit_all()
-        return self._settle(touched)
+        if txids and not self._unmatched:
+            self.intake.match_orphans()
+        return self._settle([*touched, *self.intake.admit_due()])
 
     # Filters
 

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from enum import StrEnum
+from itertools import chain
 from math import inf
 from typing import NamedTuple
 
@@ -232,10 +233,10 @@ class _Judgement:
             if txid not in replaced_by:
                 for member in self._undecided(txid, self._parents):
                     self.verdicts[member] = Verdict(Status.CANONICAL)
-                    for outpoint in self._records[member].inputs:
-                        for spender in self._shared.get(outpoint, ()):
-                            if spender not in self.verdicts:
-                                rivals.setdefault(spender, []).append(member)
+                    shared = (self._shared.get(outpoint, ()) for outpoint in self._records[member].inputs)
+                    for spender in dict.fromkeys(chain.from_iterable(shared)):
+                        if spender not in self.verdicts:
+                            rivals.setdefault(spender, []).append(member)
                             lost = self._undecided(spender, self._children, replaced_by)
                             replaced_by |= dict.fromkeys(lost, member)
         contested = self._contested(replaced_by, rivals)

@@ -15,7 +15,7 @@ from spvfilter.wallet.confirmed import Identity
 from spvfilter.wallet.facts import Facts
 from spvfilter.wallet.hits import Hits
 from spvfilter.wallet.judgement import Judgement
-from spvfilter.wallet.netgroupquota import Groups
+from spvfilter.wallet.netgroupquota import MANY, Groups
 from spvfilter.wallet.orphanage import Orphan, Orphanage
 from spvfilter.wallet.pendinglimits import PendingLimits
 from spvfilter.wallet.searches import Searches
@@ -25,6 +25,8 @@ Verify = Callable[[Transaction, Sequence[TxOut | None], Sequence[int]], SpendChe
 """Checks the inputs of a transaction with these indexes against the outputs that they spend: `verify_spends`."""
 
 
+_MOST_WALKED = 500
+"""Records and inputs that are walked until the other orphans wait for the next step (our choice)."""
 _OPEN = (Status.CONFIRMED, Status.CANONICAL, Status.REPLACED, Status.WAITING)  # a block may still contain it
 
 
@@ -56,6 +58,7 @@ class Intake:
         self.turned_away: int = 0
         """Number of foreign payments that found no room, or were evicted for others, since the start."""
         self._turned_away: list[bytes] = []  # txids and wtxids of transactions that found no room or were evicted
+        self._due: dict[bytes, None] = {}  # txids of orphans that touch a kept transaction or may match
 
     def take_turned_away(self) -> list[bytes]:
         """The txids and wtxids of transactions that found no room or were evicted since the last call."""
@@ -159,24 +162,42 @@ class Intake:
     def admit(self, orphan: Orphan) -> list[bytes]:
         """Take a foreign unconfirmed transaction into the mempool layer or into the orphanage.
 
-        Orphans that touch it follow. Returns the txids whose verdicts may change.
+        Orphans that touch it follow, some of them later. Returns the txids whose verdicts may change.
         """
-        touched, waiting = list[bytes](), [orphan]
-        for orphan in waiting:  # grows while it is walked
-            # the wallet knows the orphan only from now on, so earlier blocks are not searched for its scripts
-            record = orphan.record._replace(first_height=self._searches.first_height)
-            touched += self._admit_one(orphan._replace(record=record))
-            if orphan.record.txid in self._facts.without_block:
-                waiting += self.orphans.take_relatives(orphan.record)
+        return [*self._admit_one(orphan), *self.admit_due()]
+
+    @property
+    def due_groups(self) -> Groups | None:
+        """The network groups that announced the first of the orphans that `admit_due` admits; None if there is none."""
+        orphans = (self.orphans.find(txid) for txid in self._due)
+        return next((orphan.groups for orphan in orphans if orphan is not None), None)
+
+    def admit_due(self) -> list[bytes]:
+        """Admit some of the orphans that touch a kept transaction. Returns the txids whose verdicts may change."""
+        touched, graph = list[bytes](), self._facts.graph
+        most = graph.walked + _MOST_WALKED
+        while self._due and graph.walked <= most:
+            txid = next(iter(self._due))
+            del self._due[txid]
+            if (orphan := self.orphans.take(txid)) is not None:
+                touched += self._admit_one(orphan)
         return touched
 
     def _admit_one(self, orphan: Orphan) -> list[bytes]:
-        record, groups = orphan.record, orphan.groups
+        # the wallet knows the orphan only from now on, so earlier blocks are not searched for its scripts
+        record = orphan.record._replace(first_height=self._searches.first_height)
+        touched = self._admit_record(record, orphan)
+        if record.txid in self._facts.without_block:
+            self._due |= dict.fromkeys(self.orphans.relatives(record))
+        return touched
+
+    def _admit_record(self, record: TxRecord, orphan: Orphan) -> list[bytes]:
+        groups = orphan.groups
         hits = self._hits.match(record)
         if record.txid in self._facts.graph or any(mark in self._facts.confirmed for mark in hits):
             return []  # confirmed in a deep block
         if not hits and not self._decides(record):
-            self.orphans.put(orphan)
+            self.orphans.put(orphan._replace(record=record))
             return []
         has_room = len(hits) <= self.pool.limits.matches
         if not has_room or self._is_invalid(record):
@@ -188,6 +209,10 @@ class Intake:
             self._wrong.append((record.txid, record.wtxid))
             return []
         record = verified
+        if self._has_no_room(record, groups, is_match=bool(hits)):
+            self.turned_away += bool(hits)
+            self._turned_away += (record.txid, record.wtxid)
+            return []
         self.enter(record, groups, hits)
         touched = [record.txid, *self.rematch_children(record.txid)]
         children = [
@@ -201,16 +226,17 @@ class Intake:
 
     def adopt(self, record: TxRecord) -> list[bytes]:
         """Admit the orphans that touch a kept transaction, and return the txids whose verdicts may change."""
-        orphans = self.orphans.take_relatives(record)
-        return [txid for orphan in orphans for txid in self.admit(orphan)]
+        self._due |= dict.fromkeys(self.orphans.relatives(record))
+        return self.admit_due()
 
     def admit_spenders(self, outpoints: Iterable[bytes]) -> list[bytes]:
         """Admit the orphans that spend these outpoints, and return the txids whose verdicts may change."""
-        return [txid for orphan in self.orphans.take_spenders(outpoints) for txid in self.admit(orphan)]
+        self._due |= dict.fromkeys(self.orphans.spenders(outpoints))
+        return self.admit_due()
 
-    def admit_all(self) -> list[bytes]:
-        """Admit the orphans that match or touch a kept transaction. Returns the txids whose verdicts may change."""
-        return [txid for orphan in self.orphans.take_all() for txid in self.admit(orphan)]
+    def match_orphans(self) -> None:
+        """Let `admit_due` admit the orphans that match new entries."""
+        self._due |= dict.fromkeys(self.orphans.keep_recent())
 
     def _decides(self, record: TxRecord) -> bool:
         """True if a transaction is a parent of a kept unconfirmed transaction or conflicts with one."""
@@ -321,9 +347,13 @@ class Intake:
 
     def _bound_component(self, record: TxRecord) -> list[bytes]:
         touched, limit = list[bytes](), self.pool.limits.component
+        most = self._facts.graph.walked + 10 * _MOST_WALKED
         while record.txid in self._facts.without_block:
-            near = self._evictable(self._facts.graph.component(record.txid, self._facts.best).records)
+            near = [*self._near(record), *self._evictable([record.txid])]
             if not self._is_too_large(near):
+                break
+            if self._facts.graph.walked > most:  # it links many components
+                touched += self._evict(record.txid)
                 break
             if not self._hits.is_match(record.txid):  # its children are judged without it
                 touched += (record.txid, *self._facts.graph.neighbours(record))
@@ -339,8 +369,48 @@ class Intake:
 
     def _is_too_large(self, records: Sequence[TxRecord]) -> bool:
         """True if foreign transactions exceed a bound of a component."""
-        limits = self.pool.limits
-        return len(records) > limits.component or sum(len(each.raw) for each in records) > limits.component_size
+        limits, links = self.pool.limits, self._facts.graph.links
+        return (
+            len(records) > limits.component
+            or sum(len(each.raw) for each in records) > limits.component_size
+            or sum(len(links(each)) for each in records) > limits.component_links
+        )
+
+    def _has_no_room(self, record: TxRecord, groups: Groups, *, is_match: bool) -> bool:
+        """True if a newcomer would be the first to leave its component, which is too large with it.
+
+        The newcomer then does not enter, so that nobody can have a full component judged again and again.
+        """
+        graph = self._facts.graph
+        if graph.children(record.txid) or any(
+            len(graph.spenders(outpoint)) >= self.pool.limits.spenders for outpoint in record.inputs
+        ):
+            return False  # its children or conflicts may leave in its place
+        near = self._near(record)
+        if not self._is_too_large([*near, record]):
+            return False
+        if not is_match:
+            return True
+        ancestors = {each.txid for each in graph.ancestors(record)}
+        number = min(max(len(dict.fromkeys(groups or record.announced_by)), 1), MANY)
+        others = (each for each in near if each.txid not in ancestors)
+        return all(
+            (self._hits.is_match(each.txid), self.pool.quota.groups_of(each.txid), -each.last_seen)
+            > (True, number, -record.last_seen)
+            for each in others
+        )
+
+    def _near(self, record: TxRecord) -> list[TxRecord]:
+        """The foreign records in the component of an unconfirmed record that may be evicted; without the record."""
+        graph = self._facts.graph
+        limits = self.pool.limits  # the search goes beyond them, but not far
+        near, is_whole = graph.nearby(
+            record, self._facts.best, 2 * limits.component, 2 * limits.component_size, 2 * limits.component_links
+        )
+        txids = [each.txid for each in near]
+        if is_whole and not record.is_own and not any(each.is_own for each in near):
+            return self._pooled(txids)  # without a look at the descendants of each
+        return self._evictable(txids)
 
     def _bound_layer(self, record: TxRecord, groups: Groups) -> list[bytes]:
         touched = list[bytes]()

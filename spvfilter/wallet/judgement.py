@@ -146,17 +146,18 @@ class Judgement:
 
     def _with_border(self, component: Component) -> Component:
         """The component with the confirmed transactions that spend its inputs and outputs."""
-        border = dict(component.border)
-        for record in component.records.values():
-            for outpoint in (*record.inputs, *self._facts.graph.spent_outputs(record.txid)):
-                if outpoint in border:
-                    continue
-                others = (each for each in self._facts.graph.spenders(outpoint) if each not in component.records)
-                confirmed = [each for each in others if self._is_settled(each)]
-                if (deep := self._facts.confirmed.spender(outpoint)) is not None:
+        border, graph, deep_spender = dict(component.border), self._facts.graph, self._facts.confirmed.spender
+        for txid, record in component.records.items():
+            alone = (txid,)
+            for outpoint in (*record.inputs, *graph.spent_outputs(txid)):
+                spenders, deep = graph.spenders(outpoint), deep_spender(outpoint)
+                if outpoint in border or (spenders == alone and deep is None and outpoint[:HASH_SIZE] not in graph):
+                    continue  # nothing else spends it
+                confirmed = [each for each in spenders if each not in component.records and self._is_settled(each)]
+                if deep is not None:
                     confirmed.append(deep)
                 if confirmed:
                     border[outpoint] = min(confirmed)
-                elif self._facts.graph.is_missing(outpoint, self._facts.best):
+                elif graph.is_missing(outpoint, self._facts.best):
                     border[outpoint] = outpoint[:HASH_SIZE]
         return Component(component.records, border)

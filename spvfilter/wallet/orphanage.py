@@ -50,6 +50,10 @@ class Orphanage:
         orphan = self._orphans.get(txid)
         return None if orphan is None else orphan.record
 
+    def find(self, txid: bytes) -> Orphan | None:
+        """An orphan; None if there is no such orphan."""
+        return self._orphans.get(txid)
+
     def put(self, orphan: Orphan) -> None:
         """Keep a transaction. The oldest one is dropped if there are too many."""
         record = orphan.record
@@ -76,29 +80,33 @@ class Orphanage:
         """Note that the chain has another block, which may contain any of the orphans."""
         self._blocks += 1
 
-    def take_relatives(self, record: TxRecord) -> list[Orphan]:
-        """Remove and return the parents, children and conflicts of a transaction, in the order of their arrival."""
+    def take(self, txid: bytes) -> Orphan | None:
+        """Remove and return an orphan; None if there is no such orphan."""
+        return self._drop(txid) if txid in self._orphans else None
+
+    def relatives(self, record: TxRecord) -> list[bytes]:
+        """The txids of the parents, children and conflicts of a transaction, in the order of their arrival."""
         if not self._orphans:
             return []
         outputs = (record.txid + index.to_bytes(4, "little") for index in range(record.outputs))
         txids = {txid for outpoint in (*record.inputs, *outputs) for txid in self._spenders.get(outpoint, ())}
         txids |= {outpoint[:32] for outpoint in record.inputs if outpoint[:32] in self._orphans}
-        return [self._drop(txid) for txid in list(self._orphans) if txid in txids] if txids else []
+        return [txid for txid in self._orphans if txid in txids] if txids else []
 
-    def take_spenders(self, outpoints: Iterable[bytes]) -> list[Orphan]:
-        """Remove and return the transactions that spend one of these outpoints, in the order of their arrival."""
+    def spenders(self, outpoints: Iterable[bytes]) -> list[bytes]:
+        """The txids of the transactions that spend one of these outpoints, in the order of their arrival."""
         txids = {txid for outpoint in outpoints for txid in self._spenders.get(outpoint, ())}
-        return [self._drop(txid) for txid in list(self._orphans) if txid in txids] if txids else []
+        return [txid for txid in self._orphans if txid in txids] if txids else []
 
-    def take_all(self) -> list[Orphan]:
-        """Remove all orphans, and return the orphans that arrived after the latest block.
+    def keep_recent(self) -> list[bytes]:
+        """Drop the orphans that arrived before the latest block, and return the txids of the others.
 
         A new entry is searched from the next block on. The search would miss an earlier block that contains one of the
         older orphans.
         """
-        taken = [orphan for orphan in self._orphans.values() if orphan.arrived == self._blocks]
-        self._orphans, self._spenders, self._inputs = {}, {}, 0
-        return taken
+        for txid in [txid for txid, orphan in self._orphans.items() if orphan.arrived != self._blocks]:
+            self._drop(txid)
+        return list(self._orphans)
 
     def _drop(self, txid: bytes) -> Orphan:
         gone = self._orphans.pop(txid)

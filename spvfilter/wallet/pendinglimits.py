@@ -19,5 +19,7 @@ class PendingLimits:
     """Largest number of foreign transactions in a component, as in a cluster of Core's mempool."""
     component_size: int = 404_000
     """Largest total size of these in bytes: four of Core's largest standard transactions."""
+    component_links: int = 3_000
+    """Largest number of outpoints that link these with one another, counted at each end (our choice)."""
     spenders: int = 10
     """Largest number of foreign transactions that spend one outpoint."""

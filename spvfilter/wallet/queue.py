@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 
 class Queue:
@@ -62,9 +63,16 @@ class Queue:
         self._size += len(raw)
         return gone
 
-    def take(self) -> tuple[bytes, str]:
-        """Remove the oldest transaction of the next group. Return it and the group."""
-        group, waiting = next(iter(self._waiting.items()))
+    @property
+    def groups(self) -> Iterable[str]:
+        """The groups that have transactions, in their turn."""
+        return self._waiting.keys()
+
+    def take(self, group: str | None = None) -> tuple[bytes, str]:
+        """Remove the oldest transaction of a group, by default of the next one. Return it and the group."""
+        if group is None:
+            group = next(iter(self._waiting))
+        waiting = self._waiting[group]
         raw = waiting.popleft()
         self._left(group, raw)
         if waiting:

@@ -73,6 +73,10 @@ class Reports:
         if not counted and not wanted:
             self._counted.pop(txid, None)
             return
+        if counted.keys() == wanted.keys():  # mostly: the whole component is judged for one transaction
+            self._counted[txid] = dict(wanted)
+            self._watch.windows.see(wanted.values())
+            return
         if verdict is None:
             reason, by = removed, None
         else:
@@ -94,8 +98,7 @@ class Reports:
             self._counted[txid] = dict(wanted)
         else:
             self._counted.pop(txid, None)
-        if wanted:
-            self._watch.windows.see(hit for hit in wanted.values())
+        self._watch.windows.see(wanted.values())
 
     def renumber(self, change: Renumbering, left: Mapping[bytes, Mapping[Identity, Hit]]) -> list[MatchWithdrawn]:
         """Withdraw the reported matches that no entry matches any more, and write the others under their entry.

@@ -212,7 +212,7 @@ class TxGraph:
         self._spenders: dict[bytes, tuple[bytes, ...]] = {}  # outpoint → txids
         self._spent: dict[bytes, dict[bytes, None]] = {}  # txid of a transaction → its outpoints that records spend
         self.walked: int = 0
-        """Number of records in all components that were computed: a measure of work."""
+        """Number of records and inputs in all components that were computed or searched: a measure of work."""
 
     def __len__(self) -> int:
         return len(self._records)
@@ -310,11 +310,12 @@ class TxGraph:
             record = self._records.get(waiting.pop())
             if record is None:
                 continue  # the transaction asked for
+            self.walked += 1 + len(record.inputs)
             if not record.is_anchored(best_chain):
                 found.records[record.txid] = record
             elif record.txid != txid:
                 continue  # at the border
-            for outpoint in self._links(record):
+            for outpoint in self.links(record):
                 if outpoint not in walked:
                     walked.add(outpoint)
                     spenders = self._spenders[outpoint]
@@ -327,8 +328,39 @@ class TxGraph:
                     near = {*spenders} - met if parent is None else {parent, *spenders} - met
                     met |= near
                     waiting += sorted(near)
-        self.walked += len(found.records)
         return found
+
+    def nearby(
+        self, record: TxRecord, best_chain: Container[Anchor], number: int, size: int, links: int
+    ) -> tuple[list[TxRecord], bool]:
+        """Other records of the component that an unconfirmed record belongs to, or would belong to.
+
+        Args:
+            record: The record.
+            best_chain: Contains the anchors that are blocks of the best chain.
+            number: The search ends when it has found more records than this.
+            size: It ends when these have more bytes than this.
+            links: It ends when more outpoints than this link them.
+
+        Returns:
+            The records, and True if they are all.
+        """
+        found, met, walked, walked_size = [record], {record.txid}, set[bytes](), 0
+        for each in found:  # grows while it is walked
+            if len(found) > number or walked_size > size or len(walked) > links:
+                return found[1:], False
+            walked_size += len(each.raw)
+            self.walked += 1 + len(each.inputs)
+            for outpoint in self.links(each):
+                if outpoint in walked:
+                    continue
+                walked.add(outpoint)
+                for txid in (outpoint[:HASH_SIZE], *self.spenders(outpoint)):
+                    near = self._records.get(txid) if txid not in met else None
+                    if near is not None and not near.is_anchored(best_chain):
+                        found.append(near)
+                    met.add(txid)
+        return found[1:], True
 
     def components(self, best_chain: Container[Anchor]) -> Iterator[Component]:
         """Every component of unconfirmed records, each once."""
@@ -339,11 +371,12 @@ class TxGraph:
                 done |= component.records.keys()
                 yield component
 
-    def _links(self, record: TxRecord) -> list[bytes]:
-        """The outpoints that connect a record with others: its inputs and its spent outputs."""
+    def links(self, record: TxRecord) -> list[bytes]:
+        """The outpoints that connect a record with others, or would connect it: its inputs and its spent outputs."""
+        records, spenders, alone = self._records, self._spenders, (record.txid,)
         inputs = [
             outpoint
             for outpoint in record.inputs
-            if len(self._spenders[outpoint]) > 1 or creator(outpoint, self._records) is not None
+            if spenders.get(outpoint, alone) != alone or outpoint[:HASH_SIZE] in records
         ]
         return [*inputs, *self._spent.get(record.txid, ())]

@@ -325,3 +325,59 @@ def test_orphanage_is_bounded_by_inputs() -> None:
         inputs = [TxIn(number.to_bytes(32, "big"), index) for index in range(2_000)]
         wallet.observe(tx(inputs, [TxOut(1, THEIRS)]), "a")
     assert len(wallet.books.intake.orphans) <= 12
+
+
+def test_newcomer_to_a_full_component_is_turned_away_unjudged() -> None:
+    wallet = Wallet()
+    parent = tx([TxIn(coin(1)[:32], 1)], [TxOut(1_000, THEIRS)] * 200)
+    announced(wallet, parent, "a")
+    for number in range(64):
+        announced(wallet, pay(900, out(parent, number)), "a")
+    graph, pool = wallet.books.facts.graph, wallet.books.intake.pool
+    assert len(pool) == 64
+    before = graph.walked
+    late = pay(900, out(parent, 100))
+    assert not announced(wallet, late, "a")
+    assert graph.walked - before <= 2 * 65
+    assert txid(late) not in pool
+    assert set(wallet.books.intake.take_turned_away()) >= {txid(late)}
+
+
+def test_a_newcomer_of_more_groups_enters_a_full_component() -> None:
+    wallet = Wallet()
+    parent = tx([TxIn(coin(1)[:32], 1)], [TxOut(1_000, THEIRS)] * 200)
+    announced(wallet, parent, "a", "b", "c")
+    for number in range(70):
+        announced(wallet, pay(900, out(parent, number)), "a")
+    late = pay(900, out(parent, 100))
+    assert announced(wallet, late, "b", "c")
+    assert txid(late) in wallet.books.intake.pool
+    assert len(wallet.books.intake.pool) == 64
+
+
+def test_inputs_that_link_a_component_are_bounded() -> None:
+    wallet = Wallet(PendingLimits(component_links=200))
+    shared = [TxIn(bytes([number + 1]) * 32, 1) for number in range(60)]
+    for number in range(8):
+        announced(wallet, tx(shared, [TxOut(1_000 + number, OURS)]), "a")
+    assert len(wallet.books.intake.pool) == 3
+
+
+def test_orphans_of_one_parent_enter_in_several_steps() -> None:
+    wallet = Wallet()
+    parent = tx([TxIn(coin(1)[:32], 1)], [TxOut(1_000, OURS)] + [TxOut(1_000, THEIRS)] * 400)
+    for number in range(1, 400):
+        announced(wallet, pay(900, out(parent, number), to=THEIRS), "a")
+    graph, orphans = wallet.books.facts.graph, wallet.books.intake.orphans
+    assert len(orphans) == 399
+    before = graph.walked
+    announced(wallet, parent, "a")
+    rounds = 0
+    while wallet.books.is_match_due:
+        assert graph.walked - before <= 2_000
+        assert wallet.books.intake.due_groups == ("a",)
+        before = graph.walked
+        wallet.books.match_some()
+        rounds += 1
+    assert rounds > 2
+    assert txid(parent) in wallet.books.intake.pool

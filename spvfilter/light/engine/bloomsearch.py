@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
+from math import inf
 
 from spvfilter.errors import InexpressibleError, LieError, PrivacyError
 from spvfilter.light.engine.blocks import BlockRequests
@@ -36,6 +37,7 @@ from spvfilter.wire.messages.table import FilterAdd, FilterClear, FilterLoad, Ge
 from spvfilter.wire.transport import Transport
 
 _RELOAD = "filterload"  # key of a question that a pong answers
+_RELOAD_EVERY_S = 10.0  # Reloads that unconfirmed transactions of a peer may cause (our choice).
 _MAX_PARTS = 64  # Parts that are under way or compared.
 _MAX_SHOWN = 100  # Latest blocks with remembered omissions (our choice).
 
@@ -191,7 +193,20 @@ class BloomSearch:
 
     # Filters
 
+    @property
+    def next_at(self) -> float:
+        """When a peer may get a filter that its answers require, in monotonic seconds; infinity if none does."""
+        now, links = self._context.now.monotonic, self._links.values()
+        due = (self._reload_at(link) for link in links if link.must_reload and link.filter is not None)
+        return min((at for at in due if at > now), default=inf)
+
+    def _reload_at(self, link: BloomLink) -> float:
+        """When the answers of a peer may cause another reload: for blocks now, for unconfirmed transactions seldom."""
+        is_at_tip = self._context.books.cursor >= self._context.chain.height
+        return link.may_reload_at if is_at_tip else 0.0
+
     def _load_filters(self) -> None:
+        now = self._context.now.monotonic
         for peer in self.members:
             link = self.link(peer)
             is_old = link.filter is None or link.epoch != self._epoch
@@ -199,7 +214,7 @@ class BloomSearch:
                 is_old or link.is_in_doubt or (link.filter is not None and self._filters.has_drifted(link.filter))
             )
             if link.must_reload:
-                if link.flights or (link.is_reloading and not is_old):
+                if link.flights or (not is_old and (link.is_reloading or self._reload_at(link) > now)):
                     # Flights under way are tested with the filter before. A peer causes one reload per round trip.
                     continue
                 made = self._filters.make()
@@ -214,6 +229,7 @@ class BloomSearch:
                 is_anew = not is_old and not link.is_reloading
                 if is_anew:
                     link.is_reloading = True
+                    link.may_reload_at = now + _RELOAD_EVERY_S
                     self._context.pool.ask(peer, _RELOAD, self._context.now)
                 self._context.out.fence(peer.number, partial(self._loaded, peer, link, is_anew))
 

@@ -374,6 +374,7 @@ class ClientEngine:
             self.status.next_at,
             self._headers.next_at,
             self._mempool.next_at,
+            self._bloom.next_at,
             context.pool.next_ping(),
             context.tasks.next_at,
         )

@@ -7,6 +7,9 @@ blocks first, and a few transactions in each step, so that a flood of transactio
 A transaction counts once peers of two network groups have announced it; `quorum` has the exceptions. Peers do not
 announce what they had before we connected. With compact filters, the engine therefore asks a peer of a second group
 for a transaction that still waits after some seconds.
+
+The engine counts the work that the transactions of a network group cause, in bytes, events and linked records. A group
+that causes too much rests, and its transactions wait in the queue.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from spvfilter.light.engine.broadcaster import Broadcaster
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.demands import Demand
 from spvfilter.light.engine.filterscripts import FilterScripts
+from spvfilter.light.engine.pace import Pace
 from spvfilter.light.engine.peers import BLOOM, Peer
 from spvfilter.light.engine.quorum import Quorum
 from spvfilter.light.engine.relay import Relay
@@ -50,8 +54,9 @@ _MAX_WORK = 20_000
 """Work after which a step records no further transaction, in bytes of transactions: a few milliseconds (our choice)."""
 _EVENT_WORK = 300
 """Work of an event, and of a transaction."""
-_RECORD_WORK = 100
-"""Work of judging a record: a transaction is judged with all unconfirmed transactions that it is linked to."""
+_LINK_WORK = 30
+"""Work of a record or an input that is walked: a transaction is judged with all that it is linked to."""
+_WORK_S = 0.3e-6  # Processor time of a unit of work in seconds, on a slow machine of 2026.
 _KINDS = (InvType.TX, InvType.WITNESS_TX, InvType.WTX)
 
 
@@ -87,6 +92,7 @@ class MempoolWatch:
         self._bloom = bloom
         self._inventories: dict[Peer, _PeerInventory] = {}
         self._queue = Queue()
+        self._pace = Pace()
         self._heard: dict[bytes, None] = {}  # txids and wtxids of received transactions, the oldest first
         self._later: dict[bytes, None] = {}  # txids of transactions that a peer announced after their replacement
         self._broadcaster = broadcaster
@@ -199,7 +205,10 @@ class MempoolWatch:
         ask_at = next(iter(self._ask_at.values()), inf) if len(self._asked) < _MAX_QUESTIONS else inf
         if ask_at <= now:  # nobody could be asked in this step, for example without peers
             ask_at = now + ASK_AFTER_S
-        return min(ask_at, self._quorum.next_at if self._context.books.judgement.waiting else inf)
+        rested_at = min(map(self._pace.ready_at, self._queue.groups), default=inf)
+        if rested_at <= now:  # they are recorded after the next commit, or in the next step
+            rested_at = inf
+        return min(ask_at, rested_at, self._quorum.next_at if self._context.books.judgement.waiting else inf)
 
     def _look_for_evidence(self, *, by_filter: bool) -> None:
         """Look whether one network group is enough now, and ask other peers for transactions that wait."""
@@ -350,8 +359,11 @@ class MempoolWatch:
         was_short, work = not self._queue.is_half_free, 0
         while work < _MAX_WORK and self._has_work():
             walked = books.facts.graph.walked
-            size, events = self._record_one()
-            work += size + _EVENT_WORK * (1 + len(events)) + _RECORD_WORK * (books.facts.graph.walked - walked)
+            group, size, events = self._record_one()
+            one = size + _EVENT_WORK * (1 + len(events)) + _LINK_WORK * (books.facts.graph.walked - walked)
+            work += one
+            if group is not None:
+                self._pace.charge(group, one * _WORK_S, self._context.now.monotonic)
             for each in books.intake.take_turned_away():  # it may come again, announced by other groups
                 self._heard.pop(each, None)
             for ids in books.intake.take_wrong():
@@ -364,32 +376,42 @@ class MempoolWatch:
             )
         self._scripts.refresh()
         self._broadcaster.look()
-        if self._has_work() or was_short or books.judgement.has_started_waiting:
+        if self._has_work() or (was_short and work) or books.judgement.has_started_waiting:
             self._context.changed()
 
     def _has_work(self) -> bool:
-        return bool(self._later or self._heeded or self._queue or self._context.books.is_match_due)
+        is_ready = self._ready_group() is not None
+        return bool(self._later or self._heeded or is_ready or self._context.books.is_match_due)
 
-    def _record_one(self) -> tuple[int, list[WalletEvent]]:
-        """Record one transaction. Returns its size in bytes, and the events."""
+    def _ready_group(self) -> str | None:
+        """The next network group with a transaction in the queue that may be recorded now."""
+        now = self._context.now.monotonic
+        return next((group for group in self._queue.groups if self._pace.is_ready(group, now)), None)
+
+    def _record_one(self) -> tuple[str | None, int, list[WalletEvent]]:
+        """Record one transaction.
+
+        Returns the network group that pays for it, its size in bytes, and the events.
+        """
         books, now = self._context.books, self._context.stamp()
         if books.is_match_due:
-            return 0, books.match_some()
+            due = next(iter(books.intake.due_groups or ()), None)
+            return due, 0, books.match_some()
         if self._later:
             txid = next(iter(self._later))
             del self._later[txid]
-            return 0, books.announce_later(txid, now)
+            return None, 0, books.announce_later(txid, now)
         if self._heeded:
             txid = next(iter(self._heeded))
             del self._heeded[txid]
             record = books.facts.record(txid)
             groups = self._groups_of(books.facts.hashes(txid), () if record is None else record.announced_by)
-            return 0, books.announce(txid, groups, quorum=self._quorum.needed(groups))
-        raw, group = self._queue.take()
+            return None, 0, books.announce(txid, groups, quorum=self._quorum.needed(groups))
+        raw, group = self._queue.take(self._ready_group())
         ids = _hashes(raw)
         groups = self._groups_of(ids, [group])
         self._sender = ids[1], self._senders.pop(ids[1], None)
-        return len(raw), books.observe(raw, now, groups=groups, quorum=self._quorum.needed(groups))
+        return group, len(raw), books.observe(raw, now, groups=groups, quorum=self._quorum.needed(groups))
 
     def _blame(self, txid: bytes, wtxid: bytes) -> None:
         """Drop the peer that sent a transaction with a wrong signature, and request the right one from others."""

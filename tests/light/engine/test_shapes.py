@@ -14,8 +14,8 @@ from spvfilter.light.engine.inputs import Instant, Tick
 from spvfilter.light.events import Mode
 from support.locks import LOCKS
 
-MOST_WALKED = 1_000
-"""Records that a step may walk over: 200 of its budget, and those of one more transaction."""
+MOST_WALKED = 8_000
+"""Records and inputs that a step may walk over: 700 of its budget, and those of one more transaction."""
 
 
 @pytest.mark.parametrize("shape", SHAPES)
