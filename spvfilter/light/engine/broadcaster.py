@@ -713,15 +713,15 @@ class Broadcaster:
             own.refused.setdefault(address, "the peer disconnected after it received the transaction")
         _shorten(own.refused)
         txid = own.tx.txid
-        rivals = (each for outpoint in own.tx.inputs for each in self._books.spenders(outpoint) if each != txid)
-        rival, told = next(rivals, None), "; ".join(f"{peer}: {reason}" for peer, reason in own.refused.items())
+        events = self._books.abandon(txid, rejected=True)
+        rival, told = self._books.rival(own.tx), "; ".join(f"{peer}: {reason}" for peer, reason in own.refused.items())
         error: Exception = TxRefusedError(
             f"every peer that received the transaction rejected it: {told}", tuple(own.refused.items())
         )
         if rival is not None:
             error = TxConflictError(f"it conflicts with {hash_to_hex(rival)}, and peers reject it: {told}", rival)
         self.answer(own, error)
-        self._context.out.emit(*self._books.abandon(txid, rejected=True))
+        self._context.out.emit(*events)
         self.look()
 
     def _report_status(self, own: OwnTx) -> None:

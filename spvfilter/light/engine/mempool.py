@@ -150,7 +150,8 @@ class MempoolWatch:
     def _order(self, peer: Peer, inventory: _PeerInventory, items: Sequence[InvItem]) -> None:
         """Note transactions that the peer announced after the transaction that replaced them.
 
-        A peer that never announced the replacement may just be late. Each peer is heard once about a transaction:
+        A peer that never announced the replacement may just be late, unless no connected peer has announced it: nodes
+        that restart forget it. Each peer is heard once about a transaction:
         otherwise a few bytes could move many matches back and forth.
         """
         books = self._context.books
@@ -164,16 +165,19 @@ class MempoolWatch:
                 verdict = books.judgement.verdict(record.txid)
                 if verdict is not None and verdict.status is Status.REPLACED and record.txid not in inventory.later:
                     conflict = None if verdict.conflicts_with is None else books.facts.record(verdict.conflicts_with)
-                    is_later = conflict is not None and not inventory.heard.keys().isdisjoint(
-                        books.facts.hashes(conflict.txid)
-                    )
-                    if is_later and len(inventory.later) < _MAX_ORDERED:
+                    ids = () if conflict is None else books.facts.hashes(conflict.txid)
+                    is_later = not inventory.heard.keys().isdisjoint(ids)
+                    if (is_later or (ids and self._has_left(ids))) and len(inventory.later) < _MAX_ORDERED:
                         inventory.later.add(record.txid)
                         self._later[record.txid] = None
                         self._context.changed()
             inventory.heard[item.hash] = None
         for each in list(islice(inventory.heard, max(0, len(inventory.heard) - _MAX_ORDERED))):
             del inventory.heard[each]
+
+    def _has_left(self, ids: Collection[bytes]) -> bool:
+        """True if no connected peer has announced a transaction: the nodes that did may have restarted without it."""
+        return all(each.heard.keys().isdisjoint(ids) for each in self._inventories.values())
 
     def _heed(self, txid: bytes) -> None:
         """Look at a transaction that waits: another peer has it."""

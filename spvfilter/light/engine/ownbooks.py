@@ -128,6 +128,11 @@ class OwnBooks:
         anchor = None if by is None else self._books.facts.anchor(by)
         return Conflict(by, None if anchor is None else anchor.height)
 
+    def rival(self, tx: Transaction) -> bytes | None:
+        """Return the txid of an unconfirmed transaction that shares an input with `tx`. Prefer a pending one."""
+        rivals = [each for outpoint in tx.inputs for each in self.spenders(outpoint) if each != tx.txid]
+        return min(rivals, key=lambda each: not self._books.judgement.is_pending(each), default=None)
+
     def spenders(self, outpoint: bytes) -> list[bytes]:
         """Return the txids of the unconfirmed transactions that spend an outpoint."""
         return [txid for txid in self._books.facts.spenders(outpoint) if self.is_unconfirmed(txid)]

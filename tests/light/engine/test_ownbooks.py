@@ -112,3 +112,16 @@ def test_the_fee_is_known_if_every_value_is_known(wallet: Wallet) -> None:
         100,
         None,
     )
+
+
+def test_a_rejected_replacement_conflicts_with_the_pending_version(wallet: Wallet) -> None:
+    wallet.mine(funding := pay(10_000, coin(1)))
+    first, second, third = (pay(value, out(funding)) for value in (9_000, 8_000, 7_900))
+    books = wallet.books
+    for raw in (first, second):
+        books.broadcast(raw, wallet.now)
+        books.requested(txid(raw))
+    books.broadcast(third, wallet.now)
+    books.reject(txid(third))
+    assert OwnBooks(books).rival(Transaction.parse(third)) == txid(second)
+    assert OwnBooks(books).rival(Transaction.parse(pay(500, coin(7)))) is None

@@ -69,6 +69,30 @@ def test_repeated_announcements_reorder_each_conflict_once() -> None:
     assert conflicts.live() == [False] * PAIRS + [True] * PAIRS
 
 
+def test_a_replaced_transaction_counts_again_if_nodes_forgot_its_replacement() -> None:
+    """A node that restarts forgets the replacement. The peers that announced it are connected no more."""
+    conflicts = Conflicts()
+    many, _ = conflicts.txids
+    assert conflicts.live() == [False] * PAIRS + [True] * PAIRS
+    conflicts.announce(many)
+    assert conflicts.live() == [True] * PAIRS + [False] * PAIRS
+    conflicts.announce(many)
+    assert conflicts.live() == [True] * PAIRS + [False] * PAIRS
+
+
+def test_a_late_peer_changes_nothing_while_another_has_the_replacement() -> None:
+    conflicts = Conflicts()
+    _, few = conflicts.txids
+    engine = conflicts.run.engine
+    conflicts.announce(few)
+    late = next(iter(engine.pool))
+    mempool_watch = engine._mempool
+    ids = {each for txid in few for each in engine.books.facts.hashes(txid)}
+    assert not mempool_watch._has_left(ids)
+    mempool_watch._inventory(late).heard.clear()
+    assert mempool_watch._has_left(ids)
+
+
 def test_the_order_of_a_bounded_number_of_announcements_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     conflicts = Conflicts()
     many, few = conflicts.txids
