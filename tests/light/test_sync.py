@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -41,6 +42,21 @@ async def test_a_long_chain_has_the_matches_of_a_full_scan(tmp_path: Path) -> No
             assert not again.books.matches
             kept = {place(found.match) for found in await again.client.matches()}
             assert kept == world.scan()
+
+
+@pytest.mark.parametrize("ahead_s", [-5 * 86_400, 3 * 3_600, 86_400])
+async def test_a_regtest_node_with_its_own_clock_is_followed(ahead_s: float) -> None:
+    """Its blocks are from the future, as with Core's -mocktime."""
+    regtest = Regtest(clock=lambda: time.time() + ahead_s)
+    regtest.mine(3)
+    watch = WatchList(REGTEST)
+    watch.add_script(bytes(22))
+    async with Node(regtest) as node, LightClient(watch, peers=[where(node)]) as client, asyncio.timeout(TIMEOUT_S):
+        assert (await client.wait_synced()).height == 3
+        regtest.mine()
+        async for event in client.events():
+            if isinstance(event, Synced) and event.height == 4:
+                break
 
 
 async def test_the_observed_false_positive_rate_counts_foreign_transactions(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from spvfilter.hashes import sha256d
 from spvfilter.light.engine.coverage import WITNESSES
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.requests import Request
+from spvfilter.light.engine.status import MIN_CLOCKS
 from spvfilter.light.events import Broadcast as Known, Event, Mode, PeerWarning, Synced
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.scripts import Lock
@@ -316,7 +317,7 @@ class World:
                 return False
             if each.is_ready:
                 groups.setdefault(group_of(each.node.host), not each.node.behaviour.clock_skew_s)
-        return sum(groups.values()) > len(groups) / 2 + 0.5
+        return len(groups) >= MIN_CLOCKS and sum(groups.values()) > len(groups) / 2 + 0.5
 
     def may_withhold_synced(self) -> bool:
         """Return True if at least half of the clocks are wrong, because the client then distrusts its own."""

@@ -10,6 +10,7 @@ from spvfilter.errors import FutureHeaderError, LowWorkError, PeerError, Unconne
 from spvfilter.hashes import sha256d
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.peers import Peer, PeerState
+from spvfilter.network import REGTEST
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HEADER_SIZE, MAX_UNCONNECTING_HEADERS
 from spvfilter.wire.messages.table import GetHeaders, SendHeaders
@@ -211,7 +212,7 @@ class PeerHeaders:
         """Take the headers of one message (80 bytes each), requested or announced. Raises PeerError."""
         view, context = self._views[peer], self._context
         try:
-            update, headers = self._receive(view, headers)
+            update, headers = self._receive(peer, view, headers)
         except LowWorkError:
             if view.is_apart:
                 raise self._apart(peer) from None
@@ -238,12 +239,21 @@ class PeerHeaders:
             context.pool.move(peer, PeerState.READY)
         context.changed()
 
-    def _receive(self, view: _View, headers: bytes) -> tuple[Update | None, bytes]:
+    def _latest_time(self, peer: Peer) -> int:
+        """Return the time by which a peer's headers are judged, in seconds since 1970: ours.
+
+        On regtest it may be the peer's, because tests give nodes a clock of their own (Core's -mocktime).
+        """
+        now = self._context.now
+        theirs = peer.clock_ahead(now) + now.monotonic if self._context.chain.network is REGTEST else now.wall
+        return int(max(now.wall, theirs))
+
+    def _receive(self, peer: Peer, view: _View, headers: bytes) -> tuple[Update | None, bytes]:
         """Return the update by these headers, and the headers that are not ahead of our clock.
 
         The update is None if the headers do not connect.
         """
-        wall, chain = int(self._context.now.wall), self._context.chain
+        wall, chain = self._latest_time(peer), self._context.chain
         if headers and view.sync.phase is SyncPhase.DIRECT:
             is_first = chain.height >= MIN_APART_HEIGHT and headers[4:36] == chain.hash_at(0)
             view.is_apart = is_first and chain.height_of(sha256d(headers[:HEADER_SIZE])) is None

@@ -16,6 +16,8 @@ from spvfilter.light.engine.peers import Peer, PeerState
 from spvfilter.light.events import PeerChanged, PeerWarning, Phase, Progress, Synced
 from spvfilter.store.searched import Ranges, join
 
+MIN_CLOCKS = 3
+"""Network groups whose clocks may tell that ours is wrong (our choice)."""
 MAX_CLOCK_OFFSET_S = 70 * 60  # between our clock and the median of the peers' clocks, Core timeoffsets.h
 MAX_TIP_AGE_S = 24 * 3_600  # Core DEFAULT_MAX_TIP_AGE
 
@@ -74,10 +76,7 @@ class StatusReports:
         self._tip = b""
         # Start of the time in which other peers may answer: a new tip, a corrected clock, or the return of peers.
         self._tip_since = 0.0
-        self._is_clock_wrong = False  # according to the median of the peers' clocks
-
-        # Connected peers, and the middle one or two of their clocks minus the monotonic clock.
-        self._clocks: tuple[tuple[Peer, ...], list[float]] = ((), [])
+        self._odd: frozenset[Peer] = frozenset()  # Connected peers whose clocks differ much from ours.
 
     @property
     def synced(self) -> bytes | None:
@@ -214,33 +213,42 @@ class StatusReports:
         return False
 
     def clock_is_right(self) -> bool:
-        """Return True if our clock agrees with the median of the peers' clocks. Otherwise warn.
+        """Return False if the median of the clocks of three network groups or more is far from ours, and warn.
 
-        With an even number of clocks, the middle clock nearer to our clock is the median. Beside one honest peer, one
-        liar therefore changes nothing.
+        Each group votes with the clock nearest to ours. With an even number of groups, the middle clock nearer to ours
+        is the median. A single peer with another clock gets a warning: headers are judged by our clock.
         """
         now, peers = self._context.now, self._context.pool.connected()
-        if self._clocks[0] is not peers:
-            ahead: dict[str, float] = {}
-            for peer in peers:
-                ahead.setdefault(peer.group, peer.clock_ahead(now))
-            ordered = sorted(ahead.values())
-            self._clocks = peers, ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
-        median = min((each + now.monotonic - now.wall for each in self._clocks[1]), key=abs, default=0.0)
-        if abs(median) <= MAX_CLOCK_OFFSET_S:
-            if self._is_clock_wrong:  # headers that seemed to be from the future may be the best chain
-                self._is_clock_wrong = False
-                self._headers.ask_those_ahead()
-                self._tip_since = now.monotonic
+        off = {peer: peer.clock_ahead(now) + now.monotonic - now.wall for peer in peers}
+        odd = frozenset(peer for peer, each in off.items() if abs(each) > MAX_CLOCK_OFFSET_S)
+        if self._odd - odd:  # headers that seemed to be from the future may be the best chain
+            self._headers.ask_those_ahead()
+            self._tip_since = now.monotonic
+        self._odd = odd
+        if not odd:
             return True
-        self._is_clock_wrong = True
-        which, groups = "behind" if median > 0 else "ahead of", len({peer.group for peer in peers})
-        self._warn(
-            peers[0],
-            f"the clock of this machine is {abs(median) / 60:.0f} minutes {which} the median of {groups} peers' clocks:"
-            " set it right",
-        )
-        return False
+        votes = dict[str, float]()
+        for peer, each in off.items():
+            votes[peer.group] = min(each, votes.get(peer.group, each), key=abs)
+        ordered = sorted(votes.values())
+        middle = ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
+        median = min(middle, key=abs) if len(ordered) >= MIN_CLOCKS else 0.0
+        if abs(median) > MAX_CLOCK_OFFSET_S:
+            which = "behind" if median > 0 else "ahead of"
+            self._warn(
+                peers[0],
+                f"the clock of this machine is {abs(median) / 60:.0f} minutes {which} the median of {len(ordered)}"
+                " network groups' clocks: set it right",
+            )
+            return False
+        for peer in odd:
+            which = "ahead of" if off[peer] > 0 else "behind"
+            self._warn(
+                peer,
+                f"its clock is {abs(off[peer]) / 60:.0f} minutes {which} the clock of this machine, which judges the"
+                " times of blocks: set that one right if it is wrong",
+            )
+        return True
 
     def _warn(self, peer: Peer, text: str) -> None:
         if (peer.address, text) not in self._warned:

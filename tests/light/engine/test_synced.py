@@ -19,7 +19,7 @@ from spvfilter.light.events import Mode
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchWithdrawn
-from support.stage import Kind, Prompt, Stage, stage
+from support.stage import Kind, Prompt, Stage, at, stage
 
 MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 DAY_S = 86_400
@@ -138,6 +138,29 @@ class Slow(SkewedClock):
 @pytest.mark.parametrize("wrong", [Fast, Slow])
 def test_one_wrong_peer_clock_delays_nothing_if_another_is_right(wrong: type[SkewedClock], tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, Prompt, wrong) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        assert not any("clock of this machine is" in str(each.error) for each in world.warnings)
+
+
+@pytest.mark.parametrize("wrong", [Fast, Slow])
+@pytest.mark.parametrize("others", [0, 1])
+def test_one_odd_clock_is_a_warning_with_the_peers_name(wrong: type[SkewedClock], others: int, tmp_path: Path) -> None:
+    kinds = [at(wrong, 1, net=1), *(at(Prompt, 2 + number, net=1) for number in range(others))]
+    with stage(tmp_path, Mode.COMPACT, *kinds) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        (warning,) = (each for each in world.warnings if "its clock is 300 minutes" in str(each.error))
+        assert warning.address == world.nodes[0].addresses[0]
+        assert world.has_found_all()
+
+
+@pytest.mark.parametrize("first", [Fast, Prompt])
+def test_a_network_group_votes_with_the_clock_nearest_to_ours(first: Kind, tmp_path: Path) -> None:
+    """Two of three groups would be wrong if the first peer of a group voted for it."""
+    second = Prompt if first is Fast else Fast
+    placed = [at(first, 1, net=1), at(second, 2, net=1), at(Fast, 3, net=2), at(Prompt, 4, net=3)]
+    with stage(tmp_path, Mode.COMPACT, *placed) as world:
         world.boot()
         world.wait_synced(within=60)
         assert not any("clock of this machine is" in str(each.error) for each in world.warnings)
