@@ -1,7 +1,8 @@
 """Demands: requests at which a busy node closes the connection instead of an answer, as Bitcoin Core does.
 
 If a node closes the connection three times in succession at a demand, the client avoids the demand for ten minutes.
-Then it tries the demand again, and one more closed connection is enough. `Refusals` keeps this for one address.
+If the demand was for the mempool, it is one minute at first. Then it tries the demand again, and one more closed
+connection is enough. `Refusals` keeps this for one address.
 """
 
 from __future__ import annotations
@@ -15,21 +16,25 @@ PROMPT_S = 10.0
 """Core closes the connection when it reads a demand. A connection that ends later broke by itself (our choice)."""
 REFUSED_S = 600.0
 """Seconds until the client tries a refused demand again (our choice)."""
+MEMPOOL_REFUSED_S = 60.0
+"""Seconds until the client asks for a mempool again, doubled each time (our choice).
+
+The node may have closed the connection in favor of other clients."""
 
 
 class Demand(Enum):
     """A request at which a busy node closes the connection. The value is the cause, in words for the user."""
 
-    RELAY = "the peer closes connections that want transactions: its slots for them are full"
+    RELAY = "the peer closes connections that want transactions: its slots for them may be full"
     """Announcements of transactions, requested by version, filterload or filterclear (Core -inboundrelaypercent)."""
     BLOCKS = (
         "the peer closes the connection at requests for filtered blocks and for blocks older than a week: its limit"
-        " for uploads (-maxuploadtarget) is nearly used up"
+        " for uploads (-maxuploadtarget) may be nearly used up"
     )
     """Filtered blocks, and blocks older than a week (Core net_processing.cpp ProcessGetBlockData)."""
     MEMPOOL = (
-        "the peer closes the connection at requests for its mempool: its limit for uploads (-maxuploadtarget) is used"
-        " up"
+        "the peer closes the connection at requests for its mempool: its limit for uploads (-maxuploadtarget) may be"
+        " used up, or its slots may be full"
     )
     """The transactions of its mempool (BIP-35)."""
 
@@ -52,7 +57,8 @@ class Refusals:
         self.closed[demand] = self.closed.get(demand, 0) + 1
         if self.closed[demand] < MAX_CLOSED:
             return False
-        self.until[demand] = now + REFUSED_S
+        pause = MEMPOOL_REFUSED_S * 2.0 ** min(self.closed[demand] - MAX_CLOSED, 8)
+        self.until[demand] = now + (min(pause, REFUSED_S) if demand is Demand.MEMPOOL else REFUSED_S)
         return True
 
     def grant(self, demand: Demand) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import inf
 
@@ -41,6 +41,9 @@ Sessions ping 120 seconds after their last ping, so they rarely ping in addition
 
 
 _NEVER = Instant(0.0, 0.0)
+MAX_SLOT_RETRY_S = 20.0
+"""Longest pause before mode bip37 tries a named peer again that closed the connection (our choice)."""
+_CLOSED = (Cause.LOST, Cause.LOST_AFTER_VERSION)
 
 
 class PeerState(Enum):
@@ -530,7 +533,8 @@ class PeerPool:
         told = error
         if demand is not None and state.refusals.close(demand, now.monotonic):
             told = self._refusal(demand)
-        state.left(now.monotonic, self._timeouts, is_failure=is_failure, is_idle=isinstance(error, IdleError))
+        is_idle = isinstance(error, IdleError)
+        state.left(now.monotonic, self._slot_timeouts(peer, error), is_failure=is_failure, is_idle=is_idle)
         lied = is_lie(error)
         until = now.wall + self._timeouts.ban_s if lied else 0.0
         if lied and peer.purpose is Purpose.NAMED:
@@ -549,6 +553,16 @@ class PeerPool:
         self._peers_changed()
         if self._is_told(peer, error):
             self._out.emit(PeerWarning(peer.address, told, lied))
+
+    def _slot_timeouts(self, peer: Peer, error: Exception) -> PeerTimeouts:
+        """Return the pauses before a peer is tried again: short ones if it closed the connection and is needed.
+
+        Mode bip37 needs named peers, and a slot of theirs may soon be free.
+        """
+        is_closed = isinstance(error, SessionError) and error.cause in _CLOSED
+        if self._mode is not Mode.BIP37 or peer.purpose is not Purpose.NAMED or not is_closed:
+            return self._timeouts
+        return replace(self._timeouts, max_retry_s=min(self._timeouts.max_retry_s, MAX_SLOT_RETRY_S))
 
     def _is_told(self, peer: Peer, error: Exception) -> bool:
         """True if the end of a connection is reported.
@@ -595,7 +609,7 @@ class PeerPool:
             case Demand.BLOCKS if self._mode is not Mode.BIP37:
                 advice = "for 10 minutes the client asks it only for other blocks"
             case Demand.MEMPOOL:
-                advice = "for 10 minutes the client asks it only for new transactions"
+                advice = "for a minute the client asks it only for new transactions"
             case _:
                 advice = "name other peers, or use mode compact"
         return UselessPeerError(f"{demand.value}; {advice}")
@@ -713,7 +727,7 @@ class PeerPool:
 
 def _unanswered_demand(peer: Peer, error: Exception, now: Instant) -> Demand | None:
     """Return the demand at which a peer closed the connection, or None if the connection ended in another way."""
-    if not isinstance(error, SessionError) or error.cause not in (Cause.LOST, Cause.LOST_AFTER_VERSION):
+    if not isinstance(error, SessionError) or error.cause not in _CLOSED:
         return None
     demand, at = next(iter(peer.demands.items()), (None, 0.0))
     if error.cause is Cause.LOST_AFTER_VERSION:

@@ -11,7 +11,7 @@ from simulation import truth
 from simulation.behaviours.busy import SlotsFull, UploadNearlyUsed, UploadUsed
 from simulation.node import Node
 from spvfilter.errors import UselessPeerError
-from spvfilter.light.engine.demands import MAX_CLOSED, REFUSED_S, Demand, Refusals
+from spvfilter.light.engine.demands import MAX_CLOSED, MEMPOOL_REFUSED_S, REFUSED_S, Demand, Refusals
 from spvfilter.light.events import Mode
 from spvfilter.light.status import ClientStatus
 from spvfilter.node.regtest import Regtest
@@ -90,8 +90,9 @@ def test_bip37_names_full_relay_slots(tmp_path: Path) -> None:
         assert not world.synced
         assert named(world, Demand.RELAY)
         assert "mode compact" in str(world.warnings[-1].error)
+        world.pass_time(600)  # pauses grow no longer than 20 seconds
         free_slots(world)
-        world.wait_synced(within=400)
+        world.wait_synced(within=30)
         assert world.synced[-1].sees_unconfirmed
         assert sees_payment(world)
 
@@ -173,10 +174,13 @@ def test_node_that_closes_at_a_mempool_request_still_announces_payments(mode: Mo
     with stage(tmp_path, mode, UploadUsed) as world:
         world.boot()
         world.wait_synced(within=BUSY_S)
-        world.pass_time(60)
+        world.pass_time(30)
         assert named(world, Demand.MEMPOOL) == [world.nodes[0].addresses[0]]
+        assert "may be used up" in str(world.warnings[-1].error)
         assert len(world.warnings) == MAX_CLOSED
         assert sees_payment(world)
+        world.pass_time(600)
+        assert len(world.warnings) <= MAX_CLOSED + 4  # it is asked again after 1, 2, 4 and 8 minutes
 
 
 def test_an_answer_resets_the_count_of_closed_connections() -> None:
@@ -189,6 +193,17 @@ def test_an_answer_resets_the_count_of_closed_connections() -> None:
     refusals.grant(Demand.RELAY)
     assert not refusals.is_refused(Demand.RELAY, REFUSED_S)
     assert not refusals.close(Demand.RELAY, REFUSED_S)
+
+
+def test_a_mempool_is_asked_for_again_soon() -> None:
+    refusals, now, pauses = Refusals(), 0.0, list[float]()
+    for _ in range(MAX_CLOSED - 1):
+        assert not refusals.close(Demand.MEMPOOL, now)
+    for _ in range(6):
+        assert refusals.close(Demand.MEMPOOL, now)
+        pauses.append(refusals.until[Demand.MEMPOOL] - now)
+        now = refusals.until[Demand.MEMPOOL]
+    assert pauses == [MEMPOOL_REFUSED_S * each for each in (1, 2, 4, 8, 10, 10)]
 
 
 class BreaksLater(Prompt):
