@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spvfilter.cli.arguments import add_format, add_network, format_of, network_of, read_hex_or_bytes
+from spvfilter.cli.delivery import deliver
 from spvfilter.cli.interrupts import terminable
 from spvfilter.cli.nodes import PeerMessages, add_nodes, add_timeout, check_nodes, in_use
 from spvfilter.cli.term.page import Page, complain
@@ -176,7 +177,10 @@ class _Sending:
         """Send the transaction, print what peers do with it and the result, and return the exit code."""
         try:
             async with self._client:
-                return await self._send()
+                code = await self._send()
+                if code == ACCEPTED and not self._is_check:
+                    await deliver(self._client, complain, (self._tx.txid,))
+                return code
         except StoreLockedError as error:
             raise in_use(error, self._db, "stop it, then send the transaction") from None
 

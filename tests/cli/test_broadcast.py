@@ -176,6 +176,16 @@ def test_broadcast_without_answer_ends_after_timeout(node: NodeProcess, db: Path
     ]
 
 
+def test_watch_once_delivers_a_stored_transaction(node: NodeProcess, db: Path) -> None:
+    raw = spend(paid(node, db))
+    process("broadcast", raw.hex(), "--db", db, "--connect", "127.0.0.1:1", "--timeout", 0.5)
+    ran = process("watch", "--connect", node.place, "--once", "--db", db)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert f"mempool {shown(raw)}" in node.do()
+    ran = process("watch", "--connect", node.place, "--once", "--db", db)  # the node has it
+    assert (ran.returncode, ran.stderr) == (0, b"")
+
+
 def test_database_in_use_names_the_process(node: NodeProcess, db: Path) -> None:
     raw = spend(paid(node, db))
     with running("watch", "--connect", node.place, "--db", db) as child:

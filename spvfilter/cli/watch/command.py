@@ -21,6 +21,7 @@ from spvfilter.cli.arguments import (
     watch_list,
     whole,
 )
+from spvfilter.cli.delivery import deliver
 from spvfilter.cli.interrupts import terminable
 from spvfilter.cli.nodes import PeerMessages, add_mempool_groups, add_nodes, add_timeout, check_nodes, in_use
 from spvfilter.cli.term.balances import Balances
@@ -164,7 +165,8 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         "--once",
         action="store_true",
         help=(
-            "stop at the tip, after the line `synced`. A table lists every match; jsonl lists new events, see --replay"
+            "stop at the tip, after the line `synced`, and once nodes have requested the wallet's own transactions, or"
+            " after 10 seconds. A table lists every match; jsonl lists new events, see --replay"
         ),
     )
     add_timeout(parser, _PATIENCE_S, "with --once: give up after this long without progress; default %(default)g")
@@ -293,6 +295,7 @@ class _Watch:
             async with asyncio.timeout(None) as timeout:
                 self._patience = _Patience(timeout, self._patience_s)
                 await read(client, shown)
+            await deliver(client, shown.complain)
         except TimeoutError:
             if not timeout.expired():
                 raise

@@ -228,6 +228,13 @@ class Broadcaster:
             own.sent or own.echoed or own.left
         )
 
+    def unsent(self) -> Iterator[bytes]:
+        """Yield the txids of the transactions that peers should request, and that none has requested or has."""
+        for own in self._owns:
+            is_new = own.state in (BroadcastState.QUEUED, BroadcastState.ANNOUNCED) and not own.is_with_others
+            if is_new and own.is_open and own.private is None and self._books.is_announceable(own.tx.txid):
+                yield own.tx.txid
+
     def lacking(self, txid: bytes) -> tuple[bytes, ...]:
         """Return the parents of an own transaction that a peer requested, and that this client cannot serve.
 

@@ -277,6 +277,7 @@ class ClientEngine:
             waiting=self.books.waiting_matches,
             checks_signatures=self.checks_signatures,
             searched=searched,
+            unsent=tuple(self.broadcaster.unsent()),
             tasks=tuple(self.waits()),
         )
 

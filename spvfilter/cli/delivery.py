@@ -1,0 +1,36 @@
+"""Delivery: a short run stays until nodes have requested the wallet's own transactions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+
+from spvfilter.light import LightClient
+from spvfilter.primitives import hash_to_hex
+
+DELIVER_S = 10.0
+"""Longest time that a run waits (our choice). Core requests a transaction 2 s after its announcement."""
+_LOOK_S = 0.2  # between two looks (our choice)
+_MOST_NAMED = 3
+
+
+async def deliver(client: LightClient, tell: Callable[[str], None], besides: Collection[bytes] = ()) -> None:
+    """Wait until a node has requested each own pending transaction, or has it, at most `DELIVER_S` seconds.
+
+    Args:
+        client: The client.
+        tell: Called with a sentence if transactions still wait.
+        besides: Txids of transactions that the run does not wait for.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + DELIVER_S
+    while unsent := [txid for txid in (await client.status()).unsent if txid not in besides]:
+        if loop.time() >= until:
+            break
+        await asyncio.sleep(_LOOK_S)
+    if unsent:
+        named = ", ".join(map(hash_to_hex, unsent[:_MOST_NAMED])) + (", …" if len(unsent) > _MOST_NAMED else "")
+        told = "1 transaction waits for a node that requests it, and the next run announces it again"
+        if (number := len(unsent)) > 1:
+            told = f"{number:,} transactions wait for a node that requests them, and the next run announces them again"
+        tell(f"{told}: {named}")
