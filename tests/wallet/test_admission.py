@@ -363,21 +363,23 @@ def test_inputs_that_link_a_component_are_bounded() -> None:
     assert len(wallet.books.intake.pool) == 3
 
 
-def test_orphans_of_one_parent_enter_in_several_steps() -> None:
+def test_a_chain_of_orphans_enters_in_several_steps() -> None:
     wallet = Wallet()
-    parent = tx([TxIn(coin(1)[:32], 1)], [TxOut(1_000, OURS)] + [TxOut(1_000, THEIRS)] * 400)
-    for number in range(1, 400):
-        announced(wallet, pay(900, out(parent, number), to=THEIRS), "a")
-    graph, orphans = wallet.books.facts.graph, wallet.books.intake.orphans
-    assert len(orphans) == 399
-    before = graph.walked
-    announced(wallet, parent, "a")
-    rounds = 0
+    chain = [pay(10**6, coin(1), to=THEIRS)]
+    for number in range(1, 60):
+        chain.append(pay(10**6 - 10 * number, out(chain[-1]), to=THEIRS))
+    for raw in chain:
+        announced(wallet, raw, "a")
+    graph, pool = wallet.books.facts.graph, wallet.books.intake.pool
+    assert len(wallet.books.intake.orphans) == 60
+    before, rounds = graph.walked, 0
+    announced(wallet, paid := pay(500, out(chain[-1])), "b")
     while wallet.books.is_match_due:
-        assert graph.walked - before <= 2_000
+        assert graph.walked - before <= 1_000
         assert wallet.books.intake.due_groups == ("a",)
         before = graph.walked
         wallet.books.match_some()
         rounds += 1
     assert rounds > 2
-    assert txid(parent) in wallet.books.intake.pool
+    assert txid(paid) in pool
+    assert {txid(raw) for raw in chain} <= set(pool)
