@@ -12,14 +12,14 @@ from itertools import islice, pairwise
 
 from spvfilter._public import public
 from spvfilter.chain.difficulty import target
-from spvfilter.errors import MessageError, PeerError, RefusedError
+from spvfilter.errors import FormatError, HeaderError, MessageError, PeerError, RefusedError
 from spvfilter.filters.bip37 import Bip37Filter, MatchedTx
 from spvfilter.kernel import strip_witness, walk_block
 from spvfilter.network import REGTEST
 from spvfilter.node.blocktree import TipChange, TreeBlock
 from spvfilter.node.filterindex import FilterIndex, FilterRequest
 from spvfilter.node.regtest import Regtest
-from spvfilter.primitives import Header, compact_size
+from spvfilter.primitives import Header, compact_size, hash_to_hex
 from spvfilter.protocol import (
     HEADER_SIZE,
     MAX_ANNOUNCED_HEADERS,
@@ -39,6 +39,8 @@ _FILTER_BATCH = 100  # compact filters that one step sends
 _TX_KINDS = (InvType.TX, InvType.WTX, InvType.WITNESS_TX)
 _BLOCK_KINDS = (InvType.BLOCK, InvType.FILTERED_BLOCK, InvType.COMPACT_BLOCK, InvType.WITNESS_BLOCK)
 
+_BLOCKS_IN_TRANSIT = 16  # Blocks requested from the peer at the same time (Core MAX_BLOCKS_IN_TRANSIT_PER_PEER).
+
 _REJECT_INVALID = 0x10  # code of a reject message (BIP-61)
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -51,8 +53,8 @@ class Responder:
     The owner of a responder moves bytes between `session` and a socket, and calls `step` while it returns True.
 
     Each connection has its own BIP-37 filter, which grows with the outpoints that it matches in blocks and
-    announcements. The work that waits for the peer is bounded: the transactions of the mempool, a few block hashes, and
-    the rest of one getdata message.
+    announcements. The work that waits for the peer is bounded: transactions of the mempool, a few block hashes, the
+    rest of one getdata message, and blocks of one headers message.
     """
 
     says_why = False
@@ -72,6 +74,8 @@ class Responder:
         self._answers: Iterator[Message | None] = iter(())  # Answers to the last request for compact filters.
         self._continuation: bytes | None = None  # Hash of the last block of a full answer to getblocks.
         self._last_header: TreeBlock | None = None  # The peer knows this block and all its ancestors.
+        self._wanted: deque[bytes] = deque()  # Hashes of blocks that the peer announced, to be requested.
+        self._fetched: set[bytes] = set()  # Hashes of blocks that were requested and have not come.
         self._new_blocks: list[TreeBlock] = []  # Blocks that wait for their announcement.
         self._new_txs: dict[bytes, Transaction] = {}  # Transactions that wait for their announcement, by txid.
 
@@ -123,9 +127,10 @@ class Responder:
         """React to a malformed message from the peer, as Core does.
 
         Messages with too many items and filters with too many hash functions end the connection. The node ignores
-        other malformed messages.
+        other malformed messages, and an inv with too many items.
         """
         is_too_large = isinstance(error, MessageError) and (error.field == "hash_funcs" or ", at most " in str(error))
+        is_too_large = is_too_large and not (isinstance(error, MessageError) and error.command == "inv")
         if is_too_large and "truncated" not in str(error):
             self.end(str(error))
 
@@ -150,6 +155,8 @@ class Responder:
                 self.on_inv(items)
             case wire.Tx(raw):
                 self.on_tx(raw)
+            case wire.Block(raw):
+                self.on_block(raw)
             case wire.FilterLoad() | wire.FilterAdd() | wire.FilterClear() | wire.Mempool():
                 if not self.session.settings.services & Service.BLOOM:
                     self.end(f"sent {wire.command_of(message)}, but this node does not offer NODE_BLOOM (BIP-111)")
@@ -165,7 +172,7 @@ class Responder:
     # Headers and announcements
 
     def on_headers(self, headers: Sequence[bytes]) -> None:
-        """Check headers that the peer announces (Core ProcessHeadersMessage). The chain stays: only this node mines.
+        """Check headers that the peer announces, and request their blocks (Core ProcessHeadersMessage).
 
         Headers without proof of work, or that do not follow one another, end the connection. If the parent of the first
         one is unknown, the peer is asked for the headers before it.
@@ -177,6 +184,34 @@ class Responder:
             self.end("sent headers that do not follow one another")
         elif parsed and parsed[0].previous not in self.regtest.chain.blocks:
             self.send(wire.GetHeaders(tuple(self.regtest.chain.locator())))
+        else:
+            unknown = (header.hash for header in parsed if header.hash not in self.regtest.chain.blocks)
+            self._wanted = deque(block_hash for block_hash in unknown if block_hash not in self._fetched)
+            self._fetch_blocks()
+
+    def _fetch_blocks(self) -> None:
+        """Request some of the announced blocks."""
+        number = min(_BLOCKS_IN_TRANSIT - len(self._fetched), len(self._wanted))
+        hashes = [self._wanted.popleft() for _ in range(number)]
+        if hashes:
+            self._fetched.update(hashes)
+            self.send(wire.GetData(tuple(InvItem(InvType.WITNESS_BLOCK, block_hash) for block_hash in hashes)))
+
+    def on_block(self, raw: bytes) -> None:
+        """Add a requested block to the chain. A block that breaks a rule ends the connection."""
+        block_hash = Header.parse(raw[:HEADER_SIZE]).hash
+        if block_hash not in self._fetched:
+            return
+        self._fetched.discard(block_hash)
+        try:
+            self.regtest.submit_block(raw)
+        except (FormatError, HeaderError, RefusedError) as error:
+            self.end(f"sent block {hash_to_hex(block_hash)}: {error}")
+            return
+        block = self.regtest.chain.blocks[block_hash]
+        if self._last_header is None or block.height > self._last_header.height:
+            self._last_header = block  # it is not announced to the peer that sent it
+        self._fetch_blocks()
 
     def on_getheaders(self, asked: wire.GetHeaders) -> None:
         """Send up to 2,000 headers of the best chain, from the last block that the peer knows to the stop hash."""
@@ -351,8 +386,11 @@ class Responder:
     # Transactions from the peer
 
     def on_inv(self, items: Sequence[InvItem]) -> None:
-        """Request announced transactions that are unknown. Announced blocks are ignored, as only this node mines."""
+        """Request announced transactions that are unknown, and the headers of announced blocks that are unknown."""
         assert self.session.ready is not None
+        blocks = [item.hash for item in items if item.kind in _BLOCK_KINDS]
+        if blocks and blocks[-1] not in self.regtest.chain.blocks:
+            self.send(wire.GetHeaders(tuple(self.regtest.chain.locator()), blocks[-1]))
         announced, asked = (
             (InvType.WTX, InvType.WTX) if self.session.ready.wtxid_relay else (InvType.TX, InvType.WITNESS_TX)
         )

@@ -19,11 +19,12 @@ from spvfilter.network import REGTEST
 from spvfilter.node.blocktree import TipChange
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
+from spvfilter.protocol import MAX_PAYLOAD_SIZE
 from spvfilter.transaction import Transaction
 from spvfilter.wire.events import Role, Service, Settings
 from spvfilter.wire.messages.table import LIMITS
 from spvfilter.wire.session import SEND_BUFFER, Session
-from spvfilter.wire.streams import UndecidedStream
+from spvfilter.wire.streams import UndecidedStream, V1Stream
 from spvfilter.wire.transport import check_installed, is_installed
 
 SERVICES = Service.NETWORK | Service.BLOOM | Service.WITNESS | Service.COMPACT_FILTERS
@@ -32,6 +33,7 @@ if is_installed():
 SETTINGS = Settings(REGTEST, SERVICES, relay=True)
 MAX_CONNECTIONS = 1_000  # Open connections of one node (our choice).
 STALL_S = 60.0  # Seconds that a peer may leave 1 MB unread (our choice).
+_LIMITS = {**LIMITS, "inv": MAX_PAYLOAD_SIZE}  # An inv that is too long is ignored (Core has one limit for all).
 _TURN_S = 0.001  # Seconds of work for one connection before the others get their turn.
 _TURN_SIZE = 1 << 15  # Bytes sent to one connection before the others get their turn.
 
@@ -139,14 +141,14 @@ class Node:
     def open_responder(self, now: float) -> Responder:
         """Return a new responder for a connection that was opened at `now`."""
         settings = replace(self.settings, start_height=self.regtest.height)
-        speaks_v2 = settings.services & Service.P2P_V2
+        speaks_v2, magic = settings.services & Service.P2P_V2, settings.network.magic
         session = Session(
             settings,
             Role.INBOUND,
             draw_nonce=lambda: secrets.randbits(64),
             now=now,
             timestamp=self.regtest.time,
-            stream=UndecidedStream(settings.network.magic, secrets.token_bytes, LIMITS) if speaks_v2 else None,
+            stream=UndecidedStream(magic, secrets.token_bytes, _LIMITS) if speaks_v2 else V1Stream(magic, _LIMITS),
         )
         return self._make_responder(self.regtest, session)
 

@@ -268,7 +268,7 @@ async def test_an_announced_transaction_is_fetched_and_relayed(wtxidrelay: bool)
         ((WTX, wtxid(raw)), (WTX, wtxid(raw))) if wtxidrelay else ((TX, txid(raw)), (WITNESS_TX, txid(raw)))
     )
     async with Node(made) as node, client(node, *(["wtxidrelay"] * wtxidrelay)) as sender, client(node) as other:
-        assert await sender.ask("inv", inventory(announced, (BLOCK, UNKNOWN))) == [("getdata", inventory(fetched))]
+        assert await sender.ask("inv", inventory(announced)) == [("getdata", inventory(fetched))]
         assert await sender.ask("tx", raw) == []  # it is not announced to its sender
         assert await other.answers() == [("inv", inventory((TX, txid(raw))))]
         assert txid(raw) in made.mempool
@@ -335,7 +335,6 @@ async def test_negotiation_after_verack_ends_the_connection(command: str) -> Non
     ("command", "payload"),
     [
         ("feature", b""),
-        ("inv", b"\xfd\x51\xc3" + bytes(36 * 50_001)),
         ("getdata", b"\xfd\x51\xc3" + bytes(36 * 50_001)),
         ("headers", b"\xfd\xd1\x07" + bytes(81 * 2_001)),
         ("getblocks", locate([UNKNOWN] * 102)),
@@ -347,6 +346,12 @@ async def test_messages_that_core_punishes_end_the_connection(command: str, payl
     async with Node(regtest(2)) as node, client(node) as peer:
         await peer.send(command, payload)
         assert await peer.is_cut()
+
+
+async def test_an_inv_with_too_many_items_is_ignored() -> None:
+    async with Node(regtest(2)) as node, client(node) as peer:
+        assert await peer.ask("inv", b"\xfd\x51\xc3" + bytes(36 * 50_001)) == []
+        assert await peer.ask("getdata", inventory((TX, UNKNOWN))) == [("notfound", inventory((TX, UNKNOWN)))]
 
 
 def header_list(*raws: bytes) -> bytes:
@@ -366,6 +371,52 @@ async def test_headers_must_have_work_and_a_known_order() -> None:
     async with Node(made) as node, client(node) as peer:
         assert await peer.ask("headers", header_list(*good)) == []
         assert await peer.ask("headers", header_list()) == []
+
+
+def longer(made: Regtest, count: int) -> Regtest:
+    """A chain that continues another one."""
+    other = Regtest(clock=lambda: 1_700_000_500)
+    for block in made.chain.active[1:]:
+        other.submit_block(block.raw)
+    other.mine(count)
+    return other
+
+
+async def test_announced_blocks_are_fetched_some_at_a_time() -> None:
+    made = regtest(3)
+    other = longer(made, 20)
+    blocks = [block.raw for block in other.chain.active[4:]]
+    async with Node(made) as node, client(node) as peer:
+        asked = await peer.ask("headers", header_list(*(raw[:80] for raw in blocks)))
+        assert asked == [("getdata", inventory(*((WITNESS_BLOCK, sha256d(raw[:80])) for raw in blocks[:16])))]
+        assert await peer.ask("block", other.chain.tip.raw) == []  # it was not requested yet
+        assert made.height == 3
+        asked = [each for raw in blocks[:16] for each in await peer.ask("block", raw)]
+        assert asked == [("getdata", inventory((WITNESS_BLOCK, sha256d(raw[:80])))) for raw in blocks[16:]]
+        for raw in blocks[16:]:
+            assert await peer.ask("block", raw) == []  # and it is not announced to its sender
+    assert made.chain.tip.hash == other.chain.tip.hash
+
+
+async def test_an_inv_of_an_unknown_block_is_answered_by_getheaders() -> None:
+    made = regtest(3)
+    other = longer(made, 1)
+    tip = other.chain.tip
+    async with Node(made) as node, client(node) as peer:
+        ((command, payload),) = await peer.ask("inv", inventory((BLOCK, tip.hash)))
+        assert command == "getheaders"
+        assert GetHeaders.parse(payload).stop_hash == tip.hash
+        assert await peer.ask("inv", inventory((BLOCK, made.chain.tip.hash))) == []
+
+
+async def test_an_invalid_block_ends_the_connection_of_its_sender() -> None:
+    made = regtest(3)
+    tip = longer(made, 1).chain.tip
+    async with Node(made) as node, client(node) as peer:
+        assert await peer.ask("headers", header_list(tip.raw[:80]))
+        await peer.send("block", tip.raw[:81] + bytes(len(tip.raw) - 81))
+        assert await peer.is_cut()
+    assert made.height == 3
 
 
 async def test_headers_of_an_unknown_parent_are_answered_by_getheaders() -> None:
