@@ -81,17 +81,15 @@ class Broadcaster:
         context: Context,
         books: OwnBooks,
         recorded: Callable[[bytes], None],
-        returned: Callable[[OwnTx], None],
     ) -> None:
         """Create a broadcaster without transactions.
 
-        `recorded` is called with the txid of each recorded transaction. `returned` is called with each transaction that
-        the books bring: at the start, or when it is pending or replaced again.
+        `recorded` is called with the txid of each recorded transaction.
         """
         self._context = context
         self._books = books
         self._recorded = recorded
-        self._returned = returned
+        self._on_returned: list[Callable[[OwnTx], None]] = []
         self._changed = books.follow()
         self._owns = OwnTxs()
         self._schedule = Schedule(self._owns)
@@ -99,6 +97,14 @@ class Broadcaster:
         self._served: dict[Peer, dict[bytes, bytes]] = {}  # txid and wtxid that a peer may request → txid
         self._missing: dict[Peer, list[PeerRecord]] = {}  # records of transactions that a peer lacks, without a round
         context.pool.on_gone(self._gone)
+
+    def on_returned(self, call: Callable[[OwnTx], None]) -> None:
+        """Call `call` with each transaction that the books bring: at the start, or when it is open again."""
+        self._on_returned.append(call)
+
+    def _returned(self, own: OwnTx) -> None:
+        for call in self._on_returned:
+            call(own)
 
     # Transactions
 

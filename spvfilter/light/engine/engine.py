@@ -149,14 +149,7 @@ class ClientEngine:
         self._fetches = BlockFetches(context, self._blocks)
         questions = FilterQuestions(context)
         self._questions = questions
-        self._filter_headers = FilterHeaders(
-            context,
-            self._headers,
-            questions,
-            self._blocks,
-            self.coverage,
-            lambda height: self._compact.disconnect_to(height),
-        )
+        self._filter_headers = FilterHeaders(context, self._headers, questions, self._blocks, self.coverage)
         self._compact = FilterSearch(
             context, self._filter_headers, questions, self._blocks, self.coverage, has_filters=saved.has_filters
         )
@@ -165,9 +158,7 @@ class ClientEngine:
             context, self._headers, self._blocks, self.coverage, bloom_filters, self._compact.scripts.add
         )
         self._own_books = OwnBooks(books)
-        self.broadcaster: Broadcaster = Broadcaster(
-            context, self._own_books, self._recorded_own, lambda own: self._private.returned(own)
-        )
+        self.broadcaster: Broadcaster = Broadcaster(context, self._own_books, self._recorded_own)
         self._facts = BookFacts(books, saved.chain, lambda: fee_limits(pool.connected()), self.broadcaster.is_accepted)
         self._private = PrivateBroadcast(context, self.broadcaster, self._own_books, saved.private)
         self.relay: Relay = Relay(context)

@@ -98,14 +98,9 @@ class FilterHeaders:
         questions: FilterQuestions,
         blocks: BlockRequests,
         coverage: Coverage,
-        taken_back: Callable[[int], None],
     ) -> None:
-        """Compare filter headers.
-
-        `taken_back` is called with a height if our filter headers above it were taken back.
-        """
         self._context = context
-        self._taken_back = taken_back
+        self._on_taken_back: list[Callable[[int], None]] = []
         self._headers = headers
         self._questions = questions
         self._coverage = coverage
@@ -183,6 +178,10 @@ class FilterHeaders:
         """Drop the filter headers above a height, since the blocks were disconnected."""
         self._context.rows.cut(height)
         self._limit(height)
+
+    def on_taken_back(self, call: Callable[[int], None]) -> None:
+        """Call `call` with a height whenever our filter headers above it were taken back."""
+        self._on_taken_back.append(call)
 
     def _limit(self, height: int) -> None:
         for peer in self.verdicts.disconnect_to(height):
@@ -293,7 +292,8 @@ class FilterHeaders:
         self._leader = None
         self._limit(height - 1)
         self._ended.clear()  # otherwise a liar could have each of the blocks since searched whole
-        self._taken_back(height - 1)
+        for call in self._on_taken_back:
+            call(height - 1)
         context.changed()
 
     # Extending

@@ -92,6 +92,7 @@ class FilterSearch:
         self._kept_to = _ANY_HEIGHT if has_filters else -1  # height up to which the database may have filters
         self._scanning: bytes | None = None  # block that is being scanned in a thread
         context.pool.on_gone(self._gone)
+        headers.on_taken_back(self.disconnect_to)
 
     def _gone(self, peer: Peer) -> None:
         for part in self._parts:

@@ -86,6 +86,7 @@ class PrivateBroadcast:
         self._books = books
         self._handovers: dict[int, _Handover] = {}  # by the connection's number
         self._records = {bytes.fromhex(txid): record for txid, record in records.items()}
+        broadcaster.on_returned(self._returned)
 
     # Transactions
 
@@ -116,7 +117,7 @@ class PrivateBroadcast:
             self._announce(handover)  # by the new wtxid
         return recorded
 
-    def returned(self, own: OwnTx) -> None:
+    def _returned(self, own: OwnTx) -> None:
         """The books bring a transaction: at the start, or after a reorganization. A private one stays private."""
         record = self._records.get(own.tx.txid)
         if record is None:

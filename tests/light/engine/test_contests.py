@@ -484,7 +484,7 @@ def test_a_supporter_that_reconnects_at_once_is_still_followed(tmp_path: Path) -
         assert isinstance(engine, ClientEngine)
         assert engine.coverage.filter_disputes
         taken_back: list[int] = []
-        engine._filter_headers._taken_back = taken_back.append
+        engine._filter_headers.on_taken_back(taken_back.append)
         for _ in range(3):
             world.nodes[0].hang_up()
             world.pass_time(60)

@@ -159,7 +159,7 @@ def test_a_checkpoint_then_another_header_are_a_lie() -> None:
     asked.context.rows.append(b"".join(ours), b"".join(filter_headers(ours, bytes(32))))
     headers = PeerHeaders(asked.context, lambda update: None)
     blocks = BlockRequests(asked.context, headers)
-    heard = FilterHeaders(asked.context, headers, asked.questions, blocks, Coverage(), lambda height: None)
+    heard = FilterHeaders(asked.context, headers, asked.questions, blocks, Coverage())
     other = bytes(32)
     *_, header = filter_headers(ours[1_001:2_001], other)
     asked.locate(heard, -1, 2_100, header)
@@ -178,7 +178,7 @@ def _heard_of(height: int) -> tuple[Asked, FilterHeaders, list[bytes]]:
     asked.context.rows.append(b"".join(ours), b"".join(filter_headers(ours, bytes(32))))
     headers = PeerHeaders(asked.context, lambda update: None)
     blocks = BlockRequests(asked.context, headers)
-    return asked, FilterHeaders(asked.context, headers, asked.questions, blocks, Coverage(), lambda height: None), ours
+    return asked, FilterHeaders(asked.context, headers, asked.questions, blocks, Coverage()), ours
 
 
 def test_another_header_then_our_checkpoint_are_a_lie() -> None:
