@@ -32,7 +32,7 @@ _FILTERED = frozenset(  # Columns that get Bloom filters if pyarrow can write th
 _FEW = frozenset(
     (
         *("version", "bits", "lock_time", "input_count", "output_count", "spent_output_index", "sequence"),
-        *("witness_size", "type", "spent_block_number", "op_return_protocol"),
+        *("witness_size", "inscription_count", "content_type", "type", "spent_block_number", "op_return_protocol"),
     )
 )
 

@@ -166,7 +166,7 @@ async def test_duckdb_reads_fewer_row_groups_for_a_hash(
         "transactions": {"hash", "witness_hash", "block_hash"},
         "inputs": {
             *("transaction_hash", "block_hash", "spent_transaction_hash", "address", "spent_script"),
-            "spent_script_hex",
+            *("spent_script_hex", "content_hash"),
         },
         "outputs": {"transaction_hash", "block_hash", "address", "script", "script_hex"},
     }

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bitcoin.core import CBlock, CTransaction
+from bitcoin.core.serialize import VarIntSerializer
 
 from spvfilter.kernel.blocktables import HEX, TABLES, Layout
 from spvfilter.network import Network
@@ -129,6 +130,7 @@ def rows_of_block(
                     "script": bytes(txin.scriptSig),
                     "sequence": txin.nSequence,
                     "witness_size": witness_size(stack) if has_witness else 0,
+                    "witness": serialized(stack) if has_witness else None,
                     "value": None if coin is None else coin.value,
                     "spent_script": None if coin is None else coin.script,
                     "spent_block_number": None if coin is None else coin.height or None,
@@ -141,6 +143,16 @@ def rows_of_block(
 
 def without_witness(tx: CTransaction) -> bytes:
     return bytes(CTransaction(tx.vin, tx.vout, tx.nLockTime, tx.nVersion).serialize())
+
+
+def serialized(stack: Sequence[bytes]) -> bytes:
+    """A witness stack as transactions have it."""
+    return b"".join(
+        (
+            VarIntSerializer.serialize(len(stack)),
+            *(VarIntSerializer.serialize(len(item)) + bytes(item) for item in stack),
+        )
+    )
 
 
 def witness_size(stack: Sequence[bytes]) -> int:

@@ -39,7 +39,7 @@ def _witness_name(script: bytes) -> str:
     return "anchor" if script == _ANCHOR else "witness_unknown"
 
 
-def _next_op(script: bytes, at: int) -> tuple[int, bytes, int] | None:
+def next_op(script: bytes, at: int) -> tuple[int, bytes, int] | None:
     """Return the opcode at a byte, its data and the offset after it; None if there is none, or if it is truncated."""
     if at >= len(script):
         return None
@@ -61,7 +61,7 @@ def _is_push_only(script: bytes) -> bool:
     """Return True if only pushes follow the first opcode (Core CScript::IsPushOnly)."""
     at = 1
     while at < len(script):
-        op = _next_op(script, at)
+        op = next_op(script, at)
         if op is None or op[0] > _OP_16:
             return False
         at = op[2]
@@ -72,11 +72,11 @@ def _is_multisig(script: bytes) -> bool:
     """Return True for m keys of n, with 1 ≤ m ≤ n ≤ 20 (Core MatchMultisig)."""
     if not script or script[-1] != _OP_CHECKMULTISIG:
         return False
-    first = op = _next_op(script, 0)
+    first = op = next_op(script, 0)
     keys = -1
     while op is not None:
         keys += 1
-        op = _next_op(script, op[2])
+        op = next_op(script, op[2])
         if op is None or not is_pubkey(op[1]):
             break
     if first is None or op is None:

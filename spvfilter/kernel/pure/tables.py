@@ -5,6 +5,7 @@
 - Columns that need undo data have no value without it: `type`, `value`, `address`, `spent_script` and
   `spent_block_number` of inputs, and `input_value`, `fee` and `fee_rate` of transactions.
 - `items` has the inputs of each transaction and then its outputs. Its times are in seconds, and its types are names.
+- `content_type`, `content_size` and `content_hash` are those of the first inscription in an input's witness.
 - `op_return` has the data pushes after an OP_RETURN, joined; OP_1NEGATE and OP_1 to OP_16 push one byte.
 - `op_return_script` has the bytes after OP_RETURN, and `op_return_protocol` the protocol that kernel.protocols lists.
 """
@@ -21,12 +22,13 @@ from spvfilter.kernel.protocols import PROTOCOLS, Where
 from spvfilter.kernel.pure.address import address_of, check_network
 from spvfilter.kernel.pure.arguments import snapshot, snapshots, whole
 from spvfilter.kernel.pure.blocks import null_data, null_pushes, strip_witness, txid, walk_block, wtxid
+from spvfilter.kernel.pure.envelopes import Inscription, content_hash, inscription_in, leaf_script
 from spvfilter.kernel.pure.packed import hits_in
 from spvfilter.kernel.pure.scripts import solve
 from spvfilter.kernel.pure.undo import PackedCoin, coins_of_block, script_of
 from spvfilter.kernel.values import TxSpan
 from spvfilter.primitives import read_compact_size
-from spvfilter.protocol import HEADER_SIZE, MAX_BLOCK_SIZE, MAX_MONEY
+from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_BLOCK_SIZE, MAX_MONEY
 
 _HEADER = struct.Struct("<i32s32sIII")  # Version, previous hash, merkle root, time, bits, nonce.
 _I32, _U32 = struct.Struct("<i"), struct.Struct("<I")
@@ -107,7 +109,7 @@ class _Input:
     tx: _Tx
     index: int
     place: tuple[int, int, int]
-    witness_size: int
+    witness: bytes
     coin: tuple[PackedCoin, int] | None
 
     def script(self) -> bytes | None:
@@ -129,6 +131,15 @@ class _Input:
 
     def spent_height(self) -> int | None:
         return None if self.coin is None else self.coin[0].code >> 1 or None
+
+    def inscription(self) -> Inscription:
+        """The inscription in the witness; without envelopes if there is none."""
+        return inscription_in(leaf_script(self.witness) or b"") or Inscription(0, None, None)
+
+    def content_type(self) -> str | None:
+        """The content type of the inscription; None unless it is printable ASCII."""
+        found = self.inscription().content_type
+        return found.decode() if found is not None and all(0x20 <= byte < 0x7F for byte in found) else None
 
     def number(self, at: int) -> int:
         return int(_U32.unpack_from(self.tx.block.raw, at)[0])
@@ -276,7 +287,12 @@ _OF_INPUT: dict[str, Callable[[_Input], Value]] = {
     "spent_output_index": lambda spend: spend.number(spend.place[0] + 32),
     "script": lambda spend: spend.tx.block.raw[spend.place[1] : spend.place[2]],
     "sequence": lambda spend: spend.number(spend.place[2]),
-    "witness_size": lambda spend: spend.witness_size,
+    "witness_size": lambda spend: len(spend.witness),
+    "witness": lambda spend: spend.witness or None,
+    "inscription_count": lambda spend: spend.inscription().envelopes,
+    "content_type": lambda spend: spend.content_type(),
+    "content_size": lambda spend: None if (body := spend.inscription().body) is None else len(body),
+    "content_hash": lambda spend: None if (body := spend.inscription().body) is None else content_hash(body),
     "type": lambda spend: spend.type(),
     "value": lambda spend: None if spend.coin is None else spend.coin[0].value,
     "address": lambda spend: spend.address(),
@@ -409,7 +425,8 @@ class ColumnRows:
                 pieces = [value.encode() if isinstance(value, str) else value or b"" for value in values]
                 return ColumnBuffers(len(values), validity, _offsets(pieces), b"".join(pieces))  # type: ignore[arg-type]
             case Layout.HASH:
-                return ColumnBuffers(len(values), validity, None, b"".join(values))  # type: ignore[arg-type]
+                hashes = [value if isinstance(value, bytes) else bytes(HASH_SIZE) for value in values]
+                return ColumnBuffers(len(values), validity, None, b"".join(hashes))
             case Layout.BITS:
                 return ColumnBuffers(len(values), validity, None, _bits([bool(value) for value in values]))
         code = {Layout.INT8: "b", Layout.INT32: "i", Layout.INT64: "q", Layout.FLOAT64: "d"}[self._layout]
@@ -509,7 +526,7 @@ def _matches(raw: bytes, txs: list[TxSpan], packed: bytes) -> dict[int, set[tupl
 
 
 def _inputs(tx: _Tx) -> Iterator[_Input]:
-    """Yield the inputs of a transaction with the sizes of their witnesses."""
+    """Yield the inputs of a transaction with their witnesses."""
     raw, at = tx.block.raw, tx.span.witness
     for number, place in enumerate(tx.span.inputs):
         start = at
@@ -518,7 +535,7 @@ def _inputs(tx: _Tx) -> Iterator[_Input]:
             for _ in range(items):
                 size, at = read_compact_size(raw, at, "witness item length")
                 at += size
-        yield _Input(tx, number, place, at - start, tx.coins[number] if tx.coins else None)
+        yield _Input(tx, number, place, raw[start:at], tx.coins[number] if tx.coins else None)
 
 
 def _paid(raw: bytes, span: TxSpan) -> int:

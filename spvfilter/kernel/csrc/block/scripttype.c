@@ -4,18 +4,12 @@
 
 enum { OP_RETURN = 0x6A, OP_1 = 0x51, OP_16 = 0x60, OP_CHECKMULTISIG = 0xAE, MOST_KEYS = 20 };
 
-typedef struct {
-    uint8_t opcode;
-    spv_bytes data;
-} op;
-
-/* pure.scripts._next_op: the opcode at *at, and its data. Moves *at past it. */
-static bool next_op(spv_bytes script, size_t *at, op *found) {
+bool spv_next_op(spv_bytes script, size_t *at, spv_op *found) {
     if (*at >= script.size)
         return false;
     const uint8_t opcode = script.data[(*at)++];
     size_t size = opcode;
-    *found = (op){opcode, {script.data + *at, 0}};
+    *found = (spv_op){opcode, {script.data + *at, 0}};
     if (opcode > 0x4E)
         return true;
     if (opcode > 0x4B) { /* OP_PUSHDATA1, 2, 4 */
@@ -35,15 +29,15 @@ static bool next_op(spv_bytes script, size_t *at, op *found) {
 
 /* pure.scripts._is_push_only. */
 static bool is_push_only(spv_bytes script) {
-    op found;
+    spv_op found;
     for (size_t at = 1; at < script.size;)
-        if (!next_op(script, &at, &found) || found.opcode > OP_16)
+        if (!spv_next_op(script, &at, &found) || found.opcode > OP_16)
             return false;
     return true;
 }
 
 /* pure.scripts._number. */
-static unsigned number(const op *of) {
+static unsigned number(const spv_op *of) {
     enum { LARGEST_OP = OP_16 - OP_1 + 1 };
     if (of->opcode >= OP_1 && of->opcode <= OP_16)
         return of->opcode - OP_1 + 1u;
@@ -54,14 +48,14 @@ static unsigned number(const op *of) {
 static bool is_multisig(spv_bytes script) {
     size_t at = 0;
     unsigned keys = 0;
-    op found;
-    if (!script.size || script.data[script.size - 1] != OP_CHECKMULTISIG || !next_op(script, &at, &found))
+    spv_op found;
+    if (!script.size || script.data[script.size - 1] != OP_CHECKMULTISIG || !spv_next_op(script, &at, &found))
         return false;
     const unsigned required = number(&found);
     if (!required)
         return false;
     for (;;) {
-        if (!next_op(script, &at, &found))
+        if (!spv_next_op(script, &at, &found))
             return false;
         if (!spv_is_pubkey(found.data.data, found.data.size))
             break;

@@ -21,6 +21,14 @@ typedef enum {
 
 enum { SPV_SCRIPT_TYPES = SPV_TYPE_WITNESS_UNKNOWN + 1 };
 
+typedef struct {
+    uint8_t opcode;
+    spv_bytes data; /* the data that the opcode pushes */
+} spv_op;
+
+/* pure.scripts.next_op: the opcode at *at, and its data. Moves *at past it. False if there is none or if it is
+   truncated. */
+bool spv_next_op(spv_bytes script, size_t *at, spv_op *found);
 /* pure.scripts.solve. */
 spv_solved spv_solve(spv_bytes script);
 

@@ -76,6 +76,12 @@ static void twice(spv_padded *padded, uint8_t digest[32]) {
     spv_hash_padded(way, padded, digest);
 }
 
+void spv_sha256(const uint8_t *data, size_t size, uint8_t digest[32]) {
+    spv_padded padded;
+    pad_whole(&padded, data, size);
+    spv_hash_padded(spv_sha256_chosen(), &padded, digest);
+}
+
 void spv_sha256d(const uint8_t *data, size_t size, uint8_t digest[32]) {
     spv_padded padded;
     pad_whole(&padded, data, size);

@@ -16,6 +16,8 @@ typedef struct {
 /* Returns message `number` of many. `context` describes the messages. It is called several times for each message. */
 typedef spv_message spv_message_at(const void *context, size_t number);
 
+/* One SHA-256 of `size` bytes. */
+void spv_sha256(const uint8_t *data, size_t size, uint8_t digest[32]);
 /* sha256d of `size` bytes. */
 void spv_sha256d(const uint8_t *data, size_t size, uint8_t digest[32]);
 /* sha256d of a message. */

@@ -1,5 +1,6 @@
 #include "watch/tables.h"
 
+#include "block/envelope.h"
 #include "block/place.h"
 #include "block/script.h"
 #include "block/scripttype.h"
@@ -52,6 +53,11 @@ enum {
     OP_RETURN_DATA,
     OP_RETURN_SCRIPT,
     OP_RETURN_PROTOCOL,
+    WITNESS,
+    INSCRIPTIONS,
+    CONTENT_TYPE,
+    CONTENT_SIZE,
+    CONTENT_HASH,
     KIND,
     BLOCK_TIME,
     TYPE_NAME,
@@ -105,6 +111,11 @@ static const struct {
     {"inputs.script", INPUTS, SCRIPT, SPV_BINARY},
     {"inputs.sequence", INPUTS, SEQUENCE, SPV_INT64},
     {"inputs.witness_size", INPUTS, WITNESS_SIZE, SPV_INT32},
+    {"inputs.witness", INPUTS, WITNESS, SPV_BINARY},
+    {"inputs.inscription_count", INPUTS, INSCRIPTIONS, SPV_INT32},
+    {"inputs.content_type", INPUTS, CONTENT_TYPE, SPV_TEXT},
+    {"inputs.content_size", INPUTS, CONTENT_SIZE, SPV_INT64},
+    {"inputs.content_hash", INPUTS, CONTENT_HASH, SPV_HASH},
     {"inputs.type", INPUTS, TYPE, SPV_INT8},
     {"inputs.value", INPUTS, VALUE, SPV_INT64},
     {"inputs.address", INPUTS, ADDRESS, SPV_TEXT},
@@ -393,7 +404,53 @@ static spv_status put_coin(const rows *r, spv_column *c, const spent *of) {
     }
 }
 
-static spv_status put_input(const rows *r, spv_column *c, uint32_t number, const spv_item *input, size_t witness) {
+/* pure.tables._Input.content_type: printable ASCII. */
+static spv_status put_content_type(spv_column *c, const spv_inscription *found) {
+    const spv_bytes type = found->is_number ? (spv_bytes){&found->number, 1} : found->type;
+    bool is_text = found->has_type;
+    for (size_t i = 0; is_text && i < type.size; i++)
+        is_text = type.data[i] >= 0x20 && type.data[i] < 0x7F;
+    if (is_text)
+        return spv_put_bytes(c, type);
+    spv_put_null(c);
+    return SPV_OK;
+}
+
+static spv_status put_content_hash(spv_column *c, spv_bytes script, const spv_inscription *found) {
+    uint8_t digest[32], *body = malloc(found->body_size + 1);
+    if (!body)
+        return SPV_NOMEM;
+    spv_copy_body(script, found, body);
+    spv_sha256(body, found->body_size, digest);
+    free(body);
+    return spv_put_hash(c, digest);
+}
+
+/* The columns of an input's witness. */
+static spv_status put_witness(spv_column *c, spv_bytes witness) {
+    spv_inscription found;
+    if (c->id == WITNESS) {
+        if (witness.size)
+            return spv_put_bytes(c, witness);
+        spv_put_null(c);
+        return SPV_OK;
+    }
+    const spv_bytes script = spv_leaf_script(witness);
+    spv_find_inscription(script, &found);
+    if (c->id == INSCRIPTIONS)
+        spv_put_32(c, found.count);
+    else if (c->id == CONTENT_TYPE)
+        return put_content_type(c, &found);
+    else if (!found.has_body)
+        spv_put_null(c);
+    else if (c->id == CONTENT_SIZE)
+        spv_put_64(c, found.body_size);
+    else
+        return put_content_hash(c, script, &found);
+    return SPV_OK;
+}
+
+static spv_status put_input(const rows *r, spv_column *c, uint32_t number, const spv_item *input, spv_bytes witness) {
     const uint8_t *raw = r->raw.data;
     switch (c->id) {
     case TX_HASH:
@@ -415,8 +472,14 @@ static spv_status put_input(const rows *r, spv_column *c, uint32_t number, const
         spv_put_64(c, spv_le32(raw + input->script_end));
         break;
     case WITNESS_SIZE:
-        spv_put_32(c, (uint32_t)witness);
+        spv_put_32(c, (uint32_t)witness.size);
         break;
+    case WITNESS:
+    case INSCRIPTIONS:
+    case CONTENT_TYPE:
+    case CONTENT_SIZE:
+    case CONTENT_HASH:
+        return put_witness(c, witness);
     case BLOCK_HASH:
     case BLOCK_NUMBER:
     case BLOCK_TIMESTAMP:
@@ -554,7 +617,7 @@ static spv_status put_input_item(const rows *r, spv_column *c, uint32_t number, 
     case VALUE:
     case ADDRESS:
     case SPENT_SCRIPT:
-        return put_input(r, c, number, input, 0);
+        return put_input(r, c, number, input, (spv_bytes){NULL, 0});
     default:
         return put_item(r, c, true, is_match);
     }
@@ -615,10 +678,11 @@ static spv_status put_rows(rows *r) {
     size_t at = tx->inputs_at, witness = tx->witness;
     for (uint32_t i = 0; r->index && i < tx->inputs && !status; i++) {
         const spv_item input = spv_next_input(r->raw.data, &at);
-        const size_t size = witness ? next_witness(r->raw.data, &witness) : 0;
+        const size_t start = witness, size = witness ? next_witness(r->raw.data, &witness) : 0;
+        const spv_bytes stack = {r->raw.data + start, size};
         EACH (r, INPUTS, c)
             if (!status)
-                status = put_input(r, c, i, &input, size);
+                status = put_input(r, c, i, &input, stack);
         const bool is_match = take_marks(r, true, i);
         EACH (r, ITEMS, c)
             if (!status)
