@@ -8,6 +8,7 @@ import logging
 import re
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -138,6 +139,33 @@ def test_csv_has_the_columns_of_json(run: Any) -> None:
     head, line = ran.out.splitlines()
     assert head.split(",") == list(row)
     assert line.split(",")[0] == "output"
+    assert (line.split(",")[-1], row["first_seen"]) == ("", None)
+
+
+def test_the_first_arrival_of_a_transaction_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_MOST_ARRIVALS", 2)
+    clock = iter([10.9, 11.0, 12.0, 13.0])
+    arrivals = sources.Arrivals(lambda: next(clock))
+    for raw in (SPEND, OTHER, SPEND):
+        arrivals.note(bytes(bytearray(raw)))
+    assert [arrivals.time_of(raw) for raw in (SPEND, OTHER, PAYMENTS[0])] == [10, 11, None]
+    arrivals.note(PAYMENTS[0])
+    assert [arrivals.time_of(raw) for raw in (SPEND, OTHER, PAYMENTS[0])] == [None, 11, 13]
+
+
+async def test_rows_of_a_node_say_when_they_were_first_seen(tmp_path: Path) -> None:
+    address = f"ipc://{tmp_path}/zmq"
+    begun = int(time.time())
+    with Publisher(address, topics=1) as publisher:
+        async with matching(address) as child:
+            assert child.stdout is not None
+            await publisher.subscribed()
+            for raw in (SPEND, PAYMENTS[0]):
+                await publisher.send("rawtx", raw)
+            rows = [json.loads(await child.stdout.readline()) for _ in range(2)]
+            await interrupted(child)
+    assert [row["kind"] for row in rows] == ["output", "input"]
+    assert all(begun <= row["first_seen"] <= time.time() for row in rows)
 
 
 # A filter

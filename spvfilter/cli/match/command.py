@@ -140,11 +140,11 @@ class _Run:
             self._opened("match", "matches") as txs,
             aclosing(matcher.match_txs(txs, spent=self._given.spent_by)) as found,
         ):
-            show = matches.printer(self._page, self._format, unconfirmed="-")
+            show = matches.arrival_printer(self._page, self._format)
             async for each in found:
                 for match in each.matches:
                     if self._is_new((match.kind, match.txid, match.index)):
-                        show(match)
+                        show(match, self._given.arrivals.time_of(each.raw))
         return _INCOMPLETE if self._bad else _OK
 
     async def relevant(self, bloom: Bip37Filter) -> int:

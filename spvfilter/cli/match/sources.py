@@ -6,6 +6,8 @@ import argparse
 import asyncio
 import logging
 import re
+import time
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, contextmanager
 from dataclasses import dataclass, field
@@ -36,12 +38,32 @@ _SILENCE_S = 30.0
 """Seconds without a first transaction after which a message says what a node must be started with (our choice)."""
 _WAITING = 10
 """Transactions of all sources that wait to be matched (our choice)."""
+_MOST_ARRIVALS = 200_000
+"""Transactions whose times of arrival are kept, about 30 MB (our choice)."""
 _SCHEMES = "tcp://, ipc://, http://, https:// or p2p://"
 
 Txs = AsyncGenerator[bytes]
 """Transactions of one source."""
 Bad = Callable[[str], None]
 """Takes a message about input that is not a transaction."""
+
+
+class Arrivals:
+    """The times at which transactions of nodes and peers first arrived. The latest ones are kept."""
+
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self._now = now
+        self._times: OrderedDict[int, int] = OrderedDict()  # by the hash of the raw transaction
+
+    def note(self, raw: bytes) -> None:
+        """Note that a transaction has arrived."""
+        self._times.setdefault(hash(raw), int(self._now()))
+        if len(self._times) > _MOST_ARRIVALS:
+            self._times.popitem(last=False)
+
+    def time_of(self, raw: bytes) -> int | None:
+        """Return the time at which a transaction first arrived, in seconds since 1970; None if it is unknown."""
+        return self._times.get(hash(raw))
 
 
 @dataclass(slots=True)
@@ -58,6 +80,8 @@ class Sources:
     """Addresses where nodes publish transactions by ZMQ."""
     nodes: list[str] = field(default_factory=list)
     """URLs of nodes with a mempool."""
+    arrivals: Arrivals = field(default_factory=Arrivals)
+    """The times at which transactions of nodes and peers arrived."""
     peers: list[str] = field(default_factory=list)
     """HOST or HOST:PORT of nodes that relay transactions."""
     follows: bool = False
@@ -160,17 +184,17 @@ class Sources:
         stack.enter_context(_handled("spvfilter.p2p.relayed", _Messages()))
         for address in self.publishers:
             notices = await stack.enter_async_context(TxNotices.subscribed([address]))
-            found.append(_published(notices, address, bad))
+            found.append(self._live(_published(notices, address, bad)))
         if self.peers:
             relayed = RelayedTransactions(self.peers, self.network, proxy=self.proxy)
-            found.append(_each_of(await stack.enter_async_context(relayed)))
+            found.append(self._live(await stack.enter_async_context(relayed)))
         for url in self.nodes:
             patience = Patience(None if self.follows else Patience().seconds, complain)
             node = await stack.enter_async_context(
                 FullNode.open(url, self.network, credentials=self.credentials, patience=patience)
             )
             self.opened.append(node)
-            found.append(node.mempool_txs(poll_s=_POLL_S if self.follows else None))
+            found.append(self._live(node.mempool_txs(poll_s=_POLL_S if self.follows else None)))
         for path in self.files:
             stream, name = _opened(path, stack)
             found.append(_read(stream, name, bad))
@@ -179,6 +203,16 @@ class Sources:
         for txs in found:
             stack.push_async_callback(txs.aclose)
         return found[0] if len(found) == 1 else _merged(found)
+
+    async def _live(self, txs: AsyncIterator[bytes]) -> Txs:
+        """Yield the transactions of a node or of peers, and note when they arrive."""
+        try:
+            async for raw in txs:
+                self.arrivals.note(raw)
+                yield raw
+        finally:
+            if isinstance(txs, AsyncGenerator):
+                await txs.aclose()
 
 
 def _opened(path: str, stack: AsyncExitStack) -> tuple[BinaryIO, str]:
@@ -200,11 +234,6 @@ async def _read(stream: BinaryIO, name: str, bad: Bad) -> Txs:
 
 async def _given(raws: Sequence[bytes]) -> Txs:
     for raw in raws:
-        yield raw
-
-
-async def _each_of(txs: AsyncIterator[bytes]) -> Txs:
-    async for raw in txs:
         yield raw
 
 

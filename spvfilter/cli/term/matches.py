@@ -88,6 +88,20 @@ def record(match: Match) -> dict[str, str | int | None]:
     }
 
 
+def arrival_printer(page: Page, chosen: str) -> Callable[[Match, int | None], None]:
+    """Return a function that prints a match of an unconfirmed transaction in a format: table, jsonl or csv.
+
+    Its second argument is the column `first_seen` of jsonl and csv: the time of arrival in seconds since 1970.
+    """
+    if chosen == "jsonl":
+        return lambda match, seen: page.line(json.dumps(row(match) | {"first_seen": seen}, separators=(",", ":")))
+    if chosen == "csv":
+        page.line(_csv_line((*_COLUMNS, "first_seen")))
+        return lambda match, seen: page.line(_csv_line((*map(_cell, row(match).values()), seen)))
+    rows = table_printer(page, "-")
+    return lambda match, seen: rows([match])
+
+
 def printer(page: Page, chosen: str, unconfirmed: str = "mempool") -> Callable[[Match], None]:
     """Return a function that prints one match in a format: table, jsonl or csv.
 
