@@ -92,6 +92,7 @@ if TYPE_CHECKING:  # both backends have the reference's signatures
     from spvfilter.kernel.pure.silent import silent_candidate
     from spvfilter.kernel.pure.table import WatchTable
     from spvfilter.kernel.pure.tables import block_columns
+    from spvfilter.kernel.pure.thrift import thrift_end
     from spvfilter.kernel.pure.undo import spent_coins
 else:
     globals().update(_twin)
@@ -171,6 +172,7 @@ __all__ = [
     "spent_coins",
     "spent_outpoints",
     "strip_witness",
+    "thrift_end",
     "txid",
     "unpack_hits",
     "walk_block",

@@ -52,6 +52,7 @@ _REFERENCE = {
     "pure.silent": ("silent_candidate",),
     "pure.table": ("WatchTable",),
     "pure.tables": ("block_columns",),
+    "pure.thrift": ("thrift_end",),
     "pure.undo": ("spent_coins",),
 }
 

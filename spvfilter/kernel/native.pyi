@@ -56,4 +56,5 @@ from spvfilter.kernel.pure.series import SeriesCore as SeriesCore
 from spvfilter.kernel.pure.silent import silent_candidate as silent_candidate
 from spvfilter.kernel.pure.table import WatchTable as WatchTable
 from spvfilter.kernel.pure.tables import block_columns as block_columns
+from spvfilter.kernel.pure.thrift import thrift_end as thrift_end
 from spvfilter.kernel.pure.undo import spent_coins as spent_coins

@@ -12,18 +12,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from measure import Row, best_of, times_of
 from parts import chain
 from pipeline import gigabytes
 
 from spvfilter import MAINNET, BlockFiles
+from spvfilter.bloom.exchange import column_filters
 from spvfilter.scan import ExportColumns, Plan, TableExport, Threads
 from spvfilter.scan.exportcolumns import DEFAULT_COLUMNS
 from spvfilter.scan.exporttables import LEVEL
 
 _GOAL = 150  # MB of repeated blocks that a core exports in a second with the default columns
 _SLOWER = 100  # the same with addresses, or with hashes in hex
+_WIDE = 5_000  # columns of a wide file
 _DISTINCT, _DISTINCT_SLOWER = (
     90,
     60,
@@ -74,7 +77,18 @@ def exports(folder: Path, rounds: int) -> list[Row]:
         for (label, (_, rate)), ours in zip(choices.items(), times, strict=True)
     ]
     rows.append(Row(f"export of {size:,.0f} MB, 2 threads, on the clock", two.clock, one.clock, "1 thread", 0.75))
-    return rows + _distinct_exports(rounds, with_address)
+    return rows + _distinct_exports(rounds, with_address) + _footers(rounds)
+
+
+def _footers(rounds: int) -> list[Row]:
+    """Measure how long it takes to find the filters of one column in a wide footer, and pyarrow's reading of it."""
+    with TemporaryDirectory() as name:
+        path = Path(name) / "wide.parquet"
+        table = pa.table({f"column{number}": pa.array(range(8), pa.int64()) for number in range(_WIDE)})
+        middle = f"column{_WIDE // 2}"
+        pq.write_table(table, path, row_group_size=2, bloom_filter_options={middle: {"ndv": 8, "fpp": 0.01}})
+        ours, theirs = best_of(rounds, partial(column_filters, path, middle), partial(pq.read_metadata, path))
+    return [Row(f"filters of a column in a footer of {_WIDE:,} columns", ours, theirs, "pyarrow's read_metadata", 1.5)]
 
 
 def _distinct_exports(rounds: int, with_address: dict[str, tuple[str, ...]]) -> list[Row]:

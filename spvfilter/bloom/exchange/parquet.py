@@ -22,6 +22,7 @@ from spvfilter.errors import FormatError, ParameterError, remedy
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_PLAIN_NAME = re.compile(r"[^\\\ud800-\udfff]+")  # the end of a name whose bytes a chunk has as they are
 _TAIL = 8  # Bytes at the end of a file: the footer's size and the magic.
 _MAX_FOOTER = 1 << 28  # Bytes of a footer (our choice).
 _SHOWN = 20  # Names of columns in an error message.
@@ -246,22 +247,17 @@ def _logical(cursor: Thrift, wire: Wire) -> TypedKeys | None:
 def _group(cursor: Thrift, wire: Wire, column: str, known: int | None) -> tuple[int, _Chunk]:
     """Return number and chunk of the column in a row group.
 
-    `known` is its number in an earlier row group: the other chunks are then skipped.
+    `known` is its number in an earlier row group: the other chunks are then skipped. Without it, chunks are skipped
+    whose bytes do not contain the name, as long as a chunk is found: an error lists the names of all.
     """
-    found: list[tuple[int, _Chunk]] = []
-    names: list[str] = []
-    for number, field in cursor.fields(wire):
-        if number != 1:
-            cursor.skip(field)
-            continue
-        for at, item in enumerate(cursor.items(field)):
-            if known is not None and at != known:
-                cursor.skip(item)
-                continue
-            chunk = _chunk(cursor, item)
-            names.append(chunk.path)
-            if chunk.path == column:
-                found.append((at, chunk))
+    start = cursor.at
+    needle = column.rpartition(".")[2]
+    if known is None and _PLAIN_NAME.fullmatch(needle):
+        found, names = _chunks(cursor, wire, column, needle.encode())
+        if len(found) == 1:
+            return found[0]
+        cursor.at = start
+    found, names = _chunks(cursor, wire, column, None, known)
     if not names:
         raise cursor.wrong("a row group without columns" if known is None else f"a row group without column {known}")
     if not found:
@@ -273,6 +269,32 @@ def _group(cursor: Thrift, wire: Wire, column: str, known: int | None) -> tuple[
         places = " and ".join(str(at) for at, _ in found)
         raise ParameterError(f"{column!r} is the name of several columns, numbers {places}: rename one of them")
     return found[0]
+
+
+def _chunks(
+    cursor: Thrift, wire: Wire, column: str, needle: bytes | None, known: int | None = None
+) -> tuple[list[tuple[int, _Chunk]], list[str]]:
+    """Return number and chunk of each column with a name in a row group, and the names of the chunks that were read.
+
+    With `needle`, only chunks whose bytes contain it are read. With `known`, only the chunk with this number is read.
+    """
+    found: list[tuple[int, _Chunk]] = []
+    names: list[str] = []
+    for number, field in cursor.fields(wire):
+        if number != 1:
+            cursor.skip(field)
+            continue
+        for at, item in enumerate(cursor.items(field)):
+            if known is not None and at != known:
+                cursor.skip(item)
+                continue
+            if needle is not None and cursor.skip_without(item, needle):
+                continue
+            chunk = _chunk(cursor, item)
+            names.append(chunk.path)
+            if chunk.path == column:
+                found.append((at, chunk))
+    return found, names
 
 
 def _chunk(cursor: Thrift, wire: Wire) -> _Chunk:

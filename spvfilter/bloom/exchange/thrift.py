@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 
 from spvfilter.errors import FormatError
+from spvfilter.kernel import thrift_end
 
 _DEEPEST = 16  # Deepest nesting of structs (our choice); a footer has about 6 levels.
 _LONGEST = 10  # Bytes of the longest varint of 64 bits.
@@ -25,6 +26,8 @@ class Wire(IntEnum):
     TRUE, FALSE, I8, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 
 
+_WIRES = {wire.value: wire for wire in Wire}  # looked up for each field, faster than by Wire(number)
+_CONTAINERS = (Wire.LIST, Wire.SET, Wire.MAP, Wire.STRUCT)
 _INTEGERS = (Wire.I16, Wire.I32, Wire.I64)
 
 
@@ -104,132 +107,62 @@ class Thrift:
         count = self.varint() if start >> 4 == 15 else start >> 4
         if count > len(self._raw) - self.at:  # each item has at least one byte
             raise self.wrong(f"a list of {count} items in {len(self._raw) - self.at} bytes")
-        item = self._wire(start & 15)
         for _ in range(count):
-            yield item
+            yield self._wire(start & 15)
 
-    def skip(self, wire: Wire, deep: int = 0) -> None:
+    def skip_without(self, wire: Wire, needle: bytes) -> bool:
+        """Skip a value of type `wire` and return True, unless its bytes contain `needle`."""
+        end = thrift_end(self._raw, self.at, wire)
+        if end < 0 or self._raw.find(needle, self.at, end) >= 0:
+            return False
+        self.at = end
+        return True
+
+    def skip(self, wire: Wire) -> None:
         """Skip a value of type `wire`."""
-        try:
-            end = self._end(self.at, wire, deep)
-            if end > len(self._raw):
-                raise IndexError
+        end = thrift_end(self._raw, self.at, wire)
+        if end < 0:
+            self._walk(wire, 0, within=False)  # raises the error of the value
+        else:
             self.at = end
-        except IndexError:
-            self.at = len(self._raw)
-            raise self.wrong("truncated: 1 bytes wanted, 0 present") from None
 
-    # The following methods skip most of a footer. They work on plain numbers, because that takes a tenth of the time.
-
-    def _end(self, at: int, wire: int, deep: int, within: bool = False) -> int:
-        """Return the end of the value at `at`. `within` is True inside a list or a map, where a bool takes a byte.
-
-        Raises IndexError if a part of it is beyond the end of the bytes.
-        """
-        if deep > _DEEPEST:
-            self.at = at
+    def _walk(self, wire: Wire, deep: int, *, within: bool) -> None:
+        """Skip a value step by step. `within` is True inside a list or a map, where a boolean takes a byte."""
+        if deep > _DEEPEST and wire in _CONTAINERS:
             raise self.wrong(f"structs nested more than {_DEEPEST} deep")
         match wire:
             case Wire.TRUE | Wire.FALSE:
-                return self._past(at, int(within))
+                self.take(int(within))
             case Wire.I8:
-                return self._past(at, 1)
+                self.take(1)
             case Wire.I16 | Wire.I32 | Wire.I64:
-                return self._number(at)[1]
+                self.varint()
             case Wire.DOUBLE:
-                return self._past(at, 8)
+                self.take(8)
             case Wire.BINARY:
-                size, at = self._number(at)
-                return self._past(at, size)
+                self.take(self.varint())
             case Wire.LIST | Wire.SET:
-                return self._end_of_list(at, deep)
+                for item in self.items(wire):
+                    self._walk(item, deep + 1, within=True)
             case Wire.MAP:
-                return self._end_of_map(at, deep)
+                self._walk_map(deep)
             case Wire.STRUCT:
-                return self._end_of_struct(at, deep)
-        self.at = at
-        raise self.wrong(f"unknown type {wire}")
+                for _, field in self.fields(wire):
+                    self._walk(field, deep + 1, within=False)
 
-    def _end_of_struct(self, at: int, deep: int) -> int:
-        if deep > _DEEPEST:
-            self.at = at
-            raise self.wrong(f"structs nested more than {_DEEPEST} deep")
-        raw = self._raw
-        while start := raw[at]:
-            at += 1
-            kind = start & 15
-            if start < 16:  # the number of the field follows
-                at = self._number(at)[1]
-            if 4 <= kind <= 6:
-                last = at + _LONGEST
-                while raw[at] > 127:
-                    at += 1
-                at += 1
-                if at > last:
-                    self.at = at
-                    raise self.wrong(_TOO_LONG)
-            elif kind == 8:
-                size = raw[at]
-                at = at + 1 + size if size < 0x80 else sum(self._number(at))
-            elif kind == 12:
-                at = self._end_of_struct(at, deep + 1)
-            elif kind == 9:
-                at = self._end_of_list(at, deep + 1)
-            elif kind > 2:
-                at = self._end(at, kind, deep + 1)
-        return at + 1
-
-    def _end_of_list(self, at: int, deep: int) -> int:
-        if deep > _DEEPEST:
-            self.at = at
-            raise self.wrong(f"structs nested more than {_DEEPEST} deep")
-        start = self._raw[at]
-        count, at = self._number(at + 1) if start >> 4 == 15 else (start >> 4, at + 1)
-        if count > len(self._raw) - at:  # each item has at least one byte
-            self.at = at
-            raise self.wrong(f"a list of {count} items in {len(self._raw) - at} bytes")
-        kind = start & 15
-        if kind == 8:
-            for _ in range(count):
-                size = self._raw[at]
-                at = at + 1 + size if size < 0x80 else sum(self._number(at))
-        elif kind == 12:
-            for _ in range(count):
-                at = self._end_of_struct(at, deep + 1)
-        elif 4 <= kind <= 6:
-            for _ in range(count):
-                at = at + 1 if self._raw[at] < 0x80 else self._number(at)[1]
-        else:
-            for _ in range(count):
-                at = self._end(at, kind, deep + 1, True)
-        return at
-
-    def _end_of_map(self, at: int, deep: int) -> int:
-        count, at = self._number(at)
+    def _walk_map(self, deep: int) -> None:
+        count = self.varint()
         if not count:
-            return at
-        if count > len(self._raw) - at:
-            self.at = at
-            raise self.wrong(f"a map of {count} items in {len(self._raw) - at} bytes")
-        types, at = self._raw[at], at + 1
+            return
+        if count > len(self._raw) - self.at:
+            raise self.wrong(f"a map of {count} items in {len(self._raw) - self.at} bytes")
+        types = self.take(1)[0]
         for _ in range(count):
-            at = self._end(at, types >> 4, deep + 1, True)
-            at = self._end(at, types & 15, deep + 1, True)
-        return at
-
-    def _past(self, at: int, size: int) -> int:
-        self.at = at
-        self.take(size)
-        return self.at
-
-    def _number(self, at: int) -> tuple[int, int]:
-        """Return the unsigned number at `at`, and its end."""
-        self.at = at
-        value = self.varint()
-        return value, self.at
+            for kind in (types >> 4, types & 15):
+                self._walk(self._wire(kind), deep + 1, within=True)
 
     def _wire(self, number: int) -> Wire:
-        try:
-            return Wire(number)
-        except ValueError:
-            raise self.wrong(f"unknown type {number}") from None
+        wire = _WIRES.get(number)
+        if wire is None:
+            raise self.wrong(f"unknown type {number}")
+        return wire

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from spvfilter.bloom.exchange import SplitBlockFilter, column_filters
+from spvfilter.bloom.exchange import SplitBlockFilter, column_filters, parquet
 from spvfilter.bloom.exchange.splitblock import MAX_SIZE
 from spvfilter.bloom.exchange.thrift import Thrift, Wire
 from spvfilter.bloom.sizing import split_block_fp_rate
@@ -211,6 +211,29 @@ def test_filters_of_many_columns_and_groups_are_found(tmp_path: Path) -> None:
         for group, filter in enumerate(filters):
             assert filter is not None
             assert filter.contains_many(made[name].to_pylist()[2 * group : 2 * group + 2]) == b"\1\1"
+
+
+@pytest.mark.columns
+def test_only_chunks_that_contain_the_name_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    made = pa.table({f"c{number}": list(range(6)) for number in range(200)})
+    pq.write_table(made, tmp_path / "f", row_group_size=2, bloom_filter_options={"c77": OPTIONS})
+    read: list[str] = []
+    chunk = parquet._chunk
+
+    def noted(cursor: Thrift, wire: Wire) -> Any:
+        found = chunk(cursor, wire)
+        read.append(found.path)
+        return found
+
+    monkeypatch.setattr(parquet, "_chunk", noted)
+    assert None not in column_filters(tmp_path / "f", "c77")
+    assert read == ["c77"] * 3
+    for name in ("c", "d", "c\\x77", "c\udcff", "c77."):
+        with pytest.raises(ParameterError, match=r"no column .*: there are c0, c1"):
+            column_filters(tmp_path / "f", name)
 
 
 def test_row_groups_whose_columns_differ_are_refused(tmp_path: Path) -> None:

@@ -598,6 +598,17 @@
     "    UndoError: An undo record does not fit its block.\n" \
     "    ParameterError: A number of items differs, a column does not exist, a height or a network is out of range.\n" \
     "    OverflowError: A column has more than 2,147,483,647 bytes."
+#define SPV_DOC_thrift_end \
+    "thrift_end($module, raw, at, kind, /)\n" \
+    "--\n" \
+    "\n" \
+    "Return the offset after the value of a type that begins at an offset.\n" \
+    "\n" \
+    "Returns -1 if the value is malformed or truncated, or nested more than 16 deep.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    TypeError: An argument has another type.\n" \
+    "    ParameterError: The offset is negative, or the type is not from 0 to 15."
 #define SPV_DOC_spent_coins \
     "spent_coins($module, undo, /)\n" \
     "--\n" \
