@@ -105,10 +105,8 @@ class Shop:
 
     def __init__(self, path: Path, confirmations: int = 3, clock: Callable[[], float] = time.time) -> None:
         self.db = sqlite3.connect(path, timeout=30)
-        (tables,), (made_by,) = (
-            self.db.execute(query).fetchone()
-            for query in ("SELECT count(*) FROM sqlite_master", "PRAGMA application_id")
-        )
+        (tables,) = self.db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        (made_by,) = self.db.execute("PRAGMA application_id").fetchone()
         if tables and made_by != APPLICATION_ID:
             self.db.close()
             raise ValueError(f"{path} is the database of another program: choose another --folder, or move the file")

@@ -33,6 +33,7 @@ WORDS = {  # code in docstrings that is not a name of the package
         "bytes",
         "remote",
         "zmq",
+        "zstd",
         "bip324",
     ),
     *("main", "test", "testnet4", "signet", "https", "cfilter", "cfheaders", "wants_more", "rawtx"),

@@ -46,4 +46,3 @@ def test_links_lead_to_unique_names(rooms: ModuleType) -> None:
     assert links["LightClient.events()"] == "spvfilter.light.LightClient.events"
     assert links["murmur3()"] == "spvfilter.hashes.murmur3"
     assert "murmur3" not in links  # it may be the name of a parameter
-    assert "Limits" not in links  # two rooms have this name

@@ -22,7 +22,7 @@ class ElectrumStatus:
     unknown: tuple[str, ...]
     """Script hashes that sessions asked for and that belong to no entry of the watch list, the latest last.
 
-    The method `spvfilter.status` shows a session its own ones only.
+    A session that asks the server sees only its own ones.
     """
     unknown_count: int
     """Number of unknown script hashes that all sessions have asked for since the start."""

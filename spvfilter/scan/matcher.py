@@ -144,7 +144,7 @@ class Matcher:
             remember: Bytes of memory for transactions that may spend an output which has not arrived yet.
             spent: Asynchronous function that takes a transaction, and returns the outputs that it spends or None, such
                 as `FullNode.outputs_spent_by`. It is called for transactions that may be silent payments, sp().
-                Without it, `report.unjudged` counts those in which a payment may be missed.
+                Without it, `ScanReport.unjudged` counts those in which a payment may be missed.
 
         Raises:
             FormatError: A transaction is malformed, and `strict` is True.

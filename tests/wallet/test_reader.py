@@ -257,8 +257,8 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(StoreCorruptError, match="unknown network"):
         WalletStore.open(path)
     ledger.store._db.execute("PRAGMA user_version = 3")
-    with pytest.raises(StoreForeignError, match=r"version 3, .* --rebuild"):
+    with pytest.raises(StoreForeignError, match=r"version 3 \(.* --rebuild"):
         WalletStore.open(path)
     ledger.store.close()
-    with pytest.raises(StoreForeignError, match=r"version 3, .* --rebuild"):
+    with pytest.raises(StoreForeignError, match=r"version 3 \(.* --rebuild"):
         Store.open(path, REGTEST)

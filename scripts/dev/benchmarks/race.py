@@ -153,7 +153,7 @@ def main() -> None:
     )
     parser.add_argument("--blocks", type=int, default=5_000, help="length of the chain (default 5000)")
     parser.add_argument("--matching", type=int, default=1_000, help="blocks that pay the wallet (default 1000)")
-    parser.add_argument("--clients", nargs="+", choices=CLIENTS, default=CLIENTS, help="who runs (default: all)")
+    parser.add_argument("--clients", nargs="+", choices=CLIENTS, default=CLIENTS, help="clients that run; default: all")
     chosen = parser.parse_args()
     clients = tuple(dict.fromkeys((*chosen.clients, "kyoto")))
     best = race(Chain(chosen.blocks, chosen.matching), chosen.rounds, clients, chosen.node)

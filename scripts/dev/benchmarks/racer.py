@@ -1,8 +1,8 @@
 """Measures the first synchronization of a wallet in a process of its own: racer.py CLIENT PORT.
 
-CLIENT is one of `race.CLIENTS`: kyoto, or a mode (compact, bip37) and what is watched: two keychains of a descriptor,
-with the default lookahead of 1,000 scripts (descriptor) or with Kyoto's (lookahead), or the scriptPubKeys that come on
-standard input, in hex, one a line (addresses). `-v2` at the end means an encrypted connection.
+CLIENT is one of `race.CLIENTS`: kyoto, or a mode (compact, bip37) and what is watched. `descriptor` means two keychains
+with the default lookahead of 1,000 scripts, `lookahead` means two keychains with Kyoto's lookahead. With `addresses`,
+the scriptPubKeys come on standard input, in hex, one a line. `-v2` at the end means an encrypted connection.
 
 The times run from the start of the client until the wallet is at the tip and its rows are in a durable file. Imports
 and the derivation of the first keys come before, except in `new`. The program prints one line of JSON:
