@@ -77,7 +77,7 @@ class BloomLink:
         # Height up to which the peer was asked for unwitnessed ranges. It prevents repeated requests after a join.
         self.asked_to: int = -1
         self.is_reloading = False  # True if the peer got a new filter because of its answers, without a pong yet.
-        self.may_reload_at = 0.0  # When its answers may cause another reload, while no block is due.
+        self.may_reload_at: float = 0.0  # When its answers may cause another reload, while no block is due.
         self._flights: deque[Flight] = deque()
         self._open: _Open | None = None
 
