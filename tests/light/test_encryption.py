@@ -84,7 +84,7 @@ def test_an_unknown_policy_is_refused() -> None:
 
 def test_require_without_the_extra_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     without_extra(monkeypatch)
-    with pytest.raises(ParameterError, match=r"v2='require' needs .* extra `bip324`"):
+    with pytest.raises(ParameterError, match=r"v2='require' needs .*extra `bip324`"):
         LightClient(World(1).watch(), peers=["127.0.0.1"], v2="require")
 
 

@@ -235,7 +235,7 @@ def test_a_proxy_url_is_parsed() -> None:
 
 def test_without_python_socks_a_proxy_is_refused_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "python_socks", None)
-    with pytest.raises(ParameterError, match=r"pip install 'spvfilter\[socks\]'"):
+    with pytest.raises(ParameterError, match=r"extra `socks`"):
         LightClient(World(mature=0).watch(), peers=["127.0.0.1:1"], proxy="socks5://127.0.0.1:9050")
 
 

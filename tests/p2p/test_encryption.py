@@ -248,6 +248,6 @@ async def test_the_node_states_the_service() -> None:
 
 def test_a_node_with_the_service_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     without_extra(monkeypatch)
-    with pytest.raises(ParameterError, match=r"spvfilter\[bip324\]"):
+    with pytest.raises(ParameterError, match=r"extra `bip324`"):
         Node(settings=NODE_SETTINGS)
     Node(settings=PLAIN)

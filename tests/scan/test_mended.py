@@ -42,6 +42,15 @@ class Blocks:
     def file(self, number: int) -> Path:
         return self.folder / f"blk{number:05}.dat"
 
+    def hide(self, number: int) -> None:
+        """Put a folder in place of a file, so that the file cannot be read, but is not gone either."""
+        self.file(number).rename(self.folder.parent / "away")
+        self.file(number).mkdir()
+
+    def restore(self, number: int) -> None:
+        self.file(number).rmdir()
+        (self.folder.parent / "away").rename(self.file(number))
+
     def planned(self) -> Plan:
         return Plan.of(BlockFiles(self.folder), REGTEST, part_size=5_000)
 
@@ -75,33 +84,33 @@ class Watched(Threads):
         return await super().run(task)
 
 
-def test_a_missing_file_is_read_by_a_later_run(blocks: Blocks, tmp_path: Path) -> None:
+def test_an_unreadable_file_is_read_by_a_later_run(blocks: Blocks, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    blocks.file(1).rename(tmp_path / "away")
+    blocks.hide(1)
     scan = blocks.scan(out, blocks.plan)
     assert len(scan.report.summary.problems) == 10
-    assert "blk00001.dat at byte 8: No such file or directory" in scan.report.summary.problems[0]
+    assert "blk00001.dat at byte 8: not a regular file" in scan.report.summary.problems[0]
     assert results(out) != blocks.expected
-    (tmp_path / "away").rename(blocks.file(1))
+    blocks.restore(1)
     assert blocks.scan(out).report.summary.problems == []
     assert results(out) == blocks.expected
 
 
-def test_a_stopped_scan_learns_outpoints_of_a_missing_file_later(tmp_path: Path) -> None:
+def test_a_stopped_scan_learns_outpoints_of_an_unreadable_file_later(tmp_path: Path) -> None:
     blocks = Blocks(tmp_path, undo=False)
     out = tmp_path / "out"
-    blocks.file(1).rename(tmp_path / "away")
+    blocks.hide(1)
     with pytest.raises(KeyError):
         blocks.scan(out, blocks.plan, Watched(ends=True))
     assert list((out / "parts").glob("*.hits"))
-    (tmp_path / "away").rename(blocks.file(1))
+    blocks.restore(1)
     blocks.scan(out)
     assert results(out) == blocks.expected
 
 
 def test_only_parts_with_unreadable_files_are_scanned_again(blocks: Blocks, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    blocks.file(1).rename(tmp_path / "away")
+    blocks.hide(1)
     problems = blocks.scan(out, blocks.plan).report.summary.problems
     left, written = results(out), (out / "matches.csv").stat().st_mtime_ns
     for _ in range(2):

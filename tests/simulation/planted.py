@@ -562,7 +562,7 @@ def what_was_replaced_is_offered() -> list[Change]:
 
 @bug(Mode.COMPACT, kinds=("user",), seed=2)
 def a_private_transaction_is_public_after_a_restart() -> list[Change]:
-    return [(PrivateBroadcast, "returned", _nothing)]
+    return [(PrivateBroadcast, "_returned", _nothing)]
 
 
 @bug(Mode.COMPACT, kinds=("user",), seed=436)

@@ -34,7 +34,8 @@ LABELS = [
     Label("tx", "ab" * 32, "rent", "wpkh([d34db33f])", other={"height": 7}),
     Label("output", f"{'ab' * 32}:1", spendable=False),
 ]
-FIXTURE = Path(__file__).parent / "fixtures" / "1c908b7.db.xz"
+FIXTURE = Path(__file__).parent / "fixtures" / "0.3.0.db.xz"
+OLD = FIXTURE.with_name("0.2.0.db.xz")
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +176,7 @@ def test_forged_cell_gives_an_error_of_the_store_or_works(seed: int, sound: byte
 @pytest.mark.parametrize("seed", range(effort(10, 50, 500)))
 def test_forged_old_database_is_migrated_or_refused(seed: int, tmp_path: Path) -> None:
     rng, path = random.Random(seed), tmp_path / "w.db"
-    path.write_bytes(lzma.decompress(FIXTURE.read_bytes()))
+    path.write_bytes(lzma.decompress(OLD.read_bytes()))
     what = forged(path, COLUMNS_6, rng, [*COLUMNS_6, "headers", "filter_hashes", *OFTEN])
     try:
         use_client(path)
