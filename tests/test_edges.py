@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 import spvfilter
+from support.installed import ROOT
 
-ROOT = Path(spvfilter.__file__).parents[1]
-EDGES = ("spvfilter/electrum", "spvfilter/interop", "spvfilter/cli", "examples")
+PACKAGE = Path(spvfilter.__file__).parent
+EDGES = (PACKAGE / "electrum", PACKAGE / "interop", PACKAGE / "cli", ROOT / "examples")
 BEHIND = ("light", "store", "wallet")
 """Packages with facts about a wallet. Other packages hold tools."""
 TOOLS = {
@@ -34,11 +35,11 @@ OTHERS = {
 
 
 def files() -> list[Path]:
-    return [path for edge in EDGES for path in sorted((ROOT / edge).rglob("*.py"))]
+    return [path for edge in EDGES for path in sorted(edge.rglob("*.py"))]
 
 
 def named(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
+    return path.relative_to(PACKAGE.parent if path.is_relative_to(PACKAGE) else ROOT).as_posix()
 
 
 def private_imports(tree: ast.Module) -> Iterator[str]:

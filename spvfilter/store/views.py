@@ -335,8 +335,8 @@ class Views:
             searched = self._searched()
             found: list[tuple[BlockRange, ...]] = []
             for kind, value in wanted:
-                query = f"SELECT id FROM watch WHERE {HAS_VALUE.format('?1')} AND kind = ?2"
-                row = self._db.execute(query, (value, int(kind))).fetchone()
+                query = f"SELECT id FROM watch WHERE {HAS_VALUE.format('?')} AND kind = ?"
+                row = self._db.execute(query, (value, value, int(kind))).fetchone()
                 if row is None:
                     raise ParameterError(f"this entry is not watched: {value.hex()[:80]}")
                 found.append(searched.ranges_of(row[0]))

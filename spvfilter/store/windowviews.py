@@ -380,7 +380,7 @@ def next_address_of(checked: Checked, network: Network, name: str | None, accoun
 def is_script_used(checked: Checked, script: bytes) -> bool:
     """Return True if an output that pays a script was found, or if its index of a keychain was used."""
     places = EntryPlaces(checked)
-    for row, *_ in checked("watch", f"FROM watch WHERE kind = 0 AND {HAS_VALUE.format('?1')}", (script,)):
+    for row, *_ in checked("watch", f"FROM watch WHERE kind = 0 AND {HAS_VALUE.format('?')}", (script, script)):
         if any(any(checked("used", "FROM used WHERE keychain = ? AND place = ?", each)) for each in places.owners(row)):
             return True
         if any(checked("matches", "FROM matches WHERE entry = ? AND spend = 0 LIMIT 1", (row,))):

@@ -85,7 +85,7 @@ anything = st.fixed_dictionaries(
 @given(st.binary(max_size=50) | st.one_of(values, anything).map(lambda value: json.dumps(value).encode()))
 def test_any_line_is_a_label_or_a_fault(line: bytes) -> None:
     try:
-        found = parse_labels(line.replace(b"\n", b""))
+        found = parse_labels(line.replace(b"\n", b"").replace(b"\r", b""))
     except FormatError as error:
         assert "line 1: " in str(error)
     else:
