@@ -492,8 +492,9 @@ class Intake:
                 continue
             hits = self._hits.match(record)
             verified = self._verified(record, hits)
-            if verified is None and record.wtxid == record.txid:
-                verified = record  # a filtered block sends no witnesses, so nothing is known about its signatures
+            is_of_block = bool(record.anchors) or not record.announced_by  # a restart forgets stale blocks
+            if verified is None and is_of_block and record.wtxid == record.txid:
+                verified = record  # a filtered block has no witnesses, so nothing is known about its signatures
             if verified is None:
                 touched += self._drop_wrong(record)
                 continue

@@ -30,9 +30,12 @@ class Checked(Wallet):
         self.books = Books(watch, saved(self.store), self.limits, verify_spends)
 
 
+LEGACY = b"\x76\xa9\x14" + MINE.script_pubkey[2:] + b"\x88\xac"
+
+
 @pytest.fixture
 def wallet() -> Checked:
-    return Checked(scripts=[each.script_pubkey for each in (MINE, SCRIPT_PATH, KEY_PATH)])
+    return Checked(scripts=[LEGACY, *(each.script_pubkey for each in (MINE, SCRIPT_PATH, KEY_PATH))])
 
 
 def fund(wallet: Wallet, *kinds: Kind) -> list[bytes]:
@@ -167,6 +170,24 @@ def test_coin_that_is_learned_later_shows_a_wrong_signature(wallet: Checked) -> 
     assert [each.match.txid for each in events if isinstance(each, MatchWithdrawn)] == [txid(invented)]
     assert wallet.books.intake.take_wrong()
     assert wallet.store.views.balance().total == 10_000
+
+
+@pytest.mark.parametrize("groups", [("a",), ("a", "b")])
+@pytest.mark.parametrize("script", [MINE.script_pubkey, LEGACY], ids=["stripped", "legacy"])
+def test_unsigned_spend_of_a_coin_that_is_learned_later_is_withdrawn(
+    wallet: Checked, script: bytes, groups: tuple[str, ...]
+) -> None:
+    payment = pay(10_000, coin(9), to=script)
+    unsigned = pay(1, out(payment), to=script)
+    wallet.observe(unsigned, *groups, quorum=len(groups))
+    assert wallet.pending == 1
+    events = wallet.mine(payment)
+    assert [each.match.txid for each in events if isinstance(each, MatchWithdrawn)] == [txid(unsigned)]
+    assert wallet.books.intake.take_wrong()
+    wallet.restart()
+    wallet.tell(wallet.books.opening)
+    assert wallet.store.views.balance().total == 10_000
+    assert [bytes(each.outpoint) for each in wallet.store.views.unspent()] == [out(payment)]
 
 
 def test_wrong_spends_of_an_older_database_are_dropped() -> None:
