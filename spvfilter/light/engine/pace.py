@@ -7,7 +7,7 @@ from math import inf
 SHARE = 0.025
 """Share of a processor that the transactions of one network group may take (our choice)."""
 AHEAD_S = 60.0
-"""Seconds of this share that a group may use at once after a rest (our choice)."""
+"""Seconds of this share that a group may use at once after a rest, and its longest rest (our choice)."""
 _MOST = 1_000  # Groups that are remembered (our choice). Only groups that rest matter.
 
 
@@ -20,7 +20,7 @@ class Pace:
     def charge(self, group: str, work_s: float, now: float) -> None:
         """Note processor time in seconds that a transaction of a group took, by our estimate."""
         since = max(self._rested_at.pop(group, -inf), now - AHEAD_S)
-        self._rested_at[group] = since + work_s / SHARE
+        self._rested_at[group] = min(since + work_s / SHARE, now + AHEAD_S)
         if len(self._rested_at) > _MOST:
             self._rested_at = {group: at for group, at in self._rested_at.items() if at > now}
 

@@ -92,6 +92,10 @@ class Relay:
         """Take transactions, parents first. The call gets an answer for the last one, or an error."""
         last, now = transactions[-1], self._context.now.monotonic
         self._expire(now)
+        for tx in transactions:
+            held = self._txs.get(tx.txid)
+            if held is not None and held.tx.wtxid != tx.wtxid and not held.is_accepted:
+                self._drop(held)  # no node has taken the other witness, so it may be wrong
         new = {tx.txid: tx for tx in transactions if tx.txid not in self._txs}
         size = sum(len(tx.raw) for tx in new.values()) + sum(len(each.tx.raw) for each in self._txs.values())
         if len(self._txs) + len(new) > MAX_RELAYED or size > MAX_SIZE:
@@ -113,6 +117,7 @@ class Relay:
         relayed.waits_until = now + self._context.options.timeouts.reply_s
         if relayed.is_accepted:
             self._answer(relayed)
+        self._next_at = min(self._next_at, relayed.waits_until, relayed.until)
         self._told.clear()
         self._context.changed()
 

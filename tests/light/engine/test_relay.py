@@ -215,3 +215,33 @@ def test_transaction_that_no_block_can_contain_is_refused(tmp_path: Path) -> Non
         world.pass_time(1)
         assert isinstance(answer(world, txid), TxCheckError)
         assert kept(world) == 0
+
+
+def test_without_peers_the_answer_comes_in_time(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, Hoards) as world:
+        synced(world)
+        world.nodes[0].is_up = False
+        for end in [*world.nodes[0].ends]:
+            end.close()
+        world.pass_time(5)
+        txid = send(world, foreign())
+        world.pass_time(engine(world).options.timeouts.reply_s + 1)
+        assert isinstance(answer(world, txid), UselessPeerError)
+        world.pass_time(relay.RELAY_S)
+        assert kept(world) == 0
+
+
+def test_another_witness_replaces_one_that_no_node_took(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, Drops) as world:
+        synced(world)
+        good = Transaction.parse(foreign())
+        at = good.raw.rindex(good.witnesses[0][0])
+        bad = good.raw[:at] + bytes(len(good.witnesses[0][0])) + good.raw[at + len(good.witnesses[0][0]) :]
+        assert Transaction.parse(bad).txid == good.txid
+        assert Transaction.parse(bad).wtxid != good.wtxid
+        for raw in (bad, good.raw):
+            send(world, raw)
+            world.pass_time(5)
+        assert kept(world) == 1
+        assert [each.tx.raw for each in engine(world).relay._txs.values()] == [good.raw]
+        assert all(each.sent for each in engine(world).relay._txs.values())
