@@ -155,9 +155,10 @@ class Matcher:
         if remember < 0:
             raise ParameterError(f"remember is a number of bytes from 0 on, not {remember}")
         silent: silentstream.SilentStream | None = None
-        if self.watch.windows.silent and (search := await asyncio.to_thread(self.watch.silent_search)) is not None:
+        if self.watch.windows.silent:
+            await asyncio.to_thread(self.watch.silent_search)  # makes the tables of labels, or names the missing extra
             self.report = ScanReport()
-            silent = silentstream.SilentStream(self.watch, search, spent, self.report)
+            silent = silentstream.SilentStream(self.watch, spent, self.report)
         stream = TxStream(self.watch, self._accept, remember, silent)
         async with aclosing(stream.matches(source)) as found:
             async for each in found:

@@ -87,6 +87,7 @@ class _Scanner(PartScanner):
             except UndoError:
                 raise
             except FormatError as error:
+                search_block(raw, None, self._scanners)  # raises FormatError if the block itself is malformed
                 raise UndoError(error.message, offset=error.offset, field=error.field) from None
         self.candidates += judged.candidates
         self.unjudged += judged.unjudged

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from spvfilter.kernel import silent_candidate
 from spvfilter.primitives import TxOut
 from spvfilter.scan.order import ScanReport
-from spvfilter.watch.silentsearch import SilentSearch, scripts_of_tx
+from spvfilter.watch.silentsearch import scripts_of_tx
 from spvfilter.watch.watchlist import WatchList
 
 SpentBy = Callable[[bytes], Awaitable[Sequence[TxOut] | None]]
@@ -20,14 +20,12 @@ class SilentStream:
 
     Args:
         watch: The watch list, which gets the scripts of payments.
-        search: The scanners of the list.
         spent: Function that returns the outputs that a transaction spends; None if there is no such function.
         report: The report in which candidates are counted.
     """
 
-    def __init__(self, watch: WatchList, search: SilentSearch, spent: SpentBy | None, report: ScanReport) -> None:
+    def __init__(self, watch: WatchList, spent: SpentBy | None, report: ScanReport) -> None:
         self._watch = watch
-        self._search = search
         self._spent = spent
         self._report = report
 
@@ -40,7 +38,10 @@ class SilentStream:
             return
         spent = None if self._spent is None else await self._spent(raw)
         scripts = None if spent is None else scripts_of_tx(raw, spent)
-        judged = await asyncio.to_thread(self._search.tx, raw, scripts)
+        search = await asyncio.to_thread(self._watch.silent_search)  # again, for labels that were revealed meanwhile
+        if search is None:
+            return
+        judged = await asyncio.to_thread(search.tx, raw, scripts)
         self._report.candidates += judged.candidates
         self._report.unjudged += judged.unjudged
-        self._watch.add_payments(self._search.payments(judged))
+        self._watch.add_payments(search.payments(judged))

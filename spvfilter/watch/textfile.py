@@ -570,7 +570,8 @@ def _silent_lines(watch: Source, keychain: SilentKeychain, secrets: bool) -> Ite
         yield f"# {keychain.descriptor} is not searched for: its scan key was left out"
         return
     yield keychain.silent.secret + _tail(keychain.label)
-    for number in sorted({*keychain.labels, *range(1, keychain.revealed)}):
+    paid = {found.label for found in keychain.found.values() if found.label}
+    for number in sorted({*keychain.labels, *range(1, keychain.revealed), *paid}):
         yield f"{_SP_LABEL}{number}{_tail(keychain.text_of(number))}"
     for script, found in keychain.found.items():
         if not found.tweak:

@@ -441,6 +441,8 @@ class WatchList:
     def search_sp_labels(self, number: int) -> None:
         """Search for all labels up to a number, in all descriptors sp(), such as after a loss of the wallet's data.
 
+        A saved list keeps the labels of payments that were found, but not the number.
+
         Args:
             number: Number of the last label, 0 to 100,000. Each label costs 25 µs once.
 
@@ -1090,7 +1092,11 @@ class WatchList:
         new: list[bytes] = []
         for name, script, found in payments:
             keychain = self.windows.get(name)
-            if not is_silent(keychain) or script in keychain.found:
+            if not is_silent(keychain):
+                continue
+            if (held := keychain.found.get(script)) is not None:
+                if not held.tweak:  # a scan with parts keeps no tweaks
+                    keychain.found[script] = found
                 continue
             if self._holders:
                 raise WatchListInUseError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from spvfilter.scan.silentparts import SilentTask, scan_keys
 from spvfilter.silent.scanner import Inputs, read_inputs
 from support.build import block_hash, outpoint
 from support.chains import found_by, record as framed
-from support.silentpayments import SilentChain, Wallet
+from support.silentpayments import SilentChain, Wallet, payment
 from support.undo import Spent, write_undo
 from support.vectors import effort
 
@@ -247,3 +247,21 @@ async def test_transactions_and_blocks_take_their_spent_outputs() -> None:
     ]
     assert shown(found) == chain.expected
     assert {each.block_hash for each in found} <= set(map(block_hash, chain.blocks))
+
+
+async def test_a_label_that_is_revealed_during_a_stream_is_searched_for() -> None:
+    watch = WatchList(REGTEST)
+    watch.add_descriptor(WALLET.descriptor)
+    matcher = Matcher(watch)
+    raw, coins = payment([WALLET.address(5)])
+
+    async def txs() -> AsyncIterator[bytes]:
+        yield payment([WALLET.address()], salt=2)[0]
+        watch.add_sp_label(5, "Carol")
+        yield raw
+
+    async def spent_by(tx: bytes) -> list[TxOut]:
+        return coins if tx == raw else payment([WALLET.address()], salt=2)[1]
+
+    found = [match async for each in matcher.match_txs(txs(), spent=spent_by) for match in each.matches]
+    assert [each.sp_label for each in found] == [None, 5]

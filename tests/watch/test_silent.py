@@ -430,3 +430,25 @@ def test_json_of_a_match_has_no_tweak() -> None:
     assert found.tweak.hex() not in json.dumps(str(match.__reduce_ex__(2)))
     assert found.tweak.hex() not in repr(found)
     assert isinstance(match.outpoint, OutPoint)
+
+
+def test_a_tweak_that_is_learned_later_is_kept() -> None:
+    watch = watching()
+    raw, spent = payment([WALLET.address()])
+    (found,) = watch.match_tx(raw, spent=spent)
+    (keychain,) = watch.windows.silent
+    ((script, known),) = keychain.found.items()
+    other = watching()
+    other.add_payments([(keychain.name, script, known._replace(tweak=b""))])
+    assert [each.outpoint for each in other.match_tx(raw, spent=spent)] == [found.outpoint]
+    assert other.windows.silent[0].found == {script: known}
+
+
+def test_a_saved_list_keeps_the_labels_of_its_payments(tmp_path: Path) -> None:
+    watch = watching()
+    watch.search_sp_labels(50)
+    raw, spent = payment([WALLET.address(9)])
+    assert len(watch.match_tx(raw, spent=spent)) == 1
+    watch.save(tmp_path / "w.txt", secrets=True)
+    raw, spent = payment([WALLET.address(9)], salt=2)
+    assert [each.sp_label for each in WatchList.load(tmp_path / "w.txt").match_tx(raw, spent=spent)] == [9]

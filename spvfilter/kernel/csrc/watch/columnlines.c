@@ -22,7 +22,7 @@ bool spv_lines_layout(spv_bytes name, spv_layout *layout) {
 }
 
 static bool offsets_fit(spv_bytes offsets, size_t rows, size_t size) {
-    if (!offsets.data || offsets.size != 4 * (rows + 1))
+    if (!offsets.data || offsets.size % 4 || offsets.size / 4 - 1 != rows)
         return false;
     uint32_t last = 0;
     for (size_t i = 0; i <= rows; i++) {
@@ -44,11 +44,11 @@ bool spv_column_fits(const spv_read_column *column, size_t rows) {
     case SPV_BITS:
         return column->data.size >= (rows + 7) / 8;
     case SPV_HASH:
-        return column->data.size >= 32 * rows;
+        return column->data.size / 32 >= rows;
     case SPV_INT8:
         return column->data.size >= rows;
     default:
-        return column->data.size >= (column->layout == SPV_INT32 ? 4 : 8) * rows;
+        return column->data.size / (column->layout == SPV_INT32 ? 4 : 8) >= rows;
     }
 }
 
