@@ -260,7 +260,7 @@ class TxOut:
 
     @classmethod
     def parsed(cls, value: int, script_pubkey: bytes) -> Self:
-        """Return an output as its bytes say it, with any i64 as its value."""
+        """Return an output exactly as its bytes describe it, with any i64 as its value."""
         made = object.__new__(cls)
         object.__setattr__(made, "value", value)
         object.__setattr__(made, "script_pubkey", script_pubkey)

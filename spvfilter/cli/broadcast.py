@@ -84,8 +84,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help=(
-            "a transaction that TX spends from, as TX is given: it is sent with TX, and their fees count together. Give"
-            " the option for each parent, in the order in which they spend from each other"
+            "a transaction that TX spends from, given in the same way as TX: it is sent with TX, and their fees count"
+            " together. Give the option for each parent, in the order in which they spend from each other"
         ),
     )
     parser.add_argument(

@@ -15,11 +15,11 @@ _MOST_NAMED = 3
 
 
 async def deliver(client: LightClient, tell: Callable[[str], None], besides: Collection[bytes] = ()) -> None:
-    """Wait until a node has requested each own pending transaction, or has it, at most `DELIVER_S` seconds.
+    """Wait until a node has or has requested each of the wallet's pending transactions, at most `DELIVER_S` seconds.
 
     Args:
         client: The client.
-        tell: Called with a sentence if transactions still wait.
+        tell: Called with a sentence if transactions are still waiting.
         besides: Txids of transactions that the run does not wait for.
     """
     loop = asyncio.get_running_loop()

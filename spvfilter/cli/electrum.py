@@ -221,7 +221,7 @@ async def _name_unknown(server: ElectrumServer, shown: StatusDisplay) -> None:
         for script_hash in server.status.unknown:
             if script_hash not in named and len(named) < _SHOWN:
                 named[script_hash] = None
-                shown.complain(f"unknown script hash {script_hash}: a wallet asked for it, and no entry has it")
+                shown.complain(f"unknown script hash {script_hash}: a wallet asked for it, but it belongs to no entry")
         await asyncio.sleep(_LOOK_S)
 
 
@@ -253,5 +253,5 @@ def _show_status(page: Page, found: ElectrumStatus) -> None:
     page.line(f"blocks searched: {found.searched_height:,} of {found.tip_height:,}")
     page.line(f"unknown script hashes: {found.unknown_count:,}")
     if found.unknown_count:
-        page.line("Wallets asked for them, and the watch list has none of them. The server's terminal names the first.")
+        page.line("Wallets asked for them, but none is in the watch list. The server's terminal names the first ones.")
         page.line("Add the descriptor of that wallet, or the file that it exports, to --watch FILE.")

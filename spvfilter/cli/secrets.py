@@ -19,10 +19,10 @@ _KEY = re.compile(
 )
 """A private key in Wallet Import Format, an extended, an encrypted (BIP-38) or a mini private key, a key or seed in
 hex, or a Chinese seed phrase without blanks. It may also be a private key of silent payments (BIP-392). Characters may
-be wrong or missing. Hex digits before the suffix of a file name are no key.
+be wrong or missing. Hex digits before the suffix of a file name are not a key.
 """
 _SILENT = re.compile(r"^\s*sp\((?!\))|(?<![0-9A-Za-z])t?sp(?:scan|spend)1[0-9A-Za-z]{20}", re.IGNORECASE)
-"""A descriptor sp(), which has a private scan key, or a private key of silent payments."""
+"""A descriptor sp(), which contains a private scan key, or a private key of silent payments."""
 _LETTER = r"(?:[^\W\d_]|[\u0300-\u036f\u3099\u309a])"
 """A letter, or an accent as a character of its own, as in seed phrases of BIP-39."""
 _RUN = re.compile(f"{_LETTER}+")
@@ -40,11 +40,11 @@ _LEAST_HIDDEN = 8  # Characters. A shortened key of at least this length is hidd
 
 
 def refuse_scan_keys(argv: Iterable[str]) -> None:
-    """Raise ParameterError if an argument has a descriptor sp() or a key of silent payments. No message repeats it."""
+    """Raise ParameterError if an argument contains sp(…) or a key of silent payments. No message repeats it."""
     if any(_SILENT.search(argument) for argument in argv):
         raise ParameterError(
-            "an argument has a key of silent payments, which programs such as ps show: write sp(…) to a file that only"
-            " you can read, and give it with --watch"
+            "an argument contains a key of silent payments, which programs such as ps show: write sp(…) to a file that"
+            " only you can read, and give it with --watch"
         )
 
 

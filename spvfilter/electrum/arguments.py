@@ -66,7 +66,7 @@ def txid(value: object) -> bytes:
 
 
 def natural(value: object, name: str) -> int:
-    """Return a number that is not negative. Like ElectrumX, take it as a string, too. Raises RpcError."""
+    """Return a number that is not negative. Like ElectrumX, also take it as a string. Raises RpcError."""
     number = value
     if isinstance(value, str) and len(value) <= _MAX_DIGITS:
         with suppress(ValueError):
@@ -79,7 +79,7 @@ def natural(value: object, name: str) -> int:
 
 
 def flag(value: object, name: str) -> bool:
-    """Return a boolean. Like ElectrumX, take 0 and 1, too. Raises RpcError."""
+    """Return a boolean. Like ElectrumX, also take 0 and 1. Raises RpcError."""
     if not isinstance(value, (bool, int, float)) or value not in (False, True):
         raise RpcError(RpcCode.BAD_REQUEST, f"{name} must be true or false")
     return bool(value)

@@ -194,7 +194,7 @@ class ElectrumConnection:
     async def _line(self, message: _Message) -> bytes:
         """Return the next line; nothing at the end of the stream, after a long silence, or if a line is too long.
 
-        The rest of a large line is read once there is room for it, and must come soon then.
+        The rest of a large line is read once there is room for it, and must then come soon.
         """
         parts, size = list[bytes](), 0
         try:

@@ -33,7 +33,7 @@ class ElectrumLimits:
     response_size: int = 10_000_000
     """Largest size of an answer in bytes."""
     memory: int = 128_000_000
-    """Bytes of memory for large requests and answers of all sessions together. Further ones wait.
+    """Bytes of memory for large requests and answers of all sessions together. More than that waits.
 
     Each session may also hold 64 kB of requests and 64 kB of answers.
     """

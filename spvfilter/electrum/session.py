@@ -95,7 +95,7 @@ class ElectrumSession:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Latest script hashes that this session asked for and that belong to no entry, the latest last."""
+        """Latest script hashes that this session asked for and that belong to no entry, oldest first."""
         return tuple(each for each in self._unknown if each not in self._state.scripts)
 
     def answer(self, method: str, given: Sequence[object] | Mapping[str, object]) -> Answer:
@@ -327,7 +327,7 @@ class ElectrumSession:
 
         def found(tx: TxProof | None) -> Answer:
             if tx is None:
-                raise RpcError(RpcCode.NOT_FOUND, "the wallet has no such transaction, and others are not proved")
+                raise RpcError(RpcCode.NOT_FOUND, "the wallet has no such transaction, and the server proves no others")
             if tx.height != at:
                 raise RpcError(RpcCode.BAD_REQUEST, f"transaction {tx_hash} is not in the block at height {at}")
             return self._prove(txid, tx, at, proved)

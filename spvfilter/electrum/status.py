@@ -20,9 +20,9 @@ class ElectrumStatus:
     subscriptions: int
     """Number of script hashes that sessions have subscribed to, counted for each session."""
     unknown: tuple[str, ...]
-    """Script hashes that sessions asked for and that belong to no entry of the watch list, the latest last.
+    """Script hashes that sessions asked for and that belong to no entry of the watch list, oldest first.
 
-    A session that asks the server sees only its own ones.
+    A session that asks the server sees only its own.
     """
     unknown_count: int
     """Number of unknown script hashes that all sessions have asked for since the start."""

@@ -199,7 +199,7 @@ class WalletLink:
             fetching = self._fetches[block_hash] = asyncio.create_task(self._fetch(block_hash))
             fetching.add_done_callback(lambda _: self._fetches.pop(block_hash))
         try:
-            txids = await asyncio.shield(fetching)  # the end of one session stops it for no other one
+            txids = await asyncio.shield(fetching)  # other sessions get it even if this one ends
         except (TimeoutError, ParameterError):
             raise RpcError(RpcCode.NOT_FOUND, f"no peer has sent block {height} in time: try again") from None
         if txid not in txids:

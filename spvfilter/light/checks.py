@@ -109,7 +109,7 @@ def timeouts_of(limits: Limits) -> PeerTimeouts:
 
 
 def birthday_of(value: int | datetime.date) -> int:
-    """Return a birthday as Unix time. Raises ParameterError for a value that is no birthday.
+    """Return a birthday as Unix time. Raises ParameterError for a value that is not a birthday.
 
     The value is a Unix time, a date, or a datetime. A datetime without a time zone is in local time.
     A date begins 14 hours before midnight UTC, when it begins in the first time zone. A birthday before 1970 means all

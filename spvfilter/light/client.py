@@ -743,7 +743,7 @@ class LightClient:
         A client stores the branches of matches by itself. Branches of matches that an older version found are missing.
 
         Args:
-            raw_block: A block of the best chain, such as `fetch_block` returns. Nothing of another block is stored.
+            raw_block: A block of the best chain, such as `fetch_block` returns. Nothing is stored from any other block.
 
         Raises:
             FormatError: The bytes are not a block, or its header does not commit to its transactions.
@@ -1005,7 +1005,7 @@ class LightClient:
     async def watch_to(self, keychain: str, index: int) -> None:
         """Watch a keychain up to an index that another program uses, and its lookahead beyond.
 
-        No index becomes revealed. Blocks that were searched before are searched again for the new scripts. The method
+        This reveals no index. Blocks that were searched before are searched again for the new scripts. The method
         returns when the change is in the database.
 
         Args:
@@ -1013,7 +1013,7 @@ class LightClient:
             index: Index that the window must contain.
 
         Raises:
-            ParameterError: There is no such keychain, or it has no such index.
+            ParameterError: No keychain has this name, or it has no scripts at this index.
             KeychainError: No function can derive the keychain's scripts.
             InexpressibleError: The BIP-37 filter has no room for more scripts.
             NotRunningError: The client is not running.

@@ -84,7 +84,7 @@ class ClientStatus:
 
     It needs the extra `descriptors`, or the package btclib-secp256k1."""
     unsent: tuple[bytes, ...] = ()
-    """Txids of own pending transactions that no peer has requested in this run, or has. Private ones are left out."""
+    """Txids of own pending transactions that no peer has or has requested in this run. Private ones are left out."""
     tasks: tuple[str, ...] = ()
     """Tasks of the client and their waits, in words for a bug report. The texts may change with each version."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 async def in_steps(steps: Iterator[None]) -> None:
     """Run the steps of a generator, and let the event loop run between them.
 
-    If the task is cancelled, the remaining steps run at once.
+    If the task is cancelled, the remaining steps run immediately.
     """
     try:
         for _ in steps:

@@ -18,7 +18,7 @@ BLOCK_ANSWER_SIZE = MAX_BLOCK_SIZE  # Bytes of a block.
 # Bytes of the outputs that a block spends (our choice). At most 24,390 inputs fit into a block; this allows 1.3 kB for
 # each. A typical block spends 0.2 MB.
 SPENT_ANSWER_SIZE = 32_000_000
-# Bytes of a block in JSON with the outputs that it spends (our choice): 4 MB have 40 MB or less.
+# Bytes of a block in JSON with the outputs that it spends (our choice): 4 MB become at most 40 MB.
 DETAILS_ANSWER_SIZE = 200_000_000
 # Bytes of the list of txids in a mempool (our choice): 3 million, more than a mempool of 300 MB has.
 MEMPOOL_ANSWER_SIZE = 200_000_000

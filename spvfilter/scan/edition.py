@@ -16,5 +16,5 @@ def edition() -> str:
 
 
 def mismatch(theirs: str, ours: str) -> str:
-    """Say that a worker has another edition than this machine, and what to do."""
+    """Say that a worker has a different edition from this machine, and what to do."""
     return f"has spvfilter {theirs}, but this machine has {ours}: install the same version on all machines"

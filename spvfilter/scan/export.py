@@ -48,7 +48,7 @@ class TableExport:
         columns: The tables and columns; by default the default columns of all tables.
         check: True to verify proof of work, merkle root and witness commitment of each block.
         coins: True to write also the table `coins`: the unspent outputs after the last block.
-        balances: True to write also the table `balances`: the value and the number of the coins of each script.
+        balances: True to also write the table `balances`: the value and the number of the coins of each script.
         credits_p2pk: True to count the coins of a public key as those of its P2PKH address in `balances`.
 
     Raises:
@@ -68,7 +68,7 @@ class TableExport:
         credits_p2pk: bool = False,
     ) -> None:
         if credits_p2pk and not balances:
-            raise ParameterError("credits_p2pk is for balances: set balances=True, too")
+            raise ParameterError("credits_p2pk is for balances: also set balances=True")
         self.directory: Path = Path(directory)
         """The directory to which the export writes the tables."""
         self.plan = plan

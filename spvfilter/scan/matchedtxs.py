@@ -1,6 +1,6 @@
 """Whole transactions of a scan: every input and output of each matched transaction, with fee and sizes.
 
-The part file of a TransactionsTask has the rows of each batch of blocks as columns of the kernel, in place of hits:
+The part file of a TransactionsTask has the rows of each batch of blocks as columns of the kernel, instead of hits:
 
 | bytes | field, little endian |
 |---|---|

@@ -32,7 +32,7 @@ class SilentStream:
     async def look_at(self, raw: bytes) -> None:
         """Watch the scripts of a transaction's silent payments. A thread does the arithmetic, which may take seconds.
 
-        Raises FormatError for a malformed transaction, or if the function `spent` returns another number of outputs.
+        Raises FormatError for a malformed transaction, or if `spent` returns a different number of outputs.
         """
         if silent_candidate(raw, 0, None)[1] is None:  # most transactions: no taproot output, or no eligible input
             return

@@ -819,7 +819,7 @@ class Views:
             return list(labelrows.stored_labels(self._checked, self._network))
 
     def read(self, function: Callable[[Views], T]) -> T:
-        """Call a function that asks several questions, and return its result. All answers are of one commit.
+        """Call a function that asks several questions, and return its result. All answers come from the same commit.
 
             balance, coins = wallet.read(lambda views: (views.balance(), views.coins()))
 

@@ -569,7 +569,7 @@ class Books:
     def match_some(self, most: int = 20) -> list[WalletEvent]:
         """Match a few unconfirmed transactions against new entries, and after the last of them the recent orphans.
 
-        Orphans that touch a kept transaction are admitted here, too, if there were too many for one step.
+        Orphans that touch a kept transaction are also admitted here if there were too many for one step.
         """
         txids = list(self._unmatched)[:most]
         before = {txid: self.hits.of(txid) for txid in txids}

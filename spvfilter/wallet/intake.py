@@ -401,7 +401,7 @@ class Intake:
         )
 
     def _near(self, record: TxRecord) -> list[TxRecord]:
-        """The foreign records in the component of an unconfirmed record that may be evicted; without the record."""
+        """The foreign records in the component of an unconfirmed record that may be evicted, but not the record."""
         graph = self._facts.graph
         limits = self.pool.limits  # the search goes beyond them, but not far
         near, is_whole = graph.nearby(

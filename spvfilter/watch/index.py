@@ -187,7 +187,7 @@ class TxOutIndex:
     def entries_of_account(self, name: str) -> tuple[list[int], list[int]]:
         """Return the numbers of an account's entries: entries to remove with it, and entries that must stay.
 
-        Entries stay that another account has, or that a keychain of another account or of none derives as well. Both
+        Entries stay if another account has them, or if a keychain of another account or of none also derives them. Both
         lists are in ascending order.
 
         Raises:
@@ -368,7 +368,7 @@ class TxOutIndex:
         return [entry for chain in places.values() for _, entry in chain]
 
     def take_account(self, plan: AccountPlan) -> bool:
-        """Watch an account whose plan `plan_account` returned, while a client uses the list as well.
+        """Watch an account whose plan `plan_account` returned, while a client also uses the list.
 
         The windows of the new keychains become those of the plan. Returns True if a window must move now.
         """
@@ -443,7 +443,7 @@ class TxOutIndex:
     def without_coins_in_steps(
         self, numbers: Collection[int], account: str | None = None
     ) -> Generator[None, None, TxOutIndex]:
-        """Do what `without_coins` does in steps of about two milliseconds. Meanwhile no entry may be added or leave."""
+        """Do what `without_coins` does in steps of about two milliseconds. No entry may come or go until it ends."""
         left, gone, removed = TxOutIndex(self.network), sorted(numbers), frozenset(numbers)
         kept = bytearray(b"\1") * len(self.table)
         for number in gone:

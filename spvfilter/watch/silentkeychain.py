@@ -32,7 +32,7 @@ class SilentKeychain(Keychain):
     """The payments to the addresses of one scan key.
 
     Its window is always empty: no index derives a script. The scripts of found payments are entries of the watch list
-    that belong to this keychain. They are a set, so that it does not matter in which order blocks are searched.
+    that belong to this keychain. They are a set, so the order in which blocks are searched does not matter.
     """
 
     finds_scripts: ClassVar[bool] = True
@@ -47,7 +47,7 @@ class SilentKeychain(Keychain):
         """The declared labels by their number, each with its text if it has one."""
         self.depth: int = 0
         """Labels up to this number are searched for, although nothing declares or reveals them."""
-        self._ready: set[int] = set()  # labels that are searched for because they may be revealed any moment
+        self._ready: set[int] = set()  # labels that are searched for because they may be revealed at any moment
         self._made: tuple[SilentScanner, tuple[int, ...]] | None = None  # with the value of `_size` when it was made
 
     @staticmethod
@@ -97,7 +97,7 @@ class SilentKeychain(Keychain):
         size = self._size
         if self._made is None or self._made[1] != size:
             key, spend = self.silent.scan_key, self.silent.spend_pubkey
-            network, most = self.silent.network, MAX_LABELS + 1  # the change has a label as well
+            network, most = self.silent.network, MAX_LABELS + 1  # the change also has a label
             self._made = SilentScanner(key, spend, labels=self.numbers(), network=network, most=most), size
         return self._made[0]
 

@@ -17,7 +17,7 @@
 | `outpoint:TXID:INDEX:VALUE:SCRIPT` | an outpoint with its value (satoshi) and scriptPubKey; both may be empty |
 | `data-prefix:HEX,LABEL` | OP_RETURN outputs whose first push begins with these bytes; only for scans of blocks |
 | `script-type:p2ms,LABEL` | outputs of this type of script; only for scans of blocks |
-| `sp(spscan1…),LABEL` | a silent payment wallet (BIP-392); the file has its private scan key, so keep it secret |
+| `sp(spscan1…),LABEL` | a silent payment wallet (BIP-392); the file contains its private scan key, so keep it secret |
 | `sp-label:N,LABEL` | label number N of the silent payment address in the line `sp(…)` before it |
 | `sp-output:SCRIPT:TWEAK:N,LABEL` | a silent payment that was found; N is the number of its label, or empty |
 | `account:NAME` | the entries of the following lines belong to this account, up to the next such line |
@@ -505,7 +505,7 @@ def _add_outpoint(watch: LineSink, entry: str, label: str | None) -> None:
 
 
 def _number(text: str) -> int:
-    """Return the number of a label of silent payments. Raises ParameterError for another text."""
+    """Return the number of a label of silent payments. Raises ParameterError if the text is malformed."""
     if not (text.isascii() and text.isdigit() and len(text) <= _LABEL_DIGITS):
         raise ParameterError("expected sp-label:N,LABEL with a whole number N from 0 to 4,294,967,295")
     return int(text)

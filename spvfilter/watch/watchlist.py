@@ -439,7 +439,7 @@ class WatchList:
         return chain.address(number or None)
 
     def search_sp_labels(self, number: int) -> None:
-        """Search for all labels up to a number, in all descriptors sp(), such as after a loss of the wallet's data.
+        """Search for all labels up to a number, in all descriptors sp(), for example after a loss of the wallet's data.
 
         A saved list keeps the labels of payments that were found, but not the number.
 
@@ -1014,7 +1014,7 @@ class WatchList:
     ) -> list[Match]:
         """Return the matches in one transaction, and learn the outpoints of matching outputs.
 
-        Silent payments are certainly found only with `spent`. Without it a match is proof, and a miss is not.
+        Silent payments are sure to be found only with `spent`. Without it, a match is proof, but a miss is not.
 
         Args:
             raw: The transaction, as bytes or as an object that serializes to them.
@@ -1050,7 +1050,7 @@ class WatchList:
     ) -> list[Match]:
         """Return the matches in one block, and learn the outpoints of matching outputs.
 
-        Silent payments are certainly found only with `spent`. Without it a match is proof, and a miss is not.
+        Silent payments are sure to be found only with `spent`. Without it, a match is proof, but a miss is not.
 
         Args:
             raw: The block, as bytes or as an object that serializes to them.

@@ -274,7 +274,7 @@ class Windows:
         return entry
 
     def found_at(self, entry: int, script: bytes | None) -> silentkeychain.Found | None:
-        """Return what is known of the silent payment to an entry, or else to a script. None if it is none."""
+        """Return what is known of the silent payment to an entry, or else to a script. None if it is not one."""
         place = self.of(entry, script) if self._chains else None
         if place is None or not is_silent(chain := place[0]):
             return None

@@ -63,7 +63,7 @@ def test_an_argument_with_a_scan_key_is_refused(run: Any, command: tuple[str, ..
     ran = run(*command, text)
     assert ran.code == 2
     assert ran.out == ""
-    assert "an argument has a key of silent payments" in ran.err
+    assert "an argument contains a key of silent payments" in ran.err
     assert WALLET.scan_text not in ran.err
 
 
@@ -94,7 +94,7 @@ def test_a_scan_of_files_finds_silent_payments(run: Any, tmp_path: Path, watch_f
     ran = run("scan", folder, *options)
     assert ran.code == 0
     assert rows_of(ran.out) == sorted((str(kind), txid[::-1].hex(), n) for kind, txid, n, _ in chain.expected)
-    assert "5 transaction(s) searched for silent payments" in ran.err
+    assert "5 transactions searched for silent payments" in ran.err
     assert "warning" not in ran.err
     found = chain.write(tmp_path / "bare", has_undo=False)
     bare = run("scan", found, *options)
@@ -118,7 +118,7 @@ def test_a_scan_of_a_node_finds_silent_payments(run: Any, watch_file: Path) -> N
         ran = run("scan", node.url, "--watch", watch_file, "--network", "regtest", "--format", "jsonl")
     assert ran.code == 0
     assert rows_of(ran.out) == sorted((str(kind), txid[::-1].hex(), n) for kind, txid, n, _ in chain.expected)
-    assert "5 transaction(s) searched for silent payments" in ran.err
+    assert "5 transactions searched for silent payments" in ran.err
 
 
 def test_a_scan_into_a_directory_finds_silent_payments(run: Any, tmp_path: Path, watch_file: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_scan_into_a_directory_finds_silent_payments(run: Any, tmp_path: Path,
     assert ran.code == 0
     rows = rows_of((out / "matches.jsonl").read_text(encoding="utf-8"))
     assert rows == sorted((str(kind), txid[::-1].hex(), n) for kind, txid, n, _ in chain.expected)
-    assert "5 transaction(s) searched for silent payments" in ran.err
+    assert "5 transactions searched for silent payments" in ran.err
     assert run("scan", folder, *options, "--labels", 8).code != 0
 
 

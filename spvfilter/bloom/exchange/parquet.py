@@ -22,7 +22,7 @@ from spvfilter.errors import FormatError, ParameterError, remedy
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_PLAIN_NAME = re.compile(r"[^\\\ud800-\udfff]+")  # the end of a name whose bytes a chunk has as they are
+_PLAIN_NAME = re.compile(r"[^\\\ud800-\udfff]+")  # the end of a name whose bytes a chunk contains unchanged
 _TAIL = 8  # Bytes at the end of a file: the footer's size and the magic.
 _MAX_FOOTER = 1 << 28  # Bytes of a footer (our choice).
 _SHOWN = 20  # Names of columns in an error message.

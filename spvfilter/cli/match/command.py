@@ -205,7 +205,7 @@ class _Run:
 def _report_silent(candidates: int, unjudged: int) -> None:
     """Print how many transactions were searched for silent payments, and in how many a payment may be missed."""
     if candidates:
-        complain(f"{candidates:,} transaction(s) searched for silent payments")
+        complain(f"{counted(candidates, 'transaction')} searched for silent payments")
     if unjudged:
         complain(
             f"warning: {unjudged:,} of them may hide a silent payment, because the outputs that they spend are not"

@@ -62,7 +62,7 @@ class Arrivals:
             self._times.popitem(last=False)
 
     def time_of(self, raw: bytes) -> int | None:
-        """Return the time at which a transaction first arrived, in seconds since 1970; None if it is unknown."""
+        """Return the time at which a transaction first arrived (Unix time); None if it is unknown."""
         return self._times.get(hash(raw))
 
 

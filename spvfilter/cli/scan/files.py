@@ -188,11 +188,11 @@ def assumed_network(blocks: int, network: Network) -> str:
 def report_silent(candidates: int, unjudged: int) -> None:
     """Print how many transactions were searched for silent payments, and in how many a payment may be missed."""
     if candidates:
-        complain(f"{candidates:,} transaction(s) searched for silent payments")
+        complain(f"{counted(candidates, 'transaction')} searched for silent payments")
     if unjudged:
         complain(
             f"warning: {unjudged:,} of them may hide a silent payment, because the outputs that they spend are not"
-            " known. Put the rev*.dat files beside the blk*.dat files, or scan a node that serves spent outputs"
+            " known. Put the rev*.dat files next to the blk*.dat files, or scan a node that serves spent outputs"
         )
 
 

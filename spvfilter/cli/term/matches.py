@@ -91,7 +91,7 @@ def record(match: Match) -> dict[str, str | int | None]:
 def arrival_printer(page: Page, chosen: str) -> Callable[[Match, int | None], None]:
     """Return a function that prints a match of an unconfirmed transaction in a format: table, jsonl or csv.
 
-    Its second argument is the column `first_seen` of jsonl and csv: the time of arrival in seconds since 1970.
+    Its second argument is the column `first_seen` of jsonl and csv: the time of arrival (Unix time).
     """
     if chosen == "jsonl":
         return lambda match, seen: page.line(json.dumps(row(match) | {"first_seen": seen}, separators=(",", ":")))

@@ -611,7 +611,7 @@ class Broadcaster:
         now = self._context.now.monotonic
         record.answered = now
         self.was_rejected(own, peer.address, reason)
-        if own.state is not BroadcastState.ACCEPTED:  # other peers decide at once
+        if own.state is not BroadcastState.ACCEPTED:  # other peers decide immediately
             own.due.update({each: now for each in own.due if each not in own.peers})
         self._wake(own)
 

@@ -240,7 +240,7 @@ class PeerHeaders:
         context.changed()
 
     def _latest_time(self, peer: Peer) -> int:
-        """Return the time by which a peer's headers are judged, in seconds since 1970: ours.
+        """Return the time by which a peer's headers are judged (Unix time): ours.
 
         On regtest it may be the peer's, because tests give nodes a clock of their own (Core's -mocktime).
         """

@@ -51,7 +51,7 @@ ASK_AFTER_S = 10.0
 """Age of a waiting transaction at which a peer of another network group is asked for it: two of Core's rounds."""
 _MAX_QUESTIONS = 100  # Open questions of this kind (our choice).
 _MAX_WORK = 20_000
-"""Work after which a step records no further transaction, in bytes of transactions: a few milliseconds (our choice)."""
+"""Work after which a step records no more transactions, in bytes of transactions: a few milliseconds (our choice)."""
 _EVENT_WORK = 300
 """Work of an event, and of a transaction."""
 _LINK_WORK = 30

@@ -210,7 +210,7 @@ class Relay:
         self._context.out.send(peer.number, GetData(_items(peer, txs, InvType.WITNESS_TX)))
 
     def _probe(self, peer: Peer, relayed: RelayedTx) -> None:
-        """Ask a peer that received a transaction whether it has it. A peer that says nothing answers no questions."""
+        """Ask a peer that received a transaction whether it has it. A peer that stays silent answers no questions."""
         relayed.probe_at.pop(peer, None)
         if relayed.is_accepted or relayed.told[peer] >= MAX_PROBES:
             return

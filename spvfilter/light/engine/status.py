@@ -216,7 +216,7 @@ class StatusReports:
         """Return False if the median of the clocks of three network groups or more is far from ours, and warn.
 
         Each group votes with the clock nearest to ours. With an even number of groups, the middle clock nearer to ours
-        is the median. A single peer with another clock gets a warning: headers are judged by our clock.
+        is the median. A single peer with a different clock gets a warning: headers are judged by our clock.
         """
         now, peers = self._context.now, self._context.pool.connected()
         off = {peer: peer.clock_ahead(now) + now.monotonic - now.wall for peer in peers}

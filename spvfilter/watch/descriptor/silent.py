@@ -57,7 +57,7 @@ class SilentDescriptor:
     secret: str = field(repr=False)
     """The descriptor with the scan key and its checksum. Only a file of mode 0600 may contain it."""
     text: str
-    """The descriptor with the public scan key in place of the private one, and its checksum."""
+    """The descriptor with the public scan key instead of the private one, and its checksum."""
     scan_key: bytes = field(repr=False)
     """Private scan key, 32 bytes."""
     spend_pubkey: bytes
@@ -65,7 +65,7 @@ class SilentDescriptor:
     network: Network
     """Network of the keys."""
     spend_origin: Origin | None
-    """Origin of the spend key. None if the descriptor states none, or if the key is musig()."""
+    """Origin of the spend key. None if the descriptor gives none, or if the key is musig()."""
 
     @property
     def address(self) -> SilentAddress:
@@ -77,7 +77,7 @@ def parse_silent(text: str, network: Network) -> SilentDescriptor:
     """Parse a descriptor sp(), with or without checksum.
 
     Raises:
-        DescriptorError: The text is not such a descriptor, or has a private spend key. No message repeats a key.
+        DescriptorError: The text is not such a descriptor, or contains a private spend key. No message repeats a key.
         WrongNetworkError: A key belongs to another network.
         ParameterError: The extra `silent` is not installed.
     """
@@ -185,7 +185,7 @@ def _scan_key(expression: Expression, network: Network) -> tuple[bytes, Origin |
     if raw is None or len(raw) not in (33, 34) or raw[0] not in _WIF_VERSIONS:
         raise fault(at, "expected the private scan key: a compressed WIF, or an xprv or tprv with its path")
     if len(raw) == 33 or raw[33] != 1:
-        raise fault(at, "an uncompressed private key, but silent payments have compressed keys only (BIP-352)")
+        raise fault(at, "an uncompressed private key, but silent payments use only compressed keys (BIP-352)")
     if slash:
         raise fault(at, "a path after a WIF, which has no child keys: remove the path")
     _check_network(is_main=_WIF_VERSIONS[raw[0]], network=network)
@@ -206,7 +206,7 @@ def _base58(text: str) -> bytes | None:
 def _extended_scan_key(
     at: int, name: str, path: str | None, network: Network, origin: Origin | None
 ) -> tuple[bytes, Origin | None]:
-    """Return the key that an extended private key has at a path, and its origin."""
+    """Return the key that an extended private key derives at a path, and its origin."""
     raw = _base58(name)
     if raw is None or len(raw) != _EXTENDED_SIZE or int.from_bytes(raw[:4]) != _PRIVATE_VERSIONS[name[:4]]:
         raise fault(at, f"{name[:4]}… was mistyped or is incomplete: copy it from the wallet again")
@@ -248,7 +248,7 @@ def _spend_key(expression: Expression, network: Network) -> tuple[bytes, Origin 
             raise fault(at, "spscan1… stands alone in sp(), because it contains the spend key")
         raw = _base58(text.partition("/")[0])
         if text[1:4] == "prv" or (raw is not None and len(raw) in (33, 34)):
-            raise fault(at, "a private spend key, which was not kept: give the public key in its place")
+            raise fault(at, "a private spend key, which was not kept: give the public key instead")
     else:
         stated = None
 

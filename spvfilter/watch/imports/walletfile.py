@@ -41,7 +41,7 @@ class ImportedDescriptor(NamedTuple):
     end: int = 0
     """First index that the wallet has not derived. It is 0 if the file does not say it."""
     first_address: str | None = None
-    """Address of index 0 according to the file. None if the file does not say it."""
+    """Address of index 0 according to the file. None if the file does not give it."""
     revealed: tuple[int, ...] = ()
     """First index that the wallet has not handed out yet, for each path of the descriptor. Empty if unknown."""
 
@@ -70,9 +70,9 @@ class WalletFile:
     networks: tuple[Network, ...] = NETWORKS
     """Networks that the wallet may belong to. These are all networks if the file does not name one."""
     birthday: int | None = None
-    """Time before which the wallet has no payments (Unix time). None if the file does not say it."""
+    """Time before which the wallet has no payments (Unix time). None if the file does not give it."""
     birth_height: int | None = None
-    """Height before which the wallet has no payments. None if the file does not say it."""
+    """Height before which the wallet has no payments. None if the file does not give it."""
     descriptors: tuple[ImportedDescriptor, ...] = ()
     """The descriptors of the wallet."""
     addresses: tuple[ImportedAddress, ...] = ()
