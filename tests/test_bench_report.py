@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -95,6 +96,14 @@ def test_readme_table_takes_native_rows_of_the_page(modules: tuple[Any, Any]) ->
     assert "MISSED" not in table
     with pytest.raises(KeyError):
         report.headlines(page.replace(report.HEADLINES[0].name, "another row"))
+
+
+@pytest.mark.columns
+def test_all_suites_are_imported() -> None:
+    """No other check reads the benchmarks, so a renamed class of the package would break them unnoticed."""
+    made = subprocess.run([sys.executable, str(BENCHMARKS), "--help"], capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    assert "peers" in made.stdout
 
 
 @pytest.mark.parametrize(

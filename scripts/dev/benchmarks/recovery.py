@@ -99,7 +99,7 @@ async def _kyoto(port: int, lookahead: int, folder: Path) -> dict[str, int]:
 
 
 def main() -> None:
-    from race import _size
+    from measure import peak
 
     name, port, lookahead = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     if name == "kyoto":
@@ -113,7 +113,7 @@ def main() -> None:
             _kyoto(port, lookahead, Path(made)) if name == "kyoto" else _ours(name, port, lookahead, Path(made))
         )
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    print(json.dumps({"wall": wall, "cpu": cpu, "size": _size(), **found}))
+    print(json.dumps({"wall": wall, "cpu": cpu, "size": peak() / 1e6, **found}))
 
 
 def recovery(_: Path, rounds: int) -> list[Any]:

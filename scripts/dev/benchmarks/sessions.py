@@ -18,7 +18,7 @@ from measure import Row
 from spvfilter import LightClient, Node, TxOut, WatchList
 from spvfilter.electrum import ElectrumServer
 from spvfilter.electrum.histories import Histories
-from spvfilter.store.scriptviews import ScriptEffect, WalletTx
+from spvfilter.store.scriptviews import OutputEffect, TxEffects
 
 _SESSIONS, _SCRIPTS, _PAID, _LONG = 100, 1_000, 50, 10_000
 _METHODS = ("subscribe", "get_history", "get_balance", "listunspent")
@@ -117,9 +117,9 @@ def _payments(rounds: int) -> Iterator[float]:
     """Measure how long a script's status takes after a payment, in processor time of this process."""
     histories = Histories()
 
-    def paid(number: int) -> WalletTx:
+    def paid(number: int) -> TxEffects:
         txid = hashlib.sha256(b"%d" % number).digest()
-        return WalletTx(txid, number, 0, (ScriptEffect(_script(0), txid + bytes(4), 5_000, is_spend=False),))
+        return TxEffects(txid, number, 0, (OutputEffect(_script(0), txid + bytes(4), 5_000, is_spend=False),))
 
     histories.replace(map(paid, range(_LONG)))
     for number in range(_LONG, _LONG + rounds):
