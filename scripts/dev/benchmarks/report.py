@@ -61,15 +61,21 @@ HEADLINES = (
         "Core's ExtractMatches in C",
     ),
     Headline(
-        "follow 10,000 blocks by compact filters",
+        "find a descriptor in 1,000 of 5,000 blocks, by compact filters",
         "Kyoto, BDK's client in Rust",
-        "10,000 blocks of 20 transactions, compact, ms",
+        "1,000 matching blocks from Bitcoin Core, compact, descriptor, ms",
         "Kyoto, compact filters",
     ),
     Headline(
-        "follow 10,000 blocks by BIP-37",
+        "the same with Kyoto's lookahead of 25",
+        "Kyoto",
+        "1,000 matching blocks from Bitcoin Core, compact, lookahead, ms",
+        "Kyoto, compact filters",
+    ),
+    Headline(
+        "the same by BIP-37, with our lookahead of 1,000",
         "Kyoto by compact filters",
-        "10,000 blocks of 20 transactions, bip37, ms",
+        "1,000 matching blocks from Bitcoin Core, bip37, descriptor, ms",
         "Kyoto, compact filters",
     ),
     Headline(
@@ -177,6 +183,8 @@ def headlines(page: str) -> str:
 def _speed(ratio: float) -> str:
     """Say a ratio of times in words, with two digits."""
     factor = float(f"{1 / ratio if ratio < 1 else ratio:.2g}")
+    if factor == 1:
+        return "as fast"
     return f"{factor:,g} times as {'fast' if ratio < 1 else 'slow'}"
 
 
