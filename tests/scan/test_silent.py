@@ -249,7 +249,7 @@ async def test_transactions_and_blocks_take_their_spent_outputs() -> None:
     assert {each.block_hash for each in found} <= set(map(block_hash, chain.blocks))
 
 
-async def test_a_label_that_is_revealed_during_a_stream_is_searched_for() -> None:
+async def test_a_label_revealed_during_a_stream_is_found() -> None:
     watch = WatchList(REGTEST)
     watch.add_descriptor(WALLET.descriptor)
     matcher = Matcher(watch)

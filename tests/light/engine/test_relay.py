@@ -231,7 +231,7 @@ def test_without_peers_the_answer_comes_in_time(tmp_path: Path) -> None:
         assert kept(world) == 0
 
 
-def test_another_witness_replaces_one_that_no_node_took(tmp_path: Path) -> None:
+def test_another_witness_replaces_one_without_takers(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, Drops) as world:
         synced(world)
         good = Transaction.parse(foreign())
