@@ -174,9 +174,7 @@ def test_coin_that_is_learned_later_shows_a_wrong_signature(wallet: Checked) -> 
 
 @pytest.mark.parametrize("groups", [("a",), ("a", "b")])
 @pytest.mark.parametrize("script", [MINE.script_pubkey, LEGACY], ids=["stripped", "legacy"])
-def test_unsigned_spend_of_a_later_coin_is_withdrawn(
-    wallet: Checked, script: bytes, groups: tuple[str, ...]
-) -> None:
+def test_unsigned_spend_of_a_later_coin_is_withdrawn(wallet: Checked, script: bytes, groups: tuple[str, ...]) -> None:
     payment = pay(10_000, coin(9), to=script)
     unsigned = pay(1, out(payment), to=script)
     wallet.observe(unsigned, *groups, quorum=len(groups))
