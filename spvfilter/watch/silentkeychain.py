@@ -158,7 +158,7 @@ class SilentKeychain(Keychain):
         self.depth, self._ready = max(self.depth, other.depth), self._ready | other._ready
 
     def state(self) -> tuple[object, ...]:
-        return *super().state(), frozenset(self.found.items()), frozenset(self.labels.items())
+        return *super().state(), frozenset(self.found.items()), frozenset(self.labels.items()), self.depth
 
     def without_window(self) -> Self:
         made = type(self)(self.silent, label=self.label)

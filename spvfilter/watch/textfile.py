@@ -19,6 +19,7 @@
 | `script-type:p2ms,LABEL` | outputs of this type of script; only for scans of blocks |
 | `sp(spscan1…),LABEL` | a silent payment wallet (BIP-392); the file contains its private scan key, so keep it secret |
 | `sp-label:N,LABEL` | label number N of the silent payment address in the line `sp(…)` before it |
+| `sp-labels:N` | all labels up to number N of that address are searched for |
 | `sp-output:SCRIPT:TWEAK:N,LABEL` | a silent payment that was found; N is the number of its label, or empty |
 | `account:NAME` | the entries of the following lines belong to this account, up to the next such line |
 | `account:` | the entries of the following lines belong to no account |
@@ -75,7 +76,7 @@ else:
 _ACCOUNT = "account:"
 """Start of the line that begins the entries of an account."""
 _LABEL_DIGITS = 10  # of the largest number of a label
-_SP_LABEL, _SP_OUTPUT = "sp-label:", "sp-output:"
+_SP_LABEL, _SP_LABELS, _SP_OUTPUT = "sp-label:", "sp-labels:", "sp-output:"
 """Starts of the lines that follow a descriptor sp()."""
 _CHUNK = 1 << 22
 """Number of bytes that one read of the file requests."""
@@ -256,7 +257,7 @@ class _Reading:
         self._descriptors: list[_PostponedEntry] = []  # the key derivations of all of them are counted first
         self._outpoints: list[_PostponedEntry] = []  # their lines may precede those of their scripts
         self._silent: dict[int, list[_PostponedEntry]] = {}
-        """The lines `sp-label:` and `sp-output:` of each descriptor sp(), by the number of its line."""
+        """The lines `sp-label:`, `sp-labels:` and `sp-output:` of each descriptor sp(), by the number of its line."""
 
     def take(self, number: int, line: bytes) -> None:
         """Read one line. `number` is its number, from 1."""
@@ -279,7 +280,7 @@ class _Reading:
                 raise ParameterError(f"{patterns.KINDS} are only for `spvfilter scan`: delete the line")
             if entry.startswith("outpoint:"):
                 self._outpoints.append((number, entry, label, self._account))
-            elif entry.startswith((_SP_LABEL, _SP_OUTPUT)):
+            elif entry.startswith((_SP_LABEL, _SP_LABELS, _SP_OUTPUT)):
                 if not self._silent:
                     raise ParameterError(f"{entry.partition(':')[0]}: without a line sp(…) before it")
                 self._silent[max(self._silent)].append((number, entry, label, self._account))
@@ -336,13 +337,14 @@ class _Reading:
     def _declare(self, keychains: list[Keychain], lines: Iterable[_PostponedEntry]) -> None:
         """Declare the labels of a descriptor sp() that the lines after it contain."""
         for number, entry, label, _ in lines:
-            if entry.startswith(_SP_LABEL):
-                try:
-                    for each in keychains:
-                        if is_silent(each):
-                            each.declare(_number(entry.removeprefix(_SP_LABEL)), label)
-                except ParameterError as error:
-                    self._problems.append((number, str(error)))
+            try:
+                for each in filter(is_silent, keychains):
+                    if entry.startswith(_SP_LABEL):
+                        each.declare(_number(entry.removeprefix(_SP_LABEL)), label)
+                    elif entry.startswith(_SP_LABELS):
+                        each.search_to(_number(entry.removeprefix(_SP_LABELS)))
+            except ParameterError as error:
+                self._problems.append((number, str(error)))
 
     def _try(self, number: int, account: str | None, add: Callable[[], None]) -> None:
         if self.is_refused:
@@ -507,7 +509,7 @@ def _add_outpoint(watch: LineSink, entry: str, label: str | None) -> None:
 def _number(text: str) -> int:
     """Return the number of a label of silent payments. Raises ParameterError if the text is malformed."""
     if not (text.isascii() and text.isdigit() and len(text) <= _LABEL_DIGITS):
-        raise ParameterError("expected sp-label:N,LABEL with a whole number N from 0 to 4,294,967,295")
+        raise ParameterError("expected a whole number N of a label, as in sp-label:N,LABEL and sp-labels:N")
     return int(text)
 
 
@@ -570,6 +572,8 @@ def _silent_lines(watch: Source, keychain: SilentKeychain, secrets: bool) -> Ite
         yield f"# {keychain.descriptor} is not searched for: its scan key was left out"
         return
     yield keychain.silent.secret + _tail(keychain.label)
+    if keychain.depth:
+        yield f"{_SP_LABELS}{keychain.depth}"
     paid = {found.label for found in keychain.found.values() if found.label}
     for number in sorted({*keychain.labels, *range(1, keychain.revealed), *paid}):
         yield f"{_SP_LABEL}{number}{_tail(keychain.text_of(number))}"

@@ -441,7 +441,7 @@ class WatchList:
     def search_sp_labels(self, number: int) -> None:
         """Search for all labels up to a number, in all descriptors sp(), for example after a loss of the wallet's data.
 
-        A saved list keeps the labels of payments that were found, but not the number.
+        `save` with `secrets=True` keeps the number.
 
         Args:
             number: Number of the last label, 0 to 100,000. Each label costs 25 µs once.

@@ -386,6 +386,8 @@ def test_lines_of_labels_follow_their_descriptor(tmp_path: Path) -> None:
         ("sp-label:x,Bob", "a whole number N"),
         ("sp-label:4294967296", "from 0 to 4,294,967,295"),
         ("sp-label:-1", "a whole number N"),
+        ("sp-labels:x", "a whole number N"),
+        ("sp-labels:100001", "up to number 100,000 at most"),
         ("sp-output:00:00", "not 2 parts"),
         ("sp-output:00:00:1", "P2TR script of 34 bytes"),
     ],
@@ -442,6 +444,18 @@ def test_a_tweak_that_is_learned_later_is_kept() -> None:
     other.add_payments([(keychain.name, script, known._replace(tweak=b""))])
     assert [each.outpoint for each in other.match_tx(raw, spent=spent)] == [found.outpoint]
     assert other.windows.silent[0].found == {script: known}
+
+
+def test_a_saved_list_keeps_how_many_labels_it_searches(tmp_path: Path) -> None:
+    watch = watching()
+    watch.search_sp_labels(50)
+    watch.save(tmp_path / "w.txt", secrets=True)
+    assert "sp-labels:50" in (tmp_path / "w.txt").read_text().splitlines()
+    again = WatchList.load(tmp_path / "w.txt")
+    assert again == watch
+    raw, spent = payment([WALLET.address(50)])
+    assert [each.sp_label for each in again.match_tx(raw, spent=spent)] == [50]
+    assert not watching().match_tx(raw, spent=spent)
 
 
 def test_a_saved_list_keeps_the_labels_of_its_payments(tmp_path: Path) -> None:
