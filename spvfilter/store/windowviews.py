@@ -106,6 +106,7 @@ class _Windows:
         chosen = "1" if keychains is None else f"keychain IN ({_listed(keychains)})"
         self._of_mine = f"WHERE runs.{chosen}"
         self._places = EntryPlaces(checked)
+        self._scripts: dict[int, bytes] = {}
         self._runs: dict[int, list[_Run]] = {}
         for run in map(_Run._make, checked("runs", f"FROM runs WHERE {chosen} ORDER BY keychain, first, entry", ())):
             self._runs.setdefault(run.keychain, []).append(run)
@@ -135,18 +136,26 @@ class _Windows:
     def addresses(self, places: Mapping[int, int], network: Network) -> dict[int, str]:
         """Return the addresses of an index of each keychain. A keychain whose scripts have no address is left out."""
         entries = {keychain: _entries_in(self._runs.get(keychain, ()), index) for keychain, index in places.items()}
-        scripts = _scripts_of(self._checked, chain.from_iterable(entries.values()))
+        scripts = self._read_scripts(chain.from_iterable(entries.values()))
         found: dict[int, str] = {}
         for keychain, rows in entries.items():
             if address := _address_of((scripts[row] for row in rows if row in scripts), network):
                 found[keychain] = address
         return found
 
+    def _read_scripts(self, entries: Iterable[int]) -> dict[int, bytes]:
+        """Return the scripts of entries by their row ids, and of all entries that were read before.
+
+        The next address of most keychains is the script that identifies them.
+        """
+        self._scripts |= _scripts_of(self._checked, (row for row in entries if row not in self._scripts))
+        return self._scripts
+
     def _read_revealed(self) -> dict[int, int]:
         if not any(self._checked("revealed", "FROM revealed LIMIT 1", ())):
             return {}
         firsts = {keychain: _entries_in(runs, 0) for keychain, runs in self._runs.items()}
-        scripts = _scripts_of(self._checked, chain.from_iterable(firsts.values()))
+        scripts = self._read_scripts(chain.from_iterable(firsts.values()))
         identities = {
             keychain: identity_of(scripts[row] for row in rows if row in scripts) for keychain, rows in firsts.items()
         }
@@ -185,7 +194,9 @@ class _Windows:
         if not any(self._checked("revealed", "FROM revealed LIMIT 1", ())):
             return
         for run, other in self._shared():
-            last = other.entry_of(_revealed(self._checked, other.keychain))
+            is_read = self._is_all or other.keychain in self._runs
+            revealed = self.revealed.get(other.keychain, 0) if is_read else _revealed(self._checked, other.keychain)
+            last = other.entry_of(revealed)
             for entry in range(max(run.entry, other.entry), min(run.end, other.end, last)):
                 yield run.keychain, run.index_of(entry)
 
@@ -197,8 +208,8 @@ class _Windows:
                 found = _overlapping(self._checked, run.entry, run.end)
                 yield from ((run, other) for other in found if other.keychain != run.keychain)
                 continue
-            for other in islice(runs, at + 1, None):
-                if other.entry >= run.end:
+            for position in range(at + 1, len(runs)):
+                if (other := runs[position]).entry >= run.end:
                     break
                 if other.keychain != run.keychain:
                     yield from ((run, other), (other, run))
