@@ -76,17 +76,30 @@ class _Turn:
 
 
 class _Message:
-    """One line of requests: a request or a batch. It has room if it is large, or if its answers are."""
+    """One line of requests: a request or a batch. It has room if it is large, or if its answers are.
 
-    def __init__(self, rooms: FairShare, host: str, most_s: float, too_late: Callable[[], object]) -> None:
-        """Begin a message. `too_late` is called if it has had room for `most_s` seconds."""
+    A message with room has slots of its own. If it waited for the slots of other messages, whose tasks may wait for
+    room, two sessions could wait for each other.
+    """
+
+    def __init__(
+        self,
+        rooms: FairShare,
+        host: str,
+        slots: asyncio.Semaphore,
+        limits: ElectrumLimits,
+        too_late: Callable[[], object],
+    ) -> None:
+        """Begin a message. `too_late` is called if it has had room for too long."""
         self._rooms = rooms
         self._host = host
-        self._most_s = most_s
+        self._limits = limits
         self._too_late = too_late
         self._timer: asyncio.TimerHandle | None = None
         self._asking = asyncio.Lock()
         self._users = 1
+        self.slots: asyncio.Semaphore = slots
+        """Permits of the tasks that answer it, shared by all messages of the session without room."""
         self.has_room = False
         self.size = 0  # of the answers so far
 
@@ -95,8 +108,9 @@ class _Message:
         async with self._asking:
             if not self.has_room:
                 await self._rooms.acquire(self._host)
-                self.has_room = True
-                self._timer = asyncio.get_running_loop().call_later(self._most_s, self._too_late)
+                self.has_room, self.slots = True, asyncio.Semaphore(self._limits.concurrent)
+                most_s = _ROOM_TIMES * self._limits.send_timeout_s
+                self._timer = asyncio.get_running_loop().call_later(most_s, self._too_late)
 
     def share(self) -> Self:
         """Return the message for one more task that answers it, and that calls `done` at its end."""
@@ -165,8 +179,7 @@ class ElectrumConnection:
         self._tasks.add(notifying)
         try:
             while True:
-                most_s = _ROOM_TIMES * self._limits.send_timeout_s
-                message = _Message(self._budget.rooms, self._host, most_s, self.close)
+                message = _Message(self._budget.rooms, self._host, self._slots, self._limits, self.close)
                 try:
                     line = await self._line(message)
                     if not line or not await self._take(line, message):
@@ -269,12 +282,14 @@ class ElectrumConnection:
         except RpcError as refusal:
             await self._reply(request, aiorpcx.RPCError(int(refusal.code), refusal.message), message, turn)
             return not refusal.ends_session
-        if self._slots.locked():
+        slots = message.slots
+        if slots.locked():
             turn.leave()
-        await self._slots.acquire()
+        await slots.acquire()
         task = asyncio.create_task(self._settle(request, answer, message.share()))
         self._tasks.add(task)
         task.add_done_callback(self._settled)
+        task.add_done_callback(lambda _: slots.release())
         task.add_done_callback(lambda _: message.done())
         await turn.take()
         return True
@@ -290,7 +305,6 @@ class ElectrumConnection:
 
     def _settled(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._slots.release()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)
 
