@@ -89,7 +89,7 @@ class Histories:
         self._txs: dict[bytes, TxEffects] = {}
         self._scripts: dict[bytes, frozenset[str]] = {}  # txid → script hashes
         self._histories: dict[str, _ScriptHistory] = {}  # by script hash
-        self._unconfirmed: dict[bytes, None] = {}
+        self._children: dict[bytes, dict[bytes, None]] = {}  # txid → unconfirmed transactions that spend from it
         self._places: dict[tuple[int, int], bytes] = {}  # height and position → txid
         self._statuses: dict[str, str | None] = {}
 
@@ -101,13 +101,13 @@ class Histories:
         """Take the present state of transactions, and return the script hashes whose history may have changed.
 
         Args:
-            found: All present transactions among those named, and all unconfirmed ones.
+            found: All present transactions among those named.
             among: Txids of transactions that have changed. By default all transactions have.
         """
         present = {each.txid: each for each in found}
         named = self._txs.keys() if among is None else among
         changed = set[str]()
-        for txid in {*named, *self._unconfirmed, *present}:
+        for txid in {*named, *present}:
             new, old = present.get(txid), self._txs.get(txid)
             if new == old:
                 continue
@@ -131,16 +131,19 @@ class Histories:
                 self._histories[script_hash] = _ScriptHistory()
             self._histories[script_hash].add(tx, effects)
         scripts = self._scripts[tx.txid] = frozenset(found)
-        if tx.height is None:
-            self._unconfirmed[tx.txid] = None
-        else:
+        for parent in tx.parents:
+            self._children.setdefault(parent, {})[tx.txid] = None
+        if tx.height is not None:
             self._places[tx.height, tx.position] = tx.txid
         return scripts
 
     def _remove(self, txid: bytes) -> None:
         if (old := self._txs.pop(txid, None)) is None:
             return
-        self._unconfirmed.pop(txid, None)
+        for parent in old.parents:
+            del self._children[parent][txid]
+            if not self._children[parent]:
+                del self._children[parent]
         if old.height is not None and self._places.get((old.height, old.position)) == txid:
             del self._places[old.height, old.position]
         for script_hash in self._scripts.pop(txid):
@@ -149,10 +152,24 @@ class Histories:
             if not history.effects:
                 del self._histories[script_hash]
 
-    @property
-    def has_unconfirmed(self) -> bool:
-        """True if a transaction is unconfirmed."""
-        return bool(self._unconfirmed)
+    def affected(self, named: Iterable[bytes], *, has_block: bool, has_reorg: bool) -> set[bytes]:
+        """Return the txids of transactions that may have changed: those named, and their unconfirmed children.
+
+        The fee and the height of a child depend on its parents. No event names a parent without a match, but only a
+        block confirms it, and only a reorganization takes that back.
+
+        Args:
+            named: Txids of transactions that events have named.
+            has_block: True if a block was connected.
+            has_reorg: True if a block was disconnected.
+        """
+        found = set(named)
+        found |= {child for txid in found for child in self._children.get(txid, ())}
+        if has_block or has_reorg:
+            hidden = [children for parent, children in self._children.items() if parent not in self._txs]
+            unsure = {child for children in hidden for child in children}
+            found |= {child for child in unsure if has_reorg or self._txs[child].has_unconfirmed_parent}
+        return found
 
     def txid_at(self, height: int, position: int) -> bytes | None:
         """Return the txid of the wallet's transaction at a position of a block, in wire order; None if none is."""

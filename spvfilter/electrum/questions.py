@@ -59,6 +59,8 @@ class SendTransactions:
     """Broadcast transactions together, parents first. `then` gets an error for each, or None if it was sent."""
 
     raws: tuple[bytes, ...]
+    host: str
+    """Host of the session, which gets a share of the transactions that are only relayed."""
     then: Callable[[list[str | None]], Answer]
 
 

@@ -373,7 +373,7 @@ class ElectrumSession:
                 raise RpcError(RpcCode.BAD_REQUEST, f"the transaction was rejected: {errors[0]}")
             return tx.txid_hex
 
-        return SendTransactions((raw,), sent)
+        return SendTransactions((raw,), self._host, sent)
 
     def _broadcast_package(self, raw_txs: object, verbose: object = False) -> Answer:
         raws = arguments.package(raw_txs)
@@ -386,7 +386,7 @@ class ElectrumSession:
             ]
             return {"success": False, "errors": failed} if failed else {"success": True}
 
-        return SendTransactions(raws, sent)
+        return SendTransactions(raws, self._host, sent)
 
 
 def _check_below(height: int, checkpoint: int) -> None:

@@ -42,6 +42,8 @@ from spvfilter.protocol import HASH_SIZE
 from spvfilter.store.txcheck import CheckWeight
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import (
+    BlockConnected,
+    BlockDisconnected,
     MatchConfirmed,
     MatchFound,
     MatchUnconfirmed,
@@ -84,6 +86,7 @@ class WalletLink:
         self._wake = asyncio.Event()
         self._txids: dict[bytes, None] = {}  # transactions that events have named
         self._is_gap = False
+        self._has_block = self._has_reorg = False  # an event has connected a block, or disconnected one
 
     def _relay_fee(self) -> int:
         floor = self._client.fee_floor()
@@ -144,6 +147,8 @@ class WalletLink:
                     if isinstance(event, WalletEvent):
                         # numbers are left out within a run if the database has dropped events of a flood
                         self._is_gap |= event.sequence > since + 1 and not isinstance(event, RunStarted)
+                        self._has_block |= isinstance(event, BlockConnected)
+                        self._has_reorg |= isinstance(event, BlockDisconnected)
                         since = event.sequence
                         self._wake.set()
                 return
@@ -153,15 +158,19 @@ class WalletLink:
                 self._wake.set()
 
     async def _update(self) -> set[str]:
-        """Read the transactions that events have named, and return the script hashes that may have changed."""
+        """Read the transactions that events have named, and their unconfirmed children.
+
+        Returns the script hashes that may have changed.
+        """
         self._wake.clear()
-        txids, self._txids = tuple(self._txids), {}
+        named, self._txids = self._txids, {}
+        has_block, has_reorg = self._has_block, self._has_reorg
+        self._has_block = self._has_reorg = False
         if self._is_gap:
             self._is_gap = False
             return self.state.histories.replace(await self._client.effects())
-        if not txids and not self.state.histories.has_unconfirmed:
-            return set()
-        return self.state.histories.replace(await self._client.effects(txids), txids)
+        txids = self.state.histories.affected(named, has_block=has_block, has_reorg=has_reorg)
+        return self.state.histories.replace(await self._client.effects(txids), txids) if txids else set()
 
     # Questions of sessions
 
@@ -183,8 +192,8 @@ class WalletLink:
                     for _ in self.state.proofs.prepare(checkpoint):  # there may have been a reorganization meanwhile
                         pass
                     answer = then()
-                case SendTransactions(raws, sent):
-                    answer = sent(await self._send(raws))
+                case SendTransactions(raws, host, sent):
+                    answer = sent(await self._send(raws, host))
                 case _:
                     return answer
 
@@ -215,7 +224,7 @@ class WalletLink:
         joined = block_txids(raw)
         return [joined[at : at + HASH_SIZE] for at in range(0, len(joined), HASH_SIZE)]
 
-    async def _send(self, raws: Sequence[bytes]) -> list[str | None]:
+    async def _send(self, raws: Sequence[bytes], host: str) -> list[str | None]:
         """Broadcast transactions together, parents first, and return why each was not sent; None if it was.
 
         A transaction counts as sent if a peer has requested or announced it. If no peer has within the time, nobody can
@@ -225,7 +234,7 @@ class WalletLink:
         known = set(filter(self._client.is_sending, (tx.txid for tx in transactions)))
         try:
             async with asyncio.timeout(self._limits.broadcast_timeout_s):
-                await self._client.relay(last, parents=parents)
+                await self._client.relay(last, parents=parents, guest=host)
         except TxCheckError as error:
             if not parents:
                 return [str(error)]
@@ -237,6 +246,10 @@ class WalletLink:
             return [*(None if is_sent(tx.txid) else str(error) for tx in parents), str(error)]
         except (TimeoutError, PeerError):
             pass  # no verdict yet
+        finally:
+            if parents:  # no event names those without a match
+                self._txids |= {parent.txid: None for parent in parents}
+                self._wake.set()
         return [await self._unsent(tx, is_known=tx.txid in known) for tx in reversed(transactions)][::-1]
 
     async def _unsent(self, tx: Transaction, *, is_known: bool) -> str | None:

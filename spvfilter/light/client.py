@@ -593,24 +593,28 @@ class LightClient:
             raise ParameterError("private: a package cannot be sent privately; send the parents first")
         return await running.broadcast(tx, values, is_private=private, parents=earlier, is_forced=force)
 
-    async def relay(self, raw_tx: bytes | Serializable, *, parents: Iterable[bytes | Serializable] = ()) -> Broadcast:
+    async def relay(
+        self, raw_tx: bytes | Serializable, *, parents: Iterable[bytes | Serializable] = (), guest: str = ""
+    ) -> Broadcast:
         """Broadcast a transaction for somebody else, as a server does for the wallets that use it.
 
         If the transaction or one of its parents pays or spends a script of the wallet, or the database contains it,
         this is the same as `broadcast`.
 
         Otherwise the client stores nothing. It announces the transaction to its peers, and forgets it after 20 minutes
-        or when the client ends. It keeps at most 100 such transactions, and 5 MB of them.
+        or when the client ends. It keeps at most 100 such transactions, and 5 MB of them. One guest gets at most half.
 
         Args:
             raw_tx: The signed transaction, as bytes or as an object that serializes to them.
             parents: Transactions that it spends from, parents first, which are sent with it.
+            guest: Name of the sender, for example its address. Without a name, nothing is kept free for other guests.
 
         Returns:
             The peers that have requested, echoed or refused the transaction so far.
 
         Raises:
-            ParameterError: There are too many transactions of others already, or no node relays one of this size.
+            ParameterError: There are too many transactions of others already, in total or of this guest. Or no node
+                relays one of this size.
             FormatError: The bytes are not a transaction.
             TxCheckError: No block can contain the transaction, or all connected peers will refuse it.
             TxConflictError: A conflicting transaction is confirmed or preferred by peers.
@@ -621,7 +625,7 @@ class LightClient:
         running = self._checked()
         tx = Transaction.parse(to_bytes(raw_tx))
         earlier = [Transaction.parse(to_bytes(parent)) for parent in parents]
-        return await running.broadcast(tx, None, is_private=False, parents=earlier, is_guest=True)
+        return await running.broadcast(tx, None, is_private=False, parents=earlier, guest=guest)
 
     async def check(
         self,

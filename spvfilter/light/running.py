@@ -337,7 +337,7 @@ class Running:
         is_private: bool,
         parents: Sequence[Transaction] = (),
         is_forced: bool = False,
-        is_guest: bool = False,
+        guest: str | None = None,
     ) -> Broadcast:
         """Record a transaction, then wait for the engine's answer. Cancelling the call stops only the wait.
 
@@ -347,7 +347,7 @@ class Running:
         self._last_call += 1
         self._calls[self._last_call] = call
         earlier = tuple(parent.raw for parent in parents)
-        self.feed(BroadcastAsked(tx.raw, input_values, is_private, self._last_call, earlier, is_forced, is_guest))
+        self.feed(BroadcastAsked(tx.raw, input_values, is_private, self._last_call, earlier, is_forced, guest))
         await self._database.drain()
         self.check()
         await asyncio.wait([call])  # the engine answers at the latest when its time is over

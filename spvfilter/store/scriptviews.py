@@ -45,6 +45,8 @@ class TxEffects(NamedTuple):
     """Fee of an unconfirmed transaction in satoshi; 0 if the value of an input is unknown."""
     has_unconfirmed_parent: bool = False
     """True if the transaction is unconfirmed and a known parent is unconfirmed as well."""
+    parents: tuple[bytes, ...] = ()
+    """Txids of the transactions that an unconfirmed transaction spends from; empty once it is confirmed."""
 
     @property
     def txid_hex(self) -> str:
@@ -90,7 +92,7 @@ class TxProof(NamedTuple):
 
 
 def effects_of(checked: Checked, txids: Iterable[bytes] | None) -> list[TxEffects]:
-    """Return transactions that count: those named and all unconfirmed ones, or all. See `Views.effects`."""
+    """Return transactions that count: those named, or all. See `Views.effects`."""
     found: dict[bytes, list[tuple[Any, ...]]] = {}
     for row in checked("matches", "FROM matches", ()) if txids is None else _matches_of(checked, txids):
         if row[9] != 0:  # the height: nobody can spend outputs of the genesis block
@@ -123,10 +125,9 @@ def confirmed_in(checked: Checked, block: bytes, txids: Sequence[bytes]) -> Iter
 
 
 def _matches_of(checked: Checked, txids: Iterable[bytes]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of the matches of some transactions, and of all unconfirmed transactions."""
-    yield from checked("matches", "FROM matches WHERE height IS NULL", ())
+    """Yield the rows of the matches of some transactions."""
     for txid in dict.fromkeys(txids):
-        yield from checked("matches", "FROM matches WHERE txid = ? AND height IS NOT NULL", (txid,))
+        yield from checked("matches", "FROM matches WHERE txid = ?", (txid,))
 
 
 def _effects_of_tx(checked: Checked, txid: bytes, rows: list[tuple[Any, ...]]) -> TxEffects:
@@ -141,18 +142,19 @@ def _effects_of_tx(checked: Checked, txid: bytes, rows: list[tuple[Any, ...]]) -
             effects.append(OutputEffect(script, outpoint, max(value, 0), bool(is_spend)))
     if place[0] is not None:
         return TxEffects(txid, *place, tuple(effects))
-    return TxEffects(txid, *place, tuple(effects), *_fee_and_parents(checked, txid, known))
+    fee, has_unconfirmed_parent, parents = _fee_and_parents(checked, txid, known)
+    return TxEffects(txid, *place, tuple(effects), fee, has_unconfirmed_parent, parents)
 
 
-def _fee_and_parents(checked: Checked, txid: bytes, known: dict[bytes, int]) -> tuple[int, bool]:
-    """Return the fee of an unconfirmed transaction, and True if a known parent is unconfirmed.
+def _fee_and_parents(checked: Checked, txid: bytes, known: dict[bytes, int]) -> tuple[int, bool, tuple[bytes, ...]]:
+    """Return the fee of an unconfirmed transaction, True if a known parent is unconfirmed, and all parents.
 
     `known` has the values of the inputs that match, by outpoint. Values of other inputs come from known parents.
     """
     where, has_unconfirmed_parent = "FROM transactions WHERE txid = ?", False
     row = next(checked("transactions", where, (txid,)), None)
     if row is None:
-        return 0, False
+        return 0, False, ()
     tx, paid, is_known = Transaction.parse(row[1]), 0, True
     parents = dict[bytes, tuple[Any, ...] | None]()
     for outpoint in tx.inputs:
@@ -168,4 +170,4 @@ def _fee_and_parents(checked: Checked, txid: bytes, known: dict[bytes, int]) -> 
         else:
             is_known = False
     fee = paid - sum(output.value for output in tx.outputs)
-    return max(fee, 0) if is_known else 0, has_unconfirmed_parent
+    return max(fee, 0) if is_known else 0, has_unconfirmed_parent, tuple(parents)

@@ -764,8 +764,7 @@ class Views:
         transaction can spend them.
 
         Args:
-            txids: Only these transactions, and all unconfirmed ones. Each is 32 bytes in wire order or 64 hex digits.
-                By default all transactions.
+            txids: Only these transactions, each 32 bytes in wire order or 64 hex digits. By default all transactions.
 
         Raises:
             ParameterError: A txid is neither 32 bytes nor 64 hex digits.

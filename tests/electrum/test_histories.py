@@ -59,6 +59,28 @@ def test_status_follows_every_change(seed: int) -> None:
             assert len(made.unspent(script_hash, ())) == len(mine)
 
 
+def test_change_concerns_the_children_and_nothing_else() -> None:
+    """A payment among 1,000 unconfirmed ones would otherwise read all of them."""
+    made, hidden = Histories(), hashlib.sha256(b"a parent without a match").digest()
+    first, *others = [wallet_tx(number, None, 0, SCRIPTS[0]) for number in range(1_000)]
+    child = wallet_tx(1_001, None, 0, SCRIPTS[1])._replace(parents=(first.txid, hidden), has_unconfirmed_parent=True)
+    sibling = wallet_tx(1_003, None, 0, SCRIPTS[1])._replace(parents=(hidden,))
+    made.replace([first, *others, child, sibling])
+
+    def affected(*named: bytes, block: bool = False, reorg: bool = False) -> set[bytes]:
+        return made.affected(named, has_block=block, has_reorg=reorg)
+
+    assert affected(others[7].txid) == {others[7].txid}
+    assert affected(first.txid) == {first.txid, child.txid}
+    assert affected(hidden) == {hidden, child.txid, sibling.txid}
+    assert affected() == set()
+    assert affected(block=True) == {child.txid}
+    assert affected(reorg=True) == {child.txid, sibling.txid}
+    made.replace([child._replace(height=7, parents=(), has_unconfirmed_parent=False)], [child.txid])
+    made.replace([], [sibling.txid])
+    assert affected(first.txid, block=True, reorg=True) == {first.txid}
+
+
 def test_new_payment_hashes_only_its_own_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """A script of 10,000 transactions would otherwise hold the event loop at each payment."""
     made, shown = Histories(), list[bytes]()

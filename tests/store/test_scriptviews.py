@@ -79,8 +79,7 @@ def test_fee_is_known_only_if_every_input_is_known(ledger: Ledger) -> None:
     first = ledger.put(paying(90), 1)
     known = ledger.put(paying(70, first))
     mixed = ledger.put(paying(50, known, bytes(31) + b"\x09"))
-    found = {each.txid: each for each in ledger.store.views.effects([])}
-    assert found.keys() == {known, mixed}
+    found = {each.txid: each for each in ledger.store.views.effects([known, mixed])}
     assert (found[known].fee, found[known].has_unconfirmed_parent) == (20, False)
     assert (found[mixed].fee, found[mixed].has_unconfirmed_parent) == (0, True)
 
@@ -88,8 +87,9 @@ def test_fee_is_known_only_if_every_input_is_known(ledger: Ledger) -> None:
 def test_value_of_an_input_comes_from_a_known_parent(ledger: Ledger) -> None:
     parent = ledger.put(tx([TxIn(bytes(31) + b"\x07", 0)], [TxOut(40, FOREIGN), TxOut(60, OURS)]), 1)
     child = ledger.put(paying(35, parent))  # spends the foreign output
-    (found,) = ledger.store.views.effects([])
-    assert (found.txid, found.fee) == (child, 5)
+    (found,) = ledger.store.views.effects([child])
+    assert (found.txid, found.fee, found.parents) == (child, 5, (parent,))
+    assert ledger.store.views.effects([]) == []
 
 
 def test_unknown_value_of_a_match_counts_as_zero(ledger: Ledger) -> None:

@@ -498,8 +498,8 @@ class ClientEngine:
         if (error := self._refusal([*parents, tx], sending)) is not None:
             self._context.out.answer(call, tx.txid, error)
             return
-        if sending.is_guest and not self._concerns([*parents, tx]):
-            self.relay.take([*parents, tx], call)
+        if sending.guest is not None and not self._concerns([*parents, tx]):
+            self.relay.take([*parents, tx], call, sending.guest)
             return
         for parent in parents:
             self.broadcaster.broadcast(parent)

@@ -129,8 +129,11 @@ class BroadcastAsked:
     """Transactions that are broadcast before it, which it may pay for."""
     is_forced: bool = False
     """True to broadcast it even if all peers will refuse it."""
-    is_guest: bool = False
-    """True if it is only relayed, and not recorded, unless it or a parent concerns the wallet."""
+    guest: str | None = None
+    """Name of the guest of a server that sends it; None for the wallet's own transaction.
+
+    A guest's transaction is only relayed, and not recorded, unless it or a parent concerns the wallet.
+    """
 
 
 class SeedAnswer(NamedTuple):

@@ -1,8 +1,10 @@
 """Relay for the users of a server: other people's transactions are announced (inv) and served (tx), in no books.
 
-The client keeps them in memory only, for 20 minutes. It announces each of them once to each peer. As for own
-transactions, it asks a peer that received one whether the peer has it. A peer that requests a parent of it, which the
-client cannot serve, does not know the inputs.
+The client keeps them in memory only, for 20 minutes. A named guest of the server has at most half of the room, so that
+one program cannot lock the others out.
+
+The client announces each transaction once to each peer. As for own transactions, it asks a peer that received one
+whether the peer has it. A peer that requests a parent of it, which the client cannot serve, does not know the inputs.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ MAX_RELAYED = 100
 """Largest number of relayed transactions (our choice)."""
 MAX_SIZE = 5_000_000
 """Largest total size of them in bytes (our choice, as for unconfirmed transactions that peers announce)."""
+_GUEST_PART = 2
+"""One named guest gets at most this part of both: a half (our choice)."""
 RELAY_S = 1_200.0
 """Seconds for which a transaction is announced to new peers and served (our choice)."""
 MAX_PROBES = 30
@@ -38,6 +42,8 @@ class RelayedTx:
     tx: Transaction
     until: float
     """When it is forgotten (monotonic seconds)."""
+    guest: str = ""
+    """Name of the guest that sent it first; empty if it has none."""
     calls: list[int] = field(default_factory=list)
     """Numbers of the calls that wait for an answer."""
     waits_until: float = inf
@@ -88,7 +94,7 @@ class Relay:
     def __contains__(self, txid: bytes) -> bool:
         return txid in self._txs
 
-    def take(self, transactions: Sequence[Transaction], call: int) -> None:
+    def take(self, transactions: Sequence[Transaction], call: int, guest: str = "") -> None:
         """Take transactions, parents first. The call gets an answer for the last one, or an error."""
         last, now = transactions[-1], self._context.now.monotonic
         self._expire(now)
@@ -97,18 +103,11 @@ class Relay:
             if held is not None and held.tx.wtxid != tx.wtxid and not held.is_accepted:
                 self._drop(held)  # no node has taken the other witness, so it may be wrong
         new = {tx.txid: tx for tx in transactions if tx.txid not in self._txs}
-        size = sum(len(tx.raw) for tx in new.values()) + sum(len(each.tx.raw) for each in self._txs.values())
-        if len(self._txs) + len(new) > MAX_RELAYED or size > MAX_SIZE:
-            minutes = round(RELAY_S / 60)
-            error = f"at most {MAX_RELAYED} transactions of others are relayed in {minutes} minutes: try again later"
-            self._context.out.answer(call, last.txid, ParameterError(error))
-            return
-        if any(tx.weight > MAX_STANDARD_TX_WEIGHT for tx in new.values()):
-            error = f"no node relays a transaction of more than {MAX_STANDARD_TX_WEIGHT} weight units"
+        if (error := self._refusal(new.values(), guest)) is not None:
             self._context.out.answer(call, last.txid, ParameterError(error))
             return
         for tx in new.values():
-            relayed = self._txs[tx.txid] = RelayedTx(tx, now + RELAY_S)
+            relayed = self._txs[tx.txid] = RelayedTx(tx, now + RELAY_S, guest)
             self._names |= {tx.txid: relayed, tx.wtxid: relayed}
             for outpoint in tx.inputs:
                 self._spending.setdefault(outpoint[:32], {})[tx.txid] = None
@@ -120,6 +119,19 @@ class Relay:
         self._next_at = min(self._next_at, relayed.waits_until, relayed.until)
         self._told.clear()
         self._context.changed()
+
+    def _refusal(self, new: Collection[Transaction], guest: str) -> str | None:
+        """Return why new transactions of a guest are not taken, or None."""
+        if any(tx.weight > MAX_STANDARD_TX_WEIGHT for tx in new):
+            return f"no node relays a transaction of more than {MAX_STANDARD_TX_WEIGHT} weight units"
+        minutes = round(RELAY_S / 60)
+        every, own = self._txs.values(), [each for each in self._txs.values() if each.guest == guest]
+        for kept, part, owner in (own, _GUEST_PART if guest else 1, guest or "others"), (every, 1, "others"):
+            most = max(1, MAX_RELAYED // part)
+            size = sum(len(each.tx.raw) for each in kept) + sum(len(tx.raw) for tx in new)
+            if len(kept) + len(new) > most or size > MAX_SIZE // part:
+                return f"at most {most} transactions of {owner} are relayed in {minutes} minutes: try again later"
+        return None
 
     def is_unsent(self, txid: bytes) -> bool:
         """Return True if a transaction is relayed, and no peer can have it."""

@@ -37,10 +37,10 @@ def foreign(number: int = 1, size: int = 0) -> bytes:
     return build_tx([spent], [STRANGER.pays(9_000)] * (1 + size // 31))
 
 
-def send(world: Stage, *raws: bytes) -> bytes:
+def send(world: Stage, *raws: bytes, guest: str = "") -> bytes:
     """Send transactions as the guest of a server, parents first. Returns the txid of the last one."""
     assert world.process is not None
-    world.process.report(Sending(raws[-1], parents=raws[:-1], is_guest=True))
+    world.process.report(Sending(raws[-1], parents=raws[:-1], guest=guest))
     return Transaction.parse(raws[-1]).txid
 
 
@@ -125,6 +125,31 @@ def test_number_and_size_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
         txid = send(world, foreign(5))
         world.pass_time(10)
         assert isinstance(answer(world, txid), Broadcast | UselessPeerError)
+
+
+@pytest.mark.parametrize(("most", "size", "raws"), [(8, 10**6, 4), (100, 8_000, 2)])
+def test_one_guest_fills_half_of_the_room(
+    most: int, size: int, raws: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay, "MAX_RELAYED", most)
+    monkeypatch.setattr(relay, "MAX_SIZE", size)
+    with stage(tmp_path, Mode.COMPACT, Hoards) as world:
+        synced(world)
+        for at, guest in enumerate(("10.0.0.1", "10.0.0.2")):
+            txids = [send(world, foreign(9 * at + number, 1_500), guest=guest) for number in range(raws + 1)]
+            world.pass_time(10)
+            assert [isinstance(answer(world, txid), Broadcast) for txid in txids] == [True] * raws + [False]
+            refused = answer(world, txids[-1])
+            assert isinstance(refused, ParameterError)
+            assert f"transactions of {guest} are relayed" in str(refused)
+        assert kept(world) == 2 * raws
+        third = send(world, foreign(99), guest="10.0.0.3")
+        world.pass_time(10)
+        assert isinstance(answer(world, third), Broadcast if size == 8_000 else ParameterError)
+        world.pass_time(relay.RELAY_S)
+        again = send(world, foreign(98), guest="10.0.0.1")
+        world.pass_time(10)
+        assert isinstance(answer(world, again), Broadcast)
 
 
 def test_restart_forgets_transactions_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
