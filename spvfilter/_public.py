@@ -98,8 +98,8 @@ if hasattr(os, "register_at_fork"):
 class deferred:  # noqa: N801  used as a function
     """A stand-in for a module, which is imported on the first use of one of its attributes.
 
-    It is for modules that take long to import and are not needed before a function is called. Type checkers see an
-    import statement instead.
+    It is for optional packages, and for the command line, which imports no more than the given command needs. Type
+    checkers see an import statement instead.
     """
 
     __slots__ = ("_name",)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
+from typing import BinaryIO, Protocol, cast
 
-from spvfilter._public import deferred
 from spvfilter.errors import SourceError, remedy
-
-if TYPE_CHECKING:
-    import gzip
-else:
-    gzip = deferred("gzip")
 
 SUFFIXES = (".gz", ".zst")
 """Suffixes of compressed files."""

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import pathlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import IO, TYPE_CHECKING, Self
+from typing import IO, Self
 
 from spvfilter import _system
-from spvfilter._public import deferred
-
-if TYPE_CHECKING:
-    import pathlib
-else:
-    pathlib = deferred("pathlib")
 
 PRIVATE = 0o600  # Mode of a file that may have secrets.
 SHARED = 0o666  # Mode of a file that others may use as far as the user's umask allows it.

@@ -6,14 +6,8 @@ Hashes are returned as bytes in wire order. Block explorers show them reversed: 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred
-
-if TYPE_CHECKING:
-    import mmh3
-else:
-    mmh3 = deferred("mmh3")
+import mmh3
 
 __all__ = [
     "hash160",

@@ -5,17 +5,10 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred, readable
+from spvfilter import hashes, primitives, protocol
+from spvfilter._public import readable
 from spvfilter.errors import ParameterError
-
-if TYPE_CHECKING:
-    from spvfilter import hashes, primitives, protocol
-else:  # only a custom signet needs them
-    hashes = deferred("spvfilter.hashes")
-    primitives = deferred("spvfilter.primitives")
-    protocol = deferred("spvfilter.protocol")
 
 __all__ = [
     "MAINNET",

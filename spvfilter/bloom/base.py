@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import mmap
 import os
 import sys
 import threading
@@ -14,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, ClassVar, Literal, Self
 
-from spvfilter._public import deferred
 from spvfilter.bloom import fileformat, rates, sizing
 from spvfilter.bloom.attributes import pickled, with_attributes_of
 from spvfilter.bloom.fileformat import (
@@ -28,6 +28,7 @@ from spvfilter.bloom.fileformat import (
     body_size,
     cell_bits,
 )
+from spvfilter.bloom.fuseformat import StaticHeader
 from spvfilter.bloom.hashing import FastHash, HashFamily, refuse_other_objects, stored_family
 from spvfilter.bloom.sample import glance
 from spvfilter.bloom.shape import shape_of
@@ -42,13 +43,8 @@ from spvfilter.errors import (
 from spvfilter.kernel import Encoding, Family
 
 if TYPE_CHECKING:
-    import mmap
-
     from typing_extensions import Buffer
 
-    from spvfilter.bloom.fuseformat import StaticHeader
-else:
-    mmap = deferred("mmap")
 
 # Encoding of keys: None for bytes-like keys; "utf-8", "int64", "uint64", "int32", "uint32"; or a function.
 Encode = str | Callable[[object], bytes] | None

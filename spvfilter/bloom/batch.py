@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from spvfilter.kernel import Encoding
+from spvfilter.kernel.columns import Keys, Nulls, Padding
 from spvfilter.kernel.pure.columns import opened
-
-if TYPE_CHECKING:
-    from spvfilter.kernel.columns import Keys, Nulls, Padding
 
 
 class KeyBatch:

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.bloom import bag, rates, sizing
 from spvfilter.bloom.base import SLOTS, GenericFilter, OnFull
 from spvfilter.bloom.fileformat import KIND_BITS
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import BitCore
+from spvfilter.kernel.columns import Keys
 
 if TYPE_CHECKING:
-    import pickle
-
     from typing_extensions import Buffer
-
-    from spvfilter.kernel.columns import Keys
-else:
-    pickle = deferred("pickle")
 
 
 @public

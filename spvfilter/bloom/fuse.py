@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.bloom import fileformat, sizing
 from spvfilter.bloom.attributes import pickled, with_attributes_of
 from spvfilter.bloom.base import Encode, allocate, encoding_of, given_or_stored
@@ -17,15 +18,11 @@ from spvfilter.bloom.fuseformat import StaticHeader
 from spvfilter.bloom.hashing import FastHash, HashFamily, refuse_other_objects
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import Family, FuseCore, fuse_build, fuse_merge
+from spvfilter.kernel.columns import Keys, Nulls, Padding
 
 if TYPE_CHECKING:
-    import mmap
-
     from typing_extensions import Buffer
 
-    from spvfilter.kernel.columns import Keys, Nulls, Padding
-else:
-    mmap = deferred("mmap")
 
 _SEEDS = 100  # Seeds for a table before a larger table is tried.
 _TABLES = 10  # Tables before the build fails: each fails with a probability below 2^-100.

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
+from spvfilter.bloom.exchange import foreignhashes, hashes
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import Family
-
-if TYPE_CHECKING:
-    import secrets
-
-    from spvfilter.bloom.exchange import foreignhashes, hashes
-else:
-    secrets = deferred("secrets")
-    foreignhashes = deferred("spvfilter.bloom.exchange.foreignhashes")
-    hashes = deferred("spvfilter.bloom.exchange.hashes")
 
 
 @public

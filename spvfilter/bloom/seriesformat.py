@@ -14,14 +14,14 @@ Integers are little endian.
 from __future__ import annotations
 
 import io
+import mmap
 import os
 import struct
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
-from spvfilter._public import deferred
 from spvfilter.bloom import fileformat
 from spvfilter.bloom.base import allocate
 from spvfilter.bloom.fileformat import HEADER_SIZE, KIND_BITS, KIND_SERIES, TRAILER_SIZE, FileHeader
@@ -30,11 +30,6 @@ from spvfilter.bloom.growth import Growth
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import MAX_SLICES
 from spvfilter.primitives import chunks
-
-if TYPE_CHECKING:
-    import mmap
-else:
-    mmap = deferred("mmap")
 
 _GROWTH = struct.Struct("<Qd")
 

@@ -8,18 +8,13 @@ Formulas without another source are from Broder and Mitzenmacher, "Network Appli
 
 from __future__ import annotations
 
+import decimal
 import math
 from itertools import pairwise
 from operator import index
-from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex
+from typing import SupportsFloat, SupportsIndex
 
-from spvfilter._public import deferred
 from spvfilter.errors import ParameterError
-
-if TYPE_CHECKING:
-    import decimal
-else:
-    decimal = deferred("decimal")
 
 __all__ = [
     "MAX_COUNT",

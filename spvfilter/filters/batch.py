@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent import futures
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import BlockFilterError, FormatError, ParameterError
 from spvfilter.filters.bip158 import BasicFilter
 from spvfilter.kernel import BACKEND, GcsQuery
 from spvfilter.protocol import BASIC_M, BASIC_P
-
-if TYPE_CHECKING:
-    from concurrent import futures
-else:
-    futures = deferred("concurrent.futures")
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 BlockFilter: TypeAlias = tuple[Buffer, Buffer | BasicFilter]

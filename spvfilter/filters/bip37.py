@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
+import secrets
 import warnings
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self
+from typing import ClassVar, NamedTuple, Protocol, Self
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.bloom.attributes import added_attributes, with_attributes_of
 from spvfilter.bloom.filter import BloomBits
 from spvfilter.errors import FormatError, FpRateWarning, LostSpendsWarning, ParameterError
@@ -18,15 +21,6 @@ from spvfilter.primitives import OutPoint, Serializable, hash_to_hex, to_bytes
 from spvfilter.protocol import MAX_FILTER_SIZE, MAX_HASH_FUNCS, OUTPOINT_SIZE
 from spvfilter.wire.codec import Decoder
 from spvfilter.wire.messages.filters import FilterLoad
-
-if TYPE_CHECKING:
-    import hashlib
-    import json
-    import secrets
-else:
-    hashlib = deferred("hashlib")
-    json = deferred("json")
-    secrets = deferred("secrets")
 
 MIN_CAPACITY = 256
 """Smallest default capacity of a filter, in elements (our choice).

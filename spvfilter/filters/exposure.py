@@ -22,21 +22,16 @@ Source: Gervais, Karame, Gruber and Capkun, "On the Privacy Provisions of Bloom 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags
 from spvfilter.protocol import MAX_FILTER_SIZE, MAX_HASH_FUNCS
 from spvfilter.wire.messages.filters import FilterLoad
-
-if TYPE_CHECKING:
-    import random
-else:
-    random = deferred("random")
 
 CHAIN_ADDRESSES = 1_000_000_000
 """Number of addresses that were ever paid on mainnet, rounded."""
@@ -162,7 +157,7 @@ def sample_rate(
         raise ParameterError("filters is empty, expected at least one filter")
     if not isinstance(probes, int) or not 1 <= probes <= MAX_PROBES:
         raise ParameterError(f"probes must be a whole number from 1 to {MAX_PROBES:,}, not {probes!r}")
-    drawn, hits = random.Random(f"strangers {seed}"), 0  # not used for secrets
+    drawn, hits = random.Random(f"strangers {seed}"), 0  # noqa: S311  not used for secrets
     for start in range(0, probes, _AT_ONCE):
         count = min(_AT_ONCE, probes - start)
         raw = drawn.randbytes(_PROBE_SIZE * count)
@@ -209,6 +204,6 @@ def bitcoinj_filter(addresses: int, tweak: int, fp_rate: float = BITCOINJ_FP_RAT
     size = max(1, min(int(-1 / math.log(2) ** 2 * elements * math.log(fp_rate)), MAX_FILTER_SIZE * 8) // 8)
     hash_funcs = max(1, min(int(size * 8 / elements * math.log(2)), MAX_HASH_FUNCS))
     made = Bip37Filter.parse(bytes(FilterLoad(bytes(size), hash_funcs, tweak, UpdateFlags.ALL)))
-    drawn = random.Random(0)  # not used for secrets
+    drawn = random.Random(0)  # noqa: S311  not used for secrets
     made.update(drawn.randbytes(width) for _ in range(addresses) for width in (33, _PROBE_SIZE))
     return made

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.filters.bip37 import Bip37Filter, BloomSource, wallet_capacity
 from spvfilter.filters.exposure import (
@@ -19,11 +19,6 @@ from spvfilter.filters.exposure import (
     sample_rate,
 )
 from spvfilter.protocol import OUTPOINT_SIZE
-
-if TYPE_CHECKING:
-    import random
-else:
-    random = deferred("random")
 
 MAX_RESTARTS = 1_000
 """Largest number of client restarts in a privacy report (our choice)."""
@@ -133,7 +128,7 @@ def privacy_report(
             if wanted.elements
             else "the watch list is empty"
         )
-    drawn = random.Random(seed)  # not used for secrets
+    drawn = random.Random(seed)  # noqa: S311  not used for secrets
     grown = _Elements([*wanted.elements, *(drawn.randbytes(20) for _ in range(added))])
     tweaks = [drawn.getrandbits(32) for _ in range(restarts + 1)]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     NumpyArray: TypeAlias = numpy.ndarray[Any, Any]
 else:
-    masks = deferred("spvfilter.kernel.masks")
+    masks = deferred("spvfilter.kernel.masks")  # it needs NumPy
 
 # Kinds of pieces. csrc/binding/cores/batch.c has the same numbers.
 KEYS = 0  # A list of keys.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred
 from spvfilter.errors import ParameterError
 from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.engine.requests import SearchStart
@@ -16,11 +15,6 @@ from spvfilter.network import Network
 from spvfilter.p2p.address import Address, needed_proxy
 from spvfilter.p2p.limits import Limits
 from spvfilter.wire.transport import V2Policy, check_installed, is_installed
-
-if TYPE_CHECKING:
-    import datetime
-else:
-    datetime = deferred("datetime")
 
 MAX_PEERS = 125  # Core net.h DEFAULT_MAX_PEER_CONNECTIONS
 _EARLIEST_DATE_S = 14 * 3_600

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import datetime
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import Final, Self, TypeVar
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.filters.fprate import DEFAULT_FP_RATE
+from spvfilter.light import entries as changes, running as runs, steps, workers
 from spvfilter.light.checks import (
     check_groups,
     check_most,
@@ -38,46 +41,29 @@ from spvfilter.light.engine.requests import (
 )
 from spvfilter.light.events import Broadcast, FeeFloor, FeeRates, Mode, Synced
 from spvfilter.light.questions import asks
+from spvfilter.light.running import Running
 from spvfilter.light.status import ClientStatus, Metrics
 from spvfilter.light.stream import EventStream
 from spvfilter.light.waiting import wait_confirmed, wait_synced
 from spvfilter.network import Network
+from spvfilter.p2p import proxy as proxies
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import OutPoint, Serializable, hash_of, outpoint_of, to_bytes
+from spvfilter.store import labels as labelrows
 from spvfilter.store.place import MEMORY
 from spvfilter.store.txcheck import CheckFinding, check_input_values
 from spvfilter.store.views import HistoryEntry, Snapshot, Views
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
 from spvfilter.wallet.pendinglimits import PendingLimits
+from spvfilter.watch import entrynames
 from spvfilter.watch.accounts import normalized
 from spvfilter.watch.arguments import EntryName, checked_label
 from spvfilter.watch.keychain import LOOKAHEAD, Keychain
 from spvfilter.watch.labels import Label, read_labels, write_labels
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.transport import V2Policy
-
-if TYPE_CHECKING:
-    import asyncio
-    import datetime
-
-    from spvfilter.light import entries as changes, running as runs, steps, workers
-    from spvfilter.light.running import Running
-    from spvfilter.p2p import proxy as proxies
-    from spvfilter.store import labels as labelrows
-    from spvfilter.watch import entrynames
-else:
-    asyncio = deferred("asyncio")
-    changes = deferred("spvfilter.light.entries")
-    datetime = deferred("datetime")
-    entrynames = deferred("spvfilter.watch.entrynames")
-    runs = deferred("spvfilter.light.running")  # the engine, the wire and the database: half of the package
-    steps = deferred("spvfilter.light.steps")
-    workers = deferred("spvfilter.light.workers")
-    proxies = deferred("spvfilter.p2p.proxy")
-    labelrows = deferred("spvfilter.store.labels")
-
 
 T = TypeVar("T")
 

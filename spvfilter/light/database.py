@@ -6,23 +6,17 @@ transaction begins some time after the last one, unless something waits for it.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from concurrent import futures
+from typing import NamedTuple, TypeVar
 
-from spvfilter._public import deferred
 from spvfilter.light.engine.effects import Commit, Emit, End, Read
 from spvfilter.light.engine.inputs import Committed, Input, Worked
 from spvfilter.light.events import Event, Synced
 from spvfilter.light.workers import JobQueue
 from spvfilter.store.store import Store
-
-if TYPE_CHECKING:
-    import asyncio
-    from concurrent import futures
-else:
-    asyncio = deferred("asyncio")
-    futures = deferred("concurrent.futures")
 
 T = TypeVar("T")
 

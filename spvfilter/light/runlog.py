@@ -5,10 +5,10 @@ It logs no address, script, txid or amount of the wallet. Text of peers is escap
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from spvfilter._public import deferred
 from spvfilter.errors import PeerError, StoreError, remedy
 from spvfilter.light.engine.addresses import Purpose
 from spvfilter.light.engine.effects import AskSeeds, Commit, Connect, Drop, Effect, Emit, Fence, Send, Wake
@@ -18,11 +18,6 @@ from spvfilter.light.events import Event, PeerChanged, PeerWarning, Progress, Sy
 from spvfilter.p2p.address import cause_of
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.fields import printable
-
-if TYPE_CHECKING:
-    import logging
-else:
-    logging = deferred("logging")
 
 _MANY = 8
 """Failed attempts after which the absence of peers is logged, even if another attempt goes on (our choice)."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import random
+import secrets
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, assert_never  # Any: results of any type
+from concurrent import futures
+from typing import Any, TypeVar, assert_never  # Any: results of any type
 
-from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import EventGapError, NotRunningError, ParameterError, UnknownAccountError
 from spvfilter.kernel import EntryKind
@@ -73,16 +76,6 @@ from spvfilter.wallet.reader import decoded, run_id_of
 from spvfilter.watch.labels import Label
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Settings
-
-if TYPE_CHECKING:
-    import asyncio
-    import random
-    import secrets
-    from concurrent import futures
-else:
-    asyncio = deferred("asyncio")
-    random = deferred("random")
-    secrets = deferred("secrets")
 
 T = TypeVar("T")
 _PER_TURN = 500
@@ -575,7 +568,8 @@ def entered(
                 "DNS seeds are not asked through a proxy, and the database has no address of a peer: name peers"
             )
         verify = None if find_curve() is None else verify_spends
-        return store, ClientEngine(options, watch, saved, addresses, random.Random(secrets.randbits(256)), verify)
+        drawn = random.Random(secrets.randbits(256))  # noqa: S311  its state is as unknown as the system's numbers
+        return store, ClientEngine(options, watch, saved, addresses, drawn, verify)
     except BaseException:
         store.close()
         raise

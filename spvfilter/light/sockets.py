@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import secrets
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred
 from spvfilter.errors import ParameterError, PeerError
 from spvfilter.light.engine.inputs import Input, Lost, PeerConnected, inputs_of
 from spvfilter.network import Network
@@ -18,13 +18,6 @@ from spvfilter.p2p.proxy import Proxy
 from spvfilter.wire.events import Settings
 from spvfilter.wire.messages.table import Message
 from spvfilter.wire.transport import V2Policy
-
-if TYPE_CHECKING:
-    import asyncio
-    import secrets
-else:
-    asyncio = deferred("asyncio")
-    secrets = deferred("secrets")
 
 
 class Sockets:

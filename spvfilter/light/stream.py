@@ -6,22 +6,17 @@ events exist only in memory: for each kind, the latest older ones are kept.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import NotRunningError
 from spvfilter.light.events import BroadcastChanged, Event, PeerChanged, PeerWarning, Progress, Synced
 from spvfilter.wallet.events import WalletEvent
-
-if TYPE_CHECKING:
-    import asyncio
-else:
-    asyncio = deferred("asyncio")
-
 
 MAX_HELD = 1_000
 """Latest events that are kept in memory."""

@@ -6,22 +6,17 @@ a second. A signal is then handled at once, whichever thread the system delivers
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 import threading
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic, TypeVar  # Any: the send type of a coroutine
+from typing import Any, Generic, TypeVar  # Any: the send type of a coroutine
 
-from spvfilter._public import deferred
 from spvfilter.errors import NotRunningError
 from spvfilter.light.client import LightClient
-
-if TYPE_CHECKING:
-    import asyncio
-else:
-    asyncio = deferred("asyncio")
 
 T = TypeVar("T")
 

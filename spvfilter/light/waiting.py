@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
 
-from spvfilter._public import deferred
 from spvfilter.errors import NotConfirmedError, ParameterError
 from spvfilter.light.events import Synced
+from spvfilter.light.running import Running
 from spvfilter.primitives import hash_of
 from spvfilter.store.ledger import TxStatus
 from spvfilter.store.views import HistoryEntry
-
-if TYPE_CHECKING:
-    import logging
-
-    from spvfilter.light.running import Running
-else:
-    logging = deferred("logging")
 
 _MOST_LOGGED = 5  # warnings of one wait: with discovery, many addresses do not answer
 

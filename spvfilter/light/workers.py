@@ -6,20 +6,13 @@ cost a service with hundreds of wallets hundreds of threads.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
-
-from spvfilter._public import deferred
-
-if TYPE_CHECKING:
-    import asyncio
-    from concurrent import futures
-else:
-    asyncio = deferred("asyncio")
-    futures = deferred("concurrent.futures")
+from concurrent import futures
+from typing import TypeVar
 
 T = TypeVar("T")
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import ParameterError
-
-if TYPE_CHECKING:
-    import ipaddress
-else:
-    ipaddress = deferred("ipaddress")
 
 
 @public

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import secrets
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import ParameterError, SessionError
 from spvfilter.p2p.address import Address, is_ip
 from spvfilter.p2p.clock import Clock
@@ -29,13 +30,6 @@ from spvfilter.wire.messages.table import LIMITS, Message
 from spvfilter.wire.session import MAX_SEND_BUFFER, Session
 from spvfilter.wire.transport import Transport, V2Policy
 from spvfilter.wire.v2 import V2Stream
-
-if TYPE_CHECKING:
-    import asyncio
-    import secrets
-else:
-    asyncio = deferred("asyncio")
-    secrets = deferred("secrets")
 
 _READ = 1 << 16  # bytes of one read
 # Limit of the stream reader, in bytes. The reader pauses at twice this size; the event loop receives up to 256 KiB at

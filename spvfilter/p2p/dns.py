@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
+import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from spvfilter._public import deferred
 from spvfilter.p2p.address import needed_proxy
-
-if TYPE_CHECKING:
-    import asyncio
-    import threading
-else:
-    asyncio = deferred("asyncio")
-    threading = deferred("threading")
 
 SEED_S = 10.0  # seconds for the answers of one seed (our choice)
 MAX_HOSTS = 256  # hosts used of one answer (our choice); a DNS answer over TCP may have thousands

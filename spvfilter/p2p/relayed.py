@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import ParameterError, PeerError
 from spvfilter.network import MAINNET, Network
 from spvfilter.p2p.address import Address, cause_of
@@ -19,11 +20,6 @@ from spvfilter.p2p.txrequests import Item, TxRequests
 from spvfilter.transaction import Transaction
 from spvfilter.wire.events import Received, Settings
 from spvfilter.wire.messages.inventory import GetData, Inv, InvItem, InvType, NotFound, Tx
-
-if TYPE_CHECKING:
-    import asyncio
-else:
-    asyncio = deferred("asyncio")
 
 _log = logging.getLogger(__name__)
 _WAITING = 4_000_000

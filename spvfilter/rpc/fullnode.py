@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.chain.rules import check_proofs
 from spvfilter.errors import (
     FormatError,
@@ -38,11 +39,6 @@ from spvfilter.rpc.prevouts import spent_of_details
 from spvfilter.rpc.rest import Rest
 from spvfilter.rpc.spent import undo_record
 from spvfilter.transaction import Transaction
-
-if TYPE_CHECKING:
-    import asyncio
-else:
-    asyncio = deferred("asyncio")
 
 T = TypeVar("T")
 _TIME = struct.Struct("<68xI8x")  # of a header

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import (
     NodeAnswerError,
     NodeBusyError,
@@ -22,13 +24,7 @@ from spvfilter.rpc.credentials import redacted
 from spvfilter.rpc.endpoint import Endpoint
 
 if TYPE_CHECKING:
-    import asyncio
-    import ssl
-
     import httpx
-else:
-    asyncio = deferred("asyncio")
-    ssl = deferred("ssl")
 
 ERROR_BODY_SIZE = 16_384  # bytes of an answer that reports an error (our choice)
 _SHOWN = 200  # characters of the node's text that messages show

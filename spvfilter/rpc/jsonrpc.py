@@ -5,11 +5,11 @@ Requests need a password. The size of a batch is bounded, and the node sends blo
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred
 from spvfilter.errors import NodeAnswerError, NodeBusyError, NodePrunedError, NodeRefusedError, NodeRpcError, counted
 from spvfilter.primitives import OutPoint, TxOut, hash_to_hex
 from spvfilter.protocol import HEADER_SIZE, MAX_SCRIPT_SIZE
@@ -28,13 +28,6 @@ from spvfilter.rpc.api import (
 from spvfilter.rpc.credentials import Credentials, basic, redacted
 from spvfilter.rpc.http import HttpClient, Reply, check_status, shown
 from spvfilter.rpc.prevouts import parsed_output
-
-if TYPE_CHECKING:
-    import asyncio
-    import json
-else:
-    asyncio = deferred("asyncio")
-    json = deferred("json")
 
 # Error codes (Core rpc/protocol.h)
 _IN_WARMUP = -28

@@ -12,20 +12,15 @@ A message has three parts: topic, body, and the number of the topic's messages s
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.hashes import sha256d
 from spvfilter.protocol import HASH_SIZE, HEADER_SIZE
 from spvfilter.rpc.subscription import missing_between, subscription
-
-if TYPE_CHECKING:
-    import asyncio
-else:
-    asyncio = deferred("asyncio")
 
 _TOPICS = (b"rawblock", b"sequence", b"hashblock")
 _WAITING = 50  # Messages of up to 4 MB that libzmq queues; it drops further messages (our choice).

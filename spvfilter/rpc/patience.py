@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import NodeAnswerError, NodeBusyError, NodeError, NodeUnreachableError, ParameterError
-
-if TYPE_CHECKING:
-    import asyncio
-else:
-    asyncio = deferred("asyncio")
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

@@ -5,12 +5,12 @@ Requests need no password, and answers are binary. The node must run with rest=1
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred
 from spvfilter.errors import NodeAnswerError, NodePrunedError, NodeRefusedError
 from spvfilter.primitives import OutPoint, TxOut, hash_to_hex
 from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_HEADERS
@@ -27,13 +27,6 @@ from spvfilter.rpc.api import (
 )
 from spvfilter.rpc.http import HttpClient, Reply, check_status
 from spvfilter.rpc.prevouts import parsed_utxos
-
-if TYPE_CHECKING:
-    import asyncio
-    import json
-else:
-    asyncio = deferred("asyncio")
-    json = deferred("json")
 
 _log = logging.getLogger(__name__)
 _BINARY = "application/octet-stream"

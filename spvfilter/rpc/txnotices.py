@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.rpc.subscription import Receive, missing_between, subscription
-
-if TYPE_CHECKING:
-    import asyncio
-else:
-    asyncio = deferred("asyncio")
 
 _log = logging.getLogger(__name__)
 _TOPIC = b"rawtx"

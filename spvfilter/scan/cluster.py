@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any  # Any: distributed has no types
+from typing import Any  # Any: distributed has no types
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import WatchTable
@@ -26,11 +27,6 @@ from spvfilter.scan.workerpool import AwayError, WorkerPool
 from spvfilter.scan.workertask import Shared, part_bytes
 from spvfilter.watch.compiled import ImagePlace, check_unchanged, image_of
 from spvfilter.watch.watchlist import WatchList
-
-if TYPE_CHECKING:
-    import asyncio
-else:
-    asyncio = deferred("asyncio")
 
 _CLOSE_S = 5  # seconds that closing waits for transfers to workers (our choice)
 _WIDTH = 256  # parts that the scheduler has at once, about 0.1 MB each (our choice)

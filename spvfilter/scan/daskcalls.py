@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING, Any  # Any: distributed has no types
+from importlib import metadata
+from typing import Any  # Any: distributed has no types
 
-from spvfilter._public import deferred
 from spvfilter._version import __version__
 from spvfilter.errors import ParameterError, SourceError, remedy
 from spvfilter.scan.edition import EDITION, edition, mismatch
-
-if TYPE_CHECKING:
-    import asyncio
-    import logging
-    from importlib import metadata
-else:
-    asyncio = deferred("asyncio")
-    logging = deferred("logging")
-    metadata = deferred("importlib.metadata")
 
 # All of these values are our choice.
 _CONNECT_S = 30  # Seconds within which the scheduler must answer.

@@ -11,11 +11,12 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import unpack_hits
+from spvfilter.scan import silentparts
 from spvfilter.scan.coinfile import MOST_COINS, write_coins
 from spvfilter.scan.engines import Engine
 from spvfilter.scan.gaps import Heights, joined
@@ -35,11 +36,6 @@ from spvfilter.scan.parts import PartTask, task_key
 from spvfilter.scan.plan import Part, Plan
 from spvfilter.scan.threadwork import to_its_end, until
 from spvfilter.watch.watchlist import WatchList
-
-if TYPE_CHECKING:
-    from spvfilter.scan import silentparts
-else:
-    silentparts = deferred("spvfilter.scan.silentparts")
 
 _NO_COINS = b""  # the key of a first pass, which knows no outpoints
 

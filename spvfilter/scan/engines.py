@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import multiprocessing
 import os
+import signal
 import sys
+import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from concurrent import futures
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.kernel import BACKEND, WatchTable
 from spvfilter.scan.coinfile import table_with_coins
@@ -19,19 +23,6 @@ from spvfilter.scan.partfile import BlockHits, PartFile, PartSummary, write_part
 from spvfilter.scan.parts import PartTask
 from spvfilter.scan.threadwork import to_its_end
 from spvfilter.watch.compiled import ImagePlace, ReplacedListError, check_image, check_unchanged, image_of
-
-if TYPE_CHECKING:
-    import asyncio
-    import multiprocessing
-    import signal
-    import tempfile
-    from concurrent import futures
-else:
-    asyncio = deferred("asyncio")
-    futures = deferred("concurrent.futures")
-    multiprocessing = deferred("multiprocessing")
-    signal = deferred("signal")
-    tempfile = deferred("tempfile")
 
 MAX_WORKERS = 256  # threads or processes (our choice)
 _ATTEMPTS = 3  # times that a part is scanned whose process dies (our choice)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.kernel import WatchTable
 from spvfilter.kernel.blocktables import BLOCK_TABLES
@@ -24,11 +24,6 @@ from spvfilter.scan.manifest import TABLE_HASHES, TEXT_HASHES, Manifest
 from spvfilter.scan.partrun import PartRun, PartsReport
 from spvfilter.scan.plan import Part, Plan
 from spvfilter.scan.threadwork import stoppable, to_its_end, until
-
-if TYPE_CHECKING:
-    import asyncio
-else:
-    asyncio = deferred("asyncio")
 
 _COINS, _BALANCES = "coins", "balances"
 _RUN = ".coins"  # suffix of a run of coins

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from concurrent import futures
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Self, TypeVar
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import NodeAnswerError, NodePrunedError, ParameterError, SourceError
 from spvfilter.kernel import Place
 from spvfilter.network import Network
 from spvfilter.primitives import hash_to_hex
+from spvfilter.rpc import fullnode
 from spvfilter.scan.gaps import HeightLedger, PlacedBlock, ScannedHeights, gaps_between, joined
 from spvfilter.scan.order import BATCH_BLOCKS, BATCH_SIZE, Feed, PendingBlock, ScanReport
 from spvfilter.scan.sources import PREFIX_SIZE, BlockRef, BlockSpan, Problem, Readable, block_ref
 from spvfilter.scan.undo import UndoPlace
 from spvfilter.scan.undomode import UndoMode
-
-if TYPE_CHECKING:
-    import asyncio
-    from concurrent import futures
-
-    from spvfilter.rpc import fullnode
-else:
-    asyncio = deferred("asyncio")
-    futures = deferred("concurrent.futures")
-    fullnode = deferred("spvfilter.rpc.fullnode")
 
 T = TypeVar("T")
 _AHEAD = 16  # blocks that are fetched before they are scanned, at most 4 MB each (our choice)

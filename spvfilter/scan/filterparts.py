@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple  # Any: distributed has no types
+from typing import Any, NamedTuple  # Any: distributed has no types
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import FormatError, SourceError
 from spvfilter.filters.bip158 import BasicFilter
 from spvfilter.primitives import hash_to_hex
@@ -17,11 +18,6 @@ from spvfilter.scan.plan import Part, PlannedBlock
 from spvfilter.scan.sources import BlockRef, Problem
 from spvfilter.scan.undo import UndoPlace, block_coins
 from spvfilter.scan.undomode import UndoMode
-
-if TYPE_CHECKING:
-    import asyncio
-else:
-    asyncio = deferred("asyncio")
 
 _AT_ONCE = 64  # parts that the scheduler has at once, each about 1 MB of filters (our choice)
 _UNREADABLE = (FormatError, SourceError, OSError)

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from array import array
 from collections.abc import Callable, Iterable
 from hashlib import sha256
 from itertools import accumulate, compress, islice
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred
 from spvfilter.kernel import hit_sums
+from spvfilter.scan.partfile import BlockHits
 from spvfilter.watch.entrytexts import packed_texts
-
-if TYPE_CHECKING:
-    import json
-
-    from spvfilter.scan.partfile import BlockHits
-    from spvfilter.watch.watchlist import WatchList
-else:
-    json = deferred("json")
+from spvfilter.watch.watchlist import WatchList
 
 Render = Callable[[str], bytes]
 _MOST = 1 << 20  # Rendered labels that are kept (our choice).

@@ -6,10 +6,10 @@ import os
 from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent import futures
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from spvfilter._public import deferred
 from spvfilter.network import Network
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.blockfile import BlockFile
@@ -17,11 +17,6 @@ from spvfilter.scan.rows import FILE_NUMBER, LONE, ROW, ROW_SIZE, UNDO_AT, UNDO_
 from spvfilter.scan.sources import BlockFiles, BlockRef, BlockSpan, Problem, linked
 from spvfilter.scan.undo import UndoFile, UndoFiles
 from spvfilter.scan.undomode import UndoMode
-
-if TYPE_CHECKING:
-    from concurrent import futures
-else:
-    futures = deferred("concurrent.futures")
 
 _THREADS = 4  # files that are read at once (our choice): threads mostly wait for the disk
 

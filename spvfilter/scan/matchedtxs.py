@@ -11,6 +11,7 @@ The part file of a TransactionsTask has the rows of each batch of blocks as colu
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 from array import array
@@ -19,9 +20,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import SourceError
 from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import WatchTable, column_lines
@@ -35,11 +36,6 @@ from spvfilter.scan.parquetrows import ROWS, ParquetForm, binary_schema, parquet
 from spvfilter.scan.partcolumns import Columns, LackingError, PartColumns
 from spvfilter.scan.partfile import BlockHits, PartFile, PartSummary
 from spvfilter.scan.parts import PartTask, scan_part
-
-if TYPE_CHECKING:
-    import json
-else:
-    json = deferred("json")
 
 _SOURCES = {
     "kind": "kind",

@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import IncompleteScanError, ParameterError
 from spvfilter.kernel import Hit, spent_outpoints, unpack_hits
 from spvfilter.network import Network
 from spvfilter.primitives import Serializable, TxOut, to_bytes
+from spvfilter.scan import batches, growth as growths, scan as scans, silentstream, threadwork
 from spvfilter.scan.fetching import NodeBlocks, NodeFeed
 from spvfilter.scan.order import Feed, OrderedFeed, PlannedFeed, RawBlocks, ScanReport, StreamFeed
+from spvfilter.scan.partfile import BlockHits
 from spvfilter.scan.sources import BlockList, BlockSource
 from spvfilter.scan.transactions import AT_ONCE, REMEMBERED, Found, RawTransactions, TxMatches, TxStream, unseen
 from spvfilter.transaction import NULL_OUTPOINT, refuse_psbt
+from spvfilter.watch import compiled
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from spvfilter.scan import batches, growth as growths, scan as scans, silentstream, threadwork
-    from spvfilter.scan.partfile import BlockHits
-    from spvfilter.watch import compiled
-else:
-    asyncio = deferred("asyncio")
-    batches = deferred("spvfilter.scan.batches")
-    growths = deferred("spvfilter.scan.growth")
-    scans = deferred("spvfilter.scan.scan")
-    silentstream = deferred("spvfilter.scan.silentstream")
-    threadwork = deferred("spvfilter.scan.threadwork")
-    compiled = deferred("spvfilter.watch.compiled")
 
 T = TypeVar("T")
 _HITS_AT_ONCE = 100

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent import futures
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from spvfilter._public import deferred
 from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import hit_lines
 from spvfilter.network import Network
@@ -18,11 +18,6 @@ from spvfilter.scan.linelabels import LineLabels, csv_cell, json_text
 from spvfilter.scan.partfile import BlockHits, PartFile
 from spvfilter.scan.totals import EntryTotals
 from spvfilter.watch.watchlist import WatchList
-
-if TYPE_CHECKING:
-    from concurrent import futures
-else:
-    futures = deferred("concurrent.futures")
 
 CSV, JSON_LINES = 0, 1  # formats of lines, as the kernel numbers them
 COLUMNS = (

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
+from concurrent import futures
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.chain import link
 from spvfilter.errors import OrderError, SourceError, counted
 from spvfilter.network import Network
@@ -27,13 +29,6 @@ from spvfilter.scan.sources import (
     block_ref,
 )
 from spvfilter.scan.undomode import UndoMode
-
-if TYPE_CHECKING:
-    import asyncio
-    from concurrent import futures
-else:
-    futures = deferred("concurrent.futures")
-    asyncio = deferred("asyncio")
 
 BATCH_SIZE = 8_000_000  # Bytes of blocks that a thread scans at once (our choice): one or two milliseconds of work.
 BATCH_BLOCKS = 256  # Blocks that a thread scans at once (our choice).

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import BACKEND
 from spvfilter.scan.directory import PartScan
@@ -22,11 +22,6 @@ from spvfilter.scan.remote import RemoteFile, is_url
 from spvfilter.scan.tables import check_parquet, write_parquet
 from spvfilter.scan.threadwork import stoppable, until
 from spvfilter.scan.totals import write_totals
-
-if TYPE_CHECKING:
-    import asyncio
-else:
-    asyncio = deferred("asyncio")
 
 TOTALS = "totals.csv"  # name of the file of totals
 _TRANSACTIONS = "transactions"  # name of a file of whole transactions, without its suffix

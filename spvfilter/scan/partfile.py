@@ -23,24 +23,20 @@ The same part scanned twice gives the same bytes.
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, NamedTuple
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import SourceError
 from spvfilter.files import SHARED, replacing
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HASH_SIZE, MAX_BLOCK_SIZE, MAX_SCRIPT_SIZE
-
-if TYPE_CHECKING:
-    import json
-else:
-    json = deferred("json")
 
 _MAGIC, _END = b"SPVPART\x01", b"SPVPART."
 _BLOCK = struct.Struct("<32siII")

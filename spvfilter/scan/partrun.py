@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import SourceError
 from spvfilter.kernel import WatchTable
 from spvfilter.scan.chainchange import ChainChange, chain_change, refuse_lost_blocks
@@ -21,11 +21,6 @@ from spvfilter.scan.partrows import SUFFIX, write_rows
 from spvfilter.scan.parts import PartTask
 from spvfilter.scan.plan import Part, Plan
 from spvfilter.scan.threadwork import to_its_end
-
-if TYPE_CHECKING:
-    import asyncio
-else:
-    asyncio = deferred("asyncio")
 
 
 @public

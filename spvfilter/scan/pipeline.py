@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
+from concurrent import futures
 from contextlib import suppress
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from spvfilter._public import deferred
 from spvfilter.kernel import ReadBuffer
-
-if TYPE_CHECKING:
-    import asyncio
-    from concurrent import futures
-else:
-    futures = deferred("concurrent.futures")
-    asyncio = deferred("asyncio")
 
 B = TypeVar("B")
 R = TypeVar("R")

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-from spvfilter._public import deferred
-
-if TYPE_CHECKING:
-    import asyncio
-else:
-    asyncio = deferred("asyncio")
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 _END = object()

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import FormatError
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.primitives import hash_to_hex, to_bytes
 from spvfilter.scan.threadwork import to_its_end
 from spvfilter.scan.transactions import AT_ONCE, EACH, RawTransactions, each_of
 from spvfilter.transaction import Transaction
-
-if TYPE_CHECKING:
-    import asyncio
-else:
-    asyncio = deferred("asyncio")
 
 
 @public

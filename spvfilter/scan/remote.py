@@ -6,21 +6,17 @@ import os
 import re
 import stat
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias  # Any: fsspec has no types
+from typing import Any, Protocol, TypeAlias  # Any: fsspec has no types
 
 from spvfilter import _system
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import ParameterError, RemoteFileError, SourceError, remedy
 from spvfilter.kernel import read_at
 from spvfilter.kernel.pure.files import xored
-
-if TYPE_CHECKING:
-    import tempfile
-else:
-    tempfile = deferred("tempfile")
 
 _HAS_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
 _WINDOW = 1 << 16  # bytes that are read at least (our choice): the request itself costs more

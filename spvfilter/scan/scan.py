@@ -15,12 +15,12 @@ This module is not part of the API. The set of matches does not depend on three 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from spvfilter._public import deferred
 from spvfilter.chain import is_proven
 from spvfilter.errors import FormatError, SourceError, UndoError
 from spvfilter.kernel import BACKEND, EntryKind, Hit, Place, ReadBuffer, WatchTable, check_block, pack_hits, unpack_hits
@@ -32,18 +32,10 @@ from spvfilter.scan.partfile import BlockHits
 from spvfilter.scan.pipeline import Pipeline
 from spvfilter.scan.sources import Problem
 from spvfilter.scan.undomode import UndoMode
-from spvfilter.watch import compiled
+from spvfilter.silent.search import Judged
+from spvfilter.watch import compiled, silentsearch
+from spvfilter.watch.silentsearch import SilentSearch
 from spvfilter.watch.watchlist import WatchList
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from spvfilter.silent.search import Judged
-    from spvfilter.watch import silentsearch
-    from spvfilter.watch.silentsearch import SilentSearch
-else:
-    silentsearch = deferred("spvfilter.watch.silentsearch")
-    asyncio = deferred("asyncio")
 
 T = TypeVar("T")
 _UNREADABLE = (FormatError, SourceError, OSError)

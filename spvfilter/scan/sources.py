@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import os
 import struct
+import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 from spvfilter import _system
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.chain import coinbase_height
 from spvfilter.errors import FormatError, ParameterError, SourceError
 from spvfilter.hashes import sha256d
@@ -28,11 +28,6 @@ from spvfilter.scan.blockfile import BlockFile, Record
 from spvfilter.scan.remote import FilePath, RemoteFile, fetched, located
 from spvfilter.scan.undo import LinkedBlock, UndoFile, UndoFiles, UndoPlace
 from spvfilter.scan.undomode import UndoMode
-
-if TYPE_CHECKING:
-    import tempfile
-else:
-    tempfile = deferred("tempfile")
 
 PREFIX_SIZE = 256  # Bytes of a block that contain its header and the height in its coinbase.
 _LINKAGE = struct.Struct("<4x32s32xII")  # Fields of a header: previous hash, time, bits.
@@ -318,7 +313,7 @@ class Spool(Readable):
     """A source with the blocks of a stream. It keeps them in a temporary file in case they must be read again."""
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=_SPOOL_IN_MEMORY)
+        self._file = tempfile.SpooledTemporaryFile(_SPOOL_IN_MEMORY)  # noqa: SIM115  `close` closes it
         self._lock = threading.Lock()
         self.size: int = 0  # bytes: the offset of the next block
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import threading
 from array import array
 from collections.abc import Iterable, Iterator
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from spvfilter._public import deferred
 from spvfilter.address import script_to_address
 from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import EntryKind, add_hit_sums
@@ -19,11 +19,6 @@ from spvfilter.scan.partfile import BlockHits
 from spvfilter.scan.repeatedcoins import RepeatedCoins
 from spvfilter.watch import patterns
 from spvfilter.watch.watchlist import WatchList
-
-if TYPE_CHECKING:
-    import csv
-else:
-    csv = deferred("csv")
 
 COLUMNS = ("entry", "address", "label", "received", "spent", "unknown", "matches")
 _NUMBERS = 4  # Numbers kept for each entry.

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Iterator, Sequence, Set
 from contextlib import aclosing
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import FormatError
 from spvfilter.kernel import Hit, spent_outpoints
 from spvfilter.primitives import Serializable, hash_to_hex, to_bytes
+from spvfilter.scan.silentstream import SilentStream
 from spvfilter.transaction import Transaction
 from spvfilter.watch.match import Match, MatchKind
 from spvfilter.watch.watchlist import WatchList
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from spvfilter.scan.silentstream import SilentStream
-else:
-    asyncio = deferred("asyncio")
 
 RawTransactions = Iterable[bytes | Serializable] | AsyncIterable[bytes | Serializable]
 """A source of transactions: bytes, or objects that serialize themselves."""

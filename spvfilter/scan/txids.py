@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
+from concurrent import futures
 from contextlib import aclosing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from spvfilter._public import deferred
 from spvfilter.errors import FormatError, SourceError
 from spvfilter.kernel import block_txids, check_block
 from spvfilter.network import Network
@@ -16,13 +17,6 @@ from spvfilter.scan.fetching import NodeBlocks, NodeFeed
 from spvfilter.scan.order import Feed, PendingBlock, PlannedFeed, ScanReport
 from spvfilter.scan.sources import BlockSource, Problem
 from spvfilter.scan.threadwork import to_its_end
-
-if TYPE_CHECKING:
-    import asyncio
-    from concurrent import futures
-else:
-    asyncio = deferred("asyncio")
-    futures = deferred("concurrent.futures")
 
 _AHEAD = 4  # blocks in memory for each thread (our choice)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.compression import begun, unpacked
 from spvfilter.errors import FormatError, SourceError
 from spvfilter.kernel import spent_outpoints
@@ -15,11 +16,6 @@ from spvfilter.protocol import HASH_SIZE, MAX_BLOCK_SIZE
 from spvfilter.scan.pull import pull_ahead
 from spvfilter.scan.streams import TEXT, hex_fault
 from spvfilter.scan.wrongnetwork import is_block
-
-if TYPE_CHECKING:
-    import json
-else:
-    json = deferred("json")
 
 MAX_TX_LINE = 2 * MAX_BLOCK_SIZE + 1_000_000
 """Largest size of a line in bytes: the hex of the largest transaction, and 1 MB for other fields (our choice)."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any  # Any: distributed has no types
+from typing import Any  # Any: distributed has no types
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import ParameterError, SourceError, counted
 from spvfilter.network import Network
 from spvfilter.scan.blockfile import BlockFile
@@ -21,11 +22,6 @@ from spvfilter.scan.sources import BlockSpan, Problem
 from spvfilter.scan.undomode import UndoMode
 from spvfilter.scan.workerpool import AwayError, Sight, WorkerPool
 from spvfilter.scan.workertask import ListedFile, files_here, list_here
-
-if TYPE_CHECKING:
-    import asyncio
-else:
-    asyncio = deferred("asyncio")
 
 _LISTED_AT_ONCE = 64  # files whose headers workers read at once (our choice)
 

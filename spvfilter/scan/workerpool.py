@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred
 from spvfilter.scan.daskcalls import Calls
 from spvfilter.scan.workertask import SeenFile, files_here
-
-if TYPE_CHECKING:
-    import asyncio
-    import time
-else:
-    asyncio = deferred("asyncio")
-    time = deferred("time")
 
 _LOOK_S = 0.5  # Seconds between two checks of which workers are connected (our choice).
 _RETURN_S = 10  # Seconds to wait for a machine that has no worker at the moment (our choice).

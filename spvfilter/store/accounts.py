@@ -6,21 +6,15 @@ account of a coin is that of its entry, and a spend belongs to the account of th
 
 from __future__ import annotations
 
+import pathlib
+import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from spvfilter._public import deferred
 from spvfilter.errors import ParameterError, StoreCorruptError, UnknownAccountError
 from spvfilter.kernel import NO_VALUE
 from spvfilter.store.sqlite import MarkedRows
 from spvfilter.transaction import Transaction
-
-if TYPE_CHECKING:
-    import pathlib
-    import sqlite3
-else:
-    pathlib = deferred("pathlib")
-    sqlite3 = deferred("sqlite3")
 
 _MOST = (1 << 63) - 1
 """Highest number of satoshi in a column. On a chain with little work, a block may state a higher value."""

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.store.schema import is_row
 from spvfilter.store.sqlite import MarkedRows, mark, translated
-
-if TYPE_CHECKING:
-    import sqlite3
-else:
-    sqlite3 = deferred("sqlite3")
 
 _MOST_SERVICES = (1 << 63) - 1  # SQLite's numbers are signed
 

@@ -11,20 +11,15 @@ two events of one run is therefore always the number of an event, stored or drop
 
 from __future__ import annotations
 
+import pathlib
+import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple  # rows are as SQLite gives them
+from typing import Any, NamedTuple  # rows are as SQLite gives them
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import EventGapError, FormatError, ParameterError, StoreCorruptError
 from spvfilter.store.sqlite import MarkedRows, mark, number, numbers, translated
-
-if TYPE_CHECKING:
-    import pathlib
-    import sqlite3
-else:
-    pathlib = deferred("pathlib")
-    sqlite3 = deferred("sqlite3")
 
 MAX_EVENTS = 250_000
 """Largest number of events in the database, apart from foreign ones (our choice)."""

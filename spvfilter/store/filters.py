@@ -9,23 +9,19 @@ damaged or stale filter is never used. A filter that was stored before its heade
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import ParameterError, StoreCorruptError
 from spvfilter.filters.bip158 import filter_hash
 from spvfilter.kernel import chain_filter_headers
 from spvfilter.protocol import GENESIS_PREVIOUS_FILTER_HEADER
 from spvfilter.store.headers import PER_ROW
 from spvfilter.store.sqlite import MarkedRows, translated
-
-if TYPE_CHECKING:
-    import sqlite3
-else:
-    sqlite3 = deferred("sqlite3")
 
 _SIZE = 32  # bytes of a hash
 _LAST = "filter header"  # key of the last filter header in the table "meta"

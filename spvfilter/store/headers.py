@@ -6,22 +6,15 @@ the one before it. The hash of the last header is stored separately. This shows 
 
 from __future__ import annotations
 
+import pathlib
+import sqlite3
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred
 from spvfilter.errors import FormatError, ParameterError, StoreCorruptError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import header_hashes, linked_headers
 from spvfilter.protocol import HEADER_SIZE
 from spvfilter.store.sqlite import MarkedRows, translated
-
-if TYPE_CHECKING:
-    import pathlib
-    import sqlite3
-else:
-    pathlib = deferred("pathlib")
-    sqlite3 = deferred("sqlite3")
 
 PER_ROW = 2_000  # headers, as of a headers message; also filter hashes
 _TIP = "tip"  # key of the last header's hash in the table "meta"

@@ -7,23 +7,17 @@ know the next address without a library.
 
 from __future__ import annotations
 
+import pathlib
+import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, groupby, takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple  # rows are as SQLite gives them
+from typing import Any, NamedTuple  # rows are as SQLite gives them
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import StoreCorruptError
 from spvfilter.store.schema import MARKED
 from spvfilter.store.sqlite import MarkedRows
 from spvfilter.watch.keychain import identity_of
-
-if TYPE_CHECKING:
-    import pathlib
-    import sqlite3
-else:
-    pathlib = deferred("pathlib")
-    sqlite3 = deferred("sqlite3")
-
 
 _MAX_ID = 1 << 62  # row ids
 _FIRST_SCRIPTS = (  # of index 0, with the condition `first = 0`

@@ -6,10 +6,12 @@ table `labels`. A label for an address that is not watched waits there until the
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple  # rows are as SQLite gives them
+from typing import Any, NamedTuple  # rows are as SQLite gives them
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.address import address_to_script, script_to_address
 from spvfilter.errors import AddressError, ParameterError
 from spvfilter.kernel import EntryKind
@@ -18,13 +20,6 @@ from spvfilter.primitives import OutPoint
 from spvfilter.store.sqlite import MarkedRows
 from spvfilter.store.windowviews import Checked, EntryPlaces
 from spvfilter.watch.labels import Label
-
-if TYPE_CHECKING:
-    import json
-    import sqlite3
-else:
-    json = deferred("json")
-    sqlite3 = deferred("sqlite3")
 
 _KNOWN = ("tx", "addr", "pubkey", "input", "output", "xpub")
 

@@ -6,11 +6,13 @@ transaction that it changes. A balance is then three numbers, and a page of the 
 
 from __future__ import annotations
 
+import pathlib
+import sqlite3
 from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple  # rows are as SQLite gives them
+from typing import Any, NamedTuple  # rows are as SQLite gives them
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import StoreCorruptError
 from spvfilter.kernel import Hit
 from spvfilter.protocol import HASH_SIZE
@@ -19,13 +21,6 @@ from spvfilter.store.schema import MARKED
 from spvfilter.store.sqlite import MarkedRows
 from spvfilter.transaction import Transaction
 from spvfilter.watch.match import Completeness
-
-if TYPE_CHECKING:
-    import pathlib
-    import sqlite3
-else:
-    pathlib = deferred("pathlib")
-    sqlite3 = deferred("sqlite3")
 
 UNCONFIRMED_PLACE = 1 << 62
 """Places of unconfirmed transactions in the history begin here, above those of all blocks."""

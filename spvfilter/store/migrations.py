@@ -5,21 +5,15 @@ Each step is one SQLite transaction. A step that fails, or whose process is kill
 
 from __future__ import annotations
 
+import pathlib
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any  # rows are as SQLite gives them
+from typing import Any  # rows are as SQLite gives them
 
-from spvfilter._public import deferred
 from spvfilter.errors import StoreCorruptError
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.schema import MARKED, SCHEMA_VERSION, STRICT_STATEMENTS, TABLES, check_row, row_name
 from spvfilter.store.sqlite import MarkedRows
-
-if TYPE_CHECKING:
-    import pathlib
-    import sqlite3
-else:
-    pathlib = deferred("pathlib")
-    sqlite3 = deferred("sqlite3")
 
 Row = dict[str, Any]  # values by column
 

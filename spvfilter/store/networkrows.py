@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
+import pathlib
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred
 from spvfilter.errors import StoreCorruptError, StoreForeignError
 from spvfilter.network import NETWORKS, Network
 from spvfilter.protocol import MAX_SCRIPT_SIZE
-
-if TYPE_CHECKING:
-    import pathlib
-    import sqlite3
-else:
-    pathlib = deferred("pathlib")
-    sqlite3 = deferred("sqlite3")
 
 _KEYS = ("network", "magic", "signet_challenge")  # of the named values in the table meta
 

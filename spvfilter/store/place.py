@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import pathlib
 
-from spvfilter._public import deferred
 from spvfilter.errors import StoreError
-
-if TYPE_CHECKING:
-    import pathlib
-else:
-    pathlib = deferred("pathlib")
 
 MEMORY = ":memory:"
 """Path for `Store.open`: a database in memory, which is lost when it is closed."""

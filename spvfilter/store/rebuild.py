@@ -6,11 +6,11 @@ Databases of other programs are never touched.
 from __future__ import annotations
 
 import os
+import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple  # rows are as SQLite gives them
+from typing import Any, NamedTuple  # rows are as SQLite gives them
 
-from spvfilter._public import deferred
 from spvfilter.errors import (
     FormatError,
     ParameterError,
@@ -34,12 +34,6 @@ from spvfilter.store.schema import APPLICATION_ID, EVENTS_SINCE, MARKED, SECRET_
 from spvfilter.store.sqlite import COMPANIONS, mark, translated
 from spvfilter.transaction import Transaction
 from spvfilter.watch.watchlist import WatchList
-
-if TYPE_CHECKING:
-    import sqlite3
-else:
-    sqlite3 = deferred("sqlite3")
-
 
 _UNKNOWN_LAST = 1 << 32
 """Number of the last event if it cannot be read. Events that are not numbered from a clock have lower numbers."""

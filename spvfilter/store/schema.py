@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
+import pathlib
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from spvfilter._public import deferred
 from spvfilter.errors import StoreCorruptError, StoreForeignError
 from spvfilter.watch.keychain import MAX_REVEALED
-
-if TYPE_CHECKING:
-    import pathlib
-    import sqlite3
-else:
-    pathlib = deferred("pathlib")
-    sqlite3 = deferred("sqlite3")
 
 APPLICATION_ID = 0x53505646  # "SPVF", in the header of the file (SQLite § Application ID)
 SCHEMA_VERSION = 10

@@ -7,18 +7,14 @@ that become equal, as blocks are searched for all entries, are joined.
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import StoreCorruptError
-
-if TYPE_CHECKING:
-    import json
-else:
-    json = deferred("json")
 
 # Largest number of groups (our choice). Beyond it, neighbours are joined, with the blocks searched for both.
 MAX_GROUPS = 256

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pathlib
+import sqlite3
 
-from spvfilter._public import deferred
 from spvfilter.errors import StoreCorruptError
 from spvfilter.primitives import OutPoint, TxOut, hash_to_hex
 from spvfilter.protocol import HEADER_SIZE
@@ -13,13 +13,6 @@ from spvfilter.store.ledger import StoredTx, TxStatus, stored_tx
 from spvfilter.store.txcheck import CheckCause, CheckFinding, CheckWeight, FeeLimits, KnownParent, Replaced
 from spvfilter.store.windowviews import Checked
 from spvfilter.transaction import Transaction
-
-if TYPE_CHECKING:
-    import pathlib
-    import sqlite3
-else:
-    pathlib = deferred("pathlib")
-    sqlite3 = deferred("sqlite3")
 
 _MEDIAN_SPAN = 11  # headers, Core chain.h nMedianTimeSpan
 

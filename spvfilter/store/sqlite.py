@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import pathlib
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred
 from spvfilter.errors import (
     FormatError,
     SpvFilterError,
@@ -20,13 +20,6 @@ from spvfilter.errors import (
     StoreLockedError,
     StoreReadOnlyError,
 )
-
-if TYPE_CHECKING:
-    import pathlib
-    import sqlite3
-else:
-    pathlib = deferred("pathlib")
-    sqlite3 = deferred("sqlite3")
 
 MIN_SQLITE = (3, 37, 0)  # the first version with STRICT tables
 COMPANIONS = ("", "-wal", "-shm", "-journal")  # suffixes of the files that belong to a database

@@ -11,11 +11,13 @@ owns.
 from __future__ import annotations
 
 import os
+import secrets
+import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self  # rows are as SQLite gives them
+from typing import Any, Self  # rows are as SQLite gives them
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import ParameterError, StoreCorruptError, UnknownAccountError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import NO_ENTRY, NO_VALUE, EntryKind, Hit, WatchedCoin, block_txids, check_block
@@ -69,13 +71,6 @@ from spvfilter.transaction import Transaction
 from spvfilter.watch.labels import Label
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.merkle import merkle_branches
-
-if TYPE_CHECKING:
-    import secrets
-    import sqlite3
-else:
-    secrets = deferred("secrets")
-    sqlite3 = deferred("sqlite3")
 
 _NOTE = "note: "
 """Prefix of the light client's keys in the table "meta"."""

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import pathlib
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Self, TypeVar  # rows are as SQLite gives them
+from typing import Any, Self, TypeVar  # rows are as SQLite gives them
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.address import address_to_script, script_to_address
 from spvfilter.errors import FormatError, ParameterError, StoreCorruptError, UnknownAccountError
 from spvfilter.hashes import sha256d
 from spvfilter.network import Network
 from spvfilter.primitives import OutPoint, Serializable, hash_of, hash_to_hex, outpoint_of, to_bytes
 from spvfilter.protocol import COINBASE_MATURITY, HEADER_SIZE
+from spvfilter.store import labels as labelrows, psbt as psbts, spentviews
 from spvfilter.store.events import EventLog
 from spvfilter.store.headers import PER_ROW
 from spvfilter.store.ledger import WAITING_PLACE, Totals, TxStatus, stored_completeness
@@ -34,24 +37,11 @@ from spvfilter.store.windowviews import (
     next_address_of,
 )
 from spvfilter.transaction import Transaction
+from spvfilter.watch import entrynames
 from spvfilter.watch.accounts import normalized
 from spvfilter.watch.arguments import EntryName
 from spvfilter.watch.labels import Label
 from spvfilter.watch.match import Completeness
-
-if TYPE_CHECKING:
-    import pathlib
-    import sqlite3
-
-    from spvfilter.store import labels as labelrows, psbt as psbts, spentviews
-    from spvfilter.watch import entrynames
-else:
-    entrynames = deferred("spvfilter.watch.entrynames")
-    labelrows = deferred("spvfilter.store.labels")
-    pathlib = deferred("pathlib")
-    psbts = deferred("spvfilter.store.psbt")
-    spentviews = deferred("spvfilter.store.spentviews")
-    sqlite3 = deferred("sqlite3")
 
 T = TypeVar("T")
 

@@ -6,15 +6,15 @@ the next number. No number is used twice in a database, whenever the process is 
 
 from __future__ import annotations
 
+import json
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from enum import Enum
 from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints  # values of every field
+from typing import Any, get_args, get_type_hints  # values of every field
 
-from spvfilter._public import deferred
 from spvfilter.errors import FormatError
 from spvfilter.primitives import OutPoint
 from spvfilter.store.batch import Batch
@@ -31,11 +31,6 @@ from spvfilter.wallet.events import (
     WalletEvent,
 )
 from spvfilter.watch.match import Match
-
-if TYPE_CHECKING:
-    import json
-else:
-    json = deferred("json")
 
 _LATEST_START = END_OF_NUMBERS - (1 << 40)
 """Highest number with which a run can begin, whatever the clock says. There is room for many events above it."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import FormatError, ParameterError, StoreCorruptError, StoreError
 from spvfilter.primitives import Serializable, to_bytes
 from spvfilter.store.batch import Bip37Parameters
@@ -22,11 +23,6 @@ from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import RunStarted, WalletEvent
 from spvfilter.wallet.filterdata import stored_elements
 from spvfilter.wallet.journal import decode
-
-if TYPE_CHECKING:
-    import sqlite3
-else:
-    sqlite3 = deferred("sqlite3")
 
 MAX_PAGE = 10_000  # events of one call
 _PATIENCE_S = 5.0  # for a client that is just opening or closing the file

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from spvfilter.errors import ParameterError, TxCheckError, TxConflictError
 from spvfilter.primitives import hash_to_hex
 from spvfilter.store.txcheck import CheckCause, CheckFinding, CheckWeight, impossible
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.bookfacts import BookFacts
-
-if TYPE_CHECKING:
-    from spvfilter.wallet.books import Books
+from spvfilter.wallet.books import Books
 
 
 def check_broadcast(books: Books, tx: Transaction, input_values: Sequence[int] | None = None) -> None:

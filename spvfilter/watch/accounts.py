@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+import unicodedata
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import ParameterError, UnknownAccountError
 from spvfilter.kernel import EntryKind
 from spvfilter.watch.descriptor.keys import secret_in
+from spvfilter.watch.entrytexts import EntryAccounts
 from spvfilter.watch.keychain import Keychain
-
-if TYPE_CHECKING:
-    import unicodedata
-
-    from spvfilter.watch.entrytexts import EntryAccounts
-else:
-    unicodedata = deferred("unicodedata")
 
 MAX_NAME = 255
 """Largest length of an account's name in characters (our choice)."""

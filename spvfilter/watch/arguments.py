@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred
 from spvfilter.errors import ParameterError
 from spvfilter.hashes import hash160
 from spvfilter.primitives import OutPoint
 from spvfilter.watch.descriptor.keys import secret_in
-
-if TYPE_CHECKING:
-    import json
-else:
-    json = deferred("json")
 
 EntryName = str | bytes | OutPoint
 """A line of a watch list's file, such as an address; or a scriptPubKey; or an outpoint."""

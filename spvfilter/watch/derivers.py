@@ -10,26 +10,19 @@ public keys only, on its standard input. It writes scripts to its standard outpu
 
 from __future__ import annotations
 
+import json
+import logging
 import os
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from spvfilter._public import deferred
 from spvfilter.errors import ParameterError
 from spvfilter.network import Network
 from spvfilter.watch.descriptor.descriptor import Descriptor, LazyDescriptor, parse_descriptor
 from spvfilter.watch.keychain import Keychain
-
-if TYPE_CHECKING:
-    import json
-    import logging
-    import subprocess
-else:
-    json = deferred("json")
-    logging = deferred("logging")
-    subprocess = deferred("subprocess")
 
 MIN_KEYS = 20_000
 """Smallest number of keys for which derivers start (our choice): one core derives them in about a second."""
@@ -120,7 +113,7 @@ def _run(shares: Sequence[Sequence[_Span]]) -> Iterator[tuple[_Span, Window]]:
     processes: list[subprocess.Popen[bytes]] = []
     try:
         for share in shares:
-            process = subprocess.Popen(
+            process = subprocess.Popen(  # noqa: S603  a constant program
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

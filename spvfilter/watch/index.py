@@ -11,9 +11,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from itertools import compress, islice, starmap
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred
 from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import NO_ENTRY, NO_VALUE, EntryKind, Hit, WatchTable
@@ -21,7 +19,7 @@ from spvfilter.network import Network
 from spvfilter.primitives import OutPoint
 from spvfilter.watch.accounts import AccountPlan, Accounts, normalized, same_elsewhere
 from spvfilter.watch.arguments import checked_label
-from spvfilter.watch.descriptor import keys
+from spvfilter.watch.descriptor import keys, silent
 from spvfilter.watch.descriptor.descriptor import (
     Descriptor,
     check_wildcard,
@@ -30,15 +28,10 @@ from spvfilter.watch.descriptor.descriptor import (
     parse_descriptor,
 )
 from spvfilter.watch.elements import bloom_elements, gcs_elements, refuse_silent
+from spvfilter.watch.entrytexts import EntryLabels
 from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 from spvfilter.watch.match import Completeness, Match, MatchKind
 from spvfilter.watch.windows import STEP, Windows, is_silent
-
-if TYPE_CHECKING:
-    from spvfilter.watch.descriptor import silent
-    from spvfilter.watch.entrytexts import EntryLabels
-else:
-    silent = deferred("spvfilter.watch.descriptor.silent")
 
 _INPUT, _OUTPUT = MatchKind.INPUT, MatchKind.OUTPUT
 _NOWHERE = -1  # a position that no transaction has

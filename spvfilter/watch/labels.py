@@ -9,27 +9,21 @@ of other types, are kept unchanged:
 
 from __future__ import annotations
 
+import io
+import json
 import os
+import pathlib
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Self
+from typing import IO, Self
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import FormatError, ParameterError, WalletFileWarning
 from spvfilter.files import replacing
 from spvfilter.primitives import OutPoint, hash_from_hex, hash_to_hex
 from spvfilter.watch.arguments import checked_label
-
-if TYPE_CHECKING:
-    import io
-    import json
-    import pathlib
-else:
-    io = deferred("io")
-    json = deferred("json")
-    pathlib = deferred("pathlib")
 
 MAX_LINE = 100_000
 """Largest length of a line in bytes (our choice). BIP-329 suggests labels of at most 255 characters."""

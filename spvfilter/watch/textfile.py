@@ -35,43 +35,28 @@ with line ends or other control characters is a JSON string, in quotes and with 
 from __future__ import annotations
 
 import os
+import pathlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
-from spvfilter._public import deferred
+from spvfilter import compression
 from spvfilter.address import script_to_address
 from spvfilter.errors import FormatError, ParameterError, SourceError, WatchFileError
 from spvfilter.files import replacing
 from spvfilter.kernel import NO_ENTRY, NO_VALUE, PATTERN_KINDS, EntryKind, WatchTable
 from spvfilter.network import Network
 from spvfilter.primitives import OutPoint
-from spvfilter.watch import entry as entries
+from spvfilter.watch import compiled, entry as entries, patterns, silentkeychain
 from spvfilter.watch.arguments import check_not_private, label_line, label_of_line
 from spvfilter.watch.descriptor.descriptor import is_descriptor, is_silent_text
 from spvfilter.watch.descriptor.keys import is_extended_key
+from spvfilter.watch.imports import adding, binary, policy, recognition
+from spvfilter.watch.imports.walletfile import WalletFile
 from spvfilter.watch.keychain import MAX_DERIVATIONS, Budget, Keychain
+from spvfilter.watch.silentkeychain import Found, SilentKeychain
 from spvfilter.watch.windows import Windows, is_silent
-
-if TYPE_CHECKING:
-    import pathlib
-
-    from spvfilter import compression
-    from spvfilter.watch import compiled, patterns, silentkeychain
-    from spvfilter.watch.imports import adding, binary, policy, recognition
-    from spvfilter.watch.imports.walletfile import WalletFile
-    from spvfilter.watch.silentkeychain import Found, SilentKeychain
-else:
-    silentkeychain = deferred("spvfilter.watch.silentkeychain")
-    binary = deferred("spvfilter.watch.imports.binary")
-    policy = deferred("spvfilter.watch.imports.policy")
-    adding = deferred("spvfilter.watch.imports.adding")
-    recognition = deferred("spvfilter.watch.imports.recognition")
-    compression = deferred("spvfilter.compression")
-    patterns = deferred("spvfilter.watch.patterns")
-    compiled = deferred("spvfilter.watch.compiled")
-    pathlib = deferred("pathlib")
 
 _ACCOUNT = "account:"
 """Start of the line that begins the entries of an account."""

@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.address import address_to_script
 from spvfilter.errors import ParameterError, WatchListInUseError, counted
 from spvfilter.hashes import sha256d
@@ -17,10 +17,10 @@ from spvfilter.network import MAINNET, Network
 from spvfilter.primitives import OutPoint, Serializable, TxOut, to_bytes
 from spvfilter.protocol import HEADER_SIZE, MAX_ELEMENT_SIZE
 from spvfilter.transaction import Transaction, refuse_psbt
-from spvfilter.watch import entry as texts, textfile
+from spvfilter.watch import compiled, entry as texts, patterns, silentkeychain, silentsearch, textfile
 from spvfilter.watch.accounts import checked_name, normalized
 from spvfilter.watch.arguments import check_not_private, checked_label, label_of_line, pubkey_scripts, single_script
-from spvfilter.watch.descriptor import keys
+from spvfilter.watch.descriptor import keys, silent
 from spvfilter.watch.descriptor.descriptor import (
     check_wildcard,
     is_descriptor,
@@ -33,16 +33,6 @@ from spvfilter.watch.keychain import LOOKAHEAD, MAX_DERIVATIONS, Budget, Keychai
 from spvfilter.watch.match import Completeness, Match
 from spvfilter.watch.pickling import State, restored, state_of
 from spvfilter.watch.windows import Windows, is_silent
-
-if TYPE_CHECKING:
-    from spvfilter.watch import compiled, patterns, silentkeychain, silentsearch
-    from spvfilter.watch.descriptor import silent
-else:
-    silent = deferred("spvfilter.watch.descriptor.silent")
-    silentkeychain = deferred("spvfilter.watch.silentkeychain")
-    silentsearch = deferred("spvfilter.watch.silentsearch")
-    compiled = deferred("spvfilter.watch.compiled")
-    patterns = deferred("spvfilter.watch.patterns")
 
 _MOST_JOBS = 16  # threads that decode addresses (our choice: one thread adds them to the table)
 

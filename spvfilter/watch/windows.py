@@ -8,13 +8,14 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import contextmanager
 from itertools import chain as joined, groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+from typing import NamedTuple, TypeGuard
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.address import script_to_address
 from spvfilter.errors import KeychainError, ParameterError
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, WatchTable
 from spvfilter.network import Network
+from spvfilter.watch import derivers, silentkeychain
 from spvfilter.watch.keychain import (
     GAP_LIMIT,
     MAX_INDEXES,
@@ -24,12 +25,6 @@ from spvfilter.watch.keychain import (
     all_used,
     listed_keychains,
 )
-
-if TYPE_CHECKING:
-    from spvfilter.watch import derivers, silentkeychain
-else:
-    silentkeychain = deferred("spvfilter.watch.silentkeychain")
-    derivers = deferred("spvfilter.watch.derivers")
 
 _NOBODY = 0  # number for "no keychain"; the keychains are numbered from 1
 _MAX_KEYCHAINS = 65_000

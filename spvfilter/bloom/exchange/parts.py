@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from spvfilter.bloom.base import Encode, allocate
@@ -13,8 +14,6 @@ from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import Encoding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from typing_extensions import Buffer
 
 WORD = 64  # Bits of a word.

@@ -24,11 +24,11 @@ from spvfilter._public import public
 from spvfilter.bloom.exchange.splitblock import ParquetType, SplitBlockFilter
 from spvfilter.errors import KeyRangeError, MismatchError, ParameterError
 from spvfilter.kernel import columns
+from spvfilter.kernel.columns import Keys, Nulls, Padding
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from spvfilter.kernel.columns import Keys, Nulls, Padding
 
 TypedKeys = Literal[  # Type of the keys, with the unit in which the file stores them.
     "float", "double", "date", "time-ms", "time-us", "time-ns", "timestamp-ms", "timestamp-us", "timestamp-ns"

@@ -12,7 +12,7 @@ from spvfilter._public import public
 from spvfilter.bloom import fileformat, sizing
 from spvfilter.bloom.base import Encode, allocate
 from spvfilter.bloom.batch import KeyBatch
-from spvfilter.bloom.filter import refuse_other_kinds
+from spvfilter.bloom.filter import BloomFilter, refuse_other_kinds
 from spvfilter.bloom.growth import Growth
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.bloom.redis import scripts as plain, seriesscripts as scripts
@@ -31,12 +31,11 @@ from spvfilter.errors import (
     TooLargeError,
 )
 from spvfilter.kernel import Encoding
+from spvfilter.kernel.masks import BoolMask
 
 if TYPE_CHECKING:
-    from spvfilter.bloom.filter import BloomFilter
     from spvfilter.bloom.redis.client import Client
     from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray, Padding
-    from spvfilter.kernel.masks import BoolMask
 
 # Attempts of one operation (our choice). An attempt fails if another writer has added a slice (at most 64 times) or has
 # created the filter again.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from spvfilter.errors import CapacityError, KeyRangeError, MismatchError, ParameterError, ReadOnlyError
 from spvfilter.hashes import murmur3, murmur3_x64_128, siphash24
+from spvfilter.kernel.columns import Keys, Nulls, Padding
 from spvfilter.kernel.pure import foreign
 from spvfilter.kernel.pure.arguments import snapshot, whole
 from spvfilter.kernel.pure.columns import opened
@@ -17,7 +18,6 @@ from spvfilter.kernel.values import Encoding, Family
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from spvfilter.kernel.columns import Keys, Nulls, Padding
 
 # Calls of `_make_room` for one key before it is refused, if other threads use up the room each time (our choice).
 MOST_TRIES = 10_000

@@ -5,15 +5,11 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from spvfilter.errors import ParameterError
-from spvfilter.kernel.blocktables import Layout
+from spvfilter.kernel.blocktables import ColumnBuffers, Layout
 from spvfilter.kernel.pure.arguments import snapshot, whole
 from spvfilter.protocol import HASH_SIZE
-
-if TYPE_CHECKING:
-    from spvfilter.kernel.blocktables import ColumnBuffers
 
 _CSV, _FORMS = 0, 2
 _MOST_ROWS = 0x7FFFFFFF

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from struct import iter_unpack
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from spvfilter._public import deferred
 from spvfilter.errors import ColumnError, KeyRangeError
 from spvfilter.kernel import columns
+from spvfilter.kernel.columns import Keys, Nulls, Padding
+from spvfilter.kernel.pure import arrow
 from spvfilter.kernel.pure.kinds import KeyColumn, Kind
 from spvfilter.kernel.values import NUMBERS, Encoding
-
-if TYPE_CHECKING:
-    from spvfilter.kernel.columns import Keys, Nulls, Padding
-    from spvfilter.kernel.pure import arrow
-else:
-    arrow = deferred("spvfilter.kernel.pure.arrow")
 
 Encoded = TypeVar("Encoded")
 _SIGNED = "bhilqn"  # Formats of signed integers in the buffer protocol.

@@ -18,15 +18,12 @@ only after a failed test of it (Core's test before evict).
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from spvfilter.light.engine.netgroups import dialling_group, host_of
 from spvfilter.store.addresses import KnownAddress
 from spvfilter.wire.events import Service
-
-if TYPE_CHECKING:
-    import random
 
 NEW_BUCKETS = 256
 TRIED_BUCKETS = 64

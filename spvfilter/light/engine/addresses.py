@@ -13,10 +13,11 @@ It follows Core, with a wallet's needs:
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import SessionError
@@ -27,17 +28,13 @@ from spvfilter.light.engine.inputs import Instant, PeerConnected, SeedAnswer
 from spvfilter.light.engine.netgroups import dialling_group, host_of, is_public, is_service_port, netgroup
 from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.engine.outboundslots import wanted_of
+from spvfilter.light.engine.saved import Saved
 from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
 from spvfilter.store.addresses import KnownAddress
 from spvfilter.wire.events import Cause, Service
 from spvfilter.wire.messages.addresses import NetId, PeerAddress
 from spvfilter.wire.transport import V2Policy
-
-if TYPE_CHECKING:
-    import random
-
-    from spvfilter.light.engine.saved import Saved
 
 _NETWORK, _COMPACT_FILTERS, _V2 = Service.NETWORK.value, Service.COMPACT_FILTERS.value, Service.P2P_V2.value
 COMPACT_NEEDS = (Service.NETWORK | Service.WITNESS | Service.COMPACT_FILTERS).value  # 0x49

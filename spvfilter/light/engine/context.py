@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from spvfilter.chain import HeaderChain
 from spvfilter.light.engine.filterrows import FilterRows
@@ -13,9 +13,6 @@ from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import PeerPool
 from spvfilter.light.engine.tasks import Tasks
 from spvfilter.wallet.books import Books
-
-if TYPE_CHECKING:
-    import random
 
 
 @dataclass(slots=True)

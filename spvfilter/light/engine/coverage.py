@@ -9,20 +9,14 @@ omission.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple  # JSON
+from typing import Any, NamedTuple  # JSON
 
-from spvfilter._public import deferred
 from spvfilter.light.engine.netgroups import host_of
 from spvfilter.store.searched import BlockRange, Ranges, join
 from spvfilter.watch.match import Completeness
-
-if TYPE_CHECKING:
-    import json
-else:
-    json = deferred("json")
-
 
 WITNESSES = 3  # Independent peers that should answer for each block in BIP-37.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import random
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
-from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain, Update
 from spvfilter.errors import FormatError, InexpressibleError, LieError, PeerError, UselessPeerError
 from spvfilter.hashes import sha256d
@@ -73,13 +74,6 @@ from spvfilter.wire.events import Received, ReceivedFilters
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.merkleblock import MerkleBlock
 from spvfilter.wire.messages.table import InvType, Message
-
-if TYPE_CHECKING:
-    import json
-    import random
-else:
-    json = deferred("json")
-
 
 _ROUNDS = 8  # Rounds of decisions in one step. The next step continues.
 _RUN_ID_SIZE = 16  # bytes

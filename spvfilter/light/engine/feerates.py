@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from spvfilter.chain import HeaderChain
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import walk_block
+from spvfilter.light.engine.peers import Peer
 from spvfilter.light.events import BlockFeeRate, FeeRates
 from spvfilter.network import Network
 from spvfilter.protocol import HEADER_SIZE
-
-if TYPE_CHECKING:
-    from spvfilter.light.engine.peers import Peer
 
 BLOCKS = 144
 """Number of blocks below the tip whose rates are kept: about a day (our choice)."""

@@ -13,13 +13,12 @@ peer requested it, the client tries other new peers later, and tells no connecte
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred
 from spvfilter.errors import PrivacyError, UselessPeerError
 from spvfilter.light.engine.broadcaster import (
     DAILY_S,
@@ -38,11 +37,6 @@ from spvfilter.primitives import hash_to_hex
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.table import GetData, Inv, InvItem, InvType, Message, Reject, Tx
-
-if TYPE_CHECKING:
-    import json
-else:
-    json = deferred("json")
 
 MAX_TRIES = 4
 """New peers that are tried one after another for a transaction (our choice)."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple  # JSON
+from typing import Any, NamedTuple  # JSON
 
-from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
 from spvfilter.light.engine.coverage import NOTE as COVERAGE_NOTE, Coverage
 from spvfilter.light.engine.filterrows import FilterRows
@@ -21,12 +21,6 @@ from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.reader import decoded
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
-
-if TYPE_CHECKING:
-    import json
-else:
-    json = deferred("json")
-
 
 BANS_NOTE = "bans"
 ANCHORS_NOTE = "anchors"

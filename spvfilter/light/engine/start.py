@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from spvfilter.chain import HeaderChain
+from spvfilter.chain import HeaderChain
 
 _MEDIAN_SPAN = 11  # blocks
 TIMESTAMP_WINDOW_S = 7_200  # A block's time may be wrong by this much.

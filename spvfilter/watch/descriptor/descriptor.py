@@ -6,24 +6,18 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.address import address_to_script, owner_of
 from spvfilter.errors import DescriptorError, DescriptorWarning, KeychainError, remedy
 from spvfilter.network import Network
-from spvfilter.watch.descriptor import keys
+from spvfilter.watch.descriptor import derivation, keyexpression, keys
 from spvfilter.watch.descriptor.checksum import checksum, split_checksum
+from spvfilter.watch.descriptor.derivation import Outputs
 from spvfilter.watch.descriptor.expression import fault, parse_expression
 from spvfilter.watch.descriptor.spending import Spending
 from spvfilter.watch.keychain import MAX_INDEXES
-
-if TYPE_CHECKING:
-    from spvfilter.watch.descriptor import derivation, keyexpression
-    from spvfilter.watch.descriptor.derivation import Outputs
-else:
-    derivation = deferred("spvfilter.watch.descriptor.derivation")
-    keyexpression = deferred("spvfilter.watch.descriptor.keyexpression")
 
 T = TypeVar("T")
 

@@ -10,22 +10,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any  # wallycore ships no types
+from typing import Any  # wallycore ships no types
 
-from spvfilter._public import deferred
 from spvfilter.address import Bech32Encoding, bech32_decode, from_5_bits
 from spvfilter.errors import AddressError, DescriptorError, FormatError, WrongNetworkError, remedy
 from spvfilter.hashes import sha256d
 from spvfilter.network import MAINNET, NETWORKS, Network
 from spvfilter.silent import curve
 from spvfilter.silent.address import MAX_SILENT_LENGTH, SilentAddress, silent_prefix
+from spvfilter.watch.descriptor import keyexpression
 from spvfilter.watch.descriptor.checksum import checksum, split_checksum
 from spvfilter.watch.descriptor.expression import Expression, fault, parse_expression
-
-if TYPE_CHECKING:
-    from spvfilter.watch.descriptor import keyexpression
-else:
-    keyexpression = deferred("spvfilter.watch.descriptor.keyexpression")
 
 HARDENED = 1 << 31
 _SCAN_STEPS, _SPEND_STEPS = (1 + HARDENED, 0), (HARDENED, 0)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.errors import ParameterError, WatchFileError
 from spvfilter.watch.imports.binary import refusal_of
 from spvfilter.watch.imports.branches import read_branch_lines, read_branches
@@ -26,11 +26,6 @@ from spvfilter.watch.imports.specter import read_specter
 from spvfilter.watch.imports.table import read_table
 from spvfilter.watch.imports.walletfile import WalletFile
 from spvfilter.watch.imports.wasabi import read_wasabi
-
-if TYPE_CHECKING:
-    import pathlib
-else:
-    pathlib = deferred("pathlib")
 
 MAX_FILE = 64_000_000
 """Largest size of a wallet file in bytes (our choice). A watch list, one entry on each line, may be larger."""
