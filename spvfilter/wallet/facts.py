@@ -133,10 +133,14 @@ class Facts:
         self.without_block.pop(txid, None)
 
     def give_evidence(self, txid: bytes) -> list[bytes]:
-        """Let an unconfirmed transaction and its known ancestors count. Returns the txids of these."""
+        """Let an unconfirmed transaction and its known ancestors count. Returns the txids of these.
+
+        The search ends at ancestors that have evidence, because their own ancestors got it with them.
+        """
         record = self.graph.get(txid)
         gained = list[bytes]()
-        for each in [] if record is None else [record, *self.graph.ancestors(record)]:
+        ancestors = () if record is None else self.graph.ancestors(record, lambda each: each.has_evidence)
+        for each in () if record is None else (record, *ancestors):
             if not each.has_evidence and each.txid in self.without_block:
                 self.graph.put(each._replace(counts_since=self.number))
                 gained.append(each.txid)

@@ -186,6 +186,7 @@ class Intake:
     def _admit_one(self, orphan: Orphan) -> list[bytes]:
         # the wallet knows the orphan only from now on, so earlier blocks are not searched for its scripts
         record = orphan.record._replace(first_height=self._searches.first_height)
+        self._facts.graph.walked += 1 + len(record.inputs)
         touched = self._admit_record(record, orphan)
         if record.txid in self._facts.without_block:
             self._due |= dict.fromkeys(self.orphans.relatives(record))

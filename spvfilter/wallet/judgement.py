@@ -106,11 +106,15 @@ class Judgement:
     def own_records(self) -> tuple[TxRecord, ...]:
         """The own transactions that no block contains, parents first: a new tuple after each change of a verdict."""
         if self._own is None:
-            own = [record for record in self._facts.unconfirmed() if record.is_own]
-            family = [each for record in own for each in (*self._facts.graph.ancestors(record), record)]
-            ordered = parents_first({each.txid: each for each in family if each.txid in self._facts.without_block})
+            facts = self._facts
+            own = [record for record in facts.unconfirmed() if record.is_own]
+            family = [each for record in own for each in (*facts.graph.ancestors(record, self._is_anchored), record)]
+            ordered = parents_first({each.txid: each for each in family if each.txid in facts.without_block})
             self._own = tuple(record for record in ordered if record.is_own)
         return self._own
+
+    def _is_anchored(self, record: TxRecord) -> bool:
+        return record.is_anchored(self._facts.best)
 
     def own_record(self, txid: bytes) -> TxRecord | None:
         """The record of an own transaction that no block contains, or None."""

@@ -6,7 +6,7 @@ counts toward the balance.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple, Self
 
@@ -249,15 +249,19 @@ class TxGraph:
             waiting += fresh
         return list(found)
 
-    def ancestors(self, record: TxRecord) -> list[TxRecord]:
-        """The records from which a transaction spends, directly or through others."""
+    def ancestors(self, record: TxRecord, is_end: Callable[[TxRecord], bool] | None = None) -> list[TxRecord]:
+        """The records from which a transaction spends, directly or through others.
+
+        The search does not go beyond an ancestor for which `is_end` returns True.
+        """
         found = dict[bytes, TxRecord]()
         for each in (waiting := [record]):  # grows while it is walked
             for outpoint in each.inputs:
                 parent = creator(outpoint, self._records)
                 if parent is not None and parent not in found:
-                    found[parent] = self._records[parent]
-                    waiting.append(self._records[parent])
+                    found[parent] = ancestor = self._records[parent]
+                    if is_end is None or not is_end(ancestor):
+                        waiting.append(ancestor)
         return list(found.values())
 
     def neighbours(self, record: TxRecord) -> set[bytes]:

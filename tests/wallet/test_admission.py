@@ -338,7 +338,7 @@ def test_newcomer_to_a_full_component_is_turned_away_unjudged() -> None:
     before = graph.walked
     late = pay(900, out(parent, 100))
     assert not announced(wallet, late, "a")
-    assert graph.walked - before <= 2 * 65
+    assert graph.walked - before <= 2 * 66
     assert txid(late) not in pool
     assert set(wallet.books.intake.take_turned_away()) >= {txid(late)}
 
@@ -383,3 +383,21 @@ def test_a_chain_of_orphans_enters_in_several_steps() -> None:
     assert rounds > 2
     assert txid(paid) in pool
     assert {txid(raw) for raw in chain} <= set(pool)
+
+
+def test_orphans_that_decide_nothing_are_looked_at_in_several_steps() -> None:
+    wallet = Wallet()
+    parent = tx([TxIn(coin(1)[:32], 1)], [TxOut(1_000, OURS), *[TxOut(1_000, THEIRS)] * 450])
+    children = [pay(900, out(parent, number), to=THEIRS) for number in range(1, 450)]
+    for raw in children:
+        announced(wallet, raw, "a")
+    before = wallet.books.facts.graph.walked
+    assert len(announced(wallet, parent, "b")) == 1
+    assert wallet.books.facts.graph.walked - before <= 600
+    rounds = 0
+    while wallet.books.is_match_due:
+        wallet.books.match_some()
+        rounds += 1
+    assert rounds > 0
+    assert len(wallet.books.intake.orphans) == 449
+    assert set(wallet.books.intake.pool) == {txid(parent)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -11,6 +12,7 @@ from spvfilter.wallet.txgraph import TxGraph, TxRecord
 from support.build import TxIn, TxOut, coinbase, tx
 from support.facts import Facts, coin, out, random_facts
 from support.vectors import effort
+from support.walletbooks import Wallet, out as out_of, pay
 
 
 @pytest.fixture
@@ -128,3 +130,22 @@ def test_record_names_the_fault_of_its_transaction(raw: bytes, fault: str | None
     record = TxRecord.parse(raw)
     assert record.fault is None if fault is None else fault in str(record.fault)
     assert (record.is_own, record.active_drop, record.anchors) == (False, None, frozenset())
+
+
+def test_a_chain_in_one_block_is_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    wallet, walked, true = Wallet(), list[int](), TxGraph.ancestors
+    chain = [pay(10**6, coin(1))]
+    for number in range(1, 300):
+        chain.append(pay(10**6 - 10 * number, out_of(chain[-1])))
+
+    def counted(self: TxGraph, record: TxRecord, is_end: Callable[[TxRecord], bool] | None = None) -> list[TxRecord]:
+        found = true(self, record, is_end)
+        walked.append(len(found))
+        return found
+
+    monkeypatch.setattr(TxGraph, "ancestors", counted)
+    wallet.mine(*chain)
+    assert sum(walked) == 299
+    wallet.broadcast(pay(5, out_of(chain[-1])))
+    assert wallet.books.judgement.own_records()
+    assert sum(walked) < 1_000
