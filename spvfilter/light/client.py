@@ -643,6 +643,8 @@ class LightClient:
         values = None if input_values is None else tuple(input_values)
         check_input_values(tx, values)
         earlier = [Transaction.parse(to_bytes(parent)) for parent in parents]
+        await running.settled()
+        running.check()
         return running.engine.check([*earlier, tx], values)
 
     async def abandon(self, txid: bytes | str) -> None:

@@ -216,6 +216,11 @@ class Running:
         self._log.reported(events, self.now())
         self.hub.put(events)
 
+    async def settled(self) -> None:
+        """Wait until the engine is not in the middle of a change. Its books are then as in one of its commits."""
+        while self.engine.is_changing and not self.has_ended:  # noqa: ASYNC110  each turn of the loop makes a part
+            await asyncio.sleep(0)
+
     # Effects
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
@@ -287,7 +292,9 @@ class Running:
             time = Header.parse(next(store.headers(tip))).time
             return tip, time, store.views.searched_height(), store.views.searched()
 
-        return self.engine.status_at(self.now(), *await self.in_store(read))
+        found = await self.in_store(read)
+        await self.settled()
+        return self.engine.status_at(self.now(), *found)
 
     def metrics(self) -> Metrics:
         """Return counters and gauges."""
@@ -353,6 +360,8 @@ class Running:
 
         If it was only relayed, it is forgotten.
         """
+        await self.settled()
+        self.check()
         if not self.engine.is_unsent(txid):
             return False
         self.feed(Abandon(txid, is_unsent=True))
@@ -362,6 +371,8 @@ class Running:
 
     async def abandon(self, txid: bytes) -> None:
         """Abandon an own transaction and wait until that is stored. Raises ParameterError."""
+        await self.settled()
+        self.check()
         self.engine.check_abandon(txid)
         self.feed(Abandon(txid))
         await self._database.drain()

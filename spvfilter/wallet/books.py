@@ -11,7 +11,7 @@ All state is in memory. The books write to the database and never read it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, repeat
 
 from spvfilter.kernel import Hit
 from spvfilter.protocol import HASH_SIZE, MEMPOOL_EXPIRY_S
@@ -42,6 +42,7 @@ from spvfilter.wallet.intake import Intake, Verify
 from spvfilter.wallet.judgement import Judgement
 from spvfilter.wallet.netgroupquota import Groups
 from spvfilter.wallet.orphanage import Orphan
+from spvfilter.wallet.parts import Parts, counted, pieces, whole
 from spvfilter.wallet.pendinglimits import PendingLimits
 from spvfilter.wallet.reports import Reports
 from spvfilter.wallet.saved import Filtered, SavedBooks
@@ -56,6 +57,8 @@ from spvfilter.watch.watchlist import WatchList
 
 KEPT_DEPTH = 300
 """Blocks below the searched height whose transactions are kept in memory for reorganizations (our choice)."""
+_FORGOTTEN_AT_ONCE = 1_000
+"""Transactions of deeper blocks that one block lets the books forget. The next blocks do the rest (our choice)."""
 
 
 class Books:
@@ -125,11 +128,18 @@ class Books:
             touched: Txids of records that changed or were removed.
             disconnected: Matches of disconnected blocks.
         """
+        return whole(self._settling(touched, disconnected))
+
+    def _settling(
+        self, touched: Iterable[bytes], disconnected: Mapping[Identity, StoredMatch] | None = None
+    ) -> Parts[list[WalletEvent]]:
         judgement, verdicts = self.judgement, dict[bytes, Verdict]()
         if rows := dict.fromkeys(touched):
             judgement.begin()
         expired = set[bytes]()
-        for txid in tuple(rows):
+        for txid, is_stop in counted(tuple(rows)):
+            if is_stop:
+                yield
             if (component := judgement.component_of(txid, verdicts)) is None:
                 continue
             for record in self.intake.drop_unlinked(component):
@@ -137,10 +147,13 @@ class Books:
                 if record.active_drop is not None:
                     expired.add(record.txid)
             verdicts |= judgement.judge(component)
+            yield
         gone, found, replaced = list[WalletEvent](), list[WalletEvent](), list[WalletEvent]()
         for txid in [each for each in rows if each not in self.facts.graph]:
             removed = Reason.EXPIRED if txid in expired else Reason.SIZELIMIT
-            gone += self.reports.report(txid, None, disconnected, removed)
+            for event in self.reports.report(txid, None, disconnected, removed):
+                gone.append(event)
+                yield
             judgement.forget(txid)
             self._changes.remove_tx(txid)
             judgement.note_own(txid)
@@ -151,12 +164,14 @@ class Books:
             judgement.put(txid, verdict)
             for event in self.reports.report(txid, verdict, disconnected):
                 (gone if isinstance(event, MatchWithdrawn) else found).append(event)
+                yield
             is_new = before is None or before.conflicts_with != verdict.conflicts_with
             if verdict.status is Status.REPLACED and is_new and verdict.conflicts_with is not None:
                 replaced.append(TxReplaced(txid, verdict.conflicts_with))
             self.intake.note_verdict(txid, verdict)
             if verdict != before or txid in rows:
                 self._rows.write(txid)
+                yield
         return [*replaced, *gone, *found]
 
     # The database
@@ -208,63 +223,74 @@ class Books:
 
     def connect(self, block: ScannedBlock, hits: Sequence[Hit]) -> list[WalletEvent]:
         """Record the block above the cursor, with the hits in it."""
+        return whole(self.connect_in_parts(block, hits))
+
+    def connect_in_parts(self, block: ScannedBlock, hits: Sequence[Hit]) -> Parts[list[WalletEvent]]:
+        """Do the same as `connect`, in parts. The cursor moves with the last one."""
         assert block.height == self.searches.cursor + 1
         self.watch.table.learn(hits)
         self.filtered.note(block, hits)
         events: list[WalletEvent] = [BlockConnected(block.height, block.hash)]
-        touched = self._anchor_all(block, hits)
+        touched = yield from self._anchor_all(block, hits)
         positions = {hit.position: hit.txid for hit in hits}
         for position, branch in block.branches_at(positions).items():
             self._changes.put_branch(positions[position], block.hash, branch)
         # the other hits are known from an earlier search, or belong to a coinbase that two blocks contain (BIP-30)
-        new = {mark: hit for hit in hits if (mark := identity(hit)) not in self.facts.confirmed}
-        made = self.watch.matches(
-            new.values(),
-            block_hash=block.hash,
-            height=block.height,
-            time=block.time,
-            completeness=block.completeness,
-        )
-        for (mark, hit), match in zip(new.items(), made, strict=True):
-            found = StoredMatch(hit, block.hash, block.height, block.completeness, block.time)
-            self.facts.confirm(found)
-            self._changes.put_match(found)
-            kind = MatchConfirmed if self.reports.confirm(mark) else MatchFound
-            events.append(kind(match, block.completeness))
-        if hits and self.watch.windows.note(hits):
-            self.is_window_due = True
-        for txid in touched:
+        for piece in pieces(hits):
+            new = {mark: hit for hit in piece if (mark := identity(hit)) not in self.facts.confirmed}
+            made = self.watch.matches(
+                new.values(),
+                block_hash=block.hash,
+                height=block.height,
+                time=block.time,
+                completeness=block.completeness,
+            )
+            for (mark, hit), match in zip(new.items(), made, strict=True):
+                found = StoredMatch(hit, block.hash, block.height, block.completeness, block.time)
+                self.facts.confirm(found)
+                self._changes.put_match(found)
+                kind = MatchConfirmed if self.reports.confirm(mark) else MatchFound
+                events.append(kind(match, block.completeness))
+                yield
+            if self.watch.windows.note(piece):
+                self.is_window_due = True
+            yield from repeat(None, len(piece) // 2)
+        for txid, is_stop in counted(touched):
             self.intake.leave(txid)
+            if is_stop:
+                yield
         learned = [hit.outpoint for hit in hits if not hit.spend]
         touched += self.intake.rematch_spenders(learned) if self.facts.without_block else ()
         touched += self.intake.admit_spenders(learned)
-        events += self._settle(touched)
+        events += yield from self._settling(touched)
         self.connect_empty(block.height)
         self._forget_deep()
         return events
 
-    def _anchor_all(self, block: ScannedBlock, hits: Sequence[Hit]) -> list[bytes]:
+    def _anchor_all(self, block: ScannedBlock, hits: Sequence[Hit]) -> Parts[list[bytes]]:
         """Note the block in the records of its transactions that match or that touch an unconfirmed transaction."""
-        positions = {hit.position: hit.txid for hit in hits}
+        positions, touched = {hit.position: hit.txid for hit in hits}, list[bytes]()
         if not self.facts.without_block:
             raws = block.txs_at(positions)
-            return [self._anchor(FoundTx(at, raws[at]), txid, block) for at, txid in positions.items()]
-        touched = []
-        for found, inputs in block.inputs():
-            txid = positions.get(found.position)
-            if txid is None and any(self.facts.graph.spenders(outpoint) for outpoint in inputs):
-                txid = Transaction.parse(found.raw).txid
-            if txid is not None:
-                touched.append(self._anchor(found, txid, block))
+            for at, txid in positions.items():
+                self.facts.anchor_at(FoundTx(at, raws[at]), txid, block)
+                touched.append(txid)
+                yield
+            return touched
+        for (found, inputs), is_stop in counted(block.inputs()):
+            found_txid = positions.get(found.position)
+            if found_txid is None and any(self.facts.graph.spenders(outpoint) for outpoint in inputs):
+                found_txid = Transaction.parse(found.raw).txid
+            if found_txid is not None:
+                self.facts.anchor_at(found, found_txid, block)
+                touched.append(found_txid)
+            if found_txid is not None or is_stop:
+                yield
         return touched
-
-    def _anchor(self, found: FoundTx, txid: bytes, block: ScannedBlock) -> bytes:
-        self.facts.anchor_at(found, txid, block)
-        return txid
 
     def _forget_deep(self) -> None:
         """Forget foreign records of deep blocks, unless an unconfirmed transaction touches them."""
-        for txid in self.facts.forget_deep(self.searches.searched - KEPT_DEPTH, KEPT_DEPTH):
+        for txid in self.facts.forget_deep(self.searches.searched - KEPT_DEPTH, KEPT_DEPTH, _FORGOTTEN_AT_ONCE):
             self.judgement.forget(txid)
             if not self.facts.confirmed.has_tx(txid):
                 self._changes.remove_tx(txid)  # it was kept only as a conflict
@@ -340,13 +366,19 @@ class Books:
             groups: The network groups.
             quorum: It counts once this many network groups have announced it.
         """
+        return whole(self.observe_in_parts(raw, now, groups=groups, quorum=quorum))
+
+    def observe_in_parts(
+        self, raw: bytes, now: int, *, groups: Groups = (), quorum: int = 1
+    ) -> Parts[list[WalletEvent]]:
+        """Do the same as `observe`, in parts."""
         fresh = TxRecord.parse(raw)
         txid, record = fresh.txid, self.facts.record(fresh.txid)
         if record is not None:
-            events = self.announce(txid, groups, quorum=quorum)
+            events = yield from self.announce_in_parts(txid, groups, quorum=quorum)
             is_revived = record.active_drop in (DropReason.REJECTED, DropReason.EXPIRED)
             if is_revived and self.facts.is_without_block(txid):
-                return [*events, *self.observe_again(txid, now)]
+                return [*events, *(yield from self._observe_again(txid, now))]
             return events
         number = self.facts.next_number()
         is_enough = len({*groups}) >= quorum or quorum <= 1
@@ -362,13 +394,17 @@ class Books:
             return []
         if is_enough:
             record = record._replace(counts_since=number)
-        return self._settle(self.intake.admit(Orphan(record, tuple(groups))))
+        return (yield from self._settling(self.intake.admit(Orphan(record, tuple(groups)))))
 
     def announce(self, txid: bytes, groups: Groups, *, quorum: int = 1) -> list[WalletEvent]:
         """Record that peers of these network groups announced a foreign unconfirmed transaction.
 
         It counts once `quorum` network groups have announced it, and its known ancestors count with it.
         """
+        return whole(self.announce_in_parts(txid, groups, quorum=quorum))
+
+    def announce_in_parts(self, txid: bytes, groups: Groups, *, quorum: int = 1) -> Parts[list[WalletEvent]]:
+        """Do the same as `announce`, in parts."""
         record = self.facts.record(txid)
         if record is None or txid not in self.intake.pool:
             return []
@@ -381,7 +417,7 @@ class Books:
             self._rows.write(txid)
             return []
         self.facts.next_number()
-        return self._settle(self.facts.give_evidence(txid))
+        return (yield from self._settling(self.facts.give_evidence(txid)))
 
     def requested(self, txid: bytes) -> list[WalletEvent]:
         """Record that a peer requested or announced an own transaction. It then outranks every earlier broadcast."""
@@ -393,18 +429,25 @@ class Books:
 
     def observe_again(self, txid: bytes, now: int) -> list[WalletEvent]:
         """Record a later observation of an unconfirmed transaction: it outranks foreign ones seen before it."""
+        return whole(self._observe_again(txid, now))
+
+    def _observe_again(self, txid: bytes, now: int) -> Parts[list[WalletEvent]]:
         record = self.facts.record(txid)
         if record is None or txid not in self.facts.without_block:
             return []
         self.facts.put(record._replace(last_seen=self.facts.next_number()).renewed(now))
-        return self._settle([txid])
+        return (yield from self._settling([txid]))
 
     def announce_later(self, txid: bytes, now: int) -> list[WalletEvent]:
         """Record that a peer announced a transaction after its conflict, which moves its observation at most once."""
+        return whole(self.announce_later_in_parts(txid, now))
+
+    def announce_later_in_parts(self, txid: bytes, now: int) -> Parts[list[WalletEvent]]:
+        """Do the same as `announce_later`, in parts."""
         record = self.facts.record(txid)
         if record is None or record.is_renewed or record.is_own or self.judgement.is_pending(txid):
             return []
-        return self.observe_again(txid, now)
+        return (yield from self._observe_again(txid, now))
 
     def broadcast(self, raw: bytes, now: int) -> list[WalletEvent]:
         """Record a broadcast by this wallet, of a transaction that `check_broadcast` accepts. Raises FormatError.
@@ -518,12 +561,19 @@ class Books:
             change: The present watch list without the entries, or without an account.
             tell: Called with the events, which belong into the commit of that change.
         """
+        whole(self.remove_entries_in_parts(change, tell))
+
+    def remove_entries_in_parts(self, change: Renumbering, tell: Callable[..., None]) -> Parts[None]:
+        """Do the same as `remove_entries`, in parts."""
         self._changes.seal()
-        change.take_coins(self.watch)
-        moved, lost = self.facts.renumber(change)
+        yield from change.take_coins(self.watch)
+        moved, lost = yield from self.facts.renumber(change)
         for found in moved:
             self._changes.put_match(found)
-        withdrawn = [MatchWithdrawn(self.reports.match_of(found.hit, found), Reason.REMOVED) for found in lost]
+        withdrawn = list[MatchWithdrawn]()
+        for found in lost:
+            withdrawn.append(MatchWithdrawn(self.reports.match_of(found.hit, found), Reason.REMOVED))
+            yield
         left = {
             txid: {mark: new for mark, hit in hits.items() if (new := change.hit(hit)) is not None}
             for txid, hits in self.hits.items()
@@ -534,17 +584,23 @@ class Books:
             self._changes.withdraw(identity(found.hit))
         self.entries.remove(change)
         self.watch.replace_with(change.left)
-        self._forget_lost(dict.fromkeys(found.hit.txid for found in lost))
-        tell(*withdrawn[::-1])
+        yield from self._forget_lost(dict.fromkeys(found.hit.txid for found in lost))
+        for piece in pieces(withdrawn[::-1]):
+            tell(*piece)
+            yield from repeat(None, len(piece))
         self._changes.seal()
         for txid in left:
             self.intake.enter_again(txid)
-        tell(*self._settle(list(left)))
+        for told in pieces((yield from self._settling(list(left)))):
+            tell(*told)
+            yield from repeat(None, len(told))
 
-    def _forget_lost(self, txids: Iterable[bytes]) -> None:
+    def _forget_lost(self, txids: Iterable[bytes]) -> Parts[None]:
         """Forget the transactions of blocks that match no entry any more, unless unconfirmed ones need them."""
         facts = self.facts
-        for txid in txids:
+        for txid, is_stop in counted(txids):
+            if is_stop:
+                yield
             if facts.confirmed.has_tx(txid):
                 continue
             record = facts.record(txid)
@@ -571,6 +627,10 @@ class Books:
 
         Orphans that touch a kept transaction are also admitted here if there were too many for one step.
         """
+        return whole(self.match_some_in_parts(most))
+
+    def match_some_in_parts(self, most: int = 20) -> Parts[list[WalletEvent]]:
+        """Do the same as `match_some`, in parts."""
         txids = list(self._unmatched)[:most]
         before = {txid: self.hits.of(txid) for txid in txids}
         for txid in txids:
@@ -580,7 +640,7 @@ class Books:
         self._unmatched |= dict.fromkeys(child for txid in changed for child in self.facts.graph.children(txid))
         if txids and not self._unmatched:
             self.intake.match_orphans()
-        return self._settle([*touched, *self.intake.admit_due()])
+        return (yield from self._settling([*touched, *self.intake.admit_due()]))
 
     # Filters
 

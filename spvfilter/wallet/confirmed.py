@@ -9,6 +9,7 @@ from typing import NamedTuple
 from spvfilter.kernel import Hit
 from spvfilter.primitives import OutPoint
 from spvfilter.store.ledger import StoredMatch
+from spvfilter.wallet.parts import Parts, counted
 from spvfilter.watch.match import Completeness
 
 
@@ -41,6 +42,9 @@ class ConfirmedMatches:
 
     def __contains__(self, mark: Identity) -> bool:
         return mark in self._found
+
+    def __len__(self) -> int:
+        return len(self._found)
 
     def __iter__(self) -> Iterator[StoredMatch]:
         """Yield the matches in ascending height."""
@@ -98,10 +102,12 @@ class ConfirmedMatches:
             self._found[mark] = self._found[mark]._replace(completeness=Completeness.PROVEN)
         return [self._found[mark] for mark in proven]
 
-    def change(self, hit_of: Callable[[Hit], Hit | None]) -> list[StoredMatch]:
+    def change(self, hit_of: Callable[[Hit], Hit | None]) -> Parts[list[StoredMatch]]:
         """Change the hit of every match. Remove and return the matches without a new hit, in ascending height."""
         lost = set[Identity]()
-        for mark, found in self._found.items():
+        for (mark, found), is_stop in counted(self._found.items()):
+            if is_stop:
+                yield
             if (hit := hit_of(found.hit)) is None:
                 lost.add(mark)
             elif hit is not found.hit:
@@ -114,4 +120,5 @@ class ConfirmedMatches:
             for found in taken:
                 if identity(found.hit) not in lost:
                     self.add(found)
+            yield
         return removed

@@ -9,6 +9,7 @@ from typing import Self
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit
 from spvfilter.store.ledger import StoredMatch
 from spvfilter.wallet.confirmed import ConfirmedMatches
+from spvfilter.wallet.parts import Parts, counted
 from spvfilter.watch.index import TxOutIndex
 
 
@@ -46,9 +47,13 @@ class Renumbering:
         removed, stay = watch.entries_of_account(name)
         return cls(watch, removed, name, stay)
 
-    def take_coins(self, watch: TxOutIndex) -> None:
-        """Add the outpoints of the watch list, which still has the removed entries, to the remaining one."""
-        self.scripts += self.left.take_coins(watch, self._removed)
+    def take_coins(self, watch: TxOutIndex) -> Parts[None]:
+        """Add the outpoints of the watch list, which still has the removed entries, to the remaining one, in parts."""
+        for (outpoint, coin), is_stop in counted(watch.table.coins()):
+            if (script := self.left.take_coin(outpoint, coin, self.removed, self._removed)) is not None:
+                self.scripts.append(script)
+            if is_stop:
+                yield
 
     def hit(self, hit: Hit) -> Hit | None:
         """The hit under the new number of an entry that it matches; None if it matches no remaining entry."""
@@ -82,14 +87,15 @@ class Renumbering:
         left += ids[first:]
         return left
 
-    def confirmed(self, matches: ConfirmedMatches) -> tuple[list[StoredMatch], list[StoredMatch]]:
-        """Renumber the confirmed matches.
+    def confirmed(self, matches: ConfirmedMatches) -> Parts[tuple[list[StoredMatch], list[StoredMatch]]]:
+        """Renumber the confirmed matches, in parts.
 
         Returns matches that another entry keeps, under its old number, and matches that no entry keeps.
         """
-        moved = [
-            found._replace(hit=self.under_old(hit))
-            for found in matches
-            if found.hit.entry in self._removed and (hit := self.hit(found.hit)) is not None
-        ]
-        return moved, matches.change(self.hit)
+        moved = list[StoredMatch]()
+        for found, is_stop in counted(matches):
+            if found.hit.entry in self._removed and (hit := self.hit(found.hit)) is not None:
+                moved.append(found._replace(hit=self.under_old(hit)))
+            if is_stop:
+                yield
+        return moved, (yield from matches.change(self.hit))

@@ -10,6 +10,7 @@ from spvfilter.store.ledger import StoredMatch, StoredTx
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.confirmed import ConfirmedMatches
 from spvfilter.wallet.entries import Renumbering
+from spvfilter.wallet.parts import Parts
 from spvfilter.wallet.rows import record_of
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.wallet.txgraph import Anchor, BestChain, TxGraph, TxRecord
@@ -191,13 +192,16 @@ class Facts:
         if not record.is_own and (anchor := record.anchor_in(self.best)) is not None:
             heappush(self._deep, (anchor.height, record.txid))
 
-    def forget_deep(self, limit: int, depth: int) -> list[bytes]:
+    def forget_deep(self, limit: int, depth: int, most: int) -> list[bytes]:
         """Remove foreign records of blocks up to height `limit`, unless an unconfirmed transaction touches them.
 
-        Returns their txids. The others are looked at again after `depth` more blocks.
+        Looks at no more than `most` records. Returns the txids of the removed ones. The others are looked at again
+        after `depth` more blocks.
         """
         forgotten = list[bytes]()
-        while self._deep and self._deep[0][0] <= limit:
+        for _ in range(most):
+            if not self._deep or self._deep[0][0] > limit:
+                break
             _, txid = heappop(self._deep)
             record = self.graph.get(txid)
             if record is None or txid in self.without_block or record.is_own:
@@ -224,7 +228,7 @@ class Facts:
         """Set matches up to a height from Completeness.ONE_PEER to PROVEN. Returns the changed matches."""
         return self.confirmed.prove(height)
 
-    def renumber(self, change: Renumbering) -> tuple[list[StoredMatch], list[StoredMatch]]:
+    def renumber(self, change: Renumbering) -> Parts[tuple[list[StoredMatch], list[StoredMatch]]]:
         """Renumber the matches in blocks. Returns the result of `Renumbering.confirmed`."""
         return change.confirmed(self.confirmed)
 

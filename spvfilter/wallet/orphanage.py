@@ -95,6 +95,8 @@ class Orphanage:
 
     def spenders(self, outpoints: Iterable[bytes]) -> list[bytes]:
         """The txids of the transactions that spend one of these outpoints, in the order of their arrival."""
+        if not self._orphans:
+            return []
         txids = {txid for outpoint in outpoints for txid in self._spenders.get(outpoint, ())}
         return [txid for txid in self._orphans if txid in txids] if txids else []
 

@@ -13,6 +13,7 @@ from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.events import MatchFound, MatchUnconfirmed, MatchWithdrawn, Reason, WalletEvent
 from spvfilter.wallet.facts import Facts
 from spvfilter.wallet.hits import NO_HITS, Hits
+from spvfilter.wallet.parts import pieces
 from spvfilter.watch.index import TxOutIndex
 from spvfilter.watch.match import Completeness, Match
 
@@ -85,15 +86,17 @@ class Reports:
                 reason = Reason.REORG  # a coinbase, or a family that no block can contain
         gone = {mark: hit for mark, hit in counted.items() if mark not in wanted}
         new = {mark: hit for mark, hit in wanted.items() if mark not in counted}
-        for mark, match in zip(gone, self._watch.matches(gone.values()), strict=True):
-            self._changes.withdraw(mark)
-            yield MatchWithdrawn(match, reason, by)
+        for piece in pieces(gone.items()):
+            for (mark, _), match in zip(piece, self._watch.matches(hit for _, hit in piece), strict=True):
+                self._changes.withdraw(mark)
+                yield MatchWithdrawn(match, reason, by)
         for hit in new.values():
             self._changes.put_match(StoredMatch(hit, None, None, UNPROVEN))
         before = {} if disconnected is None else {mark: disconnected[mark] for mark in new.keys() & disconnected.keys()}
         for mark in [mark for mark in new if mark in before]:
             yield MatchUnconfirmed(self.match_of(before[mark].hit, before[mark]))
-        yield from map(MatchFound, self._watch.matches(hit for mark, hit in new.items() if mark not in before))
+        for fresh in pieces(hit for mark, hit in new.items() if mark not in before):
+            yield from map(MatchFound, self._watch.matches(fresh))
         if wanted:
             self._counted[txid] = dict(wanted)
         else:

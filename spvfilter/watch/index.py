@@ -14,7 +14,7 @@ from itertools import compress, islice, starmap
 
 from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError
-from spvfilter.kernel import NO_ENTRY, NO_VALUE, EntryKind, Hit, WatchTable
+from spvfilter.kernel import NO_ENTRY, NO_VALUE, EntryKind, Hit, WatchedCoin, WatchTable
 from spvfilter.network import Network
 from spvfilter.primitives import OutPoint
 from spvfilter.watch.accounts import AccountPlan, Accounts, normalized, same_elsewhere
@@ -459,18 +459,33 @@ class TxOutIndex:
 
         Returns the scripts of outpoints that only these entries matched.
         """
-        gone, removed, lost = sorted(numbers), frozenset(numbers), list[bytes]()
-        for outpoint, coin in before.table.coins():
-            entry = NO_ENTRY
-            if coin.entry not in removed:
-                entry = coin.entry - bisect_left(gone, coin.entry)
-            elif coin.script is not None:
-                entry = self.table.match_script(coin.script)
-            if entry != NO_ENTRY:
-                self.table.set_coin(outpoint, entry, coin.value, coin.script)
-            elif coin.script is not None:
-                lost.append(coin.script)
-        return lost
+        gone, removed = sorted(numbers), frozenset(numbers)
+        lost = (self.take_coin(outpoint, coin, gone, removed) for outpoint, coin in before.table.coins())
+        return [script for script in lost if script is not None]
+
+    def take_coin(
+        self, outpoint: bytes, coin: WatchedCoin, gone: Sequence[int], removed: Collection[int]
+    ) -> bytes | None:
+        """Take one outpoint of the list from which `without_coins` made this one.
+
+        Args:
+            outpoint: The outpoint.
+            coin: The coin.
+            gone: Numbers of the removed entries, in ascending order.
+            removed: The same numbers as a set.
+
+        Returns:
+            The script of the outpoint, if only removed entries matched it; else None.
+        """
+        entry = NO_ENTRY
+        if coin.entry not in removed:
+            entry = coin.entry - bisect_left(gone, coin.entry)
+        elif coin.script is not None:
+            entry = self.table.match_script(coin.script)
+        if entry == NO_ENTRY:
+            return coin.script
+        self.table.set_coin(outpoint, entry, coin.value, coin.script)
+        return None
 
     def replace_with(self, other: TxOutIndex) -> None:
         """Replace the entries, labels and outpoints of this list by those of `other`.

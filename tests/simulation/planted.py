@@ -58,6 +58,7 @@ from spvfilter.wallet.events import MatchWithdrawn, WalletEvent
 from spvfilter.wallet.hits import Hits
 from spvfilter.wallet.intake import Intake
 from spvfilter.wallet.journal import Journal
+from spvfilter.wallet.parts import Parts
 from spvfilter.wallet.rows import row_of
 from spvfilter.wallet.searches import Searches
 from spvfilter.wallet.txgraph import Signatures, TxRecord
@@ -239,10 +240,10 @@ def a_reorganisation_leaves_filter_headers() -> list[Change]:
 def conflicts_stay_pending() -> list[Change]:
     true = Books._anchor_all
 
-    def anchor_matches(self: Books, block: Any, hits: Any) -> Any:
+    def anchor_matches(self: Books, block: Any, hits: Any) -> Parts[list[bytes]]:
         known, self.facts.without_block = self.facts.without_block, {}
         try:
-            return true(self, block, hits)
+            return (yield from true(self, block, hits))
         finally:
             self.facts.without_block = known
 
@@ -611,15 +612,15 @@ def the_watch_table_learns_outputs_of_foreign_transactions() -> list[Change]:
 
 @bug(Mode.COMPACT, kinds=("twins",))
 def foreign_payments_move_windows() -> list[Change]:
-    true = Books._settle
+    true = Books._settling
 
-    def settle(self: Books, touched: Any, *given: Any) -> list[WalletEvent]:
+    def settling(self: Books, touched: Any, *given: Any) -> Parts[list[WalletEvent]]:
         known = list(touched)
         hits = [hit for txid in known for hit in self.hits.of(txid).values()]
         self.is_window_due = self.watch.windows.note(hits) or self.is_window_due
         return true(self, known, *given)
 
-    return [(Books, "_settle", settle)]
+    return [(Books, "_settling", settling)]
 
 
 @bug(Mode.COMPACT, kinds=("twins",))
@@ -763,12 +764,12 @@ def a_renamed_account_loses_its_keychains() -> list[Change]:
 
 @bug(Mode.COMPACT, "Honest", "Honest", kinds=("accounts",))
 def removal_of_an_account_is_not_reported() -> list[Change]:
-    true = Books.remove_entries
+    true = Books.remove_entries_in_parts
 
-    def remove_entries(self: Books, change: Renumbering, tell: Any) -> None:
-        true(self, change, _nothing if change.name else tell)
+    def remove_entries(self: Books, change: Renumbering, tell: Any) -> Parts[None]:
+        return true(self, change, _nothing if change.name else tell)
 
-    return [(Books, "remove_entries", remove_entries)]
+    return [(Books, "remove_entries_in_parts", remove_entries)]
 
 
 # Modest: floods

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from simulation.behaviours import faulty
 from spvfilter.chain import sync
-from spvfilter.light.engine import bloomsearch, coverage, filterheaders, filterquestions, peers
+from spvfilter.light.engine import bloomsearch, coverage, filterheaders, filterquestions, longchange, peers
 from spvfilter.node import filterindex, responder
 
 
@@ -40,3 +40,5 @@ def _drawn(rng: random.Random) -> Iterator[tuple[object, str, int]]:
     headers = rng.choice([20, 50, 2_000])
     for module in (sync, responder):
         yield module, "MAX_HEADERS", headers
+    yield longchange, "_MANY_MATCHES", rng.choice([0, 1, 100])
+    yield longchange, "AT_ONCE", rng.choice([1, 3, 200])

@@ -10,6 +10,7 @@ import pytest
 from spvfilter.kernel import Hit
 from spvfilter.store.ledger import StoredMatch
 from spvfilter.wallet.confirmed import ConfirmedMatches, Identity, identity
+from spvfilter.wallet.parts import whole
 from spvfilter.watch.match import Completeness
 
 
@@ -60,7 +61,7 @@ def test_matches_up_to_a_height_are_proven_once(seed: int) -> None:
             assert matches.take(height) == [naive.pop(mark) for mark in gone]
         elif kind < 0.83:
             lost = without_entry(entry := rng.randrange(3))
-            assert {identity(each.hit) for each in matches.change(lost)} == {
+            assert {identity(each.hit) for each in whole(matches.change(lost))} == {
                 m for m, each in naive.items() if each.hit.entry == entry
             }
             naive = {mark: each for mark, each in naive.items() if each.hit.entry != entry}

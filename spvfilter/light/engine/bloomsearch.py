@@ -18,6 +18,7 @@ from itertools import groupby
 from math import inf
 
 from spvfilter.errors import InexpressibleError, LieError, PrivacyError
+from spvfilter.kernel import Hit
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.bloomfilters import BloomFilters
 from spvfilter.light.engine.bloomlink import BloomLink, Flight
@@ -25,6 +26,7 @@ from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import WITNESSES, Coverage
 from spvfilter.light.engine.demands import Demand
 from spvfilter.light.engine.headers import PeerHeaders
+from spvfilter.light.engine.longchange import is_long
 from spvfilter.light.engine.netgroups import is_sheltered
 from spvfilter.light.engine.peers import BLOOM, LIMITED_DEPTH, Peer, PeerState
 from spvfilter.light.events import PeerWarning
@@ -32,6 +34,7 @@ from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import BlockConnected
+from spvfilter.wallet.parts import Parts, whole
 from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.wire.messages.table import FilterAdd, FilterClear, FilterLoad, GetData, InvItem, InvType
 from spvfilter.wire.transport import Transport
@@ -415,7 +418,7 @@ class BloomSearch:
             if not part.answers or part.first > self._context.books.cursor + 1:
                 return
             peer, blocks = next(iter(part.answers.items()))
-            first, is_done = max(part.first, self._context.books.cursor + 1), self._record_blocks(blocks)
+            first, is_done = max(part.first, self._context.books.cursor + 1), self._record_blocks(peer, blocks)
             if first <= (last := min(part.last, self._context.books.cursor)):
                 self._coverage.answered(first, last, peer.group, peer.address)
             if not is_done:
@@ -430,8 +433,11 @@ class BloomSearch:
             if part not in self._parts:
                 return
 
-    def _record_blocks(self, blocks: Iterable[ScannedBlock]) -> bool:
-        """Record the blocks above the cursor. Returns False if a block must still be fetched, or if a step is full."""
+    def _record_blocks(self, peer: Peer, blocks: Iterable[ScannedBlock]) -> bool:
+        """Record the blocks of a peer above the cursor.
+
+        Returns False if a block must still be fetched, if a step is full, or if the next steps record a large block.
+        """
         books, chain = self._context.books, self._context.chain
         for has_none, run in groupby((block for block in blocks if block.height > books.cursor), _has_none):
             if has_none:
@@ -454,10 +460,22 @@ class BloomSearch:
                     block.raw, block.branches = raw, None
                 hits = block.hits(books.watch.table)
                 self._context.matches_left -= len(hits)
-                self._context.out.emit(*books.connect(block, hits))
-                for hit in hits:
-                    self._found(hit.script)
+                if is_long(len(hits)):
+                    self._context.change.begin(self._connecting_many(peer, block, hits))
+                    return False
+                whole(self._connecting(block, hits))
         return True
+
+    def _connecting(self, block: ScannedBlock, hits: Sequence[Hit]) -> Parts[None]:
+        events = yield from self._context.books.connect_in_parts(block, hits)
+        yield from self._context.out.emit_in_parts(events)
+        for hit in hits:
+            self._found(hit.script)
+
+    def _connecting_many(self, peer: Peer, block: ScannedBlock, hits: Sequence[Hit]) -> Parts[None]:
+        """Record a block as `_record` does, once the step has ended that began this."""
+        yield from self._connecting(block, hits)
+        self._coverage.answered(block.height, block.height, peer.group, peer.address)
 
     def _record_empty(self, blocks: Sequence[ScannedBlock]) -> None:
         """Record successive blocks in which the peer's filter matched nothing."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from spvfilter.chain import HeaderChain
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.inputs import Instant
+from spvfilter.light.engine.longchange import LongChange
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import PeerPool
@@ -39,6 +40,8 @@ class Context:
     """True if the parts should decide their next actions."""
     tasks: Tasks = field(default_factory=Tasks)
     """The activities that are tasks."""
+    change: LongChange = field(default_factory=LongChange)
+    """The change of the books that takes several steps, if there is one."""
 
     @property
     def is_held(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import assert_never
@@ -20,7 +21,7 @@ from spvfilter.light.engine.broadcaster import Broadcaster
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import NOTE as COVERAGE_NOTE, Coverage
 from spvfilter.light.engine.demands import Demand
-from spvfilter.light.engine.effects import Effect
+from spvfilter.light.engine.effects import Effect, Wake
 from spvfilter.light.engine.fees import fee_floor, fee_limits, low_fee
 from spvfilter.light.engine.filterheaders import FilterHeaders
 from spvfilter.light.engine.filterquestions import FilterQuestions
@@ -78,6 +79,7 @@ from spvfilter.wire.messages.table import InvType, Message
 _ROUNDS = 8  # Rounds of decisions in one step. The next step continues.
 _RUN_ID_SIZE = 16  # bytes
 _MATCHES_AT_ONCE = 100  # Matches after which a step records no further block: about six milliseconds (our choice).
+_MOST_KEPT = 100  # Inputs that wait for the end of a change. With more, the change ends without a stop (our choice).
 _LOOKS_AT_ONCE = 200  # Own transactions, each times its peers: about three milliseconds (our choice).
 _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
 
@@ -163,6 +165,7 @@ class ClientEngine:
         self._stale_peers = StalePeers(context, self._headers)
         self._search_mode = SearchMode.WAIT
         self._timers = Timers()
+        self._kept: deque[Input] = deque()  # inputs that came while a change of the books was under way
         start_height = StartHeight(options.from_height, options.birthday)
         if books.blocks.wanted is not None:
             start_height.lower(StartHeight(*books.blocks.wanted))
@@ -197,6 +200,11 @@ class ClientEngine:
         """Numbers of the events of this run. The commit of the last ones may be under way."""
         journal = self._context.out.journal
         return range(journal.first, journal.sequence + 1)
+
+    @property
+    def is_changing(self) -> bool:
+        """True if the books are in the middle of a change. Do not read them until later steps have ended it."""
+        return self._context.change.is_under_way or bool(self._kept)
 
     @property
     def awaits_commit(self) -> bool:
@@ -270,27 +278,57 @@ class ClientEngine:
 
     def start(self, now: Instant) -> list[Effect]:
         """The first effects."""
-        self._context.now, self._context.unix_now = now, now.wall
-        self._context.tasks.tick(now.monotonic)
-        self._context.matches_left, self._context.looks_left = _MATCHES_AT_ONCE, _LOOKS_AT_ONCE
-        self._context.out.journal.now = int(now.wall)
-        self._context.out.start_run(_run_id(self._context.random), int(now.wall * 1e6))
         self._timers.started = now
+        self._begin(now)
+        self._context.out.start_run(_run_id(self._context.random), int(now.wall * 1e6))
         self._context.pool.check_timeouts(now)
         self.changes.begin()
         self._context.out.emit(*self.books.opening)
         self.broadcaster.start()
         return self._finish()
 
-    def step(self, event: Input, now: Instant) -> list[Effect]:  # noqa: C901
-        """Take an input, and return its effects."""
-        self._context.now = now
-        self._context.tasks.tick(now.monotonic)
-        self._context.matches_left, self._context.looks_left = _MATCHES_AT_ONCE, _LOOKS_AT_ONCE
+    def step(self, event: Input, now: Instant) -> list[Effect]:
+        """Take an input, and return its effects.
+
+        While a change of the books is under way, a step only makes a part of it, and keeps the input for later.
+        """
+        if not self.is_changing:
+            return self._take(event, now)
+        if isinstance(event, Tick):
+            self._timers.rang()
+        else:
+            self._kept.append(event)
+        if not self._context.change.is_under_way:
+            return self._take(self._kept.popleft(), now)
+        context, before = self._context, self.books.cursor
+        context.now = now
+        if not context.change.advance(to_end=len(self._kept) > _MOST_KEPT):
+            return self._hurried([])
+        self._begin(now)
+        if self.books.cursor != before:
+            self.status.report_search(Phase.FILTERS if self._search_mode is SearchMode.COMPACT else Phase.BLOCKS)
+        context.tasks.run()  # the task that made the change
+        context.changed()
+        return self._hurried(context.out.take())
+
+    def _begin(self, now: Instant) -> None:
+        """Begin a step that may do anything."""
+        context, started = self._context, self._timers.started
+        context.now = now
+        context.tasks.tick(now.monotonic)
+        context.matches_left, context.looks_left = _MATCHES_AT_ONCE, _LOOKS_AT_ONCE
+        context.unix_now = started.wall + now.monotonic - started.monotonic
+        context.out.journal.now = int(context.unix_now)
+
+    def _hurried(self, effects: list[Effect]) -> list[Effect]:
+        """Return the effects, and request the next step as soon as other callbacks of the event loop have run."""
+        self._timers.forget()
+        return [*effects, Wake(self._context.now.monotonic)]
+
+    def _take(self, event: Input, now: Instant) -> list[Effect]:  # noqa: C901
+        self._begin(now)
         if not isinstance(event, Tick):
             self._timers.stirred()
-        self._context.unix_now = self._timers.started.wall + now.monotonic - self._timers.started.monotonic
-        self._context.out.journal.now = int(self._context.unix_now)
         self.status.look_back()  # before any message of a peer that may have been silent for too long
         if self._private.takes(event):
             return self._finish()
@@ -339,18 +377,24 @@ class ClientEngine:
         return self._finish()
 
     def _finish(self) -> list[Effect]:
-        context = self._context
+        context, change = self._context, self._context.change
         context.tasks.run()
-        if not context.is_due and context.tasks.next_at >= self._timers.wakes_at:  # mostly a part of an answer
+        if (
+            not context.is_due
+            and not self.is_changing
+            and context.tasks.next_at >= self._timers.wakes_at  # mostly a part of an answer
+        ):
             return context.out.take()
         for _ in range(_ROUNDS):
-            if not context.is_due or context.matches_left <= 0:
+            if not context.is_due or context.matches_left <= 0 or change.is_under_way:
                 break
             context.is_due = False
             self._advance()
         self.status.look_back()
-        if self._search_mode is not SearchMode.WAIT:
+        if self._search_mode is not SearchMode.WAIT and not change.is_under_way:
             self._mempool.record()
+        if not change.advance():
+            return self._hurried([])
         if context.tasks.next_at <= context.now.monotonic:
             context.changed()  # a task continues in the next step
         also_at = min(
@@ -365,7 +409,7 @@ class ClientEngine:
             context.tasks.next_at,
         )
         self._timers.set(context, also_at, is_done=not self.status.is_synced_due)
-        return context.out.take()
+        return self._hurried(context.out.take()) if self._kept else context.out.take()
 
     def _add_notes(self) -> None:
         notes = self._context.books.batch.notes

@@ -24,12 +24,14 @@ from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.filterheaders import FilterHeaders
 from spvfilter.light.engine.filterquestions import FilterFlight, FilterQuestions
 from spvfilter.light.engine.filterscripts import FilterScripts, Position
+from spvfilter.light.engine.longchange import is_long
 from spvfilter.light.engine.peers import Peer, PeerState
 from spvfilter.light.lies import Lie
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.store import Store
 from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.events import BlockConnected
+from spvfilter.wallet.parts import Parts, whole
 from spvfilter.wallet.scanned import ScannedBlock, branches_of
 
 _AHEAD = 16  # Matching blocks that are fetched in advance.
@@ -336,7 +338,8 @@ class FilterSearch:
                     partial(_scan, table, raw), partial(self._scanned, part, block, table, len(table))
                 )
                 return False
-            self._connect(part, block, block.hits(books.watch.table))
+            if not self._connect(part, block, block.hits(books.watch.table)):
+                return False
         return True
 
     def _scanned(self, part: _Part, block: ScannedBlock, table: WatchTable, entries: int, found: object) -> None:
@@ -355,9 +358,19 @@ class FilterSearch:
             hits, block.branches = found
             self._connect(part, block, hits)
 
-    def _connect(self, part: _Part, block: ScannedBlock, hits: Sequence[Hit]) -> None:
-        self._context.matches_left -= len(hits)
-        self._context.out.emit(*self._context.books.connect(block, hits))
+    def _connect(self, part: _Part, block: ScannedBlock, hits: Sequence[Hit]) -> bool:
+        """Record a block. Returns False if the next steps will do so, since it has many matches."""
+        context = self._context
+        context.matches_left -= len(hits)
+        if is_long(len(hits)):
+            context.change.begin(self._connecting(part, block, hits))
+            return False
+        whole(self._connecting(part, block, hits))
+        return True
+
+    def _connecting(self, part: _Part, block: ScannedBlock, hits: Sequence[Hit]) -> Parts[None]:
+        events = yield from self._context.books.connect_in_parts(block, hits)
+        yield from self._context.out.emit_in_parts(events)
         part.raws.pop(block.hash, None)
         for hit in hits:
             self.scripts.add(hit.script)

@@ -27,6 +27,7 @@ from spvfilter.light.engine.broadcaster import Broadcaster
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.demands import Demand
 from spvfilter.light.engine.filterscripts import FilterScripts
+from spvfilter.light.engine.longchange import is_long
 from spvfilter.light.engine.pace import Pace
 from spvfilter.light.engine.peers import BLOOM, Peer
 from spvfilter.light.engine.quorum import Quorum
@@ -39,6 +40,7 @@ from spvfilter.store.validity import why_impossible
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.canonical import Status
 from spvfilter.wallet.events import WalletEvent
+from spvfilter.wallet.parts import Parts
 from spvfilter.wallet.queue import Queue
 from spvfilter.wire.events import Service
 from spvfilter.wire.messages.table import GetData, InvItem, InvType, Mempool
@@ -356,14 +358,19 @@ class MempoolWatch:
         self._bloom.link(peer).not_found(tx_hash)
 
     def record(self) -> None:
-        """Record some of the waiting transactions, once in a step, after blocks."""
+        """Record some of the waiting transactions, once in a step, after blocks.
+
+        The step must let the change advance next. It mostly ends immediately.
+        """
+        if not self._context.out.is_busy and self._has_work():  # else the next commit starts another round
+            self._context.change.begin(self._recording())
+
+    def _recording(self) -> Parts[None]:
         books = self._context.books
-        if self._context.out.is_busy or not self._has_work():
-            return  # the next commit starts another round
         was_short, work = not self._queue.is_half_free, 0
         while work < _MAX_WORK and self._has_work():
             walked = books.facts.graph.walked
-            group, size, events = self._record_one()
+            group, size, events = yield from self._record_one()
             one = size + _EVENT_WORK * (1 + len(events)) + _LINK_WORK * (books.facts.graph.walked - walked)
             work += one
             if group is not None:
@@ -372,7 +379,9 @@ class MempoolWatch:
                 self._heard.pop(each, None)
             for ids in books.intake.take_wrong():
                 self._blame(*ids)
-            self._context.out.emit(*events)
+            yield from self._context.out.emit_in_parts(events)
+            if is_long(len(events)):
+                yield from self._context.out.tell_foreign_in_parts()
         if books.intake.turned_away and not self._has_warned:
             self._has_warned = True
             self._context.out.emit(
@@ -392,7 +401,7 @@ class MempoolWatch:
         now = self._context.now.monotonic
         return next((group for group in self._queue.groups if self._pace.is_ready(group, now)), None)
 
-    def _record_one(self) -> tuple[str | None, int, list[WalletEvent]]:
+    def _record_one(self) -> Parts[tuple[str | None, int, list[WalletEvent]]]:
         """Record one transaction.
 
         Returns the network group that pays for it, its size in bytes, and the events.
@@ -400,22 +409,24 @@ class MempoolWatch:
         books, now = self._context.books, self._context.stamp()
         if books.is_match_due:
             due = next(iter(books.intake.due_groups or ()), None)
-            return due, 0, books.match_some()
+            return due, 0, (yield from books.match_some_in_parts())
         if self._later:
             txid = next(iter(self._later))
             del self._later[txid]
-            return None, 0, books.announce_later(txid, now)
+            return None, 0, (yield from books.announce_later_in_parts(txid, now))
         if self._heeded:
             txid = next(iter(self._heeded))
             del self._heeded[txid]
             record = books.facts.record(txid)
             groups = self._groups_of(books.facts.hashes(txid), () if record is None else record.announced_by)
-            return None, 0, books.announce(txid, groups, quorum=self._quorum.needed(groups))
+            quorum = self._quorum.needed(groups)
+            return None, 0, (yield from books.announce_in_parts(txid, groups, quorum=quorum))
         raw, group = self._queue.take(self._ready_group())
         ids = _hashes(raw)
         groups = self._groups_of(ids, [group])
         self._sender = ids[1], self._senders.pop(ids[1], None)
-        return group, len(raw), books.observe(raw, now, groups=groups, quorum=self._quorum.needed(groups))
+        quorum = self._quorum.needed(groups)
+        return group, len(raw), (yield from books.observe_in_parts(raw, now, groups=groups, quorum=quorum))
 
     def _blame(self, txid: bytes, wtxid: bytes) -> None:
         """Drop the peer that sent a transaction with a wrong signature, and request the right one from others."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar, cast
 
@@ -31,6 +31,7 @@ from spvfilter.wallet.books import Books
 from spvfilter.wallet.events import BlockConnected, WalletEvent
 from spvfilter.wallet.foreignevents import ForeignEvents
 from spvfilter.wallet.journal import Journal
+from spvfilter.wallet.parts import Parts
 from spvfilter.wire.messages.table import Message
 from spvfilter.wire.transport import V2Policy
 
@@ -183,6 +184,18 @@ class Outbox:
                 self.tell_foreign()
                 self._events += self.journal.flush(self._books.batch)
             self._events.append(event)
+
+    def emit_in_parts(self, events: Sequence[Event]) -> Parts[None]:
+        """Report events of a long change. They are committed with it, after its last part."""
+        for event in events:
+            self.emit(event)
+            yield
+
+    def tell_foreign_in_parts(self) -> Parts[None]:
+        """Report the foreign events so far, in parts."""
+        for event in self._foreign.take():
+            self._events += self.journal.put(event, self._books.batch, is_foreign=True)
+            yield
 
     def _emit(self, event: WalletEvent) -> None:
         if is_foreign := self._foreign.is_foreign(event):

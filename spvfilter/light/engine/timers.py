@@ -30,6 +30,10 @@ class Timers:
         """When the requested tick comes (monotonic seconds); infinity if none is requested."""
         return inf if self._wake_at is None else self._wake_at
 
+    def forget(self) -> None:
+        """Another request has taken the place of the requested tick."""
+        self._wake_at = None
+
     def rang(self) -> None:
         """The time of the requested tick has come."""
         self._wake_at = None

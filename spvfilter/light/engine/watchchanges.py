@@ -18,6 +18,7 @@ from spvfilter.kernel import NO_ENTRY, EntryKind
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.expressible import check_addition
+from spvfilter.light.engine.longchange import is_long
 from spvfilter.light.engine.requests import (
     AddAccount,
     AddEntries,
@@ -36,12 +37,13 @@ from spvfilter.light.engine.requests import (
 )
 from spvfilter.light.engine.reveals import Reveals
 from spvfilter.light.engine.start import StartHeight
-from spvfilter.light.engine.tasks import Change, Task
+from spvfilter.light.engine.tasks import Change, Task, Wait
 from spvfilter.light.engine.windowgrowth import WindowGrowth
 from spvfilter.light.events import Mode
 from spvfilter.store.labels import script_of
 from spvfilter.store.searched import gaps
 from spvfilter.wallet.entries import Renumbering
+from spvfilter.wallet.parts import Parts, whole
 from spvfilter.watch.labels import Label
 from spvfilter.watch.watchlist import WatchList
 
@@ -308,15 +310,29 @@ class WatchChanges:
         context = self._context
         with self._storing():
             change = await context.out.worked(make, "the watch list without some entries")
-        context.changed()
-        if not len(change.left):
-            raise ParameterError("no entry would be left to watch: add another one first, or leave the client")
-        if change.name is not None:
-            self._reveals.removing(each for each in context.books.watch.keychains if each.account == change.name)
-        context.out.tell_foreign()
-        context.books.remove_entries(change, context.out.emit)
+            context.changed()
+            if not len(change.left):
+                raise ParameterError("no entry would be left to watch: add another one first, or leave the client")
+            if change.name is not None:
+                self._reveals.removing(each for each in context.books.watch.keychains if each.account == change.name)
+            context.out.tell_foreign()
+            await self._made(context.books.remove_entries_in_parts(change, context.out.emit))
         self._changed(change)
         self._after_commit(token, request, None)
+
+    async def _made(self, parts: Parts[None]) -> None:
+        """Make a change that looks at every match, in several steps if there are many."""
+        context, made = self._context, Wait[None]("a change of all matches")
+        if not is_long(len(context.books.facts.confirmed) + context.books.intake.pool.matches):
+            whole(parts)
+            return
+
+        def all_parts() -> Parts[None]:
+            yield from parts
+            made.set(None)
+
+        context.change.begin(all_parts())
+        await made
 
     async def _add(self, token: int, request: AddEntries, entries: NewEntries, start: SearchStart) -> None:
         """Store entries and the request to search blocks for them, then watch the entries."""

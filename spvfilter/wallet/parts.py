@@ -1,0 +1,38 @@
+"""Parts: a change of the books that may take several steps of the event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from itertools import islice
+from typing import TypeVar
+
+T = TypeVar("T")
+
+Parts = Generator[None, None, T]
+"""A change of the books. It stops after each match or transaction, and nothing else may use the books until it ends."""
+PIECE = 20
+"""Matches that are made together (our choice)."""
+CHEAP = 10
+"""Cheap items between two stops (our choice)."""
+
+
+def whole(parts: Parts[T]) -> T:
+    """Make a change without a stop, and return its result."""
+    while True:
+        try:
+            next(parts)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def pieces(items: Iterable[T]) -> Iterator[list[T]]:
+    """Yield successive items together, `PIECE` at a time."""
+    left = iter(items)
+    while piece := list(islice(left, PIECE)):
+        yield piece
+
+
+def counted(items: Iterable[T]) -> Iterator[tuple[T, bool]]:
+    """Yield cheap items, each with True if a change should stop after it."""
+    return ((item, number % CHEAP == 0) for number, item in enumerate(items, 1))
