@@ -11,6 +11,7 @@ from spvfilter.errors import ParameterError
 from spvfilter.network import REGTEST
 from spvfilter.node import Node, Regtest, Responder
 from spvfilter.p2p import Limits, RelayedTransactions, relayed, txrequests
+from spvfilter.p2p.clock import Clock
 from spvfilter.primitives import TxOut
 from spvfilter.wire.events import Ready, SessionEvent
 from spvfilter.wire.messages import Tx
@@ -108,13 +109,15 @@ async def test_peers_wait_while_no_transactions_are_taken(monkeypatch: pytest.Mo
     regtest.mine()
     monkeypatch.setattr(relayed, "_WAITING", 5 * size)
     monkeypatch.setattr(relayed, "_LOOK_S", 0.01)
-    monkeypatch.setattr(txrequests, "REQUEST_S", 0.02)
+    now = 0.0
+    monkeypatch.setattr(relayed, "Clock", lambda: Clock(monotonic=lambda: now))
     async with Node(regtest) as node, RelayedTransactions([at(node)], REGTEST, limits=LIMITS) as txs:
         await connected(txs, node)
         expected = paid(regtest, 30)
         async with asyncio.timeout(PATIENCE_S):
             while txs.received < 6:  # noqa: ASYNC110  no event tells it
                 await asyncio.sleep(0.001)
+        now += 2 * txrequests.REQUEST_S
         await asyncio.sleep(0.05)
         assert txs.received == 6  # five wait in the queue, and one is next
         assert txs.unanswered == 0  # the responses of the peer are not read yet
