@@ -33,6 +33,8 @@ _VALUES = 25
 """Largest number of values in a request: a package has up to 25 transactions."""
 _NOTICES = 200
 """Number of changed scripts after which other sessions get a turn (our choice)."""
+_OF_SCRIPTS = "blockchain.scripthash."
+"""Prefix of the methods that the histories in memory answer."""
 _ROOM_TIMES = 6
 """Longest time for which a message may have room, as a multiple of the time to send an answer (our choice)."""
 _CLOSE_S = 1.0
@@ -269,6 +271,10 @@ class ElectrumConnection:
     async def _answer(self, request: aiorpcx.Request, message: _Message, turn: _Turn) -> bool:
         """Answer a request now, or let a task answer it. Returns False if the session ends."""
         try:
+            if request.method.startswith(_OF_SCRIPTS) and not self._link.is_current:
+                turn.leave()
+                await self._link.catch_up()
+                await turn.take()
             answer = self._ask_session(request)
             if not isinstance(answer, Question):
                 if self._is_too_large(answer, message):

@@ -37,6 +37,7 @@ from spvfilter.errors import (
 from spvfilter.kernel import block_txids
 from spvfilter.light.client import LightClient
 from spvfilter.light.steps import in_steps
+from spvfilter.light.stream import EventStream
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.store.txcheck import CheckWeight
@@ -84,6 +85,9 @@ class WalletLink:
         self._fetching = asyncio.Semaphore(_MAX_BLOCKS)
         self._fetches: dict[bytes, asyncio.Task[list[bytes]]] = {}  # by block hash: txids of the block
         self._wake = asyncio.Event()
+        self._events: EventStream | None = None  # the stream that `_read_events` reads
+        self._is_updating = self._has_ended = False
+        self._updated = asyncio.Condition()  # told after each update, and at the end
         self._txids: dict[bytes, None] = {}  # transactions that events have named
         self._is_gap = False
         self._has_block = self._has_reorg = False  # an event has connected a block, or disconnected one
@@ -125,6 +129,7 @@ class WalletLink:
                         await self._wake.wait()
                 await self._look()
                 changed = await self._update() if self._wake.is_set() else set()
+                await self._tell_updated()
                 if changed or self.state.chain.tip_hash != tip:
                     tip = self.state.chain.tip_hash
                     self.encoded.clear()
@@ -135,11 +140,35 @@ class WalletLink:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            self._has_ended = True
+            await self._tell_updated()
+
+    @property
+    def is_current(self) -> bool:
+        """True if the histories include all events of the client up to now."""
+        is_read = self._events is not None and self._events.is_current
+        return self._has_ended or (is_read and not self._wake.is_set() and not self._is_updating)
+
+    async def catch_up(self) -> None:
+        """Wait until the histories include all events of the client up to this call."""
+        if self.is_current:
+            return
+        await asyncio.sleep(0)  # `_read_events` reads all present events before it waits
+        updates = 1 + self._is_updating  # the present update may have begun before the last event
+        async with self._updated:
+            while updates and not self.is_current:
+                await self._updated.wait()
+                updates -= 1
+
+    async def _tell_updated(self) -> None:
+        async with self._updated:
+            self._updated.notify_all()
 
     async def _read_events(self, since: int) -> None:
         while True:
             try:
-                async for event in self._client.events(since=since):
+                self._events = self._client.events(since=since)
+                async for event in self._events:
                     if isinstance(event, _MatchEvent):
                         self._txids[event.match.txid] = None
                     elif isinstance(event, TxReplaced):
@@ -166,11 +195,15 @@ class WalletLink:
         named, self._txids = self._txids, {}
         has_block, has_reorg = self._has_block, self._has_reorg
         self._has_block = self._has_reorg = False
-        if self._is_gap:
-            self._is_gap = False
-            return self.state.histories.replace(await self._client.effects())
-        txids = self.state.histories.affected(named, has_block=has_block, has_reorg=has_reorg)
-        return self.state.histories.replace(await self._client.effects(txids), txids) if txids else set()
+        self._is_updating = True
+        try:
+            if self._is_gap:
+                self._is_gap = False
+                return self.state.histories.replace(await self._client.effects())
+            txids = self.state.histories.affected(named, has_block=has_block, has_reorg=has_reorg)
+            return self.state.histories.replace(await self._client.effects(txids), txids) if txids else set()
+        finally:
+            self._is_updating = False
 
     # Questions of sessions
 

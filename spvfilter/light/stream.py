@@ -201,6 +201,11 @@ class EventStream:
         """
         return self._at.sequence
 
+    @property
+    def is_current(self) -> bool:
+        """True if the stream has yielded all events up to now."""
+        return not self._page and not self._hub.is_behind(self._at) and self._hub.next(self._at) is None
+
     def __aiter__(self) -> Self:
         """Return the stream itself."""
         return self

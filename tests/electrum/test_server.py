@@ -30,6 +30,7 @@ from spvfilter.store.ledger import TxStatus
 from spvfilter.testing import RegtestNode, eventually
 from spvfilter.transaction import Transaction, TxIn
 from spvfilter.wallet import scanned
+from spvfilter.wallet.events import MatchConfirmed, MatchFound
 from spvfilter.watch.watchlist import WatchList
 from support.electrumclient import ElectrumClient, ElectrumError, closed
 from support.locks import build_tx, key
@@ -110,6 +111,31 @@ async def test_unconfirmed_payments_are_read_only_after_an_event(
         await client.until(lambda: client.notices)
         await asyncio.to_thread(eventually, lambda: calls[-20:] == ["look"] * 20)
         assert calls.count("read") < 10
+
+
+async def test_answers_include_all_events_that_programs_have_read(
+    nothing_is_left: None, regtest_node: RegtestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that reads an event and then asks the server gets the transaction, however slow the database is."""
+    read = LightClient.effects
+
+    async def slowly(client: LightClient, *given: Any) -> Any:
+        await asyncio.sleep(0.05)
+        return await read(client, *given)
+
+    async with served(regtest_node) as (wallet_client, server), connected(server) as client:
+        monkeypatch.setattr(LightClient, "effects", slowly)
+        events = wallet_client.events(since=await wallet_client.sequence())
+        for payment in range(1, 4):
+            regtest_node.call(lambda regtest: regtest.pay(TxOut(7_000, SCRIPT)))
+            regtest_node.mine()
+            async with asyncio.timeout(30):
+                async for event in events:
+                    if isinstance(event, MatchConfirmed) or (isinstance(event, MatchFound) and event.match.height):
+                        break
+            rows = await client.ask("blockchain.scripthash.get_history", KNOWN)
+            assert [row["height"] for row in rows] == list(range(102, 102 + payment))
+            assert (await client.ask("blockchain.scripthash.get_balance", KNOWN))["confirmed"] == 7_000 * payment
 
 
 async def test_session_with_1000_unknown_transactions_and_scripts_stays_open(
