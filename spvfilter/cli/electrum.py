@@ -13,6 +13,7 @@ from pathlib import Path
 from spvfilter.cli.arguments import add_network, add_watch_file, cannot_listen, network_of, watch_list, whole
 from spvfilter.cli.interrupts import on_signal
 from spvfilter.cli.nodes import PeerMessages, add_connections, add_mempool_groups, check_nodes, in_use
+from spvfilter.cli.nodesource import NodeSource, add_node, node_of
 from spvfilter.cli.term.balances import Balances
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.watch.command import add_start, tick
@@ -87,6 +88,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             option, metavar="N", type=whole(1, 1 << 40), default=default, help=f"{said}; default {default:,}"
         )
     parser.add_argument("--key", metavar="FILE", help="private key of the certificate; default: the same file")
+    add_node(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -111,6 +113,7 @@ def run(args: argparse.Namespace) -> int:
     if watch.is_empty and not Path(args.db).exists():
         raise ParameterError(f"nothing to watch for: {args.db} does not exist yet: give --watch FILE")
     check_nodes(args)
+    source = node_of(args, watch.network)
     client = LightClient(
         watch,
         peers=args.connect,
@@ -122,6 +125,7 @@ def run(args: argparse.Namespace) -> int:
         discover=args.discover,
         v2=args.v2,
         mempool_groups=args.mempool_groups,
+        spent_source=source,
     )
     server = ElectrumServer(
         client,
@@ -143,16 +147,20 @@ def run(args: argparse.Namespace) -> int:
         complain("warning: --mode bip37 gives nodes a filter that matches the wallet")
     if args.listen not in LOCAL:
         complain(f"warning: every program that can connect to {args.listen} sees the wallet and its addresses")
-    asyncio.run(_serve(client, server, args, page))
+    asyncio.run(_serve(client, source, server, args, page))
     return 0
 
 
-async def _serve(client: LightClient, server: ElectrumServer, args: argparse.Namespace, page: Page) -> None:
+async def _serve(
+    client: LightClient, source: NodeSource | None, server: ElectrumServer, args: argparse.Namespace, page: Page
+) -> None:
     """Serve until a signal, or until the client ends by itself."""
     stopped = asyncio.Event()
     async with AsyncExitStack() as stack:
         for number in (signal.SIGINT, signal.SIGTERM):
             stack.callback(on_signal(number, stopped.set))
+        if source is not None:
+            await stack.enter_async_context(source)
         try:
             await stack.enter_async_context(client)
         except StoreLockedError as error:

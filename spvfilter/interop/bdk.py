@@ -9,6 +9,7 @@ from spvfilter.errors import ParameterError, remedy
 from spvfilter.light.client import LightClient
 from spvfilter.network import Network
 from spvfilter.store.views import HistoryEntry
+from spvfilter.store.windowviews import KeychainStatus
 
 if TYPE_CHECKING:
     import bdkpython as bdk
@@ -57,9 +58,9 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
         lambda views: (views.history(), views.keychains(keychain, account=account), views.labels())
     )
     entries = [each for each in found if each.status.counts]
-    if not 1 <= len(keychains) <= 2 or any(each.descriptor is None for each in keychains):
+    if not 1 <= len(keychains) <= 2 or any(map(_is_unknown, keychains)):
         raise ParameterError(
-            "a BDK wallet has one keychain or two, each with a descriptor, and these are"
+            "a BDK wallet has one keychain or two, each with a descriptor that is not sp(), and these are"
             f" {len(keychains)}: name them by a label or an account"
         )
     frozen = [each.ref for each in labels if each.spendable is False]
@@ -88,6 +89,11 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None, *, accoun
         txid, _, index = ref.partition(":")
         wallet.lock_outpoint(bdk.OutPoint(txid=bdk.Txid.from_string(txid), vout=int(index)))
     return wallet
+
+
+def _is_unknown(keychain: KeychainStatus) -> bool:
+    """Return True if BDK cannot read the keychain: it has no descriptor, or sp()."""
+    return keychain.descriptor is None or keychain.descriptor.startswith("sp(")
 
 
 def _name_of(network: Network) -> str:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Synced as Synced,
     )
     from spvfilter.light.lies import Lie as Lie
+    from spvfilter.light.spentsource import SpentSource as SpentSource
     from spvfilter.light.status import ClientStatus as ClientStatus, Metrics as Metrics, PeerStatus as PeerStatus
     from spvfilter.light.stream import EventStream as EventStream
 else:
@@ -40,6 +41,7 @@ else:
             " Mode PeerChanged PeerWarning PendingWarning Phase Progress Refusal Synced"
         ),
         lies="Lie",
+        spentsource="SpentSource",
         status="ClientStatus Metrics PeerStatus",
         stream="EventStream",
         blocking="EventIterator SyncLightClient",

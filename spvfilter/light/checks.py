@@ -11,6 +11,7 @@ from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.engine.requests import SearchStart
 from spvfilter.light.engine.start import TIMESTAMP_WINDOW_S
 from spvfilter.light.events import Mode
+from spvfilter.light.spentsource import SpentSource
 from spvfilter.network import Network
 from spvfilter.p2p.address import Address, needed_proxy
 from spvfilter.p2p.limits import Limits
@@ -140,3 +141,16 @@ def check_start(from_height: int | None, birthday: int | datetime.date | None, n
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def name_of_source(source: SpentSource) -> str:
+    """Return the name of a source for messages: its address if it is a node, or else its class.
+
+    Raises TypeError if the object is not a source.
+    """
+    if not callable(getattr(source, "undo_record", None)):
+        raise TypeError(
+            f"spent_source: expected a FullNode, or an object with undo_record, not {type(source).__name__}"
+        )
+    endpoint = getattr(source, "endpoint", None)
+    return type(source).__name__ if endpoint is None else str(endpoint)

@@ -21,10 +21,11 @@ from spvfilter.light.checks import (
     check_options,
     check_start,
     check_v2,
+    name_of_source,
     named_peers,
     timeouts_of,
 )
-from spvfilter.light.engine.expressible import check_expressible, ways_of
+from spvfilter.light.engine.expressible import check_expressible, check_followable, ways_of
 from spvfilter.light.engine.fees import fee_floor
 from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.engine.requests import (
@@ -42,6 +43,7 @@ from spvfilter.light.engine.requests import (
 from spvfilter.light.events import Broadcast, FeeFloor, FeeRates, Mode, Synced
 from spvfilter.light.questions import asks
 from spvfilter.light.running import Running
+from spvfilter.light.spentsource import SpentSource
 from spvfilter.light.status import ClientStatus, Metrics
 from spvfilter.light.stream import EventStream
 from spvfilter.light.waiting import wait_confirmed, wait_synced
@@ -114,6 +116,8 @@ class LightClient:
             enough if there can be no second one, such as with one named peer.
         rebuild: True to replace a damaged database, or one of an older version, by a new one with its watch list. The
             chain is then searched again.
+        spent_source: Source of the outputs that blocks spend, such as a `FullNode`. A list with sp() needs it: the
+            client then reads every block to find silent payments, in compact mode.
         limits: Timeouts for peers, and sizes of requests.
         clock: Clock of the client, for tests.
 
@@ -146,6 +150,7 @@ class LightClient:
         max_pending_bytes: int = 5_000_000,
         mempool_groups: int = 2,
         rebuild: bool = False,
+        spent_source: SpentSource | None = None,
         limits: Limits | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -185,7 +190,9 @@ class LightClient:
             pending,
             check_v2(v2),
             check_groups(mempool_groups),
+            None if spent_source is None else name_of_source(spent_source),
         )
+        self._spent_source = spent_source
         self._running: Running | None = None
         self._is_entering = False
 
@@ -202,7 +209,14 @@ class LightClient:
         try:
             store, engine = await asyncio.shield(asyncio.wrap_future(opening))
             self._running = runs.Running(
-                engine, store, jobs, watch, proxy=self._proxy, limits=self._limits, clock=self._clock
+                engine,
+                store,
+                jobs,
+                watch,
+                proxy=self._proxy,
+                limits=self._limits,
+                clock=self._clock,
+                spent_source=self._spent_source,
             )
         except BaseException:
             self._watch.release()
@@ -790,6 +804,8 @@ class LightClient:
 
         def derived() -> tuple[WatchList, frozenset[Mode]]:
             more = WatchList.of_account(name, sources, network, label=label, lookahead=lookahead)
+            check_followable(more.index, has_spent=self._spent_source is not None)
+            more.windows.anchor_silent()
             check_expressible(more.index, self.mode)
             return more, ways_of(more.index) if self.mode is Mode.AUTO else frozenset((self.mode,))
 

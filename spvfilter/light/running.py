@@ -12,7 +12,7 @@ from concurrent import futures
 from typing import Any, TypeVar, assert_never  # Any: results of any type
 
 from spvfilter.chain import HeaderChain
-from spvfilter.errors import EventGapError, NotRunningError, ParameterError, UnknownAccountError
+from spvfilter.errors import EventGapError, NotRunningError, ParameterError, SourceError, UnknownAccountError
 from spvfilter.kernel import EntryKind
 from spvfilter.light.accountstream import AccountPage, AccountStream
 from spvfilter.light.counters import Counters
@@ -20,6 +20,7 @@ from spvfilter.light.database import Database
 from spvfilter.light.engine.effects import (
     Answer,
     AskSeeds,
+    AskSpent,
     Commit,
     Connect,
     Done,
@@ -54,6 +55,7 @@ from spvfilter.light.engine.windowgrowth import extend
 from spvfilter.light.events import Broadcast, Event
 from spvfilter.light.runlog import RunLog
 from spvfilter.light.sockets import Sockets
+from spvfilter.light.spentsource import SpentSource
 from spvfilter.light.status import ClientStatus, Metrics
 from spvfilter.light.stream import EventHub
 from spvfilter.light.workers import WORKERS, JobQueue
@@ -78,6 +80,8 @@ from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Settings
 
 T = TypeVar("T")
+SPENT_S = 120.0
+"""Seconds within which a source must give the outputs that a block spends (our choice)."""
 _PER_TURN = 500
 """Matches that are made in one turn of the event loop: about three milliseconds (our choice)."""
 
@@ -97,8 +101,10 @@ class Running:
         proxy: Proxy | None,
         limits: Limits,
         clock: Clock,
+        spent_source: SpentSource | None = None,
     ) -> None:
         self.engine: ClientEngine = engine
+        self._spent_source = spent_source
         self._last_before = engine.last_before
         self.hub: EventHub = EventHub(engine.last_before, self._stored)
         self.watch: WatchList = watch
@@ -244,6 +250,8 @@ class Running:
                     self._sockets.drop(peer)
                 case AskSeeds(services):
                     self._ask_seeds(services)
+                case AskSpent(token, block_hash, previous):
+                    self._ask_spent(token, block_hash, previous)
                 case Answer(call, _, answer):
                     _resolve(self._calls.pop(call), answer)
                 case Done(token, value):
@@ -261,6 +269,29 @@ class Running:
                 self.feed(Worked(token, finished.result()))
 
         future.add_done_callback(done)
+
+    def _ask_spent(self, token: int, block_hash: bytes, previous: bytes) -> None:
+        source = self._spent_source
+
+        async def answered() -> object:
+            assert source is not None
+            try:
+                async with asyncio.timeout(SPENT_S):
+                    return await source.undo_record(block_hash, previous, by_details=True)
+            except TimeoutError:
+                return SourceError(f"no answer for {SPENT_S:g} s")
+            except Exception as error:  # any error of the user's source
+                return error
+
+        asking = asyncio.ensure_future(answered())
+        self._works.add(asking)
+
+        def done(finished: asyncio.Future[object]) -> None:
+            self._works.discard(finished)
+            if not finished.cancelled():
+                self.feed(Worked(token, finished.result()))
+
+        asking.add_done_callback(done)
 
     def _ask_seeds(self, services: int) -> None:
         asking = asyncio.ensure_future(ask_seeds(self.engine.chain.network.dns_seeds, services))
@@ -592,7 +623,8 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
     Raises StoreError, ParameterError, InexpressibleError.
     """
     network = watch.network
-    check_followable(watch.index)  # here and not in the event loop, as this looks at every entry
+    has_spent = options.spent_source is not None
+    check_followable(watch.index, has_spent=has_spent)  # not in the event loop, as this looks at every entry
     store = Store.open(path, network, rebuild=rebuild)
     try:
         if store.tip < 0:
@@ -608,6 +640,7 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
         while extend(watch, options, settled):  # used indexes of the database move windows: search for the new scripts
             with reading(store.path):
                 saved = Saved.read(store, watch, since, chain)
+        check_followable(watch.index, has_spent=has_spent)  # with the keychains of the database
         check_expressible(watch.index, options.mode)  # with the entries of the database
         if not len(watch):
             raise ParameterError("nothing to watch for: neither the watch list nor the database has an entry")

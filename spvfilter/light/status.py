@@ -87,6 +87,10 @@ class ClientStatus:
     """Txids of own pending transactions that no peer has or has requested in this run. Private ones are left out."""
     tasks: tuple[str, ...] = ()
     """Tasks of the client and their waits, in words for a bug report. The texts may change with each version."""
+    spent_problem: str | None = None
+    """Why `spent_source` does not give the outputs that a block spends; None if it does, or if nothing needs them.
+
+    The search for silent payments waits at that block until the source answers."""
 
     @property
     def sees_unconfirmed(self) -> bool:

@@ -102,6 +102,15 @@ def _tagged(tag: bytes, data: bytes) -> bytes:
     return sha256(hashed + hashed + data).digest()
 
 
+def labelled_address(scan_key: bytes, address: SilentAddress, label: int) -> SilentAddress:
+    """Return an address with a label. Raises ParameterError for label 0, the wallet's change."""
+    if label == CHANGE_LABEL:
+        raise ParameterError("label 0 is the wallet's change: its address is never given out (BIP-352)")
+    ours = curve.library().silentpayments
+    spend = ours.labeled_spend_pubkey(address.spend_pubkey, ours.label(scan_key, label)[0])
+    return SilentAddress(address.scan_pubkey, bytes(spend), address.network)
+
+
 class SilentScanner:
     """Finds the outputs that pay one silent payment address, with the scan key of its owner.
 
@@ -170,16 +179,12 @@ class SilentScanner:
         Raises:
             ParameterError: The label is 0, which is never given out, or the scanner does not look for it.
         """
+        plain = SilentAddress(self.scan_pubkey, self.spend_pubkey, self.network)
         if label is None:
-            return SilentAddress(self.scan_pubkey, self.spend_pubkey, self.network)
-        if label == CHANGE_LABEL:
-            raise ParameterError("label 0 is the wallet's change: its address is never given out (BIP-352)")
-        if label not in self._labels.tweaks:
+            return plain
+        if label != CHANGE_LABEL and label not in self._labels.tweaks:
             raise ParameterError(f"the scanner does not look for label {label}: payments to it would not be found")
-        ours = curve.library()
-        point = next(point for point, number in self._labels.numbers.items() if number == label)
-        spend = ours.silentpayments.labeled_spend_pubkey(self.spend_pubkey, point)
-        return SilentAddress(self.scan_pubkey, bytes(spend), self.network)
+        return labelled_address(self._scan_key, plain, label)
 
     def find(self, inputs: Inputs) -> list[SilentOutput]:
         """Return the outputs that pay the addresses, by ascending index.

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from spvfilter.store.events import EventLog as EventLog, StoredEvent as StoredEvent
     from spvfilter.store.filters import CompactFilterBatch as CompactFilterBatch, CompactFilterRows as CompactFilterRows
     from spvfilter.store.importer import FilterImport as FilterImport, ImportCounts as ImportCounts
-    from spvfilter.store.keychains import KeychainChange as KeychainChange, NewKeychain as NewKeychain
+    from spvfilter.store.keychains import (
+        KeychainChange as KeychainChange,
+        NewKeychain as NewKeychain,
+        SilentKeys as SilentKeys,
+    )
     from spvfilter.store.labels import ImportedLabels as ImportedLabels
     from spvfilter.store.ledger import (
         StoredMatch as StoredMatch,
@@ -54,7 +58,7 @@ else:
         events="EventLog StoredEvent",
         filters="CompactFilterBatch CompactFilterRows",
         importer="FilterImport ImportCounts",
-        keychains="KeychainChange NewKeychain",
+        keychains="KeychainChange NewKeychain SilentKeys",
         labels="ImportedLabels",
         ledger="StoredMatch StoredTx TxStatus",
         place="MEMORY",

@@ -13,7 +13,7 @@ from spvfilter.protocol import MAX_FILTER_SIZE
 from spvfilter.store.addresses import KnownAddress
 from spvfilter.store.events import StoredEvent
 from spvfilter.store.filters import CompactFilterBatch
-from spvfilter.store.keychains import KeychainChange, NewKeychain
+from spvfilter.store.keychains import KeychainChange, NewKeychain, SilentKeys
 from spvfilter.store.ledger import StoredMatch, StoredTx
 from spvfilter.store.sqlite import number, numbers
 from spvfilter.watch.labels import Label
@@ -127,6 +127,10 @@ class Batch:
     """Changes to keychains of the attached watch list."""
     labels: dict[int, str | None] = field(default_factory=dict)
     """New labels by the number of the entry; None removes a label."""
+    sp_keys: list[tuple[str, SilentKeys]] = field(default_factory=list)
+    """Secrets and labels of keychains of sp(), which the database has already or `accounts` adds, by name."""
+    sp_outputs: dict[int, tuple[int | None, bytes]] = field(default_factory=dict)
+    """Label and tweak of silent payments that were found, by the row ids of their scripts."""
     keychain_labels: dict[str, str | None] = field(default_factory=dict)
     """New labels of keychains by name; None removes a label. `labels` has those of their entries."""
     bip329: Sequence[Label] = ()
@@ -166,4 +170,5 @@ class Batch:
             self.events,
         )
         changes = (self.accounts, self.keychains, self.labels, self.bip329, self.frozen, self.removed, self.searched)
-        return not any((*parts, *changes, self.keychain_labels))
+        silent = (self.sp_keys, self.sp_outputs)
+        return not any((*parts, *changes, *silent, self.keychain_labels))

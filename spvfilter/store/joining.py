@@ -7,12 +7,17 @@ from functools import partial
 from typing import Any  # rows are as SQLite gives them
 
 from spvfilter.errors import DescriptorError, KeychainError, KeychainMismatchError, ParameterError, StoreCorruptError
+from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
-from spvfilter.store.keychains import KeychainChange, KeychainRows, NewKeychain, StoredKeychain
+from spvfilter.silent import curve
+from spvfilter.store.keychains import KeychainChange, KeychainRows, NewKeychain, SilentKeys, StoredKeychain
 from spvfilter.store.searched import Searched
+from spvfilter.watch import silentkeychain
+from spvfilter.watch.descriptor import silent
 from spvfilter.watch.descriptor.descriptor import LazyDescriptor, parse_descriptor, warn_of_problems
 from spvfilter.watch.keychain import Keychain, origins_in
 from spvfilter.watch.watchlist import WatchList
+from spvfilter.watch.windows import is_silent
 
 
 def take_keychains(
@@ -35,18 +40,23 @@ def take_keychains(
     """
     for each in stored:
         known = watch.windows.get(each.name)
-        if known is not None and known.descriptor != each.descriptor:
+        if is_silent(known):  # its name is the address, whatever the spelling of the descriptor
+            _take_silent(known, each, watch.network)
+        elif known is not None and known.descriptor != each.descriptor:
             raise KeychainMismatchError(
                 f"the database has a keychain {each.name[:80]!r} {_made(each.descriptor)}, not one"
                 f" {_made(known.descriptor)}: use another name, or another database"
             )
+        if each.silent is not None:
+            _check_anchor(watch, each, numbers)
         window, account = _window(each, numbers), None if each.account is None else accounts[each.account]
         if known is None:
             watch.windows.restore(_without_owner(each, watch.network, account), window, each.used)
         else:
             check_account(account, known.account, "keychain")
             watch.windows.assign(known, known.account or account)
-            _check_scripts(watch, known, window)
+            if not is_silent(known):
+                _check_scripts(watch, known, window)
             known.label = known.label or each.label
             watch.windows.restore(known, window, each.used)
 
@@ -72,7 +82,7 @@ def take_spellings(
     chains = (
         each
         for each in watch.keychains
-        if (each.account is not None or each.descriptor is not None) and not each.is_dormant
+        if not is_silent(each) and (each.account is not None or each.descriptor is not None) and not each.is_dormant
     )
     unknown = [each for each in chains if each.name not in names]
     if not unknown or not stored:
@@ -171,10 +181,17 @@ def keep_keychains(
     """
     known = {each.name: each for each in stored}
     windows = {each.name: 0 if (there := known.get(each.name)) is None else there.window for each in watch.keychains}
-    longer = {each.name: windows[each.name] for each in watch.keychains if each.end > windows[each.name]}
+    longer = {
+        each.name: windows[each.name]
+        for each in watch.keychains
+        if each.end > windows[each.name] and not is_silent(each)
+    }
     gained = watch.windows.entries_beyond(longer) if longer else {}
     for each in watch.keychains:
         there = known.get(each.name)
+        if is_silent(each):
+            _keep_silent(rows, watch, each, there, ids, accounts)
+            continue
         new = NewKeychain(each.name, each.label, each.descriptor, each.lookahead, each.size)
         account = None if each.account is None else accounts[each.account]
         if there is None or (*new, account) != (*there[1:6], there.account):
@@ -188,6 +205,80 @@ def keep_keychains(
             places = [(index, ids[entry]) for index, entry in gained.get(each.name, ())]
             rows.change(KeychainChange(each.name, sorted(each.used), each.end, places, each.revealed or None))
     watch.windows.take_fresh()
+
+
+def take_outputs(
+    watch: WatchList,
+    stored: Sequence[StoredKeychain],
+    numbers: Mapping[int, int],
+    outputs: Mapping[int, tuple[int | None, bytes]],
+) -> None:
+    """Give the keychains of sp() the payments that the database has found.
+
+    Args:
+        watch: The watch list, with the keychains.
+        stored: Keychains of the database.
+        numbers: Numbers of the watch list's entries by the ids of their rows.
+        outputs: Label and tweak of each payment, by the id of the row of its script.
+    """
+    for each in stored:
+        if is_silent(keychain := watch.windows.get(each.name)):
+            rows = [row for run in each.runs for index, row in run.places() if index]
+            found = {
+                numbers[row]: silentkeychain.Found(*outputs.get(row, (None, b""))) for row in rows if row in numbers
+            }
+            watch.windows.restore_found(keychain, found)
+
+
+def wider(watch: WatchList, stored: Sequence[StoredKeychain]) -> list[StoredKeychain]:
+    """Return the keychains of sp() for which the watch list searches more labels than the database."""
+    found: list[StoredKeychain] = []
+    for each in stored:
+        if is_silent(keychain := watch.windows.get(each.name)) and each.silent is not None:
+            below = max(each.silent.depth + 1, each.revealed)
+            more = (number for number in keychain.numbers() if number >= below and number not in each.silent.labels)
+            if any(more):  # label 0 is always searched for
+                found.append(each)
+    return found
+
+
+def _take_silent(keychain: silentkeychain.SilentKeychain, stored: StoredKeychain, network: Network) -> None:
+    """Give a keychain of sp() the labels of a stored one, and its descriptor if that has more key origins."""
+    assert stored.silent is not None
+    if origins_in(stored.descriptor) > origins_in(keychain.descriptor):
+        keychain.silent = _parsed(stored.silent, network)
+        keychain.descriptor = keychain.silent.text
+    for number, text in stored.silent.labels.items():
+        keychain.labels[number] = keychain.labels.get(number) or text
+    keychain.depth = max(keychain.depth, stored.silent.depth)
+
+
+def _keep_silent(
+    rows: KeychainRows,
+    watch: WatchList,
+    keychain: silentkeychain.SilentKeychain,
+    stored: StoredKeychain | None,
+    ids: Sequence[int],
+    accounts: Mapping[str, int],
+) -> None:
+    """Write a keychain of sp() with its labels and its payments. The arguments are those of `keep_keychains`."""
+    account = None if keychain.account is None else accounts[keychain.account]
+    new = NewKeychain(keychain.name, keychain.label, keychain.descriptor, keychain.lookahead, keychain.size)
+    rows.put(new, account)
+    keys = SilentKeys(keychain.silent.secret, keychain.labels, keychain.depth)
+    if stored is None or stored.silent != keys:
+        rows.put_silent(keychain.name, keys)
+    known = set[int]() if stored is None else stored.entries
+    find, outputs = watch.table.find, rows.outputs()
+    places = []
+    for index, script in [(0, keychain.anchor), *((1, script) for script in keychain.found)]:
+        row = ids[find(EntryKind.SCRIPT, script)]
+        if row not in known:
+            places.append((index, row))
+        if index and outputs.get(row) != (found := keychain.found[script]):
+            rows.put_output(row, found.label, found.tweak)
+    revealed = keychain.revealed or None
+    rows.change(KeychainChange(keychain.name, window=keychain.end, places=places, revealed=revealed))
 
 
 def take_revealed(stored: Iterable[StoredKeychain], watch: WatchList) -> None:
@@ -229,6 +320,8 @@ def _check_scripts(watch: WatchList, known: Keychain, window: Sequence[tuple[int
 def _without_owner(stored: StoredKeychain, network: Network, account: str | None) -> Keychain:
     """Return a stored keychain that the watch list lacks. Raises StoreCorruptError for malformed values."""
     name, descriptor = stored.name, stored.descriptor
+    if stored.silent is not None:
+        return _silent_without_owner(stored, stored.silent, network, account)
     derive: Callable[[int], tuple[bytes, ...]] = partial(
         _underivable, f"call add_keychain({name[:80]!r}, …) with the function that derives its scripts"
     )
@@ -253,6 +346,35 @@ def _without_owner(stored: StoredKeychain, network: Network, account: str | None
     except ParameterError as error:
         raise StoreCorruptError(f"the database has a malformed keychain: {error}") from error
     made.is_dormant, made.account = is_dormant, account
+    return made
+
+
+def _parsed(keys: SilentKeys, network: Network) -> silent.SilentDescriptor:
+    """Parse a stored descriptor sp(). Raises StoreCorruptError, and ParameterError if the extra is missing."""
+    curve.library()
+    try:
+        return silent.parse_silent(keys.secret, network)
+    except ParameterError as error:
+        raise StoreCorruptError(f"the database has a malformed keychain: {error}") from None
+
+
+def _check_anchor(watch: WatchList, stored: StoredKeychain, numbers: Mapping[int, int]) -> None:
+    """Check that the first entry of a stored keychain of sp() is its anchor. Raises StoreCorruptError."""
+    assert stored.silent is not None
+    anchor = silentkeychain.anchor_of(_parsed(stored.silent, watch.network))
+    first = [numbers.get(row) for run in stored.runs for index, row in run.places() if index == 0]
+    if first != [watch.table.find(EntryKind.SCRIPT, anchor)]:
+        raise StoreCorruptError("the database has another entry for a keychain of silent payments")
+
+
+def _silent_without_owner(
+    stored: StoredKeychain, keys: SilentKeys, network: Network, account: str | None
+) -> silentkeychain.SilentKeychain:
+    made = silentkeychain.SilentKeychain(_parsed(keys, network), label=stored.label)
+    if made.name != stored.name:
+        raise StoreCorruptError(f"the database has another descriptor for keychain {stored.name[:80]!r}")
+    made.account = account
+    _take_silent(made, stored, network)
     return made
 
 

@@ -7,23 +7,30 @@ know the next address without a library.
 
 from __future__ import annotations
 
+import json
 import pathlib
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, groupby, takewhile
-from typing import Any, NamedTuple  # rows are as SQLite gives them
+from typing import Any, NamedTuple, Self  # rows are as SQLite gives them
 
 from spvfilter._public import public
 from spvfilter.errors import StoreCorruptError
 from spvfilter.store.schema import MARKED
 from spvfilter.store.sqlite import MarkedRows
+from spvfilter.watch.arguments import checked_label
 from spvfilter.watch.keychain import identity_of
+from spvfilter.watch.silentkeychain import MAX_LABEL
 
 _MAX_ID = 1 << 62  # row ids
 _FIRST_SCRIPTS = (  # of index 0, with the condition `first = 0`
     "SELECT runs.keychain, watch.value FROM runs JOIN watch ON watch.id >= runs.entry AND watch.id < runs.entry +"
     " runs.scripts"
 )
+
+
+_SILENT_KEYS = f"SELECT {MARKED['sp_keys']} FROM sp_keys"
+_SILENT_OUTPUTS = f"SELECT {MARKED['sp_outputs']} FROM sp_outputs"
 
 
 class IndexRun(NamedTuple):
@@ -99,6 +106,39 @@ class NewKeychain(NamedTuple):
     """Number of indexes that the keychain has."""
 
 
+@public
+class SilentKeys(NamedTuple):
+    """The secrets and the labels of a keychain of sp(), as the database has them."""
+
+    secret: str = ""
+    """Descriptor with the private scan key."""
+    labels: Mapping[int, str | None] = {}
+    """Declared labels by number, each with its text if it has one."""
+    depth: int = 0
+    """Labels up to this number are searched for."""
+
+    def __repr__(self) -> str:
+        return f"SilentKeys(labels={len(self.labels)}, depth={self.depth})"
+
+    def encoded(self) -> tuple[str, str, int]:
+        """Return the values of the row."""
+        labels = [[number, text] for number, text in sorted(self.labels.items())]
+        return self.secret, json.dumps(labels, separators=(",", ":")), self.depth
+
+    @classmethod
+    def parse(cls, secret: str, labels: str, depth: int) -> Self:
+        """Read the result of `encoded`. Raises StoreCorruptError for other labels."""
+        try:
+            pairs = json.loads(labels)
+            found = {number: checked_label(text) for number, text in pairs}
+            is_sound = all(type(number) is int and 0 <= number <= MAX_LABEL for number in found)
+        except (TypeError, ValueError, RecursionError):
+            is_sound, found = False, {}
+        if not is_sound:
+            raise StoreCorruptError("the labels of silent payments cannot be read")
+        return cls(secret, found, depth)
+
+
 class StoredKeychain(NamedTuple):
     """A keychain as the database has it. The scripts of its window are entries of the watch list."""
 
@@ -126,6 +166,13 @@ class StoredKeychain(NamedTuple):
     """True if the program has stated that no other program or database reveals addresses."""
     account: int | None = None
     """Id of its account; None if it belongs to no account."""
+    silent: SilentKeys | None = None
+    """Secrets and labels of a keychain of sp(); None for any other."""
+
+    @property
+    def entries(self) -> set[int]:
+        """Row ids of all entries."""
+        return {row for run in self.runs for _, row in run.places()}
 
     def rows(self) -> list[tuple[int, ...]]:
         """Return the row ids of each index, from index 0 to the first one without entries."""
@@ -169,6 +216,7 @@ class KeychainRows:
         for owner, index in self._db.execute("SELECT keychain, place FROM used"):
             used.setdefault(owner, []).append(index)
         revealed = self._revealed()
+        silent = {row: SilentKeys.parse(*rest) for row, *rest in self._db.execute(_SILENT_KEYS)}
         query = f"SELECT {MARKED['keychains']} FROM keychains ORDER BY id"
         found = [
             StoredKeychain(
@@ -183,10 +231,13 @@ class KeychainRows:
                 tuple(runs.pop(row, ())),
                 *revealed.get(row, (0, False)),
                 account,
+                silent.pop(row, None),
             )
             for row, name, label, descriptor, lookahead, size, window, account in self._db.execute(query)
         ]
-        if runs or used:
+        is_silent = ((each.descriptor or "").startswith("sp(") for each in found)
+        lacks = any((each.silent is not None) != own for each, own in zip(found, is_silent, strict=True))
+        if runs or used or silent or lacks:
             raise StoreCorruptError(f"{self._path}: a keychain is missing")
         return found
 
@@ -219,6 +270,8 @@ class KeychainRows:
                 or not all(0 <= index < each.window for index in each.used)
             ):
                 raise StoreCorruptError(f"{self._path}: the window of keychain {each.name[:80]!r} contradicts itself")
+        for (row,) in self._db.execute("SELECT entry FROM sp_outputs WHERE entry NOT IN (SELECT id FROM watch)"):
+            raise StoreCorruptError(f"{self._path}: entry {row} of the watch list is missing")
 
     # Within a commit
 
@@ -276,6 +329,20 @@ class KeychainRows:
             self._rows.remove("keychains", "id = ?", (owner,))
             self._rows.remove("runs", "keychain = ?", (owner,))
             self._rows.remove("used", "keychain = ?", (owner,))
+            self._rows.remove("sp_keys", "keychain = ?", (owner,))
+
+    def put_silent(self, name: str, keys: SilentKeys) -> None:
+        """Write the secrets and the labels of a stored keychain of sp()."""
+        owner = self._stored(name)[0]
+        self._rows.put("sp_keys", (owner, *keys.encoded()), "keychain = ?", (owner,))
+
+    def outputs(self) -> dict[int, tuple[int | None, bytes]]:
+        """Return label and tweak of each silent payment that was found, by the row id of its script."""
+        return {row: (label, tweak) for row, tweak, label in self._db.execute(_SILENT_OUTPUTS)}
+
+    def put_output(self, row: int, label: int | None, tweak: bytes) -> None:
+        """Write what is known of a silent payment."""
+        self._rows.put("sp_outputs", (row, tweak, label), "entry = ?", (row,))
 
     def _replace(self, row: tuple[Any, ...], new: tuple[Any, ...]) -> None:
         self._rows.remove("keychains", "id = ?", (row[0],))
@@ -303,9 +370,9 @@ class KeychainRows:
                 is None
             ):
                 self._rows.insert("used", (owner, index))
+        for run in runs_of(change.places):
+            self._rows.insert("runs", (owner, *run))
         if change.window is not None and change.window > row[6]:
-            for run in runs_of(change.places):
-                self._rows.insert("runs", (owner, *run))
             self._replace(row, (*row[:6], change.window, row[7]))
         if change.revealed or change.exclusive is not None:
             query = f"{_FIRST_SCRIPTS} WHERE first = 0 AND keychain = ?"
@@ -347,6 +414,7 @@ def salvaged(
     runs: Iterable[Sequence[int]],
     used: Iterable[Sequence[int]],
     present: Collection[int],
+    silent: Mapping[int, SilentKeys],
 ) -> list[StoredKeychain]:
     """Return the keychains whose rows could be read, each with the part of its window that is complete."""
     found: list[StoredKeychain] = []
@@ -358,7 +426,9 @@ def salvaged(
         ends = [part.first + part.indexes for run, part in zip(mine, clipped, strict=True) if part != run]
         parts = tuple(part for part in clipped if part.indexes)
         whole = StoredKeychain(
-            row, name, label, descriptor, lookahead, size, window, frozenset(), parts, account=account
+            *(row, name, label, descriptor, lookahead, size, window, frozenset(), parts),
+            account=account,
+            silent=silent.get(row),
         )
         end = min([len(whole.rows()), *ends])
         kept = frozenset(index for owner, index in uses if owner == row and index < end)

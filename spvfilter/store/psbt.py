@@ -203,6 +203,11 @@ def _spendings(
 def _deriving(checked: Checked, network: Network, name: str) -> Callable[[int], tuple[Spending, ...]] | None:
     """Return the function that derives the scripts and keys of a keychain; None if it has no descriptor."""
     for _, _, _, descriptor, *_ in checked("keychains", "FROM keychains WHERE name = ?", (name,)):
+        if descriptor is not None and descriptor.startswith("sp("):
+            raise ParameterError(
+                "the transaction spends or pays a silent payment of the wallet: sign it with the tweak of the coin,"
+                " Coin.sp_tweak"
+            )
         if descriptor is not None:
             found = parse_descriptor(descriptor, network, is_stored=True)
             return next((each.spending for each in found if each.text == name), None)

@@ -24,8 +24,8 @@ from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
 from spvfilter.store.batch import Bip37Parameters
 from spvfilter.store.events import EventLog
-from spvfilter.store.joining import add_keychains, inherited
-from spvfilter.store.keychains import salvaged
+from spvfilter.store.joining import add_keychains, inherited, take_outputs
+from spvfilter.store.keychains import SilentKeys, salvaged
 from spvfilter.store.labels import is_sound
 from spvfilter.store.ledger import StoredTx, stored_tx
 from spvfilter.store.migrations import COLUMNS_6, FIRST_VALUES
@@ -71,7 +71,12 @@ def salvage(file: Path, network: Network) -> Salvage:
     if "network" in meta:
         check_network(network_of(meta), network, file)
     watch, numbers, rows = WatchList(network), dict[int, int](), sorted(_rows(file, "watch"))
-    keychains = salvaged(_rows(file, "keychains"), _rows(file, "runs"), _rows(file, "used"), {row for row, *_ in rows})
+    silent = dict[int, SilentKeys]()
+    for owner, *keys in _rows(file, "sp_keys"):
+        with suppress(StoreCorruptError):
+            silent[owner] = SilentKeys.parse(*keys)
+    present = {row for row, *_ in rows}
+    keychains = salvaged(_rows(file, "keychains"), _rows(file, "runs"), _rows(file, "used"), present, silent)
     labels, owners = inherited(keychains)
     accounts = {account: name for account, name, _ in sorted(_rows(file, "accounts"))}
     for name in accounts.values():
@@ -81,9 +86,11 @@ def salvage(file: Path, network: Network) -> Salvage:
         account = accounts.get(owner) if owner != owners.get(row) else None
         with suppress(ParameterError, FormatError), watch.within_account(account):  # bytes that no entry can have
             numbers[row] = watch.add_entry(EntryKind(kind), value, label if label != labels.get(row) else None)
+    outputs = {row: (label, tweak) for row, tweak, label in _rows(file, "sp_outputs")}
     for each in keychains:
         with suppress(StoreCorruptError, KeyError):  # its entries stay, without a keychain
             add_keychains(watch, [each], numbers, accounts)
+            take_outputs(watch, [each], numbers, outputs)
     try:
         last = _last_event(file, meta)
     except (FormatError, TypeError):

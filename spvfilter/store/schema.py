@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from spvfilter.errors import StoreCorruptError, StoreForeignError
+from spvfilter.silent.scanner import MAX_LABELS
 from spvfilter.watch.keychain import MAX_REVEALED
 
 APPLICATION_ID = 0x53505646  # "SPVF", in the header of the file (SQLite § Application ID)
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 SECRET_SIZE = 32  # bytes of the wallet's secret
 RELEASED = (6,)  # versions of earlier releases, which `migrations` can migrate: 0.2.0
 EVENTS_SINCE = 5  # first version of the schema with a table of events
@@ -149,6 +150,22 @@ TABLES: Mapping[str, Table] = {
             "window": _COUNT,
             "account": _ACCOUNT_OR_NULL,
         }
+    ),
+    # keychains of sp(): the descriptor with its private scan key, and the labels that blocks were searched for
+    "sp_keys": Table(
+        {
+            "keychain": _ROW._replace(constraint=_KEY),
+            "secret": _TEXT,
+            "labels": _TEXT,
+            "depth": Column(int, 0, MAX_LABELS),
+        },
+        has_rowid=False,
+    ),
+    # silent payments by the row of their script; the tweak is empty if it is not known
+    "sp_outputs": Table(
+        {"entry": _ROW._replace(constraint=_KEY), "tweak": Column(bytes, 0, 32), "label": _INDEX_OR_NULL},
+        "CHECK (length(tweak) IN (0, 32))",
+        has_rowid=False,
     ),
     "runs": Table(
         {"keychain": _ROW, "first": _COUNT, "entry": _ROW, "indexes": _ROW, "scripts": _ROW},

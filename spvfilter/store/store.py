@@ -37,8 +37,10 @@ from spvfilter.store.joining import (
     keep_keychains,
     start_of,
     take_keychains,
+    take_outputs,
     take_revealed,
     take_spellings,
+    wider,
 )
 from spvfilter.store.keychains import KeychainRows, StoredKeychain
 from spvfilter.store.labels import ImportedLabels, LabelRows
@@ -489,7 +491,10 @@ class Store:
             numbers = self._take_entries(watch, rows, keychains, accounts)
             known = dict(zip(numbers, rows, strict=True))
             entries = dict(zip((row for row, *_ in rows), numbers, strict=True))
+            more_labels = wider(watch, keychains)
             take_keychains(watch, keychains, entries, accounts)
+            take_outputs(watch, keychains, entries, self.keychains.outputs())
+            watch.windows.anchor_silent()
             coins = {
                 outpoint: rest
                 for outpoint, *rest in self._db.execute("SELECT outpoint, entry, value, script FROM coins")
@@ -516,12 +521,15 @@ class Store:
                 take_revealed(self.keychains.load() if is_grown else keychains, watch)
                 watch.windows.revealed_scripts |= self.keychains.revealed_scripts()
                 self._ledger.settle()  # transactions of entries with a new label
-                if len(watch) > len(known):
+                if len(watch) > len(known) or more_labels:
                     start = searched.start or 0
                     places = (watch.keychain_of(entry) for entry in range(len(watch)) if entry not in known)
                     grown = {place[0].name for place in places if place is not None} if keychains else set[str]()
-                    lowest = [start_of(each, searched) for each in keychains if each.name in grown]
-                    first = min([start if since is None else max(since, 0), *lowest])
+                    lowest = [
+                        start_of(each, searched) for each in keychains if each.name in grown or each in more_labels
+                    ]
+                    is_new = len(watch) > len(known)
+                    first = min([*([start if since is None else max(since, 0)] if is_new else []), *lowest])
                     searched.again(first - 1, self._cursor)
                     self._rows.set_meta("searched", searched.encode())
                     self._move_cursor(min(self._cursor, first - 1))
@@ -643,8 +651,12 @@ class Store:
             self._ids.append(row)
         for each in batch.accounts:
             self._change_account(each)
+        for name, keys in batch.sp_keys:
+            self.keychains.put_silent(name, keys)
         for change in batch.keychains:
             self.keychains.change(change)
+        for row, output in batch.sp_outputs.items():
+            self.keychains.put_output(row, *output)
         for name, label in batch.keychain_labels.items():
             self.keychains.relabel(name, label)
         for at, label in batch.labels.items():
@@ -779,6 +791,7 @@ class Store:
         gone, scripts = set(rows), dict[bytes, int]()
         for row in rows:
             self._rows.remove("watch", "id = ?", (row,))
+            self._rows.remove("sp_outputs", "entry = ?", (row,))
         there = "SELECT value, id FROM watch WHERE kind = ?"
         outpoints = dict(self._db.execute(there, (int(EntryKind.OUTPOINT),)))
         coins = self._db.execute("SELECT outpoint, entry, value, script FROM coins").fetchall()

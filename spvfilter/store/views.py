@@ -159,6 +159,14 @@ class Coin:
     """Name of the account that the coin belongs to. None if it belongs to no account."""
     is_trusted: bool = False
     """True if it is pending change: this wallet broadcast its transaction, whose inputs all belong to the wallet."""
+    sp_label: int | None = None
+    """Number of the label of the silent payment address that was paid.
+
+    It is 0 for the wallet's change. None if the address had no label, or if the coin is not a silent payment."""
+    sp_tweak: bytes | None = field(default=None, repr=False)
+    """Secret of 32 bytes that, added to the private spend key, gives the private key of a silent payment.
+
+    None if the coin is not a silent payment, or if the wallet does not know the secret."""
 
     @property
     def spent_by_hex(self) -> str | None:
@@ -909,6 +917,7 @@ class Views:
         is_mature = height is not None and (not is_coinbase or height <= tip + 1 - COINBASE_MATURITY)
         is_frozen, is_spender_own = self._is_frozen(outpoint), None if spender is None else self._is_own(spender)
         is_taken = self._is_taken(outpoint, spender)
+        payment = next(self._checked("sp_outputs", "FROM sp_outputs WHERE entry = ?", (entry,)), None)
         return Coin(
             outpoint=OutPoint.parse(outpoint),
             value=value,
@@ -923,12 +932,14 @@ class Views:
             time=time,
             completeness=completeness,
             keychain=(owner := places.find(entry))[0],
-            keychain_index=owner[1],
+            keychain_index=owner[1] if payment is None else None,
             is_spender_own=is_spender_own,
             is_frozen=is_frozen,
             output_label=labelrows.label_of(self._checked, "output", str(OutPoint.parse(outpoint))),
             account=None if account is None else accounts[account],
             is_trusted=bool(is_trusted),
+            sp_label=None if payment is None else payment[2],
+            sp_tweak=None if payment is None else payment[1] or None,
         )
 
     def _is_own(self, txid: bytes) -> bool:

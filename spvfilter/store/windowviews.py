@@ -28,7 +28,7 @@ class KeychainStatus:
     """A keychain of the wallet, and the indexes that were used."""
 
     name: str
-    """Name of the keychain. A keychain from a descriptor has the descriptor as its name."""
+    """Name of the keychain. It is the descriptor if there is one, and for sp() the address without a label."""
     label: str | None
     """Label of its entries."""
     descriptor: str | None
@@ -44,7 +44,7 @@ class KeychainStatus:
     next_index: int | None
     """Lowest index that is neither paid nor revealed; None if there is none, as with a fixed descriptor."""
     next_address: str | None
-    """Address of `next_index`; None if the keychain's scripts have no address."""
+    """Address of `next_index`, or that of sp() without a label; None if the keychain's scripts have no address."""
     account: str | None = None
     """Name of the account that the keychain belongs to; None if it belongs to no account."""
     revealed_elsewhere: tuple[int, ...] = ()
@@ -62,24 +62,31 @@ def keychains_of(
     rows = _keychains(checked, name, account)
     names = _account_names(checked, {row[7] for row in rows} - {None})
     windows = _Windows(checked, None if name is None and account is None else [row[0] for row in rows])
-    free = {row: windows.free_index(row) for row, *_ in rows}
-    addresses = windows.addresses({row: free[row] for row, *_, window, _ in rows if free[row] < window}, network)
+    free = {row: windows.free_index(row) for row, _, _, descriptor, *_ in rows if not _is_silent(descriptor)}
+    addresses = windows.addresses(
+        {row: free[row] for row, *_, window, _ in rows if free.get(row, window) < window}, network
+    )
     return [
         KeychainStatus(
             full_name,
             label,
             descriptor,
             lookahead,
-            window,
+            0 if _is_silent(descriptor) else window,
             tuple(windows.used.get(row, ())),
             windows.revealed.get(row, 0),
-            free[row] if free[row] < size else None,
-            addresses.get(row),
+            free[row] if free.get(row, size) < size else None,
+            full_name if _is_silent(descriptor) else addresses.get(row),
             None if owner is None else names[owner],
-            tuple(sorted(windows.elsewhere.get(row, ()))),
+            () if _is_silent(descriptor) else tuple(sorted(windows.elsewhere.get(row, ()))),
         )
         for row, full_name, label, descriptor, lookahead, size, window, owner in rows
     ]
+
+
+def _is_silent(descriptor: str | None) -> bool:
+    """Return True for sp(). The name of its keychain is its address, which may be paid any number of times."""
+    return descriptor is not None and descriptor.startswith("sp(")
 
 
 def _account_names(checked: Checked, accounts: Collection[int]) -> dict[int, str]:
@@ -376,7 +383,9 @@ def next_address_of(checked: Checked, network: Network, name: str | None, accoun
     if not rows:
         whose = "wallet" if account is None else "account"
         raise ParameterError(f"the {whose} has no keychain: watch its descriptor")
-    row, full_name, _, _, _, size, window, _ = rows[0]
+    row, full_name, _, descriptor, _, size, window, _ = rows[0]
+    if _is_silent(descriptor):
+        return str(full_name)
     index, scripts = _free_place(checked, row, window)
     if index >= size:
         raise ParameterError(f"every address of keychain {full_name[:80]!r} was used or revealed")

@@ -12,6 +12,8 @@ from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.searches import Searches
 from spvfilter.watch.accounts import AccountPlan
 from spvfilter.watch.index import TxOutIndex
+from spvfilter.watch.silentkeychain import Found
+from spvfilter.watch.windows import is_silent
 
 
 class Entries:
@@ -43,6 +45,37 @@ class Entries:
         self.ids += (ids := range(first, first + len(entries)))
         return ids
 
+    def store_payment(self, name: str, script: bytes, found: Found) -> bytes | None:
+        """Store a silent payment to a keychain, and watch its script. Returns the script if it is new to the keychain.
+
+        The blocks that were searched for the keychain count for its script as well.
+        """
+        windows, keychain = self._watch.windows, self._watch.windows.get(name)
+        if not is_silent(keychain):
+            return None
+        known = keychain.found.get(script)
+        number = self._find(script)
+        if known is not None:
+            if not known.tweak and found.tweak:
+                keychain.found[script] = found
+                self._changes.put_output(self.ids[number], found)
+            return None
+        if number == NO_ENTRY:
+            label, owner = keychain.text_of(found.label) or keychain.label, {script: keychain.account}
+            (row,) = self.store([(EntryKind.SCRIPT, script, label)], owner, self.ids[self._find(keychain.anchor)])
+        else:
+            row = self.ids[number]
+            if keychain.account is not None and self._watch.account(number) is None:
+                self._changes.change_account(AccountChange(keychain.account, claimed=[number]))
+        self._watch.add_payment(name, script, found)
+        self._changes.put_output(row, found)
+        self._changes.move_window(KeychainChange(name, window=keychain.end, places=[(1, row)]))
+        number = self._find(script)
+        self._changes.relabel({number: self._watch.label(number)})
+        assert windows.at(number) is not None
+        assert self.ids[number] == row
+        return script
+
     def store_account(self, plan: AccountPlan) -> tuple[dict[int, str | None], list[int]]:
         """Store an account. Returns the new labels of known entries, and the known entries that it claims."""
         scripts, own = plan.scripts(), dict(plan.labels)
@@ -68,6 +101,8 @@ class Entries:
         new = [NewKeychain(each.name, each.label, each.descriptor, each.lookahead, each.size) for each in plan.chains]
         claimed = list(self._watch.adopted_entries(plan))
         self._changes.change_account(AccountChange(plan.name, None, new, plan.adopted, claimed))
+        for keychain in filter(is_silent, plan.chains):
+            self._changes.put_silent(keychain)
         return labels, claimed
 
     def rename_account(self, old: str, new: str) -> None:

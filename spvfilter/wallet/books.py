@@ -53,6 +53,7 @@ from spvfilter.wallet.txrows import TxRows
 from spvfilter.watch.accounts import AccountPlan
 from spvfilter.watch.index import TxOutIndex
 from spvfilter.watch.match import MatchKind
+from spvfilter.watch.silentsearch import Payment
 from spvfilter.watch.watchlist import WatchList
 
 KEPT_DEPTH = 300
@@ -294,6 +295,13 @@ class Books:
             self.judgement.forget(txid)
             if not self.facts.confirmed.has_tx(txid):
                 self._changes.remove_tx(txid)  # it was kept only as a conflict
+
+    def add_payments(self, payments: Iterable[Payment]) -> list[bytes]:
+        """Store and watch the scripts of silent payments in the next block, and return the new scripts.
+
+        Every earlier block was searched for them, as no transaction that was searched before pays them.
+        """
+        return [script for payment in payments if (script := self.entries.store_payment(*payment)) is not None]
 
     def connect_empty(self, height: int, filtered: int = 0) -> None:
         """Note that the blocks above the cursor, up to a height, contain nothing of the wallet.

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from spvfilter.store.batch import AccountChange, Batch, NewEntry
 from spvfilter.store.filters import CompactFilterBatch
-from spvfilter.store.keychains import KeychainChange
+from spvfilter.store.keychains import KeychainChange, SilentKeys
 from spvfilter.store.ledger import StoredMatch, StoredTx
 from spvfilter.store.searched import Searched
 from spvfilter.wallet.confirmed import Identity, identity
 from spvfilter.watch.index import TxOutIndex
+from spvfilter.watch.silentkeychain import SilentKeychain
 
 
 class Changes:
@@ -92,6 +93,15 @@ class Changes:
     def move_window(self, change: KeychainChange) -> None:
         """Write the window of a keychain."""
         self.batch.keychains.append(change)
+
+    def put_silent(self, keychain: SilentKeychain) -> None:
+        """Write the scan key and the labels of a keychain of sp()."""
+        keys = SilentKeys(keychain.silent.secret, keychain.labels.copy(), keychain.depth)
+        self.batch.sp_keys.append((keychain.name, keys))
+
+    def put_output(self, row: int, found: tuple[int | None, bytes]) -> None:
+        """Write what is known of a silent payment, by the row id of its script."""
+        self.batch.sp_outputs[row] = found
 
     def change_account(self, change: AccountChange) -> None:
         """Add or change an account."""

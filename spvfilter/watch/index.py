@@ -31,6 +31,7 @@ from spvfilter.watch.elements import bloom_elements, gcs_elements, refuse_silent
 from spvfilter.watch.entrytexts import EntryLabels
 from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 from spvfilter.watch.match import Completeness, Match, MatchKind
+from spvfilter.watch.silentkeychain import Found
 from spvfilter.watch.windows import STEP, Windows, is_silent
 
 _INPUT, _OUTPUT = MatchKind.INPUT, MatchKind.OUTPUT
@@ -241,6 +242,24 @@ class TxOutIndex:
         """Return the scriptPubKeys to look up in a BIP-158 filter. See `WatchList.gcs_elements`."""
         refuse_silent([each.name for each in self.windows.silent])
         return gcs_elements(self.table, first)
+
+    def gcs_scripts(self, first: int = 0) -> list[bytes]:
+        """Return what `gcs_elements` returns, for a search that reads every block if the list has sp()."""
+        return gcs_elements(self.table, first)
+
+    def add_payment(self, name: str, script: bytes, found: Found) -> int | None:
+        """Watch the script of a silent payment to a keychain, and return the number of its entry.
+
+        The result is None if the keychain has found the script before, or if the list has no such keychain.
+        """
+        keychain = self.windows.get(name)
+        if not is_silent(keychain):
+            return None
+        entry = self.windows.add_found(keychain, script, found)
+        text = keychain.text_of(found.label)
+        if entry is not None and text is not None and self.own_labels.get(entry) is None:
+            self.own_labels[entry] = text
+        return entry
 
     def note_label(self, entry: int, label: str | None) -> None:
         """Note the label of an entry that was added, and its account."""
@@ -503,6 +522,13 @@ class TxOutIndex:
         several keychains gets the account that it has in `other`.
         """
         yield from self.windows.take_uses(other.windows)
+        for keychain in self.windows.silent:
+            for script in keychain.found:
+                entry, there = (each.table.find(EntryKind.SCRIPT, script) for each in (self, other))
+                label = None if NO_ENTRY in (entry, there) else other.own_label(there)
+                if label is not None and self.own_labels.get(entry) is None:
+                    self.own_labels[entry] = label
+            yield
         for entry in self.windows.shared:
             there = other.table.find(*self.table.entry(entry))
             account = None if there == NO_ENTRY else other.account(there)

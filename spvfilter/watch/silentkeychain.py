@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from hashlib import sha256
 from typing import ClassVar, NamedTuple, Self
 
 from spvfilter.errors import KeychainError, ParameterError
-from spvfilter.silent.scanner import CHANGE_LABEL, MAX_LABELS, SilentScanner
+from spvfilter.silent.scanner import CHANGE_LABEL, MAX_LABELS, SilentScanner, labelled_address
 from spvfilter.watch.arguments import checked_label
 from spvfilter.watch.descriptor.silent import SilentDescriptor
 from spvfilter.watch.keychain import Keychain
@@ -28,11 +30,21 @@ class Found(NamedTuple):
         return f"Found(label={self.label})"
 
 
+def anchor_of(descriptor: SilentDescriptor) -> bytes:
+    """Return the script that stands for the keychain of a descriptor."""
+    keys = descriptor.scan_key + descriptor.spend_pubkey
+    return b"\0\x20" + sha256(b"spvfilter silent payments" + keys).digest()
+
+
 class SilentKeychain(Keychain):
     """The payments to the addresses of one scan key.
 
-    Its window is always empty: no index derives a script. The scripts of found payments are entries of the watch list
-    that belong to this keychain. They are a set, so the order in which blocks are searched does not matter.
+    No index derives a script. The scripts of found payments are entries of the watch list that belong to this keychain.
+    They are a set, so the order in which blocks are searched does not matter.
+
+    In the list of a client, one more entry stands for the keychain: the blocks that were searched for this `anchor`
+    were searched for payments. The anchor then is index 0, and the found scripts are index 1. Elsewhere the window is
+    empty.
     """
 
     finds_scripts: ClassVar[bool] = True
@@ -47,12 +59,27 @@ class SilentKeychain(Keychain):
         """The declared labels by their number, each with its text if it has one."""
         self.depth: int = 0
         """Labels up to this number are searched for, although nothing declares or reveals them."""
+        self.is_anchored: bool = False
+        """True if the anchor is an entry of the list."""
         self._ready: set[int] = set()  # labels that are searched for because they may be revealed at any moment
-        self._made: tuple[SilentScanner, tuple[int, ...]] | None = None  # with the value of `_size` when it was made
+        self._made: tuple[SilentScanner, tuple[int, ...]] | None = None  # with its `size_of_labels`
 
-    @staticmethod
-    def _none(index: int) -> tuple[bytes, ...]:
+    def _none(self, index: int) -> tuple[bytes, ...]:
+        if index == 0:
+            return (self.anchor,)
         raise KeychainError("the outputs of a silent payment address are found in transactions, and not derived")
+
+    @property
+    def anchor(self) -> bytes:
+        """A script that stands for the keychain. Nobody can pay it, as its hash contains the private scan key."""
+        return anchor_of(self.silent)
+
+    @property
+    def end(self) -> int:
+        return 1 + bool(self.found) if self.is_anchored else 0
+
+    def restore(self, count: int, last: tuple[bytes, ...]) -> None:
+        self.is_anchored = self.is_anchored or count > 0
 
     @property
     def required(self) -> int:
@@ -83,6 +110,11 @@ class SilentKeychain(Keychain):
     def use(self, index: int) -> bool:
         return False
 
+    def searches(self, label: int) -> bool:
+        """Return True if payments to a label are found."""
+        below = max(self.depth + 1, self.revealed)
+        return 0 <= label < below or label in self.labels or label in self._ready or label == CHANGE_LABEL
+
     def numbers(self) -> set[int]:
         """Return the numbers of all labels to search for."""
         return {CHANGE_LABEL, *range(1, max(self.depth + 1, self.revealed)), *self.labels, *self._ready}
@@ -94,15 +126,27 @@ class SilentKeychain(Keychain):
         Raises:
             ParameterError: There are more than 100,000 labels, or the extra `silent` is not installed.
         """
-        size = self._size
-        if self._made is None or self._made[1] != size:
-            key, spend = self.silent.scan_key, self.silent.spend_pubkey
-            network, most = self.silent.network, MAX_LABELS + 1  # the change also has a label
-            self._made = SilentScanner(key, spend, labels=self.numbers(), network=network, most=most), size
-        return self._made[0]
+        return self.scanner_for_thread()()
+
+    def scanner_for_thread(self) -> Callable[[], SilentScanner]:
+        """Return a function that returns the scanner with the present labels. Another thread may call it."""
+        size = self.size_of_labels
+        if self._made is not None and self._made[1] == size:
+            made = self._made[0]
+            return lambda: made
+        numbers, silent = self.numbers(), self.silent
+
+        def make() -> SilentScanner:
+            most = MAX_LABELS + 1  # the change also has a label
+            key, spend = silent.scan_key, silent.spend_pubkey
+            scanner = SilentScanner(key, spend, labels=numbers, network=silent.network, most=most)
+            self._made = scanner, size
+            return scanner
+
+        return make
 
     @property
-    def _size(self) -> tuple[int, ...]:
+    def size_of_labels(self) -> tuple[int, ...]:
         """Numbers that change if, and only if, there are more labels to search for: labels are never taken back."""
         return self.depth, self.revealed, len(self.labels), len(self._ready)
 
@@ -112,7 +156,11 @@ class SilentKeychain(Keychain):
         Raises:
             ParameterError: The label is 0, or no payments to it would be found.
         """
-        return str(self.scanner.address(label))
+        if label is None:
+            return self.name
+        if label != CHANGE_LABEL and not self.searches(label):
+            raise ParameterError(f"the keychain does not search for label {label}: payments to it would not be found")
+        return str(labelled_address(self.silent.scan_key, self.silent.address, label))
 
     def to_reveal(self) -> tuple[int, str]:
         """Return the number of the label to reveal next and its address. Payments to it are found from now on.

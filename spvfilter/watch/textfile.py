@@ -624,7 +624,8 @@ def _has_own_line(watch: Source, number: int, secrets: bool) -> bool:
     if place is None:
         return True
     if is_silent(chain := place[0]):
-        found = chain.found.get(watch.table.entry(number)[1])
-        return not secrets or found is None or not found.tweak
+        script = watch.table.entry(number)[1]
+        found = chain.found.get(script)
+        return script != chain.anchor and (not secrets or found is None or not found.tweak)
     is_derived = place[0].descriptor is not None and place[0].account == watch.account(number)
     return not is_derived or watch.own_label(number) is not None

@@ -1092,11 +1092,8 @@ class WatchList:
                 raise WatchListInUseError(
                     "a silent payment was found, but a running client uses this watch list: match with a copy of it"
                 )
-            entry = self.windows.add_found(keychain, script, found)
-            if entry is not None:
+            if self.index.add_payment(name, script, found) is not None:
                 new.append(script)
-                if (text := keychain.text_of(found.label)) is not None:
-                    self.index.own_labels[entry] = text
         return new
 
     def _complete(self, scan: Callable[[], list[Hit]]) -> list[Hit]:

@@ -217,9 +217,9 @@ class Windows:
         return sorted(set(owned) - set(shared)), shared
 
     def scripts_by_index(self, name: str) -> list[tuple[bytes, ...]]:
-        """Return the scripts of each index of a keychain's window. The window of sp() is always empty."""
-        if is_silent(self.get(name)):
-            return []
+        """Return the scripts of each index of a keychain's window. For sp() it is the anchor alone."""
+        if is_silent(chain := self.get(name)):
+            return [(chain.anchor,)]
         places = sorted(self.entries_beyond({name: 0})[name])
         return self._scripts_of(places, 0, MAX_INDEXES)
 
@@ -264,9 +264,25 @@ class Windows:
         if script in keychain.found:
             return None
         entry = self._table.add(EntryKind.SCRIPT, script)
-        self._own(self._names[keychain.name], [(entry, 0)])
+        self._own(self._names[keychain.name], [(entry, 1)])
         keychain.found[script] = found
         return entry
+
+    def anchor_silent(self) -> None:
+        """Add the anchors of the keychains of sp(), as the list of a client needs them."""
+        for each in self.silent:
+            if not each.is_anchored:
+                self._own(self._names[each.name], [(self._table.add(EntryKind.SCRIPT, each.anchor), 0)])
+                each.is_anchored = True
+
+    def restore_found(self, keychain: silentkeychain.SilentKeychain, found: Mapping[int, silentkeychain.Found]) -> None:
+        """Restore the found scripts of a keychain of sp() that the list has, by their entries."""
+        self._own(self._names[keychain.name], ((entry, 1) for entry in found))
+        for entry, each in found.items():
+            script = self._table.entry(entry)[1]
+            known = keychain.found.get(script)
+            if known is None or not known.tweak:
+                keychain.found[script] = each
 
     def found_at(self, entry: int, script: bytes | None) -> silentkeychain.Found | None:
         """Return what is known of the silent payment to an entry, or else to a script. None if it is not one."""
@@ -801,6 +817,13 @@ class Windows:
         work = 0
         for number, each in pairs:
             mine, places = self._chains[number - 1], gained.get(each.name)
+            if is_silent(mine) and is_silent(each):
+                mine.take_from(each)
+                for script, found in each.found.items():
+                    self.add_found(mine, script, found)
+                self._reveal(mine, each.revealed - 1)
+                yield
+                continue
             ordered = [] if places is None else sorted(zip(places.indexes, places.entries, strict=True))
             while (first := mine.end) < each.end:  # another client may have extended the window meanwhile
                 new = other._scripts_of(ordered, first, min(each.end, first + STEP))

@@ -27,6 +27,7 @@ from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.labels import Label
 from spvfilter.watch.watchlist import WatchList
 from support.forgery import remark, unchecked
+from support.silentpayments import Wallet, payment
 from support.vectors import effort
 
 LABELS = [
@@ -36,6 +37,11 @@ LABELS = [
 ]
 FIXTURE = Path(__file__).parent / "fixtures" / "0.3.0.db.xz"
 OLD = FIXTURE.with_name("0.2.0.db.xz")
+
+
+pytest.importorskip("btclib_secp256k1")
+
+WALLET = Wallet(network=REGTEST)
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +62,13 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         with store._rows.transaction():
             store.keychains.keep_revealed_scripts([bytes(22)])
             store._rows.insert("held", (bytes(36), bytes(32)))
+    with Store.open(path, REGTEST) as store:
+        silent = WatchList(REGTEST)
+        silent.add_descriptor(WALLET.descriptor)
+        silent.add_sp_label(3, "Alice")
+        raw, spent = payment([WALLET.address(3)])
+        assert silent.match_tx(raw, spent=spent)
+        store.attach(silent)
     with Store.open(path, REGTEST) as store:
         owned = WatchList(REGTEST)
         with owned.within_account("shop"):
@@ -99,6 +112,13 @@ def changed_json(value: bytes, rng: random.Random) -> Iterator[bytes]:
         holder, key = rng.choice(places)
         holder[key] = rng.choice([None, True, -1, 1 << 70, 0.5, float("nan"), "zz", [], {}, [[]], {"a": []}])  # type: ignore[index,call-overload]
         yield json.dumps(found).encode("ascii")
+
+
+class NoSource:
+    """Never asked, as no peer sends a block."""
+
+    async def undo_record(self, digest: bytes, previous: bytes, *, by_details: bool = False) -> bytes | None:
+        raise NotImplementedError
 
 
 OFTEN = ("meta", "meta", "meta", "transactions", "matches", "events")
@@ -154,7 +174,7 @@ def use_views(path: Path) -> None:
 
 
 def use_client(path: Path) -> None:
-    opened(path, WatchList(REGTEST), Options(), rebuild=False)[0].close()
+    opened(path, WatchList(REGTEST), Options(spent_source="node"), rebuild=False)[0].close()
 
 
 @pytest.mark.parametrize("seed", range(effort(40, 150, 1_500)))
@@ -209,7 +229,9 @@ async def test_run_with_a_forged_cell_raises_only_store_errors(seed: int, sound:
         store.commit(Batch(notes={"private": None, "bans": b'{"127.0.0.2:1":1.5}', "anchors": b'["127.0.0.1:8"]'}))
     what = forged(path, MARKED, rng, [*TABLES, *OFTEN, "meta", "meta"])
     try:
-        async with LightClient(WatchList(REGTEST), peers=["127.0.0.1:1"], store=path, mode="compact") as client:
+        async with LightClient(
+            WatchList(REGTEST), peers=["127.0.0.1:1"], store=path, mode="compact", spent_source=NoSource()
+        ) as client:
             await client.bookmark("shop")
             await client.balance()
             await client.coins()

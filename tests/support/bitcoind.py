@@ -51,11 +51,17 @@ class RpcError(Exception):
 class Bitcoind:
     """A node that can be stopped, killed and started again in its folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
+        self.options = options
         self.port = free_port()
         self.rpc_port = free_port()
         self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def url(self) -> str:
+        """Its address for RPC and REST."""
+        return f"http://127.0.0.1:{self.rpc_port}"
 
     @property
     def peer(self) -> str:
@@ -70,6 +76,7 @@ class Bitcoind:
             f"-bind=127.0.0.1:{self.port}",
             f"-rpcport={self.rpc_port}",
             *OPTIONS,
+            *self.options,
         )
         async with asyncio.timeout(PATIENCE_S):
             while True:
@@ -117,9 +124,9 @@ class Bitcoind:
 
 
 @asynccontextmanager
-async def running_bitcoind(folder: Path) -> AsyncIterator[Bitcoind]:
-    """A node in a new folder, which is ended with the block."""
-    node = Bitcoind(folder)
+async def running_bitcoind(folder: Path, *options: str) -> AsyncIterator[Bitcoind]:
+    """A node in a new folder, with further options; it is ended with the block."""
+    node = Bitcoind(folder, *options)
     await node.start()
     try:
         yield node

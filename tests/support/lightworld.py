@@ -201,7 +201,7 @@ async def running(
     """
     before = asyncio.all_tasks()
     client = LightClient(
-        watch or world.watch(),
+        world.watch() if watch is None else watch,
         peers=[node if isinstance(node, str) else where(node) for node in nodes],
         store=store,
         limits=limits,

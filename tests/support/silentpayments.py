@@ -6,18 +6,22 @@ from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from spvfilter import MatchKind
+from spvfilter import MatchKind, build_tx
 from spvfilter.address import Bech32Encoding, bech32_encode
 from spvfilter.hashes import hash160
 from spvfilter.kernel import spent_outpoints
 from spvfilter.kernel.pure.address import to_5_bits
 from spvfilter.network import MAINNET, Network
 from spvfilter.node import Regtest
-from spvfilter.primitives import TxOut
+from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.signatures.sighash import SigHashes
 from spvfilter.silent.address import SilentAddress, silent_prefix
-from spvfilter.transaction import Transaction
+from spvfilter.transaction import Transaction, TxIn
 from support import build, chains, undo
 from support.corenode import CoreNode
+
+ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+"""Order of the curve secp256k1."""
 
 
 def public(private: int) -> bytes:
@@ -172,6 +176,19 @@ class SilentChain:
         node = CoreNode(self.blocks)
         node.spends(self.spent)
         return node
+
+
+def signed_by_tweak(wallet: Wallet, tweak: bytes, raw: bytes, spent: TxOut) -> bytes:
+    """The transaction with the signature of its only input, by the key that a tweak gives (BIP-376)."""
+    from btclib_secp256k1 import keys, ssa
+
+    private = ((int.from_bytes(wallet.spend_key, "big") + int.from_bytes(tweak, "big")) % ORDER).to_bytes(32, "big")
+    if bytes(keys.pubkey_from_prvkey(private))[1:] != spent.script_pubkey[2:]:
+        raise ValueError("the tweak is not that of the output")
+    tx = Transaction.parse(raw)
+    signature = bytes(ssa.sign(SigHashes(tx, [spent]).taproot(0, 0) or b"", private))
+    point, sequence = OutPoint.parse(tx.inputs[0]), int.from_bytes(raw[tx.span.inputs[0][2] :][:4], "little")
+    return build_tx([TxIn(point, witness=(signature,), sequence=sequence)], tx.outputs)
 
 
 def output_of(raw: bytes, index: int) -> bytes:

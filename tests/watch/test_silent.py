@@ -413,7 +413,7 @@ def test_a_compiled_list_and_a_pickle_refuse_scan_keys(tmp_path: Path) -> None:
         pickle.dumps(watch)
     with pytest.raises(TypeError, match="private scan key"):
         pickle.dumps(watch.keychains[0])
-    with pytest.raises(ParameterError, match="client cannot follow silent payments"):
+    with pytest.raises(ParameterError, match="name your node by --node"):
         check_followable(watch.index)
 
 

@@ -24,6 +24,7 @@ from spvfilter.cli.arguments import (
 from spvfilter.cli.delivery import deliver
 from spvfilter.cli.interrupts import terminable
 from spvfilter.cli.nodes import PeerMessages, add_mempool_groups, add_nodes, add_timeout, check_nodes, in_use
+from spvfilter.cli.nodesource import NodeSource, add_node, node_of
 from spvfilter.cli.term.balances import Balances
 from spvfilter.cli.term.matches import printer, record
 from spvfilter.cli.term.page import Page, complain
@@ -122,6 +123,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         ),
     )
     _add_output(parser)
+    add_node(parser)
 
 
 def add_start(parser: argparse.ArgumentParser) -> None:
@@ -191,6 +193,7 @@ def run(args: argparse.Namespace) -> int:
     for given, name in ((args.rebuild, "--rebuild"), (args.keep_filters, "--keep-filters"), (args.replay, "--replay")):
         if given and args.db is None:
             raise ParameterError(f"{name} needs --db FILE")
+    source = node_of(args, watch.network)
     client = LightClient(
         watch,
         peers=args.connect,
@@ -206,8 +209,9 @@ def run(args: argparse.Namespace) -> int:
         v2=args.v2,
         discover=args.discover,
         rebuild=args.rebuild,
+        spent_source=source,
     )
-    return asyncio.run(terminable(_Watch(client, Page(sys.stdout), args).run()))
+    return asyncio.run(terminable(_Watch(client, source, Page(sys.stdout), args).run()))
 
 
 class _Patience:
@@ -231,8 +235,9 @@ class _Patience:
 class _Watch:
     """One run of `spvfilter watch`: the light client, and the output of its events."""
 
-    def __init__(self, client: LightClient, page: Page, args: argparse.Namespace) -> None:
+    def __init__(self, client: LightClient, source: NodeSource | None, page: Page, args: argparse.Namespace) -> None:
         self._client = client
+        self._source = source
         self._page = page
         self._db: str | None = args.db
         self._replay: bool = args.replay
@@ -254,6 +259,8 @@ class _Watch:
         """Follow the wallet until the end of the run, and return the exit code."""
         try:
             async with AsyncExitStack() as stack:
+                if self._source is not None:
+                    await stack.enter_async_context(self._source)
                 client = await self._opened(stack)
                 if not len(client.watch):
                     raise ParameterError("nothing to watch for: the database knows no addresses")

@@ -100,6 +100,19 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class AskSpent:
+    """Ask the user's source for the outputs that a block spends. Worked reports the undo record, None or the error.
+
+    Nothing else waits for the answer, and several questions may be open.
+    """
+
+    token: int
+    block_hash: bytes
+    previous: bytes
+    """Hash of the block before it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """Answer the call with this number, which waits for the result of a broadcast.
 
@@ -133,4 +146,4 @@ class Wake:
     at: float
 
 
-Effect = Connect | AskSeeds | Send | Fence | Drop | Commit | Emit | Work | Read | Answer | Done | End | Wake
+Effect = Connect | AskSeeds | AskSpent | Send | Fence | Drop | Commit | Emit | Work | Read | Answer | Done | End | Wake

@@ -53,6 +53,7 @@ from spvfilter.light.engine.privatebroadcast import PrivateBroadcast
 from spvfilter.light.engine.relay import Relay
 from spvfilter.light.engine.requests import CancelBlock, FetchBlock
 from spvfilter.light.engine.saved import ANCHORS_NOTE, BANS_NOTE, Saved
+from spvfilter.light.engine.silentblocks import SilentBlocks
 from spvfilter.light.engine.staletip import StalePeers
 from spvfilter.light.engine.start import StartHeight
 from spvfilter.light.engine.status import StatusReports
@@ -146,8 +147,15 @@ class ClientEngine:
         questions = FilterQuestions(context)
         self._questions = questions
         self._filter_headers = FilterHeaders(context, self._headers, questions, self._blocks, self.coverage)
+        self._silent = SilentBlocks(context)
         self._compact = FilterSearch(
-            context, self._filter_headers, questions, self._blocks, self.coverage, has_filters=saved.has_filters
+            context,
+            self._filter_headers,
+            questions,
+            self._blocks,
+            self.coverage,
+            self._silent,
+            has_filters=saved.has_filters,
         )
         bloom_filters = BloomFilters(context, saved.bip37_parameters, saved.secret)
         self._bloom = BloomSearch(
@@ -272,6 +280,7 @@ class ClientEngine:
             searched=searched,
             unsent=tuple(self.broadcaster.unsent()),
             tasks=tuple(self.waits()),
+            spent_problem=self._silent.problem,
         )
 
     # Steps

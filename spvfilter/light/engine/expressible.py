@@ -9,13 +9,17 @@ from spvfilter.watch.index import TxOutIndex
 from spvfilter.watch.patterns import KINDS
 
 
-def check_followable(watch: TxOutIndex) -> None:
-    """Raise ParameterError if the list has data prefixes, script types or sp(), which a client cannot follow."""
+def check_followable(watch: TxOutIndex, *, has_spent: bool = False) -> None:
+    """Raise ParameterError if the list has data prefixes or script types, which a client cannot follow.
+
+    With `has_spent`, the client has a source of the outputs that blocks spend. It needs one to follow sp().
+    """
     if any(map(watch.table.count_of, PATTERN_KINDS)):
         raise ParameterError(f"a client cannot follow {KINDS}: scan blocks for them with a Matcher")
-    if watch.windows.silent:
+    if watch.windows.silent and not has_spent:
         raise ParameterError(
-            "a client cannot follow silent payments, sp(): scan your node's blocks by `spvfilter scan` or a Matcher"
+            "a client finds silent payments, sp(), only with the outputs that blocks spend: name your node by --node"
+            " (in Python: spent_source), or scan its blocks by `spvfilter scan`"
         )
 
 
@@ -23,7 +27,7 @@ def check_expressible(watch: TxOutIndex, mode: Mode) -> None:
     """Raises InexpressibleError for entries that the mode cannot find."""
     if mode is not Mode.BIP37:
         try:
-            watch.gcs_elements()
+            watch.gcs_scripts()  # for sp(), every block is read
             return
         except InexpressibleError:
             if mode is Mode.COMPACT:

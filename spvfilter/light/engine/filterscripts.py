@@ -89,7 +89,7 @@ class FilterScripts:
             raise self._inexpressible
         if not self._is_loaded or len(self._books.watch) != self._entries:
             try:
-                scripts = self._books.watch.gcs_elements(self._entries)
+                scripts = self._books.watch.gcs_scripts(self._entries)
             except InexpressibleError as error:
                 self._inexpressible = error
                 raise

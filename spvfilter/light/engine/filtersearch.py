@@ -26,6 +26,7 @@ from spvfilter.light.engine.filterquestions import FilterFlight, FilterQuestions
 from spvfilter.light.engine.filterscripts import FilterScripts, Position
 from spvfilter.light.engine.longchange import is_long
 from spvfilter.light.engine.peers import Peer, PeerState
+from spvfilter.light.engine.silentblocks import SilentBlocks
 from spvfilter.light.lies import Lie
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.store import Store
@@ -79,10 +80,12 @@ class FilterSearch:
         questions: FilterQuestions,
         blocks: BlockRequests,
         coverage: Coverage,
+        silent: SilentBlocks,
         *,
         has_filters: bool,
     ) -> None:
         """`has_filters` is True if the database has filters of any blocks."""
+        self._silent = silent
         self._context = context
         self._headers = headers
         self._questions = questions
@@ -106,6 +109,7 @@ class FilterSearch:
             self._parts.pop()
         self._next = self._parts[-1].last + 1 if self._parts else 0
         self._blocks.disconnect_to(height)
+        self._silent.forget_above(height)
 
     def entries_removed(self, change: Renumbering) -> None:
         """Match all wanted scripts again, after the watch list has lost entries."""
@@ -114,7 +118,11 @@ class FilterSearch:
 
     def pause(self) -> None:
         """Cancel requests under way, since blocks are now searched by BIP-37."""
+        self._drop_parts()
+
+    def _drop_parts(self) -> None:
         self._parts.clear()
+        self._silent.forget_above(-1)
 
     def search_unwitnessed(self) -> None:
         """Search unwitnessed ranges again, once the filters are proven or other network groups support them."""
@@ -144,7 +152,7 @@ class FilterSearch:
         while self._parts and self._parts[0].last <= cursor:
             self._parts.popleft()
         if self._parts and not self._parts[0].first <= cursor + 1:  # the cursor was moved back
-            self._parts.clear()
+            self._drop_parts()
         self._fill()
         self._ask()
         self._match()
@@ -259,8 +267,13 @@ class FilterSearch:
 
     # Blocks
 
-    def _candidates(self, part: _Part) -> list[int]:
-        """Heights of the part's blocks that are fetched whole, ascending: their filters match, or are disputed."""
+    def _candidates(self, part: _Part) -> Sequence[int]:
+        """Heights of the part's blocks that are fetched whole, ascending.
+
+        Their filters match, or are disputed. For silent payments, they are all blocks.
+        """
+        if self._silent.is_needed:
+            return range(part.first, part.last + 1)
         disputed = [
             height
             for height in self._coverage.disputed
@@ -287,6 +300,8 @@ class FilterSearch:
 
     def _block_came(self, part: _Part, block_hash: bytes, raw: bytes) -> None:
         part.raws[block_hash] = raw
+        if self._silent.is_needed:
+            self._silent.want(part.first + part.hashes.index(block_hash), block_hash, raw)
         self._context.changed()
 
     # Recording
@@ -325,7 +340,7 @@ class FilterSearch:
                 continue
             block_hash = part.hashes[height - part.first]
             raw = part.raws.get(block_hash)
-            if raw is None:
+            if raw is None or (self._silent.is_needed and not self._silent.settle(height, block_hash, raw)):
                 return False
             time = int.from_bytes(raw[68:72], "little")
             block = ScannedBlock(
@@ -372,6 +387,7 @@ class FilterSearch:
         events = yield from self._context.books.connect_in_parts(block, hits)
         yield from self._context.out.emit_in_parts(events)
         part.raws.pop(block.hash, None)
+        self._silent.forget(block.hash)
         for hit in hits:
             self.scripts.add(hit.script)
 

@@ -76,3 +76,5 @@ class Options:
     """When connections are encrypted (BIP-324)."""
     mempool_groups: int = 2
     """Network groups that must announce a foreign unconfirmed transaction before it counts."""
+    spent_source: str | None = None
+    """Name of the source of the outputs that blocks spend, in words for messages; None if there is none."""

@@ -11,6 +11,7 @@ from spvfilter.chain import HeaderChain
 from spvfilter.light.engine.effects import (
     Answer,
     AskSeeds,
+    AskSpent,
     Commit,
     Connect,
     Done,
@@ -220,6 +221,12 @@ class Outbox:
         """Call a long function in a thread, and wait for its result."""
         wait = Wait[T](what)
         self.work(function, partial(_give, wait))
+        return wait
+
+    def spent_by(self, block_hash: bytes, previous: bytes) -> Wait[bytes | None]:
+        """Ask the user's source for the outputs that a block spends, and wait for the answer."""
+        wait = Wait[bytes | None]("the outputs that a block spends")
+        self._effects.append(AskSpent(self._token(partial(_give, wait)), block_hash, previous))
         return wait
 
     def committed_all(self) -> Wait[None]:

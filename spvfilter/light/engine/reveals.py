@@ -79,6 +79,8 @@ class Reveals:
     def _check_room(self, keychain: Keychain, index: int) -> None:
         """Raise InexpressibleError if the filters have no room for the window that an index needs."""
         context = self._context
+        if keychain.finds_scripts:
+            return
         missing = min(keychain.size, index + 1 + keychain.lookahead) - keychain.end
         if missing > 0 and not fits(context.books.watch, missing * len(keychain.scripts(index)), context.options):
             raise InexpressibleError(

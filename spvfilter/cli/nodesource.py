@@ -1,0 +1,100 @@
+"""The option --node (`watch`, `electrum`): a node of the user tells which outputs blocks spend."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from spvfilter._public import deferred
+from spvfilter.cli.credentials import add_credentials, credentials_of
+from spvfilter.errors import NodeRefusedError, ParameterError
+from spvfilter.network import Network
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from spvfilter.rpc import fullnode, patience
+    from spvfilter.rpc.credentials import Credentials
+    from spvfilter.rpc.endpoint import Endpoint
+else:
+    asyncio = deferred("asyncio")
+    fullnode = deferred("spvfilter.rpc.fullnode")
+    patience = deferred("spvfilter.rpc.patience")
+
+_PATIENCE_S = 10.0
+"""Seconds for which a request is repeated (our choice). The client then names the problem, and asks again later."""
+
+
+def add_node(parser: argparse.ArgumentParser) -> None:
+    """Add --node and the credentials of its RPC."""
+    group = parser.add_argument_group("silent payments", "A watch list with sp() needs these options.")
+    group.add_argument(
+        "--node",
+        metavar="URL",
+        help=(
+            "a full node that you trust, as http://HOST:PORT: it tells which outputs blocks spend. Bitcoin Core 30 with"
+            " -rest=1 needs no credentials"
+        ),
+    )
+    add_credentials(group)
+
+
+def node_of(args: argparse.Namespace, network: Network) -> NodeSource | None:
+    """Return the source that --node names. Raises ParameterError for a wrong URL, and for credentials without it."""
+    if args.node is None:
+        if args.cookie is not None or args.user is not None:
+            raise ParameterError("--cookie and --user are for the node of --node, which is missing")
+        return None
+    return NodeSource(args.node, network, credentials_of(args))
+
+
+class NodeSource:
+    """Asks a node for the outputs that blocks spend. It connects when the first block needs it, and again if it fails.
+
+    Use it as an asynchronous context manager.
+    """
+
+    def __init__(self, url: str, network: Network, credentials: Credentials | None) -> None:
+        from spvfilter.rpc.endpoint import Endpoint
+
+        self.endpoint: Endpoint = Endpoint.parse(url)
+        """The node's address, which messages show."""
+        self._network = network
+        self._credentials = credentials
+        self._opening = asyncio.Lock()
+        self._stack = AsyncExitStack()
+        self._node: fullnode.FullNode | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    async def undo_record(self, digest: bytes, previous: bytes, *, by_details: bool = False) -> bytes | None:
+        """Return the outputs that a block spends, as `FullNode.undo_record` does. Raises NodeError."""
+        node = await self._opened()
+        record = await node.undo_record(digest, previous, by_details=by_details)
+        if record is None:
+            raise NodeRefusedError(
+                f"{self.endpoint}: the node does not tell which outputs blocks spend: use Bitcoin Core 30 with -rest=1,"
+                " or Core 23 or later with --cookie FILE"
+            )
+        return record
+
+    async def _opened(self) -> fullnode.FullNode:
+        async with self._opening:
+            if self._node is None:
+                self._node = await self._stack.enter_async_context(
+                    fullnode.FullNode.open(
+                        str(self.endpoint),
+                        self._network,
+                        credentials=self._credentials,
+                        patience=patience.Patience(_PATIENCE_S),
+                    )
+                )
+            return self._node

@@ -1,0 +1,185 @@
+"""Silent payments in whole blocks: gets the outputs that each block spends, and searches the block in a thread.
+
+The outputs come from a source that the user named, such as a node of the user's own. The search waits for them: a block
+counts as searched only once its transactions were judged with all outputs that they spend. If the source fails, the
+client asks it again and again, and its status names the problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from spvfilter.errors import FormatError, SourceError
+from spvfilter.kernel import block_txids, spent_coins, walk_block
+from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.feerates import subsidy
+from spvfilter.light.engine.tasks import Change, Task
+from spvfilter.light.events import PeerWarning
+from spvfilter.network import Network
+from spvfilter.protocol import HASH_SIZE
+from spvfilter.silent.scanner import SilentScanner
+from spvfilter.watch.silentsearch import Payment, SilentSearch, scripts_of_record
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+"""Pause before the source is asked again after a failure. It doubles each time (our choice)."""
+_Labels = tuple[tuple[str, tuple[int, ...]], ...]
+"""The keychains of sp(), and a value that changes with their labels."""
+
+
+@dataclass(slots=True, eq=False)
+class _Block:
+    height: int
+    hash: bytes
+    raw: bytes
+    task: Task[None] | None = None
+    """The task that gets its outputs and searches it."""
+    searched: _Labels | None = None
+    """The labels that it was searched for; None if it was not searched yet."""
+    payments: Sequence[Payment] = ()
+    """The payments that were found."""
+    problem: str | None = None
+    """Why the source has not given its outputs; None if it has, or was not asked yet."""
+
+
+class SilentBlocks:
+    """The blocks that are being searched for silent payments, by hash."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._blocks: dict[bytes, _Block] = {}
+        self._relabelled = Change("more labels of silent payments")
+
+    @property
+    def is_needed(self) -> bool:
+        """True if the watch list has a keychain of sp()."""
+        return bool(self._context.books.watch.windows.silent)
+
+    @property
+    def problem(self) -> str | None:
+        """Why the source does not give the outputs that a block spends; None if it does."""
+        return next((block.problem for block in self._blocks.values() if block.problem is not None), None)
+
+    def want(self, height: int, block_hash: bytes, raw: bytes) -> None:
+        """Begin to search a block of the best chain that has come whole."""
+        if block_hash not in self._blocks:
+            self._blocks[block_hash] = block = _Block(height, block_hash, raw)
+            block.task = self._context.tasks.begin(partial(self._search, block), "find silent payments in a block")
+
+    def forget(self, block_hash: bytes) -> None:
+        """Let a block go: it is recorded, or is not wanted any more."""
+        block = self._blocks.pop(block_hash, None)
+        if block is not None and block.task is not None:
+            block.task.cancel()
+
+    def forget_above(self, height: int) -> None:
+        """Let the blocks above a height go."""
+        for block in [block for block in self._blocks.values() if block.height > height]:
+            self.forget(block.hash)
+
+    def settle(self, height: int, block_hash: bytes, raw: bytes) -> bool:
+        """Watch the payments that a block has. Returns False while it is not searched for all present labels."""
+        self.want(height, block_hash, raw)
+        block = self._blocks[block_hash]
+        if block.searched != self._labels():
+            self._relabelled.announce()
+            return False
+        if self._context.books.add_payments(block.payments):
+            self._context.books.entries_added()
+        return True
+
+    def _labels(self) -> _Labels:
+        return tuple((each.name, each.size_of_labels) for each in self._context.books.watch.windows.silent)
+
+    async def _search(self, block: _Block) -> None:
+        """Get the outputs that a block spends, and search it for all labels, now and whenever there are more."""
+        context, pause = self._context, _FIRST_PAUSE_S
+        while True:
+            try:
+                record = await context.out.spent_by(block.hash, block.raw[4 : 4 + HASH_SIZE])
+            except Exception as error:  # the source may raise any error
+                self._failed(block, error)
+            else:
+                try:
+                    if record is None:
+                        raise SourceError(
+                            "it does not tell which outputs a block spends: update it, or use another one"
+                        )
+                    await self._search_with(block, record)
+                except (FormatError, SourceError) as error:
+                    self._failed(block, error)
+            await context.tasks.at(context.tasks.now + pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    async def _search_with(self, block: _Block, record: bytes) -> None:
+        """Search a block with its spent outputs, and again for more labels. Raises FormatError if they do not fit."""
+        context = self._context
+        while True:
+            labels, silent = self._labels(), context.books.watch.windows.silent
+            makers = [each.scanner_for_thread() for each in silent]
+            names, height = tuple(each.name for each in silent), block.height
+            function = partial(_search, block.raw, record, names, makers, context.chain.network, height)
+            block.payments = await context.out.worked(function, "silent payments in a block")
+            block.searched, block.problem = labels, None
+            context.changed()
+            await self._relabelled.until(lambda labels=labels: self._labels() != labels)  # type: ignore[misc]
+
+    def _failed(self, block: _Block, error: Exception) -> None:
+        """Note that the source gave no usable answer, and warn once of each problem."""
+        name = str(self._context.options.spent_source)
+        said = str(error) or type(error).__name__
+        said = f"outputs that block {block.height} spends: {said.removeprefix(f'{name}: ')}"
+        if self.problem is None:
+            self._context.out.emit(PeerWarning(name, SourceError(said), False))
+        block.problem = f"{name}: {said}"
+        self._context.changed()
+
+
+def _search(
+    raw: bytes,
+    record: bytes,
+    names: tuple[str, ...],
+    makers: Sequence[Callable[[], SilentScanner]],
+    network: Network,
+    height: int,
+) -> list[Payment]:
+    """Search a block, in a thread. Raises FormatError if the outputs cannot be the spent ones."""
+    scripts = scripts_of_record(raw, record)
+    check_spent(raw, record, subsidy(network, height))
+    search = SilentSearch(names, tuple(make() for make in makers))
+    return search.payments(search.block(raw, scripts))
+
+
+def check_spent(raw: bytes, record: bytes, subsidy: int) -> None:
+    """Check the outputs that a block spends, as far as the block shows them.
+
+    No transaction may pay more than it spends, and the coinbase may take only the subsidy and the fees. Outputs of the
+    same block must be equal to those in the block. Raises FormatError.
+    """
+    coins, spans = spent_coins(record[:-HASH_SIZE]), list(walk_block(raw))
+    if len(coins) != len(spans) - 1:
+        raise _fault(f"outputs for {len(coins)} transactions, but the block has {len(spans) - 1} after its coinbase")
+    outputs = [
+        [(int.from_bytes(raw[at : at + 8], "little"), raw[at_script:end]) for at, at_script, end in span.outputs]
+        for span in spans
+    ]
+    txids, fees = block_txids(raw), 0
+    made = {txids[at * HASH_SIZE : (at + 1) * HASH_SIZE]: each for at, each in enumerate(outputs)}
+    for number, (span, spent, paid) in enumerate(zip(spans[1:], coins, outputs[1:], strict=True), 1):
+        if len(spent) != len(span.inputs):
+            raise _fault(f"{len(spent)} outputs for the {len(span.inputs)} inputs of transaction {number}")
+        for (at, _, _), coin in zip(span.inputs, spent, strict=True):
+            own, index = made.get(raw[at : at + HASH_SIZE]), int.from_bytes(raw[at + HASH_SIZE : at + 36], "little")
+            if own is not None and (index >= len(own) or own[index] != (coin.value, coin.script)):
+                raise _fault(f"an output that transaction {number} spends differs from that in the block")
+        fee = sum(coin.value for coin in spent) - sum(value for value, _ in paid)
+        if fee < 0:
+            raise _fault(f"transaction {number} pays more than it spends")
+        fees += fee
+    if sum(value for value, _ in outputs[0]) > subsidy + fees:
+        raise _fault("the coinbase takes more than the subsidy and the fees")
+
+
+def _fault(what: str) -> FormatError:
+    return FormatError(what, offset=0, field="spent outputs")

@@ -1,0 +1,32 @@
+"""SpentSource: where a client gets the outputs that blocks spend, which it needs to find silent payments."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from spvfilter._public import public
+
+
+@public
+class SpentSource(Protocol):
+    """A source of the outputs that blocks spend, such as a `FullNode` of the user's own.
+
+    The client checks the number of the outputs, and that no transaction pays more than it spends. It cannot check their
+    scripts, so a source that lies can hide a silent payment. It cannot invent one.
+    """
+
+    async def undo_record(self, digest: bytes, previous: bytes, *, by_details: bool = False) -> bytes | None:
+        """Return the outputs that a block spends, as an undo record with its checksum.
+
+        The client calls it in its event loop, for several blocks at the same time. It reports an error as a
+        `PeerWarning`, and asks again later.
+
+        Args:
+            digest: Hash of the block, 32 bytes in wire order.
+            previous: Hash of its parent.
+            by_details: True to ask in a slower way if there is no faster one.
+
+        Returns:
+            The record, or None if the source cannot give the outputs of any block.
+        """
+        ...

@@ -1,0 +1,384 @@
+"""Silent payments in the live client: whole blocks come from peers, spent outputs from a source of the user."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from spvfilter import Coin, LightClient, MatchKind, WalletStore, WatchList, build_tx
+from spvfilter.errors import InexpressibleError, ParameterError, SourceError
+from spvfilter.hashes import hash160
+from spvfilter.light.events import Mode, PeerWarning
+from spvfilter.network import REGTEST
+from spvfilter.node import Regtest
+from spvfilter.node.server import Node
+from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.silent.address import SilentAddress
+from spvfilter.transaction import Transaction, TxIn
+from support import undo
+from support.compactworld import LIMITS
+from support.lightworld import START, Run, World, running
+from support.silentpayments import Wallet, output_of, public
+
+pytest.importorskip("btclib_secp256k1")
+
+WALLET = Wallet(network=REGTEST)
+OTHER = Wallet(scan=5, network=REGTEST)
+
+
+class SilentWorld(World):
+    """A chain with silent payments."""
+
+    def __init__(self) -> None:
+        super().__init__(locks=[])
+        self.regtest = Regtest(clock=lambda: START)  # without checks of signatures
+        self.regtest.mine(101)
+        self._private = 5_000
+
+    def send(self, *addresses: SilentAddress, value: int = 50_000) -> bytes:
+        """Put a payment of addresses into the mempool, with an output for each; returns the transaction."""
+        from btclib_secp256k1 import silentpayments
+
+        self._private += 1
+        key = public(self._private)
+        txid = self.regtest.pay(TxOut(1_000_000, b"\0\x14" + hash160(key)))
+        spend = TxIn(OutPoint(txid, 0), witness=(bytes(71), key))
+        made = silentpayments.create_outputs(
+            [(each.scan_pubkey, each.spend_pubkey) for each in addresses],
+            bytes(spend.outpoint),
+            prvkeys=[self._private.to_bytes(32, "big")],
+        )
+        raw = build_tx([spend], [TxOut(value + n, b"\x51\x20" + bytes(each)) for n, each in enumerate(made)])
+        self.regtest.submit_tx(raw)
+        return raw
+
+    def take(self, raw: bytes, index: int = 0) -> bytes:
+        """Put a spend of an output into the mempool; returns the transaction."""
+        spend = build_tx(
+            [TxIn(OutPoint(Transaction.parse(raw).txid, index), witness=(bytes(64),))],
+            [TxOut(10_000, b"\0\x14" + bytes(20))],
+        )
+        self.regtest.submit_tx(spend)
+        return spend
+
+
+class Source:
+    """Gives the outputs that the blocks of a world spend, as a node does."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.asked: list[bytes] = []
+        self._records: dict[bytes, bytes] = {}
+        self.is_asked = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    def record(self, digest: bytes) -> bytes:
+        if digest not in self._records:
+            blocks = self.world.regtest.chain.active
+            records = undo.records_of([block.raw for block in blocks])
+            self._records |= {block.hash: record for block, record in zip(blocks, records, strict=True)}
+        return self._records[digest]
+
+    async def undo_record(self, digest: bytes, previous: bytes, *, by_details: bool = False) -> bytes | None:
+        self.asked.append(digest)
+        self.is_asked.set()
+        await self.gate.wait()
+        return self.record(digest)
+
+
+def watching(text: str = WALLET.descriptor, label: str | None = "savings") -> WatchList:
+    watch = WatchList(REGTEST)
+    watch.add_descriptor(text, label)
+    return watch
+
+
+def paid(run: Run) -> list[tuple[MatchKind, int | None, int | None, str | None]]:
+    """Kind, value, number of the label and text of the label of each match."""
+    return [(each.kind, each.value, each.sp_label, each.label) for each in run.books.matches.values()]
+
+
+async def test_a_payment_is_a_coin_that_its_spend_removes(tmp_path: Path) -> None:
+    world, path = SilentWorld(), tmp_path / "wallet.db"
+    first = world.send(WALLET.address(), OTHER.address(), WALLET.address(0))
+    world.regtest.mine()
+    async with (
+        Node(world.regtest) as node,
+        running(
+            world, node, limits=LIMITS, store=path, mode="auto", watch=watching(), spent_source=Source(world)
+        ) as run,
+    ):
+        await run.synced(world)
+        assert sorted(paid(run), key=str) == sorted(
+            [(MatchKind.OUTPUT, value, label, "savings") for value, label in mine(first)], key=str
+        )
+        coins = await run.client.coins()
+        assert {coin.sp_label for coin in coins} == {None, 0}
+        for coin in coins:
+            check_tweak(coin)
+            assert coin.keychain == str(WALLET.address())
+            assert coin.keychain_index is None
+        assert (await run.client.balance()).confirmed == sum(value for value, _ in mine(first))
+        status = await run.client.status()
+        assert status.way is Mode.COMPACT
+        assert status.spent_problem is None
+        index = coins[0].outpoint.index
+        world.take(first, index)
+        world.regtest.mine()
+        await run.synced(world)
+        assert [coin.outpoint for coin in await run.client.coins()] == [coins[1].outpoint]
+        assert await run.client.next_address() == str(WALLET.address())
+        assert not run.books.warnings
+    with WalletStore.open(path) as wallet:
+        (coin,) = wallet.coins()
+        check_tweak(coin)
+        assert coin.sp_tweak is not None
+        assert coin.sp_tweak.hex() not in repr(coin)
+    assert (path.stat().st_mode & 0o777) == 0o600
+
+
+def mine(raw: bytes) -> list[tuple[int, int | None]]:
+    """Value and label of the outputs of a transaction that pays the wallet, another one, and the wallet's change."""
+    values = [(50_000 + n) for n in range(3)]
+    del raw
+    return [(values[0], None), (values[2], 0)]
+
+
+def check_tweak(coin: Coin) -> None:
+    """The tweak of a coin gives the key of its output."""
+    from btclib_secp256k1 import keys
+
+    assert coin.sp_tweak is not None
+    order = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+    private = (int.from_bytes(WALLET.spend_key, "big") + int.from_bytes(coin.sp_tweak, "big")) % order
+    assert bytes(keys.pubkey_from_prvkey(private.to_bytes(32, "big")))[1:] == coin.script_pubkey[2:]
+
+
+async def test_a_list_with_a_scan_key_needs_a_source(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="name your node by --node"):
+        async with LightClient(watching(), peers=["127.0.0.1:1"]):
+            pass
+    with pytest.raises(InexpressibleError):
+        async with LightClient(watching(), peers=["127.0.0.1:1"], mode="bip37", spent_source=Source(SilentWorld())):
+            pass
+    with pytest.raises(TypeError, match="spent_source"):
+        LightClient(watching(), peers=["127.0.0.1:1"], spent_source="http://127.0.0.1")  # type: ignore[arg-type]
+    world, path = SilentWorld(), tmp_path / "wallet.db"
+    async with (
+        Node(world.regtest) as node,
+        running(
+            world, node, limits=LIMITS, store=path, mode="auto", watch=watching(), spent_source=Source(world)
+        ) as run,
+    ):
+        await run.synced(world)
+    with pytest.raises(ParameterError, match="name your node by --node"):
+        async with LightClient(WatchList(REGTEST), peers=["127.0.0.1:1"], store=path):
+            pass
+
+
+async def test_a_restart_continues_without_asking_again(tmp_path: Path) -> None:
+    world, path = SilentWorld(), tmp_path / "wallet.db"
+    first = world.send(WALLET.address())
+    world.regtest.mine()
+    async with Node(world.regtest) as node:
+        source = Source(world)
+        async with running(
+            world, node, limits=LIMITS, store=path, mode="compact", watch=watching(), spent_source=source
+        ) as run:
+            await run.synced(world)
+        assert len(source.asked) == len(set(source.asked)) == world.regtest.height + 1
+        world.take(first)
+        second = world.send(WALLET.address())
+        world.regtest.mine()
+        source = Source(world)
+        async with running(
+            world, node, limits=LIMITS, store=path, mode="compact", watch=WatchList(REGTEST), spent_source=source
+        ) as run:
+            await run.synced(world)
+            assert source.asked == [world.regtest.chain.tip.hash]
+            (coin,) = await run.client.coins()
+            assert coin.script_pubkey == output_of(second, 0)
+            check_tweak(coin)
+            assert [event.match.kind for event in run.books.events if hasattr(event, "match")] == [
+                MatchKind.INPUT,
+                MatchKind.OUTPUT,
+            ]
+
+
+async def test_a_reorganization_moves_a_payment(tmp_path: Path) -> None:
+    world, path = SilentWorld(), tmp_path / "wallet.db"
+    raw = world.send(WALLET.address())
+    world.regtest.mine()
+    async with (
+        Node(world.regtest) as node,
+        running(
+            world, node, limits=LIMITS, store=path, mode="compact", watch=watching(), spent_source=Source(world)
+        ) as run,
+    ):
+        await run.synced(world)
+        world.regtest.reorg(1, blocks=2)
+        await run.synced(world)
+        (match,) = run.books.matches.values()
+        assert match.txid
+        assert match.script_pubkey == output_of(raw, 0)
+        if match.height is None:
+            world.regtest.mine()
+            await run.synced(world)
+        (coin,) = await run.client.coins()
+        assert coin.height is not None
+        check_tweak(coin)
+
+
+async def test_a_new_label_searches_earlier_blocks_again(tmp_path: Path) -> None:
+    world, path = SilentWorld(), tmp_path / "wallet.db"
+    world.send(WALLET.address(), WALLET.address(7))
+    world.regtest.mine(3)
+    async with Node(world.regtest) as node:
+        for text, labels in ((None, {None}), ("Bob", {None, 7})):
+            watch, source = watching(), Source(world)
+            if text is not None:
+                watch.add_sp_label(7, text)
+            async with running(
+                world, node, limits=LIMITS, store=path, mode="compact", watch=watch, spent_source=source
+            ) as run:
+                await run.synced(world)
+                coins = await run.client.coins()
+                assert {coin.sp_label for coin in coins} == labels
+                assert {coin.label for coin in coins if coin.sp_label} <= {"Bob"}
+            assert len(source.asked) == world.regtest.height + 1
+        assert {each.label for each in watch.windows.silent[0].found.values()} == {None, 7}
+
+
+async def test_a_revealed_label_is_found_from_then_on(tmp_path: Path) -> None:
+    world, path = SilentWorld(), tmp_path / "wallet.db"
+    async with Node(world.regtest) as node:
+        async with running(
+            world, node, limits=LIMITS, store=path, mode="compact", watch=watching(), spent_source=Source(world)
+        ) as run:
+            await run.synced(world)
+            assert await run.client.reveal_address() == str(WALLET.address(1))
+            assert await run.client.reveal_address() == str(WALLET.address(2))
+            world.send(WALLET.address(2))
+            world.regtest.mine()
+            await run.synced(world)
+            assert [coin.sp_label for coin in await run.client.coins()] == [2]
+        world.send(WALLET.address(1))
+        world.regtest.mine()
+        async with running(
+            world, node, limits=LIMITS, store=path, mode="compact", watch=watching(), spent_source=Source(world)
+        ) as run:
+            await run.synced(world)
+            assert {coin.sp_label for coin in await run.client.coins()} == {1, 2}
+            assert await run.client.reveal_address() == str(WALLET.address(3))
+
+
+@pytest.mark.parametrize("lie", ["counts", "value", "damage", "none", "error"])
+async def test_a_block_waits_for_outputs_that_fit(lie: str) -> None:
+    world = SilentWorld()
+    raw = world.send(WALLET.address())
+    world.regtest.mine()
+    tip = world.regtest.chain.tip
+
+    class Lying(Source):
+        is_lying = True
+
+        async def undo_record(self, digest: bytes, previous: bytes, *, by_details: bool = False) -> bytes | None:
+            record = await super().undo_record(digest, previous)
+            if digest != tip.hash or not self.is_lying:
+                return record
+            spent = undo.spent_of([block.raw for block in world.regtest.chain.active])[-1]
+            if lie == "counts":
+                return undo.record_of(tip.raw, undo.undo_of(spent[:-1]))
+            if lie == "value":
+                spent[-1] = [undo.Spent(each.value - 999_999, each.script) for each in spent[-1]]
+                return undo.record_of(tip.raw, undo.undo_of(spent))
+            if lie == "damage":
+                return bytes((record[0] ^ 1,)) + record[1:] if record else None
+            if lie == "none":
+                return None
+            raise SourceError("the node is pruned")
+
+    source = Lying(world)
+    async with (
+        Node(world.regtest) as node,
+        running(world, node, limits=LIMITS, mode="compact", watch=watching(), spent_source=source) as run,
+    ):
+        await run.until(lambda books: books.warnings)
+        status = await run.client.status()
+        assert status.searched_height < tip.height
+        assert status.spent_problem is not None
+        assert f"outputs that block {tip.height} spends" in status.spent_problem
+        source.is_lying = False
+        await run.synced(world)
+        (coin,) = await run.client.coins()
+        assert coin.script_pubkey == output_of(raw, 0)
+        (warning,) = (event for event in run.books.events if isinstance(event, PeerWarning))
+        assert warning.address == "Lying"
+        assert (await run.client.status()).spent_problem is None
+
+
+async def test_leaving_does_not_wait_for_a_stalled_source() -> None:
+    world = SilentWorld()
+    source = Source(world)
+    source.gate.clear()
+    async with (
+        Node(world.regtest) as node,
+        running(world, node, limits=LIMITS, mode="compact", watch=watching(), spent_source=source) as run,
+    ):
+        await source.is_asked.wait()
+        assert (await run.client.status()).searched_height == -1
+
+
+async def test_an_account_is_added_to_a_running_client(tmp_path: Path) -> None:
+    world, path, watch = SilentWorld(), tmp_path / "wallet.db", WatchList(REGTEST)
+    watch.add_script(b"\x51")
+    raw = world.send(WALLET.address())
+    world.regtest.mine()
+    async with Node(world.regtest) as node:
+        async with running(world, node, limits=LIMITS, store=path, mode="compact", watch=watch) as run:
+            await run.synced(world)
+            with pytest.raises(ParameterError, match="name your node by --node"):
+                await run.client.add_account("gifts", WALLET.descriptor)
+        async with running(
+            world, node, limits=LIMITS, store=path, mode="compact", watch=watch, spent_source=Source(world)
+        ) as run:
+            await run.synced(world)
+            await run.client.add_account("gifts", WALLET.descriptor, label="gift")
+            await run.client.wait_synced()
+            (coin,) = await run.client.coins(account="gifts")
+            assert (coin.script_pubkey, coin.label) == (output_of(raw, 0), "gift")
+            check_tweak(coin)
+        assert set(watch.windows.silent[0].found) == {coin.script_pubkey}
+        watch.save(tmp_path / "watch.txt")
+        assert len(WatchList.load(tmp_path / "watch.txt", network=REGTEST)) == 2
+        async with running(
+            world, node, limits=LIMITS, store=path, mode="compact", watch=watch, spent_source=Source(world)
+        ) as run:
+            await run.synced(world)
+            assert [each.outpoint for each in await run.client.coins(account="gifts")] == [coin.outpoint]
+
+
+async def test_an_account_is_removed_with_its_payments(tmp_path: Path) -> None:
+    world, path = SilentWorld(), tmp_path / "wallet.db"
+    world.send(WALLET.address())
+    world.regtest.mine()
+    watch = WatchList(REGTEST)
+    watch.add_script(b"\x51")
+    with watch.within_account("gifts"):
+        watch.add_descriptor(WALLET.descriptor)
+    async with Node(world.regtest) as node:
+        async with running(
+            world, node, limits=LIMITS, store=path, mode="compact", watch=watch, spent_source=Source(world)
+        ) as run:
+            await run.synced(world)
+            (coin,) = await run.client.coins(account="gifts")
+            assert coin.account == "gifts"
+            await run.client.remove_account("gifts")
+            assert not await run.client.coins()
+            assert not await run.client.keychains()
+        assert not watch.windows.silent
+        assert WALLET.scan_text.encode() not in path.read_bytes()
+        async with running(world, node, limits=LIMITS, store=path, mode="compact", watch=WatchList(REGTEST)) as run:
+            await run.synced(world)
