@@ -296,7 +296,7 @@ def _heights(
         segments=segments,
         is_cut=any(block.ref.time > last + NEWER_S for block in stale),
         tip=whole[-1].height if whole else None,
-        from_height=None if source is None else source.span.from_height,
+        from_height=None if source is None else source.span.first_height,
         begins_late=source is not None and is_late and source.span.has_begun(whole[0].ref.time),
     )
 

@@ -104,7 +104,7 @@ class Planning:
             segments=len(order.runs),
             is_cut=any(rows.bits_and_time(row)[1] > last + NEWER_S for row in order.stale),
             tip=rows.height(order.runs[-1].rows[-1]) if order.runs else None,
-            from_height=files.span.from_height,
+            from_height=files.span.first_height,
             begins_late=begins_late,
         )
 

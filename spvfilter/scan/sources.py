@@ -189,6 +189,11 @@ class BlockSpan:
         return self.to_time is not None and time > self.to_time
 
     @property
+    def first_height(self) -> int | None:
+        """The height from which the range has blocks; None if a time or the chain begins the range."""
+        return self.from_height if self.from_time is None else None
+
+    @property
     def last_height(self) -> int | None:
         """The height up to which the range has blocks; None if a time or the chain ends the range."""
         return self.to_height if self.to_time is None else None

@@ -147,3 +147,12 @@ def test_ranges_join_and_leave_gaps_as_sets_do(seed: int) -> None:
     wanted = set(range(min(heights), max(max(heights), until or 0) + 1))
     assert gaps_between(ranges, until) == naive_ranges(wanted - heights)
     assert in_words((3, 3)) == "height 3"
+
+
+async def test_a_time_begins_a_range_of_heights_without_a_gap(tmp_path: Path) -> None:
+    _, blocks, _ = ledger_chain(1, LENGTH)
+    write_records(tmp_path / "blk00000.dat", blocks)
+    span = BlockSpan(from_height=105, from_time=int.from_bytes(blocks[20][68:72], "little"))
+    for heights in (planned_in(tmp_path, span).heights, (await direct(BlockFiles([tmp_path], span=span))).heights):
+        assert heights.found[0][0] > 105
+        assert heights.is_whole
