@@ -37,7 +37,7 @@ from spvfilter.rpc.jsonrpc import JsonRpc
 from spvfilter.rpc.patience import Patience
 from spvfilter.rpc.prevouts import spent_of_details
 from spvfilter.rpc.rest import Rest
-from spvfilter.rpc.spent import undo_record
+from spvfilter.rpc.spent import record_of_outputs, undo_record
 from spvfilter.transaction import Transaction
 
 T = TypeVar("T")
@@ -319,7 +319,7 @@ class FullNode:
 
         def converted() -> bytes | None:
             spent = spent_of_details(found, self.endpoint)
-            return None if spent is None else undo_record(spent, previous)
+            return None if spent is None else record_of_outputs(spent, previous)
 
         try:
             return await asyncio.to_thread(converted)

@@ -3,36 +3,44 @@
 from __future__ import annotations
 
 from spvfilter.errors import FormatError, NodeAnswerError, ParameterError
-from spvfilter.primitives import Reader, TxOut, compact_size
+from spvfilter.primitives import Reader, TxOut
 from spvfilter.protocol import MAX_BLOCK_TRANSACTIONS, MAX_MONEY, MAX_SCRIPT_SIZE
-from spvfilter.rpc.api import parsed_hex
+from spvfilter.rpc.api import MOST_BLOCKS, parsed_hex
 from spvfilter.rpc.endpoint import Endpoint
+from spvfilter.rpc.spent import SpentOutput
 
 _COIN = 100_000_000  # satoshi
 _COIN_HEAD = 8  # bytes of a coin in an answer of getutxos before its output: version and height
 
 
-def spent_of_details(found: object, endpoint: Endpoint) -> bytes | None:
-    """Convert a block in JSON, as `getblock HASH 3` returns it, to the format of Core's REST call spenttxouts.
+def spent_of_details(found: object, endpoint: Endpoint) -> list[list[SpentOutput]] | None:
+    """Return the outputs that each transaction spends of a block in JSON, as `getblock HASH 3` returns it.
 
-    The result is None if the block lacks the outputs that it spends, as before Core 23 or without an undo file. Raises
-    NodeAnswerError if it is malformed.
+    The coinbase is left out. The result is None if the block lacks the outputs that it spends, as before Core 23 or
+    without an undo file. Raises NodeAnswerError if it is malformed.
     """
     txs = found.get("tx") if isinstance(found, dict) else None
     if not isinstance(txs, list) or not 1 <= len(txs) <= MAX_BLOCK_TRANSACTIONS:
         raise NodeAnswerError(f"{endpoint}: its details of a block have no list of transactions")
-    pieces = [compact_size(len(txs)), compact_size(0)]
+    spent: list[list[SpentOutput]] = []
     for tx in txs[1:]:
         inputs = tx.get("vin") if isinstance(tx, dict) else None
         if not isinstance(inputs, list):
             raise NodeAnswerError(f"{endpoint}: its details of a transaction have no list of inputs")
-        pieces.append(compact_size(len(inputs)))
+        spent.append([])
         for each in inputs:
-            output = parsed_output(each.get("prevout") if isinstance(each, dict) else None, endpoint)
-            if output is None:
+            coin = each.get("prevout") if isinstance(each, dict) else None
+            output = parsed_output(coin, endpoint)
+            if output is None or not isinstance(coin, dict):
                 return None
-            pieces.append(bytes(output))
-    return b"".join(pieces)
+            spent[-1].append(SpentOutput(output, _height(coin), coin.get("generated") is True))
+    return spent
+
+
+def _height(coin: dict[object, object]) -> int:
+    """Return the height at which an output was created; 0 if it is not known."""
+    height = coin.get("height")
+    return height if type(height) is int and 0 <= height < MOST_BLOCKS else 0
 
 
 def parsed_output(found: object, endpoint: Endpoint) -> TxOut | None:

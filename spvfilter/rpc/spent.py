@@ -1,6 +1,6 @@
-"""Converts the outputs that a block spends, as Bitcoin Core 30 serves them by REST, to an undo record.
+"""Converts the outputs that a block spends to an undo record.
 
-The answer (rest.cpp SerializeBlockUndo) is:
+The answer of Bitcoin Core 30 by REST (rest.cpp SerializeBlockUndo) is:
 
     answer        CompactSize number of transactions, coinbase included; then each transaction
     transaction   CompactSize number of outputs that it spends; then each output
@@ -14,14 +14,43 @@ outputs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from spvfilter.errors import FormatError
 from spvfilter.hashes import sha256d
-from spvfilter.primitives import compact_size, read_compact_size
+from spvfilter.primitives import TxOut, compact_size, read_compact_size
 from spvfilter.protocol import MAX_BLOCK_TRANSACTIONS, MAX_MONEY
 
 _LEAST_OUTPUT = 9  # Bytes of the smallest output: value and an empty script.
 _OTHER_SCRIPT = 6  # First type of a script that is not compressed (Core compressor.h nSpecialScripts).
 _UNKNOWN_HEIGHT = b"\x00"  # VARINT of height 0, as the answer has no heights.
+_VERSION = b"\x00"  # VARINT that follows a known height (Core undo.h TxInUndoFormatter).
+
+
+class SpentOutput(NamedTuple):
+    """An output that a block spends."""
+
+    output: TxOut
+    """The output."""
+    height: int
+    """Height of the block that created it; 0 if the height is not known."""
+    is_coinbase: bool
+    """True if a coinbase created it. It means nothing if the height is not known."""
+
+
+def record_of_outputs(spent: Sequence[Sequence[SpentOutput]], previous: bytes) -> bytes:
+    """Return the undo record, with its checksum, of a block that spends these outputs.
+
+    `spent` has the outputs for each transaction except the coinbase. `previous` is the hash of the block's parent.
+    """
+    pieces = [compact_size(len(spent))]
+    for of_tx in spent:
+        pieces.append(compact_size(len(of_tx)))
+        for output, height, is_coinbase in of_tx:
+            pieces.append(_varint(2 * height + is_coinbase) + _VERSION if height else _UNKNOWN_HEIGHT)
+            pieces += _packed_output(output.value, output.script_pubkey)
+    return _with_checksum(b"".join(pieces), previous)
 
 
 def undo_record(answer: bytes, previous: bytes) -> bytes:
@@ -55,8 +84,16 @@ def undo_record(answer: bytes, previous: bytes) -> bytes:
             at = _put_coin(answer, at, pieces)
     if at != len(answer):
         raise FormatError(f"{len(answer) - at} trailing bytes", offset=at, field="spent outputs")
-    undo = b"".join(pieces)
+    return _with_checksum(b"".join(pieces), previous)
+
+
+def _with_checksum(undo: bytes, previous: bytes) -> bytes:
     return undo + sha256d(previous + undo)
+
+
+def _packed_output(value: int, script: bytes) -> tuple[bytes, bytes, bytes]:
+    """Return an output as an undo record has it, with its script as it is."""
+    return _varint(_packed_amount(value)), _varint(len(script) + _OTHER_SCRIPT), script
 
 
 def _put_coin(answer: bytes, at: int, pieces: list[bytes]) -> int:
@@ -70,7 +107,7 @@ def _put_coin(answer: bytes, at: int, pieces: list[bytes]) -> int:
         raise FormatError(
             f"truncated: {size} bytes claimed, {len(answer) - script} bytes left", offset=script, field="spent script"
         )
-    pieces += (_UNKNOWN_HEIGHT, _varint(_packed_amount(value)), _varint(size + _OTHER_SCRIPT), answer[script:end])
+    pieces += (_UNKNOWN_HEIGHT, *_packed_output(value, answer[script:end]))
     return end
 
 

@@ -10,26 +10,37 @@ from spvfilter.kernel import spent_coins
 from spvfilter.primitives import TxOut
 from spvfilter.rpc.endpoint import Endpoint
 from spvfilter.rpc.prevouts import parsed_output, parsed_utxos, spent_of_details
-from spvfilter.rpc.spent import undo_record
-from support.corenode import CoreNode, output_json
+from spvfilter.rpc.spent import SpentOutput, record_of_outputs
+from support.corenode import CoreNode, output_json, spent_json
 from support.silentpayments import SilentChain, Wallet
 from support.undo import Spent
 
 pytest.importorskip("btclib_secp256k1")
 
 NODE = Endpoint.parse("http://127.0.0.1:8332")
-COINS = st.builds(Spent, st.integers(0, 21_000_000 * 10**8), st.binary(max_size=60))
+COINS = st.builds(
+    Spent, st.integers(0, 21_000_000 * 10**8), st.binary(max_size=60), st.integers(0, 4_999_999), st.booleans()
+)
 
 
 @given(st.lists(st.lists(COINS, min_size=1, max_size=3), max_size=4))
 def test_details_give_the_undo_record_of_the_block(spent: list[list[Spent]]) -> None:
-    inputs = [[{"prevout": output_json(coin)} for coin in coins] for coins in spent]
+    inputs = [[{"prevout": spent_json(coin)} for coin in coins] for coins in spent]
     found = {"tx": [{"vin": [{"coinbase": "00"}]}, *({"vin": each} for each in inputs)]}
-    answer = spent_of_details(found, NODE)
-    assert answer is not None
-    read = spent_coins(undo_record(answer, bytes(32))[:-32])
-    assert [[(coin.value, coin.script) for coin in coins] for coins in read] == [
-        [(coin.value, coin.script) for coin in coins] for coins in spent
+    outputs = spent_of_details(found, NODE)
+    assert outputs is not None
+    read = spent_coins(record_of_outputs(outputs, bytes(32))[:-32])
+    assert [[(coin.value, coin.script, coin.height, coin.coinbase) for coin in coins] for coins in read] == [
+        [(coin.value, coin.script, coin.height or None, coin.coinbase if coin.height else None) for coin in coins]
+        for coins in spent
+    ]
+
+
+@pytest.mark.parametrize("height", [None, -1, 5_000_000, 1.5, "1", True])
+def test_a_wrong_height_of_a_spent_output_is_unknown(height: object) -> None:
+    coin = output_json(Spent(5, b"")) | {"height": height}
+    assert spent_of_details({"tx": [{}, {"vin": [{"prevout": coin}]}]}, NODE) == [
+        [SpentOutput(TxOut(5, b""), 0, False)]
     ]
 
 

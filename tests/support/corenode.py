@@ -54,6 +54,11 @@ def output_json(coin: Spent) -> dict[str, Any]:
     return {"value": coin.value / 100_000_000, "scriptPubKey": {"hex": coin.script.hex()}}
 
 
+def spent_json(coin: Spent) -> dict[str, Any]:
+    """An output that a block spends in JSON. Core states the height of each one."""
+    return output_json(coin) | ({"height": coin.height, "generated": coin.coinbase} if coin.height else {})
+
+
 def spent_answer(spent: Sequence[Sequence[Spent]]) -> bytes:
     """The response of /rest/spenttxouts for a block, given the coins of each transaction except the coinbase."""
 
@@ -259,7 +264,7 @@ class CoreNode:
 
     def _details(self, digest: bytes) -> dict[str, Any]:
         """A block in JSON as `getblock HASH 3` returns it, with the fields that concern spent outputs."""
-        txs = [[{"prevout": coin and output_json(coin)} for coin in coins] for coins in self.details.get(digest, ())]
+        txs = [[{"prevout": coin and spent_json(coin)} for coin in coins] for coins in self.details.get(digest, ())]
         return {"hash": digest[::-1].hex(), "tx": [{"vin": [{"coinbase": "00"}]}, *({"vin": inputs} for inputs in txs)]}
 
     def _headers(self, rest: str) -> bytes:
