@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from spvfilter.scan.gaps import ScannedHeights as ScannedHeights
     from spvfilter.scan.matchedtxs import TransactionRow as TransactionRow
     from spvfilter.scan.matcher import Matcher as Matcher
+    from spvfilter.scan.nodeexport import NodeExport as NodeExport
     from spvfilter.scan.order import AnyBlock as AnyBlock, RawBlocks as RawBlocks, ScanReport as ScanReport
     from spvfilter.scan.outputs import OutputFormat as OutputFormat, publish as publish, scan_parts as scan_parts
     from spvfilter.scan.partfile import BlockHits as BlockHits, PartFile as PartFile, PartSummary as PartSummary
@@ -57,6 +58,7 @@ else:
         batches="MatchBatch",
         chainchange="ChainChange",
         gaps="ScannedHeights",
+        nodeexport="NodeExport",
         order="AnyBlock RawBlocks ScanReport",
         cluster="DaskWorkers scan_cluster",
         directory="PartScan",

@@ -62,8 +62,6 @@ class TableExport:
         balances: bool = False,
         credits_p2pk: bool = False,
     ) -> None:
-        if credits_p2pk and not balances:
-            raise ParameterError("credits_p2pk is for balances: also set balances=True")
         self.directory: Path = Path(directory)
         """The directory to which the export writes the tables."""
         self.plan = plan
@@ -80,13 +78,7 @@ class TableExport:
         """True if the coins of a public key count as those of its P2PKH address in the balances."""
         self._states = [name for name, is_wanted in ((_COINS, coins), (_BALANCES, balances)) if is_wanted]
         self._height = check_whole(plan) if self._states else -1
-        inputs = {f"table {table}": ", ".join(names) for table, names in self.columns.tables}
-        inputs |= {
-            TABLE_HASHES: TEXT_HASHES if self.columns.is_hex else "binary",
-            "table coins": "on" if coins else "off",
-        }
-        if balances:
-            inputs["table balances"] = "with P2PK as P2PKH" if credits_p2pk else "on"
+        inputs = export_inputs(self.columns, coins=coins, balances=balances, credits_p2pk=credits_p2pk)
         self._run = PartRun(self.directory, plan, check, inputs)
         self._parts = self._run.parts
         self.report: PartsReport = self._run.report
@@ -105,11 +97,19 @@ class TableExport:
                 another machine wrote a table that is not visible here.
             OSError: A file cannot be read or written.
         """
+        return await self.write(engine, is_last=True)
+
+    async def write(self, engine: Engine | None, *, is_last: bool) -> dict[str, list[Path]]:
+        """Write the parts as `run` does. Unless the run is the last one, coins and balances stay as they are.
+
+        Raises the errors of `run`.
+        """
         await asyncio.to_thread(pyarrow)
+        states = self._states if is_last else []
         async with self._run.opened(engine) as (chosen, manifest):
             tasks = [self._task(part) for part in self.plan.parts]
             self._run.count(tasks, await self._run.summaries(chosen, tasks, WatchTable()))
-            staged = {name: await stoppable(self._write_state, manifest, tasks, name) for name in self._states}
+            staged = {name: await stoppable(self._write_state, manifest, tasks, name) for name in states}
             return await to_its_end(self._finish, manifest, tasks, staged)
 
     def _write_state(
@@ -162,7 +162,7 @@ class TableExport:
     def _finish(
         self, manifest: Manifest, tasks: Sequence[ExportTask], states: dict[str, Path]
     ) -> dict[str, list[Path]]:
-        """Move the new files to their places, remove the files of other parts, and record the finished parts.
+        """Move the new files to their places, record the finished parts, and remove the files of other parts.
 
         Until this call, readers see the tables of the earlier export.
         """
@@ -171,24 +171,34 @@ class TableExport:
             files[table] = [_placed(task.staged_path(table), task.table_path(table)) for task in tasks]
         for name, staged in states.items():
             files[name] = [_placed(staged, state_path(self.directory.absolute(), name, self._height))]
-        self._remove_others({path for paths in files.values() for path in paths})
-        self._run.finish(manifest, tasks)
+        self._run.finish(manifest, tasks)  # first, so that the manifest never names a part without tables
+        later = [name for name in self._states if name not in states]
+        self._remove_others({path for paths in files.values() for path in paths}, later)
         return files
 
-    def _remove_others(self, kept: set[Path]) -> None:
+    def _remove_others(self, kept: set[Path], later: Sequence[str]) -> None:
         """Remove the tables of parts that no longer belong to the export, and the temporary files of killed processes.
 
-        Other files in the directory stay.
+        Other files in the directory stay. A later run writes the tables `later`, so they stay too.
         """
-        root = self.directory.absolute()
-        for folder in [
-            folder for table in (*BLOCK_TABLES, _COINS, _BALANCES) for folder in (root / table).glob("height*=*")
-        ]:
+        root, tables = self.directory.absolute(), {*BLOCK_TABLES, _COINS, _BALANCES}.difference(later)
+        for folder in [folder for table in sorted(tables) for folder in (root / table).glob("height*=*")]:
             for path in folder.iterdir():
                 if path not in kept and _TABLE_FILE.fullmatch(path.name):
                     path.unlink(missing_ok=True)
             if not any(folder.iterdir()):
                 folder.rmdir()
+
+
+def export_inputs(columns: ExportColumns, *, coins: bool, balances: bool, credits_p2pk: bool) -> dict[str, str]:
+    """Return the inputs of an export that its manifest stores, except those of its plan. Raises ParameterError."""
+    if credits_p2pk and not balances:
+        raise ParameterError("credits_p2pk is for balances: also set balances=True")
+    inputs = {f"table {table}": ", ".join(names) for table, names in columns.tables}
+    inputs |= {TABLE_HASHES: TEXT_HASHES if columns.is_hex else "binary", "table coins": "on" if coins else "off"}
+    if balances:
+        inputs["table balances"] = "with P2PK as P2PKH" if credits_p2pk else "on"
+    return inputs
 
 
 def _placed(staged: Path, path: Path) -> Path:

@@ -114,7 +114,7 @@ class _Record(UndoPlace):
 
 
 @dataclass(slots=True)
-class _Fetched:
+class FetchedBlock:
     """A block, and its undo record if the node returns it."""
 
     ref: BlockRef
@@ -122,7 +122,44 @@ class _Fetched:
     raw: bytes
     """The serialized block."""
     record: bytes | None
-    """Undo record of the block; None if the node does not return it."""
+    """Undo record of the block; None if the node does not return it, or if the block spends nothing."""
+
+
+async def fetch_block(
+    blocks: NodeBlocks, listing: fullnode.Listing, height: int, network: Network, *, by_details: bool
+) -> FetchedBlock:
+    """Fetch the block of a listing at a height, and its undo record.
+
+    With `by_details`, spent outputs are also requested in a form that takes long.
+
+    Raises NodeError; NodeAnswerError also if the block states another height. Raises SourceError if the mode is
+    "require" and the node does not return the outputs that the block spends.
+    """
+    digest, node = listing.hash_at(height), blocks.node
+    raw = await _whole_block(blocks, digest)
+    ref = block_ref(raw[:PREFIX_SIZE], 0, 0, len(raw), network)
+    if ref.height not in (None, height):
+        name = hash_to_hex(digest)
+        raise NodeAnswerError(
+            f"{node.endpoint}: returned block {name} for height {height:,}, but the block states {ref.height:,}"
+        )
+    if blocks.mode is UndoMode.OFF or ref.transactions == 1:
+        return FetchedBlock(ref, raw, None)
+    record = await node.undo_record(digest, raw[4:36], by_details=by_details)
+    if record is None and blocks.mode is UndoMode.REQUIRE:
+        raise SourceError(
+            f"{node.endpoint}: does not return the outputs that block {hash_to_hex(digest)} spends: use {_NEED}"
+        )
+    return FetchedBlock(ref, raw, record)
+
+
+async def _whole_block(blocks: NodeBlocks, digest: bytes) -> bytes:
+    """Return the block from `offered` if it is valid, else the block from the node."""
+    if blocks.offered is not None and (raw := blocks.offered(digest)) is not None:
+        with suppress(NodeAnswerError):
+            await asyncio.to_thread(blocks.node.check, raw, digest)
+            return raw
+    return await blocks.node.block(digest)
 
 
 class _Reader(Readable):
@@ -252,7 +289,7 @@ class NodeFeed(Feed):
         self._reader.close()
 
     async def batches(self) -> AsyncGenerator[list[PendingBlock]]:
-        fetching: deque[asyncio.Task[_Fetched]] = deque()
+        fetching: deque[asyncio.Task[FetchedBlock]] = deque()
         height = begun = self._listing.first
         try:
             while height <= self._listing.last:
@@ -289,38 +326,11 @@ class NodeFeed(Feed):
                 task.cancel()
             await asyncio.gather(*fetching, return_exceptions=True)
 
-    async def _block(self, digest: bytes) -> bytes:
-        """The block from `offered` if it is valid, else the block from the node."""
-        node, offered = self._blocks.node, self._blocks.offered
-        if offered is not None and (raw := offered(digest)) is not None:
-            with suppress(NodeAnswerError):
-                await asyncio.to_thread(node.check, raw, digest)
-                return raw
-        return await node.block(digest)
+    async def _fetch(self, height: int) -> FetchedBlock:
+        """One block and its undo record. Raises the errors of `fetch_block`."""
+        return await fetch_block(self._blocks, self._listing, height, self._network, by_details=self._needs_spent)
 
-    async def _fetch(self, height: int) -> _Fetched:
-        """One block and its undo record.
-
-        Raises NodeError; NodeAnswerError also if the block states a height that is not its height in the chain.
-        """
-        digest, node = self._listing.hash_at(height), self._blocks.node
-        raw = await self._block(digest)
-        ref = block_ref(raw[:PREFIX_SIZE], 0, 0, len(raw), self._network)
-        if ref.height not in (None, height):
-            name = hash_to_hex(digest)
-            raise NodeAnswerError(
-                f"{node.endpoint}: returned block {name} for height {height:,}, but the block states {ref.height:,}"
-            )
-        if self._blocks.mode is UndoMode.OFF or ref.transactions == 1:
-            return _Fetched(ref, raw, None)
-        record = await node.undo_record(digest, raw[4:36], by_details=self._needs_spent)
-        if record is None and self._blocks.mode is UndoMode.REQUIRE:
-            raise SourceError(
-                f"{node.endpoint}: does not return the outputs that block {hash_to_hex(digest)} spends: use {_NEED}"
-            )
-        return _Fetched(ref, raw, record)
-
-    def _pending(self, height: int, fetched: _Fetched) -> PendingBlock:
+    def _pending(self, height: int, fetched: FetchedBlock) -> PendingBlock:
         """The block as the scan needs it."""
         first = self._run_first
         self._reader.put(fetched.ref.hash, fetched.record)
@@ -340,6 +350,6 @@ class NodeFeed(Feed):
         return ScannedHeights(tuple(found), tuple(joined(missing)))
 
 
-def _has_come(fetching: asyncio.Task[_Fetched]) -> bool:
+def _has_come(fetching: asyncio.Task[FetchedBlock]) -> bool:
     """True if a block has arrived. False if its request failed."""
     return fetching.done() and not fetching.cancelled() and fetching.exception() is None

@@ -17,7 +17,7 @@ from spvfilter.scan.manifest import Manifest
 
 _PARTS = "parts"  # Name of the subdirectory for the files of parts.
 _LOCK = ".lock"  # Name of the file that a running scan or export locks.
-_TEMPORARY = ".spvfilter-"  # The names of unfinished files begin with this text.
+TEMPORARY = ".spvfilter-"  # The names of unfinished files begin with this text.
 _KEY_BYTES = 16  # Bytes of a key in the name of its file (our choice).
 
 
@@ -57,7 +57,7 @@ class PartDirectory:
         held = Manifest.read(self.path)
         if held is None:
             names = (each.name for each in self.path.iterdir())
-            if strange := next((name for name in names if not name.startswith(_TEMPORARY) and name != _LOCK), None):
+            if strange := next((name for name in names if not name.startswith(TEMPORARY) and name != _LOCK), None):
                 raise ParameterError(
                     f"{self.path} is not empty and holds no scan or export (it has {strange}): choose another directory"
                 )

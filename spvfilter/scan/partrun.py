@@ -102,6 +102,11 @@ class PartRun:
                 if engine is None:
                     await chosen.aclose()
 
+    async def begin(self) -> None:
+        """Write the manifest into a new directory, before anything else is written. Raises the errors of `opened`."""
+        with self.parts.locked():
+            await to_its_end(self.parts.opened, self._wanted)
+
     async def summaries(self, engine: Engine, tasks: Sequence[PartTask], table: WatchTable) -> list[PartSummary]:
         """Return the summaries of the tasks' files, and run the tasks whose files are missing.
 

@@ -34,11 +34,12 @@ FOLLOWS, LONE, ROOTED = 1, 2, 4  # Flags.
 
 SIZE_AT, HASH_AT, UNDO_AT, UNDO_SIZE_AT = 12, 28, 60, 68  # Offsets of fields in a row.
 FILE_NUMBER = struct.Struct("<I")  # The field at the start of a row.
+HEIGHT_AT = 24  # Offset of the height in a row.
+HEIGHT = struct.Struct("<i")
 UNDO_SIZES = struct.Struct("<QI")  # Offset and size of the undo record, at UNDO_AT.
-_HEIGHT_AT, _FLAGS_AT = 24, 72  # Offsets of fields in a row.
+_FLAGS_AT = 72  # Offset of the flags in a row.
 _PLACE = struct.Struct("<IQI")
 _U32 = struct.Struct("<I")
-_I32 = struct.Struct("<i")
 _BITS = 12
 _CHUNK = 1 << _BITS  # Rows that are allocated and released at once (our choice).
 _LEAST_SLOTS = 1 << 10  # Slots of an empty index (our choice).
@@ -99,13 +100,13 @@ class Rows:
     def height(self, row: int) -> int | None:
         """Return the height of the block in a row; None if it is unknown."""
         chunk, at = self._at(row)
-        height: int = _I32.unpack_from(chunk, at + _HEIGHT_AT)[0]
+        height: int = HEIGHT.unpack_from(chunk, at + HEIGHT_AT)[0]
         return None if height == UNKNOWN else height
 
     def set_height(self, row: int, height: int) -> None:
         """Set the height of the block."""
         chunk, at = self._at(row)
-        _I32.pack_into(chunk, at + _HEIGHT_AT, height)
+        HEIGHT.pack_into(chunk, at + HEIGHT_AT, height)
 
     def flags(self, row: int) -> int:
         """Return the flags of a row: FOLLOWS, LONE and ROOTED."""

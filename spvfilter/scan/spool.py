@@ -1,0 +1,152 @@
+"""Blocks of a node in files, as Bitcoin Core writes them, for as long as an export needs them.
+
+A pair of files has the blocks of successive heights, and is never changed:
+
+- `blkHEIGHT.dat` has the blocks. HEIGHT is that of the first one, in nine digits.
+- `revHEIGHT.dat` has the undo records of the blocks that have one. It is written first, so that it is complete.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from spvfilter.files import SHARED, replacing
+from spvfilter.network import Network
+from spvfilter.protocol import HASH_SIZE
+from spvfilter.scan.fetching import FetchedBlock
+from spvfilter.scan.listing import FileListing, LocalFiles
+from spvfilter.scan.partdirectory import TEMPORARY
+from spvfilter.scan.rows import HEIGHT, HEIGHT_AT, ROW_SIZE
+from spvfilter.scan.sources import BlockFiles, BlockRef
+from spvfilter.scan.undomode import UndoMode
+
+_NAME = re.compile(r"blk(\d{9})\.dat")
+
+
+class SpooledFile(NamedTuple):
+    """A file of successive blocks in a spool."""
+
+    first: int
+    """Height of the first block."""
+    hashes: bytes
+    """Hashes of the blocks, 32 bytes each in wire order."""
+    previous: bytes
+    """Hash of the block before the first one, 32 bytes in wire order."""
+
+    @property
+    def last(self) -> int:
+        """Height of the last block."""
+        return self.first + len(self.hashes) // HASH_SIZE - 1
+
+
+class BlockSpool:
+    """A folder with files of blocks, which lead from one height to another without a gap.
+
+    Files that a killed process left, and files that are damaged, are removed: their blocks are fetched again.
+
+    Raises OSError if the folder cannot be read or written.
+    """
+
+    def __init__(self, folder: Path, network: Network) -> None:
+        self.folder = folder
+        self._network = network
+        self.files: list[SpooledFile] = []
+        """The files, lowest first."""
+        paths = {path.name: path for path in folder.iterdir() if _NAME.fullmatch(path.name)}
+        for name in sorted(paths):
+            found = self._read(paths[name])
+            if found is None or (self.files and (found.first, found.previous) != (self.last + 1, self.tip)):
+                break
+            self.files.append(found)
+        whole = {path.name for file in self.files for path in self._paths(file.first)}
+        for path in folder.iterdir():
+            if path.name not in whole and path.name.startswith(("blk", "rev", TEMPORARY)):
+                path.unlink(missing_ok=True)
+
+    def __bool__(self) -> bool:
+        return bool(self.files)
+
+    @property
+    def first(self) -> int:
+        """Height of the first block. There must be one."""
+        return self.files[0].first
+
+    @property
+    def last(self) -> int:
+        """Height of the last block. There must be one."""
+        return self.files[-1].last
+
+    @property
+    def tip(self) -> bytes:
+        """Hash of the last block, 32 bytes in wire order. There must be one."""
+        return self.files[-1].hashes[-HASH_SIZE:]
+
+    def hash_at(self, height: int) -> bytes:
+        """Return the hash of the block at a height from `first` to `last`."""
+        file = next(file for file in self.files if height <= file.last)
+        return file.hashes[(height - file.first) * HASH_SIZE :][:HASH_SIZE]
+
+    def add(self, first: int, blocks: Sequence[FetchedBlock]) -> None:
+        """Write a file of blocks, which begin at a height above the last one. Raises OSError."""
+        magic, (blocks_path, undo_path) = self._network.magic, self._paths(first)
+        records = [block.record for block in blocks if block.record is not None]
+        if records:
+            with replacing(undo_path, SHARED) as file:
+                for record in records:
+                    file.write(magic + (len(record) - HASH_SIZE).to_bytes(4, "little") + record)
+        with replacing(blocks_path, SHARED) as file:
+            for block in blocks:
+                file.write(magic + len(block.raw).to_bytes(4, "little") + block.raw)
+        hashes = b"".join(block.ref.hash for block in blocks)
+        self.files.append(SpooledFile(first, hashes, blocks[0].ref.previous))
+
+    def keep_up_to(self, height: int) -> None:
+        """Remove the files that have a block above a height. Raises OSError."""
+        while self.files and self.last > height:
+            self._remove(self.files.pop())
+
+    def keep_from(self, height: int) -> None:
+        """Remove the files that have no block from a height on. Raises OSError."""
+        while self.files and self.files[0].last < height:
+            self._remove(self.files.pop(0))
+
+    def clear(self) -> None:
+        """Remove all files. Raises OSError."""
+        self.keep_up_to(-1)
+
+    def _remove(self, file: SpooledFile) -> None:
+        for path in self._paths(file.first):
+            path.unlink(missing_ok=True)
+
+    def _paths(self, first: int) -> tuple[Path, Path]:
+        """Return the paths of a file of blocks, and of its undo file. The first one is removed first."""
+        return self.folder / f"blk{first:09}.dat", self.folder / f"rev{first:09}.dat"
+
+    def _read(self, path: Path) -> SpooledFile | None:
+        """Return what a file has; None if it is damaged."""
+        hashes, previous = bytearray(), b""
+        for found in BlockFiles(path, undo=UndoMode.OFF).index_file(0, self._network):
+            if not isinstance(found, BlockRef) or (hashes and found.previous != hashes[-HASH_SIZE:]):
+                return None
+            previous = previous or found.previous
+            hashes += found.hash
+        return SpooledFile(height_of(path), bytes(hashes), previous)
+
+
+def height_of(path: Path) -> int:
+    """Return the height of the first block in a file of a spool."""
+    return int(path.name[len("blk") : -len(".dat")])
+
+
+class SpooledFiles(LocalFiles):
+    """The files of a spool for a plan. The names of the files say all heights, even if the blocks do not state them."""
+
+    def listings(self, network: Network) -> Iterator[FileListing]:
+        for listing in super().listings(network):
+            first = height_of(Path(str(self.file(listing.number).path)))
+            for row in range(len(listing)):
+                HEIGHT.pack_into(listing.rows, row * ROW_SIZE + HEIGHT_AT, first + row)
+            yield listing
