@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING
 from spvfilter._public import deferred
 from spvfilter.cli.arguments import add_network
 from spvfilter.cli.blockoptions import add_blocks, add_engine, add_follow, check_engine, check_follow, span_of
+from spvfilter.cli.scan.nodeoptions import check_without_node, configure as configure_node, is_node_url
 from spvfilter.errors import ParameterError
 
 if TYPE_CHECKING:
     import asyncio
 
     from spvfilter import compression
-    from spvfilter.cli.parts import exports
+    from spvfilter.cli.parts import exports, nodeexports
     from spvfilter.scan import exportcolumns, remote
 else:  # not needed to show --help
     asyncio = deferred("asyncio")
     compression = deferred("spvfilter.compression")
     exports = deferred("spvfilter.cli.parts.exports")
+    nodeexports = deferred("spvfilter.cli.parts.nodeexports")
     exportcolumns = deferred("spvfilter.scan.exportcolumns")
     remote = deferred("spvfilter.scan.remote")
 
@@ -36,7 +38,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "paths",
         metavar="PATH",
         nargs="*",
-        help="a blk*.dat file of Bitcoin Core, a file of one block, or a directory or URL (s3://…) of such files",
+        help=(
+            "a blk*.dat file of Bitcoin Core, a file of one block, or a directory or URL (s3://…) of such files; or"
+            " http://HOST:PORT of a node"
+        ),
     )
     parser.add_argument("--out", metavar="DIR", required=True, help="the directory for the tables")
     parser.add_argument(
@@ -72,6 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quiet", action="store_true", help="do not print the summary; errors still go to standard error"
     )
+    configure_node(parser)
     add_follow(
         parser,
         "The tables can grow with the chain.",
@@ -82,6 +88,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     check_engine(args, "no PATH of blocks given (see 'spvfilter export --help')")
     check_follow(args)
+    is_node = is_node_url(args.paths)
+    if not is_node:
+        check_without_node(args)
     for path in args.paths:
         if path == "-" or compression.is_compressed(path):
             raise ParameterError(f"{path}: export needs files that it can read again: save or decompress the blocks")
@@ -90,6 +99,8 @@ def run(args: argparse.Namespace) -> int:
     if args.credit_p2pk and not args.balances:
         raise ParameterError("--credit-p2pk is for --balances: add --balances, or leave --credit-p2pk out")
     columns = exportcolumns.ExportColumns.of(_chosen(args.columns), is_hex=args.hex)
+    if is_node:
+        return asyncio.run(nodeexports.NodeExports(args, columns, span_of(args)).run())
     return asyncio.run(exports.Exports(args, columns, span_of(args)).run())
 
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar  # distributed has no types
 
 from spvfilter.cli.blockoptions import EVERY_S
 from spvfilter.cli.parts.following import follow
@@ -52,6 +52,13 @@ class Planned:
     """The heights that the blocks have, and the missing ones."""
 
 
+def engine_of(args: argparse.Namespace, client: Any) -> Engine:
+    """Return the engine that the options ask for. `client` is the one of a Dask cluster, or None."""
+    if client is not None:
+        return DaskWorkers(client)
+    return Threads(args.jobs) if args.processes is None else Processes(args.processes)
+
+
 @asynccontextmanager
 async def _planned(args: argparse.Namespace, network: Network, span: BlockSpan) -> AsyncIterator[Planned]:
     async with AsyncExitStack() as stack:
@@ -69,10 +76,7 @@ async def _planned(args: argparse.Namespace, network: Network, span: BlockSpan) 
             paths = args.paths if client is None else [seen_anywhere(path) for path in args.paths]
             files = await asyncio.to_thread(partial(BlockFiles, paths, undo=args.undo, span=span))
             plan = await asyncio.to_thread(partial(Plan.of, files, network, directory=args.out))
-            if client is not None:
-                engine = DaskWorkers(client)
-            else:
-                engine = Threads(args.jobs) if args.processes is None else Processes(args.processes)
+            engine = engine_of(args, client)
             planned = Planned(plan, engine, files.assumed, plan.report.heights)
         try:
             yield planned
@@ -96,8 +100,10 @@ class Rounds(ABC):
         """Prints a message, unless the round before has printed it."""
         self.is_first: bool = True
         """True in the first round."""
-        self._network = network
-        self._span = span
+        self.network = network
+        """The network of the blocks."""
+        self.span = span
+        """The range of blocks."""
         self._verb = verb
         self._seconds = 0.0
 
@@ -119,7 +125,7 @@ class Rounds(ABC):
         """Process the blocks as they are now, print the result, and return the exit code."""
         args = self.args
         for left in reversed(range(_ATTEMPTS)):
-            async with _planned(args, self._network, self._span) as planned:
+            async with _planned(args, self.network, self.span) as planned:
                 plan = planned.plan
                 if not plan.parts:
                     problems = "".join(f"; {problem}" for problem in plan.report.problems[:3])
@@ -130,9 +136,14 @@ class Rounds(ABC):
                 except VanishedFileError:  # a node prunes its files meanwhile
                     if not left:
                         raise
+        return self.finish(planned, report)
+
+    def finish(self, planned: Planned, report: PartsReport) -> int:
+        """Print the result of a round, and return the exit code. Raises OSError if the report cannot be written."""
+        args, plan = self.args, planned.plan
         self.tell.begin()
         if planned.assumed and not args.quiet:
-            self.tell(assumed_network(planned.assumed, self._network))
+            self.tell(assumed_network(planned.assumed, self.network))
         problems_found, summary = Problems(), report.summary
         for problem in (*plan.report.problems, *summary.problems, *plan.report.undo_problems, *summary.undo_problems):
             problems_found.add(str(problem))

@@ -1,4 +1,4 @@
-"""The options of `spvfilter scan` for the blocks of a node."""
+"""The options of `spvfilter scan` and `spvfilter export` for the blocks of a node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OPTIONS = ("cookie", "user")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a scan of a node."""
+    """Add the options for the blocks of a node."""
     of_node = parser.add_argument_group(
         "blocks of a node", "These options need http://HOST:PORT or https://… as the only PATH."
     )
@@ -26,7 +26,7 @@ def is_node_url(paths: list[str]) -> bool:
     if not found:
         return False
     if len(paths) > 1:
-        raise ParameterError("the URL of a node must be the only PATH of a scan")
+        raise ParameterError("the URL of a node must be the only PATH")
     Endpoint.parse(paths[0])
     return True
 
