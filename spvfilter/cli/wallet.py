@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
@@ -111,6 +112,10 @@ def configure(parser: Parser) -> None:
                 help="use only the keychain with this descriptor, name or label"
                 + ("; default: the first" if action in (address, revealing) else ""),
             )
+        if action is history:
+            action.add_argument(
+                "--address", metavar="ADDRESS", help="use only transactions that pay or spend this watched address"
+            )
         if action in (coins, history):
             action.add_argument(
                 "--limit",
@@ -147,7 +152,7 @@ def _coins(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: st
 
 
 def _history(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: str) -> None:
-    entries = islice(_all(wallet.history, args), args.limit)
+    entries = islice(_all(partial(wallet.history, script=args.address), args), args.limit)
     if chosen == "table":
         _history_table(page, list(entries))
     else:

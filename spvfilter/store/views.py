@@ -634,11 +634,12 @@ class Views:
         limit: int | None = None,
         before: str | None = None,
         waiting: bool = False,
+        script: bytes | str | None = None,
     ) -> Snapshot[HistoryEntry]:
         """Return transactions: unconfirmed ones first, then confirmed ones, the latest first.
 
         A transaction that was abandoned, has expired or is in conflict is placed at the height that the chain had when
-        it was first seen. With `keychain` it is left out.
+        it was first seen. With `keychain` or `script` it is left out.
 
         The history of an account has its net value and its labels of each transaction. The fee is stated if the account
         paid all inputs.
@@ -653,10 +654,11 @@ class Views:
             limit: Length of the page. By default there is one page with everything.
             before: `cursor` of the last item of the page before, to get the next page.
             waiting: True for transactions of others without enough evidence, and only for them.
+            script: Only transactions that pay or spend this watched address, or this watched scriptPubKey as bytes.
 
         Raises:
             UnknownAccountError: The wallet has no such account.
-            ParameterError: An argument is not valid, or the wallet has no such keychain.
+            ParameterError: An argument is not valid, the script is not watched, or the wallet has no such keychain.
             StoreError: The database cannot be read.
         """
         values: tuple[object, ...] = (*_behind(before), _checked_limit(limit))
@@ -667,6 +669,11 @@ class Views:
                 keychains, owner = self._of_keychain(keychain)
                 matching = f"matches.txid = transactions.txid AND {narrowed('matches.entry', keychains)}"
                 of += f" AND EXISTS (SELECT 1 FROM matches WHERE {matching})"
+            source = "transactions"
+            if script is not None:
+                touching = f"SELECT DISTINCT txid FROM matches WHERE entry = {self._entry_of(script)}"
+                of += f" AND transactions.txid IN ({touching})"
+                source = f"({touching}) CROSS JOIN transactions USING (txid)"  # they are fewer than the wallet's
             if account is not None:
                 place = place if waiting else "account_txs.place"
                 return Snapshot(self._account_entries(account, label, of, place, values), self._log().last)
@@ -678,8 +685,7 @@ class Views:
                 )
             elif label is None:
                 where = (
-                    f"FROM transactions WHERE {of} AND ({place}, txid) < (?, ?) ORDER BY {place} DESC, txid DESC"
-                    " LIMIT ?"
+                    f"FROM {source} WHERE {of} AND ({place}, txid) < (?, ?) ORDER BY {place} DESC, txid DESC LIMIT ?"
                 )
             else:
                 place = place if waiting else "tx_labels.place"
@@ -689,6 +695,17 @@ class Views:
                 )
                 values = (_checked_label(label), *values)
             return Snapshot(self._entries(where, values), self._log().last)
+
+    def _entry_of(self, script: bytes | str) -> int:
+        """Return the row id of the entry of a script. Raises ParameterError if it is not watched."""
+        raw = address_to_script(script, self._network) if isinstance(script, str) else script
+        if not isinstance(raw, bytes):
+            raise ParameterError(f"script: expected an address or a scriptPubKey as bytes, not {type(raw).__name__}")
+        where = f"FROM watch WHERE kind = 0 AND {HAS_VALUE.format('?')}"
+        row = next(self._checked("watch", where, (raw, raw)), None)
+        if row is None:
+            raise ParameterError(f"this script is not watched: {raw.hex()[:80]}")
+        return int(row[0])
 
     def _account_entries(
         self, account: str, label: str | None, of: str, place: str, values: tuple[object, ...]

@@ -145,6 +145,9 @@ def test_a_history_in_every_format(run: Any, path: Path) -> None:
     assert [row["net"] for row in table] == ["-120000000", "50000"]
     assert [row["raw"] for row in table] == [row["raw"] for row in rows[:2]]
     assert run("wallet", "history", "--db", path, "--label", "savings").out.count("\n") == 1
+    address = json.loads(run("wallet", "coins", "--db", path, "--label", "savings").out)["address"]
+    (row,) = run("wallet", "history", "--db", path, "--address", address).out.splitlines()
+    assert json.loads(row)["net"] == 50_000
 
 
 def plain(seen: str) -> list[str]:

@@ -43,7 +43,7 @@ def address(script: bytes) -> str:
 class Chains(Ledger):
     """A wallet with two keychains beside its two scripts."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | str) -> None:
         super().__init__(path)
         self.watch.add_keychain("receiving", script_at, "savings", lookahead=GAP_LIMIT)
         self.watch.add_keychain("change", change_at, "savings", lookahead=GAP_LIMIT)
