@@ -10,16 +10,21 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spvfilter.address import script_to_address
+from spvfilter.address import address_to_script, script_to_address
 from spvfilter.errors import InexpressibleError, KeychainError, ParameterError, StoreFullError
 from spvfilter.light import LightClient
+from spvfilter.light.engine import bloomsearch, peers
+from spvfilter.light.events import PeerWarning
 from spvfilter.network import REGTEST
-from spvfilter.node import Node
+from spvfilter.node import Node, Regtest, Responder
+from spvfilter.node.blocktree import TreeBlock
+from spvfilter.node.server import SETTINGS
 from spvfilter.primitives import TxOut
 from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
@@ -28,6 +33,7 @@ from spvfilter.wallet.reader import WalletStore
 from spvfilter.wallet.searches import Searches
 from spvfilter.watch.keychain import GAP_LIMIT
 from spvfilter.watch.watchlist import WatchList
+from spvfilter.wire.events import Service
 from support.keychains import script_at
 from support.vectors import effort
 
@@ -255,6 +261,58 @@ async def test_random_life_loses_no_payment_to_a_revealed_address(
         assert (await client.status()).skipped == ()
         if is_exclusive:
             assert len([first for first in searches if first < 100]) <= 1
+
+
+KEPT = 20
+"""Blocks that pruned nodes serve in the next test, instead of 288."""
+
+
+class _Pruned(Responder):
+    def on_block_wanted(self, block: TreeBlock, kind: int) -> None:
+        if self.regtest.height - block.height > KEPT + 2:
+            self.end("a block below the pruned node's limit")
+        else:
+            super().on_block_wanted(block, kind)
+
+
+@MODES
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("is_used", [False, True])
+async def test_pruned_nodes_cost_no_payment_to_a_revealed_address(
+    mode: str, exclusive: bool, is_used: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New scripts of a longer window are searched in all blocks, which a pruned node lacks.
+
+    The client says so, and reports no block as searched that was not. Filters are enough if no old block matches.
+    """
+    for each in (peers, bloomsearch):
+        monkeypatch.setattr(each, "LIMITED_DEPTH", KEPT)
+    path, regtest, expected = tmp_path / "w.db", Regtest(), {59: 5_000}
+    regtest.mine(110)
+    if is_used:
+        expected |= {0: 700}
+        regtest.pay(TxOut(700, script_at(0)))
+    regtest.mine(2 * KEPT)
+    async with Node(regtest) as node, client_of(node, mode, path) as client:
+        await paid_to(client, regtest.height)
+    pruned = replace(SETTINGS, services=SETTINGS.services & ~Service.NETWORK | Service.NETWORK_LIMITED)
+    async with Node(regtest, responder=_Pruned, settings=pruned) as node, client_of(node, mode, path) as client:
+        given = [await client.reveal_address(exclusive=exclusive) for _ in range(60)]
+        assert given == [each for each in ADDRESSES[: 60 + is_used] if each != ADDRESSES[0] or not is_used]
+        regtest.pay(TxOut(5_000, address_to_script(ADDRESSES[59], REGTEST)))
+        regtest.mine()
+        if mode == "compact" and not is_used:
+            assert await paid_to(client, regtest.height) == expected
+        else:
+            events = client.events()
+            warning = await anext(event async for event in events if isinstance(event, PeerWarning))
+            assert "keeps only recent blocks" in str(warning.error)
+            assert not (await client.status()).is_synced
+            assert client.searched_height < regtest.height
+    async with Node(regtest) as node, client_of(node, mode, path) as client:
+        assert await paid_to(client, regtest.height) == expected
+        assert (await client.status()).skipped == ()
+        assert await client.reveal_address(exclusive=exclusive) == ADDRESSES[60 + is_used]
 
 
 @MODES
