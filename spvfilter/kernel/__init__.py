@@ -87,6 +87,7 @@ if TYPE_CHECKING:  # both backends have the reference's signatures
         pack_hits,
         unpack_hits,
     )
+    from spvfilter.kernel.pure.rows import row_mark
     from spvfilter.kernel.pure.scriptaddresses import script_addresses
     from spvfilter.kernel.pure.series import SeriesCore
     from spvfilter.kernel.pure.silent import silent_candidate
@@ -166,6 +167,7 @@ __all__ = [
     "parse_merkleblock",
     "parse_tx",
     "read_at",
+    "row_mark",
     "script_addresses",
     "silent_candidate",
     "sound_frames",

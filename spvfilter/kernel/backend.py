@@ -48,6 +48,7 @@ _REFERENCE = {
     "pure.columnlines": ("column_lines",),
     "pure.hitcolumns": ("hit_columns",),
     "pure.packed": ("add_hit_sums", "count_hits", "hit_lines", "hit_sums", "is_ascending", "pack_hits", "unpack_hits"),
+    "pure.rows": ("row_mark",),
     "pure.scriptaddresses": ("script_addresses",),
     "pure.silent": ("silent_candidate",),
     "pure.table": ("WatchTable",),

@@ -51,6 +51,7 @@ from spvfilter.kernel.pure.packed import (
     pack_hits as pack_hits,
     unpack_hits as unpack_hits,
 )
+from spvfilter.kernel.pure.rows import row_mark as row_mark
 from spvfilter.kernel.pure.scriptaddresses import script_addresses as script_addresses
 from spvfilter.kernel.pure.series import SeriesCore as SeriesCore
 from spvfilter.kernel.pure.silent import silent_candidate as silent_candidate

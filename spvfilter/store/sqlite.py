@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import pathlib
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from spvfilter.errors import (
@@ -20,6 +19,7 @@ from spvfilter.errors import (
     StoreLockedError,
     StoreReadOnlyError,
 )
+from spvfilter.kernel import row_mark
 
 MIN_SQLITE = (3, 37, 0)  # the first version with STRICT tables
 COMPANIONS = ("", "-wal", "-shm", "-journal")  # suffixes of the files that belong to a database
@@ -111,39 +111,8 @@ def reading(path: pathlib.Path) -> Iterator[None]:
             raise StoreCorruptError(f"{path}: a value cannot be read: {ascii(error)[:200]}") from error
 
 
-def _heads(kind: bytes) -> list[bytes]:
-    """Return the prefixes of values in the input of a checksum, by the length of the value."""
-    return [kind + size.to_bytes(8, "little") for size in range(256)]
-
-
-_INTS, _BYTES, _STRS = _heads(b"i"), _heads(b"b"), _heads(b"s")
-_NONE = b"N" + (4).to_bytes(8, "little") + b"None"
-_SMALL = [_INTS[len(data)] + data for data in (b"%d" % value for value in range(256))]
-
-
-def mark(table: str, row: Sequence[object]) -> int:
-    """Return a 63-bit checksum over a row of str, bytes, int and None. It shows any change of the row."""
-    parts = [table.encode()]
-    for value in row:
-        if isinstance(value, int):
-            if 0 <= value < 256:
-                parts.append(_SMALL[value])
-                continue
-            data = b"%d" % value
-            parts += (_INTS[len(data)], data)
-            continue
-        if value is None:
-            parts.append(_NONE)
-            continue
-        if isinstance(value, bytes):
-            heads, data = _BYTES, value
-        elif isinstance(value, str):
-            heads, data = _STRS, value.encode("utf-8", "surrogatepass")
-        else:  # a float, which only a damaged file can contain
-            heads, data = _heads(type(value).__name__[:1].encode()), str(value).encode()
-        size = len(data)
-        parts += (heads[size] if size < 256 else heads[0][:1] + size.to_bytes(8, "little"), data)
-    return int.from_bytes(hashlib.blake2b(b"".join(parts), digest_size=8).digest(), "little") >> 1
+mark: Callable[[str, Iterable[object]], int] = row_mark
+"""The checksum of a row in its last column: see `kernel.row_mark`."""
 
 
 def number(value: int) -> bytes:

@@ -87,6 +87,7 @@ def test_every_entry_that_takes_bytes_has_a_place() -> None:
         "WatchTable.entry",
         "WatchTable.packed_entries",
         "decode_address",
+        "row_mark",
     }
 
 

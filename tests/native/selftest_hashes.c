@@ -2,6 +2,7 @@
 #include "selftest.h"
 
 #include "block/txid.h"
+#include "hash/blake2b.h"
 #include "hash/murmur3.h"
 #include "hash/murmur3/x64.h"
 #include "hash/sha256/way.h"
@@ -236,7 +237,41 @@ void test_many_siphashes(void) {
     }
 }
 
+/* Digests of Python's hashlib.blake2b(message, digest_size=8), in little endian. The message comes in two parts. */
+static void blake2b_in_parts(void) {
+    static const struct {
+        size_t size;
+        uint64_t hash;
+    } cases[] = {
+        {0, 0xb4b2797457a0a6e4},
+        {1, 0x4882ead1cdd9f694},
+        {3, 0x36a4a06801c279e8},
+        {127, 0x1ec401c351560068},
+        {128, 0x827e61b6f13dd1c2},
+        {129, 0xa650536d7ae467f6},
+        {255, 0xa2354ba109babe94},
+        {256, 0x3c7a9d538d771a51},
+        {257, 0xb69306672d53bc87},
+        {1000, 0x7f5738a836a89c66},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const size_t size = cases[i].size;
+        uint8_t *message = zeroed(size, 1);
+        for (size_t at = 0; at < size; at++)
+            message[at] = (uint8_t)(at % 251);
+        for (size_t first = 0; first <= size; first++) {
+            spv_blake2b hash;
+            spv_blake2b_start(&hash);
+            spv_blake2b_add(&hash, message, first);
+            spv_blake2b_add(&hash, message + first, size - first);
+            CHECK(spv_blake2b_end(&hash) == cases[i].hash);
+        }
+        release(message);
+    }
+}
+
 void test_hashes(void) {
+    blake2b_in_parts();
     published_sha256();
     sha256_ways();
     published_murmur3();

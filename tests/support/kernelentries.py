@@ -304,6 +304,7 @@ ENTRIES: dict[str, Entry] = {
     "decode_address": Entry(function("decode_address"), ("no address", 0, 5, "bc")),
     "encode_address": Entry(function("encode_address"), (SCRIPTS[0], 0, 5, "bc"), ((0,),)),
     "thrift_end": Entry(function("thrift_end"), (b"\x15\x02\0", 0, 12), ((0,),)),
+    "row_mark": Entry(function("row_mark"), ("watch", (1, b"\x51" * 200, None, "label"))),
     "script_addresses": Entry(
         function("script_addresses"),
         (b"\0\0\0\0\x16\0\0\0\x17\0\0\0", SCRIPTS[0] + b"x", 0, 5, "bc"),

@@ -541,6 +541,17 @@
     "--\n" \
     "\n" \
     "Return packed hits as hits. Raises FormatError for bytes that are not packed hits."
+#define SPV_DOC_row_mark \
+    "row_mark($module, table, row, /)\n" \
+    "--\n" \
+    "\n" \
+    "Return a 63-bit checksum over a table's name and a row of str, bytes, int and None.\n" \
+    "\n" \
+    "It shows any change of the row: it is half of a BLAKE2b hash of 8 bytes, over the kind, the size and the value of\n" \
+    "each column.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    TypeError: The name is not a str, or the row is not iterable."
 #define SPV_DOC_script_addresses \
     "script_addresses($module, offsets, scripts, p2pkh_version, p2sh_version, hrp, /)\n" \
     "--\n" \
