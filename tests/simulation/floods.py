@@ -13,7 +13,7 @@ from pathlib import Path
 
 from simulation.behaviours.floods import Invents
 from simulation.foreign import Steady
-from simulation.host import Make
+from simulation.host import Make, Process
 from simulation.pipe import Quality
 from simulation.plan import Plan
 from simulation.record import Record
@@ -26,6 +26,9 @@ from spvfilter.node.scripts import op_return
 from spvfilter.primitives import OutPoint
 from spvfilter.signing import build_tx
 from spvfilter.transaction import Transaction, TxIn
+from spvfilter.wallet.events import MatchConfirmed, MatchFound
+from spvfilter.wallet.reader import WalletStore
+from spvfilter.watch.match import MatchKind
 from support.locks import LOCKS
 
 _FLOOD_S = 450.0
@@ -35,7 +38,9 @@ _MAX_OBJECTS = 450_000
 _MAX_BYTES = 15_000_000
 """Bytes in byte strings of the engine. Floods measured at most 10 MB."""
 _MAX_FILE = 30_000_000
-"""Bytes of the database. Floods measured at most 18 MB."""
+"""Bytes of the database with its write-ahead log. Floods measured at most 22 MB."""
+_MAX_PAGES = 20_000_000
+"""Bytes of the database without this log. Floods measured at most 13 MB."""
 _MAX_STEP_S = 0.3
 """Processor time of one step. Floods measured at most 0.07 s."""
 _MAX_WALKED = 12_000
@@ -209,10 +214,26 @@ def happen(
     process = world.process
     if process is None or process.disk.store.tip != world.truth.height:
         raise Violation("alive", "a flood keeps the client from the tip")
+    _read(process, path)
     if missing := waiting - {place.txid for place in process.stored()}:
         raise Violation("true", f"a flood hides {len(missing)} payments")
     if (took := time.process_time() - begun) > _MAX_WORK_S:
         raise Violation("modest", f"a flood takes {took:.1f} s of processor time")
+
+
+def _read(process: Process, path: Path) -> None:
+    """True: a reader that begins to read after the flood finds each match of a block, and no hole before it."""
+    found, last = set[tuple[bytes, bool, int, int | None]](), 0
+    with WalletStore.open(path) as wallet:
+        while page := wallet.events(last, 10_000):
+            last = page.sequence
+            for event in page:
+                if isinstance(event, (MatchConfirmed, MatchFound)):
+                    match = event.match
+                    found.add((match.txid, match.kind is MatchKind.INPUT, match.index, match.height))
+    expected = {(each.txid, each.kind == "input", each.number, each.height) for each in process.stored()}
+    if missing := expected - found:
+        raise Violation("true", f"a flood has pushed the events of {len(missing)} confirmed matches out")
 
 
 def _check(world: World, path: Path) -> None:
@@ -232,8 +253,9 @@ def _check(world: World, path: Path) -> None:
     weight, file = weigh(process.engine), sum(each.stat().st_size for each in path.parent.glob(path.name + "*"))
     if weight.objects > _MAX_OBJECTS or weight.size > _MAX_BYTES:
         raise Violation("modest", f"the engine has {weight.objects:,} objects and {weight.size:,} bytes in a flood")
-    if file > _MAX_FILE:
-        raise Violation("modest", f"the database has {file:,} bytes in a flood")
+    pages = db.execute("PRAGMA page_count").fetchone()[0] * db.execute("PRAGMA page_size").fetchone()[0]
+    if file > _MAX_FILE or pages > _MAX_PAGES:
+        raise Violation("modest", f"the database has {file:,} bytes in a flood, {pages:,} of them in its pages")
     if process.most_walked > _MAX_WALKED:
         raise Violation("modest", f"a step walks over {process.most_walked:,} linked transactions in a flood")
     if world.record.slowest_s > _MAX_STEP_S:
