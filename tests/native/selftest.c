@@ -130,6 +130,7 @@ int main(int argc, char **argv) {
     test_processors();
     test_columns();
     test_walk();
+    test_silent();
     test_tables();
     test_threads();
     for (int i = 1; i < argc; i++)
