@@ -8,11 +8,13 @@ from spvfilter.store.ledger import kept_transactions
 from spvfilter.store.windowviews import Checked
 from spvfilter.wallet.books import KEPT_DEPTH, Books
 from spvfilter.wallet.saved import SavedBooks
+from spvfilter.watch.elements import refuse_silent
 from spvfilter.watch.watchlist import WatchList
 
 
 def stored_elements(checked: Checked, network: Network, tip: int) -> list[bytes]:
     """Return the elements. `tip` is the height of the best chain. Raises InexpressibleError, StoreCorruptError."""
+    refuse_silent([name for _, name, *_ in checked("keychains", "FROM keychains WHERE descriptor GLOB 'sp(*'", ())])
     watch = WatchList(network)
     entries = {
         row: watch.add_entry(EntryKind(kind), value)

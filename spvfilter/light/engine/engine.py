@@ -662,8 +662,13 @@ class ClientEngine:
         self._compact.pause()
         self._bloom.pause()
 
+    @property
+    def _mode(self) -> Mode:
+        """The mode that the user chose. Silent payments need compact mode, as no BIP-37 filter finds them."""
+        return Mode.COMPACT if self._silent.is_needed else self.options.mode
+
     def _preferred_mode(self) -> SearchMode:
-        pool, mode = self._context.pool, self.options.mode
+        pool, mode = self._context.pool, self._mode
         if mode is Mode.BIP37 or not self._load_scripts():
             pool.want(BLOOM)
             return SearchMode.BLOOM
@@ -690,7 +695,7 @@ class ClientEngine:
 
     def _drop_useless(self, search_mode: SearchMode) -> None:
         """Drop peers that lack the needed service."""
-        mode = self.options.mode
+        mode = self._mode
         needed = {Mode.COMPACT: COMPACT_FILTERS, Mode.BIP37: BLOOM, Mode.AUTO: COMPACT_FILTERS | BLOOM}[mode]
         for peer in self._context.pool.ready():
             if peer.services & needed:
