@@ -1,5 +1,8 @@
 """PSBTs, partially signed transactions (BIP-174 and 371), with the wallet's facts about their inputs and outputs.
 
+A PSBT that spends a silent payment has version 2 (BIP-370), because the tweak of the output has a field only there
+(BIP-376). Any other has version 0.
+
 A PSBT is its magic and a list of maps: one for the transaction, one for each input and one for each output. A map is a
 list of keys and values, each with its length before it. A zero byte ends it. The first byte of a key is its type.
 """
@@ -8,8 +11,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from spvfilter.errors import DescriptorWarning, ParameterError
+from spvfilter.hashes import hash160
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
 from spvfilter.primitives import OutPoint, TxOut, compact_size
@@ -17,6 +22,7 @@ from spvfilter.store.windowviews import Checked, EntryPlaces
 from spvfilter.transaction import Transaction
 from spvfilter.watch.descriptor.descriptor import parse_descriptor
 from spvfilter.watch.descriptor.keys import account_keys
+from spvfilter.watch.descriptor.silent import Origin, parse_silent
 from spvfilter.watch.descriptor.spending import Spending
 
 _MAGIC = b"psbt\xff"
@@ -33,8 +39,36 @@ def encode(
     tx: Transaction, xpubs: Iterable[Pair], inputs: Iterable[Iterable[Pair]], outputs: Iterable[Iterable[Pair]]
 ) -> bytes:
     """Return the bytes of a PSBT, version 0. `xpubs` are further pairs of the first map."""
+    return _joined([[(0x00, b"", tx.raw), *xpubs], *inputs, *outputs])
+
+
+def encode_version_2(
+    tx: Transaction, xpubs: Iterable[Pair], inputs: Iterable[Iterable[Pair]], outputs: Iterable[Iterable[Pair]]
+) -> bytes:
+    """Return the bytes of a PSBT, version 2 (BIP-370), whose inputs and outputs may not change."""
+    spans = tx.span
+    head = [
+        *xpubs,
+        (0x02, b"", tx.raw[:4]),
+        (0x03, b"", tx.raw[-4:]),  # the lock time, as no input requires another
+        (0x04, b"", compact_size(len(spans.inputs))),
+        (0x05, b"", compact_size(len(spans.outputs))),
+        (0xFB, b"", (2).to_bytes(4, "little")),
+    ]
+    spends = [
+        [*pairs, (0x0E, b"", outpoint[:32]), (0x0F, b"", outpoint[32:]), (0x10, b"", tx.raw[end : end + 4])]
+        for pairs, outpoint, (_, _, end) in zip(inputs, tx.inputs, spans.inputs, strict=True)
+    ]
+    pays = [
+        [*pairs, (0x03, b"", bytes(output)[:8]), (0x04, b"", output.script_pubkey)]
+        for pairs, output in zip(outputs, tx.outputs, strict=True)
+    ]
+    return _joined([head, *map(sorted, spends), *map(sorted, pays)])
+
+
+def _joined(maps: Iterable[Iterable[Pair]]) -> bytes:
     parts = [_MAGIC]
-    for pairs in ([(0x00, b"", tx.raw), *xpubs], *inputs, *outputs):
+    for pairs in maps:
         parts += (_sized(bytes((kind,)) + key) + _sized(value) for kind, key, value in pairs)
         parts.append(b"\0")
     return b"".join(parts)
@@ -67,6 +101,25 @@ def input_pairs(output: TxOut, previous: bytes, found: Spending | None) -> Itera
         yield 0x17, b"", found.internal_key
     if found.merkle_root is not None:
         yield 0x18, b"", found.merkle_root
+
+
+class SilentSpend(NamedTuple):
+    """The secret and the key with which a signer spends a silent payment."""
+
+    tweak: bytes
+    """Secret that, added to the private spend key, gives the private key of the output. Empty if it is not known."""
+    spend_pubkey: bytes
+    """Compressed public spend key."""
+    origin: Origin | None
+    """Origin of the spend key, if the descriptor states it."""
+
+
+def silent_pairs(output: TxOut, found: SilentSpend) -> Iterator[Pair]:
+    """Yield the pairs of an input that spends a silent payment (BIP-376)."""
+    fingerprint, path = found.origin or (hash160(found.spend_pubkey)[:4], ())
+    yield 0x01, b"", bytes(output)
+    yield 0x1F, found.spend_pubkey, fingerprint + b"".join(step.to_bytes(4, "little") for step in path)
+    yield 0x20, b"", found.tweak
 
 
 def output_pairs(found: Spending | None) -> Iterator[Pair]:
@@ -122,14 +175,23 @@ def psbt_of(checked: Checked, network: Network, tx: Transaction, previous: Mappi
     if not any(spent):
         raise ParameterError("the wallet knows none of the outputs that the transaction spends")
     scripts = {output.script_pubkey for output in (*tx.outputs, *filter(None, spent))}
-    found, descriptors = _spendings(checked, network, scripts)
+    found, descriptors, silent = _spendings(checked, network, scripts)
     signed = {text for output in filter(None, spent) if (text := descriptors.get(output.script_pubkey)) is not None}
-    inputs = (
-        () if output is None else input_pairs(output, previous[outpoint[:32]].raw, found.get(output.script_pubkey))
-        for outpoint, output in zip(tx.inputs, spent, strict=True)
-    )
+    inputs = list[Iterable[Pair]]()
+    for outpoint, output in zip(tx.inputs, spent, strict=True):
+        if output is None:
+            inputs.append(())
+        elif (payment := silent.get(output.script_pubkey)) is None:
+            inputs.append(input_pairs(output, previous[outpoint[:32]].raw, found.get(output.script_pubkey)))
+        elif payment.tweak:
+            inputs.append(silent_pairs(output, payment))
+        else:
+            raise ParameterError(
+                f"the tweak of the silent payment {OutPoint.parse(outpoint)} is not known: rescan from its block on"
+            )
     outputs = (output_pairs(found.get(output.script_pubkey)) for output in tx.outputs)
-    psbt = encode(tx, xpub_pairs(signed), inputs, outputs)
+    has_silent = any(output is not None and output.script_pubkey in silent for output in spent)
+    psbt = (encode_version_2 if has_silent else encode)(tx, xpub_pairs(signed), inputs, outputs)
     _warn_of_strangers(signed)
     return psbt
 
@@ -174,11 +236,13 @@ def _spent(outpoint: bytes, previous: Mapping[bytes, Transaction]) -> TxOut | No
 
 def _spendings(
     checked: Checked, network: Network, scripts: set[bytes]
-) -> tuple[dict[bytes, Spending], dict[bytes, str]]:
+) -> tuple[dict[bytes, Spending], dict[bytes, str], dict[bytes, SilentSpend]]:
     """Return scripts and keys of watched scripts whose keychain has a descriptor, by scriptPubKey.
 
-    The second result has the names of these keychains, which are their descriptors.
+    The second result has the names of these keychains, which are their descriptors. The third one has the scripts of
+    silent payments, which are not in the others.
     """
+    silent = dict[bytes, SilentSpend]()
     places, derive = EntryPlaces(checked), dict[str, Callable[[int], tuple[Spending, ...]] | None]()
     found: dict[bytes, Spending] = {}
     owners: dict[bytes, str] = {}
@@ -186,8 +250,11 @@ def _spendings(
     for at in range(0, len(wanted), _PER_QUERY):  # each query reads the whole table, which has no index of scripts
         part = wanted[at : at + _PER_QUERY]
         where = f"FROM watch WHERE kind = ? AND value IN ({', '.join('?' * len(part))})"
-        for row, *_ in checked("watch", where, (int(EntryKind.SCRIPT), *part)):
+        for row, _, script, *_ in checked("watch", where, (int(EntryKind.SCRIPT), *part)):
             name, index = places.find(row)
+            if name is not None and (payment := _silent_spend(checked, network, row, name)) is not None:
+                silent[script] = payment
+                continue
             if name is None or index is None:
                 continue
             if name not in derive:
@@ -197,17 +264,22 @@ def _spendings(
                 made = {each.script_pubkey: each for each in spending(index)}
                 found |= made
                 owners |= dict.fromkeys(made, name)
-    return found, owners
+    return found, owners, silent
+
+
+def _silent_spend(checked: Checked, network: Network, row: int, name: str) -> SilentSpend | None:
+    """Return what spends the silent payment to an entry; None if the entry is none. `name` is that of its keychain."""
+    for _, tweak, _ in checked("sp_outputs", "FROM sp_outputs WHERE entry = ?", (row,)):
+        where = "FROM sp_keys WHERE keychain IN (SELECT id FROM keychains WHERE name = ?)"
+        for _, secret, *_ in checked("sp_keys", where, (name,)):
+            descriptor = parse_silent(secret, network)
+            return SilentSpend(tweak, descriptor.spend_pubkey, descriptor.spend_origin)
+    return None
 
 
 def _deriving(checked: Checked, network: Network, name: str) -> Callable[[int], tuple[Spending, ...]] | None:
     """Return the function that derives the scripts and keys of a keychain; None if it has no descriptor."""
     for _, _, _, descriptor, *_ in checked("keychains", "FROM keychains WHERE name = ?", (name,)):
-        if descriptor is not None and descriptor.startswith("sp("):
-            raise ParameterError(
-                "the transaction spends or pays a silent payment of the wallet: sign it with the tweak of the coin,"
-                " Coin.sp_tweak"
-            )
         if descriptor is not None:
             found = parse_descriptor(descriptor, network, is_stored=True)
             return next((each.spending for each in found if each.text == name), None)

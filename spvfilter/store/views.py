@@ -755,11 +755,13 @@ class Views:
             unsigned_tx: The transaction without signatures, as bytes or as an object that serializes to them.
 
         Returns:
-            The PSBT, version 0, as bytes. Most programs take its base64 text.
+            The PSBT as bytes. Most programs take its base64 text. It has version 2 (BIP-370) if it spends a silent
+            payment (BIP-376), otherwise version 0.
 
         Raises:
             FormatError: The bytes are not a transaction.
             ParameterError: The transaction has signatures, spends no output of the wallet, or no block can contain it.
+                The tweak of a silent payment is not known.
             DescriptorError: A descriptor has musig(), or the extra `descriptors` is not installed.
             StoreError: The database cannot be read.
         """

@@ -22,7 +22,7 @@ from spvfilter.rpc import CookieFile, FullNode
 from spvfilter.silent.address import SilentAddress
 from spvfilter.transaction import Transaction, TxIn
 from support.bitcoind import PATIENCE_S, Bitcoind, running_bitcoind
-from support.silentpayments import Wallet, output_of, public, signed_by_tweak
+from support.silentpayments import Wallet, output_of, public, signed
 
 pytest.importorskip("btclib_secp256k1")
 pytestmark = pytest.mark.bitcoind
@@ -91,9 +91,8 @@ async def test_core_finds_what_the_client_finds_and_spends(tmp_path: Path, way: 
             assert {coin.sp_label for coin in coins.values()} == {None, 0}
             coin = coins[0]
             assert coin.script_pubkey == output_of(first, 0)
-            assert coin.sp_tweak is not None
             unsigned = build_tx([TxIn(coin.outpoint)], [TxOut(coin.value - 1_000, PAYER)])
-            spend = signed_by_tweak(WALLET, coin.sp_tweak, unsigned, TxOut(coin.value, coin.script_pubkey))
+            spend = signed(WALLET, await client.psbt(unsigned))
             assert await node.call("sendrawtransaction", spend.hex()) == Transaction.parse(spend).txid_hex
             await payer.mine()
             await synced(client, node)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,18 +16,23 @@ from spvfilter.hashes import hash160
 from spvfilter.light.events import Mode, PeerWarning
 from spvfilter.network import REGTEST
 from spvfilter.node import Regtest
-from spvfilter.node.server import Node
+from spvfilter.node.server import SERVICES, SETTINGS, Node
 from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.signatures.verify import Validity, verify_spends
 from spvfilter.silent.address import SilentAddress
+from spvfilter.silent.search import Judged, Scripts
 from spvfilter.transaction import Transaction, TxIn
+from spvfilter.watch.silentsearch import SilentSearch
+from spvfilter.wire.events import Service
 from support import undo
 from support.compactworld import LIMITS
 from support.lightworld import START, Run, World, running
-from support.silentpayments import Wallet, output_of, public
+from support.silentpayments import Wallet, output_of, psbt_maps, public, signed
 
 pytest.importorskip("btclib_secp256k1")
 
 WALLET = Wallet(network=REGTEST)
+H = 1 << 31  # a hardened step
 OTHER = Wallet(scan=5, network=REGTEST)
 
 
@@ -136,6 +144,8 @@ async def test_a_payment_is_a_coin_that_its_spend_removes(tmp_path: Path) -> Non
         check_tweak(coin)
         assert coin.sp_tweak is not None
         assert coin.sp_tweak.hex() not in repr(coin)
+        with pytest.raises(InexpressibleError):
+            wallet.bip37_elements()
     assert (path.stat().st_mode & 0o777) == 0o600
 
 
@@ -154,6 +164,37 @@ def check_tweak(coin: Coin) -> None:
     order = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
     private = (int.from_bytes(WALLET.spend_key, "big") + int.from_bytes(coin.sp_tweak, "big")) % order
     assert bytes(keys.pubkey_from_prvkey(private.to_bytes(32, "big")))[1:] == coin.script_pubkey[2:]
+
+
+@pytest.mark.parametrize("has_origin", [True, False])
+async def test_a_psbt_has_what_a_signer_needs(tmp_path: Path, has_origin: bool) -> None:
+    world, path = SilentWorld(), tmp_path / "wallet.db"
+    raw = world.send(WALLET.address(), WALLET.address(0), value=90_000)
+    world.regtest.mine()
+    text = WALLET.descriptor if has_origin else f"sp({WALLET.scan_text})"
+    async with (
+        Node(world.regtest) as node,
+        running(
+            world, node, limits=LIMITS, store=path, mode="auto", watch=watching(text), spent_source=Source(world)
+        ) as run,
+    ):
+        await run.synced(world)
+        coins = await run.client.coins()
+        unsigned = build_tx(
+            [TxIn(coin.outpoint, sequence=0xFFFFFFFD) for coin in coins],
+            [TxOut(50_000, b"\0\x14" + bytes(20)), TxOut(100_000, output_of(raw, 0))],
+            lock_time=77,
+        )
+        psbt = await run.client.psbt(unsigned)
+        final = signed(WALLET, psbt)
+        tx, before = Transaction.parse(final), Transaction.parse(unsigned)
+        assert tx.txid == before.txid
+        spent = [TxOut(coin.value, coin.script_pubkey) for coin in coins]
+        assert verify_spends(tx, spent).validity is Validity.VALID
+        place = bytes.fromhex("deadbeef") + b"".join(step.to_bytes(4, "little") for step in (352 + H, H, H, H, 0))
+        own = hash160(WALLET.spend_pubkey)[:4]
+        assert {each[0x1F, WALLET.spend_pubkey] for each in psbt_maps(psbt)[1:3]} == {place if has_origin else own}
+        assert (await run.client.broadcast(final)).txid == tx.txid
 
 
 async def test_a_list_with_a_scan_key_needs_a_source(tmp_path: Path) -> None:
@@ -176,6 +217,20 @@ async def test_a_list_with_a_scan_key_needs_a_source(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="name your node by --node"):
         async with LightClient(WatchList(REGTEST), peers=["127.0.0.1:1"], store=path):
             pass
+
+
+async def test_peers_without_compact_filters_are_of_no_use() -> None:
+    world = SilentWorld()
+    world.send(WALLET.address())
+    world.regtest.mine()
+    only_bloom = replace(SETTINGS, services=SERVICES & ~Service.COMPACT_FILTERS)
+    async with (
+        Node(world.regtest, settings=only_bloom) as useless,
+        running(world, useless, limits=LIMITS, mode="auto", watch=watching(), spent_source=Source(world)) as run,
+    ):
+        await run.until(lambda books: books.warnings)
+        assert "serves no compact filters" in str(run.books.warnings[0].error)
+        assert (await run.client.status()).way is not Mode.BIP37
 
 
 async def test_a_restart_continues_without_asking_again(tmp_path: Path) -> None:
@@ -317,6 +372,27 @@ async def test_a_block_waits_for_outputs_that_fit(lie: str) -> None:
         (warning,) = (event for event in run.books.events if isinstance(event, PeerWarning))
         assert warning.address == "Lying"
         assert (await run.client.status()).spent_problem is None
+
+
+async def test_the_event_loop_never_searches_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, search = set[int](), SilentSearch.block
+
+    def noted(self: SilentSearch, raw: bytes, spent: Sequence[Scripts] | None) -> Judged:
+        threads.add(threading.get_ident())
+        return search(self, raw, spent)
+
+    monkeypatch.setattr(SilentSearch, "block", noted)
+    world = SilentWorld()
+    world.send(*[WALLET.address()] * 40, value=5_000)
+    world.regtest.mine()
+    async with (
+        Node(world.regtest) as node,
+        running(world, node, limits=LIMITS, mode="compact", watch=watching(), spent_source=Source(world)) as run,
+    ):
+        await run.synced(world)
+        assert len(await run.client.coins()) == 40
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 async def test_leaving_does_not_wait_for_a_stalled_source() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from spvfilter.kernel import spent_outpoints
 from spvfilter.kernel.pure.address import to_5_bits
 from spvfilter.network import MAINNET, Network
 from spvfilter.node import Regtest
-from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.primitives import OutPoint, TxOut, read_compact_size
 from spvfilter.signatures.sighash import SigHashes
 from spvfilter.silent.address import SilentAddress, silent_prefix
 from spvfilter.transaction import Transaction, TxIn
@@ -178,17 +179,58 @@ class SilentChain:
         return node
 
 
-def signed_by_tweak(wallet: Wallet, tweak: bytes, raw: bytes, spent: TxOut) -> bytes:
-    """The transaction with the signature of its only input, by the key that a tweak gives (BIP-376)."""
+Map = dict[tuple[int, bytes], bytes]
+"""Values of a map of a PSBT, by the type and the rest of the key."""
+
+
+def psbt_maps(raw: bytes) -> list[Map]:
+    """The maps of a PSBT in order."""
+    if not raw.startswith(b"psbt\xff"):
+        raise ValueError("not a PSBT")
+    at, maps = 5, [Map()]
+    while at < len(raw):
+        size, start = read_compact_size(raw, at, "key")
+        length, value = read_compact_size(raw, start + size, "value") if size else (0, start)
+        at = value + length
+        if not size:
+            maps.append({})
+        elif (key := (raw[start], raw[start + 1 : start + size])) in maps[-1]:
+            raise ValueError("a key twice")
+        else:
+            maps[-1][key] = raw[value:at]
+    return maps[:-1]
+
+
+def signed(wallet: Wallet, psbt: bytes) -> bytes:
+    """The final transaction of a PSBT of version 2 whose inputs all spend silent payments: a signer by BIP-376."""
     from btclib_secp256k1 import keys, ssa
 
-    private = ((int.from_bytes(wallet.spend_key, "big") + int.from_bytes(tweak, "big")) % ORDER).to_bytes(32, "big")
-    if bytes(keys.pubkey_from_prvkey(private))[1:] != spent.script_pubkey[2:]:
-        raise ValueError("the tweak is not that of the output")
-    tx = Transaction.parse(raw)
-    signature = bytes(ssa.sign(SigHashes(tx, [spent]).taproot(0, 0) or b"", private))
-    point, sequence = OutPoint.parse(tx.inputs[0]), int.from_bytes(raw[tx.span.inputs[0][2] :][:4], "little")
-    return build_tx([TxIn(point, witness=(signature,), sequence=sequence)], tx.outputs)
+    head, *maps = psbt_maps(psbt)
+    if head[0xFB, b""] != b"\2\0\0\0" or (0, b"") in head:
+        raise ValueError("not version 2")
+    count = head[4, b""][0]
+    ins, outs = maps[:count], maps[count:]
+    if len(outs) != head[5, b""][0]:
+        raise ValueError("another number of outputs")
+    spends, privates = list[TxIn](), list[bytes]()
+    for each in ins:
+        spent = TxOut(int.from_bytes(each[1, b""][:8], "little"), each[1, b""][9:])
+        if (0x1F, wallet.spend_pubkey) not in each:
+            raise ValueError("the spend key of another wallet")
+        tweak = int.from_bytes(each[0x20, b""], "big")
+        private = ((int.from_bytes(wallet.spend_key, "big") + tweak) % ORDER).to_bytes(32, "big")
+        if b"\x51\x20" + bytes(keys.pubkey_from_prvkey(private))[1:] != spent.script_pubkey:
+            raise ValueError("the tweak is not that of the output")
+        point = OutPoint(each[0x0E, b""], int.from_bytes(each[0x0F, b""], "little"))
+        spends.append(TxIn(point, sequence=int.from_bytes(each[0x10, b""], "little"), spent=spent))
+        privates.append(private)
+    outputs = [TxOut(int.from_bytes(each[3, b""], "little"), each[4, b""]) for each in outs]
+    version, lock_time = (int.from_bytes(head[kind, b""], "little") for kind in (2, 3))
+    unsigned = Transaction.parse(build_tx(spends, outputs, version=version, lock_time=lock_time))
+    hashes = SigHashes(unsigned, [each.spent for each in spends])
+    witnesses = [bytes(ssa.sign(hashes.taproot(n, 0) or b"", private)) for n, private in enumerate(privates)]
+    final = [replace(each, witness=(witness,)) for each, witness in zip(spends, witnesses, strict=True)]
+    return build_tx(final, outputs, version=version, lock_time=lock_time)
 
 
 def output_of(raw: bytes, index: int) -> bytes:
