@@ -3,9 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import assert_never
 
-from spvfilter.light.engine.effects import Commit, Effect, Emit, Send
-from spvfilter.light.engine.inputs import Committed, Heard, HeardTogether, Input, PeerConnected
+from spvfilter.light.engine.effects import (
+    Answer,
+    AskSeeds,
+    Commit,
+    Connect,
+    Done,
+    Drop,
+    Effect,
+    Emit,
+    End,
+    Fence,
+    Read,
+    Send,
+    Wake,
+    Work,
+)
+from spvfilter.light.engine.inputs import (
+    Abandon,
+    Asked,
+    BroadcastAsked,
+    Committed,
+    FencePassed,
+    Heard,
+    HeardTogether,
+    Input,
+    Lost,
+    Malformed,
+    PeerConnected,
+    Seeded,
+    Tick,
+    Worked,
+)
 from spvfilter.light.events import PeerWarning
 from spvfilter.wire.events import Received
 from spvfilter.wire.messages import table as wire
@@ -42,8 +73,12 @@ class Counters:
                 self.connections += 1
             case Committed():
                 self.commits += 1
-            case _:
+            case Tick() | Lost() | FencePassed() | Malformed() | Worked() | Seeded():
                 pass
+            case Asked() | BroadcastAsked() | Abandon():
+                pass
+            case _:
+                assert_never(event)
         for effect in effects:
             match effect:
                 case Send():
@@ -52,8 +87,12 @@ class Counters:
                     self.reorganizations += 1
                 case Emit(PeerWarning(banned=True)):
                     self.bans += 1
-                case _:
+                case Commit() | Emit() | Wake() | Connect() | AskSeeds() | Fence() | Drop():
                     pass
+                case Work() | Read() | Answer() | Done() | End():
+                    pass
+                case _:
+                    assert_never(effect)
 
     def _heard(self, message: wire.Message) -> None:
         self.messages_received += 1

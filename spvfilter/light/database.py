@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent import futures
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, assert_never
 
 from spvfilter.light.engine.effects import Commit, Emit, End, Read
 from spvfilter.light.engine.inputs import Committed, Input, Worked
@@ -138,14 +138,19 @@ class Database:
         if not self._waiting:
             self._is_awaited = False
             return
-        first = self._waiting[0]
-        if isinstance(first, Read):
-            self._waiting.popleft()
-            self._run(lambda: first.function(self._store), lambda value: self._report(Worked(first.token, value)))
-        elif isinstance(first, End):
-            self._fail(first.error)
-        elif self._is_due():
-            self._commit()
+        match self._waiting[0]:
+            case Read(token, function):
+                self._waiting.popleft()
+                self._run(lambda: function(self._store), lambda value: self._report(Worked(token, value)))
+            case End(error):
+                self._fail(error)
+            case Commit():
+                if self._is_due():
+                    self._commit()
+            case Emit() | _Mark() as first:
+                raise AssertionError(first)  # they were taken above
+            case first:
+                assert_never(first)
 
     def _is_due(self) -> bool:
         """Return True if the next transaction may start. Otherwise a timer starts it."""

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
+from typing import Any, assert_never
 
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import NO_ENTRY, EntryKind
 from spvfilter.light.engine.requests import (
     AddAccount,
     AddEntries,
+    CancelBlock,
+    FetchBlock,
+    ReachIndex,
     RelabelEntries,
     RelabelKeychains,
     RemoveAccount,
     RemoveEntries,
     RenameAccount,
     Request,
+    Rescan,
+    RevealAddress,
 )
 from spvfilter.watch.index import TxOutIndex
 from spvfilter.watch.windows import STEP
@@ -45,20 +51,20 @@ def apply_changes(watch: TxOutIndex, done: Iterable[Request], source: TxOutIndex
                 gone.difference_update(given)
             case RemoveEntries(removed):
                 gone.update(removed)
-                for key in removed:
-                    added.pop(key, None)
-                    labels.pop(key, None)
+                _drop(removed, added, labels)
             case RelabelEntries(labelled):
                 labels.update(((kind, value), label) for kind, value, label in labelled if (kind, value) not in gone)
             case RemoveAccount(name):
                 yield from _remove_account(watch, name)
             case AddAccount() | RenameAccount() | RelabelKeychains():
-                for key in _apply_account(watch, request, gone):
-                    added.pop(key, None)
-                    gone.discard(key)
+                keys = _apply_account(watch, request, gone)
+                _drop(keys, added)
+                gone.difference_update(keys)
                 yield
-            case _:
+            case Rescan() | RevealAddress() | ReachIndex() | FetchBlock() | CancelBlock():
                 pass
+            case _:
+                assert_never(request)
     for at, key in enumerate(added, 1):
         watch.table.add(*key)  # another client may work with a copy of the table
         if at % STEP == 0:
@@ -71,6 +77,13 @@ def apply_changes(watch: TxOutIndex, done: Iterable[Request], source: TxOutIndex
             watch.relabel(number, label)
         if at % STEP == 0:
             yield
+
+
+def _drop(keys: Iterable[_Key], *entries: dict[_Key, Any]) -> None:
+    """Remove keys from each of these dictionaries."""
+    for key in keys:
+        for each in entries:
+            each.pop(key, None)
 
 
 def _as_new(watch: TxOutIndex, keys: Iterable[_Key]) -> None:
@@ -112,4 +125,6 @@ def _apply_account(
                 watch.rename_account(old, new)
             case RelabelKeychains(names, label):
                 watch.relabel_keychains([name for name in names if watch.windows.get(name) is not None], label)
+            case _:
+                assert_never(request)
     return ()

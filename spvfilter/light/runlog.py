@@ -7,15 +7,57 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from spvfilter.errors import PeerError, StoreError, remedy
 from spvfilter.light.engine.addresses import Purpose
-from spvfilter.light.engine.effects import AskSeeds, Commit, Connect, Drop, Effect, Emit, Fence, Send, Wake
+from spvfilter.light.engine.effects import (
+    Answer,
+    AskSeeds,
+    Commit,
+    Connect,
+    Done,
+    Drop,
+    Effect,
+    Emit,
+    End,
+    Fence,
+    Read,
+    Send,
+    Wake,
+    Work,
+)
 from spvfilter.light.engine.engine import ClientEngine, SearchMode
-from spvfilter.light.engine.inputs import Heard, HeardTogether, Input, Instant, Lost, PeerConnected, Tick
-from spvfilter.light.events import Event, PeerChanged, PeerWarning, Progress, Synced
+from spvfilter.light.engine.inputs import (
+    Abandon,
+    Asked,
+    BroadcastAsked,
+    Committed,
+    FencePassed,
+    Heard,
+    HeardTogether,
+    Input,
+    Instant,
+    Lost,
+    Malformed,
+    PeerConnected,
+    Seeded,
+    Tick,
+    Worked,
+)
+from spvfilter.light.events import (
+    BroadcastChanged,
+    BroadcastProgress,
+    Event,
+    FeeWarning,
+    PeerChanged,
+    PeerWarning,
+    PendingWarning,
+    Progress,
+    Synced,
+)
 from spvfilter.p2p.address import cause_of
+from spvfilter.wallet.events import WalletEvent
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.fields import printable
 
@@ -102,8 +144,12 @@ class RunLog:
             case Tick():
                 self._check_synced(now)
                 self._log_waits(now)
-            case _:
+            case FencePassed() | Malformed() | Committed() | Worked() | Seeded():
                 pass
+            case Asked() | BroadcastAsked() | Abandon():
+                pass
+            case _:
+                assert_never(event)
         self._follow(effects, ended)
         self._check_peers(now)
         if self._engine.search_mode is not self._search_mode:
@@ -141,8 +187,10 @@ class RunLog:
                         "reorganization: blocks %d to %d were disconnected, the best chain now ends at block %d",
                         *(batch.fork + 1, self._height, batch.fork + len(batch.headers) // 80),
                     )
-                case _:
+                case Commit() | Emit() | AskSeeds() | Fence() | Work() | Read() | Answer() | Done() | End():
                     pass
+                case _:
+                    assert_never(effect)
             if is_verbose and (text := self._decision(effect)):
                 self._debug(text)
 
@@ -159,8 +207,10 @@ class RunLog:
                 return f"ask the DNS seeds for hosts with services {services:#x}"
             case Commit(number):
                 return f"commit {number}"
-            case _:
+            case Drop() | Emit() | Work() | Read() | Answer() | Done() | End() | Wake():
                 return ""
+            case _:
+                assert_never(effect)
 
     def reported(self, events: Iterable[Event], now: Instant) -> None:
         """Log events that the client reports now."""
@@ -174,8 +224,14 @@ class RunLog:
                     self._info("%s: blocks come from this peer now", address)
                 case Progress():
                     self._report_progress(event, now)
-                case _:
+                case PeerChanged() | PeerWarning() | FeeWarning() | PendingWarning():
                     pass
+                case BroadcastProgress() | BroadcastChanged():
+                    pass
+                case _ if isinstance(event, WalletEvent):
+                    pass
+                case _:
+                    assert_never(event)
 
     def end(self, error: Exception | None) -> None:
         """Log the end of the run, and its reason if the client ended by itself."""

@@ -9,6 +9,7 @@ import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
+from typing import assert_never
 
 from spvfilter._public import public
 from spvfilter.chain.difficulty import target
@@ -29,7 +30,16 @@ from spvfilter.protocol import (
     MAX_TX_REQUESTS,
 )
 from spvfilter.transaction import Transaction
-from spvfilter.wire.events import Misbehaved, Ready, Received, Service, SessionEnded, SessionEvent
+from spvfilter.wire.events import (
+    Fenced,
+    Misbehaved,
+    Ready,
+    Received,
+    ReceivedFilters,
+    Service,
+    SessionEnded,
+    SessionEvent,
+)
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from spvfilter.wire.session import Session
@@ -124,6 +134,10 @@ class Responder:
             case SessionEnded():
                 logger.debug("peer left: %s", event.error or "closed by us")
                 self.over = event
+            case ReceivedFilters() | Fenced():
+                pass  # the session joins no filters and sends no fences
+            case _:
+                assert_never(event)
 
     def on_misbehaviour(self, error: PeerError) -> None:
         """React to a malformed message from the peer, as Core does.

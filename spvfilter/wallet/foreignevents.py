@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import assert_never
 
 from spvfilter.wallet.confirmed import Identity
-from spvfilter.wallet.events import MatchFound, MatchUnconfirmed, MatchWithdrawn, Reason, TxReplaced, WalletEvent
+from spvfilter.wallet.events import (
+    BlockConnected,
+    BlockDisconnected,
+    MatchConfirmed,
+    MatchFound,
+    MatchUnconfirmed,
+    MatchWithdrawn,
+    Reason,
+    RunStarted,
+    TxReplaced,
+    WalletEvent,
+)
 from spvfilter.watch.match import Match, MatchKind
 
 
@@ -35,7 +47,10 @@ class ForeignEvents:
                 return found.height is None and self._is_foreign(found.txid)
             case TxReplaced(txid):
                 return self._is_foreign(txid)
-        return False
+            case MatchConfirmed() | MatchUnconfirmed() | BlockConnected() | BlockDisconnected() | RunStarted():
+                return False
+            case _:
+                assert_never(event)
 
     def _is_foreign(self, txid: bytes) -> bool:
         return txid not in self._mined and not self._is_own(txid)
@@ -45,8 +60,13 @@ class ForeignEvents:
         match event:
             case MatchUnconfirmed(found):
                 self._mined.add(found.txid)
-            case MatchWithdrawn(found) if found.height is not None:
-                self._mined.add(found.txid)
+            case MatchWithdrawn(found):
+                if found.height is not None:
+                    self._mined.add(found.txid)
+            case MatchFound() | MatchConfirmed() | TxReplaced() | BlockConnected() | BlockDisconnected() | RunStarted():
+                pass
+            case _:
+                assert_never(event)
 
     def join(self, event: WalletEvent) -> list[WalletEvent]:
         """Join a foreign event with the others of this step. Returns the events that must be reported now, in order."""
@@ -59,7 +79,10 @@ class ForeignEvents:
                 return [*self.take(), event]  # the entry, and perhaps its account, go with the present changes
             case MatchFound(found) | MatchWithdrawn(found):
                 return self._join(event, found)
-        raise AssertionError(event)
+            case MatchConfirmed() | MatchUnconfirmed() | BlockConnected() | BlockDisconnected() | RunStarted():
+                raise AssertionError(event)  # it is not foreign
+            case _:
+                assert_never(event)
 
     def _join(self, event: MatchFound | MatchWithdrawn, found: Match) -> list[WalletEvent]:
         key = Identity(found.kind is MatchKind.INPUT, found.txid, found.index)

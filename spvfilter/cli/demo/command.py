@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import assert_never
 
 from spvfilter.cli.demo.chain import NETWORK, DemoChain, wallet_addresses
 from spvfilter.cli.demo.node import DemoNode, RecordingResponder
@@ -19,12 +20,23 @@ from spvfilter.cli.term.page import Page
 from spvfilter.cli.term.progress import megabytes
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.light.client import LightClient
-from spvfilter.light.events import Event, Mode, PeerWarning, Synced
+from spvfilter.light.events import (
+    BroadcastChanged,
+    BroadcastProgress,
+    Event,
+    FeeWarning,
+    Mode,
+    PeerChanged,
+    PeerWarning,
+    PendingWarning,
+    Progress,
+    Synced,
+)
 from spvfilter.p2p.clock import Clock
 from spvfilter.protocol import COINBASE_MATURITY
 from spvfilter.store.batch import Batch, Bip37Parameters
 from spvfilter.store.store import Store
-from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchUnconfirmed
+from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchUnconfirmed, WalletEvent
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 
@@ -156,6 +168,14 @@ class _Story:
                     self._show(match)
                 case PeerWarning(_, error):
                     raise error
+                case Progress() | Synced() | PeerChanged() | FeeWarning() | PendingWarning():
+                    pass
+                case BroadcastProgress() | BroadcastChanged():
+                    pass
+                case _ if isinstance(event, WalletEvent):
+                    pass
+                case _:
+                    assert_never(event)
             count -= isinstance(event, kind)
             if not count:
                 return

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, repeat
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from spvfilter.errors import LieError
 from spvfilter.kernel import filter_hashes
@@ -214,6 +214,8 @@ class FilterQuestions:
                 self._take_hashes(peer, message)
             case CFCheckpt():
                 self._take_checkpoints(peer, message)
+            case _:
+                assert_never(message)
 
     def take_filters(self, peer: Peer, filters: Iterable[tuple[bytes, bytes]]) -> None:
         """Take filters, each with the hash of its block. Raises LieError as `take` does, after the filters before the

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from spvfilter.light.engine.requests import Request
 from spvfilter.wire import events as wire
@@ -202,8 +202,10 @@ def inputs_of(peer: int, events: Iterable[wire.SessionEvent], token_of: Callable
                     yield FencePassed(peer, token)
             case wire.Misbehaved(error):
                 yield Malformed(peer, error)
-            case _:
+            case wire.Ready() | wire.SessionEnded():
                 pass
+            case _:
+                assert_never(event)
     yield from _heard(peer, heard)
 
 

@@ -18,6 +18,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
+from typing import assert_never
 
 from spvfilter.errors import PrivacyError, UselessPeerError
 from spvfilter.light.engine.broadcaster import (
@@ -181,8 +182,10 @@ class PrivateBroadcast:
                 self._heard(handover, message)
             case FencePassed(_, token):
                 self._context.out.done(token, None)
-            case _:
+            case Lost() | Malformed():
                 self._failed(handover)
+            case _:
+                assert_never(event)
         return True
 
     def _connected(self, handover: _Handover, profile: PeerConnected) -> None:
