@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import errno
+import inspect
 import io
 import re
 import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn  # argparse's own types
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar  # argparse's own types
 
 from spvfilter._public import deferred
 from spvfilter.errors import ParameterError, SourceError, StoreCorruptError, StoreError, StoreForeignError, counted
@@ -36,6 +37,8 @@ else:  # not needed to show --help
     entry = deferred("spvfilter.watch.entry")
     textfile = deferred("spvfilter.watch.textfile")
     watchlist = deferred("spvfilter.watch.watchlist")
+
+T = TypeVar("T")
 
 MAX_LABELS = 100_000
 """Largest number of labels of silent payments (our choice, as in spvfilter.silent.scanner)."""
@@ -251,6 +254,15 @@ def _stored_network(args: argparse.Namespace) -> Network | None:
     return None
 
 
+def options_of(made: Callable[..., T], args: argparse.Namespace, **given: object) -> T:
+    """Return the options of a command: a dataclass whose fields have the names of the arguments.
+
+    `given` contains the values that replace arguments. Raises ParameterError if the options do not fit each other.
+    """
+    names = inspect.signature(made).parameters
+    return made(**{name: given[name] if name in given else getattr(args, name) for name in names})
+
+
 def add_format(parser: argparse.ArgumentParser, *more: str) -> None:
     """Add `--format` with the formats table, jsonl and `more`; call `format_of` for the default."""
     described = {"csv": "csv (the same columns and a header)", "parquet": "parquet (only with --out DIR)"}
@@ -262,9 +274,8 @@ def add_format(parser: argparse.ArgumentParser, *more: str) -> None:
     )
 
 
-def format_of(args: argparse.Namespace, page: Page) -> str:
+def format_of(chosen: str | None, page: Page) -> str:
     """Return the output format that the user chose, else `table` on a terminal and `jsonl` elsewhere."""
-    chosen: str | None = args.format
     return chosen or ("table" if page.is_terminal else "jsonl")
 
 

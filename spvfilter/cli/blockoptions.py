@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
 from spvfilter.cli.arguments import day, whole
+from spvfilter.cli.credentials import check_credentials
+from spvfilter.cli.scan.nodeoptions import is_node_url
 from spvfilter.errors import ParameterError
+from spvfilter.network import Network
 from spvfilter.scan.undomode import UndoMode
 
 if TYPE_CHECKING:
@@ -19,6 +25,84 @@ EVERY_S = 10  # seconds between two looks for new blocks, unless --every says ot
 
 _DAY_S = 86_400
 _MOST_HEIGHT = 0x7FFFFFFF
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockOptions(ABC):
+    """The options of a command that reads blocks. Each field is the option of its name.
+
+    Raises ParameterError if the options do not fit each other.
+    """
+
+    paths: list[str]
+    out: str | None
+    network: Network
+    undo: UndoMode
+    check: bool
+    from_height: int | None
+    to_height: int | None
+    from_date: int | None
+    to_date: int | None
+    allow_gaps: bool
+    report: str | None
+    jobs: int
+    processes: int | None
+    dask: str | None
+    on_workers: list[str]
+    follow: bool
+    every: int | None
+    zmq: list[str]
+    quiet: bool
+    cookie: str | None
+    user: str | None
+
+    def __post_init__(self) -> None:
+        if self.dask is not None and self.processes is not None:
+            raise ParameterError("--dask and --processes exclude each other: give one")
+        if self.jobs > 1 and (self.dask is not None or self.processes is not None):
+            raise ParameterError("--jobs is the number of threads: leave it out with --dask and --processes")
+        if self.on_workers:
+            if self.paths or self.dask is None or self.out is None:
+                raise ParameterError(
+                    "--on-workers PATH replaces all other PATHs, and needs --dask tcp://HOST:PORT and --out DIR"
+                )
+        elif not self.paths:
+            raise ParameterError(self.without_paths)
+        if self.follow and (self.to_height is not None or self.to_date is not None):
+            raise ParameterError("--follow runs until it is interrupted: leave --to-height and --to-date out")
+        if self.zmq and not self.follow:
+            raise ParameterError("--zmq announces new blocks: it needs --follow")
+        if self.every is not None and not self.follow:
+            raise ParameterError("--every is the time between two looks for new blocks: it needs --follow")
+        if self.from_date is not None and self.to_date is not None and self.to_date < self.from_date:
+            raise ParameterError("the range has no block: --to-date is before --from-date")
+        assert self.span  # its constructor checks the range
+        if not self.is_node and (name := next((name for name in ("cookie", "user") if getattr(self, name)), None)):
+            raise ParameterError(
+                f"--{name} is for the blocks of a node: give its URL as the only PATH, such as http://127.0.0.1:8332"
+            )
+        check_credentials(self.cookie, self.user)
+
+    @property
+    @abstractmethod
+    def without_paths(self) -> str:
+        """What to tell if the command names no PATH."""
+
+    @cached_property
+    def is_node(self) -> bool:
+        """True if the only PATH is the URL of a node."""
+        return is_node_url(self.paths)
+
+    @cached_property
+    def span(self) -> sources.BlockSpan:
+        """The range of blocks."""
+        last_second = None if self.to_date is None else self.to_date + _DAY_S - 1
+        return sources.BlockSpan(self.from_height, self.to_height, self.from_date, last_second)
+
+    @property
+    def poll_s(self) -> int:
+        """Seconds between two looks for new blocks."""
+        return self.every or EVERY_S
 
 
 def add_blocks(parser: argparse.ArgumentParser, verb: str) -> None:
@@ -62,14 +146,6 @@ def _add_range(parser: argparse.ArgumentParser, verb: str) -> None:
     )
 
 
-def span_of(args: argparse.Namespace) -> sources.BlockSpan:
-    """Return the range of the options. Raises ParameterError for a range without a block."""
-    if None not in (args.from_date, args.to_date) and args.to_date < args.from_date:
-        raise ParameterError("the range has no block: --to-date is before --from-date")
-    last_second = None if args.to_date is None else args.to_date + _DAY_S - 1
-    return sources.BlockSpan(args.from_height, args.to_height, args.from_date, last_second)
-
-
 def add_engine(parser: argparse.ArgumentParser, seen: str, needs: str = "") -> None:
     """Add the options that choose where the work is done.
 
@@ -108,24 +184,6 @@ def add_engine(parser: argparse.ArgumentParser, seen: str, needs: str = "") -> N
     )
 
 
-def check_engine(args: argparse.Namespace, usage: str) -> None:
-    """Raise ParameterError if the options of `add_engine` do not fit each other or the PATHs.
-
-    `usage` is a sentence for a command without PATHs.
-    """
-    if args.dask is not None and args.processes is not None:
-        raise ParameterError("--dask and --processes exclude each other: give one")
-    if args.jobs > 1 and (args.dask is not None or args.processes is not None):
-        raise ParameterError("--jobs is the number of threads: leave it out with --dask and --processes")
-    if args.on_workers:
-        if args.paths or args.dask is None or args.out is None:
-            raise ParameterError(
-                "--on-workers PATH replaces all other PATHs, and needs --dask tcp://HOST:PORT and --out DIR"
-            )
-    elif not args.paths:
-        raise ParameterError(usage)
-
-
 def add_follow(parser: argparse.ArgumentParser, description: str, effect: str) -> None:
     """Add the options for new blocks. `effect` is a sentence about the results of `--follow`."""
     following = parser.add_argument_group("new blocks", description)
@@ -146,13 +204,3 @@ def add_follow(parser: argparse.ArgumentParser, description: str, effect: str) -
             " -zmqpubsequence=tcp://127.0.0.1:28332; repeatable"
         ),
     )
-
-
-def check_follow(args: argparse.Namespace) -> None:
-    """Raise ParameterError if the options of `add_follow` do not fit each other or the range of blocks."""
-    if args.follow and (args.to_height is not None or args.to_date is not None):
-        raise ParameterError("--follow runs until it is interrupted: leave --to-height and --to-date out")
-    if args.zmq and not args.follow:
-        raise ParameterError("--zmq announces new blocks: it needs --follow")
-    if args.every is not None and not args.follow:
-        raise ParameterError("--every is the time between two looks for new blocks: it needs --follow")

@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import assert_never
 
 from spvfilter.cli.arguments import add_format, add_network, format_of, network_of, read_hex_or_bytes
 from spvfilter.cli.delivery import deliver
@@ -27,6 +28,7 @@ from spvfilter.errors import (
 from spvfilter.light.client import LightClient
 from spvfilter.light.events import (
     Broadcast,
+    BroadcastChanged,
     BroadcastProgress,
     BroadcastStep,
     Event,
@@ -34,12 +36,16 @@ from spvfilter.light.events import (
     Mode,
     PeerChanged,
     PeerWarning,
+    PendingWarning,
+    Progress,
+    Synced,
 )
 from spvfilter.p2p.address import Address
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import MAX_BLOCK_SIZE
 from spvfilter.store.txcheck import CheckWeight
 from spvfilter.transaction import Transaction
+from spvfilter.wallet.events import WalletEvent
 from spvfilter.watch.watchlist import WatchList
 
 ACCEPTED, NOT_ACCEPTED = 0, 1  # exit codes
@@ -107,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
     parents = [_transaction(each) for each in args.parent]
     if args.private and parents:
         raise ParameterError("--private: a package cannot be sent privately; send the parents first")
-    check_nodes(args)
+    check_nodes(args.connect, discover=args.discover)
     hosts = {Address.parse(peer, 1).host for peer in args.connect}
     if args.private and not args.discover and len(hosts) < 2:
         raise ParameterError(
@@ -165,7 +171,7 @@ class _Sending:
         self._db: str = args.db
         self._private: bool = args.private
         self._timeout_s: float = args.timeout or (_PRIVATE_TIMEOUT_S if args.private else _TIMEOUT_S)
-        self._json = format_of(args, page) == "jsonl"
+        self._json = format_of(args.format, page) == "jsonl"
         self._messages = PeerMessages()
         self._peers: dict[BroadcastStep, dict[str, str]] = {step: {} for step in BroadcastStep}
         """For each step, its peers with the reason of a refusal, or an empty text."""
@@ -295,8 +301,14 @@ class _Sending:
             case PeerWarning():
                 if (message := self._messages.of(event)) is not None:
                     complain(message)
-            case _:
+            case Progress() | Synced() | PeerChanged() | FeeWarning() | PendingWarning():
                 pass
+            case BroadcastProgress() | BroadcastChanged():
+                pass
+            case _ if isinstance(event, WalletEvent):
+                pass
+            case _:
+                assert_never(event)
 
     def _step(self, step: BroadcastStep, peer: str, reason: str = "") -> None:
         """Print what a peer did with the transaction, once."""

@@ -35,18 +35,23 @@ def add_credentials(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def credentials_of(args: argparse.Namespace) -> credentials.Credentials | None:
+def check_credentials(cookie: str | None, user: str | None) -> None:
+    """Raise ParameterError if both --cookie and --user are given."""
+    if cookie is not None and user is not None:
+        raise ParameterError("--cookie and --user exclude each other: give one")
+
+
+def credentials_of(cookie: str | None, user: str | None) -> credentials.Credentials | None:
     """Return the credentials that the options --cookie and --user name; None without these options.
 
-    Raises ParameterError if a password is missing.
+    Raises ParameterError if both are given or a password is missing.
     """
-    if args.cookie is not None and args.user is not None:
-        raise ParameterError("--cookie and --user exclude each other: give one")
-    if args.cookie is not None:
-        return credentials.CookieFile(args.cookie)
-    if args.user is None:
+    check_credentials(cookie, user)
+    if cookie is not None:
+        return credentials.CookieFile(cookie)
+    if user is None:
         return None
-    name, colon, password = args.user.partition(":")
+    name, colon, password = user.partition(":")
     if not colon:
         found = os.environ.get(PASSWORD)
         if found is None and not sys.stdin.isatty():

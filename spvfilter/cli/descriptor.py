@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     if not any(ranges):
         raise ParameterError(f"this descriptor has only index 0, so --from-index {args.from_index} shows nothing")
     page = Page(sys.stdout)
-    if format_of(args, page) == "jsonl":
+    if format_of(args.format, page) == "jsonl":
         for each, indexes in zip(found, ranges, strict=True):
             page.line(json.dumps(_facts(each, indexes, args.network), separators=(",", ":")))
         return 0
@@ -78,7 +78,7 @@ def _show_silent(each: SilentDescriptor, args: argparse.Namespace) -> int:
     """Show the public keys and the address of sp(), and never its scan key."""
     page, (text, _, checksum) = Page(sys.stdout), each.text.partition("#")
     address = str(each.address)
-    if format_of(args, page) == "jsonl":
+    if format_of(args.format, page) == "jsonl":
         facts = {"descriptor": each.text, "checksum": checksum, "type": "sp", "network": args.network.name}
         page.line(json.dumps({**facts, "address": address}, separators=(",", ":")))
         return 0

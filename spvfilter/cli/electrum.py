@@ -8,12 +8,14 @@ import json
 import signal
 import sys
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import assert_never
 
-from spvfilter.cli.arguments import add_network, add_watch_file, cannot_listen, network_of, watch_list, whole
+from spvfilter.cli.arguments import add_network, add_watch_file, cannot_listen, network_of, options_of, whole
 from spvfilter.cli.interrupts import on_signal
-from spvfilter.cli.nodes import PeerMessages, add_connections, add_mempool_groups, check_nodes, in_use
-from spvfilter.cli.nodesource import NodeSource, add_node, node_of
+from spvfilter.cli.nodes import ClientOptions, PeerMessages, add_connections, add_mempool_groups, in_use
+from spvfilter.cli.nodesource import NodeSource, add_node
 from spvfilter.cli.term.balances import Balances
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.watch.command import add_start, tick
@@ -23,7 +25,18 @@ from spvfilter.electrum.server import LOCAL, TCP_PORT, TLS_PORT, ElectrumServer
 from spvfilter.electrum.status import METHOD, ElectrumStatus
 from spvfilter.errors import ParameterError, StoreLockedError
 from spvfilter.light.client import LightClient
-from spvfilter.light.events import Mode, PeerChanged, PeerWarning, Progress, Synced
+from spvfilter.light.events import (
+    BroadcastChanged,
+    BroadcastProgress,
+    FeeWarning,
+    Mode,
+    PeerChanged,
+    PeerWarning,
+    PendingWarning,
+    Progress,
+    Synced,
+)
+from spvfilter.wallet.events import WalletEvent
 
 _ANSWER_S = 10.0  # seconds that `status` waits for the server
 _MAX_ANSWER = 10_000_000  # bytes of its answer
@@ -91,68 +104,93 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_node(parser)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ElectrumOptions(ClientOptions):
+    """The options of the server. Each field is the option of its name.
+
+    Raises ParameterError if the options do not fit each other.
+    """
+
+    listen: str
+    port: int
+    tls_port: int | None
+    certificate: str | None
+    key: str | None
+    max_sessions: int
+    max_subscriptions: int
+    max_all_subscriptions: int
+    max_memory: int
+    max_request: int
+    max_answer: int
+
+    def __post_init__(self) -> None:
+        if self.certificate is None and (self.tls_port is not None or self.key is not None):
+            raise ParameterError("TLS needs a certificate: give --certificate FILE")
+        if self.db is None:
+            raise ParameterError("the server needs --db FILE, which keeps the wallet's transactions and proofs")
+        if self.watch is None and not Path(self.db).exists():
+            raise ParameterError(f"nothing to watch for: {self.db} does not exist yet: give --watch FILE")
+        super().__post_init__()
+
+    @property
+    def tls_port_used(self) -> int | None:
+        """The port for TLS; None without a certificate."""
+        if self.certificate is None:
+            return None
+        return TLS_PORT if self.tls_port is None else self.tls_port
+
+    @property
+    def limits(self) -> ElectrumLimits:
+        """The limits of the server."""
+        return ElectrumLimits(
+            sessions=self.max_sessions,
+            subscriptions=self.max_subscriptions,
+            all_subscriptions=self.max_all_subscriptions,
+            memory=self.max_memory,
+            request_size=self.max_request,
+            response_size=self.max_answer,
+        )
+
+
 def run(args: argparse.Namespace) -> int:
     page = Page(sys.stdout)
     if args.action == "status":
         _show_status(page, asyncio.run(_ask_status(args.listen, args.port)))
         return 0
-    if args.certificate is None and (args.tls_port is not None or args.key is not None):
-        raise ParameterError("TLS needs a certificate: give --certificate FILE")
-    tls_port = TLS_PORT if args.tls_port is None else args.tls_port
-    is_since_known = args.from_height is not None or args.birthday is not None
-    if args.db is None:
-        raise ParameterError("the server needs --db FILE, which keeps the wallet's transactions and proofs")
-    watch = watch_list(
-        network_of(args),
-        args.watch,
-        (),
-        strict=args.strict,
-        max_derivations=args.max_derivations,
-        birthday_option=None if is_since_known else "--birthday",
-    )
-    if watch.is_empty and not Path(args.db).exists():
-        raise ParameterError(f"nothing to watch for: {args.db} does not exist yet: give --watch FILE")
-    check_nodes(args)
-    source = node_of(args, watch.network)
+    options = options_of(ElectrumOptions, args, network=None if args.db is None else network_of(args))
+    source = options.source()
     client = LightClient(
-        watch,
-        peers=args.connect,
-        store=args.db,
-        mode=args.mode,
-        from_height=args.from_height,
-        birthday=args.birthday,
-        proxy=args.proxy,
-        discover=args.discover,
-        v2=args.v2,
-        mempool_groups=args.mempool_groups,
+        options.watch_list(),
+        peers=options.connect,
+        store=options.db,
+        mode=Mode(options.mode),
+        from_height=options.from_height,
+        birthday=options.birthday,
+        proxy=options.proxy,
+        discover=options.discover,
+        v2=options.v2,
+        mempool_groups=options.mempool_groups,
         spent_source=source,
     )
     server = ElectrumServer(
         client,
-        host=args.listen,
-        port=args.port,
-        tls_port=None if args.certificate is None else tls_port,
-        certificate=args.certificate,
-        key=args.key,
-        limits=ElectrumLimits(
-            sessions=args.max_sessions,
-            subscriptions=args.max_subscriptions,
-            all_subscriptions=args.max_all_subscriptions,
-            memory=args.max_memory,
-            request_size=args.max_request,
-            response_size=args.max_answer,
-        ),
+        host=options.listen,
+        port=options.port,
+        tls_port=options.tls_port_used,
+        certificate=options.certificate,
+        key=options.key,
+        limits=options.limits,
     )
-    if args.mode == Mode.BIP37.value:
+    if options.mode == Mode.BIP37:
         complain("warning: --mode bip37 gives nodes a filter that matches the wallet")
-    if args.listen not in LOCAL:
-        complain(f"warning: every program that can connect to {args.listen} sees the wallet and its addresses")
-    asyncio.run(_serve(client, source, server, args, page))
+    if options.listen not in LOCAL:
+        complain(f"warning: every program that can connect to {options.listen} sees the wallet and its addresses")
+    asyncio.run(_serve(client, source, server, options, page))
     return 0
 
 
 async def _serve(
-    client: LightClient, source: NodeSource | None, server: ElectrumServer, args: argparse.Namespace, page: Page
+    client: LightClient, source: NodeSource | None, server: ElectrumServer, options: ElectrumOptions, page: Page
 ) -> None:
     """Serve until a signal, or until the client ends by itself."""
     stopped = asyncio.Event()
@@ -164,18 +202,18 @@ async def _serve(
         try:
             await stack.enter_async_context(client)
         except StoreLockedError as error:
-            raise in_use(error, args.db, "stop it first") from None
-        if args.rescan:
-            await client.rescan(from_height=args.from_height, birthday=args.birthday)
+            raise in_use(error, str(options.db), "stop it first") from None
+        if options.rescan:
+            await client.rescan(from_height=options.from_height, birthday=options.birthday)
         try:
             await stack.enter_async_context(server)
         except UnicodeError:
             raise ParameterError("--listen is not a host name or an address") from None
         except OSError as error:
-            raise cannot_listen(args.listen, args.port, error) from error
+            raise cannot_listen(options.listen, options.port, error) from error
         for port, name in ((server.port, "TCP"), (server.tls_port, "TLS")):
             if port is not None:
-                page.line(f"Electrum server on {args.listen} port {port} ({name})")
+                page.line(f"Electrum server on {options.listen} port {port} ({name})")
         with status(page.console, Balances()) as shown:
             tasks = [
                 asyncio.create_task(each)
@@ -218,8 +256,12 @@ async def _follow(client: LightClient, shown: StatusDisplay, page: Page) -> None
             case PeerWarning():
                 if (message := peers.of(event)) is not None:
                     shown.complain(message)
-            case _:
+            case FeeWarning() | PendingWarning() | BroadcastProgress() | BroadcastChanged():
                 pass
+            case _ if isinstance(event, WalletEvent):
+                pass
+            case _:
+                assert_never(event)
 
 
 async def _name_unknown(server: ElectrumServer, shown: StatusDisplay) -> None:

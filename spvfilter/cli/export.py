@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
-from spvfilter.cli.arguments import add_network
-from spvfilter.cli.blockoptions import add_blocks, add_engine, add_follow, check_engine, check_follow, span_of
-from spvfilter.cli.scan.nodeoptions import check_without_node, configure as configure_node, is_node_url
-from spvfilter.errors import ParameterError
+from spvfilter.cli.arguments import add_network, options_of
+from spvfilter.cli.blockoptions import add_blocks, add_engine, add_follow
+from spvfilter.cli.scan.nodeoptions import configure as configure_node
 
 if TYPE_CHECKING:
     import asyncio
 
-    from spvfilter import compression
     from spvfilter.cli.parts import exports, nodeexports
-    from spvfilter.scan import exportcolumns, remote
 else:  # not needed to show --help
     asyncio = deferred("asyncio")
-    compression = deferred("spvfilter.compression")
     exports = deferred("spvfilter.cli.parts.exports")
     nodeexports = deferred("spvfilter.cli.parts.nodeexports")
-    exportcolumns = deferred("spvfilter.scan.exportcolumns")
-    remote = deferred("spvfilter.scan.remote")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -86,36 +79,5 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    check_engine(args, "no PATH of blocks given (see 'spvfilter export --help')")
-    check_follow(args)
-    is_node = is_node_url(args.paths)
-    if not is_node:
-        check_without_node(args)
-    for path in args.paths:
-        if path == "-" or compression.is_compressed(path):
-            raise ParameterError(f"{path}: export needs files that it can read again: save or decompress the blocks")
-    if remote.is_url(args.out):
-        raise ParameterError("--out takes a local path, not a URL: copy the tables after the export")
-    if args.credit_p2pk and not args.balances:
-        raise ParameterError("--credit-p2pk is for --balances: add --balances, or leave --credit-p2pk out")
-    columns = exportcolumns.ExportColumns.of(_chosen(args.columns), is_hex=args.hex)
-    if is_node:
-        return asyncio.run(nodeexports.NodeExports(args, columns, span_of(args)).run())
-    return asyncio.run(exports.Exports(args, columns, span_of(args)).run())
-
-
-def _chosen(given: Iterable[str]) -> dict[str, list[str]] | None:
-    """Return the names of columns by the name of their table; None for the default. Raises ParameterError."""
-    chosen: dict[str, list[str]] = {}
-    for text in given:
-        table, colon, names = text.partition(":")
-        if table in chosen:
-            raise ParameterError(f"--columns names the table {table[:40]} twice: give all its columns at once")
-        default = list(exportcolumns.DEFAULT_COLUMNS.get(table, ()))
-        if not colon:
-            chosen[table] = default or [""]
-        elif names.startswith("+"):
-            chosen[table] = default + [name for name in names[1:].split(",") if name not in default]
-        else:
-            chosen[table] = names.split(",")
-    return chosen or None
+    options = options_of(exports.ExportOptions, args)
+    return asyncio.run((nodeexports.NodeExports if options.is_node else exports.Exports)(options).run())

@@ -1,20 +1,27 @@
-"""Options of commands that connect to full nodes (`watch`, `broadcast`), and messages about those nodes."""
+"""Options of commands that connect to full nodes (`watch`, `electrum`, `broadcast`), and messages about those nodes."""
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import os
 import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from spvfilter.cli.arguments import seconds
+from spvfilter.cli.arguments import seconds, watch_list
+from spvfilter.cli.credentials import check_credentials, credentials_of
+from spvfilter.cli.nodesource import NodeSource
 from spvfilter.cli.secrets import Secrets
 from spvfilter.cli.term.page import shorten
 from spvfilter.errors import ParameterError, PrivacyError, StoreLockedError
 from spvfilter.light.events import Mode, PeerWarning
+from spvfilter.network import Network
 from spvfilter.p2p.address import Address
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.store.lock import SUFFIX
+from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.transport import V2Policy
 
 _LONGEST_NAME = 25
@@ -89,6 +96,59 @@ def add_connections(parser: argparse.ArgumentParser) -> None:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClientOptions:
+    """The options of a command that runs a light client. Each field is the option of its name.
+
+    Raises ParameterError if the options do not fit each other.
+    """
+
+    watch: str | None
+    strict: bool
+    max_derivations: int
+    network: Network
+    connect: list[str]
+    discover: bool
+    proxy: str | None
+    v2: str
+    mode: str
+    mempool_groups: int
+    db: str | None
+    from_height: int | None
+    birthday: datetime.date | int | None
+    rescan: bool
+    node: str | None
+    cookie: str | None
+    user: str | None
+
+    def __post_init__(self) -> None:
+        check_nodes(self.connect, discover=self.discover)
+        if self.node is None and (self.cookie is not None or self.user is not None):
+            raise ParameterError("--cookie and --user are for the node of --node, which is missing")
+        check_credentials(self.cookie, self.user)
+
+    def source(self) -> NodeSource | None:
+        """Return the source that --node names. Raises ParameterError for a wrong URL or a missing password."""
+        if self.node is None:
+            return None
+        return NodeSource(self.node, self.network, credentials_of(self.cookie, self.user))
+
+    def watch_list(self, addresses: Iterable[str] = ()) -> WatchList:
+        """Return the watch list of the options and of more addresses.
+
+        Raises ParameterError, WatchFileError, OSError.
+        """
+        is_since_known = self.from_height is not None or self.birthday is not None
+        return watch_list(
+            self.network,
+            self.watch,
+            addresses,
+            strict=self.strict,
+            max_derivations=self.max_derivations,
+            birthday_option=None if is_since_known else "--birthday",
+        )
+
+
 def add_proxy(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--proxy",
@@ -102,9 +162,9 @@ def add_timeout(parser: argparse.ArgumentParser, default: float, help: str) -> N
     parser.add_argument("--timeout", metavar="SECONDS", type=seconds(), default=default, help=help)
 
 
-def check_nodes(args: argparse.Namespace) -> None:
-    """Raise ParameterError if the arguments name no node and do not allow a search for nodes."""
-    if not args.connect and not args.discover:
+def check_nodes(connect: Sequence[str], *, discover: bool) -> None:
+    """Raise ParameterError if the options name no node and do not allow a search for nodes."""
+    if not connect and not discover:
         raise ParameterError("no node to connect to: give --connect HOST:PORT, or --discover")
 
 

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from spvfilter._public import deferred
-from spvfilter.cli.credentials import add_credentials, credentials_of
-from spvfilter.errors import NodeRefusedError, ParameterError
+from spvfilter.cli.credentials import add_credentials
+from spvfilter.errors import NodeRefusedError
 from spvfilter.network import Network
 
 if TYPE_CHECKING:
@@ -39,15 +39,6 @@ def add_node(parser: argparse.ArgumentParser) -> None:
         ),
     )
     add_credentials(group)
-
-
-def node_of(args: argparse.Namespace, network: Network) -> NodeSource | None:
-    """Return the source that --node names. Raises ParameterError for a wrong URL, and for credentials without it."""
-    if args.node is None:
-        if args.cookie is not None or args.user is not None:
-            raise ParameterError("--cookie and --user are for the node of --node, which is missing")
-        return None
-    return NodeSource(args.node, network, credentials_of(args))
 
 
 class NodeSource:

@@ -130,10 +130,10 @@ def configure(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     page = Page(sys.stdout)
     if args.show is None:
-        reveal(page, args, format_of(args, page))
+        reveal(page, args, format_of(args.format, page))
         return 0
     with WalletStore.open(args.db) as wallet, wallet.moment():  # all pages of rows belong to one commit
-        args.show(page, wallet, args, format_of(args, page))
+        args.show(page, wallet, args, format_of(args.format, page))
         for line in left_out(wallet) if args.show is not _tx else ():
             complain(line)
     return 0

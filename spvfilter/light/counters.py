@@ -8,6 +8,7 @@ from typing import assert_never
 from spvfilter.light.engine.effects import (
     Answer,
     AskSeeds,
+    AskSpent,
     Commit,
     Connect,
     Done,
@@ -89,7 +90,7 @@ class Counters:
                     self.bans += 1
                 case Commit() | Emit() | Wake() | Connect() | AskSeeds() | Fence() | Drop():
                     pass
-                case Work() | Read() | Answer() | Done() | End():
+                case Work() | Read() | AskSpent() | Answer() | Done() | End():
                     pass
                 case _:
                     assert_never(effect)

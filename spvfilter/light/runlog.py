@@ -14,6 +14,7 @@ from spvfilter.light.engine.addresses import Purpose
 from spvfilter.light.engine.effects import (
     Answer,
     AskSeeds,
+    AskSpent,
     Commit,
     Connect,
     Done,
@@ -187,7 +188,9 @@ class RunLog:
                         "reorganization: blocks %d to %d were disconnected, the best chain now ends at block %d",
                         *(batch.fork + 1, self._height, batch.fork + len(batch.headers) // 80),
                     )
-                case Commit() | Emit() | AskSeeds() | Fence() | Work() | Read() | Answer() | Done() | End():
+                case (
+                    Commit() | Emit() | AskSeeds() | AskSpent() | Fence() | Work() | Read() | Answer() | Done() | End()
+                ):
                     pass
                 case _:
                     assert_never(effect)
@@ -207,7 +210,7 @@ class RunLog:
                 return f"ask the DNS seeds for hosts with services {services:#x}"
             case Commit(number):
                 return f"commit {number}"
-            case Drop() | Emit() | Work() | Read() | Answer() | Done() | End() | Wake():
+            case Drop() | Emit() | AskSpent() | Work() | Read() | Answer() | Done() | End() | Wake():
                 return ""
             case _:
                 assert_never(effect)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spvfilter.address import script_to_address
-from spvfilter.cli.export import _chosen
+from spvfilter.cli.parts.exports import _chosen
 from spvfilter.hashes import hash160
 from spvfilter.network import REGTEST
 from spvfilter.scan.exportcolumns import DEFAULT_COLUMNS

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
+from spvfilter.cli.arguments import options_of
 from spvfilter.cli.parts import following
 from spvfilter.cli.parts.rounds import Planned, Rounds
+from spvfilter.cli.scan.command import configure
+from spvfilter.cli.scan.options import ScanOptions
 from spvfilter.errors import DirectoryInUseError, RemoteFileError, SourceError
-from spvfilter.network import REGTEST
 from spvfilter.scan.partrun import PartsReport
-from spvfilter.scan.sources import BlockSpan
 from support.growingchain import GrowingChain
 from support.processes import line_with, started
 
@@ -111,7 +112,7 @@ def test_removed_parts_end_the_growth(run: Callable[..., Any], growing: Growing)
     assert results(growing.out) == left
 
 
-class Silent(Rounds):
+class Silent(Rounds[ScanOptions]):
     """Rounds that do nothing."""
 
     async def work(self, planned: Planned) -> PartsReport:
@@ -122,7 +123,9 @@ class Silent(Rounds):
 
 
 async def test_a_stopped_scan_says_that_parts_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    rounds = Silent(argparse.Namespace(out="found"), REGTEST, BlockSpan(), "scanned")
+    parser = argparse.ArgumentParser()
+    configure(parser)
+    rounds = Silent(options_of(ScanOptions, parser.parse_args(["blocks", "--out", "found"])), "scanned")
     begun = asyncio.Event()
 
     async def endless() -> None:
@@ -310,7 +313,7 @@ def test_a_scan_plans_again_if_a_file_is_pruned(
     growing.chain.mine(4)
     real, plans = Rounds.shown, []
 
-    async def shown(self: Rounds, *args: Any) -> Any:
+    async def shown(self: Rounds[ScanOptions], *args: Any) -> Any:
         plans.append(args)
         prune(growing, 0)
         return await real(self, *args)

@@ -536,7 +536,7 @@ def _warn_past_capacity(store: FilterStorage) -> None:
 
 def _info(store: FilterStorage, args: argparse.Namespace) -> None:
     page = Page(sys.stdout)
-    as_json = format_of(args, page) == "jsonl"
+    as_json = format_of(args.format, page) == "jsonl"
     for name in args.filters:
         store.open(name)
         facts = store.facts()

@@ -162,7 +162,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _is_json(args: argparse.Namespace, page: Page) -> bool:
-    return format_of(args, page) == "jsonl"
+    return format_of(args.format, page) == "jsonl"
 
 
 def _import(args: argparse.Namespace, page: Page) -> int:

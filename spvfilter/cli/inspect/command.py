@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     raw = read_hex_or_bytes(args.what, _MAX_SIZE, "a message with a block")
     found = _identify(raw, args.network)
     page = Page(sys.stdout)
-    if format_of(args, page) == "jsonl":
+    if format_of(args.format, page) == "jsonl":
         page.line(json.dumps(_record(found[0])))
     else:
         _show(found[0], page)

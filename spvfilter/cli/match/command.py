@@ -118,7 +118,7 @@ class _Run:
     def __init__(self, args: argparse.Namespace, given: sources.Sources, page: Page) -> None:
         self._given = given
         self._page = page
-        self._format = format_of(args, page)
+        self._format = format_of(args.format, page)
         self._is_quiet: bool = args.quiet
         self._begun = time.monotonic()
         self._txs = 0  # number of transactions that have arrived

@@ -115,7 +115,7 @@ class Sources:
             raise ParameterError(
                 "--cookie and --user are for one node: give one http:// SOURCE, so that no other gets them"
             )
-        made.credentials = credentials_of(args)
+        made.credentials = credentials_of(args.cookie, args.user)
         return made
 
     def _add(self, text: str) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
 
+from spvfilter.cli.blockoptions import BlockOptions
 from spvfilter.cli.parts.rounds import Planned, Rounds
-from spvfilter.errors import counted
+from spvfilter.compression import is_compressed
+from spvfilter.errors import ParameterError, counted
 from spvfilter.scan.export import TableExport
-from spvfilter.scan.exportcolumns import ExportColumns
+from spvfilter.scan.exportcolumns import DEFAULT_COLUMNS, ExportColumns
 from spvfilter.scan.partrun import PartsReport
-from spvfilter.scan.sources import BlockSpan
+from spvfilter.scan.remote import is_url
 from spvfilter.scan.tables import missing_bloom_filters
 
 _FROM_UNDO = {  # Columns that are null without an undo record, by their table.
@@ -18,35 +22,70 @@ _FROM_UNDO = {  # Columns that are null without an undo record, by their table.
 }
 
 
-class Exports(Rounds):
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions(BlockOptions):
+    """The options of an export. Each field is the option of its name.
+
+    Raises ParameterError if the options do not fit each other or the PATHs.
+    """
+
+    out: str
+    columns: list[str]
+    hex: bool
+    coins: bool
+    balances: bool
+    credit_p2pk: bool
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for path in self.paths:
+            if path == "-" or is_compressed(path):
+                raise ParameterError(
+                    f"{path}: export needs files that it can read again: save or decompress the blocks"
+                )
+        if is_url(self.out):
+            raise ParameterError("--out takes a local path, not a URL: copy the tables after the export")
+        if self.credit_p2pk and not self.balances:
+            raise ParameterError("--credit-p2pk is for --balances: add --balances, or leave --credit-p2pk out")
+        assert self.chosen_columns  # its constructor checks the names
+
+    @property
+    def without_paths(self) -> str:
+        return "no PATH of blocks given (see 'spvfilter export --help')"
+
+    @cached_property
+    def chosen_columns(self) -> ExportColumns:
+        """The tables and columns."""
+        return ExportColumns.of(_chosen(self.columns), is_hex=self.hex)
+
+
+class Exports(Rounds[ExportOptions]):
     """The exports of one command into one directory.
 
     Args:
-        args: The options of the command.
-        columns: The tables and columns.
-        span: The range of blocks.
+        options: The options of the command.
     """
 
-    def __init__(self, args: argparse.Namespace, columns: ExportColumns, span: BlockSpan) -> None:
-        super().__init__(args, args.network, span, "written")
-        self._columns = columns
+    def __init__(self, options: ExportOptions) -> None:
+        super().__init__(options, "written")
+        self._columns = options.chosen_columns
 
     async def work(self, planned: Planned) -> PartsReport:
-        args = self.args
+        options = self.options
         export = TableExport(
-            args.out,
+            options.out,
             planned.plan,
             self._columns,
-            check=args.check,
-            coins=args.coins,
-            balances=args.balances,
-            credits_p2pk=args.credit_p2pk,
+            check=options.check,
+            coins=options.coins,
+            balances=options.balances,
+            credits_p2pk=options.credit_p2pk,
         )
         await self.shown(export.run(planned.engine), export.report)
         return export.report
 
     def describe(self, report: PartsReport) -> None:
-        self.counts(report, f"tables in {self.args.out}")
+        self.counts(report, f"tables in {self.options.out}")
         empty = [
             f"{table}.{name}"
             for table, names in self._columns.tables
@@ -60,3 +99,20 @@ class Exports(Rounds):
             )
         if missing := missing_bloom_filters():
             self.tell(missing)
+
+
+def _chosen(given: Iterable[str]) -> dict[str, list[str]] | None:
+    """Return the names of columns by the name of their table; None for the default. Raises ParameterError."""
+    chosen: dict[str, list[str]] = {}
+    for text in given:
+        table, colon, names = text.partition(":")
+        if table in chosen:
+            raise ParameterError(f"--columns names the table {table[:40]} twice: give all its columns at once")
+        default = list(DEFAULT_COLUMNS.get(table, ()))
+        if not colon:
+            chosen[table] = default or [""]
+        elif names.startswith("+"):
+            chosen[table] = default + [name for name in names[1:].split(",") if name not in default]
+        else:
+            chosen[table] = names.split(",")
+    return chosen or None

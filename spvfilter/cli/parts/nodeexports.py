@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 from contextlib import AsyncExitStack
 
-from spvfilter.cli.blockoptions import EVERY_S
 from spvfilter.cli.credentials import credentials_of
-from spvfilter.cli.parts.exports import Exports
+from spvfilter.cli.parts.exports import ExportOptions, Exports
 from spvfilter.cli.parts.rounds import Planned, engine_of
 from spvfilter.cli.scan.node import opened
 from spvfilter.rpc.notices import TipNotices
 from spvfilter.scan.daskcalls import connected
 from spvfilter.scan.engines import Engine
-from spvfilter.scan.exportcolumns import ExportColumns
 from spvfilter.scan.fetching import NodeBlocks
 from spvfilter.scan.nodeexport import NodeExport
-from spvfilter.scan.sources import BlockSpan
 
 _BY_RPC = "spent_block_number"  # the column of inputs that REST does not tell
 
@@ -25,39 +21,36 @@ class NodeExports(Exports):
     """The exports of a node's chain into one directory.
 
     Args:
-        args: The options of the command.
-        columns: The tables and columns.
-        span: The range of blocks.
+        options: The options of the command.
     """
 
-    def __init__(self, args: argparse.Namespace, columns: ExportColumns, span: BlockSpan) -> None:
-        super().__init__(args, columns, span)
-        self._credentials = credentials_of(args)
+    def __init__(self, options: ExportOptions) -> None:
+        super().__init__(options)
+        self._credentials = credentials_of(options.cookie, options.user)
 
     async def run(self) -> int:
         """Export the chain once, or follow it, and return the exit code. Raises NodeError, SourceError, OSError."""
-        args = self.args
+        options = self.options
         async with AsyncExitStack() as stack:
-            client = None if args.dask is None else await stack.enter_async_context(connected(args.dask))
-            node = await stack.enter_async_context(opened(args, self.network, self._credentials))
-            notices = await stack.enter_async_context(TipNotices.subscribed(args.zmq)) if args.zmq else None
+            client = None if options.dask is None else await stack.enter_async_context(connected(options.dask))
+            node = await stack.enter_async_context(opened(options, self._credentials))
+            notices = await stack.enter_async_context(TipNotices.subscribed(options.zmq)) if options.zmq else None
             offered = None if notices is None else notices.block
-            blocks = NodeBlocks(node, undo=args.undo, span=self.span, allow_gaps=True, offered=offered)
+            blocks = NodeBlocks(node, undo=options.undo, span=options.span, allow_gaps=True, offered=offered)
             export = NodeExport(
-                args.out,
+                options.out,
                 blocks,
                 self._columns,
-                check=args.check,
-                coins=args.coins,
-                balances=args.balances,
-                credits_p2pk=args.credit_p2pk,
+                check=options.check,
+                coins=options.coins,
+                balances=options.balances,
+                credits_p2pk=options.credit_p2pk,
             )
-            engine = engine_of(args, client)
+            engine = engine_of(options, client)
             stack.push_async_callback(engine.aclose)
             code = await self._once(export, engine)
-            while args.follow:
-                every = args.every or EVERY_S
-                await (node.patience.pause(every) if notices is None else notices.wait(every))
+            while options.follow:
+                await (node.patience.pause(options.poll_s) if notices is None else notices.wait(options.poll_s))
                 if (await node.info()).best != export.plan.tip:
                     code = await self._once(export, engine)
             return code
@@ -67,7 +60,7 @@ class NodeExports(Exports):
         await self.shown(export.run(engine), export.report)
         if self.is_first and export.blocks.node.tells_spent and export.report.summary.by_undo:
             nulls = [name for table, names in self._columns.tables for name in names if name == _BY_RPC]
-            if nulls and not self.args.quiet:
+            if nulls and not self.options.quiet:
                 self.tell(
                     f"inputs.{_BY_RPC} is null: the node's REST interface does not say it. Without -rest=1, the same"
                     " command asks by JSON-RPC, which does and takes longer"

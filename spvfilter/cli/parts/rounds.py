@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import time
 from abc import ABC, abstractmethod
@@ -10,9 +9,9 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar  # distributed has no types
+from typing import Any, Generic, TypeVar  # distributed has no types
 
-from spvfilter.cli.blockoptions import EVERY_S
+from spvfilter.cli.blockoptions import BlockOptions
 from spvfilter.cli.parts.following import follow
 from spvfilter.cli.scan.files import assumed_network
 from spvfilter.cli.scan.gaps import report_heights
@@ -21,7 +20,6 @@ from spvfilter.cli.term.problems import Problems
 from spvfilter.cli.term.progress import megabytes, progress
 from spvfilter.errors import SourceError, VanishedFileError, counted
 from spvfilter.files import NO_ROOM
-from spvfilter.network import Network
 from spvfilter.scan.cluster import DaskWorkers
 from spvfilter.scan.daskcalls import connected
 from spvfilter.scan.engines import Engine, Processes, Threads
@@ -29,10 +27,11 @@ from spvfilter.scan.gaps import ScannedHeights
 from spvfilter.scan.partrun import PartsReport
 from spvfilter.scan.plan import Plan
 from spvfilter.scan.remote import seen_anywhere
-from spvfilter.scan.sources import BlockFiles, BlockSpan
+from spvfilter.scan.sources import BlockFiles
 from spvfilter.scan.workerplan import plan_on_workers
 
 T = TypeVar("T")
+Options = TypeVar("Options", bound=BlockOptions)
 _INCOMPLETE = 1  # exit code
 _ATTEMPTS = 10  # plans of a round, if files vanish while it runs (our choice)
 _POLL_S = 0.1  # between two updates of the progress display
@@ -52,31 +51,36 @@ class Planned:
     """The heights that the blocks have, and the missing ones."""
 
 
-def engine_of(args: argparse.Namespace, client: Any) -> Engine:
+def engine_of(options: BlockOptions, client: Any) -> Engine:
     """Return the engine that the options ask for. `client` is the one of a Dask cluster, or None."""
     if client is not None:
         return DaskWorkers(client)
-    return Threads(args.jobs) if args.processes is None else Processes(args.processes)
+    return Threads(options.jobs) if options.processes is None else Processes(options.processes)
 
 
 @asynccontextmanager
-async def _planned(args: argparse.Namespace, network: Network, span: BlockSpan) -> AsyncIterator[Planned]:
+async def _planned(options: BlockOptions) -> AsyncIterator[Planned]:
     async with AsyncExitStack() as stack:
-        client = None if args.dask is None else await stack.enter_async_context(connected(args.dask))
+        client = None if options.dask is None else await stack.enter_async_context(connected(options.dask))
         engine: Engine
-        if args.on_workers:
+        if options.on_workers:
             found = await plan_on_workers(
-                client, args.on_workers, network, undo=args.undo, span=span, directory=args.out
+                client,
+                options.on_workers,
+                options.network,
+                undo=options.undo,
+                span=options.span,
+                directory=options.out,
             )
             engine = DaskWorkers(client, found)
             # without a machine, the blocks before the first one are missing as well
             heights = replace(found.plan.report.heights, gaps=found.missing)
             planned = Planned(found.plan, engine, found.assumed, heights)
         else:
-            paths = args.paths if client is None else [seen_anywhere(path) for path in args.paths]
-            files = await asyncio.to_thread(partial(BlockFiles, paths, undo=args.undo, span=span))
-            plan = await asyncio.to_thread(partial(Plan.of, files, network, directory=args.out))
-            engine = engine_of(args, client)
+            paths = options.paths if client is None else [seen_anywhere(path) for path in options.paths]
+            files = await asyncio.to_thread(partial(BlockFiles, paths, undo=options.undo, span=options.span))
+            plan = await asyncio.to_thread(partial(Plan.of, files, options.network, directory=options.out))
+            engine = engine_of(options, client)
             planned = Planned(plan, engine, files.assumed, plan.report.heights)
         try:
             yield planned
@@ -84,26 +88,20 @@ async def _planned(args: argparse.Namespace, network: Network, span: BlockSpan) 
             await engine.aclose()
 
 
-class Rounds(ABC):
+class Rounds(ABC, Generic[Options]):
     """The rounds of one command into one directory.
 
     Args:
-        args: The options: those of cli.blockoptions, `paths`, `out` and `quiet`.
-        network: The network of the blocks.
-        span: The range of blocks.
+        options: The options of the command.
         verb: The verb of the command in the past tense, such as "scanned".
     """
 
-    def __init__(self, args: argparse.Namespace, network: Network, span: BlockSpan, verb: str) -> None:
-        self.args = args
+    def __init__(self, options: Options, verb: str) -> None:
+        self.options = options
         self.tell: Messages = Messages()
         """Prints a message, unless the round before has printed it."""
         self.is_first: bool = True
         """True in the first round."""
-        self.network = network
-        """The network of the blocks."""
-        self.span = span
-        """The range of blocks."""
         self._verb = verb
         self._seconds = 0.0
 
@@ -117,19 +115,19 @@ class Rounds(ABC):
 
     async def run(self) -> int:
         """Run one round, or follow the chain, and return the exit code. Raises SourceError, OSError."""
-        if self.args.follow:
-            return await follow(self._round, self.args.paths, self.args.every or EVERY_S, self.args.zmq)
+        if self.options.follow:
+            return await follow(self._round, self.options.paths, self.options.poll_s, self.options.zmq)
         return await self._round()
 
     async def _round(self) -> int:
         """Process the blocks as they are now, print the result, and return the exit code."""
-        args = self.args
+        options = self.options
         for left in reversed(range(_ATTEMPTS)):
-            async with _planned(args, self.network, self.span) as planned:
+            async with _planned(options) as planned:
                 plan = planned.plan
                 if not plan.parts:
                     problems = "".join(f"; {problem}" for problem in plan.report.problems[:3])
-                    raise SourceError(f"no block in {', '.join(args.paths or args.on_workers)}{problems}")
+                    raise SourceError(f"no block in {', '.join(options.paths or options.on_workers)}{problems}")
                 try:
                     report = await self.work(planned)
                     break
@@ -140,16 +138,16 @@ class Rounds(ABC):
 
     def finish(self, planned: Planned, report: PartsReport) -> int:
         """Print the result of a round, and return the exit code. Raises OSError if the report cannot be written."""
-        args, plan = self.args, planned.plan
+        options, plan = self.options, planned.plan
         self.tell.begin()
-        if planned.assumed and not args.quiet:
-            self.tell(assumed_network(planned.assumed, self.network))
+        if planned.assumed and not options.quiet:
+            self.tell(assumed_network(planned.assumed, options.network))
         problems_found, summary = Problems(), report.summary
         for problem in (*plan.report.problems, *summary.problems, *plan.report.undo_problems, *summary.undo_problems):
             problems_found.add(str(problem))
         for line in problems_found.lines():
             self.tell(line)
-        if not args.quiet:
+        if not options.quiet:
             self.describe(report)
             if plan.report.duplicates:
                 self.tell(f"{counted(len(plan.report.duplicates), 'duplicate block')}, not counted")
@@ -157,7 +155,7 @@ class Rounds(ABC):
                 stale = len(plan.report.stale)
                 self.tell(f"{counted(stale, 'stale block')}, not on the branch with the most work, not counted")
         self.is_first = False
-        lacks = report_heights(args, planned.heights, self.tell, report.not_searched)
+        lacks = report_heights(options, planned.heights, self.tell, report.not_searched)
         return _INCOMPLETE if lacks or problems_found else 0
 
     async def shown(self, work: Coroutine[None, None, T], report: PartsReport) -> T:
@@ -173,13 +171,13 @@ class Rounds(ABC):
             except asyncio.CancelledError:
                 complain(
                     f"stopping: the command waits some seconds for its running work. The finished parts are kept in"
-                    f" {self.args.out}: run the same command again to continue"
+                    f" {self.options.out}: run the same command again to continue"
                 )
                 raise
             except OSError as error:
                 if error.errno in NO_ROOM:
                     complain(
-                        f"no room in {self.args.out}: the finished parts are kept there; free some space and run the"
+                        f"no room in {self.options.out}: the finished parts are kept there; free some space and run the"
                         " same command again to continue"
                     )
                 raise

@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
 
         draw(made, args.universe, args.plot)
     page = Page(sys.stdout)
-    if format_of(args, page) == "jsonl":
+    if format_of(args.format, page) == "jsonl":
         page.line(json.dumps(_fields(made, args.universe), separators=(",", ":")))
     else:
         _tables(page, made, args.universe)

@@ -3,41 +3,37 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
-from spvfilter.cli.arguments import add_format, add_labels, add_network, add_watch_file, watch_list
-from spvfilter.cli.blockoptions import add_blocks, add_engine, add_follow, check_engine, check_follow, span_of
-from spvfilter.cli.scan.nodeoptions import check_without_node, configure as configure_node, is_node_url
+from spvfilter.cli.arguments import add_format, add_labels, add_network, add_watch_file, options_of, watch_list
+from spvfilter.cli.blockoptions import add_blocks, add_engine, add_follow
+from spvfilter.cli.scan.nodeoptions import configure as configure_node
 from spvfilter.cli.term.page import Page
-from spvfilter.errors import ParameterError, SourceError
+from spvfilter.errors import ParameterError
 
 if TYPE_CHECKING:
     import pathlib
 
-    from spvfilter.cli.scan import directory, files, node, streams, totals, txids
+    from spvfilter.cli.scan import directory, files, node, options, totals, txids
     from spvfilter.cli.term import picture
-    from spvfilter.scan import matcher as matchers, remote
+    from spvfilter.scan import matcher as matchers
+    from spvfilter.watch.watchlist import WatchList
 else:  # not needed to show --help
     pathlib = deferred("pathlib")
     directory = deferred("spvfilter.cli.scan.directory")
     files = deferred("spvfilter.cli.scan.files")
     node = deferred("spvfilter.cli.scan.node")
-    streams = deferred("spvfilter.cli.scan.streams")
+    options = deferred("spvfilter.cli.scan.options")
     totals = deferred("spvfilter.cli.scan.totals")
     txids = deferred("spvfilter.cli.scan.txids")
     picture = deferred("spvfilter.cli.term.picture")
     matchers = deferred("spvfilter.scan.matcher")
-    remote = deferred("spvfilter.scan.remote")
 
-_STDIN = "-"
 _PARQUET = "parquet"  # of scan.outputs.OutputFormat
-_REQUIRE = "require"  # of scan.undomode.UndoMode
-_BLOCK_SUFFIXES = (".dat", ".raw", ".blk", ".hex")  # names of block files in a directory end with these
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -142,122 +138,41 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    is_node = _check_paths(args)
-    if args.txid is not None:
-        txids.check(args, is_stream=not is_node and streams.is_stream(args.paths))
-    _check_outputs(args, is_node=is_node)
-    check_follow(args)
-    if args.follow and not is_node and args.out is None:
-        raise ParameterError("--follow needs --out DIR, or the URL of a node as the only PATH")
-    if args.follow and args.remove_parts:
-        raise ParameterError("--follow needs the parts that --remove-parts deletes: leave one of them out")
-    if args.txid is not None:
-        _check_inputs(args, is_node=is_node)
-        with _page(args.output) as page:
-            return txids.run(args, span_of(args), page, is_node=is_node)
+    given = options_of(options.ScanOptions, args)
+    if given.totals is not None:
+        totals.check_totals_file(given.totals)
+    if given.plot is not None:
+        picture.check_picture(given.plot)
+    if given.txid is not None:
+        given.check_inputs()
+        with _page(given.output) as page:
+            return txids.run(given, page)
+    watch = _watch_list(given)
+    if given.out is not None:
+        return directory.run(given, given.out, watch)
+    matcher = matchers.Matcher(watch, jobs=given.jobs, check=given.check)
+    given.check_inputs()
+    with _page(given.output) as page:
+        return node.run(given, matcher, page) if given.is_node else files.run(given, matcher, page)
+
+
+def _watch_list(given: options.ScanOptions) -> WatchList:
+    """Return the watch list of the options. Raises ParameterError, WatchFileError, OSError."""
     watch = watch_list(
-        args.network,
-        args.watch,
-        args.address,
-        args.paths,
-        strict=args.strict,
-        max_derivations=args.max_derivations,
-        birthday_option=None if args.from_date is not None or args.from_height is not None else "--from-date",
+        given.network,
+        given.watch,
+        given.address,
+        given.paths,
+        strict=given.strict,
+        max_derivations=given.max_derivations,
+        birthday_option=None if given.from_date is not None or given.from_height is not None else "--from-date",
         allows_patterns=True,
     )
-    if not len(watch) and args.watch is None:
+    if not len(watch) and given.watch is None:
         raise ParameterError("nothing to watch for: give --watch FILE or --address ADDRESS")
-    if args.labels is not None:
-        watch.search_sp_labels(args.labels)
-    span = span_of(args)
-    if span.is_limited and not is_node and streams.is_stream(args.paths):
-        raise ParameterError(
-            "a range of heights or dates is for files, not for standard input or compressed files: decompress them"
-        )
-    if args.out is not None:
-        return directory.run(args, watch, span)
-    matcher = matchers.Matcher(watch, jobs=args.jobs, check=args.check)
-    _check_inputs(args, is_node=is_node)
-    with _page(args.output) as page:
-        if is_node:
-            return node.run(args, matcher, span, page)
-        return files.run(args, matcher, span, page)
-
-
-def _check_paths(args: argparse.Namespace) -> bool:
-    """Return True if the only PATH is the URL of a node.
-
-    Raises ParameterError for PATHs that cannot be scanned together.
-    """
-    cause = ": --address takes everything up to the next option: put PATH before it" if args.address else ""
-    check_engine(args, f"no PATH of blocks given{cause} (see 'spvfilter scan --help')")
-    if _STDIN in args.paths and len(args.paths) > 1:
-        raise ParameterError("'-' is standard input and cannot be combined with another PATH")
-    if is_node_url(args.paths):
-        return True
-    check_without_node(args)
-    return False
-
-
-def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
-    """Check that the output options fit the input and each other.
-
-    Raises ParameterError if they do not fit. Raises SourceError or OSError if the picture or the file of totals cannot
-    be written.
-    """
-    outputs = (("--out", args.out), ("--output", args.output), ("--plot", args.plot), ("--totals", args.totals))
-    for option, name in outputs:
-        if remote.is_url(name):
-            raise ParameterError(
-                f"{option} takes a local path, not a URL: to copy results, use --out DIR --publish URL"
-            )
-    names = (args.out, args.output, args.totals, args.plot, args.report)
-    named = [pathlib.Path(name).resolve() for name in names if name not in (None, os.devnull)]
-    if len(set(named)) < len(named):
-        raise ParameterError("--output, --totals, --plot and --report need a file each: give them different names")
-    is_stream = not is_node and streams.is_stream(args.paths, in_parts=args.out is not None)
-    if is_stream and args.undo == _REQUIRE:
-        raise ParameterError("--undo require is for blocks in files, not on standard input or in compressed files")
-    if args.out is not None:
-        if is_node:
-            raise ParameterError("--out is for blocks in files: use --output FILE for the blocks of a node")
-        if is_stream:
-            raise ParameterError("--out is for blocks in files, not on standard input")
-        if args.output is not None:
-            raise ParameterError("--out DIR and --output FILE exclude each other: give one")
-    elif args.format == _PARQUET or any(
-        (args.processes, args.dask, args.publish, args.remove_parts, args.with_transactions, args.binary)
-    ):
-        raise ParameterError(
-            "--processes, --dask, --publish, --remove-parts, --with-transactions, --binary and --format parquet need"
-            " --out DIR"
-        )
-    if args.totals is not None:
-        if args.out is not None:
-            raise ParameterError("--totals is for a scan without --out: DIR/totals.csv has them")
-        totals.check_totals_file(args.totals)
-    if args.plot is not None:
-        if is_stream:
-            raise ParameterError("--plot is for blocks in files, not on standard input or in compressed files")
-        if is_node:
-            raise ParameterError("--plot is for blocks in files, not for those of a node")
-        picture.check_picture(args.plot)
-
-
-def _check_inputs(args: argparse.Namespace, *, is_node: bool) -> None:
-    """Raise ParameterError if an output file is also an input, and SourceError if no PATH exists.
-
-    Without this check, the command would empty the output files before it finds that nothing can be scanned.
-    """
-    paths = [] if is_node or args.paths == [_STDIN] else args.paths
-    inputs = [pathlib.Path(name) for name in (*paths, args.watch, args.txid) if name not in (None, _STDIN)]
-    for output in map(pathlib.Path, filter(None, (args.output, args.totals))):
-        for source in inputs if output.exists() else ():
-            inside = source.is_dir() and output.resolve().parent == source.resolve()
-            if (inside and output.suffix in _BLOCK_SUFFIXES) or (source.exists() and output.samefile(source)):
-                raise ParameterError(f"{output}: this would overwrite an input")
-        if paths and not any(remote.is_url(name) or pathlib.Path(name).exists() for name in paths):
-            raise SourceError(f"nothing to scan: {', '.join(paths)}: no such file or directory")
+    if given.labels is not None:
+        watch.search_sp_labels(given.labels)
+    return watch
 
 
 @contextmanager

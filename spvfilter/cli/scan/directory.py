@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,16 +9,15 @@ from typing import TYPE_CHECKING
 from spvfilter._public import deferred
 from spvfilter.cli.parts.rounds import Planned, Rounds
 from spvfilter.cli.scan.files import report_silent, unseen_spends
+from spvfilter.cli.scan.options import ScanOptions
 from spvfilter.cli.scan.types import warn_of_types
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.totals import Total, show_totals
-from spvfilter.errors import ParameterError, counted
+from spvfilter.errors import counted
 from spvfilter.scan.balance import BalanceHistory
 from spvfilter.scan.directory import PartScan
 from spvfilter.scan.outputs import TOTALS, OutputFormat, publish, scan_parts
 from spvfilter.scan.partrun import PartsReport
-from spvfilter.scan.remote import is_url
-from spvfilter.scan.sources import BlockSpan
 from spvfilter.scan.tables import missing_bloom_filters
 from spvfilter.scan.totals import read_totals
 from spvfilter.watch.watchlist import WatchList
@@ -30,47 +28,42 @@ else:
     asyncio = deferred("asyncio")
 
 
-def run(args: argparse.Namespace, watch: WatchList, span: BlockSpan) -> int:
-    """Scan the sources, write the results into the directory `args.out`, and return the exit code.
+def run(options: ScanOptions, out: str, watch: WatchList) -> int:
+    """Scan the sources, write the results into the directory `out`, and return the exit code.
 
-    Raises ParameterError, SourceError, OSError.
+    Raises SourceError, OSError.
     """
-    if args.format == "table":
-        raise ParameterError(f"with --out, --format must be one of {', '.join(OutputFormat)}")
-    if args.binary and args.format != OutputFormat.PARQUET:
-        raise ParameterError("--binary is for Parquet: add --format parquet, or leave --binary out")
-    if args.publish is not None and not is_url(args.publish):
-        raise ParameterError("--publish takes a URL such as s3://bucket/found")
-    return asyncio.run(_Scans(args, watch, span).run())
+    return asyncio.run(_Scans(options, out, watch).run())
 
 
-class _Scans(Rounds):
+class _Scans(Rounds[ScanOptions]):
     """The scans of one command into one directory."""
 
-    def __init__(self, args: argparse.Namespace, watch: WatchList, span: BlockSpan) -> None:
-        super().__init__(args, watch.network, span, "scanned")
+    def __init__(self, options: ScanOptions, out: str, watch: WatchList) -> None:
+        super().__init__(options, "scanned")
+        self._out = out
         self._watch = watch
-        self._found = Path(args.out)  # the file of matches of the last scan
+        self._found = Path(out)  # the file of matches of the last scan
 
     async def work(self, planned: Planned) -> PartsReport:
-        args = self.args
+        options = self.options
         scan = PartScan(
-            args.out,
+            self._out,
             planned.plan,
             self._watch,
-            check=args.check,
-            transactions=args.with_transactions,
-            binary_hashes=args.binary,
+            check=options.check,
+            transactions=options.with_transactions,
+            binary_hashes=options.binary,
         )
-        scanning = scan_parts(scan, args.format or OutputFormat.CSV, planned.engine)
+        scanning = scan_parts(scan, options.format or OutputFormat.CSV, planned.engine)
         self._found = await self.shown(scanning, scan.report)
-        if args.publish is not None:
-            for url in await asyncio.to_thread(publish, self._found, args.publish):
-                if not args.quiet:
+        if options.publish is not None:
+            for url in await asyncio.to_thread(publish, self._found, options.publish):
+                if not options.quiet:
                     complain(f"published {url}")
-        if args.plot is not None:
-            await asyncio.to_thread(_draw, scan, Path(args.plot))
-        if args.remove_parts:
+        if options.plot is not None:
+            await asyncio.to_thread(_draw, scan, Path(options.plot))
+        if options.remove_parts:
             await asyncio.to_thread(scan.remove_parts)
         return scan.report
 
@@ -86,10 +79,10 @@ class _Scans(Rounds):
             self.tell(unseen_spends(summary.unseen))
         report_silent(report.candidates, report.unjudged)
         warn_of_types(self._watch, summary.by_outpoint)
-        if self.args.format == OutputFormat.PARQUET and (missing := missing_bloom_filters()):
+        if self.options.format == OutputFormat.PARQUET and (missing := missing_bloom_filters()):
             self.tell(missing)
-        if self.args.remove_parts:
-            self.tell(f"the files of parts are removed: later runs cannot add new blocks to {self.args.out}")
+        if self.options.remove_parts:
+            self.tell(f"the files of parts are removed: later runs cannot add new blocks to {self._out}")
 
 
 def _draw(scan: PartScan, path: Path) -> None:

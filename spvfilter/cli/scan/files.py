@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 import time
@@ -12,7 +11,8 @@ from pathlib import Path
 
 from spvfilter.cli.arguments import format_of
 from spvfilter.cli.scan.gaps import report_heights
-from spvfilter.cli.scan.streams import blocks_in, is_stream, named
+from spvfilter.cli.scan.options import ScanOptions
+from spvfilter.cli.scan.streams import blocks_in, named
 from spvfilter.cli.scan.totals import ScanTotals, wants_totals
 from spvfilter.cli.scan.types import warn_of_types
 from spvfilter.cli.term.matches import batch_printer
@@ -26,7 +26,7 @@ from spvfilter.scan.balance import BalanceHistory
 from spvfilter.scan.batches import MatchBatch
 from spvfilter.scan.gaps import in_words
 from spvfilter.scan.matcher import Matcher
-from spvfilter.scan.sources import BlockFiles, BlockSpan
+from spvfilter.scan.sources import BlockFiles
 from spvfilter.scan.undomode import UndoMode
 
 _INCOMPLETE = 1  # exit code
@@ -34,30 +34,21 @@ _POLL_S = 0.1  # between two updates of the progress display
 _HASHES_SHOWN = 20  # block hashes in a list of the summary
 
 
-def run(args: argparse.Namespace, matcher: Matcher, span: BlockSpan, page: Page) -> int:
+def run(options: ScanOptions, matcher: Matcher, page: Page) -> int:
     """Scan, print the results, and return the exit code. Raises SourceError, OSError."""
-    with ScanTotals(matcher.watch, may_discard=is_stream(args.paths)) as totals:
-        return asyncio.run(_Scan(matcher, args, span, page, totals).run())
+    with ScanTotals(matcher.watch, may_discard=options.is_stream) as totals:
+        return asyncio.run(_Scan(matcher, options, page, totals).run())
 
 
 class _Scan:
     """One scan of files or of standard input, and its output."""
 
-    def __init__(
-        self, matcher: Matcher, args: argparse.Namespace, span: BlockSpan, page: Page, totals: ScanTotals
-    ) -> None:
+    def __init__(self, matcher: Matcher, options: ScanOptions, page: Page, totals: ScanTotals) -> None:
         self._matcher = matcher
-        self._args = args
-        self._paths: list[str] = args.paths
-        self._format = format_of(args, page)
-        self._undo = args.undo
-        self._span = span
-        self._quiet = args.quiet
+        self._options = options
+        self._format = format_of(options.format, page)
         self._page = page
-        self._is_stream = is_stream(args.paths)
         self._totals = totals
-        self._totals_path: str | None = args.totals
-        self._plot: str | None = args.plot
         self._history = BalanceHistory()
         self._files: BlockFiles | None = None  # None for a stream
         self._bad = Problems()  # parts of a stream that are not blocks
@@ -82,43 +73,43 @@ class _Scan:
             problems.add(str(problem))
         problems.complain()
         if not report.blocks:
-            raise SourceError("nothing could be read" if problems else f"no block in {named(self._paths)}")
+            raise SourceError("nothing could be read" if problems else f"no block in {named(self._options.paths)}")
         for block in report.stale:
             self._totals.discard(block)
         discarded = self._totals.settle()
-        if self._totals_path is not None:
-            self._totals.write(Path(self._totals_path))
-        if self._plot is not None:
+        if self._options.totals is not None:
+            self._totals.write(Path(self._options.totals))
+        if self._options.plot is not None:
             from spvfilter.cli.scan.plot import draw
 
-            await asyncio.to_thread(draw, self._history, Path(self._plot))
-        if not self._quiet:
+            await asyncio.to_thread(draw, self._history, Path(self._options.plot))
+        if not self._options.quiet:
             if self._format == "table" or sys.stderr.isatty():
                 self._totals.show(self._page if self._format == "table" else Page(sys.stderr))
             self._summarise(seconds, discarded)
         for heights in report.pruned:
             complain(f"the node has pruned {in_words(heights)} while the scan ran: they are not in this scan")
-        asked = self._args.from_height is not None or self._args.from_date is not None
-        lacks_part = lacks_part or bool(report.pruned and asked and not self._args.allow_gaps)
-        lacks = report_heights(self._args, report.heights)
+        asked = self._options.from_height is not None or self._options.from_date is not None
+        lacks_part = lacks_part or bool(report.pruned and asked and not self._options.allow_gaps)
+        lacks = report_heights(self._options, report.heights)
         return 0 if complete and not lacks and not lacks_part else _INCOMPLETE
 
     async def _print_matches(self, shown: ProgressDisplay) -> None:
         show = self._shower()
         blocks: BlockFiles | Iterator[bytes]
-        if self._is_stream:
-            blocks = blocks_in(self._paths, self._matcher.watch.network, self._add_bad)
+        if self._options.is_stream:
+            blocks = blocks_in(self._options.paths, self._matcher.watch.network, self._add_bad)
         else:
-            blocks = self._files = BlockFiles(self._paths, undo=self._undo, span=self._span)
+            blocks = self._files = BlockFiles(self._options.paths, undo=self._options.undo, span=self._options.span)
         try:
             async with aclosing(self._matcher.scan_batches(blocks)) as batches:
                 async for batch in batches:
                     shown.clear()
                     show(batch)
-                    if self._plot is not None:
+                    if self._options.plot is not None:
                         self._history.add(batch.block)
         except FormatError as error:  # only a stream raises it; bad blocks in files are reported at the end
-            raise SourceError(f"{named(self._paths)}: {error}") from None
+            raise SourceError(f"{named(self._options.paths)}: {error}") from None
 
     def _add_bad(self, name: str, why: str) -> None:
         self._bad.add(f"{name}: {why}", name)
@@ -127,7 +118,7 @@ class _Scan:
         """Return a function that prints the matches of a block and counts them for the totals."""
         lines = batch_printer(self._page, self._format)
         # the summary of a stream states the matches of its stale blocks
-        if not wants_totals(self._args, self._format) and (self._quiet or not self._is_stream):
+        if not wants_totals(self._options, self._format) and (self._options.quiet or not self._options.is_stream):
             return lines
 
         def show_and_count(batch: MatchBatch) -> None:
@@ -170,7 +161,7 @@ class _Scan:
         if report.unseen:
             complain(unseen_spends(report.unseen))
         report_silent(report.candidates, report.unjudged)
-        reads_undo = not self._is_stream and self._undo != UndoMode.OFF
+        reads_undo = not self._options.is_stream and self._options.undo != UndoMode.OFF
         warn_of_types(self._matcher.watch, len(report.without_undo) if reads_undo else report.blocks)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
 
+from spvfilter.cli.blockoptions import BlockOptions
 from spvfilter.cli.term.page import complain
 from spvfilter.scan.gaps import Heights, ScannedHeights, in_words
 
@@ -14,7 +14,7 @@ _MOST_SENTENCES = 20  # lines on standard error; the file of --report has all ra
 
 
 def report_heights(
-    args: argparse.Namespace,
+    options: BlockOptions,
     heights: ScannedHeights,
     tell: Callable[[str], None] = complain,
     not_searched: tuple[Heights, ...] = (),
@@ -25,7 +25,7 @@ def report_heights(
     be written.
     """
     begin = 1  # the genesis block has no coin to find
-    if heights.found and heights.found[0][0] > begin and args.from_height is None and not args.quiet:
+    if heights.found and heights.found[0][0] > begin and options.from_height is None and not options.quiet:
         tell(f"the blocks begin at height {heights.found[0][0]:,}: earlier ones are not in this scan")
     sentences = heights.sentences()
     sentences += [
@@ -36,7 +36,7 @@ def report_heights(
         tell(sentence)
     if (more := len(sentences) - _MOST_SENTENCES) > 0:
         tell(f"and {more:,} more ranges: --report FILE.json lists all")
-    if args.report is not None:
+    if options.report is not None:
         text = {
             "found": heights.found,
             "missing": heights.gaps,
@@ -45,8 +45,8 @@ def report_heights(
             "ends_early": heights.is_cut,
             "begins_late": heights.begins_late,
         } | {"not_searched": not_searched}
-        Path(args.report).write_text(f"{json.dumps(text)}\n", encoding="utf-8")
-    lacks = not args.allow_gaps and bool(not heights.is_whole or not_searched)
-    if lacks and not args.follow:
+        Path(options.report).write_text(f"{json.dumps(text)}\n", encoding="utf-8")
+    lacks = not options.allow_gaps and bool(not heights.is_whole or not_searched)
+    if lacks and not options.follow:
         tell("these gaps make the exit code 1; --allow-gaps accepts them")
     return lacks

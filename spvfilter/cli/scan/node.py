@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from spvfilter._public import deferred
 from spvfilter.cli.arguments import format_of
-from spvfilter.cli.blockoptions import EVERY_S
+from spvfilter.cli.blockoptions import BlockOptions
 from spvfilter.cli.credentials import credentials_of
 from spvfilter.cli.scan.files import report_silent
 from spvfilter.cli.scan.gaps import report_heights
+from spvfilter.cli.scan.options import ScanOptions
 from spvfilter.cli.scan.totals import ScanTotals, wants_totals
 from spvfilter.cli.scan.types import warn_of_types
 from spvfilter.cli.term.matches import batch_printer, printer_of_disconnected
@@ -24,7 +24,6 @@ from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.problems import Problems
 from spvfilter.cli.term.progress import megabytes
 from spvfilter.errors import counted
-from spvfilter.network import Network
 from spvfilter.rpc.credentials import Credentials
 from spvfilter.rpc.fullnode import FullNode
 from spvfilter.rpc.notices import TipNotices
@@ -34,7 +33,6 @@ from spvfilter.scan.fetching import NodeBlocks
 from spvfilter.scan.following import Connected, Disconnected, follow_batches
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.order import ScanReport
-from spvfilter.scan.sources import BlockSpan
 from spvfilter.scan.undomode import UndoMode
 
 if TYPE_CHECKING:
@@ -82,41 +80,39 @@ class _Progress:
         problems.complain()
 
 
-def run(args: argparse.Namespace, matcher: Matcher, span: BlockSpan, page: Page) -> int:
+def run(options: ScanOptions, matcher: Matcher, page: Page) -> int:
     """Scan, print the results, and return the exit code. Raises NodeError, OSError."""
-    credentials = credentials_of(args)
-    counts = wants_totals(args, format_of(args, page))
-    totals = ScanTotals(matcher.watch, may_discard=args.follow) if counts else None
+    credentials = credentials_of(options.cookie, options.user)
+    counts = wants_totals(options, format_of(options.format, page))
+    totals = ScanTotals(matcher.watch, may_discard=options.follow) if counts else None
     progress, begun = _Progress(page, totals), time.monotonic()
-    is_whole = args.follow  # Ctrl-C is the way to end it
+    is_whole = options.follow  # Ctrl-C is the way to end it
     try:
-        asyncio.run(_scan(args, matcher, span, credentials, progress))
+        asyncio.run(_scan(options, matcher, credentials, progress))
         is_whole = True
     finally:
         if totals is not None:
             totals.settle()
-            if args.totals is not None and is_whole:
-                totals.write(Path(args.totals))
-        if not args.quiet:
-            _summarise(progress, matcher.report, time.monotonic() - begun, format_of(args, page))
+            if options.totals is not None and is_whole:
+                totals.write(Path(options.totals))
+        if not options.quiet:
+            _summarise(progress, matcher.report, time.monotonic() - begun, format_of(options.format, page))
             report = matcher.report
-            warn_of_types(matcher.watch, report.blocks if args.undo == UndoMode.OFF else len(report.without_undo))
-    lacks = False if args.follow else report_heights(args, matcher.report.heights)
+            warn_of_types(matcher.watch, report.blocks if options.undo == UndoMode.OFF else len(report.without_undo))
+    lacks = False if options.follow else report_heights(options, matcher.report.heights)
     return _INCOMPLETE if lacks or progress.is_incomplete else 0
 
 
 @asynccontextmanager
-async def opened(
-    args: argparse.Namespace, network: Network, credentials: Credentials | None
-) -> AsyncIterator[FullNode]:
+async def opened(options: BlockOptions, credentials: Credentials | None) -> AsyncIterator[FullNode]:
     """Return a context manager that connects to the node, and tells about an initial block download.
 
     Raises ParameterError, NodeError, OSError.
     """
-    patience = Patience(None if args.follow else Patience().seconds, complain)
-    async with FullNode.open(args.paths[0], network, credentials=credentials, patience=patience) as node:
+    patience = Patience(None if options.follow else Patience().seconds, complain)
+    async with FullNode.open(options.paths[0], options.network, credentials=credentials, patience=patience) as node:
         info = await node.info()
-        if info.is_initial_download and not args.follow:
+        if info.is_initial_download and not options.follow:
             complain(
                 f"the node is in initial block download: it has blocks up to height {info.height:,}, and headers up to"
                 f" {info.headers:,}"
@@ -124,21 +120,19 @@ async def opened(
         yield node
 
 
-async def _scan(
-    args: argparse.Namespace, matcher: Matcher, span: BlockSpan, credentials: Credentials | None, progress: _Progress
-) -> None:
-    chosen = format_of(args, progress.page)
+async def _scan(options: ScanOptions, matcher: Matcher, credentials: Credentials | None, progress: _Progress) -> None:
+    chosen = format_of(options.format, progress.page)
     show = batch_printer(progress.page, chosen)
     async with AsyncExitStack() as stack:
-        node = await stack.enter_async_context(opened(args, matcher.watch.network, credentials))
-        notices = await stack.enter_async_context(TipNotices.subscribed(args.zmq)) if args.zmq else None
-        skips = not args.follow
-        listing = await NodeBlocks(node, span=span, allow_gaps=True).listing()
-        if args.follow and not args.quiet and listing.first > max(span.from_height or 0, 1):
+        node = await stack.enter_async_context(opened(options, credentials))
+        notices = await stack.enter_async_context(TipNotices.subscribed(options.zmq)) if options.zmq else None
+        skips = not options.follow
+        listing = await NodeBlocks(node, span=options.span, allow_gaps=True).listing()
+        if options.follow and not options.quiet and listing.first > max(options.from_height or 0, 1):
             complain(f"the blocks begin at height {listing.first:,}: earlier ones are not in this scan")
         progress.first = listing.first
-        blocks = NodeBlocks(node, undo=args.undo, listing=listing, allow_gaps=skips)
-        if not args.follow:
+        blocks = NodeBlocks(node, undo=options.undo, listing=listing, allow_gaps=skips)
+        if not options.follow:
             try:
                 async with aclosing(matcher.scan_batches(blocks)) as batches:
                     async for batch in batches:
@@ -148,7 +142,7 @@ async def _scan(
             return
         gone = printer_of_disconnected(progress.page, chosen)
         report = matcher.report  # follow_batches() replaces it by a new one for later blocks
-        following = follow_batches(matcher, blocks, notices=notices, poll_s=args.every or EVERY_S)
+        following = follow_batches(matcher, blocks, notices=notices, poll_s=options.poll_s)
         try:
             async with aclosing(following) as events:
                 async for event in events:
@@ -166,6 +160,8 @@ async def _scan(
                             gone(event.height, event.hash)
                         case MatchBatch():
                             _take(event, show, progress)
+                        case _:
+                            assert_never(event)
         finally:
             progress.add(matcher.report)
 

@@ -8,8 +8,6 @@ from spvfilter.cli.credentials import add_credentials
 from spvfilter.errors import ParameterError
 from spvfilter.rpc.endpoint import Endpoint, is_url
 
-_OPTIONS = ("cookie", "user")
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options for the blocks of a node."""
@@ -29,12 +27,3 @@ def is_node_url(paths: list[str]) -> bool:
         raise ParameterError("the URL of a node must be the only PATH")
     Endpoint.parse(paths[0])
     return True
-
-
-def check_without_node(args: argparse.Namespace) -> None:
-    """Raise ParameterError for options that need the URL of a node."""
-    for name in _OPTIONS:
-        if getattr(args, name):
-            raise ParameterError(
-                f"--{name} is for the blocks of a node: give its URL as the only PATH, such as http://127.0.0.1:8332"
-            )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import struct
 import sys
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Self
 
+from spvfilter.cli.scan.options import ScanOptions
 from spvfilter.cli.term.matches import owner_of
 from spvfilter.cli.term.page import Page
 from spvfilter.cli.term.totals import Total, show_totals
@@ -34,9 +34,9 @@ def check_totals_file(name: str) -> None:
         raise SourceError(f"{name}: {path.parent} is not a writable directory")
 
 
-def wants_totals(args: argparse.Namespace, chosen: str) -> bool:
+def wants_totals(options: ScanOptions, chosen: str) -> bool:
     """Return True if a direct scan shows its totals or writes them, with rows in the format `chosen`."""
-    return args.totals is not None or (not args.quiet and (chosen == "table" or sys.stderr.isatty()))
+    return options.totals is not None or (not options.quiet and (chosen == "table" or sys.stderr.isatty()))
 
 
 class ScanTotals:

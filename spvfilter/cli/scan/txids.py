@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -15,6 +14,7 @@ from spvfilter._public import deferred
 from spvfilter.cli.arguments import format_of, standard_input
 from spvfilter.cli.credentials import credentials_of
 from spvfilter.cli.scan.gaps import report_heights
+from spvfilter.cli.scan.options import ScanOptions
 from spvfilter.cli.term.page import Page, complain, shorten
 from spvfilter.cli.term.problems import Problems
 from spvfilter.cli.term.progress import megabytes, progress
@@ -23,7 +23,7 @@ from spvfilter.errors import ParameterError, SourceError, counted
 from spvfilter.primitives import hash_from_hex, hash_to_hex
 from spvfilter.scan.fetching import NodeBlocks
 from spvfilter.scan.order import ScanReport
-from spvfilter.scan.sources import BlockFiles, BlockSource, BlockSpan
+from spvfilter.scan.sources import BlockFiles, BlockSource
 from spvfilter.scan.txids import PlacedTx, find_txs
 from spvfilter.scan.undomode import UndoMode
 
@@ -42,34 +42,6 @@ _LONGEST = 1_000  # bytes of a line (our choice)
 _MOST_SHOWN = 20  # transactions that were not found
 _SHORTEST = 17  # characters of a shortened hash: eight at each end
 _OTHER_COLUMNS = 24  # width of the table without its two hashes
-
-
-def check(args: argparse.Namespace, *, is_stream: bool) -> None:
-    """Raise ParameterError for options that --txid does not take, and if the blocks are a stream."""
-    given = {
-        "--watch": args.watch,
-        "--address": args.address,
-        "--out": args.out,
-        "--plot": args.plot,
-        "--totals": args.totals,
-        "--dask": args.dask,
-        "--processes": args.processes,
-        "--with-transactions": args.with_transactions,
-        "--undo require": args.undo == UndoMode.REQUIRE,
-    }
-    for option, value in given.items():
-        if value:
-            raise ParameterError(f"--txid asks for the blocks of transactions alone: leave {option} out")
-    if args.follow:
-        raise ParameterError(
-            "--txid looks at the blocks once: leave --follow out, and run the command again later, from the last height"
-            " on (--from-height). Or follow an address that the transaction pays: --address A --follow"
-        )
-    if is_stream:
-        raise ParameterError(
-            "--txid is for blocks in files or of a node, because a stream may end with another best chain: save the"
-            " blocks in a file, or decompress the files"
-        )
 
 
 def read_txids(path: str) -> frozenset[bytes]:
@@ -100,30 +72,28 @@ def _ids(file: BinaryIO, name: str) -> Iterator[bytes]:
                 raise ParameterError(f"{name}: line {number}: expected a txid, 64 hex digits") from None
 
 
-def run(args: argparse.Namespace, span: BlockSpan, page: Page, *, is_node: bool) -> int:
+def run(options: ScanOptions, page: Page) -> int:
     """Search the blocks, print the results, and return the exit code. Raises ParameterError, SourceError, OSError."""
-    return asyncio.run(_search(args, span, page, is_node=is_node))
+    return asyncio.run(_search(options, page))
 
 
 @asynccontextmanager
-async def _blocks(
-    args: argparse.Namespace, span: BlockSpan, *, is_node: bool
-) -> AsyncIterator[BlockSource | NodeBlocks]:
-    if is_node:
-        async with node.opened(args, args.network, credentials_of(args)) as opened:
-            yield NodeBlocks(opened, undo=UndoMode.OFF, span=span, allow_gaps=True)
+async def _blocks(options: ScanOptions) -> AsyncIterator[BlockSource | NodeBlocks]:
+    if options.is_node:
+        async with node.opened(options, credentials_of(options.cookie, options.user)) as opened:
+            yield NodeBlocks(opened, undo=UndoMode.OFF, span=options.span, allow_gaps=True)
     else:
-        yield await asyncio.to_thread(partial(BlockFiles, args.paths, undo=UndoMode.OFF, span=span))
+        yield await asyncio.to_thread(partial(BlockFiles, options.paths, undo=UndoMode.OFF, span=options.span))
 
 
-async def _search(args: argparse.Namespace, span: BlockSpan, page: Page, *, is_node: bool) -> int:
-    wanted = read_txids(args.txid)
+async def _search(options: ScanOptions, page: Page) -> int:
+    wanted = read_txids(str(options.txid))
     report, begun = ScanReport(), time.monotonic()
     updated = begun
-    show, missing = _printer(page, format_of(args, page)), set(wanted)
+    show, missing = _printer(page, format_of(options.format, page)), set(wanted)
     with progress(page.console) as shown:
-        async with _blocks(args, span, is_node=is_node) as blocks:
-            searching = find_txs(blocks, wanted, args.network, report, jobs=args.jobs, check=args.check)
+        async with _blocks(options) as blocks:
+            searching = find_txs(blocks, wanted, options.network, report, jobs=options.jobs, check=options.check)
             async with aclosing(searching) as several:
                 async for of_block in several:
                     if of_block:
@@ -139,8 +109,8 @@ async def _search(args: argparse.Namespace, span: BlockSpan, page: Page, *, is_n
         problems.add(str(problem))
     problems.complain()
     if not report.blocks:
-        raise SourceError("nothing could be read" if problems else f"no block in {', '.join(args.paths)}")
-    if not args.quiet:
+        raise SourceError("nothing could be read" if problems else f"no block in {', '.join(options.paths)}")
+    if not options.quiet:
         seconds = time.monotonic() - begun
         size, rate = megabytes(report.bytes_scanned), megabytes(report.bytes_scanned / max(seconds, 0.001))
         count = len(wanted) - len(missing)
@@ -152,7 +122,7 @@ async def _search(args: argparse.Namespace, span: BlockSpan, page: Page, *, is_n
             complain(f"not found: {txid}")
         if (more := len(missing) - _MOST_SHOWN) > 0:
             complain(f"and {more:,} more were not found")
-    return _INCOMPLETE if report_heights(args, report.heights) or problems else 0
+    return _INCOMPLETE if report_heights(options, report.heights) or problems else 0
 
 
 def _printer(page: Page, chosen: str) -> Callable[[PlacedTx], None]:

@@ -7,8 +7,9 @@ import asyncio
 import json
 import sys
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import assert_never
 
 from spvfilter.cli.arguments import (
     add_format,
@@ -17,14 +18,14 @@ from spvfilter.cli.arguments import (
     birthday,
     format_of,
     network_of,
+    options_of,
     probability,
-    watch_list,
     whole,
 )
 from spvfilter.cli.delivery import deliver
 from spvfilter.cli.interrupts import terminable
-from spvfilter.cli.nodes import PeerMessages, add_mempool_groups, add_nodes, add_timeout, check_nodes, in_use
-from spvfilter.cli.nodesource import NodeSource, add_node, node_of
+from spvfilter.cli.nodes import ClientOptions, PeerMessages, add_mempool_groups, add_nodes, add_timeout, in_use
+from spvfilter.cli.nodesource import NodeSource, add_node
 from spvfilter.cli.term.balances import Balances
 from spvfilter.cli.term.matches import printer, record
 from spvfilter.cli.term.page import Page, complain
@@ -38,6 +39,7 @@ from spvfilter.light.events import (
     BroadcastChanged,
     BroadcastProgress,
     Event,
+    FeeWarning,
     Mode,
     PeerChanged,
     PeerWarning,
@@ -55,6 +57,7 @@ from spvfilter.wallet.events import (
     MatchFound,
     MatchUnconfirmed,
     MatchWithdrawn,
+    RunStarted,
     TxReplaced,
 )
 
@@ -175,43 +178,59 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     add_format(parser)
 
 
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions(ClientOptions):
+    """The options of `watch`. Each field is the option of its name.
+
+    Raises ParameterError if the options do not fit each other.
+    """
+
+    addresses: list[str]
+    no_mempool: bool
+    fp_rate: float
+    keep_filters: bool
+    rebuild: bool
+    replay: bool
+    once: bool
+    timeout: float
+    format: str | None
+
+    def __post_init__(self) -> None:
+        if not self.addresses and self.watch is None:
+            if self.db is None:
+                raise ParameterError("nothing to watch for: give addresses, --watch FILE or a --db of an earlier run")
+            if not Path(self.db).exists():  # else the client makes it, for the wrong network perhaps
+                raise ParameterError(
+                    f"nothing to watch for: {self.db} does not exist yet: give addresses or --watch FILE"
+                )
+        super().__post_init__()
+        needs_db = {"--rebuild": self.rebuild, "--keep-filters": self.keep_filters, "--replay": self.replay}
+        for option, is_given in needs_db.items():
+            if is_given and self.db is None:
+                raise ParameterError(f"{option} needs --db FILE")
+
+
 def run(args: argparse.Namespace) -> int:
-    is_since_known = args.from_height is not None or args.birthday is not None
-    watch = watch_list(
-        network_of(args),
-        args.watch,
-        args.addresses,
-        strict=args.strict,
-        max_derivations=args.max_derivations,
-        birthday_option=None if is_since_known else "--birthday",
-    )
-    if watch.is_empty and args.db is None:
-        raise ParameterError("nothing to watch for: give addresses, --watch FILE or a --db of an earlier run")
-    if watch.is_empty and not Path(args.db).exists():  # else the client makes it, for the wrong network perhaps
-        raise ParameterError(f"nothing to watch for: {args.db} does not exist yet: give addresses or --watch FILE")
-    check_nodes(args)
-    for given, name in ((args.rebuild, "--rebuild"), (args.keep_filters, "--keep-filters"), (args.replay, "--replay")):
-        if given and args.db is None:
-            raise ParameterError(f"{name} needs --db FILE")
-    source = node_of(args, watch.network)
+    options = options_of(WatchOptions, args, network=network_of(args))
+    source = options.source()
     client = LightClient(
-        watch,
-        peers=args.connect,
-        store=args.db,
-        mode=Mode(args.mode),
-        keep_filters=args.keep_filters,
-        mempool=not args.no_mempool,
-        mempool_groups=args.mempool_groups,
-        fp_rate=args.fp_rate,
-        from_height=args.from_height,
-        birthday=args.birthday,
-        proxy=args.proxy,
-        v2=args.v2,
-        discover=args.discover,
-        rebuild=args.rebuild,
+        options.watch_list(options.addresses),
+        peers=options.connect,
+        store=options.db,
+        mode=Mode(options.mode),
+        keep_filters=options.keep_filters,
+        mempool=not options.no_mempool,
+        mempool_groups=options.mempool_groups,
+        fp_rate=options.fp_rate,
+        from_height=options.from_height,
+        birthday=options.birthday,
+        proxy=options.proxy,
+        v2=options.v2,
+        discover=options.discover,
+        rebuild=options.rebuild,
         spent_source=source,
     )
-    return asyncio.run(terminable(_Watch(client, source, Page(sys.stdout), args).run()))
+    return asyncio.run(terminable(_Watch(client, source, Page(sys.stdout), options).run()))
 
 
 class _Patience:
@@ -235,21 +254,16 @@ class _Patience:
 class _Watch:
     """One run of `spvfilter watch`: the light client, and the output of its events."""
 
-    def __init__(self, client: LightClient, source: NodeSource | None, page: Page, args: argparse.Namespace) -> None:
+    def __init__(self, client: LightClient, source: NodeSource | None, page: Page, options: WatchOptions) -> None:
         self._client = client
         self._source = source
         self._page = page
-        self._db: str | None = args.db
-        self._replay: bool = args.replay
-        self._once: bool = args.once
-        self._patience_s: float = args.timeout
+        self._options = options
         self._patience: _Patience | None = None  # only with --once
-        self._again = {"from_height": args.from_height, "birthday": args.birthday} if args.rescan else None
-        """Start of the rescan that --rescan requests; None without --rescan."""
-        self._rebuilt = Path(args.db) if args.rebuild and Path(args.db).is_file() else None
+        self._rebuilt = Path(options.db) if options.rebuild and options.db and Path(options.db).is_file() else None
         """An existing database that --rebuild may replace."""
         self._balances = Balances()
-        self._json = format_of(args, page) == "jsonl"
+        self._json = format_of(options.format, page) == "jsonl"
         self._show = printer(page, "table")
         self._skipped: tuple[tuple[int, int], ...] = ()  # skipped ranges that the last warning named
         self._peers = PeerMessages()
@@ -264,8 +278,8 @@ class _Watch:
                 client = await self._opened(stack)
                 if not len(client.watch):
                     raise ParameterError("nothing to watch for: the database knows no addresses")
-                if self._again is not None:
-                    await client.rescan(**self._again)
+                if self._options.rescan:
+                    await client.rescan(from_height=self._options.from_height, birthday=self._options.birthday)
                 with status(None if self._json else self._page.console, self._balances) as shown:
                     ticker = asyncio.create_task(tick(shown))
                     try:
@@ -283,8 +297,8 @@ class _Watch:
         try:
             return await stack.enter_async_context(self._client)
         except StoreLockedError as error:
-            assert self._db is not None
-            raise in_use(error, self._db, "stop it, or use `spvfilter wallet`, which reads it meanwhile") from None
+            advice = "stop it, or use `spvfilter wallet`, which reads it meanwhile"
+            raise in_use(error, str(self._options.db), advice) from None
         finally:
             if self._rebuilt is not None and self._rebuilt.is_file() and self._rebuilt.stat().st_ino != before:
                 complain(
@@ -295,23 +309,23 @@ class _Watch:
     async def _follow(self, client: LightClient, shown: StatusDisplay) -> None:
         """Print events: until the first `Synced` event with --once, else without end."""
         read = self._print_lines if self._json else self._print_table
-        if not self._once:
+        if not self._options.once:
             await read(client, shown)
             return
         try:
             async with asyncio.timeout(None) as timeout:
-                self._patience = _Patience(timeout, self._patience_s)
+                self._patience = _Patience(timeout, self._options.timeout)
                 await read(client, shown)
             await deliver(client, shown.complain)
         except TimeoutError:
             if not timeout.expired():
                 raise
             lacking = "progress" if self._patience is not None and self._patience.has_node else "usable node"
-            raise UselessPeerError(f"gave up: no {lacking} for {self._patience_s:g} s") from None
+            raise UselessPeerError(f"gave up: no {lacking} for {self._options.timeout:g} s") from None
 
     async def _print_table(self, client: LightClient, shown: StatusDisplay) -> None:
         """Print all matches, then events as they arrive. With --once, print all matches once the tip is searched."""
-        events = client.events(since=None if self._once else await self._print_all(shown))
+        events = client.events(since=None if self._options.once else await self._print_all(shown))
         async for event in events:
             if await self._take(event, shown, events.sequence):
                 return
@@ -323,7 +337,7 @@ class _Watch:
         """
         bookmark = Bookmark(client)
         since = await bookmark.begin()
-        events = client.events(since=0 if self._replay else since)
+        events = client.events(since=0 if self._options.replay else since)
         keeper = asyncio.create_task(bookmark.keep())
         try:
             while True:
@@ -376,22 +390,19 @@ class _Watch:
         """
         match event:
             case MatchFound() | MatchConfirmed() | MatchUnconfirmed() | MatchWithdrawn():
-                if self._json or not self._once:
+                if self._json or not self._options.once:
                     self._match(event, shown, sequence)
             case TxReplaced():
                 self._replaced(event, shown, sequence)
-            case Progress(phase, done, total):
-                shown.progress(phase.value, done, total)
-                if done > self._furthest.get(phase, 0):
-                    self._furthest[phase] = done
-                    self._progressed()
+            case Progress():
+                self._advanced(event, shown)
             case BlockConnected():
                 self._progressed()
             case Synced():
-                if self._once and not self._json:
+                if self._options.once and not self._json:
                     await self._print_all(shown)
                 await self._synced(event, shown, sequence)
-                return self._once
+                return self._options.once
             case BlockDisconnected(height, block_hash):
                 self._disconnected(height, block_hash, shown, sequence)
             case PeerChanged():
@@ -406,7 +417,17 @@ class _Watch:
                 )
             case BroadcastProgress() | BroadcastChanged():
                 self._sent(event, shown)
+            case FeeWarning() | RunStarted():
+                pass
+            case _:
+                assert_never(event)
         return False
+
+    def _advanced(self, event: Progress, shown: StatusDisplay) -> None:
+        shown.progress(event.phase.value, event.done, event.total)
+        if event.done > self._furthest.get(event.phase, 0):
+            self._furthest[event.phase] = event.done
+            self._progressed()
 
     def _progressed(self) -> None:
         if self._patience is not None:
@@ -440,7 +461,7 @@ class _Watch:
         if self._json:
             txids = {"txid": hash_to_hex(event.txid), "by": hash_to_hex(event.by)}
             self._line({"event": "replaced", "sequence": sequence, **txids})
-        elif not self._once:
+        elif not self._options.once:
             shown.clear()
             self._page.line(f"{hash_to_hex(event.txid)} was replaced by {hash_to_hex(event.by)}", "yellow")
 
@@ -458,7 +479,7 @@ class _Watch:
             peers = {peer.address: peer.transport.value for peer in (await self._client.status()).peers}
             seen = {"sees_unconfirmed": event.sees_unconfirmed, "peers": peers}
             self._line({"event": "synced", "sequence": sequence, **place, **seen})
-        elif self._once:
+        elif self._options.once:
             count = len(self._balances)
             found = f"{count:,} match{'es' if count != 1 else ''}" if count else "nothing found"
             shown.complain(f"synced to height {height:,}: {found}")
@@ -468,7 +489,7 @@ class _Watch:
             self._line(
                 {"event": "disconnected", "sequence": sequence, "height": height, "block": hash_to_hex(block_hash)}
             )
-        elif not self._once:
+        elif not self._options.once:
             shown.clear()
             self._page.line(f"block {height} {hash_to_hex(block_hash)} left the best chain", "yellow")
 
