@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -344,7 +343,7 @@ class _Sending:
         self._page.facts(facts)
 
     def _line(self, fields: dict[str, object]) -> None:
-        self._page.line(json.dumps(fields, separators=(",", ":")))
+        self._page.record(fields)
 
 
 _DONE = {BroadcastStep.SENT: "sent to", BroadcastStep.ECHOED: "announced by", BroadcastStep.REFUSED: "refused by"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
 from spvfilter.address import script_to_address
@@ -65,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     page = Page(sys.stdout)
     if format_of(args.format, page) == "jsonl":
         for each, indexes in zip(found, ranges, strict=True):
-            page.line(json.dumps(_facts(each, indexes, args.network), separators=(",", ":")))
+            page.record(_facts(each, indexes, args.network))
         return 0
     for number, (each, indexes) in enumerate(zip(found, ranges, strict=True)):
         if number:
@@ -80,7 +79,7 @@ def _show_silent(each: SilentDescriptor, args: argparse.Namespace) -> int:
     address = str(each.address)
     if format_of(args.format, page) == "jsonl":
         facts = {"descriptor": each.text, "checksum": checksum, "type": "sp", "network": args.network.name}
-        page.line(json.dumps({**facts, "address": address}, separators=(",", ":")))
+        page.record({**facts, "address": address})
         return 0
     page.facts(
         [

@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any  # pyarrow has no types
 
-from spvfilter.files import SHARED, replacing
 from spvfilter.hashes import hash160
 from spvfilter.network import Network
 from spvfilter.scan.coinruns import unspent
-from spvfilter.scan.exporttables import LEVEL, address_array, pyarrow
+from spvfilter.scan.exporttables import address_array, pyarrow, table_writer
 from spvfilter.scan.sortedruns import RunForm, RunWriter, delete, merged
 from spvfilter.scan.threadwork import until
 
@@ -46,7 +45,6 @@ def write_balances_table(
         1,
         lambda table: _summed(pa, table),
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
     run = temporary()
     writer = RunWriter(run, form)
     try:
@@ -55,17 +53,7 @@ def write_balances_table(
                 if table.num_rows:
                     writer.add(_summed(pa, _balances(pa, table, credits_p2pk=credits_p2pk)))
         schema = pa.schema([("address", pa.string()), *form.schema])
-        with (
-            replacing(path, SHARED) as file,
-            pa.parquet.ParquetWriter(
-                file,
-                schema,
-                compression="zstd",
-                compression_level=LEVEL,
-                use_dictionary=["coins"],
-                sorting_columns=[pa.parquet.SortingColumn(1)],
-            ) as made,
-        ):
+        with table_writer(path, schema, few=["coins"], order=("script",)) as made:
             for table in until(merged([run], temporary, form), is_stopped):
                 addresses = address_array(pa, table["script"].combine_chunks(), network)
                 made.write_table(pa.Table.from_arrays([addresses, *table.columns], schema=schema))

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any  # pyarrow has no types
 
 from spvfilter.errors import SourceError
-from spvfilter.files import SHARED, replacing
 from spvfilter.network import Network
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.coinruns import unspent
-from spvfilter.scan.exporttables import LEVEL, address_array, arrow_type, pyarrow
+from spvfilter.scan.exporttables import address_array, arrow_type, pyarrow, table_writer
 from spvfilter.scan.plan import Plan
 from spvfilter.scan.threadwork import until
 
@@ -77,18 +76,8 @@ def write_coins_table(
             ("address", pa.string()),
         ]
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        replacing(path, SHARED) as file,
-        pa.parquet.ParquetWriter(
-            file,
-            schema,
-            compression="zstd",
-            compression_level=LEVEL,
-            use_dictionary=["index", "block_number", "is_coinbase", "type"],
-            sorting_columns=[pa.parquet.SortingColumn(0), pa.parquet.SortingColumn(1)],
-        ) as writer,
-    ):
+    few = ["index", "block_number", "is_coinbase", "type"]
+    with table_writer(path, schema, few=few, order=("transaction_hash", "index")) as writer:
         for table in until(unspent(runs, temporary), is_stopped):
             if not table.num_rows:
                 continue

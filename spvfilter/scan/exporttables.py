@@ -14,11 +14,10 @@ from spvfilter.kernel.blocktables import BLOCK_TABLES, HEX, SCRIPT_TYPES, Column
 from spvfilter.network import Network
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.exportcolumns import layout_of
-from spvfilter.scan.parquetrows import bloom_filters, has_bloom_filters
+from spvfilter.scan.parquetrows import opened_writer
 
 _ROWS = 131_072  # Rows of a row group (our choice): DuckDB reads row groups of this size in parallel.
 _BYTES = 1 << 26  # Bytes in memory after which a row group of long rows ends earlier (our choice).
-LEVEL = 1  # Level of zstd (our choice): higher levels are slower, and hashes do not shrink.
 _MAGIC = b"PAR1"  # The first and the last bytes of a Parquet file.
 _HEIGHTS = ("blocks.number", "transactions.block_number", "inputs.block_number", "outputs.block_number")
 _FILTERED = frozenset(  # Columns that get Bloom filters if pyarrow can write them.
@@ -130,22 +129,17 @@ class TableWriter:
     def _parquet_writer(self) -> Any:
         """Return the Parquet writer. The first call makes it: the number of waiting rows sizes its Bloom filters."""
         if self._writer is None:
-            pa, names = self._pa, self._schema.names
-            kernels = dict(zip(names, self._kernel_names, strict=True))
-            options: dict[str, Any] = {}
-            heights = [at for at, kernel in enumerate(self._kernel_names) if kernel in _HEIGHTS]
-            if self._is_sorted and heights:
-                options["sorting_columns"] = [pa.parquet.SortingColumn(heights[0])]
-            if has_bloom_filters(pa):
-                filtered = [name for name, kernel in kernels.items() if kernel.removesuffix(HEX) in _FILTERED]
-                options |= bloom_filters(filtered, max(self._rows, 1))
-            self._writer = pa.parquet.ParquetWriter(
+            assert self._file is not None
+            kernels = dict(zip(self._schema.names, self._kernel_names, strict=True))
+            heights = [name for name, kernel in kernels.items() if kernel in _HEIGHTS]
+            self._writer = opened_writer(
+                self._pa,
                 self._file,
                 self._schema,
-                compression="zstd",
-                compression_level=LEVEL,
-                use_dictionary=[name for name, kernel in kernels.items() if kernel.partition(".")[2] in _FEW],
-                **options,
+                few=[name for name, kernel in kernels.items() if kernel.partition(".")[2] in _FEW],
+                order=heights[:1] if self._is_sorted else [],
+                filtered=[name for name, kernel in kernels.items() if kernel.removesuffix(HEX) in _FILTERED],
+                rows=self._rows,
             )
         return self._writer
 
@@ -164,6 +158,24 @@ class TableWriter:
             writer, rows = self._parquet_writer(), max(self._rows, 1)
             writer.write_table(self._pa.Table.from_batches(self._waiting, self._schema), row_group_size=rows)
         self._waiting, self._rows, self._bytes = [], 0, 0
+
+
+@contextmanager
+def table_writer(path: Path, schema: Any, *, few: Sequence[str], order: Sequence[str]) -> Iterator[Any]:
+    """Return a context manager that writes a file whole: its value is a ParquetWriter.
+
+    Args:
+        path: Path of the file. Its directory is created.
+        schema: The columns.
+        few: Names of columns with few different values, which get a dictionary.
+        order: Names of the columns by which the rows are sorted.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path, SHARED) as file, opened_writer(pyarrow(), file, schema, few=few, order=order) as writer:
+        yield writer
 
 
 def is_complete(path: Path) -> bool:

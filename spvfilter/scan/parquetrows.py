@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from inspect import signature
 from itertools import chain
@@ -18,7 +18,7 @@ _FILTERED = ("txid", "script_pubkey", "address")  # The columns with Bloom filte
 _PLAIN = ("txid", "outpoint_txid", "value")  # Columns without a dictionary: zstd alone is faster and gives less bytes.
 _FALSE_POSITIVES = 0.01  # Rate of a Bloom filter (our choice): 10 to 20 bits a row.
 _BLOOM = "bloom_filter_options"  # An argument that only newer versions of pyarrow have.
-_LEVEL = 1  # Level of zstd (our choice).
+_LEVEL = 1  # Level of zstd (our choice): higher levels are slower, and hashes do not shrink.
 
 
 class ParquetForm(NamedTuple):
@@ -51,9 +51,35 @@ def has_bloom_filters(pa: Any) -> bool:  # Any: pyarrow has no types
     return _BLOOM in signature(pa.parquet.ParquetWriter).parameters
 
 
-def bloom_filters(columns: Iterable[str], rows: int) -> dict[str, Any]:
-    """Return the options of a ParquetWriter for Bloom filters with a capacity of `rows` in these columns."""
-    return {_BLOOM: {column: {"ndv": rows, "fpp": _FALSE_POSITIVES} for column in columns}}
+def opened_writer(
+    pa: Any,
+    file: IO[bytes],
+    schema: Any,
+    *,
+    few: Sequence[str],
+    order: Sequence[str] = (),
+    filtered: Sequence[str] = (),
+    rows: int = 1,
+) -> Any:
+    """Return a ParquetWriter.
+
+    Args:
+        pa: The module pyarrow.
+        file: The file to write.
+        schema: The columns.
+        few: Names of columns with few different values, which get a dictionary.
+        order: Names of the columns by which the rows are sorted.
+        filtered: Names of the columns with Bloom filters, if this version of pyarrow can write them.
+        rows: Capacity of the Bloom filters.
+    """
+    options: dict[str, Any] = {}
+    if order:
+        options["sorting_columns"] = [pa.parquet.SortingColumn(schema.get_field_index(name)) for name in order]
+    if filtered and has_bloom_filters(pa):
+        options[_BLOOM] = {column: {"ndv": max(rows, 1), "fpp": _FALSE_POSITIVES} for column in filtered}
+    return pa.parquet.ParquetWriter(
+        file, schema, compression="zstd", compression_level=_LEVEL, use_dictionary=few, **options
+    )
 
 
 def binary_schema(pa: Any, schema: Any) -> Any:
@@ -76,14 +102,11 @@ def parquet_writer(
         form: The form of the file.
         rows: The number of rows of the first row group, or of all rows: the Bloom filters have this capacity.
     """
-    options: dict[str, Any] = {"use_dictionary": [name for name in schema.names if name not in _PLAIN]}
-    if form.is_sorted:
-        options["sorting_columns"] = [pa.parquet.SortingColumn(schema.get_field_index("height"))]
-    if has_bloom_filters(pa):
-        options |= bloom_filters(_FILTERED, min(max(rows, 1), ROWS))
+    few = [name for name in schema.names if name not in _PLAIN]
+    order = ["height"] if form.is_sorted else []
 
     def write(table: Any) -> None:
         writer.write_table(table, row_group_size=ROWS)
 
-    with pa.parquet.ParquetWriter(file, schema, compression="zstd", compression_level=_LEVEL, **options) as writer:
+    with opened_writer(pa, file, schema, few=few, order=order, filtered=_FILTERED, rows=min(rows, ROWS)) as writer:
         yield write

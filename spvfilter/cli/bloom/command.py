@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -541,7 +540,7 @@ def _info(store: FilterStorage, args: argparse.Namespace) -> None:
         store.open(name)
         facts = store.facts()
         if as_json:
-            page.line(json.dumps(_fields(store.name, facts), separators=(",", ":")))
+            page.record(_fields(store.name, facts))
             _warn_past_capacity(store)
             continue
         page.title(store.name)

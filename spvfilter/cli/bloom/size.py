@@ -52,7 +52,7 @@ def show(args: argparse.Namespace) -> None:
         draw(sizes.chosen, sizes.rate, args.plot)
     page = Page(sys.stdout)
     if format_of(args.format, page) == "jsonl":
-        page.line(json.dumps(_fields(sizes), separators=(",", ":")))
+        page.record(_fields(sizes))
     else:
         _tables(page, sizes)
 

@@ -233,7 +233,7 @@ class _Shown:
 
     def one(self, record: FilterRecord, n: int) -> None:
         if self._json:
-            self._page.line(json.dumps(record.line(n), separators=(",", ":")))
+            self._page.record(record.line(n))
         else:
             if not self.count:
                 self._page.line(f"  {'height':>7}  {'items':>6}  {'bytes':>7}  block, filter header", "cyan")
@@ -277,7 +277,7 @@ def _match(args: argparse.Namespace, page: Page) -> int:
             found += 1
             height = next(height for _, each, height in given if each == block)
             if as_json:
-                page.line(json.dumps({"block": hash_to_hex(block), "height": height}, separators=(",", ":")))
+                page.record({"block": hash_to_hex(block), "height": height})
             else:
                 page.line(f"  {'?' if height is None else height:>7}  {hash_to_hex(block)}")
     except BlockFilterError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
@@ -115,7 +114,7 @@ def export_filters(db: str, network: Network, page: Page) -> int:
                 block = headers.hash_at(height)
                 previous = headers.hash_at(height - 1) if height else bytes(32)
                 record = FilterRecord(block, previous, height, data, store.compact_filters.header_at(height))
-                page.line(json.dumps(record.line(BasicFilter.parse(data, block).n), separators=(",", ":")))
+                page.record(record.line(BasicFilter.parse(data, block).n))
                 count += 1
                 size += len(data)
         waiting = store.compact_filters.waiting()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections import OrderedDict
@@ -219,7 +218,7 @@ def _tx_printer(page: Page, chosen: str) -> Callable[[bytes, bytes], None]:
     def show(id_: bytes, raw: bytes) -> None:
         fields = {"txid": hash_to_hex(id_), "size": len(raw), "raw": raw.hex()}
         if chosen == "jsonl":
-            page.line(json.dumps(fields, separators=(",", ":")))
+            page.record(fields)
         elif chosen == "csv":
             page.line(",".join(map(str, fields.values())))
         else:

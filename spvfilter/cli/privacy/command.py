@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
         draw(made, args.universe, args.plot)
     page = Page(sys.stdout)
     if format_of(args.format, page) == "jsonl":
-        page.line(json.dumps(_fields(made, args.universe), separators=(",", ":")))
+        page.record(_fields(made, args.universe))
     else:
         _tables(page, made, args.universe)
     return 0

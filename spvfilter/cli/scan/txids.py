@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
@@ -128,10 +127,10 @@ async def _search(options: ScanOptions, page: Page) -> int:
 def _printer(page: Page, chosen: str) -> Callable[[PlacedTx], None]:
     """Return a function that prints one transaction in a format: table, jsonl or csv."""
     if chosen == "jsonl":
-        return lambda found: page.line(json.dumps(_row(found), separators=(",", ":")))
+        return lambda found: page.record(_row(found))
     if chosen == "csv":
-        page.line(",".join(_COLUMNS))
-        return lambda found: page.line(",".join("" if cell is None else str(cell) for cell in _row(found).values()))
+        page.cells(_COLUMNS)
+        return lambda found: page.cells(_row(found).values())
     room = 64 if page.width is None else max(_SHORTEST, min(64, (page.width - _OTHER_COLUMNS) // 2))
     page.line(f"  {'height':>7}  {'txid'.ljust(room)}  {'block'.ljust(room)}  position", "cyan")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -94,10 +93,10 @@ def arrival_printer(page: Page, chosen: str) -> Callable[[Match, int | None], No
     Its second argument is the column `first_seen` of jsonl and csv: the time of arrival (Unix time).
     """
     if chosen == "jsonl":
-        return lambda match, seen: page.line(json.dumps(row(match) | {"first_seen": seen}, separators=(",", ":")))
+        return lambda match, seen: page.record(row(match) | {"first_seen": seen})
     if chosen == "csv":
-        page.line(_csv_line((*_COLUMNS, "first_seen")))
-        return lambda match, seen: page.line(_csv_line((*map(_cell, row(match).values()), seen)))
+        page.cells((*_COLUMNS, "first_seen"))
+        return lambda match, seen: page.cells((*map(_cell, row(match).values()), seen))
     rows = table_printer(page, "-")
     return lambda match, seen: rows([match])
 
@@ -109,10 +108,10 @@ def printer(page: Page, chosen: str, unconfirmed: str = "mempool") -> Callable[[
     of the height of a match without a block.
     """
     if chosen == "jsonl":
-        return lambda match: page.line(json.dumps(row(match), separators=(",", ":")))
+        return lambda match: page.record(row(match))
     if chosen == "csv":
-        page.line(_csv_line(_COLUMNS))
-        return lambda match: page.line(_csv_line(map(_cell, row(match).values())))
+        page.cells(_COLUMNS)
+        return lambda match: page.cells(map(_cell, row(match).values()))
     rows = table_printer(page, unconfirmed)
     return lambda match: rows([match])
 
@@ -132,7 +131,7 @@ def batch_printer(page: Page, chosen: str) -> Callable[[MatchBatch], None]:
         return lambda batch: rows(batch.matches())
     if chosen == "jsonl":
         return lambda batch: page.lines(batch.lines("jsonl").decode())
-    page.line(_csv_line(_COLUMNS))
+    page.cells(_COLUMNS)
     return lambda batch: page.lines(batch.lines("csv", _csv_label).decode())
 
 
@@ -146,9 +145,9 @@ def printer_of_disconnected(page: Page, chosen: str) -> Callable[[int, bytes], N
     def show(height: int, digest: bytes) -> None:
         cells = dict.fromkeys(_COLUMNS) | {"kind": "disconnected", "block_hash": hash_to_hex(digest), "height": height}
         if chosen == "jsonl":
-            page.line(json.dumps(cells, separators=(",", ":")))
+            page.record(cells)
         elif chosen == "csv":
-            page.line(_csv_line(cells.values()))
+            page.cells(cells.values())
         else:
             page.line(f"  {height:>7}  disconnected: block {hash_to_hex(digest)}; its rows no longer count", _RED)
 
@@ -158,12 +157,6 @@ def printer_of_disconnected(page: Page, chosen: str) -> Callable[[int, bytes], N
 def _cell(value: str | int | None) -> str | int | None:
     """Return a value as CSV contains it: booleans in lower case."""
     return str(value).lower() if isinstance(value, bool) else value
-
-
-def _csv_line(cells: Iterable[object]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(list(cells))
-    return text.getvalue()
 
 
 class _Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,8 +10,16 @@ from contextvars import ContextVar
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, TextIO
 
+from spvfilter._public import deferred
+
 if TYPE_CHECKING:
+    import csv
+    import json
+
     from rich.console import Console
+else:
+    csv = deferred("csv")
+    json = deferred("json")
 
 _ROWS = 512  # rows of a plain table that are written at once (our choice)
 LEAST_SHRUNK = 12  # columns to which a cell may be shortened
@@ -91,6 +100,16 @@ class Page:
             self.lines(printable(text) + "\n")  # one write: a killed process leaves no half line
         else:
             self.console.print(printable(text), style=style or None, soft_wrap=True)
+
+    def record(self, fields: Mapping[str, object]) -> None:
+        """Print an object as one line of JSON."""
+        self.line(json.dumps(fields, separators=(",", ":")))
+
+    def cells(self, cells: Iterable[object]) -> None:
+        """Print a line of CSV."""
+        text = io.StringIO()
+        csv.writer(text, lineterminator="").writerow(cells)
+        self.line(text.getvalue())
 
     def styled_lines(self, lines: Iterable[tuple[str, str]]) -> None:
         """Print lines at once, each given as its text and its style. They are never wrapped."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -34,13 +33,12 @@ def print_rows(
     """
     if chosen == "jsonl":
         for row in rows:
-            page.line(json.dumps(row, separators=(",", ":")))
+            page.record(row)
         return
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(columns)
+    page.cells(columns)
     for row in rows:
         cells = {name: "; ".join(map(str, cell)) if isinstance(cell, list) else cell for name, cell in row.items()}
-        writer.writerow([_cell(name, cell) if isinstance(cell, str) else cell for name, cell in cells.items()])
+        page.cells(_cell(name, cell) if isinstance(cell, str) else cell for name, cell in cells.items())
 
 
 def _cell(column: str, text: str) -> str:

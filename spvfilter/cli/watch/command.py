@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
@@ -513,7 +512,7 @@ class _Watch:
             self._patience.has_node = event.address is not None
 
     def _line(self, fields: dict[str, object]) -> None:
-        self._page.line(json.dumps(fields, separators=(",", ":")))
+        self._page.record(fields)
 
 
 def sending(event: BroadcastProgress | BroadcastChanged) -> dict[str, object]:
