@@ -8,13 +8,13 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from spvfilter._public import public
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.filters.fprate import DEFAULT_FP_RATE
-from spvfilter.light import entries as changes, running as runs, steps, workers
+from spvfilter.light import entries as changes, steps, workers
 from spvfilter.light.checks import (
     check_groups,
     check_most,
@@ -42,11 +42,10 @@ from spvfilter.light.engine.requests import (
 )
 from spvfilter.light.events import Broadcast, FeeFloor, FeeRates, Mode, Synced
 from spvfilter.light.questions import asks
-from spvfilter.light.running import Running
 from spvfilter.light.spentsource import SpentSource
 from spvfilter.light.status import ClientStatus, Metrics
 from spvfilter.light.stream import EventStream
-from spvfilter.light.waiting import wait_confirmed, wait_synced
+from spvfilter.light.waiting import finished, wait_confirmed, wait_synced
 from spvfilter.network import Network
 from spvfilter.p2p import proxy as proxies
 from spvfilter.p2p.clock import Clock
@@ -66,6 +65,9 @@ from spvfilter.watch.keychain import LOOKAHEAD, Keychain
 from spvfilter.watch.labels import Label, read_labels, write_labels
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.transport import V2Policy
+
+if TYPE_CHECKING:
+    from spvfilter.light.running import Running
 
 T = TypeVar("T")
 
@@ -200,6 +202,8 @@ class LightClient:
         """Open the database and start to connect to peers. See the class for the errors."""
         if self._is_entering or (self._running is not None and not self._running.has_ended):
             raise NotRunningError("the client is running already")
+        from spvfilter.light import running as runs  # the engine and the database: half of the package
+
         jobs = workers.JobQueue()
         self._watch.hold()
         watch = self._watch.copy()  # it learns outpoints of this run only
@@ -220,7 +224,7 @@ class LightClient:
             )
         except BaseException:
             self._watch.release()
-            await runs.finished(jobs.end(lambda: runs.close_opened(opening)))
+            await finished(jobs.end(lambda: runs.close_opened(opening)))
             raise
         finally:
             self._is_entering = False
@@ -237,11 +241,11 @@ class LightClient:
         """
         running = self._running
         assert running is not None
-        await runs.finished(self._leave(running))
+        await finished(self._leave(running))
         if error is None:
             running.hub.check()
 
-    async def _leave(self, running: runs.Running) -> None:
+    async def _leave(self, running: Running) -> None:
         """Stop the run, and take over its changes of the watch list."""
         engine = running.engine
         try:

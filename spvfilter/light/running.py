@@ -7,7 +7,7 @@ import os
 import random
 import secrets
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from concurrent import futures
 from typing import Any, TypeVar, assert_never  # Any: results of any type
 
@@ -648,23 +648,6 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
         store.close()
         raise
     return store, saved
-
-
-async def finished(work: Coroutine[None, None, None]) -> None:
-    """Wait until work has ended, even if the waiting task is cancelled meanwhile.
-
-    A database that is still being closed would keep its lock. Raises the work's error, or else the cancellation.
-    """
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait((task,))
-        except asyncio.CancelledError as error:
-            cancelled = error
-    task.result()
-    if cancelled is not None:
-        raise cancelled
 
 
 def close_opened(opening: futures.Future[tuple[Store, ClientEngine]]) -> None:

@@ -1,15 +1,20 @@
-"""Waits of a light client's user: until the client is synced, or until a transaction is confirmed."""
+"""Waits of a light client: until it is synced, a transaction is confirmed, or work has ended."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING
 
 from spvfilter.errors import NotConfirmedError, ParameterError
 from spvfilter.light.events import Synced
-from spvfilter.light.running import Running
 from spvfilter.primitives import hash_of
 from spvfilter.store.ledger import TxStatus
 from spvfilter.store.views import HistoryEntry
+
+if TYPE_CHECKING:
+    from spvfilter.light.running import Running
 
 _MOST_LOGGED = 5  # warnings of one wait: with discovery, many addresses do not answer
 
@@ -61,3 +66,20 @@ def _has_ended(running: Running, entry: HistoryEntry, confirmations: int) -> boo
     chain = running.engine.chain
     height = chain.height_of(entry.block_hash) if entry.block_hash is not None else -1
     return height is not None and chain.height + 1 - height >= confirmations
+
+
+async def finished(work: Coroutine[None, None, None]) -> None:
+    """Wait until work has ended, even if the waiting task is cancelled meanwhile.
+
+    A database that is still being closed would keep its lock. Raises the work's error, or else the cancellation.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from spvfilter.light.engine.peers import Peer
 from spvfilter.light.events import FeeFloor, FeeWarning
 from spvfilter.store.txcheck import FeeLimits
 from spvfilter.transaction import Transaction
+
+if TYPE_CHECKING:  # the peers need nothing of a client that does not run
+    from spvfilter.light.engine.peers import Peer
 
 
 def fee_floor(peers: Iterable[Peer]) -> FeeFloor | None:
