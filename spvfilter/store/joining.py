@@ -231,13 +231,16 @@ def take_outputs(
 
 
 def wider(watch: WatchList, stored: Sequence[StoredKeychain]) -> list[StoredKeychain]:
-    """Return the keychains of sp() for which the watch list searches more labels than the database."""
+    """Return the keychains of sp() for which the watch list declares labels that blocks were not searched for.
+
+    Labels that were only revealed need no search: nobody knew their addresses before.
+    """
     found: list[StoredKeychain] = []
     for each in stored:
         if is_silent(keychain := watch.windows.get(each.name)) and each.silent is not None:
             below = max(each.silent.depth + 1, each.revealed)
-            more = (number for number in keychain.numbers() if number >= below and number not in each.silent.labels)
-            if any(more):  # label 0 is always searched for
+            declared = (number for number in keychain.labels if number >= below)
+            if keychain.depth >= below or not each.silent.labels.keys() >= set(declared):
                 found.append(each)
     return found
 

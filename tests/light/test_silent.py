@@ -21,6 +21,7 @@ from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.signatures.verify import Validity, verify_spends
 from spvfilter.silent.address import SilentAddress
 from spvfilter.silent.search import Judged, Scripts
+from spvfilter.store.store import Store
 from spvfilter.transaction import Transaction, TxIn
 from spvfilter.watch.silentsearch import SilentSearch
 from spvfilter.wire.events import Service
@@ -319,14 +320,26 @@ async def test_a_revealed_label_is_found_from_then_on(tmp_path: Path) -> None:
             world.regtest.mine()
             await run.synced(world)
             assert [coin.sp_label for coin in await run.client.coins()] == [2]
+        with Store.open(path, REGTEST) as store:  # as `spvfilter wallet reveal` does
+            store.attach(watch := WatchList(REGTEST))
+            (keychain,) = watch.keychains
+            number, address = watch.windows.to_reveal(keychain, REGTEST)
+            assert (number, address) == (3, str(WALLET.address(3)))
+            watch.windows.reveal(keychain, number)
+            watch.windows.grow()
+            store.attach(watch)
+            assert store.cursor == world.regtest.height
         world.send(WALLET.address(1))
+        world.send(WALLET.address(3))
         world.regtest.mine()
+        source = Source(world)
         async with running(
-            world, node, limits=LIMITS, store=path, mode="compact", watch=watching(), spent_source=Source(world)
+            world, node, limits=LIMITS, store=path, mode="compact", watch=watching(), spent_source=source
         ) as run:
             await run.synced(world)
-            assert {coin.sp_label for coin in await run.client.coins()} == {1, 2}
-            assert await run.client.reveal_address() == str(WALLET.address(3))
+            assert {coin.sp_label for coin in await run.client.coins()} == {1, 2, 3}
+            assert source.asked == [world.regtest.chain.tip.hash]
+            assert await run.client.reveal_address() == str(WALLET.address(4))
 
 
 @pytest.mark.parametrize("lie", ["counts", "value", "damage", "none", "error"])
