@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import count_hits, hit_sums, unpack_hits
-from spvfilter.scan.linelabels import LineLabels, Render, csv_cell, json_text
+from spvfilter.scan.linelabels import CSV_ACCOUNT, JSON_ACCOUNT, AccountCell, LineLabels, Render, csv_cell, json_text
 from spvfilter.scan.merge import CSV, JSON_LINES, lines_of
 from spvfilter.scan.partfile import BlockHits
 from spvfilter.scan.tables import table_of
@@ -73,21 +73,21 @@ class MatchBatch:
         """
         if form not in ("csv", "jsonl"):
             raise ParameterError(f"lines are csv or jsonl, not {form!r}")
-        number = CSV if form == "csv" else JSON_LINES
-        labels = self._packed_labels(label or (csv_cell if number == CSV else json_text))
-        return lines_of(self.block, self._watch.network, number, labels)
+        if form == "csv":
+            return self._lines(CSV, label or csv_cell, CSV_ACCOUNT)
+        return self._lines(JSON_LINES, label or json_text, JSON_ACCOUNT)
 
-    def _packed_labels(self, render: Render) -> tuple[bytes, bytes]:
+    def _lines(self, number: int, render: Render, account: AccountCell) -> bytes:
         if render not in self._labels:
-            self._labels[render] = LineLabels(self._watch, render)
-        return self._labels[render].of_hits((self.block,))
+            self._labels[render] = LineLabels(self._watch, render, account)
+        return lines_of(self.block, self._watch.network, number, self._labels[render].of_hits((self.block,)))
 
     def to_arrow(self) -> pa.Table:
         """The matches as an Arrow table with the columns of `spvfilter.scan.to_arrow`.
 
         Raises ParameterError if pyarrow is not installed.
         """
-        return table_of([self.block], self._watch.network, self._packed_labels(str.encode))
+        return table_of([self.block], self._watch)
 
     def matches(self) -> list[Match]:
         """The matches as objects, as `Matcher.scan` yields them."""

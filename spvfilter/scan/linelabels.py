@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from hashlib import sha256
 from itertools import accumulate, compress, islice
 from operator import itemgetter
+from typing import NamedTuple, Self
 
 from spvfilter.kernel import hit_sums
 from spvfilter.scan.partfile import BlockHits
@@ -16,6 +17,19 @@ from spvfilter.watch.entrytexts import packed_texts
 from spvfilter.watch.watchlist import WatchList
 
 Render = Callable[[str], bytes]
+
+
+class AccountCell(NamedTuple):
+    """How lines with a label and an account show both."""
+
+    between: bytes
+    """The bytes between the two."""
+    none: bytes
+    """The bytes of a label or an account that does not exist."""
+
+
+CSV_ACCOUNT = AccountCell(b",", b"")
+JSON_ACCOUNT = AccountCell(b',"account":', b"null")
 _MOST = 1 << 20  # Rendered labels that are kept (our choice).
 
 
@@ -35,10 +49,12 @@ def plain_cell(text: str) -> bytes:
 
 
 def labels_digest(watch: WatchList) -> str:
-    """Return the SHA-256 of the labels of all entries, in hex."""
+    """Return the SHA-256 of the labels of all entries, and of their accounts if there are any, in hex."""
     digest = sha256()
     for piece in packed_texts(watch.labels()):
         digest.update(piece)
+    for entry in range(len(watch) if watch.accounts else 0):
+        digest.update(f"{watch.account(entry) or ''}\n".encode())
     return digest.hexdigest()
 
 
@@ -49,23 +65,38 @@ class LineLabels:
 
     Args:
         watch: The watch list. It may get entries later.
-        render: Renders a label.
+        render: Renders a label or an account.
+        account: How the account of an entry follows its label, if the list has accounts. None to leave it out.
     """
 
-    def __init__(self, watch: WatchList, render: Render) -> None:
+    def __init__(self, watch: WatchList, render: Render, account: AccountCell | None = None) -> None:
         self._watch = watch
         self._render = render
+        self._account = account if watch.accounts else None
+        self._text_of = watch.label
         self._rendered: dict[int, bytes] = {}  # labels of earlier calls; empty for an entry without a label
+
+    @classmethod
+    def of_accounts(cls, watch: WatchList, render: Render) -> Self:
+        """Return an object that renders accounts in place of labels."""
+        made = cls(watch, render)
+        made._text_of = watch.account
+        return made
+
+    @property
+    def _is_empty(self) -> bool:
+        """True if no entry has a text."""
+        return not self._watch.has_labels and not self._watch.accounts
 
     def of_hits(self, blocks: Iterable[BlockHits]) -> tuple[bytes, bytes]:
         """Return the places and the texts of the labels of all entries that match in blocks."""
-        if not self._watch.has_labels:
+        if self._is_empty:
             return b"", b""
         return self.of_entries(map(itemgetter(0), hit_sums(b"".join(block.packed for block in blocks))))
 
     def of_entries(self, entries: Iterable[int]) -> tuple[bytes, bytes]:
         """Return the places and the texts of the labels of entries, which are in ascending order."""
-        if not self._watch.has_labels:
+        if self._is_empty:
             return b"", b""
         asked = list(entries)
         known = self._rendered
@@ -78,8 +109,12 @@ class LineLabels:
 
     def _of_entry(self, entry: int) -> bytes:
         """Return the rendered label of an entry, after its size."""
-        label = self._watch.label(entry)
-        text = self._render(label) if label else b""
+        first = self._text_of(entry)
+        text = self._render(first) if first else b""
+        if self._account is not None:
+            between, none = self._account
+            account = self._watch.account(entry)
+            text = (text or none) + between + (self._render(account) if account else none)
         if text:
             text = len(text).to_bytes(4, sys.byteorder) + text
         if len(self._rendered) >= _MOST:

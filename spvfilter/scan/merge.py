@@ -14,7 +14,7 @@ from typing import TypeVar
 from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import hit_lines
 from spvfilter.network import Network
-from spvfilter.scan.linelabels import LineLabels, csv_cell, json_text
+from spvfilter.scan.linelabels import CSV_ACCOUNT, JSON_ACCOUNT, LineLabels, csv_cell, json_text
 from spvfilter.scan.partfile import BlockHits, PartFile
 from spvfilter.scan.totals import EntryTotals
 from spvfilter.watch.watchlist import WatchList
@@ -36,12 +36,23 @@ COLUMNS = (
     "coinbase",
     "fee",
 )
-CSV_HEADER = ",".join(COLUMNS).encode() + b"\n"
+ACCOUNT, _LABEL = "account", "label"  # names of columns
 _PIECE = 1 << 20  # Bytes of packed hits that a thread renders at once, plus one block (our choice).
 
 Parts = Iterable[PartFile]
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+def columns_of(*, has_accounts: bool) -> tuple[str, ...]:
+    """Return the names of the columns of matches. The account stands after the label, if the list has accounts."""
+    after = COLUMNS.index(_LABEL) + 1
+    return (*COLUMNS[:after], ACCOUNT, *COLUMNS[after:]) if has_accounts else COLUMNS
+
+
+def csv_header(*, has_accounts: bool) -> bytes:
+    """Return the header line of the columns of matches."""
+    return ",".join(columns_of(has_accounts=has_accounts)).encode() + b"\n"
 
 
 def in_threads(call: Callable[[T], R], items: Iterable[T], jobs: int) -> Iterator[R]:
@@ -102,7 +113,7 @@ def write_lines(path: Path, parts: Parts, watch: WatchList, form: int, jobs: int
     Raises OSError if a file cannot be read or written, and SourceError for a damaged part.
     """
     totals = EntryTotals(len(watch))
-    labels = LineLabels(watch, csv_cell if form == CSV else json_text)
+    labels = LineLabels(watch, *((csv_cell, CSV_ACCOUNT) if form == CSV else (json_text, JSON_ACCOUNT)))
 
     def render(blocks: list[BlockHits]) -> list[bytes]:
         totals.add_all(blocks)
@@ -111,7 +122,7 @@ def write_lines(path: Path, parts: Parts, watch: WatchList, form: int, jobs: int
 
     with replacing(path, SHARED) as file:
         if form == CSV:
-            file.write(CSV_HEADER)
+            file.write(csv_header(has_accounts=bool(watch.accounts)))
         for several in in_threads(render, _pieces(blocks_in(parts)), jobs):
             file.writelines(several)
     return totals

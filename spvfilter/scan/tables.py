@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +15,7 @@ from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import count_hits, hit_columns
 from spvfilter.network import Network
 from spvfilter.scan.linelabels import LineLabels
-from spvfilter.scan.merge import CSV_HEADER, blocks_in, in_threads
+from spvfilter.scan.merge import ACCOUNT, blocks_in, columns_of, csv_header, in_threads
 from spvfilter.scan.parquetrows import ROWS, ParquetForm, binary_schema, has_bloom_filters, parquet_writer
 from spvfilter.scan.partfile import BlockHits, PartFile
 from spvfilter.scan.totals import EntryTotals
@@ -83,21 +84,29 @@ def missing_bloom_filters() -> str:
 
 def _parsed(pa: Any, csv: bytes) -> Any:
     """CSV with a header as a table."""
-    options = pa.csv.ConvertOptions(column_types=_types(pa), strings_can_be_null=True, quoted_strings_can_be_null=False)
+    options = pa.csv.ConvertOptions(
+        column_types=_types(pa) | {ACCOUNT: pa.string()}, strings_can_be_null=True, quoted_strings_can_be_null=False
+    )
     read = pa.csv.ReadOptions(block_size=len(csv) + 1, use_threads=False)
     return _timed(pa, pa.csv.read_csv(pa.BufferReader(csv), read_options=read, convert_options=options))
 
 
-def _schema(pa: Any) -> Any:
+def _schema(pa: Any, *, has_accounts: bool = False) -> Any:
     """Columns and types of Parquet: times in milliseconds, as Parquet has no seconds."""
-    types = _types(pa) | {"time": pa.timestamp("ms", tz="UTC")}
-    return pa.schema(list(types.items()))
+    return _typed(pa, has_accounts, pa.timestamp("ms", tz="UTC"))
+
+
+def _typed(pa: Any, has_accounts: bool, time: Any = None) -> Any:
+    """Columns and types, with this type of times; None for a number."""
+    types = _types(pa) | {ACCOUNT: pa.string()} | ({} if time is None else {"time": time})
+    return pa.schema([(name, types[name]) for name in columns_of(has_accounts=has_accounts)])
 
 
 def _timed(pa: Any, table: Any) -> Any:
     """The table with its times as timestamps instead of numbers of seconds."""
-    seconds = pa.schema(list((_types(pa) | {"time": pa.timestamp("s", tz="UTC")}).items()))
-    return table.cast(seconds).cast(_schema(pa))
+    has_accounts = ACCOUNT in table.column_names
+    seconds = _typed(pa, has_accounts, pa.timestamp("s", tz="UTC"))
+    return table.cast(seconds).cast(_schema(pa, has_accounts=has_accounts))
 
 
 class RowGroup(NamedTuple):
@@ -145,13 +154,14 @@ def write_parquet(
     cannot be read or written, and SourceError for a damaged part.
     """
     pa = _pyarrow()
-    schema = binary_schema(pa, _schema(pa)) if form.is_binary else _schema(pa)
+    owners = Owners(watch)
+    schema = _schema(pa, has_accounts=owners.accounts is not None)
+    schema = binary_schema(pa, schema) if form.is_binary else schema
     totals = EntryTotals(len(watch))
-    labels = LineLabels(watch, str.encode)
 
     def table(group: RowGroup) -> Any:
         totals.add_all(group.blocks[1:] if group.start else group.blocks)
-        return _table(pa, group, watch.network, labels.of_hits(group.blocks), is_binary=form.is_binary)
+        return _table(pa, group, watch.network, owners, schema, is_binary=form.is_binary)
 
     with replacing(path, SHARED) as file, parquet_writer(pa, file, schema, form, rows) as write:
         for made in in_threads(table, row_groups(blocks_in(parts)), jobs):
@@ -159,12 +169,26 @@ def write_parquet(
     return totals
 
 
-def _table(pa: Any, group: RowGroup, network: Network, labels: tuple[bytes, bytes], *, is_binary: bool) -> Any:
+class Owners:
+    """The labels of a watch list for columns, and its accounts; None for a list without accounts."""
+
+    def __init__(self, watch: WatchList) -> None:
+        self.labels: LineLabels = LineLabels(watch, str.encode)
+        self.accounts: LineLabels | None = LineLabels.of_accounts(watch, str.encode) if watch.accounts else None
+
+
+def _table(pa: Any, group: RowGroup, network: Network, owners: Owners, schema: Any, *, is_binary: bool) -> Any:
     """Return the table of a row group. The table uses the memory of the kernel's columns."""
     of_network = network.p2pkh_version, network.p2sh_version, network.hrp
-    places, texts = labels
-    columns = hit_columns(group.blocks, group.start, group.rows, is_binary, places, texts, *of_network)
-    schema = binary_schema(pa, _schema(pa)) if is_binary else _schema(pa)
+
+    def columns_with(owners_of: LineLabels) -> list[Any]:
+        places, texts = owners_of.of_hits(group.blocks)
+        return hit_columns(group.blocks, group.start, group.rows, is_binary, places, texts, *of_network)
+
+    columns = columns_with(owners.labels)
+    if owners.accounts is not None:
+        at = columns_of(has_accounts=True).index(ACCOUNT)
+        columns = [*columns[:at], columns_with(owners.accounts)[at - 1], *columns[at:]]
     return pa.Table.from_arrays(
         [_array(pa, kind, *each) for kind, each in zip(schema.types, columns, strict=True)], schema=schema
     )
@@ -199,6 +223,7 @@ def to_arrow(directory: str | os.PathLike[str]) -> pa.Table:
     | value, fee | satoshi |
     | script_pubkey | hex |
     | address, label | text |
+    | account | text; the column exists only if the watch list has accounts |
     | coinbase | True if the transaction is a coinbase |
 
     Raises ParameterError if pyarrow is not installed, and SourceError if the directory has no finished scan.
@@ -217,18 +242,20 @@ def _read_csv(path: Path) -> Any:
     """The table of a file of CSV. Raises SourceError."""
     pa = _pyarrow()
     with path.open("rb") as file:
-        if file.readline() != CSV_HEADER:
+        header = file.readline()
+        has_accounts = header == csv_header(has_accounts=True)
+        if not has_accounts and header != csv_header(has_accounts=False):
             raise SourceError(f"{path}: not the matches of a scan by this version of spvfilter")
         pieces = iter(lambda: b"".join(file.readlines(_PIECE)), b"")
-        return pa.concat_tables([_schema(pa).empty_table(), *(_parsed(pa, CSV_HEADER + piece) for piece in pieces)])
+        empty = _schema(pa, has_accounts=has_accounts).empty_table()
+        return pa.concat_tables([empty, *(_parsed(pa, header + piece) for piece in pieces)])
 
 
-def table_of(blocks: list[BlockHits], network: Network, labels: tuple[bytes, bytes]) -> Any:
-    """Return the matches of blocks as an Arrow table, with the labels that LineLabels has packed in UTF-8.
-
-    Raises ParameterError without pyarrow.
-    """
-    return _table(_pyarrow(), RowGroup(blocks, 0, sys.maxsize), network, labels, is_binary=False)
+def table_of(blocks: list[BlockHits], watch: WatchList) -> Any:
+    """Return the matches of blocks as an Arrow table. Raises ParameterError without pyarrow."""
+    pa, owners = _pyarrow(), Owners(watch)
+    schema = _schema(pa, has_accounts=owners.accounts is not None)
+    return _table(pa, RowGroup(blocks, 0, sys.maxsize), watch.network, owners, schema, is_binary=False)
 
 
 def _read_lines(path: Path) -> Any:
@@ -236,7 +263,9 @@ def _read_lines(path: Path) -> Any:
     pa = _pyarrow()
     import pyarrow.json
 
-    schema = pa.schema(list(_types(pa).items()))
+    with path.open("rb") as file:
+        has_accounts = ACCOUNT in json.loads(file.readline() or b"{}")
+    schema = _typed(pa, has_accounts)
     if not path.stat().st_size:
         return _timed(pa, schema.empty_table())
     parse = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")

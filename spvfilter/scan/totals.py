@@ -14,13 +14,13 @@ from spvfilter.address import script_to_address
 from spvfilter.files import SHARED, replacing
 from spvfilter.kernel import EntryKind, add_hit_sums
 from spvfilter.primitives import OutPoint
-from spvfilter.scan.linelabels import LineLabels, plain_cell
+from spvfilter.scan.linelabels import CSV_ACCOUNT, LineLabels, plain_cell
 from spvfilter.scan.partfile import BlockHits
 from spvfilter.scan.repeatedcoins import RepeatedCoins
 from spvfilter.watch import patterns
 from spvfilter.watch.watchlist import WatchList
 
-COLUMNS = ("entry", "address", "label", "received", "spent", "unknown", "matches")
+_NAMES, _SUMS = ("entry", "address", "label"), ("received", "spent", "unknown", "matches")  # columns
 _NUMBERS = 4  # Numbers kept for each entry.
 _ROWS = 1 << 12  # Entries that are rendered at once (our choice).
 
@@ -85,7 +85,7 @@ class EntryTotals:
         entry = 0
         for end in ends:
             matches = self._sums[_NUMBERS * entry : _NUMBERS * end : _NUMBERS]
-            places, texts = LineLabels(watch, plain_cell).of_entries(compress(range(entry, end), matches))
+            places, texts = LineLabels(watch, plain_cell, CSV_ACCOUNT).of_entries(compress(range(entry, end), matches))
             while entry < end:
                 sums = self._sums[_NUMBERS * entry : _NUMBERS * end]
                 text, entry = watch.table.script_totals(sums, entry, places, texts, *of_network)
@@ -100,14 +100,16 @@ class EntryTotals:
     def _line(self, watch: WatchList, entry: int) -> bytes:
         name, address = entry_name(watch, entry)
         matches, received, spent, unknown = self._total(entry)
-        label = plain_cell(watch.label(entry) or "").decode()
+        owners = [watch.label(entry), *([watch.account(entry)] if watch.accounts else [])]
+        label = ",".join(plain_cell(owner or "").decode() for owner in owners)
         return f"{name},{address},{label},{received},{spent},{unknown},{matches}\n".encode()
 
 
 def write_totals(path: Path, totals: EntryTotals, watch: WatchList) -> None:
     """Write the totals as CSV, in the order of the watch list. Raises OSError."""
     with replacing(path, SHARED) as file:
-        file.write(",".join(COLUMNS).encode() + b"\n")
+        columns = (*_NAMES, *(("account",) if watch.accounts else ()), *_SUMS)
+        file.write(",".join(columns).encode() + b"\n")
         file.writelines(totals.lines(watch))
 
 

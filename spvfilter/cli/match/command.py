@@ -139,7 +139,8 @@ class _Run:
             self._opened("match", "matches") as txs,
             aclosing(matcher.match_txs(txs, spent=self._given.spent_by)) as found,
         ):
-            show = matches.arrival_printer(self._page, self._format)
+            has_accounts = bool(matcher.watch.accounts)
+            show = matches.arrival_printer(self._page, self._format, has_accounts=has_accounts)
             async for each in found:
                 for match in each.matches:
                     if self._is_new((match.kind, match.txid, match.index)):

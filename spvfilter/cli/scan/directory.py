@@ -11,6 +11,7 @@ from spvfilter.cli.parts.rounds import Planned, Rounds
 from spvfilter.cli.scan.files import report_silent, unseen_spends
 from spvfilter.cli.scan.options import ScanOptions
 from spvfilter.cli.scan.types import warn_of_types
+from spvfilter.cli.term.matches import owner_of
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.totals import Total, show_totals
 from spvfilter.errors import counted
@@ -99,4 +100,4 @@ def _show_totals(path: Path, page: Page) -> None:
 
 def _total(row: dict[str, str]) -> Total:
     sums = (int(row[name]) for name in ("received", "spent", "unknown", "matches"))
-    return Total(row["address"] or row["entry"], row["label"], *sums)
+    return Total(row["address"] or row["entry"], owner_of(row.get("account"), row["label"]), *sums)

@@ -116,7 +116,7 @@ class _Scan:
 
     def _shower(self) -> Callable[[MatchBatch], None]:
         """Return a function that prints the matches of a block and counts them for the totals."""
-        lines = batch_printer(self._page, self._format)
+        lines = batch_printer(self._page, self._format, has_accounts=bool(self._matcher.watch.accounts))
         # the summary of a stream states the matches of its stale blocks
         if not wants_totals(self._options, self._format) and (self._options.quiet or not self._options.is_stream):
             return lines

@@ -122,7 +122,8 @@ async def opened(options: BlockOptions, credentials: Credentials | None) -> Asyn
 
 async def _scan(options: ScanOptions, matcher: Matcher, credentials: Credentials | None, progress: _Progress) -> None:
     chosen = format_of(options.format, progress.page)
-    show = batch_printer(progress.page, chosen)
+    has_accounts = bool(matcher.watch.accounts)
+    show = batch_printer(progress.page, chosen, has_accounts=has_accounts)
     async with AsyncExitStack() as stack:
         node = await stack.enter_async_context(opened(options, credentials))
         notices = await stack.enter_async_context(TipNotices.subscribed(options.zmq)) if options.zmq else None
@@ -140,7 +141,7 @@ async def _scan(options: ScanOptions, matcher: Matcher, credentials: Credentials
             finally:
                 progress.add(matcher.report)
             return
-        gone = printer_of_disconnected(progress.page, chosen)
+        gone = printer_of_disconnected(progress.page, chosen, has_accounts=has_accounts)
         report = matcher.report  # follow_batches() replaces it by a new one for later blocks
         following = follow_batches(matcher, blocks, notices=notices, poll_s=options.poll_s)
         try:

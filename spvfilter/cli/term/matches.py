@@ -9,6 +9,7 @@ from spvfilter._public import deferred
 from spvfilter.cli.term.page import Page, printable, shorten
 from spvfilter.primitives import hash_to_hex
 from spvfilter.scan.linelabels import plain_cell
+from spvfilter.scan.merge import columns_of
 from spvfilter.watch.match import Match, MatchKind
 
 if TYPE_CHECKING:
@@ -20,22 +21,6 @@ else:
     csv = deferred("csv")
     json = deferred("json")
 
-_COLUMNS = (
-    "kind",
-    "block_hash",
-    "height",
-    "time",
-    "txid",
-    "index",
-    "outpoint_txid",
-    "outpoint_index",
-    "value",
-    "script_pubkey",
-    "address",
-    "label",
-    "coinbase",
-    "fee",
-)
 _LEAST_ADDRESS = 9  # characters of a shortened address: four at each end still identify it
 NAME_SIZE = 64  # characters of the longest address (P2TR or P2WSH on regtest); scripts are shortened to it
 _GREEN, _RED = "green", "red"
@@ -47,8 +32,8 @@ def bitcoin(value: int) -> str:
     return f"{'-' if value < 0 else ''}{whole}.{rest:08d}"
 
 
-def row(match: Match) -> dict[str, str | int | None]:
-    """Return a match by the columns of `scan`.
+def row(match: Match, *, has_accounts: bool = False) -> dict[str, str | int | None]:
+    """Return a match by the columns of `scan`, which include the account if the watch list has accounts.
 
     Hashes are in display order, amounts in satoshi, and the time is Unix time."""
     return {
@@ -64,6 +49,7 @@ def row(match: Match) -> dict[str, str | int | None]:
         "script_pubkey": None if match.script_pubkey is None else match.script_pubkey.hex(),
         "address": match.address,
         "label": match.label,
+        **({"account": match.account} if has_accounts else {}),
         "coinbase": match.is_coinbase,
         "fee": match.fee,
     }
@@ -87,16 +73,20 @@ def record(match: Match) -> dict[str, str | int | None]:
     }
 
 
-def arrival_printer(page: Page, chosen: str) -> Callable[[Match, int | None], None]:
+def arrival_printer(page: Page, chosen: str, *, has_accounts: bool) -> Callable[[Match, int | None], None]:
     """Return a function that prints a match of an unconfirmed transaction in a format: table, jsonl or csv.
 
     Its second argument is the column `first_seen` of jsonl and csv: the time of arrival (Unix time).
     """
+
+    def cells(match: Match, seen: int | None) -> dict[str, str | int | None]:
+        return row(match, has_accounts=has_accounts) | {"first_seen": seen}
+
     if chosen == "jsonl":
-        return lambda match, seen: page.record(row(match) | {"first_seen": seen})
+        return lambda match, seen: page.record(cells(match, seen))
     if chosen == "csv":
-        page.cells((*_COLUMNS, "first_seen"))
-        return lambda match, seen: page.cells((*map(_cell, row(match).values()), seen))
+        page.cells((*columns_of(has_accounts=has_accounts), "first_seen"))
+        return lambda match, seen: page.cells(map(_cell, cells(match, seen).values()))
     rows = table_printer(page, "-")
     return lambda match, seen: rows([match])
 
@@ -110,7 +100,7 @@ def printer(page: Page, chosen: str, unconfirmed: str = "mempool") -> Callable[[
     if chosen == "jsonl":
         return lambda match: page.record(row(match))
     if chosen == "csv":
-        page.cells(_COLUMNS)
+        page.cells(columns_of(has_accounts=False))
         return lambda match: page.cells(map(_cell, row(match).values()))
     rows = table_printer(page, unconfirmed)
     return lambda match: rows([match])
@@ -121,7 +111,7 @@ def table_printer(page: Page, unconfirmed: str = "mempool") -> Callable[[Iterabl
     return _Table(page, unconfirmed).rows
 
 
-def batch_printer(page: Page, chosen: str) -> Callable[[MatchBatch], None]:
+def batch_printer(page: Page, chosen: str, *, has_accounts: bool = False) -> Callable[[MatchBatch], None]:
     """Return a function that prints the matches of a block in a format: table, jsonl or csv.
 
     It prints the same as `printer`, but faster: jsonl and csv need no object for each match.
@@ -131,7 +121,7 @@ def batch_printer(page: Page, chosen: str) -> Callable[[MatchBatch], None]:
         return lambda batch: rows(batch.matches())
     if chosen == "jsonl":
         return lambda batch: page.lines(batch.lines("jsonl").decode())
-    page.cells(_COLUMNS)
+    page.cells(columns_of(has_accounts=has_accounts))
     return lambda batch: page.lines(batch.lines("csv", _csv_label).decode())
 
 
@@ -139,11 +129,12 @@ def _csv_label(label: str) -> bytes:
     return printable(plain_cell(label).decode()).encode()
 
 
-def printer_of_disconnected(page: Page, chosen: str) -> Callable[[int, bytes], None]:
+def printer_of_disconnected(page: Page, chosen: str, *, has_accounts: bool) -> Callable[[int, bytes], None]:
     """Return a function that prints a row of kind `disconnected`: a block, by height and hash, left the best chain."""
 
     def show(height: int, digest: bytes) -> None:
-        cells = dict.fromkeys(_COLUMNS) | {"kind": "disconnected", "block_hash": hash_to_hex(digest), "height": height}
+        cells: dict[str, object] = dict.fromkeys(columns_of(has_accounts=has_accounts))
+        cells |= {"kind": "disconnected", "block_hash": hash_to_hex(digest), "height": height}
         if chosen == "jsonl":
             page.record(cells)
         elif chosen == "csv":
