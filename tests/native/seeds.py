@@ -364,9 +364,63 @@ def packed(vectors: Path) -> Iterator[bytes]:
             yield bytes(raw[: random.choice((len(raw), random.randrange(1, len(raw) + 1)))])
 
 
+def varint(number: int) -> bytes:
+    groups = bytearray()
+    while number > 0x7F:
+        groups.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*groups, number))
+
+
+def thrift_value(kind: int, deep: int, *, within: bool = False) -> bytes:
+    """A random value of a type in Thrift's compact protocol."""
+    inner = random.choice((1, 2, 3, 4, 5, 6, 7, 8, *((9, 10, 11, 12) if deep < 17 else ())))
+    count = random.choice((0, 1, 2, 15, 16)) if deep < 2 else random.randrange(2)
+    match kind:
+        case 1 | 2:
+            return bytes((kind,)) if within else b""
+        case 3:
+            return random.randbytes(1)
+        case 4 | 5 | 6:
+            return varint(random.choice((0, 127, 128, 2**32, 2**64 - 1)))
+        case 7:
+            return random.randbytes(8)
+        case 8:
+            text = random.randbytes(random.choice((0, 1, 130)))
+            return varint(len(text)) + text
+        case 9 | 10:
+            head = bytes((count << 4 | inner,)) if count < 15 else bytes((0xF0 | inner,)) + varint(count)
+            return head + b"".join(thrift_value(inner, deep + 1, within=True) for _ in range(count))
+        case 11:
+            kinds = bytes((inner << 4 | 8,)) if count else b""
+            items = (thrift_value(each, deep + 1, within=True) for _ in range(count) for each in (inner, 8))
+            return varint(count) + kinds + b"".join(items)
+        case _:
+            fields = [random.choice((b"", varint(9))) for _ in range(count)]
+            heads = [bytes((inner | (0 if long else 0x10),)) + long for long in fields]
+            return b"".join(head + thrift_value(inner, deep + 1) for head in heads) + b"\0"
+
+
+def thrift(vectors: Path) -> Iterator[bytes]:
+    """Values of every type, shallow and deep, whole and damaged. The vectors are not used."""
+    for number in range(600):
+        kind, start = random.choice((*range(1, 13), 9, 11, 12, 12)), random.choice((0, 0, 1, 15))
+        raw = bytearray(bytes((start << 4 | kind,)) + bytes(start) + thrift_value(kind, 0))
+        if len(raw) > 4_000:
+            continue
+        yield bytes(raw)
+        if number % 2 and len(raw) > 1:
+            raw[random.randrange(len(raw))] ^= 1 << random.randrange(8)
+            yield bytes(raw[: random.choice((len(raw), random.randrange(1, len(raw) + 1)))])
+    for depth in (16, 17, 18):
+        for level in (b"\x1c", b"\x19"):  # fields of structs, and lists of lists
+            kind = 12 if level == b"\x1c" else 9
+            yield bytes((kind,)) + level * (depth - 1) + b"\0" * depth
+
+
 TARGETS: dict[str, Callable[[Path], Iterator[bytes]]] = {
     seeds.__name__: seeds
-    for seeds in (address, bip37, bits, gcs, headers, image, merkleblock, packed, parse, undo, watch)
+    for seeds in (address, bip37, bits, gcs, headers, image, merkleblock, packed, parse, thrift, undo, watch)
 }
 
 if __name__ == "__main__":

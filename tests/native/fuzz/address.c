@@ -2,9 +2,12 @@
 
    The input is u8 network, then a text, lines, a payload and a script. The four share the rest of the input. */
 #include "oracle_address.h"
+#include "watch/addresscolumn.h"
 #include "watch/lines.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { MOST_SCRIPTS = 9 };
 
 static void check_text(const spv_address_network *network, const char *hrp, const uint8_t *from, size_t size) {
     uint8_t *text = exact_copy(from, size);
@@ -34,6 +37,36 @@ static void check_encoding(const spv_address_network *network, const char *hrp, 
     }
     release(text);
     release(script);
+}
+
+/* The bytes as a column of scripts, whose addresses are made in two steps. */
+static void check_column(const spv_address_network *network, const char *hrp, const uint8_t *from, size_t size) {
+    const size_t count = size ? 1 + from[0] % MOST_SCRIPTS : 0;
+    uint8_t *scripts = exact_copy(from, size), *offsets = zeroed(count + 1, 4);
+    for (size_t i = 0; i < count; i++)
+        spv_put_le32(offsets + 4 * i + 4, (uint32_t)(size * (i + 1) / count));
+    spv_address_form form;
+    spv_address_form_init(&form, network->p2pkh_version, network->p2sh_version, (spv_bytes){(const uint8_t *)hrp, strlen(hrp)});
+    spv_column column = {.layout = SPV_TEXT};
+    size_t at = 0, unfit = 0, nulls = 0, end = 0;
+    CHECK(!spv_add_addresses_of(&form, offsets, scripts, &at, count / 2, &column, &unfit) && at == count / 2);
+    CHECK(!spv_add_addresses_of(&form, offsets, scripts, &at, count, &column, &unfit) && at == count && !unfit);
+    CHECK(column.rows == count);
+    for (size_t i = 0; i < count; i++) {
+        char text[LONGEST_TEXT];
+        const size_t start = spv_le32(offsets + 4 * i);
+        const size_t length =
+            plain_address(network->p2pkh_version, network->p2sh_version, hrp, scripts + start, spv_le32(offsets + 4 * i + 4) - start, text);
+        nulls += !length;
+        CHECK((column.validity[i / 8] >> i % 8 & 1) == (length > 0));
+        CHECK(spv_le32(column.offsets + 4 * i) == end && spv_le32(column.offsets + 4 * i + 4) == end + length);
+        CHECK(same(column.data + end, text, length));
+        end += length;
+    }
+    CHECK(column.nulls == nulls && column.size == end);
+    spv_column_free(&column);
+    release(offsets);
+    release(scripts);
 }
 
 static void check_script(const spv_address_network *network, const char *hrp, const uint8_t *payload, size_t size) {
@@ -118,5 +151,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     check_lines(&network, data + 1, size - 1);
     check_script(&network, hrp, data + 1, size - 1);
     check_encoding(&network, hrp, data + 1, size - 1);
+    check_column(&network, hrp, data + 1, size - 1);
     return 0;
 }

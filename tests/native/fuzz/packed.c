@@ -1,10 +1,11 @@
-/* Fuzz target: packed hits, read, summed and rendered, against a plain reading, sums in 128 bits and lines of
-   printf. The input:
+/* Fuzz target: packed hits, read, summed and rendered as lines and columns, against a plain reading, sums in 128
+   bits and lines of printf. The input:
 
    u8   Bit 0: JSON, otherwise CSV. Bit 1: labels. Bit 2: a network without segwit. Bit 3: no height. The rest: how
    to cut the bytes.
    The rest is the packed hits. */
 #include "oracle_address.h"
+#include "watch/hitcolumns.h"
 #include "watch/render.h"
 
 #include <inttypes.h>
@@ -216,6 +217,72 @@ static void print_line(page *to, const spv_block_lines *of, const plain_hit *hit
     print(to, json ? "}\n" : "\n");
 }
 
+/* columns: printed as lines, they equal the lines of the plain reading */
+
+static bool has_value(const spv_column *column, size_t row) {
+    CHECK(row < column->rows);
+    return column->validity[row / 8] >> row % 8 & 1;
+}
+
+static void print_text(page *to, const spv_column *column, size_t row) {
+    const size_t start = number(column->offsets + 4 * row, 4), end = number(column->offsets + 4 * row + 4, 4);
+    CHECK(start <= end && end <= column->size && (has_value(column, row) ? start < end : start == end));
+    if (start < end)
+        print(to, "%.*s", (int)(end - start), (const char *)column->data + start);
+    print(to, ",");
+}
+
+static void print_number(page *to, const spv_column *column, size_t row, size_t width, const char *end) {
+    if (has_value(column, row))
+        print(to, "%" PRIu64, number(column->data + width * row, width));
+    print(to, "%s", end);
+}
+
+static void print_row(page *to, const spv_column *c, size_t row) {
+    for (size_t i = 0; i < 2; i++)
+        print_text(to, c + i, row);
+    print_number(to, c + 2, row, 4, ",");
+    CHECK(has_value(c + 3, row) && number(c[3].data + 8 * row, 8) % 1000 == 0);
+    print(to, "%" PRIu64 ",", number(c[3].data + 8 * row, 8) / 1000);
+    print_text(to, c + 4, row);
+    print_number(to, c + 5, row, 8, ",");
+    print_text(to, c + 6, row);
+    print_number(to, c + 7, row, 8, ",");
+    print_number(to, c + 8, row, 8, ",");
+    for (size_t i = 9; i < 12; i++)
+        print_text(to, c + i, row);
+    CHECK(has_value(c + 12, row));
+    print(to, "%s,", c[12].data[row / 8] >> row % 8 & 1 ? "true" : "false");
+    print_number(to, c + 13, row, 8, "\n");
+}
+
+static void check_columns(unsigned how, spv_bytes packed, const spv_block_lines *lines, const plain_hit *hits, size_t count, size_t step) {
+    const spv_block_lines plain = {.form = SPV_CSV, .block = lines->block, .labels = lines->labels};
+    const size_t skip = how & 32 ? how * 3u % (count + 1) : 0, most = how & 64 ? how % 5u : count;
+    const size_t rows = count - skip < most ? count - skip : most;
+    spv_hit_table table = {.labels = lines->labels, .form = lines->network, .skip = skip, .left = most};
+    spv_error error;
+    spv_status status = SPV_OK;
+    spv_hit_table_init(&table, false);
+    for (size_t at = 0; at < packed.size && !status;)
+        status = spv_add_hit_rows(&table, &lines->block, packed, &at, at + step, &error);
+    CHECK(!status);
+    page expected = {.room = 1 + rows * 1000 + 2 * packed.size}, found = expected;
+    expected.text = zeroed(expected.room, 1);
+    found.text = zeroed(found.room, 1);
+    for (size_t i = 0; i < rows; i++) {
+        print_line(&expected, &plain, hits + skip + i, how & 4 ? "" : "tb");
+        print_row(&found, table.columns, i);
+    }
+    CHECK(expected.size == found.size && same(expected.text, found.text, found.size));
+    for (size_t i = 0; i < SPV_HIT_COLUMNS; i++) {
+        CHECK(table.columns[i].rows == rows);
+        spv_column_free(&table.columns[i]);
+    }
+    release(expected.text);
+    release(found.text);
+}
+
 static void check_lines(unsigned how, spv_bytes packed, const plain_hit *hits, size_t count, const char *field, size_t step) {
     spv_error error;
     spv_status status = SPV_OK;
@@ -258,6 +325,7 @@ static void check_lines(unsigned how, spv_bytes packed, const plain_hit *hits, s
         for (size_t i = 0; i < count; i++)
             print_line(&page, &lines, hits + i, hrp);
         CHECK(page.size == text.size && same(page.text, text.data, text.size));
+        check_columns(how, packed, &lines, hits, count, step);
         release(page.text);
     }
     release(places);
