@@ -9,6 +9,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from hashlib import sha256
+from itertools import accumulate
 from pathlib import Path
 
 from spvfilter.kernel import EntryKind, Hit, TxSpan
@@ -418,9 +419,39 @@ def thrift(vectors: Path) -> Iterator[bytes]:
             yield bytes((kind,)) + level * (depth - 1) + b"\0" * depth
 
 
+def columnlines(vectors: Path) -> Iterator[bytes]:
+    """Columns of every layout, most of which fit their rows. The vectors are not used."""
+    widths = (8, 32, 64, 1, 256)  # bits of a value of the layouts without offsets
+    for number in range(400):
+        rows, count = random.randrange(40), random.randrange(7)
+        raw = bytearray((random.randrange(2) | rows << 1, count))
+        for _ in range(count):
+            layout, flags, name = random.randrange(7), random.choice((0, 1, 1)), random.choice((b"", b"fee", b'a"\\\t'))
+            if number % 5 == 0:
+                flags |= random.choice((0, 2, 4))
+            validity = random.randbytes((rows + 7) // 8 - (flags >> 1 & 1 if rows else 0)) if flags & 1 else b""
+            if layout < 5:
+                offsets, data = b"", random.randbytes((rows * widths[layout] + 7) // 8)
+            else:
+                texts = [random.choice((b"", b"plain", b'a,"b"', b"\r\n\0\x1f\\", b"\xc3\xa4")) for _ in range(rows)]
+                ends = [0, *accumulate(map(len, texts))]
+                offsets = b"".join(end.to_bytes(4, "little") for end in ends)[: 4 * rows + 4 - (flags >> 2 & 1)]
+                data = b"".join(texts)
+            raw += (
+                bytes((layout, flags, len(name))) + len(data).to_bytes(2, "little") + name + validity + offsets + data
+            )
+        yield bytes(raw)
+        if number % 3 == 0:
+            raw[random.randrange(len(raw))] ^= 1 << random.randrange(8)
+            yield bytes(raw[: random.choice((len(raw), random.randrange(1, len(raw) + 1)))])
+
+
 TARGETS: dict[str, Callable[[Path], Iterator[bytes]]] = {
     seeds.__name__: seeds
-    for seeds in (address, bip37, bits, gcs, headers, image, merkleblock, packed, parse, thrift, undo, watch)
+    for seeds in (
+        *(address, bip37, bits, columnlines, gcs, headers, image),
+        *(merkleblock, packed, parse, thrift, undo, watch),
+    )
 }
 
 if __name__ == "__main__":
