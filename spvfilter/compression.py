@@ -28,7 +28,7 @@ def is_compressed(path: str | os.PathLike[str]) -> bool:
 def begun(stream: BinaryIO) -> tuple[io.BufferedReader, bytes]:
     """Return the stream and its first four bytes, or fewer bytes if the first line is shorter.
 
-    It waits for no further bytes.
+    It does not wait for more bytes.
     """
     head = stream.readline(4)
     return io.BufferedReader(_Rejoined(head, stream), _BUFFER), head

@@ -320,7 +320,7 @@ class WatchFileError(SpvFilterError, ValueError):
     problems: tuple[tuple[int, str], ...]
     """Invalid lines of the file, each as (line number from 1, message). The line 0 means the whole file.
 
-    After 1,000 invalid lines the file is not read further, and the last problem says so.
+    Reading stops after 1,000 invalid lines, and the last problem says so.
     """
 
     def __init__(self, path: str, problems: tuple[tuple[int, str], ...]) -> None:
@@ -889,7 +889,7 @@ class BackendWarning(SpvFilterWarning, RuntimeWarning):
 class CapacityWarning(SpvFilterWarning):
     """A filter contains as many keys as it was made for.
 
-    Every further key raises the false-positive rate above the rate that the filter was made for.
+    Every key added now raises the false-positive rate above the rate that the filter was made for.
     """
 
 

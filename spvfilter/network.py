@@ -75,7 +75,7 @@ class Network:
     filter_checkpoints: tuple[tuple[int, bytes], ...] = field(default=(), repr=False)
     """Pairs of height and basic filter header (BIP-157, wire order), ascending."""
     signet_challenge: bytes | None = field(default=None, repr=False)
-    """The script that the signature of a signet block satisfies (BIP-325). None if the network is no signet."""
+    """The script that the signature of a signet block satisfies (BIP-325). None if the network isn't a signet."""
 
     def __str__(self) -> str:
         return self.name

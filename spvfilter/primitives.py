@@ -194,7 +194,7 @@ class OutPoint:
 
     def __post_init__(self) -> None:
         if len(self.txid) != 32:
-            raise ParameterError(f"a txid has 32 bytes, not {len(self.txid)}")
+            raise ParameterError(f"a txid must be 32 bytes long, not {len(self.txid)}")
         if not 0 <= self.index <= _U32_MAX:
             raise ParameterError(f"an output index must be from 0 to {_U32_MAX}, not {self.index}")
 
@@ -202,7 +202,7 @@ class OutPoint:
     def parse(cls, raw: bytes) -> OutPoint:
         """Parse the 36 bytes of an outpoint. Raises FormatError for any other length."""
         if len(raw) != 36:
-            raise FormatError(f"an outpoint has 36 bytes, not {len(raw)}", offset=0, field="outpoint")
+            raise FormatError(f"an outpoint must be 36 bytes long, not {len(raw)}", offset=0, field="outpoint")
         return cls(bytes(raw[:32]), int.from_bytes(raw[32:], "little"))
 
     @classmethod
@@ -309,7 +309,7 @@ class Header:
 
     def __post_init__(self) -> None:
         if len(self.previous) != 32 or len(self.merkle_root) != 32:
-            raise ParameterError(f"hashes have 32 bytes, not {len(self.previous)} and {len(self.merkle_root)}")
+            raise ParameterError(f"hashes must be 32 bytes long, not {len(self.previous)} and {len(self.merkle_root)}")
         if not -(1 << 31) <= self.version < 1 << 31:
             raise ParameterError(f"version is not an i32: {self.version}")
         for name, value in (("time", self.time), ("bits", self.bits), ("nonce", self.nonce)):
@@ -320,7 +320,7 @@ class Header:
     def parse(cls, raw: bytes) -> Header:
         """Parse the 80 bytes of a header. Raises FormatError for any other length."""
         if len(raw) != HEADER_SIZE:
-            raise FormatError(f"a header has {HEADER_SIZE} bytes, not {len(raw)}", offset=0, field="header")
+            raise FormatError(f"a header must be {HEADER_SIZE} bytes long, not {len(raw)}", offset=0, field="header")
         return cls(*_HEADER.unpack(raw))
 
     def __bytes__(self) -> bytes:

@@ -255,7 +255,7 @@ class TestEveryCauseHasItsMessage:
             ("BC", b"", "not 'BC'"),
             ("b c", b"", "not 'b c'"),
             ("b\u00e9", b"", "not 'b"),
-            ("bc", b"\x20", "a bech32 value has 5 bits, not 32"),
+            ("bc", b"\x20", "a bech32 value must fit into 5 bits, not 32"),
             ("bc", bytes(82), "91 characters, bech32 has at most 90"),
         ],
     )

@@ -225,12 +225,12 @@ class TestOutPoint:
 
     @pytest.mark.parametrize("size", [0, 35, 37])
     def test_other_size_than_36_bytes_is_refused(self, size: int) -> None:
-        with pytest.raises(FormatError, match=f"an outpoint has 36 bytes, not {size}"):
+        with pytest.raises(FormatError, match=f"an outpoint must be 36 bytes long, not {size}"):
             OutPoint.parse(bytes(size))
 
     @pytest.mark.parametrize("size", [0, 31, 33, 64])
     def test_txid_of_other_size_is_refused(self, size: int) -> None:
-        with pytest.raises(ParameterError, match=f"a txid has 32 bytes, not {size}"):
+        with pytest.raises(ParameterError, match=f"a txid must be 32 bytes long, not {size}"):
             OutPoint(bytes(size), 0)
 
     @pytest.mark.parametrize("index", [-1, 1 << 32])
@@ -289,7 +289,7 @@ class TestHeader:
 
     @pytest.mark.parametrize("size", [0, 79, 81])
     def test_other_size_than_80_bytes_is_refused(self, size: int) -> None:
-        with pytest.raises(FormatError, match=f"a header has 80 bytes, not {size}"):
+        with pytest.raises(FormatError, match=f"a header must be 80 bytes long, not {size}"):
             Header.parse(bytes(size))
 
 

@@ -279,7 +279,7 @@ class GenericFilter:
         if self.on_full == "warn":
             self.room = None
             warnings.warn(
-                f"a filter made for {held}: its rate rises with every further key", CapacityWarning, stacklevel=4
+                f"a filter made for {held}: its rate rises with every key added", CapacityWarning, stacklevel=4
             )
             return
         # valid until the cells change by other means than adding keys

@@ -51,7 +51,7 @@ class StaticFilter(FuseCore):
     Raises:
         ParameterError: An argument is outside its domain.
         TooLargeError: The filter does not fit into memory. It is a ParameterError and a MemoryError.
-        TypeError: A key has the wrong type, or `hashing` is no hash family.
+        TypeError: A key has the wrong type, or `hashing` is not a hash family.
     """
 
     __slots__ = ("__weakref__", "_encode_with", "_keys", "hashing")

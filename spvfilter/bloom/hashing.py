@@ -166,7 +166,7 @@ def stored_family(number: int, key: bytes, given: HashFamily | None) -> HashFami
     """Return the hash family that a file's header describes.
 
     Raises ParameterError if `given` is another family, or if it is missing for a custom family. Raises TypeError if
-    `given` is no hash family.
+    `given` is not a hash family.
     """
     if given is not None:
         refuse_other_objects(given)

@@ -83,7 +83,7 @@ class Forks:
             above = fork.height - old.height
             if above + len(fork) > MAX_FORK_HEADERS:
                 continue
-            if above > 0:  # the header before this fork is now off the best chain, too
+            if above > 0:  # the header before this fork has also left the best chain
                 headers, hashes = old.headers[: HEADER_SIZE * above], old.hashes[: 32 * above]
                 fork = Fork(old.height, headers + fork.headers, hashes + fork.hashes, fork.work)
             if above >= 0:

@@ -141,7 +141,7 @@ def coinbase_height(block: bytes, network: Network) -> int | None:
 
     BIP-34 applies to blocks of version 2 or higher, at or above the network's activation height. Their coinbase's
     scriptSig starts with the height as Core's CScript pushes it: OP_1 to OP_16, or the shortest little-endian number.
-    A number from 500,000,000 on is no height.
+    A number from 500,000,000 on is not a height.
 
     Args:
         block: The first bytes of a serialized block; 200 suffice.

@@ -82,7 +82,7 @@ class HeaderSync:
     def __init__(self, chain: HeaderChain, salt: bytes) -> None:
         """Create the synchronization with one peer. Raises ParameterError if the salt is shorter than 16 bytes."""
         if len(salt) < MIN_SALT_SIZE:
-            raise ParameterError(f"a salt has at least {MIN_SALT_SIZE} bytes, not {len(salt)}")
+            raise ParameterError(f"a salt must be at least {MIN_SALT_SIZE} bytes long, not {len(salt)}")
         self.chain = chain
         """The chain to which headers are added."""
         self.wants_more: bool = True
@@ -193,7 +193,7 @@ class HeaderSync:
         passes.headers += headers
         passes.hashes += hashes
         at = passes.hashes.rfind(self.chain.tip_hash)
-        if at >= 0 and not at % 32:  # another peer has sent these headers meanwhile
+        if at >= 0 and not at % 32:  # another peer has sent these headers in the meantime
             del passes.headers[: HEADER_SIZE * (at // 32 + 1)], passes.hashes[: at + 32]
         ready = len(passes.hashes) // 32
         if not enough:

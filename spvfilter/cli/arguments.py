@@ -247,7 +247,7 @@ def _stored_network(args: argparse.Namespace) -> Network | None:
         if not rebuilds:
             raise
         if args.network is None:
-            raise ParameterError(f"{args.db} does not state its network: give --network NAME too") from None
+            raise ParameterError(f"{args.db} does not say which network it is for: give --network NAME too") from None
     except StoreError as error:
         if type(error) is not StoreError:  # else there is no file, or it is still empty
             raise
@@ -383,9 +383,9 @@ def _name_birthday(wallet: WalletFile, option: str) -> None:
     if wallet.birthday is not None:
         # the clocks of wallets and of miners differ, so the day before is safe
         begins = datetime.datetime.fromtimestamp(max(0, wallet.birthday - _DAY_S), datetime.UTC).date()
-        page.complain(f"the wallet file states a birthday: {option} {begins} skips older blocks")
+        page.complain(f"the wallet file gives a birthday: {option} {begins} skips older blocks")
     elif wallet.birth_height is not None:
-        page.complain(f"the wallet file states a birthday: --from-height {wallet.birth_height} skips older blocks")
+        page.complain(f"the wallet file gives a birthday: --from-height {wallet.birth_height} skips older blocks")
 
 
 def standard_input() -> BinaryIO:

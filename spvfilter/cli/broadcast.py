@@ -96,7 +96,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="connect, and print what speaks against the transaction, but do not send it. Exit code 1 if it would fail",
+        help="connect, and print any problems with the transaction, but do not send it. Exit code 1 if it would fail",
     )
     parser.add_argument("--force", action="store_true", help="send it even if all nodes will refuse it")
     add_timeout(
@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
             "--private needs a node on a second host, which confirms the first: give another --connect"
         )
     if not Path(args.db).is_file():
-        raise ParameterError(f"{args.db}: there is no such database: make one with spvfilter watch --db {args.db}")
+        raise ParameterError(f"{args.db}: there is no such database: create one with spvfilter watch --db {args.db}")
     # one host is left unconnected, so that the private connection can go there
     most = len(hosts) - 1 if args.private and not args.discover else _MAX_PEERS
     client = LightClient(
@@ -190,7 +190,7 @@ class _Sending:
             raise in_use(error, self._db, "stop it, then send the transaction") from None
 
     async def _check(self) -> int:
-        """Print what speaks against the transaction, and return the exit code."""
+        """Print the problems with the transaction, and return the exit code."""
         await self._client.wait_synced()
         found = await self._client.check(self._tx, parents=self._parents)
         if self._json:
@@ -200,7 +200,7 @@ class _Sending:
             for each in found:
                 self._page.line(f"{each.weight}: {each.message}")
             if not found:
-                self._page.line("nothing speaks against the transaction")
+                self._page.line("found no problem with the transaction")
         return NOT_ACCEPTED if any(each.weight is not CheckWeight.WARNING for each in found) else ACCEPTED
 
     async def _send(self) -> int:

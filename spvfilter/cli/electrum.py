@@ -87,7 +87,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=whole(0, 65_535),
         help=f"port for TLS, which needs --certificate; default {TLS_PORT}",
     )
-    parser.add_argument("--certificate", metavar="FILE", help="a certificate in PEM: listen with TLS, too")
+    parser.add_argument("--certificate", metavar="FILE", help="a certificate in PEM: also listen with TLS")
     limits = ElectrumLimits()
     for option, default, said in (
         ("--max-sessions", limits.sessions, "connections at the same time"),

@@ -47,7 +47,7 @@ def never_lost() -> Iterator[None]:
 
     - A signal arrives after the last bytecode before a system call, but before the call blocks. The handler then waits
       until the call returns. For a pipe that may be never.
-    - Another thread receives the signal. The main thread's system call goes on.
+    - Another thread receives the signal. The main thread's system call continues.
     - A destructor or the callback of a weak reference raises the KeyboardInterrupt. Python drops it.
 
     Here a thread reads every signal from `signal.set_wakeup_fd`. It sends SIGURG to the main thread until a handler has
@@ -112,7 +112,7 @@ class _Nudger:
         self._ended.set()
         if self._thread.is_alive():  # False in a forked child, which shares the pipe with its parent.
             # A byte wakes the thread; closing the pipe would not while a forked child has it open.
-            with suppress(BlockingIOError):  # A full pipe wakes the thread, too.
+            with suppress(BlockingIOError):  # A full pipe also wakes the thread.
                 os.write(self._writing, bytes([_DROPPED]))
             self._thread.join()
         os.close(self._writing)

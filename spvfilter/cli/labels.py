@@ -24,7 +24,7 @@ def configure(parser: Parser) -> None:
         "import",
         "store the labels of a file",
         "Store the labels of a file in the wallet's database. Malformed lines are left out, and a warning names them."
-        " No client may use the database meanwhile.",
+        " No client may use the database at the same time.",
     )
     giving = parser.add_action(
         "export",

@@ -206,7 +206,7 @@ class PeerMessages:
         self._last[event.address] = kind
         if ":" not in event.address:  # only a peer's address has a port
             return f"DNS seed {event.address}: {event.cause}"
-        if isinstance(event.error, PrivacyError):  # the connection goes on
+        if isinstance(event.error, PrivacyError):  # the connection continues
             return f"{event.address}: {event.cause}"
         end = "banned for a day" if event.banned else "it will be retried"
         return f"{event.address}: {event.cause}; {end}"

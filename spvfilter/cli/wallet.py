@@ -73,7 +73,7 @@ def configure(parser: Parser) -> None:
         "reveal",
         "give out a new address",
         "Print the first address above all revealed and all used ones, for an invoice. The database stores that it is"
-        " revealed, so it is never given again. No client may use the database meanwhile.",
+        " revealed, so it is never given again. No client may use the database at the same time.",
     )
     keychains = parser.add_action(
         "keychains",
@@ -205,7 +205,7 @@ def _entry(wallet: WalletStore, text: str) -> HistoryEntry:
     except ValueError:
         txid = b""
     if len(txid) != 32:
-        raise ParameterError(f"a txid has 64 hex digits, and this argument has {len(text)} characters")
+        raise ParameterError(f"a txid has 64 hex digits, but this argument has {len(text)} characters")
     entry = wallet.transaction(txid)
     if entry is None:
         raise ParameterError("the wallet has no transaction with this txid")

@@ -27,7 +27,7 @@ def bound_arguments(
         given: Arguments, in order or by name.
         names: Names of the method's arguments.
         required: Number of arguments that must be given.
-        spare: True if further arguments are ignored.
+        spare: True if extra arguments are ignored.
 
     Raises:
         RpcError: Arguments are missing, or there are too many.

@@ -19,7 +19,7 @@ class ElectrumLimits:
     """
 
     sessions: int = 100
-    """Largest number of connections at the same time. A further connection is closed at once."""
+    """Largest number of simultaneous connections. Any more are closed immediately."""
     subscriptions: int = 20_000
     """Largest number of script hashes that one session subscribes to."""
     batch: int = 2_000

@@ -1,6 +1,6 @@
 """Questions of a session: facts that a method needs before it can answer.
 
-`WalletLink` finds the fact and calls `then` with it. The result is the answer, or a further question.
+`WalletLink` finds the fact and calls `then` with it. The result is the answer, or another question.
 """
 
 from __future__ import annotations

@@ -222,7 +222,9 @@ class WalletLink:
                     answer = proved(*await self._branch(height, txid))
                 case PrepareProof(checkpoint, then):
                     await in_steps(self.state.proofs.prepare(checkpoint))
-                    for _ in self.state.proofs.prepare(checkpoint):  # there may have been a reorganization meanwhile
+                    for _ in self.state.proofs.prepare(
+                        checkpoint
+                    ):  # there may have been a reorganization in the meantime
                         pass
                     answer = then()
                 case SendTransactions(raws, host, sent):
@@ -308,7 +310,7 @@ class WalletLink:
                 try:
                     found = await asyncio.to_thread(derived, keychain, first, last)
                 except KeychainError as error:
-                    _LOG.debug("further scripts of a keychain cannot be derived: %s", error)
+                    _LOG.debug("more scripts of a keychain cannot be derived: %s", error)
                     found = []
                 scripts.take_derived(keychain.name, first, found)
             place = scripts.find(script_hash)

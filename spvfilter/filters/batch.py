@@ -135,7 +135,7 @@ def _checked(block_hash: Buffer, data: Buffer | BasicFilter) -> tuple[bytes, byt
         raise TypeError(f"a block hash is 32 bytes, not {type(block_hash).__name__}")
     hash_ = bytes(block_hash)
     if len(hash_) != 32:
-        raise ParameterError(f"a block hash has 32 bytes, not {len(hash_)}")
+        raise ParameterError(f"a block hash must be 32 bytes long, not {len(hash_)}")
     if isinstance(data, BasicFilter):
         if data.block_hash != hash_:
             raise ParameterError(f"{data!r} is given as the filter of block {hash_[::-1].hex()}")

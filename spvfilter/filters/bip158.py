@@ -39,7 +39,7 @@ class BasicFilter(GolombCodedSet):
 
     def __init__(self, data: bytes, block_hash: bytes) -> None:
         if len(block_hash) != 32:
-            raise ParameterError(f"a block hash has 32 bytes, not {len(block_hash)}")
+            raise ParameterError(f"a block hash must be 32 bytes long, not {len(block_hash)}")
         super().__init__(data, block_hash[:16], BASIC_P, BASIC_M)
         self.block_hash: bytes = block_hash
 
@@ -160,7 +160,7 @@ def filter_header(hash_of_filter: bytes, previous: bytes) -> bytes:
         ParameterError: An argument does not have 32 bytes.
     """
     if len(hash_of_filter) != 32 or len(previous) != 32:
-        raise ParameterError(f"hashes have 32 bytes, not {len(hash_of_filter)} and {len(previous)}")
+        raise ParameterError(f"hashes must be 32 bytes long, not {len(hash_of_filter)} and {len(previous)}")
     return sha256d(hash_of_filter + previous)
 
 

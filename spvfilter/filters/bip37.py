@@ -227,7 +227,8 @@ class Bip37Filter(BloomBits):
 
         While the filter has free room, its real rate (`current_fp_rate`) is far below `fp_rate`, and it hides nothing.
         With a `decoy_key`, random elements fill the free room until the real rate reaches `fp_rate`. These decoys make
-        foreign addresses match. When the wallet grows, later elements replace decoys. Decoys are no part of BIP-37.
+        other people's addresses match. When the wallet grows, later elements replace decoys. Decoys are not part of
+        BIP-37.
 
         Keep tweak, size and decoy key: a peer that has two different filters of a wallet can intersect them.
 
@@ -290,7 +291,7 @@ class Bip37Filter(BloomBits):
 
     def _add_decoys(self, key: bytes, fp_rate: float) -> None:
         if len(key) < MIN_DECOY_KEY:
-            raise ParameterError(f"a decoy key has at least {MIN_DECOY_KEY} bytes, not {len(key)}")
+            raise ParameterError(f"a decoy key must be at least {MIN_DECOY_KEY} bytes long, not {len(key)}")
         # the number of set bits X for which (X/m)^k is the requested rate
         target = self.bits * fp_rate ** (1 / self.hash_funcs)
         have, number = self.set_bits(), 0

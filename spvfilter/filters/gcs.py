@@ -34,7 +34,7 @@ class GolombCodedSet:
 
     def __init__(self, data: bytes, key: bytes, p: int, m: int) -> None:
         if len(key) != 16:
-            raise ParameterError(f"a SipHash key has 16 bytes, not {len(key)}")
+            raise ParameterError(f"a SipHash key must be 16 bytes long, not {len(key)}")
         if not 1 <= m < 1 << 32:
             raise ParameterError(f"M must be from 1 to 2^32 - 1: {m}")
         self.n: int = gcs_check(data, p)

@@ -171,7 +171,7 @@ class _Elements:
 
 
 class _Cases:
-    """The cases of a privacy report, computed one after the other."""
+    """The cases of a privacy report, computed one by one."""
 
     def __init__(self, universe: int, probes: int, seed: int) -> None:
         self.cases: list[PrivacyCase] = []

@@ -27,7 +27,7 @@ else:
 
 # Kinds of pieces. csrc/binding/cores/batch.c has the same numbers.
 KEYS = 0  # A list of keys.
-BUFFER = 1  # A buffer of rows of bytes, or of integers that stand for their bytes (see BitCore.update).
+BUFFER = 1  # A buffer of rows of bytes, or of integers that are taken as their bytes (see BitCore.update).
 VALUES = 2  # A buffer whose items are keys of the type that `add` takes.
 ARRAY = 3  # The result of __arrow_c_array__: a tuple of two capsules.
 STREAM = 4  # The result of __arrow_c_stream__: a capsule.
@@ -101,7 +101,7 @@ def keeps(padding: object) -> bool | None:
 
 
 def is_missing(key: object) -> bool:
-    """Return True if an object stands for a missing key: None, or NaN, which tables use for a missing string."""
+    """Return True if an object means a missing key: None, or NaN, which tables use for a missing string."""
     return key is None or (type(key) is float and key != key)
 
 
@@ -165,7 +165,7 @@ def _of_numpy(keys: Any, skip: bool) -> BatchPieces:
     if masked is not None and isinstance(keys, masked.MaskedArray):
         missing = masked.getmaskarray(keys)
         if missing.ndim != 1 and missing.any():
-            raise TypeError(f"a masked array of keys has one dimension, not {missing.ndim}")
+            raise TypeError(f"a masked array of keys must have one dimension, not {missing.ndim}")
         return _without(missing, masked.getdata(keys), masked.getdata, skip, BUFFER)
     return BatchPieces(_pieces_of(keys, BUFFER), masks.BoolMask.of)
 
@@ -174,7 +174,7 @@ def _pieces_of(array: Any, kind: int) -> Iterable[tuple[int, object]]:
     """Return the pieces of a NumPy array."""
     if array.dtype.kind in ("O", "T"):  # NumPy has no buffer for objects and for strings of variable length
         if array.ndim != 1:
-            raise TypeError(f"an array of key objects has one dimension, not {array.ndim}")
+            raise TypeError(f"an array of key objects must have one dimension, not {array.ndim}")
         return _lists(array)
     if array.dtype.kind not in _BUFFERED:
         raise TypeError(f"an array of keys holds text, byte strings or integers, not {array.dtype}")
@@ -189,7 +189,7 @@ def _lists(array: Any) -> Iterator[tuple[int, object]]:
 def _of_pandas(pandas: Any, keys: Any, skip: bool) -> BatchPieces:
     if isinstance(keys, pandas.DataFrame):
         if keys.shape[1] != 1:
-            raise TypeError(f"one column expected, not a table of {keys.shape[1]}: choose one of them")
+            raise TypeError(f"expected one column, not a table of {keys.shape[1]}: choose one of them")
         keys = keys.iloc[:, 0]
     import numpy  # pandas has imported it already
 
@@ -227,7 +227,7 @@ def _without(missing: Any, values: Any, as_array: Callable[[Any], Any], skip: bo
     if not missing.any():
         return BatchPieces(_pieces_of(as_array(values), kind), answer)
     if not skip:
-        raise TypeError(f"key {int(missing.argmax())} is null, which is no key: nulls='skip' leaves nulls out")
+        raise TypeError(f"key {int(missing.argmax())} is null, which is not a key: nulls='skip' leaves nulls out")
 
     def answer_all(mask: bytes) -> object:
         spread = answer(bytes(len(missing)))

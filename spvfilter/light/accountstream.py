@@ -19,7 +19,7 @@ class AccountPage(NamedTuple):
     sequence: int
     """Number of the last event of the wallet that the page covers."""
     is_removed: bool
-    """True if the account was removed, so that no further event follows the page."""
+    """True if the account was removed, so that no more events follow the page."""
 
 
 Load = Callable[[int, int], Awaitable[AccountPage]]
@@ -57,7 +57,7 @@ class AccountStream(EventStream):
                     page = await self._load(read, PAGE)
                 except NotRunningError:  # the client was left: the next run gives what follows
                     break
-                if self._read == read:  # otherwise another task has read meanwhile
+                if self._read == read:  # otherwise another task has read in the meantime
                     self._is_begun, self._read, self._is_removed = True, page.sequence, page.is_removed
                     self._events.extend(page.events)
                 continue

@@ -199,7 +199,7 @@ class SyncLightClient:
     def call(self, function: Callable[[LightClient], T]) -> T:
         """Run a function in the client's thread and return its result.
 
-        The client does nothing else meanwhile, so the function sees one consistent state, for example of `chain`.
+        The client does nothing else while it runs, so the function sees one consistent state, for example of `chain`.
 
         Args:
             function: Called with the `LightClient`. It must be quick and must not wait.

@@ -237,7 +237,7 @@ class LightClient:
     ) -> None:
         """Stop the client. If it ended by itself and the block raised nothing, raises the reason.
 
-        The database is closed when this returns or raises, even if the task is cancelled meanwhile.
+        The database is closed when this returns or raises, even if the task is cancelled in the meantime.
         """
         running = self._running
         assert running is not None
@@ -638,7 +638,7 @@ class LightClient:
         parents: Iterable[bytes | Serializable] = (),
         input_values: Iterable[int] | None = None,
     ) -> tuple[CheckFinding, ...]:
-        """Return what speaks against a transaction, as far as that can be known without asking a node.
+        """Return the problems with a transaction, as far as they can be found without asking a node.
 
         `broadcast` refuses a transaction with a finding of the weight INVALID, and without `force` also one with
         REFUSED. Signatures of inputs whose coins the wallet knows are verified. Nothing is stored or sent.
@@ -649,7 +649,7 @@ class LightClient:
             input_values: Value of each input in satoshi, in order, if the wallet does not know them.
 
         Returns:
-            The findings, the gravest first. It is empty if nothing speaks against the transaction.
+            The findings, the gravest first. Empty if no problem was found.
 
         Raises:
             FormatError: The bytes are not a transaction.
@@ -666,9 +666,9 @@ class LightClient:
         return running.engine.check([*earlier, tx], values)
 
     async def abandon(self, txid: bytes | str) -> None:
-        """Stop broadcasting an own unconfirmed transaction, so that its coins can be spent again.
+        """Stop broadcasting one of the wallet's unconfirmed transactions, so that its coins can be spent again.
 
-        The wallet also abandons the descendants of the transaction, and own transactions that the transaction replaced.
+        The wallet also abandons the descendants of the transaction, and its own transactions that this one replaced.
         Call `broadcast` to undo this.
 
         A block may still contain an abandoned transaction. The wallet counts it as confirmed if the transaction matches

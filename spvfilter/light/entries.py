@@ -98,7 +98,7 @@ def _remove_account(watch: TxOutIndex, name: str) -> Iterator[None]:
         table, entries = watch.table, len(watch)
         numbers, _ = watch.entries_of_account(name)
         left = yield from watch.without_coins_in_steps(numbers, name)
-        if watch.table is not table or len(watch) != entries:  # another client has left meanwhile
+        if watch.table is not table or len(watch) != entries:  # another client has left in the meantime
             numbers, _ = watch.entries_of_account(name)
             left = watch.without_coins(numbers, name)
         left.take_coins(watch, numbers)

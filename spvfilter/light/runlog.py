@@ -63,7 +63,7 @@ from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.fields import printable
 
 _MANY = 8
-"""Failed attempts after which the absence of peers is logged, even if another attempt goes on (our choice)."""
+"""Failed attempts after which the absence of peers is logged, even while another attempt is under way (our choice)."""
 _MOST_SAID = 1_000
 """Warnings that are kept in memory, so that none of them is logged again (our choice)."""
 _PROGRESS_S = 60.0

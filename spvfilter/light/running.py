@@ -401,7 +401,7 @@ class Running:
         return True
 
     async def abandon(self, txid: bytes) -> None:
-        """Abandon an own transaction and wait until that is stored. Raises ParameterError."""
+        """Abandon one of the wallet's own transactions and wait until that is stored. Raises ParameterError."""
         await self.settled()
         self.check()
         self.engine.check_abandon(txid)

@@ -220,7 +220,7 @@ class EventStream:
                     page = await hub.earlier(at)
                 except NotRunningError:  # the client was left: the next run gives what follows
                     break
-                if self._at is at:  # otherwise another task has read meanwhile
+                if self._at is at:  # otherwise another task has read in the meantime
                     self._page = deque(page)
                     if not page:  # the database has dropped all of it
                         self._at = at._replace(sequence=max(at.sequence, gone))

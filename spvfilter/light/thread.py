@@ -155,7 +155,7 @@ class ClientThread:
             raise self._error
 
     def _tell(self, *, force: bool) -> BaseException | None:
-        """Tell the thread to end. Returns an interruption that came meanwhile."""
+        """Tell the thread to end. Returns an interruption that came in the meantime."""
         interruption: BaseException | None = None
         while True:
             try:

@@ -22,7 +22,7 @@ _MOST_LOGGED = 5  # warnings of one wait: with discovery, many addresses do not 
 async def wait_synced(running: Running) -> Synced:
     """Wait until the client is synced, and return the last `Synced` event.
 
-    Problems with peers are logged meanwhile, as they may be the cause of the wait.
+    While it waits, problems with peers are logged, because they may be the cause.
     """
     order, logged = 0, set[tuple[str, str]]()
     while True:

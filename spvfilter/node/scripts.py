@@ -90,7 +90,7 @@ def p2tr(output_key: bytes) -> Lock:
     Raises ParameterError unless the key has 32 bytes.
     """
     if len(output_key) != 32:
-        raise ParameterError(f"a taproot output key has 32 bytes, not {len(output_key)}")
+        raise ParameterError(f"a taproot output key must be 32 bytes long, not {len(output_key)}")
     return Lock(b"\x51\x20" + output_key, witness=(SCHNORR_SIGNATURE,))
 
 

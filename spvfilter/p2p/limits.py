@@ -30,9 +30,9 @@ class Limits:
     `Settings.handshake_s` limits the whole handshake, with an attempt with encryption before it.
     """
     reply_s: float = 120.0
-    """Seconds that a peer may be silent while it owes an answer, before it is disconnected."""
+    """Seconds that a peer may be silent with a request outstanding, before it is disconnected."""
     stall_s: float = 2.0
-    """Seconds that a peer may be silent while it owes an answer, before another peer is asked as well."""
+    """Seconds that a peer may be silent with a request outstanding, before another peer is asked as well."""
     send_s: float = 60.0
     """Seconds that a peer may leave our messages unread, before it is disconnected (our choice)."""
     retry_s: float = 1.0

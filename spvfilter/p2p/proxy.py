@@ -24,7 +24,7 @@ _TOR_ERRORS = {
     0xF3: "this onion service did not come to the rendezvous: try again later",
     0xF4: "this onion service asks for client authorization, which Tor lacks",
     0xF5: "this onion service refuses the client authorization that Tor has",
-    0xF6: "this is no valid onion address: copy it again",
+    0xF6: "this is not a valid onion address: copy it again",
     0xF7: "the introduction to this onion service took too long: try again later",
 }
 """Errors of the option ExtendedErrors of Tor's SocksPort (Tor proposal 304)."""
@@ -106,5 +106,5 @@ def _explained(said: str) -> str:
     if version is None:
         return f"the proxy does not connect: {said}"
     if version[1] == str(ord("H")):  # the first byte of "HTTP/1.1 400 Bad Request"
-        return "this is no SOCKS5 proxy: it answered like HTTP. Give its SOCKS5 port, such as 9050 of Tor"
-    return "this is no SOCKS5 proxy: it answered in another protocol. Give its SOCKS5 port, such as 9050 of Tor"
+        return "this is not a SOCKS5 proxy: it answered like HTTP. Give its SOCKS5 port, such as 9050 of Tor"
+    return "this is not a SOCKS5 proxy: it answered in another protocol. Give its SOCKS5 port, such as 9050 of Tor"

@@ -31,10 +31,10 @@ class Password:
 
     def __init__(self, user: str, password: str) -> None:
         if not user or ":" in user:
-            raise ParameterError("a user is not empty and has no colon")
+            raise ParameterError("a user must not be empty or contain a colon")
         self._secret = f"{user}:{password}"
         if len(self._secret.encode()) > _LONGEST:
-            raise ParameterError(f"a user and password have at most {_LONGEST} bytes")
+            raise ParameterError(f"a user and password must be at most {_LONGEST} bytes long")
 
     def secret(self) -> str:
         """Return `user:password`."""

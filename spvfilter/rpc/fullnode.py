@@ -42,7 +42,7 @@ from spvfilter.transaction import Transaction
 
 T = TypeVar("T")
 _TIME = struct.Struct("<68xI8x")  # of a header
-_MOST_CHANGES = 5  # attempts to list a chain that changes meanwhile (our choice)
+_MOST_CHANGES = 5  # attempts to list a chain that keeps changing (our choice)
 _CHANGE_PAUSE_S = 2.0  # seconds between two attempts
 _AT_ONCE = 20  # transactions of the mempool that are requested together (our choice)
 

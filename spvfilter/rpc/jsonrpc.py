@@ -45,7 +45,7 @@ class JsonRpc:
     After status 401 the credentials are read once more, because a cookie changes at each start of the node.
     """
 
-    headers_at_once = 500  # calls of one batch (our choice); Core works on them one after the other
+    headers_at_once = 500  # calls of one batch (our choice); Core works on them one by one
     tells_spent = False
 
     def __init__(self, http: HttpClient, credentials: Credentials) -> None:
@@ -168,7 +168,7 @@ class JsonRpc:
             if reply.status == HTTPStatus.NOT_FOUND:
                 raise NodeRefusedError(f"{self._endpoint}: no JSON-RPC there (404): is this a Bitcoin node's RPC port?")
             raise NodeAnswerError(
-                f"{self._endpoint}: JSON expected, not {reply.content_type[:60]!r} with status {reply.status}: is this"
+                f"{self._endpoint}: expected JSON, not {reply.content_type[:60]!r} with status {reply.status}: is this"
                 " a Bitcoin node?"
             )
         try:

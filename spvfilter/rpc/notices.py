@@ -23,7 +23,7 @@ from spvfilter.protocol import HASH_SIZE, HEADER_SIZE
 from spvfilter.rpc.subscription import missing_between, subscription
 
 _TOPICS = (b"rawblock", b"sequence", b"hashblock")
-_WAITING = 50  # Messages of up to 4 MB that libzmq queues; it drops further messages (our choice).
+_WAITING = 50  # Messages of up to 4 MB that libzmq queues; it drops messages beyond that (our choice).
 _BLOCKS_KEPT = 4  # Published blocks that are kept until the scan takes them (our choice).
 
 

@@ -47,7 +47,7 @@ class Patience:
         A failed connection is repeated only if `is_known` is True, which means that the node has answered before.
 
         Raises:
-            NodeError: The call failed, and no further repetition is allowed. It is the error of the last call.
+            NodeError: The call failed, and must not be repeated again. It is the error of the last call.
         """
         begun, pause, wrong = self.clock(), _FIRST_PAUSE_S, 0
         while True:

@@ -147,6 +147,6 @@ class Rest:
             raise NodeAnswerError(f"{self._endpoint}: status {reply.status}: {reply.words or 'without a reason'}")
         if reply.content_type != wanted:
             raise NodeAnswerError(
-                f"{self._endpoint}: {wanted} expected, not {reply.content_type[:60]!r}: is this a Bitcoin node?"
+                f"{self._endpoint}: expected {wanted}, not {reply.content_type[:60]!r}: is this a Bitcoin node?"
             )
         return reply.body

@@ -14,7 +14,7 @@ from spvfilter.rpc.subscription import Receive, missing_between, subscription
 _log = logging.getLogger(__name__)
 _TOPIC = b"rawtx"
 _WAITING = 1_000
-"""Number of messages that libzmq queues; it drops further messages (Core's default high-water mark)."""
+"""Number of messages that libzmq queues; it drops messages beyond that (Core's default high-water mark)."""
 _RECENT = 1_000
 """Number of the latest messages that are remembered to recognize a repeated or late message (our choice)."""
 

@@ -153,7 +153,7 @@ def xor_key(path: FilePath) -> bytes:
     except FileNotFoundError:
         return b""
     if len(key) != 8:
-        raise SourceError(f"the xor.dat beside it has {len(key)} bytes, not 8")
+        raise SourceError(f"the xor.dat next to it has {len(key)} bytes, not 8")
     return key if any(key) else b""
 
 
@@ -185,7 +185,7 @@ def framed(file: OpenFile, key: bytes, network: Network, prefix_size: int, of: F
             at, padding = _gap(file, key, start, network.magic)
             if not padding:
                 lost = not start and at == size and not key
-                why = ": if it is XORed, copy the xor.dat that Bitcoin Core keeps beside it" if lost else ""
+                why = ": if it is XORed, copy the xor.dat that Bitcoin Core keeps next to it" if lost else ""
                 yield f"{at - start} bytes from byte {start} are no {of.name} of {network}{why}"
         elif at + 8 + whole <= size:
             yield Record(at + 8, whole, head[8 : 8 + whole])
@@ -237,4 +237,4 @@ def _from_hex(text: bytes) -> bytes:
     try:
         return bytes.fromhex(text.decode("ascii"))
     except ValueError:
-        raise SourceError("not hex throughout: a byte after the first ones is no hex digit") from None
+        raise SourceError("not hex throughout: a byte after the first ones is not a hex digit") from None

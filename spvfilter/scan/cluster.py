@@ -108,7 +108,7 @@ class DaskWorkers(Engine):
                         del self._shared[task.coins]
                     continue
                 if not isinstance(raw, bytes):
-                    raise SourceError(f"part {task.part.number}: a worker has answered with no bytes")
+                    raise SourceError(f"part {task.part.number}: a worker has sent no bytes")
                 return raw
         raise SourceError(f"part {task.part.number}: the workers that scanned it died {ATTEMPTS} times: {why}")
 
@@ -202,7 +202,7 @@ async def scan_cluster(
         out: The directory.
         form: The format of the file of matches.
         check: True to verify proof of work, merkle root and witness commitment of each block.
-        transactions: True to write every input and output of the matched transactions, too.
+        transactions: True to also write every input and output of the matched transactions.
         binary_hashes: True to write the hashes in Parquet files as 32 bytes in display order, not as text in hex.
         send_scan_key: True to send the private scan keys of silent payments, sp(), to the workers.
 

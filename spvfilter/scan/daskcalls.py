@@ -29,7 +29,7 @@ class LostError(Exception):
     def __init__(self, cause: Exception | None, *, lacks_data: bool = False) -> None:
         super().__init__(cause)
         self.cause = cause
-        self.lacks_data = lacks_data  # True if the scattered arguments of the call were lost, too
+        self.lacks_data = lacks_data  # True if the scattered arguments of the call were also lost
 
 
 class Calls:
@@ -53,8 +53,8 @@ class Calls:
     async def scatter(self, value: object) -> Any:
         """Send a value to every worker, and return a future of the value for later calls.
 
-        If a worker leaves meanwhile, the whole transfer fails with an error that may look as if the scheduler were
-        lost. The value is then sent again. Raises SourceError if the scheduler is lost, or if the transfer fails
+        If a worker leaves in the meantime, the whole transfer fails with an error that may look as if the scheduler
+        were lost. The value is then sent again. Raises SourceError if the scheduler is lost, or if the transfer fails
         repeatedly.
         """
         for _ in range(ATTEMPTS):
@@ -86,7 +86,7 @@ class Calls:
 
         Raises:
             LostError: The workers were lost.
-            SourceError: The scheduler was lost. Errors of the function are raised, too.
+            SourceError: The scheduler was lost. Errors of the function are also raised.
         """
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
@@ -128,7 +128,7 @@ class Calls:
     async def _value(self, future: Any) -> object:
         """The result of a future. Nothing cancels the task that waits for it: it ends when the future is released.
 
-        A client combines several gathers into one. A cancellation of that gather would cancel later gathers, too.
+        A client combines several gathers into one. Cancelling that gather would also cancel later ones.
         """
         if not self.client.asynchronous:
             return await asyncio.to_thread(future.result)

@@ -229,7 +229,7 @@ class Processes(Engine):
     async def _end(self, pool: futures.ProcessPoolExecutor, *, is_replaced: bool = False) -> None:
         """End a pool once, whose tasks fail together. Write the table to a file if its list was replaced.
 
-        Raises SourceError if the list was changed in place: to read a part that is gone would end this process, too.
+        Raises SourceError if the list was changed in place: to read a part that is gone would also end this process.
         """
         async with self._ending:
             if self._pool is not pool:

@@ -153,7 +153,7 @@ class TableWriter:
             self._flush()
 
     def _flush(self, *, is_last: bool = False) -> None:
-        """Write the waiting rows as one row group. A file without rows has a schema, too."""
+        """Write the waiting rows as one row group. Even a file without rows has a schema."""
         if self._rows or is_last:
             writer, rows = self._parquet_writer(), max(self._rows, 1)
             writer.write_table(self._pa.Table.from_batches(self._waiting, self._schema), row_group_size=rows)

@@ -141,7 +141,7 @@ async def fetch_block(
     if ref.height not in (None, height):
         name = hash_to_hex(digest)
         raise NodeAnswerError(
-            f"{node.endpoint}: returned block {name} for height {height:,}, but the block states {ref.height:,}"
+            f"{node.endpoint}: returned block {name} for height {height:,}, but the block says {ref.height:,}"
         )
     if blocks.mode is UndoMode.OFF or ref.transactions == 1:
         return FetchedBlock(ref, raw, None)

@@ -42,7 +42,7 @@ class ScannedHeights:
 
     @property
     def is_whole(self) -> bool:
-        """True if nothing is missing. Blocks before the first one are no gap, unless the range asks for them."""
+        """True if nothing is missing. Blocks before the first one are not a gap, unless the range asks for them."""
         return not (self.gaps or self.without_undo or self.is_unplaced or self.is_cut or self.begins_late)
 
     def sentences(self) -> list[str]:

@@ -120,7 +120,7 @@ class Manifest:
                 continue
             cause = f"its {name} is {old}, not {new}"
             if name == WATCH_LIST:
-                cause = "its watch list has other entries, or has them in another order"
+                cause = "its watch list contains different entries, or the same ones in a different order"
             raise ParameterError(
                 f"{directory} holds another {kind}: {cause}. Use the same {same} and options as before, or choose"
                 " another directory"

@@ -308,7 +308,7 @@ def _feed(blocks: BlockSource | NodeBlocks | RawBlocks, in_order: bool, network:
     Raises ParameterError if `in_order` does not suit the blocks, and TypeError for other objects.
     """
     if isinstance(blocks, (str, bytes, bytearray, memoryview)):
-        raise TypeError("an iterable of raw blocks expected, not one block")
+        raise TypeError("expected an iterable of raw blocks, not one block")
     if isinstance(blocks, (BlockSource, NodeBlocks)) and in_order:
         raise ParameterError("in_order is for streams: files and a node's blocks are put in chain order anyway")
     if isinstance(blocks, BlockSource):
@@ -317,4 +317,4 @@ def _feed(blocks: BlockSource | NodeBlocks | RawBlocks, in_order: bool, network:
         return PlannedFeed(BlockList(blocks), network, report, strict=True)
     if isinstance(blocks, (AsyncIterable, Iterable)):
         return OrderedFeed(blocks, network, report) if in_order else StreamFeed(blocks, network, report)
-    raise TypeError(f"an iterable of raw blocks expected, not {type(blocks).__name__}")
+    raise TypeError(f"expected an iterable of raw blocks, not {type(blocks).__name__}")

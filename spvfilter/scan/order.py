@@ -216,7 +216,7 @@ def _placed(blocks: list[PendingBlock], network: Network, report: ScanReport) ->
     placed = []
     for number, segment in enumerate(order.segments):
         first = blocks[segment.blocks[0]].ref
-        # the output of the genesis block cannot be spent, so the block after it counts as a root, too
+        # the output of the genesis block cannot be spent, so the block after it also counts as a root
         is_rooted = network.genesis_hash in (first.hash, first.previous)
         for depth, index in enumerate(segment.blocks):
             block = blocks[index]

@@ -44,8 +44,8 @@ async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV
     """Scan into a directory, or continue the scan there, and write the matches of all parts into one file.
 
     The file totals.csv in the same directory gets the number and the value of each watched entry's matches. If the
-    directory has files of matches in other formats, they are updated, too. A scan with transactions also writes a file
-    of transactions in each format, and a scan without them removes these files.
+    directory contains matches in other formats, those files are updated as well. A scan with transactions also writes a
+    file of transactions in each format, and a scan without them removes these files.
 
     Args:
         scan: The scan to run or to continue.

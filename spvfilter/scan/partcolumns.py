@@ -132,7 +132,7 @@ class PartColumns:
                 if place is not None:
                     records[number] = place.read() if at is None or at.size > MAX_BLOCK_SIZE else _read_at(at)
         if any(sha256d(raw[:HEADER_SIZE]) != ref.hash for raw, ref in zip(raws, refs, strict=True)):
-            raise SourceError("the file has changed while it was read")
+            raise SourceError("the file changed while it was being read")
         return raws, records
 
     def _columns(self, refs: Sequence[BlockRef], raws: list[bytes], records: list[bytes | None]) -> Columns:
@@ -203,7 +203,7 @@ def _read_at(place: Place) -> bytes:
     """Return the bytes at a place. Raises OSError; SourceError if the file has become shorter."""
     raw = read_at(place.descriptor, place.offset, place.size, place.key)
     if len(raw) != place.size:
-        raise SourceError("the file has changed while it was read")
+        raise SourceError("the file changed while it was being read")
     return raw
 
 

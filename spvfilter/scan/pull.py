@@ -17,7 +17,7 @@ _PARTING_S = 0.1  # seconds that closing waits for next() (our choice)
 async def pull(items: Iterable[T]) -> AsyncGenerator[T]:
     """Yield the items; each one is requested only when it is needed.
 
-    `next` may block for ever, on a terminal or a pipe. Its thread is a daemon: the process can exit meanwhile, and
+    `next` may block for ever, on a terminal or a pipe. Its thread is a daemon: the process can exit while it works, and
     closing the generator waits for the thread only a moment.
     """
     loop = asyncio.get_running_loop()

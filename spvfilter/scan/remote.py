@@ -163,7 +163,7 @@ def is_url(name: object) -> bool:
 
 
 def located(name: str | os.PathLike[str]) -> FilePath:
-    """Return the local path or the remote file that a name stands for. A file:// URL is a local path."""
+    """Return the local path or the remote file that a name means. A file:// URL is a local path."""
     if isinstance(name, str) and is_url(name):
         if not name.startswith("file://"):
             return RemoteFile(name)

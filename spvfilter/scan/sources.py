@@ -353,7 +353,7 @@ class FileBlocks(Readable):
         """
         raw = self._files[ref.file].read(ref.offset, ref.size)
         if len(raw) != ref.size or sha256d(raw[:HEADER_SIZE]) != ref.hash:
-            raise SourceError("the file has changed while it was read")
+            raise SourceError("the file changed while it was being read")
         return raw
 
     @contextmanager
@@ -390,7 +390,7 @@ class BlockFiles(FileBlocks, BlockSource):
     """A source with blocks in files: raw files, hex files, Bitcoin Core's blk*.dat, and directories of such files.
 
     - A path may be a URL that fsspec knows, such as s3://bucket/blocks (extra `remote`).
-    - A directory stands for its blk*.dat files or, if it has none, for its *.raw, *.blk and *.hex files.
+    - A directory means its blk*.dat files or, if it has none, for its *.raw, *.blk and *.hex files.
     - Files of Bitcoin Core 28 and later are XORed with the key in the xor.dat next to them. Reading reverses the XOR.
     - A file that is named twice is read once.
 
@@ -429,7 +429,7 @@ class BlockFiles(FileBlocks, BlockSource):
         self._undo = UndoFiles()
 
     def _expand(self, path: FilePath) -> Sequence[FilePath]:
-        """Return the files that a path stands for."""
+        """Return the files that a path means."""
         try:
             if not path.is_dir():
                 return [path]

@@ -168,7 +168,7 @@ _Pending = dict[int, tuple[_Tx, list[Hit]]]
 
 
 class TxStream:
-    """The matches of transactions that arrive one after the other.
+    """The matches of transactions that arrive one by one.
 
     `accept` learns hits of a transaction and returns their matches. If the watch list has changed, it searches the
     transaction again, and leaves out the hits that were found before. It may use a thread. `silent` searches each
@@ -308,4 +308,4 @@ async def each_of(source: RawTransactions) -> AsyncGenerator[bytes | Serializabl
         for item in source:
             yield item
     else:
-        raise TypeError(f"an iterable of raw transactions expected, not {type(source).__name__}")
+        raise TypeError(f"expected an iterable of raw transactions, not {type(source).__name__}")

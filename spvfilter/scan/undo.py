@@ -158,7 +158,7 @@ class UndoPlace(NamedTuple):
         with opened(self.path) as file:
             raw = file.at(self.offset, self.size, self.key)
         if len(raw) != self.size:
-            raise SourceError("the file has changed while it was read")
+            raise SourceError("the file changed while it was being read")
         return raw
 
 

@@ -165,7 +165,7 @@ async def _listed(
                     ) from None
                 else:
                     if not isinstance(listed, ListedFile):
-                        raise SourceError(f"{path}: a worker has answered with no list of blocks")
+                        raise SourceError(f"{path}: a worker has sent no list of blocks")
                     return listed
         raise SourceError(f"{path}: the workers that read its headers died {ATTEMPTS} times: {why}")
 

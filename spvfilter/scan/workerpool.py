@@ -23,7 +23,7 @@ class AwayError(Exception):
 class WorkerPool:
     """The workers of a cluster, by machine. Workers that see the same files count as one machine.
 
-    Workers that join later are asked which files they see, too.
+    Workers that join later are also asked which files they see.
 
     Args:
         calls: The cluster.
@@ -77,7 +77,7 @@ class WorkerPool:
 
         Raises:
             AwayError: None of these machines has had a worker for 10 seconds.
-            LostError: The workers were lost. Errors of the function are raised, too.
+            LostError: The workers were lost. Errors of the function are also raised.
         """
         machine, workers = await self._chosen(machines)
 

@@ -61,7 +61,7 @@ class SigHashes:
 
     def __init__(self, tx: Transaction, spent: Sequence[TxOut | None]) -> None:
         if len(spent) != len(tx.span.inputs):
-            raise ParameterError(f"spent: {len(tx.span.inputs)} outputs expected, one for each input, not {len(spent)}")
+            raise ParameterError(f"spent: expected {len(tx.span.inputs)} outputs, one for each input, not {len(spent)}")
         self.tx = tx
         self.spent: tuple[TxOut | None, ...] = tuple(spent)
         self.hashed_size: int = 0  # bytes of legacy messages so far

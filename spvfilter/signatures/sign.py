@@ -30,7 +30,7 @@ class KeyRing:
         self._keys: dict[bytes, bytes] = {}  # these public keys, by hash160
         for number, secret in enumerate(secrets):
             if len(secret) != 32 or not 0 < int.from_bytes(secret, "big") < ORDER:
-                raise ParameterError(f"keys[{number}] is not a private key: 32 bytes expected, from 1 to n - 1")
+                raise ParameterError(f"keys[{number}] is not a private key: expected 32 bytes, from 1 to n - 1")
             key = _curve().public_key(secret)
             self._secrets[key] = secret
             self._keys[hash160(key)] = key

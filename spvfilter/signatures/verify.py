@@ -344,7 +344,7 @@ class _Inputs:
         """
         wanted = template.required + (1 if template.is_multi or template.key_hash is not None else 0)
         if len(items) < wanted or (is_exact and len(items) > wanted):
-            raise _Wrong("it is not signed" if not items else f"{wanted} items expected, not {len(items)}")
+            raise _Wrong("it is not signed" if not items else f"expected {wanted} items, not {len(items)}")
         if len(items) > wanted:
             self._unrelayed = "its scriptSig has more items than the script needs"
         keys, signatures = template.keys, list(items[-template.required :])

@@ -217,7 +217,7 @@ class CompactFilterRows:
             self.reset(FilterState(first - 1, below[-1], below[:-1]))
             self._append(kept)
         if any(len(each) != _SIZE for each in batch.hashes):
-            raise ParameterError("filter hashes must have 32 bytes each")
+            raise ParameterError("filter hashes must be 32 bytes each")
         self._append(b"".join(batch.hashes))
         if batch.fork is not None or batch.hashes:
             self._rows.set_meta(_LAST, self._state.last if self.height >= 0 else None)

@@ -93,7 +93,7 @@ class HeaderRows:
         Raises ParameterError if the bytes are not whole headers, or do not follow the last header and each other.
         """
         if len(headers) % HEADER_SIZE:
-            raise ParameterError(f"headers must have {HEADER_SIZE} bytes each, not {len(headers)} bytes in all")
+            raise ParameterError(f"headers must be {HEADER_SIZE} bytes each, not {len(headers)} bytes in all")
         before = self._row(self.tip - self.tip % PER_ROW)[-HEADER_SIZE:] if self.tip >= 0 else b""
         if headers:
             every = before + headers

@@ -25,7 +25,7 @@ def take_keychains(
 ) -> None:
     """Give a watch list the windows and the used indexes of stored keychains.
 
-    A keychain that the watch list lacks is added. Its descriptor derives further scripts; without one its window stays.
+    A keychain that the watch list lacks is added. Its descriptor derives more scripts; without one its window stays.
 
     Args:
         watch: The watch list.
@@ -112,7 +112,7 @@ def check_descriptors(watch: WatchList, stored: Sequence[StoredKeychain], accoun
     for chain in watch.keychains:
         if chain.account in known and chain.name not in known[chain.account]:
             raise ParameterError(
-                f"account {chain.account[:80]!r} has another descriptor in the database than in the watch list: use"
+                f"account {chain.account[:80]!r} has a different descriptor in the database than in the watch list: use"
                 " another name"
             )
 
@@ -341,7 +341,7 @@ def _without_owner(stored: StoredKeychain, network: Network, account: str | None
         except DescriptorError as error:
             derive = partial(_underivable, str(error))
         except StopIteration:
-            raise StoreCorruptError(f"the database has another descriptor for keychain {name[:80]!r}") from None
+            raise StoreCorruptError(f"the database has a different descriptor for keychain {name[:80]!r}") from None
     try:
         made = Keychain(
             name, derive, label=stored.label, lookahead=stored.lookahead, size=stored.size, descriptor=descriptor

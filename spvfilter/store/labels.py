@@ -46,10 +46,10 @@ class _Row(NamedTuple):
     other: str
 
     def read(self) -> dict[str, Any]:
-        """Return the further fields. Raises ValueError for a damaged row."""
+        """Return the extra fields. Raises ValueError for a damaged row."""
         found = json.loads(self.other)
         if not isinstance(found, dict):
-            raise ValueError("the further fields of a label are not a JSON object")
+            raise ValueError("the extra fields of a label are not a JSON object")
         return found
 
 

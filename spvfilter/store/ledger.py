@@ -163,7 +163,7 @@ def kept_transactions(
     The result also has two kinds of deep confirmed transactions:
 
     - A transaction that conflicts with a transaction without a block.
-    - A transaction that spends from an own transaction without a block, which is confirmed through it.
+    - A transaction that spends from one of the wallet's own without a block, which is confirmed through it.
 
     Args:
         rows: Returns the rows of the table "transactions" that an SQL condition with values selects.
@@ -197,7 +197,7 @@ class Totals(NamedTuple):
     pending_out: int = 0
     """Sum of the outputs in blocks that an unconfirmed transaction spends."""
     trusted: int = 0
-    """The part of `pending_in` that own transactions created whose inputs all belong to the wallet."""
+    """The part of `pending_in` that the wallet's own transactions created with only its own inputs."""
 
     def plus(
         self, value: int, height: int | None, spender: bytes | None, times: int = 1, *, is_trusted: bool = False

@@ -29,5 +29,5 @@ class WriterLock(FileLock):
             own = held.process == os.getpid()
             holder = "another client of this process" if own else str(held)
             raise StoreLockedError(
-                f"{database}: in use by {holder}; read it with WalletStore or spvfilter wallet meanwhile"
+                f"{database}: in use by {holder}; in the meantime, read it with WalletStore or spvfilter wallet"
             ) from None

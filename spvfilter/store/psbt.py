@@ -38,7 +38,7 @@ Pair = tuple[int, bytes, bytes]
 def encode(
     tx: Transaction, xpubs: Iterable[Pair], inputs: Iterable[Iterable[Pair]], outputs: Iterable[Iterable[Pair]]
 ) -> bytes:
-    """Return the bytes of a PSBT, version 0. `xpubs` are further pairs of the first map."""
+    """Return the bytes of a PSBT, version 0. `xpubs` are more pairs of the first map."""
     return _joined([[(0x00, b"", tx.raw), *xpubs], *inputs, *outputs])
 
 

@@ -102,7 +102,7 @@ def salvage(file: Path, network: Network) -> Salvage:
 
 
 def _own_transactions(file: Path) -> dict[bytes, StoredTx]:
-    """Return the own transactions that no block contains. The search of the chain finds the others again."""
+    """Return the wallet's own transactions that no block contains. The search of the chain finds the others again."""
     found = dict[bytes, StoredTx]()
     for row in _rows(file, "transactions"):
         with suppress(FormatError, StoreCorruptError, TypeError, ValueError):

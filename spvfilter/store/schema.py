@@ -225,7 +225,7 @@ TABLES: Mapping[str, Table] = {
             "was_requested": _BOOL,
         }
     ),
-    # coins that own transactions spend which wait; nothing else may spend them meanwhile
+    # coins that waiting transactions of the wallet spend; nothing else may spend them in the meantime
     "held": Table({"outpoint": _OUTPOINT, "txid": _HASH}, "PRIMARY KEY (outpoint, txid)", has_rowid=False),
     # merkle branches of confirmed transactions; the branch of another block than that of the transaction is ignored
     "branches": Table(

@@ -258,7 +258,7 @@ class MarkedRows:
     def check_unchanged(self) -> None:
         """Raises StoreLockedError if another process has written the file despite the lock; within a transaction."""
         if self.meta("sums") != self._all_sums():
-            raise StoreLockedError(f"{self._path}: another process has changed it meanwhile")
+            raise StoreLockedError(f"{self._path}: another process has changed it in the meantime")
 
     def _all_sums(self) -> bytes:
         return b"".join(map(number, self._sums.values()))

@@ -86,7 +86,7 @@ class CheckCause(StrEnum):
 @public
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """A finding that speaks against a transaction. `str()` returns the message."""
+    """A problem with a transaction. `str()` returns the message."""
 
     cause: CheckCause
     """The kind of fault."""
@@ -142,7 +142,7 @@ class Replaced(NamedTuple):
 
 
 class FeeLimits(NamedTuple):
-    """Fee rates that peers state (BIP-133), in satoshi per 1,000 virtual bytes."""
+    """Fee rates that peers announce (BIP-133), in satoshi per 1,000 virtual bytes."""
 
     lowest: int
     """The lowest rate of all connected peers; 0 if a peer has stated none."""

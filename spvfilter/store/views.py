@@ -95,7 +95,7 @@ class Balance:
     sequence: int = field(default=0, compare=False, repr=False)
     """Number of the last event that the balance includes; see `Snapshot`."""
     trusted_pending: int = 0
-    """The part of `pending_in` that own transactions created whose inputs all belong to the wallet.
+    """The part of `pending_in` that the wallet's own transactions created with only its own inputs.
 
     This wallet broadcast its own transactions. BDK and Core use the word for such outputs.
     """
@@ -149,7 +149,7 @@ class Coin:
     is_spender_own: bool | None = None
     """True if this wallet broadcast the transaction `spent_by`; None if there is none.
 
-    An own transaction that spends the coin replaces a foreign one.
+    If one of the wallet's own transactions spends the coin, it replaces a foreign one.
     """
     output_label: str | None = None
     """Label of the output itself, as `LightClient.import_labels` stores it; None if it has none."""
@@ -555,8 +555,8 @@ class Views:
             label: Only coins of entries with this label.
             keychain: Only coins of the keychain with this name or label.
             account: Only coins of this account.
-            trusted_change: True to include pending change of own transactions (`Coin.is_trusted`) that is not frozen
-                and that no own transaction spends.
+            trusted_change: True to include pending change (`Coin.is_trusted`) of the wallet's own transactions that is
+                neither frozen nor spent by another of them.
             limit: Length of the page. By default there is one page with everything.
             before: `cursor` of the last item of the page before, to get the next page.
 
@@ -622,7 +622,7 @@ class Views:
         return any(self._checked("frozen", "FROM frozen WHERE outpoint = ?", (outpoint,)))
 
     def _is_held(self, outpoint: bytes) -> bool:
-        """True if an own transaction that waits spends an output."""
+        """True if one of the wallet's own transactions that waits spends an output."""
         return any(self._checked("held", "FROM held WHERE outpoint = ?", (outpoint,)))
 
     def history(
@@ -966,7 +966,7 @@ class Views:
         return next(self._checked("transactions", query, (txid,)), None) is not None
 
     def _is_taken(self, outpoint: bytes, spender: bytes | None) -> bool:
-        """True if an own transaction that waits spends an output, or if its spender is proven."""
+        """True if one of the wallet's own transactions that waits spends an output, or if its spender is proven."""
         return self._is_held(outpoint) or (spender is not None and self._is_proven(spender))
 
     def _is_proven(self, txid: bytes) -> bool:

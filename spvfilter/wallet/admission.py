@@ -68,7 +68,7 @@ class MempoolLayer:
             self._ended[txid] = None
 
     def is_ended(self, txid: bytes) -> bool:
-        """True if a transaction is conflicted or inactive. Its descendants then are, too."""
+        """True if a transaction is conflicted or inactive. Its descendants then are as well."""
         return txid in self._ended
 
     @property

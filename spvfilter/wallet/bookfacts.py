@@ -29,7 +29,7 @@ class BookFacts:
         books: The books.
         chain: The best chain. Without it no lock time and no coinbase is checked.
         fee_limits: Returns the limits of connected peers.
-        is_accepted: Returns True if a peer has accepted an own transaction, by its txid.
+        is_accepted: Returns True if a peer has accepted one of the wallet's own transactions, by its txid.
     """
 
     def __init__(

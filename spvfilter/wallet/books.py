@@ -77,7 +77,7 @@ class Books:
         Without `verify`, signatures are not checked.
         """
         self.watch: TxOutIndex = watch.index
-        """It learns outpoints from blocks and own transactions only."""
+        """It learns outpoints only from blocks and from the wallet's own transactions."""
         self._changes = Changes(self.watch)
         self.searches: Searches = Searches(self._changes, saved)
         """The cursor of the search."""
@@ -428,7 +428,7 @@ class Books:
         return (yield from self._settling(self.facts.give_evidence(txid)))
 
     def requested(self, txid: bytes) -> list[WalletEvent]:
-        """Record that a peer requested or announced an own transaction. It then outranks every earlier broadcast."""
+        """Record that a peer requested or announced one of our transactions. It then outranks every earlier one."""
         record = self.facts.record(txid)
         if record is None or not record.is_own or record.was_requested or txid not in self.facts.without_block:
             return []
@@ -485,7 +485,7 @@ class Books:
         return self._settle([*touched, *self.facts.give_evidence(record.txid)])
 
     def abandon(self, txid: bytes, *, is_unsent: bool = False) -> list[WalletEvent]:
-        """Abandon an own unconfirmed transaction (`check_abandon`) and the own versions that it replaced.
+        """Abandon an unconfirmed transaction of ours (`check_abandon`) and our versions that it replaced.
 
         If it `is_unsent`, no peer can have it, and the versions that it replaced count again.
         """
@@ -505,7 +505,7 @@ class Books:
         return self._drop([txid, *earlier], DropReason.ABANDONED)
 
     def reject(self, txid: bytes) -> list[WalletEvent]:
-        """Record that every peer that received an own transaction rejected it."""
+        """Record that every peer that received a transaction of the wallet rejected it."""
         return self._drop([txid], DropReason.REJECTED)
 
     def expire(self, now: int, began: int = 0, proven: int = 1 << 62, most: int = 20) -> list[WalletEvent]:
@@ -513,7 +513,7 @@ class Books:
 
         Args:
             now: The current Unix time.
-            began: When this run began. An earlier transaction expires only if `proven` is late enough, too.
+            began: When this run began. An earlier transaction expires only if `proven` is also late enough.
             proven: Median time of the latest blocks.
             most: Largest number of transactions to drop.
         """
@@ -653,7 +653,8 @@ class Books:
     # Filters
 
     def bloom_elements(self) -> list[bytes]:
-        """The elements of a BIP-37 filter: entries, outputs of blocks and of own transactions, and own inputs.
+        """The elements of a BIP-37 filter: entries, outputs of blocks and of the wallet's own transactions, and their
+        inputs.
 
         Foreign unconfirmed transactions change it only by `question_pending`. Raises InexpressibleError.
         """

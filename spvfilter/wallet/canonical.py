@@ -7,7 +7,7 @@ of the transaction itself and its known unconfirmed ancestors.
    Confirmed transactions claim their inputs.
 2. A coinbase that is not confirmed, and a transaction that no block can contain, are conflicted with their descendants.
    No block can contain a transaction with a fault of its own, or a family that spends an outpoint twice. A spend of
-   an output that the known parent does not have is a fault, too.
+   an output that the known parent does not have is also a fault.
 3. A transaction that spends an input claimed by rule 1, and its descendants, are conflicted.
 4. A dropped transaction and its descendants are inactive. A broadcast of the transaction after the drop revives it.
    A later observation revives it too, unless the user abandoned it. Nothing that happens to a child revives its parent.
@@ -59,7 +59,7 @@ class Status(StrEnum):
     EXPIRED = "expired"
     """Inactive: it or one of its ancestors was unconfirmed for 336 hours."""
     WAITING = "waiting"
-    """It does not count yet: a foreign one until there is evidence for it, an own one until a peer requests it."""
+    """It does not count yet: a foreign one until there is evidence for it, one of our own until a peer requests it."""
 
 
 class Verdict(NamedTuple):

@@ -112,7 +112,7 @@ class MatchUnconfirmed:
 class TxReplaced:
     """An unconfirmed transaction was replaced. Events that withdraw its matches and find new ones follow.
 
-    A foreign transaction that double-spends an own one is reported as replaced by the own one.
+    A foreign transaction that double-spends one of the wallet's own is reported as replaced by it.
     """
 
     txid: bytes

@@ -160,7 +160,9 @@ class Facts:
             number, anchors = self.next_number(), record.anchors | {anchor}
             since = number if record.counts_since is None else record.counts_since
             record = record._replace(anchors=anchors, last_seen=number, dropped=None, counts_since=since)
-            record = record if record.is_own else record.with_witness(found.raw)  # an own transaction keeps its witness
+            record = (
+                record if record.is_own else record.with_witness(found.raw)
+            )  # the wallet's own transaction keeps its witness
         self.best.connect(block.height, block.hash)
         self.graph.put(record)
         self.give_evidence(txid)

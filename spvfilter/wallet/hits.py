@@ -19,7 +19,8 @@ NO_HITS: Mapping[Identity, Hit] = {}
 class Hits:
     """The matches of unconfirmed transactions.
 
-    The watch table learns outputs of own transactions here. Foreign unconfirmed transactions never change it.
+    The watch table learns outputs of the wallet's own transactions here. Foreign unconfirmed transactions never change
+    it.
     """
 
     def __init__(self, watch: TxOutIndex, facts: Facts) -> None:

@@ -327,7 +327,7 @@ class Intake:
         return [*self._bound_spenders(record), *self._bound_component(record), *self._bound_layer(record, groups)]
 
     def _bound_ancestors(self, record: TxRecord) -> list[bytes]:
-        """Remove an ancestor of an own transaction if its component is full. The descendants are judged without it."""
+        """Remove an ancestor of one of ours if its component is full. Its descendants are judged without it."""
         pooled = self._pooled(self._facts.graph.component(record.txid, self._facts.best).records)
         if not self._is_too_large(pooled):
             return []
@@ -438,7 +438,7 @@ class Intake:
         return [record for record in found if record is not None]
 
     def _evictable(self, txids: Iterable[bytes]) -> list[TxRecord]:
-        """The foreign unconfirmed records among these whose descendants are foreign, too."""
+        """The foreign unconfirmed records among these whose descendants are all foreign as well."""
         return [
             record
             for record in self._pooled(txids)

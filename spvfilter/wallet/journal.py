@@ -168,7 +168,7 @@ def _fields(cls: type[Any]) -> dict[str, Any]:
 
 
 def decode(stored: StoredEvent) -> WalletEvent:
-    """Return the event of a row. Raises FormatError for bytes that are no event."""
+    """Return the event of a row. Raises FormatError for bytes that are not an event."""
     try:
         event: WalletEvent = _made(KINDS[stored.kind], json.loads(stored.data), sequence=stored.sequence)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
@@ -200,5 +200,5 @@ def _value(hint: Any, value: Any) -> Any:
     if issubclass(hint, Enum):
         return hint(value)
     if not isinstance(value, hint):
-        raise TypeError(f"{hint.__name__} expected, not {value!r}")
+        raise TypeError(f"expected {hint.__name__}, not {value!r}")
     return value

@@ -104,7 +104,7 @@ class Judgement:
     # Own transactions
 
     def own_records(self) -> tuple[TxRecord, ...]:
-        """The own transactions that no block contains, parents first: a new tuple after each change of a verdict."""
+        """Our transactions that no block contains, parents first: a new tuple after each change of a verdict."""
         if self._own is None:
             facts = self._facts
             own = [record for record in facts.unconfirmed() if record.is_own]
@@ -117,14 +117,14 @@ class Judgement:
         return record.is_anchored(self._facts.best)
 
     def own_record(self, txid: bytes) -> TxRecord | None:
-        """The record of an own transaction that no block contains, or None."""
+        """The record of one of the wallet's own transactions that no block contains, or None."""
         record = self._facts.record(txid)
         return record if record is not None and record.is_own and self._facts.is_without_block(txid) else None
 
     def follow_own(self) -> dict[bytes, None]:
-        """A dict that collects the txids of own transactions whose record or verdict changes from now on.
+        """A dict that collects the txids of the wallet's own transactions whose record or verdict changes from now on.
 
-        The caller empties it after each look. It may also contain transactions that are not own ones any more.
+        The caller empties it after each look. It may also contain transactions that are no longer the wallet's own.
         """
         followed = dict[bytes, None]()
         self._followers.append(followed)
@@ -137,7 +137,7 @@ class Judgement:
                 followed[txid] = None
 
     def is_announceable(self, txid: bytes) -> bool:
-        """True if an own transaction is unconfirmed, and counts or will count once a peer requests it.
+        """True if a transaction of the wallet is unconfirmed, and counts or will count once a peer requests it.
 
         Foreign conflicts rank lower and never change that.
         """

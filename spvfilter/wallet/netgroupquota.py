@@ -18,7 +18,7 @@ MANY = 4
 
 An attacker is assumed to have fewer."""
 _TRIED = 8
-"""Transactions of one set that `evictable` yields before it goes on to other sets (our choice)."""
+"""Transactions of one set that `evictable` yields before it moves on to other sets (our choice)."""
 
 
 class NetgroupQuota:

@@ -41,8 +41,8 @@ class WalletStore(Views):
         for event in wallet.events(since=last):
             last = event.sequence
 
-    Each call reads the state of the last commit. Reading never delays a client that writes meanwhile. Each row is
-    checked when it is read. Only the next start of a client notices rows that a damaged index hides. Use the object
+    Each call reads the state of the last commit. Reading never delays a client that writes at the same time. Each row
+    is checked when it is read. Only the next start of a client notices rows that a damaged index hides. Use the object
     from one thread at a time.
     """
 
@@ -113,7 +113,7 @@ class WalletStore(Views):
         parents: Iterable[bytes | Serializable] = (),
         input_values: Iterable[int] | None = None,
     ) -> tuple[CheckFinding, ...]:
-        """Return what speaks against a transaction, as far as the database shows it.
+        """Return the problems with a transaction, as far as the database shows them.
 
         `LightClient.check` also knows the fees that connected peers require, and which transactions they have accepted.
 
@@ -123,7 +123,7 @@ class WalletStore(Views):
             input_values: Value of each input in satoshi, in order, if the wallet does not know them.
 
         Returns:
-            The findings, the gravest first. It is empty if nothing speaks against the transaction.
+            The findings, the gravest first. Empty if no problem was found.
 
         Raises:
             FormatError: The bytes are not a transaction.

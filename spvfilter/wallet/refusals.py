@@ -51,4 +51,4 @@ def check_abandon(books: Books, txid: bytes) -> None:
     if record is None or not books.facts.is_without_block(txid):
         raise ParameterError(f"{hash_to_hex(txid)} is not an unconfirmed transaction of the wallet")
     if not record.is_own:
-        raise ParameterError(f"{hash_to_hex(txid)} was not broadcast here: only own transactions can be abandoned")
+        raise ParameterError(f"{hash_to_hex(txid)} was not broadcast here: only your own transactions can be abandoned")

@@ -30,7 +30,7 @@ def checked_label(label: str | None) -> str | None:
         raise ParameterError(f"a label is text, not {type(label).__name__}")
     label = label.strip() if label else None
     if label and len(label) > _MOST_LABEL:
-        raise ParameterError(f"a label has at most {_MOST_LABEL:,} characters, not {len(label):,}: shorten it")
+        raise ParameterError(f"a label must be at most {_MOST_LABEL:,} characters long, not {len(label):,}: shorten it")
     if label and (found := _NEVER.search(label)):
         raise ParameterError(f"a label cannot contain surrogates or NUL, as at character {found.start() + 1}")
     return label or None

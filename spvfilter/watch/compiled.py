@@ -95,7 +95,7 @@ def mapped(file: BinaryIO) -> MappedFile:
 def contents_of(file: BinaryIO) -> memoryview:
     """Return the bytes of a compiled list. A small file is read, so that it may change later; a large one is mapped.
 
-    Raises OSError if the file cannot be read, and if it is no regular file.
+    Raises OSError if the file cannot be read or is not a regular file.
     """
     status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode) or not 0 < status.st_size < READ_BELOW:

@@ -1,6 +1,6 @@
 """Derivers: processes that derive the scripts of descriptors, on machines with several cores.
 
-libwally derives one key in 30 to 75 microseconds and holds the GIL meanwhile. 400,000 scripts therefore occupy one
+libwally derives one key in 30 to 75 microseconds and holds the GIL while it does. 400,000 scripts therefore occupy one
 core for up to half a minute.
 
 A deriver is a new Python that imports only this package. `multiprocessing` would import the main module of the program

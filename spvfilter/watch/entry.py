@@ -14,7 +14,7 @@ from spvfilter.watch.descriptor.descriptor import is_descriptor
 
 _URI = re.compile(r"bitcoin:", re.IGNORECASE)
 _HRPS = frozenset(each.hrp for each in NETWORKS)
-"""Names of the parameters that contain a further address (BIP-321): the prefixes of segwit addresses."""
+"""Names of the parameters that contain another address (BIP-321): the prefixes of segwit addresses."""
 _LONGEST_URI = 4_000  # characters (our choice)
 _HEX_KEY = re.compile(r"0[23][0-9a-fA-F]{64}|0[467][0-9a-fA-F]{128}")
 _HEX_32 = re.compile(r"[0-9a-fA-F]{64}")
@@ -151,7 +151,7 @@ def explained(text: str) -> str | None:
     if _HEX_KEY.fullmatch(text):
         return "a public key where an address is expected: give its address, or in a watch list write pubkey: before it"
     if _HEX_32.fullmatch(text):
-        return "64 hex digits where an address is expected: a private key, a hash or a txid is no address"
+        return "64 hex digits where an address is expected: a private key, a hash or a txid is not an address"
     if text[:1] in ("{", "[", "]", "}", '"'):
         return (
             "this looks like JSON or quoted CSV: a watch list has one entry per line, ADDRESS or ADDRESS,LABEL, without"

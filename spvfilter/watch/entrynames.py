@@ -29,5 +29,5 @@ def named(entries: Iterable[EntryName], network: Network) -> tuple[tuple[EntryKi
         else:
             raise ParameterError(f"an entry is an address, a scriptPubKey or an outpoint, not {type(entry).__name__}")
     if not len(made):
-        raise ParameterError("no entry is given")
+        raise ParameterError("no entry given")
     return tuple((kind, value) for kind, value, _ in made.entries())

@@ -83,7 +83,7 @@ class EntryLabels(EntryTexts):
     Args:
         entries: The entries that have a label, in ascending order.
         ends: The offset at which each label ends in `texts`, in ascending order.
-        texts: The labels in UTF-8, one after the other.
+        texts: The concatenated labels in UTF-8.
         changed: Later changes; None for a label that was removed.
     """
 

@@ -133,7 +133,7 @@ class TxOutIndex:
         return self.windows.chosen(account if account in self.owners.names else name, self.owners.names.keys())
 
     def keychains_named(self, text: str) -> tuple[str, ...]:
-        """Return the names of the keychains that a name, a descriptor or an extended public key stands for.
+        """Return the names of the keychains that a name, a descriptor or an extended public key refers to.
 
         The result is empty if the text is something else, such as an address.
 
@@ -330,7 +330,7 @@ class TxOutIndex:
         is_known = name in self.owners.names
         if is_known and (fresh or adopted) and any(each.account == name for each in self.keychains):
             raise ParameterError(
-                f"account {name[:80]!r} has another descriptor: choose another name, or remove the account first"
+                f"account {name[:80]!r} has a different descriptor: choose another name, or remove the account first"
             )
         entries, claimed = list[tuple[EntryKind, bytes, str | None]](), list[int]()
         for number, (kind, value, label) in enumerate(more.entries()):

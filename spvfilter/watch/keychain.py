@@ -104,7 +104,7 @@ class Keychain:
         self.account: str | None = None
         """Name of the account that the keychain belongs to. None if it belongs to no account."""
         self.is_dormant = False
-        """True if the window cannot grow, because there is no function that derives further scripts."""
+        """True if the window cannot grow, because there is no function that derives more scripts."""
         self._end = 0
         self._used: set[int] = set()
         self._last_used = -1
@@ -161,7 +161,7 @@ class Keychain:
     def index_to_reveal(self) -> int | None:
         """The index that `reveal` takes next: the first one above all revealed and all used indexes.
 
-        Indexes that an unconfirmed transaction pays are skipped. None if the keychain has no further index.
+        Indexes that an unconfirmed transaction pays are skipped. None if the keychain has no more indexes.
         """
         index = max(self._revealed, self._last_used + 1)
         while index in self._seen:

@@ -96,7 +96,7 @@ class Label:
         object.__setattr__(self, "ref", _REFS.get(self.type, str)(self.ref))
         taken = {"type", "ref", "label", "origin", *(["spendable"] if self.type == "output" else [])}
         if found := self.other.keys() & taken:
-            raise ParameterError(f"a further field cannot have the name {min(found)!r}")
+            raise ParameterError(f"an extra field cannot have the name {min(found)!r}")
         line = bytes(self)
         if len(line) > MAX_LINE:
             raise ParameterError(f"the record has {len(line):,} bytes, expected at most {MAX_LINE:,}")
@@ -138,7 +138,7 @@ class Label:
         try:
             return json.dumps(whole, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
         except (TypeError, ValueError, RecursionError):
-            raise ParameterError("a further field has a value that JSON in UTF-8 cannot have") from None
+            raise ParameterError("an extra field has a value that JSON in UTF-8 cannot represent") from None
 
 
 def _refuse_constant(name: str) -> object:

@@ -66,7 +66,7 @@ _SP_LABEL, _SP_LABELS, _SP_OUTPUT = "sp-label:", "sp-labels:", "sp-output:"
 _CHUNK = 1 << 22
 """Number of bytes that one read of the file requests."""
 _MOST_PROBLEMS = 1_000
-"""Number of invalid lines after which a file is not read further (our choice)."""
+"""Number of invalid lines after which reading a file stops (our choice)."""
 MAX_UNPACKED = 1_000_000_000
 """Largest size of a compressed watch list after decompression, in bytes (our choice): 20 million addresses."""
 _BLANK = re.compile(rb"[ \t\r\f\v\n]*\n")
@@ -619,7 +619,7 @@ def _keychain_lines(watch: Source, secrets: bool) -> Iterator[tuple[str | None, 
 
 
 def _has_own_line(watch: Source, number: int, secrets: bool) -> bool:
-    """Return True if the line of no keychain stands for the entry with this number."""
+    """Return True if no keychain's line covers the entry with this number."""
     place = watch.keychain_of(number)
     if place is None:
         return True

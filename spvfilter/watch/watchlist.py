@@ -283,7 +283,7 @@ class WatchList:
         self._check_free()
         element = to_bytes(data)
         if not 1 <= len(element) <= MAX_ELEMENT_SIZE:
-            raise ParameterError(f"a data element has 1 to {MAX_ELEMENT_SIZE} bytes, not {len(element)}")
+            raise ParameterError(f"a data element must be 1 to {MAX_ELEMENT_SIZE} bytes long, not {len(element)}")
         self.index.note_label(self.table.add(EntryKind.DATA, element), label)
 
     def add_data_prefix(self, prefix: bytes, label: str | None = None) -> None:
@@ -624,7 +624,7 @@ class WatchList:
         When indexes become used later, the windows then move less often, and fewer blocks are searched again.
 
         Args:
-            margin: Number of further indexes to watch; by default the lookahead of each keychain.
+            margin: Number of additional indexes to watch; by default the lookahead of each keychain.
             settled: Names of keychains whose windows are extended only if they must move.
 
         Returns:

@@ -82,7 +82,7 @@ class Windows:
         """Names of the keychains whose window must move, because an index was used or revealed since `move`."""
         self._owners = array("H")  # entry → number of its keychain
         self._indexes = array("I")  # entry → index in this keychain
-        self._shared: dict[int, list[tuple[int, int]]] = {}  # entry → further keychains and indexes
+        self._shared: dict[int, list[tuple[int, int]]] = {}  # entry → other keychains and indexes
         self._fresh: dict[tuple[int, int], None] = {}  # keychains and indexes that were used since `take_fresh`
         self.revealed_scripts: set[bytes] = set()
         """Scripts that removed keychains have revealed: no other keychain reveals them."""
@@ -108,7 +108,8 @@ class Windows:
     def places(self) -> Places:
         """The keychain number and the index of each entry, as two arrays.
 
-        The third item is a dict. For an entry in several keychains, it has the further pairs (keychain number, index).
+        The third item is a dict. For an entry in several keychains, it contains the other pairs (keychain number,
+        index).
         """
         return self._owners.tobytes(), self._indexes.tobytes(), self._shared
 
@@ -458,7 +459,7 @@ class Windows:
         """Extend all windows beyond their required ends, and return the newly watched scripts.
 
         Args:
-            margin: Number of further indexes to watch; None for the lookahead of each keychain.
+            margin: Number of additional indexes to watch; None for the lookahead of each keychain.
             settled: Names of keychains whose windows are extended only if they must move.
 
         Raises:
@@ -825,7 +826,7 @@ class Windows:
                 yield
                 continue
             ordered = [] if places is None else sorted(zip(places.indexes, places.entries, strict=True))
-            while (first := mine.end) < each.end:  # another client may have extended the window meanwhile
+            while (first := mine.end) < each.end:  # another client may have extended the window in the meantime
                 new = other._scripts_of(ordered, first, min(each.end, first + STEP))
                 mine.restore(len(new), new[-1])
                 self._claim(number, first, new)
@@ -907,6 +908,6 @@ def _places_in(found: dict[int, _Places], number: int) -> _Places:
 def _margin(keychain: Keychain, margin: int | None) -> int:
     """Return the number of indexes to watch beyond the required end of a keychain's window.
 
-    It is 0 if no function derives further scripts. Otherwise it is `margin`, by default the keychain's lookahead.
+    It is 0 if no function derives more scripts. Otherwise it is `margin`, by default the keychain's lookahead.
     """
     return 0 if keychain.is_dormant else keychain.lookahead if margin is None else margin

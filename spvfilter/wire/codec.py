@@ -53,13 +53,13 @@ def check_message(command: str, payload: bytes) -> None:
     if not 1 <= len(command) <= COMMAND_SIZE or not (command.isascii() and command.isprintable()):
         raise ParameterError(f"a command is 1 to {COMMAND_SIZE} printable ASCII characters, not {command[:40]!r}")
     if len(payload) > MAX_PAYLOAD_SIZE:
-        raise ParameterError(f"a payload has at most {MAX_PAYLOAD_SIZE} bytes, not {len(payload)}")
+        raise ParameterError(f"a payload must be at most {MAX_PAYLOAD_SIZE} bytes long, not {len(payload)}")
 
 
 def check_magic(magic: bytes) -> None:
     """Raise ParameterError unless the magic of a network has 4 bytes."""
     if len(magic) != 4:
-        raise ParameterError(f"a network's magic has 4 bytes, not {len(magic)}")
+        raise ParameterError(f"a network's magic must be 4 bytes long, not {len(magic)}")
 
 
 @public

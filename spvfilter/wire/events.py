@@ -15,7 +15,7 @@ from spvfilter.wire.messages.fields import check_int, check_most, check_uint
 from spvfilter.wire.messages.table import Message
 
 PROTOCOL_VERSION = 70016  # the version that a session announces; Core node/protocol_version.h
-NEGOTIATION_VERSION = 70016  # the first version with wtxidrelay (BIP-339); Core sends sendaddrv2 from it on, too
+NEGOTIATION_VERSION = 70016  # the first version with wtxidrelay (BIP-339); from it on, Core also sends sendaddrv2
 
 
 @public

@@ -324,7 +324,7 @@ class Session:
             return SessionError(stream.other_protocol, cause=Cause.LOST)
         if self.role is Role.OUTBOUND and not stream.is_established:
             if not self._has_heard and self._sent >= ENVELOPE_SIZE:  # Core net.cpp V2Transport::ShouldReconnectV1
-                why = "it has no v2 transport (BIP-324), it is full, or it is no node of this network"
+                why = "it has no v2 transport (BIP-324), it is full, or it is not a node of this network"
                 return SessionError(f"the peer closed the connection before its first byte: {why}", cause=Cause.NO_V2)
             return SessionError("the peer closed the connection before the end of the key exchange", cause=Cause.LOST)
         if self.remote is None and not stream.buffered and self.role is Role.OUTBOUND:

@@ -213,7 +213,7 @@ class V2Stream:
         self._size: int | None = None  # Bytes of the next packet without its length, once the length is known.
         self._items: deque[Frame | Filters | EnvelopeError] = deque()
         self._items_size = 0  # Bytes of the packets that the items come from.
-        self._joined: Filters | None = None  # The last item, if a further filter can join it.
+        self._joined: Filters | None = None  # The last item, if another filter can join it.
 
     @property
     def buffered(self) -> int:
@@ -314,7 +314,7 @@ class V2Stream:
             del self._buffer[: end + TERMINATOR_SIZE]
             self._awaited = _Awaited.PACKETS
         elif len(self._buffer) >= MAX_GARBAGE + TERMINATOR_SIZE:
-            fault = f"no garbage terminator within {MAX_GARBAGE} bytes of garbage: it is no node with BIP-324"
+            fault = f"no garbage terminator within {MAX_GARBAGE} bytes of garbage: it is not a node with BIP-324"
             self._break(self.other_protocol or fault, "garbage")
         else:
             self._searched = max(0, len(self._buffer) - TERMINATOR_SIZE + 1)
@@ -438,7 +438,7 @@ def _create_key(draw_bytes: Callable[[int], bytes]) -> tuple[bytes, bytes]:
 
 
 def _filter_in(plain: bytes) -> tuple[bytes, bytes] | None:
-    """Return the block hash and the filter of a decrypted packet; None if it is no valid cfilter message."""
+    """Return the block hash and the filter of a decrypted packet; None if it isn't a valid cfilter message."""
     at = 3 + HASH_SIZE  # header, id and type of the filter come first
     if len(plain) <= at or plain[1] != _CFILTER or plain[2] != BASIC_FILTER_TYPE:
         return None

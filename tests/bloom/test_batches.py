@@ -134,7 +134,7 @@ def test_an_empty_batch_adds_no_key(kind: Any, empty: Any) -> None:
 def test_a_single_key_is_no_batch(kind: Any, key: Any) -> None:
     made = kind(10, 0.1)
     for call in (made.update, made.contains_many):
-        with pytest.raises(TypeError, match=f"a batch of keys expected, not one {type(key).__name__}"):
+        with pytest.raises(TypeError, match=f"expected a batch of keys, not one {type(key).__name__}"):
             call(key)
     assert not made
 
@@ -151,26 +151,26 @@ def test_a_single_key_is_no_batch(kind: Any, key: Any) -> None:
         (None, np.zeros((2, 2), np.bool_), "not a buffer of '\\?' with 2"),
         (None, np.zeros(2, ">i8"), "not a buffer of '>q' with 1"),
         (None, np.zeros((2, 2), "S3"), "not a buffer of '3s' with 2"),
-        (None, np.array([["a"]], object), "an array of key objects has one dimension, not 2"),
+        (None, np.array([["a"]], object), "an array of key objects must have one dimension, not 2"),
         (None, np.zeros(2, "M8[s]"), "text, byte strings or integers, not datetime64"),
         (None, np.zeros((2, 2), "V3"), "not a buffer of '3x' with 2"),
         (None, np.zeros(2, "S3"), r"\.view\('V3'\) or uint8\[n, 3\]"),
         (None, np.zeros(2, [("a", "i4")]), "not a buffer of 'T{i:a:}' with 1"),
-        (None, np.array(["a"]), "a column of binary expected, not of text: other keys need `encode`"),
+        (None, np.array(["a"]), "expected a column of binary, not of text: other keys need `encode`"),
         (None, np.int64(1), "not a buffer of 'l' with 0"),
         (None, np.array(1), "not a buffer of 'l' with 0"),
         ("int64", np.zeros((2, 2), np.int64), "integers in one dimension, not a buffer of 'l' with 2"),
         ("int64", GRID, "integers in one dimension, not a buffer of 'B' with 2"),
         ("int64", np.zeros(2), "integers in one dimension, not a buffer of 'd' with 1"),
         ("int64", np.zeros(2, np.bool_), "integers in one dimension, not a buffer of '\\?' with 1"),
-        ("int64", np.array(["a"]), "a column of integers expected by a filter that encodes integers, not of text"),
-        ("utf-8", np.array([b"a"]), "a column of text expected by a filter that encodes utf-8, not of binary"),
-        ("utf-8", np.array([1]), "a column of text expected by a filter that encodes utf-8, not of integers"),
+        ("int64", np.array(["a"]), "a filter that encodes integers expects a column of integers, not of text"),
+        ("utf-8", np.array([b"a"]), "a filter that encodes utf-8 expects a column of text, not of binary"),
+        ("utf-8", np.array([1]), "a filter that encodes utf-8 expects a column of text, not of integers"),
         ("utf-8", GRID, "an iterable of keys for `encode`, or text in one dimension"),
         (bytes, GRID, "an iterable of keys for `encode`"),
         (None, 5, "not iterable"),
-        (None, ["key"], "a bytes-like key expected, not str"),
-        ("utf-8", [b"key"], "a str expected"),
+        (None, ["key"], "expected a bytes-like key, not str"),
+        ("utf-8", [b"key"], "expects a str"),
     ],
 )
 @kinds
@@ -365,7 +365,7 @@ def test_a_bad_key_ends_a_build_in_any_form() -> None:
     for keys in (["str"], itertools.chain(KEYS, [1]), b"one key", memoryview(b"one key"), np.zeros((2, 2)), 5):
         with pytest.raises(TypeError):
             BloomFilter.build(keys, 100, 0.01)  # type: ignore[arg-type]  # a bad batch, and refused
-    with pytest.raises(TypeError, match="a batch of keys expected, not one str"):
+    with pytest.raises(TypeError, match="expected a batch of keys, not one str"):
         BloomFilter.build("word", 100, 0.01, encode="utf-8")
 
 

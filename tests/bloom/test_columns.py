@@ -144,7 +144,7 @@ def test_the_encode_function_gets_the_padded_keys() -> None:
 
 
 def test_a_filter_of_texts_refuses_byte_strings_first() -> None:
-    with pytest.raises(TypeError, match="a column of text expected"):
+    with pytest.raises(TypeError, match="expects a column of text"):
         BloomFilter(10, 0.1, encode="utf-8").update(np.array([b"a"]))
 
 
@@ -231,10 +231,10 @@ def test_a_masked_array_has_nulls() -> None:
     keys = np.ma.array([1, 2, 3], mask=[False, True, False])
     mask = same("bits", "int64", lambda: keys, [1, None, 3], nulls="skip")
     assert type(keys[mask]) is np.ma.MaskedArray
-    with pytest.raises(TypeError, match="key 1 is null, which is no key: nulls='skip' leaves nulls out"):
+    with pytest.raises(TypeError, match="key 1 is null, which is not a key: nulls='skip' leaves nulls out"):
         BloomFilter(9, 0.1, encode="int64").update(keys)
     assert BloomFilter(9, 0.1, encode="int64").update(np.ma.array([1, 2])) == 2
-    with pytest.raises(TypeError, match="a masked array of keys has one dimension, not 2"):
+    with pytest.raises(TypeError, match="a masked array of keys must have one dimension, not 2"):
         BloomFilter(9, 0.1).update(np.ma.array(np.zeros((2, 2), np.uint8), mask=[[True, False], [False, False]]))
 
 
@@ -264,15 +264,15 @@ def test_several_batches_are_added_in_order() -> None:
         made = MADE[kind](encode="utf-8")
         assert made.update(["a"], np.array(["b", "a"]), iter("cd")) == 4
         assert made.update() == 0
-        with pytest.raises(TypeError, match=r"a batch of keys expected, not one str"):
+        with pytest.raises(TypeError, match=r"expected a batch of keys, not one str"):
             made.update(["e"], "f")
         assert "e" in made
 
 
 def test_invalid_text_is_named() -> None:
     for column, message in (
-        (np.array(["a", "\ud800"]), "text of a column, key 1: U\\+D800 is no character"),
-        (np.array([0x61, 0x110000], "u4").view("U1"), "text of a column, key 1: U\\+110000 is no character"),
+        (np.array(["a", "\ud800"]), "text of a column, key 1: U\\+D800 is not a character"),
+        (np.array([0x61, 0x110000], "u4").view("U1"), "text of a column, key 1: U\\+110000 is not a character"),
     ):
         made = BloomFilter(9, 0.1, encode="utf-8")
         with pytest.raises(ColumnError, match=f"^{message}$"):
@@ -313,7 +313,7 @@ def test_columns_import_no_library() -> None:
 
 # Libraries
 
-TWO = "one column expected, not a table of 2: choose one of them"
+TWO = "expected one column, not a table of 2: choose one of them"
 
 
 @pytest.fixture
@@ -458,7 +458,7 @@ def test_a_librarys_column_equals_its_keys_and_gets_a_mask(libraries: dict[str, 
             assert type(mask) is bytes
     if None in keys:
         with pytest.raises(
-            TypeError, match=f"^key {keys.index(None)} is null, which is no key: nulls='skip' leaves nulls out$"
+            TypeError, match=f"^key {keys.index(None)} is null, which is not a key: nulls='skip' leaves nulls out$"
         ):
             make_filter(encode=encode).update(make(**libraries))
 
@@ -470,13 +470,13 @@ def test_a_librarys_column_equals_its_keys_and_gets_a_mask(libraries: dict[str, 
         (
             None,
             lambda pandas, **_: pandas.Series([1, 2]),
-            "a column of binary expected, not of integers: other keys need `encode`",
+            "expected a column of binary, not of integers: other keys need `encode`",
         ),
         ("utf-8", lambda pandas, **_: pandas.Series([1.5]), "not a buffer of 'd' with 1"),
         (
             "utf-8",
             lambda pandas, **_: pandas.Series([b"a"]),
-            "a str expected by a filter that encodes utf-8, not bytes",
+            "a filter that encodes utf-8 expects a str, not bytes",
         ),
         ("int64", lambda pandas, **_: pandas.Series([True]), "integers in one dimension, not a buffer of '\\?' with 1"),
         (
@@ -491,7 +491,7 @@ def test_a_librarys_column_equals_its_keys_and_gets_a_mask(libraries: dict[str, 
         (
             "utf-8",
             lambda pyarrow, **_: pyarrow.array([b"a"]),
-            "a column of text expected by a filter that encodes utf-8, not of binary",
+            "a filter that encodes utf-8 expects a column of text, not of binary",
         ),
         ("int64", lambda pyarrow, **_: pyarrow.array([True]), "not of Arrow's type 'b'"),
         ("int64", lambda polars, **_: polars.Series([1.5]), "not of Arrow's type 'g'"),
@@ -499,7 +499,7 @@ def test_a_librarys_column_equals_its_keys_and_gets_a_mask(libraries: dict[str, 
         (
             None,
             lambda polars, **_: polars.Series(["a"]),
-            "a column of binary expected, not of text: other keys need `encode`",
+            "expected a column of binary, not of text: other keys need `encode`",
         ),
     ],
 )

@@ -323,7 +323,7 @@ def test_counting_and_plain_filters_never_mix() -> None:
 def test_a_byte_of_the_buffer_has_two_counters() -> None:
     # of a wrong type, and refused
     assert len(CountingBloomFilter(bits=17, hash_funcs=2).buffer) == 9  # type: ignore[arg-type]
-    with pytest.raises(ParameterError, match="a buffer of 9 bytes expected, not 17"):
+    with pytest.raises(ParameterError, match="expected a buffer of 9 bytes, not 17"):
         CountingBloomFilter(bits=17, hash_funcs=2, buffer=bytearray(17))
 
 

@@ -105,8 +105,8 @@ def test_a_rate_may_be_a_decimal() -> None:
             {"bits": 2**32 + 1, "hash_funcs": 3, "hashing": Bip37Hash()},
             "murmur3 reaches 4294967296 bits, not 4294967297: choose another hash family",
         ),
-        ({"bits": 64, "hash_funcs": 3, "buffer": bytearray(7)}, "a buffer of 8 bytes expected, not 7"),
-        ({"bits": 64, "hash_funcs": 3, "buffer": bytearray(9)}, "a buffer of 8 bytes expected, not 9"),
+        ({"bits": 64, "hash_funcs": 3, "buffer": bytearray(7)}, "expected a buffer of 8 bytes, not 7"),
+        ({"bits": 64, "hash_funcs": 3, "buffer": bytearray(9)}, "expected a buffer of 8 bytes, not 9"),
         (
             {"bits": 64, "hash_funcs": 3, "buffer": memoryview(bytearray(16))[::2]},
             "a filter's buffer must be contiguous",
@@ -223,7 +223,7 @@ def test_a_key_that_is_not_bytes_needs_encode(key: object) -> None:
     made = small()
     for call in (made.add, made.__contains__, made.positions):
         with pytest.raises(
-            TypeError, match=f"a bytes-like key expected, not {type(key).__name__}: other keys need `encode`"
+            TypeError, match=f"expected a bytes-like key, not {type(key).__name__}: other keys need `encode`"
         ):
             call(key)
     assert not made

@@ -190,7 +190,7 @@ def test_wrong_keys_are_refused_as_in_other_filters() -> None:
             made.add(key)
         with pytest.raises(error):
             key in made  # noqa: B015
-    with pytest.raises(TypeError, match="a batch of keys expected"):
+    with pytest.raises(TypeError, match="expected a batch of keys"):
         made.update(b"one")
     with pytest.raises(OverflowError):
         made.update([10**6, 10**6 + 1, 2**63])

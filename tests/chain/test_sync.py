@@ -76,7 +76,7 @@ def long_chain() -> HeaderChain:
 
 @pytest.mark.parametrize("size", [0, 15])
 def test_a_salt_that_can_be_guessed_is_refused(size: int) -> None:
-    with pytest.raises(ParameterError, match=f"a salt has at least 16 bytes, not {size}"):
+    with pytest.raises(ParameterError, match=f"a salt must be at least 16 bytes long, not {size}"):
         HeaderSync(HeaderChain(REGTEST), bytes(size))
 
 

@@ -41,7 +41,7 @@ def test_the_table_says_it_in_words(run: Any) -> None:
     assert "filters before and after 10 additions" in ran.out
     assert ran.out.count("… after 3 restarts") == 3
     assert "… after 3 restarts, with new tweaks" in ran.out
-    assert "foreign addresses that match. The last column" in ran.out
+    assert "other people's addresses that match. The last column" in ran.out
     silent = run("privacy", ADDRESS, "--probes", 0, "--restarts", 1, "--format", "table")
     assert "under" not in silent.out
 

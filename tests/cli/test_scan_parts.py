@@ -168,7 +168,7 @@ def test_scan_continues_after_a_full_disk(
         first, second = ran.err.splitlines()
         assert (ran.code, first) == (
             2,
-            f"spvfilter: no room in {out}: the finished parts are kept there; free some space and run the same command"
+            f"spvfilter: no space left in {out}, where the finished parts are: free some space and run the same command"
             " again to continue",
         )
         assert second.startswith(f"spvfilter: {out}/") and second.endswith(": No space left on device"), second

@@ -75,7 +75,7 @@ def test_file_that_derives_too_many_keys_is_refused(run: Any, tmp_path: Path) ->
 def test_birthday_of_a_wallet_file_is_named_with_the_option(run: Any, tmp_path: Path) -> None:
     block = tmp_path / "block.hex"
     block.write_text("00")
-    said = "the wallet file states a birthday: "
+    said = "the wallet file gives a birthday: "
     ran = run("scan", block, "--watch", write(tmp_path, core()))
     assert f"{said}--from-date 2023-11-13 skips older blocks" in ran.err
     ran = run("scan", block, "--watch", write(tmp_path, specter()))

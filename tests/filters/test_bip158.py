@@ -149,7 +149,7 @@ def test_a_malformed_block_or_filter_is_refused() -> None:
     made = BasicFilter.build(BLOCK, [SPENT])
     with pytest.raises(FormatError):
         BasicFilter.parse(bytes(made)[:-1], made.block_hash)
-    with pytest.raises(ParameterError, match="32 bytes, not 31"):
+    with pytest.raises(ParameterError, match="32 bytes long, not 31"):
         BasicFilter.parse(bytes(made), made.block_hash[:31])
-    with pytest.raises(ParameterError, match="32 bytes, not 31 and 32"):
+    with pytest.raises(ParameterError, match="32 bytes long, not 31 and 32"):
         filter_header(bytes(31), bytes(32))

@@ -242,7 +242,7 @@ def test_decoys_fill_the_filter_up_to_the_rate(tweak: int) -> None:
 
 @pytest.mark.parametrize("size", [0, 15])
 def test_a_short_secret_raises(size: int) -> None:
-    with pytest.raises(ParameterError, match=f"at least 16 bytes, not {size}"):
+    with pytest.raises(ParameterError, match=f"at least 16 bytes long, not {size}"):
         Bip37Filter.for_watchlist(wallet(1), decoy_key=bytes(size))
 
 

@@ -205,7 +205,7 @@ def test_nulls_are_numbered_over_the_complete_stream(kernel: Kernel) -> None:
         return Streamed(Producer(b"u", 0, []), arrays)
 
     of = made(kernel)
-    with pytest.raises(TypeError, match=r"^key 3 is null, which is no key: nulls='skip' leaves nulls out$"):
+    with pytest.raises(TypeError, match=r"^key 3 is null, which is not a key: nulls='skip' leaves nulls out$"):
         of.update(stream())
     assert "c" in of  # the keys before it are added
     assert of.contains_many(stream(), nulls="skip") == b"\1\1\1\0"
@@ -238,7 +238,7 @@ def test_a_failing_stream_reports_its_error(kernel: Kernel, given: dict[str, Any
 
 def test_a_wrong_type_is_refused_before_the_first_array(kernel: Kernel) -> None:
     stream = Streamed(Producer(b"z", 0, []), [])
-    with pytest.raises(TypeError, match="a column of text expected by a filter that encodes utf-8, not of binary"):
+    with pytest.raises(TypeError, match="a filter that encodes utf-8 expects a column of text, not of binary"):
         made(kernel).update(stream)
     assert stream.released == 1
 
@@ -249,50 +249,50 @@ def test_a_wrong_type_is_refused_before_the_first_array(kernel: Kernel) -> None:
 @pytest.mark.parametrize(
     ("encoding", "producer", "expected"),
     [
-        (Encoding.BYTES, ("u",), (TypeError, "a column of binary expected, not of text: other keys need `encode`")),
-        (Encoding.BYTES, ("l",), (TypeError, "a column of binary expected, not of integers: other keys need `encode`")),
+        (Encoding.BYTES, ("u",), (TypeError, "expected a column of binary, not of text: other keys need `encode`")),
+        (Encoding.BYTES, ("l",), (TypeError, "expected a column of binary, not of integers: other keys need `encode`")),
         (
             Encoding.UTF8,
             ("w:3",),
-            (TypeError, "a column of text expected by a filter that encodes utf-8, not of binary"),
+            (TypeError, "a filter that encodes utf-8 expects a column of text, not of binary"),
         ),
         (
             Encoding.INT64,
             ("vu",),
-            (TypeError, "a column of integers expected by a filter that encodes integers, not of text"),
+            (TypeError, "a filter that encodes integers expects a column of integers, not of text"),
         ),
-        (Encoding.UTF8, ("g",), (TypeError, "a column of text, binary or integers expected, not of Arrow's type 'g'")),
-        (Encoding.INT64, ("b",), (TypeError, "a column of text, binary or integers expected, not of Arrow's type 'b'")),
+        (Encoding.UTF8, ("g",), (TypeError, "expected a column of text, binary or integers, not of Arrow's type 'g'")),
+        (Encoding.INT64, ("b",), (TypeError, "expected a column of text, binary or integers, not of Arrow's type 'b'")),
         (
             Encoding.INT64,
             ("tdD",),
-            (TypeError, "a column of text, binary or integers expected, not of Arrow's type 'tdD'"),
+            (TypeError, "expected a column of text, binary or integers, not of Arrow's type 'tdD'"),
         ),
         (
             Encoding.UTF8,
             ("+l",),
-            (TypeError, "a column of text, binary or integers expected, not of Arrow's type '+l'"),
+            (TypeError, "expected a column of text, binary or integers, not of Arrow's type '+l'"),
         ),
-        (Encoding.UTF8, ("",), (TypeError, "a column of text, binary or integers expected, not of Arrow's type ''")),
+        (Encoding.UTF8, ("",), (TypeError, "expected a column of text, binary or integers, not of Arrow's type ''")),
         (
             Encoding.BYTES,
             ("w:",),
-            (TypeError, "a column of text, binary or integers expected, not of Arrow's type 'w:'"),
+            (TypeError, "expected a column of text, binary or integers, not of Arrow's type 'w:'"),
         ),
         (
             Encoding.BYTES,
             ("w:-1",),
-            (TypeError, "a column of text, binary or integers expected, not of Arrow's type 'w:-1'"),
+            (TypeError, "expected a column of text, binary or integers, not of Arrow's type 'w:-1'"),
         ),
         (
             Encoding.BYTES,
             ("w:99999999999",),
-            (TypeError, "a column of text, binary or integers expected, not of Arrow's type 'w:99999999999'"),
+            (TypeError, "expected a column of text, binary or integers, not of Arrow's type 'w:99999999999'"),
         ),
         (
             Encoding.UTF8,
             ("x" * 99,),
-            (TypeError, f"a column of text, binary or integers expected, not of Arrow's type '{'x' * 60}'"),
+            (TypeError, f"expected a column of text, binary or integers, not of Arrow's type '{'x' * 60}'"),
         ),
     ],
 )
@@ -329,7 +329,7 @@ def test_a_number_that_does_not_fit_is_named(
 def test_a_table_of_several_columns_is_refused(kernel: Kernel) -> None:
     column = Producer(b"u", 0, [None, None, None])
     table = Producer(b"+s", 0, [None], children=[column, column])
-    with pytest.raises(TypeError, match=r"^one column expected, not a table of 2: choose one of them$"):
+    with pytest.raises(TypeError, match=r"^expected one column, not a table of 2: choose one of them$"):
         made(kernel).update(table)
     assert table.released == 1
 
@@ -553,7 +553,7 @@ def test_capsules_with_other_names_are_refused_and_unchanged(kernel: Kernel) -> 
     producer = texts()
     schema, array = producer.__arrow_c_array__()
     for given in ((array, schema), (schema, schema), (schema, capsule(producer.array, b"other"))):
-        with pytest.raises(TypeError, match=r"capsule 'arrow_(schema|array)' of Arrow's C data interface expected"):
+        with pytest.raises(TypeError, match=r"expected a capsule 'arrow_(schema|array)' of Arrow's C data interface"):
             made(kernel).update(Given(given))
     assert (producer.released, producer.schemas_released) == (0, 0)
     assert made(kernel).update(Given((schema, array))) == 2

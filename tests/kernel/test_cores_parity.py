@@ -294,7 +294,7 @@ class Unlike(metaclass=Meter):
 def test_only_the_type_of_a_key_makes_it_an_integer(call: str, encoding: Encoding) -> None:
     arguments = {"cells": 64, "hash_funcs": 3, "family": Family.FAST, "key": bytes(16), "encoding": encoding}
     twins = Twins("BitCore", arguments, bytes(8), "view")
-    assert twins.same(call, Unlike()) == (TypeError, "an int expected by a filter that encodes integers, not Unlike")
+    assert twins.same(call, Unlike()) == (TypeError, "a filter that encodes integers expects an int, not Unlike")
 
 
 @pytest.mark.parametrize("private", [False, True])

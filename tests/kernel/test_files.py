@@ -98,7 +98,7 @@ def test_unreadable_descriptors_raise_os_errors(kernel: Callable[[], Kernel]) ->
 
 
 WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "a key of 8 bytes": ({"key": bytes(7)}, ParameterError, "a key has 8 bytes or none, not 7"),
+    "a key of 8 bytes": ({"key": bytes(7)}, ParameterError, "a key must be 8 bytes long or empty, not 7"),
     "no descriptor": ({"descriptor": -1}, ParameterError, "not a file descriptor: -1"),
     "a descriptor beyond int": ({"descriptor": 1 << 31}, ParameterError, "not a file descriptor: 2147483648"),
     "an offset before the file": ({"offset": -1}, ParameterError, "not an offset in a file: -1"),
@@ -106,7 +106,7 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "more than a block": ({"size": MAX_BLOCK_SIZE + 1}, ParameterError, "not the size of a block: 4000001"),
     "a size below nothing": ({"size": -1}, ParameterError, "not the size of a block: -1"),
     "a text for an offset": ({"offset": "1"}, TypeError, "'str' object cannot be interpreted as an integer"),
-    "a text for a key": ({"key": "12345678"}, TypeError, "a bytes-like object expected, not str"),
+    "a text for a key": ({"key": "12345678"}, TypeError, "expected a bytes-like object, not str"),
 }
 
 
@@ -123,17 +123,17 @@ def test_an_invalid_place_is_refused(kernel: Callable[[], Kernel], name: str) ->
 def test_a_place_has_five_parts_and_a_complete_hash(kernel: Callable[[], Kernel]) -> None:
     scan = table(kernel()).scan_files
     buffer = kernel().ReadBuffer()
-    assert outcome(scan, [PLACE[:4]], buffer) == (TypeError, "a Place expected, not tuple")
-    assert outcome(scan, [b"12345"], buffer) == (TypeError, "a Place expected, not bytes")
+    assert outcome(scan, [PLACE[:4]], buffer) == (TypeError, "expected a Place, not tuple")
+    assert outcome(scan, [b"12345"], buffer) == (TypeError, "expected a Place, not bytes")
     assert outcome(scan, [PLACE._replace(hash=bytes(31))], buffer) == (
         ParameterError,
-        "a block hash has 32 bytes, not 31",
+        "a block hash must be 32 bytes long, not 31",
     )
-    assert outcome(scan, [PLACE], bytearray(9)) == (TypeError, "a ReadBuffer expected, not bytearray")
+    assert outcome(scan, [PLACE], bytearray(9)) == (TypeError, "expected a ReadBuffer, not bytearray")
     assert outcome(scan, [PLACE], buffer, b"") == (TypeError, "found is a WatchTable or None, not bytes")
     assert outcome(table(kernel()).scan_blocks, BLOCK) == (
         TypeError,
-        "an iterable of bytes expected, not a single object",
+        "expected an iterable of bytes, not a single object",
     )
     assert scan([tuple(PLACE)], buffer) == [table(kernel()).scan_block(BLOCK)]
 

@@ -73,7 +73,7 @@ def test_the_longest_payload_is_sound(kernel: Kernel) -> None:
 @pytest.mark.parametrize("magic", [b"", MAGIC[:3], MAGIC + b"\0"])
 def test_a_magic_of_another_size_is_refused(kernel: Kernel, magic: bytes) -> None:
     for frames in (kernel.sound_frames, kernel.joined_frames):
-        with pytest.raises(ParameterError, match=f"a network's magic has 4 bytes, not {len(magic)}"):
+        with pytest.raises(ParameterError, match=f"a network's magic must be 4 bytes long, not {len(magic)}"):
             frames(TWO, magic)
 
 

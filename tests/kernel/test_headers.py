@@ -206,25 +206,28 @@ def test_each_filter_header_commits_to_the_previous_one(twin: Any, count: int) -
 REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
     "too few hashes": (
         lambda twin: twin.linked_headers(bytes(160), bytes(32)),
-        "the hashes of 2 headers have 64 bytes, not 32",
+        "the hashes of 2 headers must be 64 bytes long, not 32",
     ),
-    "no times": (lambda twin: judge(twin, bytes(80), []), "1 to 11 times of 4 bytes each expected, not 0 bytes"),
+    "no times": (lambda twin: judge(twin, bytes(80), []), "expected 1 to 11 times of 4 bytes each, not 0 bytes"),
     "a part of a time": (
         lambda twin: judge(twin, bytes(80), bytes(5)),
-        "1 to 11 times of 4 bytes each expected, not 5 bytes",
+        "expected 1 to 11 times of 4 bytes each, not 5 bytes",
     ),
     "twelve times": (
         lambda twin: judge(twin, bytes(80), [1] * 12),
-        "1 to 11 times of 4 bytes each expected, not 48 bytes",
+        "expected 1 to 11 times of 4 bytes each, not 48 bytes",
     ),
     "hashes of others": (
         lambda twin: judge(twin, bytes(80), [1], bytes(64)),
-        "the hashes of 1 headers have 32 bytes, not 64",
+        "the hashes of 1 headers must be 32 bytes long, not 64",
     ),
-    "no target": (lambda twin: judge(twin, bytes(80), [1], usual=bytes(4)), "bits and target have 36 bytes, not 4"),
+    "no target": (
+        lambda twin: judge(twin, bytes(80), [1], usual=bytes(4)),
+        "bits and target must be 36 bytes long, not 4",
+    ),
     "no late target": (
         lambda twin: judge(twin, bytes(80), [1], late=bytes(37)),
-        "bits and target have 36 bytes, not 37",
+        "bits and target must be 36 bytes long, not 37",
     ),
     "a negative lateness": (
         lambda twin: judge(twin, b"", [1], late_by=-1),
@@ -243,8 +246,11 @@ REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
         "1 to 65536 headers are indexed at once, not 0",
     ),
     "nothing joined": (lambda twin: twin.join_indexes([]), "1 to 65536 headers are indexed at once, not 0"),
-    "a short last hash": (lambda twin: twin.index_headers(bytes(80), bytes(31)), "a hash has 32 bytes, not 31"),
-    "a short hash": (lambda twin: twin.find_header([], bytes(31)), "a hash has 32 bytes, not 31"),
+    "a short last hash": (
+        lambda twin: twin.index_headers(bytes(80), bytes(31)),
+        "a hash must be 32 bytes long, not 31",
+    ),
+    "a short hash": (lambda twin: twin.find_header([], bytes(31)), "a hash must be 32 bytes long, not 31"),
     "no index": (
         lambda twin: twin.find_header([bytes(7)], bytes(32)),
         "an index has 6 bytes for each header, not 7 in all",
@@ -260,9 +266,12 @@ REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
     ),
     "a part of a filter hash": (
         lambda twin: twin.chain_filter_headers(bytes(33), bytes(32)),
-        "filter hashes have 32 bytes each, not 33 in all",
+        "filter hashes must be 32 bytes each, not 33 in all",
     ),
-    "a short filter header": (lambda twin: twin.chain_filter_headers(b"", bytes(33)), "a hash has 32 bytes, not 33"),
+    "a short filter header": (
+        lambda twin: twin.chain_filter_headers(b"", bytes(33)),
+        "a hash must be 32 bytes long, not 33",
+    ),
 }
 
 

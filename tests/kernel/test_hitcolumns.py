@@ -119,13 +119,13 @@ WRONG: dict[str, tuple[int, object, type[Exception], str]] = {
         *(0, [(bytes(32), 1, 2)], TypeError),
         "a block is a tuple (hash, height, time, packed), not tuple",
     ),
-    "a short hash": (0, [(bytes(31), 1, 2, b"")], ParameterError, "a block hash has 32 bytes, not 31"),
+    "a short hash": (0, [(bytes(31), 1, 2, b"")], ParameterError, "a block hash must be 32 bytes long, not 31"),
     "a height beyond 31 bits": (0, [(bytes(32), 2**31, 2, b"")], ParameterError, "not a height: 2147483648"),
     "no time": (0, [(bytes(32), 1, -1, b"")], ParameterError, "not a time of a block: -1"),
-    "text for hits": (0, [(bytes(32), 1, 2, "hits")], TypeError, "a bytes-like object expected, not str"),
+    "text for hits": (0, [(bytes(32), 1, 2, "hits")], TypeError, "expected a bytes-like object, not str"),
     "a negative start": (1, -1, ParameterError, "not an offset: -1"),
     "no number of rows": (2, None, TypeError, "'NoneType' object cannot be interpreted as an integer"),
-    "labels that are text": (5, "label", TypeError, "a bytes-like object expected, not str"),
+    "labels that are text": (5, "label", TypeError, "expected a bytes-like object, not str"),
 }
 
 

@@ -294,13 +294,13 @@ def test_chosen_collisions_are_refused(kind: type[WatchTable]) -> None:
 def test_a_wrong_key_or_room_is_refused(kind: type[WatchTable]) -> None:
     table = kind()
     table.add(EntryKind.SCRIPT, bytes(22))
-    with pytest.raises(ParameterError, match="a key has 64 bytes, not 63"):
+    with pytest.raises(ParameterError, match="a key must be 64 bytes long, not 63"):
         table.write_image(bytearray(table.image_size()), bytes(63))
     with pytest.raises(FormatError, match="bytes of room, but the image has"):
         table.write_image(bytearray(table.image_size() + 1), bytes(64))
     with pytest.raises((TypeError, BufferError)):
         table.write_image(bytes(table.image_size()), bytes(64))
-    with pytest.raises(TypeError, match="a bytes-like object expected, not int"):
+    with pytest.raises(TypeError, match="expected a bytes-like object, not int"):
         kind(5)  # type: ignore[arg-type]
 
 

@@ -220,13 +220,13 @@ ARGUMENTS: dict[str, Any] = {
     "hrp": "bc",
 }
 WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "text for hits": ({"packed": "hits"}, TypeError, "a bytes-like object expected, not str"),
+    "text for hits": ({"packed": "hits"}, TypeError, "expected a bytes-like object, not str"),
     "no such form": ({"form": 2}, ParameterError, "a form is 0 or 1: 2"),
     "a form by name": ({"form": "csv"}, TypeError, "'str' object cannot be interpreted as an integer"),
-    "a list of places": ({"label_places": [0]}, TypeError, "a bytes-like object expected, not list"),
-    "labels that are text": ({"label_texts": "label"}, TypeError, "a bytes-like object expected, not str"),
-    "a short hash": ({"block_hash": bytes(31)}, ParameterError, "a block hash has 32 bytes, not 31"),
-    "a hash that is text": ({"block_hash": "00" * 32}, TypeError, "a bytes-like object expected, not str"),
+    "a list of places": ({"label_places": [0]}, TypeError, "expected a bytes-like object, not list"),
+    "labels that are text": ({"label_texts": "label"}, TypeError, "expected a bytes-like object, not str"),
+    "a short hash": ({"block_hash": bytes(31)}, ParameterError, "a block hash must be 32 bytes long, not 31"),
+    "a hash that is text": ({"block_hash": "00" * 32}, TypeError, "expected a bytes-like object, not str"),
     "a height below nothing": ({"height": -1}, ParameterError, "not a height: -1"),
     "a height beyond all": ({"height": 2**32}, ParameterError, "not a height: 4294967296"),
     "no time": ({"time": None}, TypeError, "'NoneType' object cannot be interpreted as an integer"),

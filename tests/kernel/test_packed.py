@@ -327,8 +327,8 @@ def test_both_kernels_judge_random_damage_the_same(seed: int) -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "a short txid": ({"txid": bytes(31)}, ParameterError, "a txid has 32 bytes, not 31"),
-    "a long outpoint": ({"outpoint": bytes(37)}, ParameterError, "an outpoint has 36 bytes, not 37"),
+    "a short txid": ({"txid": bytes(31)}, ParameterError, "a txid must be 32 bytes long, not 31"),
+    "a long outpoint": ({"outpoint": bytes(37)}, ParameterError, "an outpoint must be 36 bytes long, not 37"),
     "a foreign outpoint": (
         {"outpoint": bytes(36)},
         ParameterError,
@@ -341,7 +341,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a negative value": ({"value": -2}, ParameterError, "not a value in satoshi: -2"),
     "a fee beyond 64 bits": ({"fee": 2**63}, ParameterError, "not a value in satoshi: 9223372036854775808"),
     "a value that is text": ({"value": "5"}, TypeError, "'str' object cannot be interpreted as an integer"),
-    "a script that is text": ({"script": "51"}, TypeError, "a bytes-like object expected, not str"),
+    "a script that is text": ({"script": "51"}, TypeError, "expected a bytes-like object, not str"),
 }
 
 
@@ -354,9 +354,9 @@ def test_a_hit_that_no_scan_gives_is_refused(kernel: Callable[[], Kernel], name:
 
 @both
 def test_only_hits_are_packed_and_only_bytes_unpacked(kernel: Callable[[], Kernel]) -> None:
-    assert outcome(kernel().pack_hits, [tuple(OUTPUT)]) == (TypeError, "a Hit expected, not tuple")
+    assert outcome(kernel().pack_hits, [tuple(OUTPUT)]) == (TypeError, "expected a Hit, not tuple")
     for read in (kernel().unpack_hits, kernel().hit_sums, kernel().count_hits):
-        assert outcome(read, "text") == (TypeError, "a bytes-like object expected, not str")
+        assert outcome(read, "text") == (TypeError, "expected a bytes-like object, not str")
 
 
 @pytest.mark.native

@@ -177,8 +177,8 @@ def test_copies_keep_patterns(table: type[WatchTable]) -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "message"),
     [
-        (EntryKind.DATA_PREFIX, b"", "a data prefix has 1 to 64 bytes, not 0"),
-        (EntryKind.DATA_PREFIX, bytes(65), "a data prefix has 1 to 64 bytes, not 65"),
+        (EntryKind.DATA_PREFIX, b"", "a data prefix must be 1 to 64 bytes long, not 0"),
+        (EntryKind.DATA_PREFIX, bytes(65), "a data prefix must be 1 to 64 bytes long, not 65"),
         (EntryKind.SCRIPT_TYPE, b"", "the number of a ScriptType"),
         (EntryKind.SCRIPT_TYPE, bytes((len(ScriptType),)), "the number of a ScriptType"),
         (EntryKind.SCRIPT_TYPE, bytes(2), "the number of a ScriptType"),

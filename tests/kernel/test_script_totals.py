@@ -76,5 +76,5 @@ def test_unsuitable_sums_and_labels_are_refused(kernel: Callable[[], Kernel]) ->
     ones = array("Q", [1] * 4)
     with pytest.raises(FormatError, match="the label of entry 0 is outside of the texts"):
         call(ones, 0, bytes(4) + b"\x01\x01\x01\x01", bytes(9), 0, 5, "bc")
-    with pytest.raises(TypeError, match="a bytes-like object expected, not str"):
+    with pytest.raises(TypeError, match="expected a bytes-like object, not str"):
         call("sums", 0, b"", b"", 0, 5, "bc")

@@ -477,9 +477,9 @@ def undone(*spent: Spent, block: bytes = SPENDING) -> bytes:
         ({"columns": [b"blocks.hash"]}, TypeError, "the name of a column is a str, not bytes"),
         ({"p2pkh": 256}, ParameterError, "a version byte is from 0 to 255: 256"),
         ({"hits": []}, ParameterError, "hits of 0 blocks for 1 blocks"),
-        ({"hits": b"h"}, TypeError, "an iterable of bytes expected"),
+        ({"hits": b"h"}, TypeError, "expected an iterable of bytes"),
         ({"hits": [b"h"]}, FormatError, "hit"),
-        ({"blocks": BLOCK}, TypeError, "an iterable of bytes expected"),
+        ({"blocks": BLOCK}, TypeError, "expected an iterable of bytes"),
     ],
 )
 def test_bad_arguments_have_their_own_errors(arguments: dict[str, Any], kind: type[Exception], message: str) -> None:

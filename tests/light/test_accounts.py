@@ -320,7 +320,7 @@ async def test_database_knows_a_descriptor_in_every_spelling(tmp_path: Path) -> 
                 assert len(client.watch) == 1 + 4 * GAP_LIMIT
         other = base()
         other.add_account("alice", f"wpkh({key}/7/*)", lookahead=GAP_LIMIT)
-        with pytest.raises(ParameterError, match="another descriptor in the database"):
+        with pytest.raises(ParameterError, match="a different descriptor in the database"):
             async with client_of(other, node, "compact", path):
                 pass
 

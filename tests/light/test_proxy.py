@@ -99,7 +99,7 @@ FAILURES: dict[str, tuple[SocksProxy, str]] = {
     "half a reply": (SocksProxy(reply=b"\x05\x00\x00\x01\x7f"), "Connection closed unexpectedly"),
     "another protocol": (
         SocksProxy(greeting=b"HTTP/1.1 400 Bad Request\r\n\r\n"),
-        "this is no SOCKS5 proxy: it answered like HTTP",
+        "this is not a SOCKS5 proxy: it answered like HTTP",
     ),
     "no text": (SocksProxy(reply=b"\x05\x00\x00\x03\x02\xff\xff\x00\x00"), "the proxy does not connect: "),
     "hangs": (SocksProxy(silent=True), "no connection through the proxy within 0.2 s"),

@@ -16,7 +16,7 @@ REPLIES = {
     b"\x05\xf3": "rendezvous",
     b"\x05\xf4": "asks for client authorization",
     b"\x05\xf5": "refuses the client authorization",
-    b"\x05\xf6": "no valid onion address",
+    b"\x05\xf6": "not a valid onion address",
     b"\x05\xf7": "took too long",
     b"\x05\x05": "the proxy does not connect: Connection refused",
     b"\x05\xee": "the proxy does not connect: Invalid reply code: 0XEE",
@@ -50,4 +50,4 @@ async def test_codes_of_tor_are_explained(code: bytes) -> None:
 
 async def test_program_without_socks_is_named() -> None:
     assert "it answered like HTTP" in await refusal(b"HTTP/1.1 400 Bad Request\r\n\r\n", b"")
-    assert "this is no SOCKS5 proxy" in await refusal(b"SSH-2.0-x\r\n", b"")
+    assert "this is not a SOCKS5 proxy" in await refusal(b"SSH-2.0-x\r\n", b"")

@@ -295,7 +295,7 @@ async def test_a_block_at_a_false_height_is_refused(core: CoreNode) -> None:
     """The node leaves out its first blocks and claims that its chain begins at height 0. The test makes its listing."""
     async with opened(core) as node:
         listing = Listing(50, core.hashes[50], b"".join(core.hashes[51:60]))
-        with pytest.raises(NodeAnswerError, match=r"for height 50, but the block states 51"):
+        with pytest.raises(NodeAnswerError, match=r"for height 50, but the block says 51"):
             await found_by(Matcher(watched()), NodeBlocks(node, listing=listing))
 
 

@@ -46,7 +46,7 @@ async def test_given_heights_override_those_of_coinbases() -> None:
 async def test_a_source_that_is_no_iterable_of_blocks_is_refused() -> None:
     raw = paying(1)[0]
     for wrong in (raw, bytearray(raw), memoryview(raw), raw.hex(), CBlock.deserialize(raw), 5, None):
-        with pytest.raises(TypeError, match="an iterable of raw blocks expected"):
+        with pytest.raises(TypeError, match="expected an iterable of raw blocks"):
             await found_by(Matcher(mine()), wrong)
     for item in (5, raw.hex(), None):
         for shape in ([item], iter([item]), slowly([item])):

@@ -139,7 +139,7 @@ async def test_transactions_of_every_type_are_matched(shape: Callable[[bytes], b
 
 async def test_wrong_sources_are_refused() -> None:
     for wrong in (pays(1), bytearray(pays(1)), pays(1).hex(), 5, None):
-        with pytest.raises(TypeError, match="an iterable of raw transactions expected, not "):
+        with pytest.raises(TypeError, match="expected an iterable of raw transactions, not "):
             await found(Matcher(mine()), wrong)  # type: ignore[arg-type]
     for item in (5, "00", None):
         with pytest.raises(TypeError, match="expected bytes or an object with serialize"):

@@ -230,7 +230,7 @@ def test_broadcast_of_a_deep_confirmed_transaction_changes_nothing(wallet: Walle
 def test_foreign_and_unknown_transactions_cannot_be_abandoned(wallet: Wallet) -> None:
     raw = pay(50, coin(1))
     wallet.observe(raw)
-    with pytest.raises(ParameterError, match="only own transactions"):
+    with pytest.raises(ParameterError, match="only your own transactions"):
         check_abandon(wallet.books, txid(raw))
     with pytest.raises(ParameterError, match="is not an unconfirmed transaction"):
         check_abandon(wallet.books, bytes(32))

@@ -94,7 +94,10 @@ def test_a_second_writer_learns_which_process_holds_the_file(tmp_path: Path) -> 
             Store.open(path, REGTEST)
         code = f"from spvfilter.store import Store\nfrom spvfilter import REGTEST\nStore.open({str(path)!r}, REGTEST)"
         told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        assert f"in use by process {os.getpid()}; read it with WalletStore or spvfilter wallet meanwhile" in told.stderr
+        assert (
+            f"in use by process {os.getpid()}; in the meantime, read it with WalletStore or spvfilter wallet"
+            in told.stderr
+        )
         with pytest.raises(StoreLockedError, match="another client of this process"):
             Store.open(path, REGTEST, rebuild=True)
     Store.open(path, REGTEST).close()

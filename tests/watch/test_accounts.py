@@ -111,7 +111,7 @@ def test_sources_of_another_account_are_refused() -> None:
     for sources in ([address(1, 0)], [address(5, 0), address(1, 0)], [chain("a", 3)], [chain("other name", 3)]):
         with pytest.raises(ParameterError, match="part of account 'alice'"):
             watch.add_account("bob", *sources)
-    with pytest.raises(ParameterError, match="has another descriptor"):
+    with pytest.raises(ParameterError, match="has a different descriptor"):
         watch.add_account("alice", chain("b", 4))
     assert watch == before
     watch.add_account("alice", chain("other name", 3), address(1, 0))

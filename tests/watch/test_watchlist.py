@@ -138,7 +138,7 @@ def test_a_label_that_is_too_long_raises() -> None:
     watch = WatchList()
     watch.add_script(b"\x51", "x" * 10_000 + " ")
     assert watch.label(0) == "x" * 10_000
-    with pytest.raises(ParameterError, match="a label has at most 10,000 characters, not 10,001: shorten it"):
+    with pytest.raises(ParameterError, match="a label must be at most 10,000 characters long, not 10,001: shorten it"):
         watch.add_script(b"\x52", "x" * 10_001)
 
 

@@ -35,7 +35,7 @@ def test_the_largest_payload_is_accepted() -> None:
     assert encode_message(MAINNET.magic, "block", bytes(MAX_PAYLOAD_SIZE))[16:20] == MAX_PAYLOAD_SIZE.to_bytes(
         4, "little"
     )
-    with pytest.raises(ParameterError, match="at most 4000000 bytes, not 4000001"):
+    with pytest.raises(ParameterError, match="at most 4000000 bytes long, not 4000001"):
         encode_message(MAINNET.magic, "block", bytes(MAX_PAYLOAD_SIZE + 1))
 
 
@@ -51,7 +51,7 @@ def test_a_command_of_twelve_characters_fills_its_field() -> None:
 
 @pytest.mark.parametrize("magic", [b"", b"\xf9\xbe\xb4", b"\xf9\xbe\xb4\xd9\x00"])
 def test_a_magic_of_another_size_is_refused(magic: bytes) -> None:
-    with pytest.raises(ParameterError, match="magic has 4 bytes"):
+    with pytest.raises(ParameterError, match="magic must be 4 bytes long"):
         encode_message(magic, "verack", b"")
 
 

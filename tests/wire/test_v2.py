@@ -123,7 +123,7 @@ def test_the_largest_message_arrives_and_one_byte_more_is_refused() -> None:
     near.send("block", bytes(MAX_PAYLOAD_SIZE))
     far.feed(taken(near))
     assert items(far) == [Frame("block", bytes(MAX_PAYLOAD_SIZE))]
-    with pytest.raises(ParameterError, match="at most 4000000 bytes, not 4000001"):
+    with pytest.raises(ParameterError, match="at most 4000000 bytes long, not 4000001"):
         near.send("block", bytes(MAX_PAYLOAD_SIZE + 1))
 
 
@@ -274,7 +274,7 @@ def test_sessions_of_both_transports_complete_the_handshake(is_encrypted: bool) 
 
 
 def test_a_stream_of_a_wrong_magic_is_refused() -> None:
-    with pytest.raises(ParameterError, match="magic has 4 bytes"):
+    with pytest.raises(ParameterError, match="magic must be 4 bytes long"):
         v2.V2Stream(b"abc", Role.OUTBOUND, drawn(1))
 
 

@@ -156,7 +156,7 @@ def write_redisbloom(filter: BloomFilter) -> Iterator[tuple[int, bytes]]:
 
 
 def redisbloom_bytes(filter: BloomFilter) -> bytes:
-    """Return the chunks of a filter one after the other, without their numbers. Raises as `write_redisbloom` does."""
+    """Return the concatenated chunks of a filter, without their numbers. Raises the errors of `write_redisbloom`."""
     return b"".join(piece for _, piece in write_redisbloom(filter))
 
 

@@ -148,7 +148,7 @@ class TypedBlockFilter(SplitBlockFilter):
         if getattr(getattr(keys, "dtype", None), "kind", "") in ("m", "M") and not hasattr(keys, "to_list"):
             raise TypeError("NumPy's dates have no fixed unit: pass a column of pyarrow, polars or pandas")
         if isinstance(keys, (str, bytes, bytearray)):
-            raise TypeError(f"a batch of keys expected, not one {type(keys).__name__}")
+            raise TypeError(f"expected a batch of keys, not one {type(keys).__name__}")
         for name in ("to_pylist", "to_list", "tolist"):
             if hasattr(keys, name):
                 keys = getattr(keys, name)()
@@ -177,7 +177,7 @@ def _stored_decimal(key: object, kind: ParquetDecimal) -> int | bytes:
     if isinstance(key, bytes if form is None or isinstance(form, int) else int) and not isinstance(key, bool):
         return key
     if not isinstance(key, Decimal):
-        raise TypeError(f"a Decimal or its stored value expected, not {type(key).__name__}")
+        raise TypeError(f"expected a Decimal or its stored value, not {type(key).__name__}")
     if not key.is_finite():
         raise KeyRangeError("the decimal is not finite")
     sign, digits, exponent = key.as_tuple()
@@ -207,7 +207,7 @@ def stored(key: object, kind: str | ParquetDecimal) -> int | bytes:
         return _stored_decimal(key, kind)
     if kind in _FLOATS:
         if isinstance(key, int) or not isinstance(key, Real):
-            raise TypeError(f"a float expected by a filter of keys {kind}, not {type(key).__name__}")
+            raise TypeError(f"a filter of keys {kind} expects a float, not {type(key).__name__}")
         plain, number = _FLOATS[kind]
         try:
             return cast(int, number.unpack(plain.pack(float(key)))[0])
@@ -224,7 +224,7 @@ def stored(key: object, kind: str | ParquetDecimal) -> int | bytes:
         case "timestamp", datetime():
             passed = (key if key.tzinfo is None else key.astimezone(UTC).replace(tzinfo=None)) - _EPOCH
         case _:
-            raise TypeError(f"a {kind} of datetime or an int expected, not {type(key).__name__}")
+            raise TypeError(f"expected a {kind} of datetime or an int, not {type(key).__name__}")
     whole, rest = divmod(passed // _MICROSECOND * 1000 + getattr(key, "nanosecond", 0), _NANOSECONDS[unit])
     if rest:
         raise KeyRangeError(f"the {kind} is finer than the unit of the column, {unit}")

@@ -226,7 +226,7 @@ class RedisBloomFilter:
         return await run(self.client, script, [layout.header_key, *keys], layout.header, *arguments)
 
     async def _following(self, work: Callable[[RedisLayout], Awaitable[T]]) -> T:
-        """Perform an operation. If the filter was replaced meanwhile, perform it again on the new one."""
+        """Perform an operation. If the filter was replaced in the meantime, perform it again on the new one."""
         for _ in range(_MOST_TRIES):
             layout = self._layout
             try:
@@ -290,8 +290,8 @@ class RedisBloomFilter:
     async def add_many(self, keys: Keys, *, nulls: Nulls = "raise", padding: Padding | None = None) -> bytes | Mask:
         """Add a batch of keys, and return which keys were new.
 
-        The result has one byte for each key: 1 if the key was new, else 0. It is the same as if the keys were added one
-        after the other.
+        The result has one byte for each key: 1 if the key was new, else 0. The result is the same as if the keys were
+        added one by one.
 
         Batches are the same as for BloomFilter.update. For a column, the result is a mask of its library. If the
         operation fails, the keys of some chunks have been added.
@@ -353,7 +353,7 @@ class RedisBloomFilter:
         if self.on_full == "warn":
             self._room = None
             warnings.warn(
-                f"{self.name!r}, a filter made for {held}: its rate rises with every further key",
+                f"{self.name!r}, a filter made for {held}: its rate rises with every key added",
                 CapacityWarning,
                 stacklevel=4,
             )
@@ -442,9 +442,9 @@ class RedisBloomFilter:
     async def replace(self, local: BloomFilter) -> None:
         """Upload a local filter, and atomically replace this filter by it. Its size may be different.
 
-        No reader fails: operations of other clients that have opened the filter go on with the new one. The time to
-        live and the shard size stay. During the upload the server holds both filters, and keys that clients add to the
-        old one are lost. Use `union_update` to keep the keys.
+        No reader fails: other clients that have opened the filter continue with the new one. The time to live and the
+        shard size stay. During the upload the server holds both filters, and keys that clients add to the old one are
+        lost. Use `union_update` to keep the keys.
 
         Raises MismatchError if the keys of the two filters have different encodings, TypeError for other objects.
         """
@@ -581,7 +581,7 @@ class RedisBloomFilter:
 
 
 def milliseconds(seconds: float | None) -> int:
-    """Convert seconds to milliseconds; -1 stands for never.
+    """Convert seconds to milliseconds; -1 means never.
 
     Raises ParameterError outside the range that Redis accepts.
     """

@@ -265,7 +265,7 @@ class RedisScalableBloomFilter:
     async def add_many(self, keys: Keys, *, nulls: Nulls = "raise", padding: Padding | None = None) -> bytes | Mask:
         """Add a batch.
 
-        Return one byte for each key, 1 if it was new, else 0, as if the keys were added one after the other.
+        Return one byte for each key, 1 if it was new, else 0, as if the keys were added one by one.
 
         Batches are the same as for BloomFilter.update. For a column, the result is a mask of its library. If the
         operation fails, the keys of some chunks have been added.

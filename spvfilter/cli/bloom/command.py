@@ -593,7 +593,7 @@ def _merge(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def _key(text: str) -> bytes:
-    """Argument type: a SipHash key. An empty result stands for a random key."""
+    """Argument type: a SipHash key. An empty result means a random key."""
     if text == "random":
         return b""
     key = hex_bytes(text)

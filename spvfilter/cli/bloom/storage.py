@@ -69,7 +69,7 @@ class FilterShape(NamedTuple):
 
 
 class GivenOptions(NamedTuple):
-    """The options that a filter was made with. None stands for an option that was not given."""
+    """The options that a filter was made with. None marks an option that was not given."""
 
     kind: FilterKind
     """Kind of the filter."""
@@ -368,7 +368,7 @@ class FileStorage(FilterStorage):
                     return read_pybloomfiltermmap3(mmap(file.fileno(), 0, access=ACCESS_READ))
             if not start or not start.startswith(MAGIC[: len(start)]):
                 advice = "`spvfilter bloom create` makes one of lines" if start else "it is empty"
-                raise SourceError(f"this is no filter file: {advice}")
+                raise SourceError(f"this is not a filter file: {advice}")
             header = FileHeader.parse(start)
             if header.kind == KIND_SERIES:
                 return ScalableBloomFilter.open(name)

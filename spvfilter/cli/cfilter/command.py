@@ -46,7 +46,7 @@ def configure(parser: Parser) -> None:
     build = parser.add_action(
         "build",
         "make the filters of blocks",
-        "Make the filters of blocks and print them. The outputs that a block spends are read from the rev*.dat beside"
+        "Make the filters of blocks and print them. The outputs that a block spends are read from the rev*.dat next to"
         " its blk*.dat, from earlier blocks, or from --prevouts. With rev*.dat files, BLOCKS may be any range of the"
         " chain, and outputs need no memory.",
     )

@@ -77,7 +77,7 @@ class FilterRecord(NamedTuple):
 def read_records(name: str) -> Iterator[tuple[int, FilterRecord]]:
     """Read the records of a file, or of standard input for `-`, with their line numbers.
 
-    Raises OSError, SourceError for a line that is no record.
+    Raises OSError, SourceError for a line that isn't a record.
     """
     if name == "-":
         yield from _records(standard_input(), "standard input")
@@ -97,7 +97,7 @@ def _records(stream: BinaryIO, name: str) -> Iterator[tuple[int, FilterRecord]]:
         elif line.strip():
             try:
                 yield number, _record(line)
-            except ValueError as error:  # a ParameterError, too
+            except ValueError as error:  # also a ParameterError
                 raise SourceError(f"{name}: line {number}: {error}") from None
 
 

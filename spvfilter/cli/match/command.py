@@ -82,7 +82,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help=(
             "list the mempool again every 10 seconds, and match new transactions. Without it the mempool is matched"
-            " once; to go on with every new transaction at once, give tcp://HOST:PORT of the node, too"
+            " once; to see every new transaction immediately, also give tcp://HOST:PORT of the node"
         ),
     )
     add_proxy(parser)

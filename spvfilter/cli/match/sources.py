@@ -97,7 +97,7 @@ class Sources:
     def of(cls, args: argparse.Namespace) -> Sources:
         """Collect the sources that the arguments name. Errors repeat no argument that may be a secret.
 
-        Raises ParameterError for an argument that is no source, and for options that no source needs.
+        Raises ParameterError for an argument that isn't a source, and for options that no source needs.
         """
         made = cls(args.network, follows=args.follow)
         for text in args.sources:

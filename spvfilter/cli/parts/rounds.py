@@ -131,7 +131,7 @@ class Rounds(ABC, Generic[Options]):
                 try:
                     report = await self.work(planned)
                     break
-                except VanishedFileError:  # a node prunes its files meanwhile
+                except VanishedFileError:  # a node may prune its files in the meantime
                     if not left:
                         raise
         return self.finish(planned, report)
@@ -177,7 +177,7 @@ class Rounds(ABC, Generic[Options]):
             except OSError as error:
                 if error.errno in NO_ROOM:
                     complain(
-                        f"no room in {self.options.out}: the finished parts are kept there; free some space and run the"
+                        f"no space left in {self.options.out}, where the finished parts are: free some space and run the"
                         " same command again to continue"
                     )
                 raise

@@ -38,10 +38,10 @@ else:
 def configure(parser: Parser) -> None:
     parser.usage = "spvfilter privacy {[ADDRESS ...] [--watch FILE] | --db FILE} [OPTION ...]"
     parser.description = (
-        "Show how much a peer learns from a wallet's BIP-37 filter: the number of foreign addresses that match, and the"
-        " probability that a matching address is the wallet's. The cases are: at once, after restarts, after additions,"
-        " without decoys, and with bitcoinj's filter. Rates are computed from the bits and measured with random"
-        " addresses. No network is used."
+        "Show how much a peer learns from a wallet's BIP-37 filter: the number of other people's addresses that match,"
+        " and the probability that a matching address is the wallet's. The cases are: now, after restarts, after"
+        " additions, without decoys, and with bitcoinj's filter. Rates are computed from the bits and measured with"
+        " random addresses. No network is used."
     )
     parser.add_argument("addresses", metavar="ADDRESS", nargs="*", help="an address or a descriptor to watch")
     add_watch_file(parser)
@@ -220,7 +220,7 @@ def _tables(page: Page, made: PrivacyReport, universe: int) -> None:
         ],
     )
     page.line("With several filters, an address matches if it matches all of them. Decoys are")
-    page.line("foreign addresses that match. The last column is the probability that a")
+    page.line("other people's addresses that match. The last column is the probability that a")
     page.line("matching address is the wallet's. The rate is the probability that a random")
     page.line("address matches, computed from the bits. Measured is its 95 % confidence")
     page.line("interval in a sample.")

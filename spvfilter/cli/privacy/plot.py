@@ -40,7 +40,7 @@ def draw(report: PrivacyReport, universe: int, name: str) -> None:
         axes.text(
             max(each, _LEAST) * 1.2,
             at,
-            f"{said} decoys; a match is own with probability {case.exposure.posterior:.2g}",
+            f"{said} decoys; a match is the wallet's with probability {case.exposure.posterior:.2g}",
             va="center",
             fontsize=10,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
@@ -50,10 +50,10 @@ def draw(report: PrivacyReport, universe: int, name: str) -> None:
     axes.set_yticks(range(len(cases)), [case.said for case in cases], fontsize=10)
     axes.set_ylim(-0.6, len(cases) - 0.1)
     axes.set_xscale("log")
-    axes.set_xlim(_LEAST / 2, universe * 1e5)  # leaves space for the text beside the longest bar
+    axes.set_xlim(_LEAST / 2, universe * 1e5)  # leaves space for the text next to the longest bar
     axes.set_xticks([10.0**power for power in range(-2, math.ceil(math.log10(universe)) + 1, 2)])
     axes.set_xlabel(
-        f"expected decoys among {universe:,} addresses (hatched: fewer than ten for each own address)", fontsize=11
+        f"expected decoys among {universe:,} addresses (hatched: fewer than ten for each of the wallet's)", fontsize=11
     )
     axes.grid(axis="x", alpha=0.3)
     axes.set_axisbelow(True)

@@ -51,8 +51,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=(
             "a file of one block (raw or hex), a blk*.dat file of Bitcoin Core, or a directory of such files. Also a"
             " URL such as s3://… (extra `remote`), or http://HOST:PORT of a node. Standard input (-) has"
-            " one block per line in hex, or is a blk*.dat file; it may be compressed with gzip or zstd. A file may"
-            " be compressed, too, if its name ends in .gz or .zst"
+            " one block per line in hex, or is a blk*.dat file; it may be compressed with gzip or zstd. A file"
+            " whose name ends in .gz or .zst may also be compressed"
         ),
     )
     add_watch_file(parser)

@@ -88,7 +88,7 @@ class _Scan:
                 self._totals.show(self._page if self._format == "table" else Page(sys.stderr))
             self._summarise(seconds, discarded)
         for heights in report.pruned:
-            complain(f"the node has pruned {in_words(heights)} while the scan ran: they are not in this scan")
+            complain(f"the node pruned {in_words(heights)} during the scan: they are not in this scan")
         asked = self._options.from_height is not None or self._options.from_date is not None
         lacks_part = lacks_part or bool(report.pruned and asked and not self._options.allow_gaps)
         lacks = report_heights(self._options, report.heights)

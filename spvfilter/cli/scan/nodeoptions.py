@@ -18,7 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def is_node_url(paths: list[str]) -> bool:
-    """Return True if the only PATH is the URL of a node. Raises ParameterError if there are other PATHs beside it."""
+    """Return True if the only PATH is the URL of a node. Raises ParameterError if there are other PATHs."""
     # other URLs, such as s3://…, are files
     found = [path for path in paths if is_url(path) and path.lower().startswith(("http:", "https:"))]
     if not found:

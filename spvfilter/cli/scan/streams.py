@@ -52,7 +52,7 @@ def named(paths: Sequence[str]) -> str:
 def blocks_in(paths: Sequence[str], network: Network, bad: Callable[[str, str], None]) -> Iterator[bytes]:
     """Yield the raw blocks of standard input, or of compressed files in their order.
 
-    `bad` is called with the name of the stream and a sentence for each part that is no block. Raises SourceError and
+    `bad` is called with the name of the stream and a sentence for each part that isn't a block. Raises SourceError and
     OSError as `stream_blocks` does.
     """
     for path in paths:

@@ -120,8 +120,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=probability,
         default=DEFAULT_FP_RATE,
         help=(
-            "mode bip37: the share of foreign transactions that the filter matches. A higher rate hides more and costs"
-            " more traffic; default %(default)s"
+            "mode bip37: the share of other people's transactions that the filter matches. A higher rate hides more and"
+            " costs more traffic; default %(default)s"
         ),
     )
     _add_output(parser)
@@ -296,7 +296,7 @@ class _Watch:
         try:
             return await stack.enter_async_context(self._client)
         except StoreLockedError as error:
-            advice = "stop it, or use `spvfilter wallet`, which reads it meanwhile"
+            advice = "stop it, or use `spvfilter wallet`, which can read it now"
             raise in_use(error, str(self._options.db), advice) from None
         finally:
             if self._rebuilt is not None and self._rebuilt.is_file() and self._rebuilt.stat().st_ino != before:
@@ -411,8 +411,8 @@ class _Watch:
                     shown.complain(message)
             case PendingWarning(number, matches):
                 shown.complain(
-                    f"an unconfirmed payment found no room: {number:,} foreign transactions with {matches:,} matches"
-                    " are pending. Blocks still confirm payments."
+                    f"an unconfirmed payment was dropped: {number:,} transactions of others with {matches:,} matches"
+                    " are pending, which is the limit. Blocks still confirm payments."
                 )
             case BroadcastProgress() | BroadcastChanged():
                 self._sent(event, shown)
@@ -493,7 +493,7 @@ class _Watch:
             self._page.line(f"block {height} {hash_to_hex(block_hash)} left the best chain", "yellow")
 
     def _sent(self, event: BroadcastProgress | BroadcastChanged, shown: StatusDisplay) -> None:
-        """Print what a peer did with an own transaction, or its new status."""
+        """Print what a peer did with one of the wallet's own transactions, or its new status."""
         if self._json:
             self._line(sending(event))
             return
@@ -502,7 +502,7 @@ class _Watch:
             if isinstance(event, BroadcastProgress)
             else f"now {event.status}"
         )
-        shown.complain(f"own transaction {hash_to_hex(event.txid)} {said.rstrip()}")
+        shown.complain(f"your transaction {hash_to_hex(event.txid)} {said.rstrip()}")
 
     def _peer_changed(self, event: PeerChanged, shown: StatusDisplay) -> None:
         shown.peer(event.address, event.user_agent, event.transport)
@@ -516,7 +516,7 @@ class _Watch:
 
 
 def sending(event: BroadcastProgress | BroadcastChanged) -> dict[str, object]:
-    """Return the JSON fields of an event about an own transaction."""
+    """Return the JSON fields of an event about one of the wallet's own transactions."""
     txid = hash_to_hex(event.txid)
     if isinstance(event, BroadcastProgress):
         reason = {"reason": event.reason} if event.reason else {}

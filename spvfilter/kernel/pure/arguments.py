@@ -22,7 +22,7 @@ def snapshot(data: object) -> bytes:
     try:
         return bytes(memoryview(data))  # type: ignore[arg-type]  # memoryview decides whether it has a buffer
     except TypeError:
-        raise TypeError(f"a bytes-like object expected, not {type(data).__name__}") from None
+        raise TypeError(f"expected a bytes-like object, not {type(data).__name__}") from None
 
 
 def snapshots(items: Iterable[object]) -> list[bytes]:
@@ -31,7 +31,7 @@ def snapshots(items: Iterable[object]) -> list[bytes]:
     Raises TypeError for an item that is not bytes-like, and for an iterable that is itself bytes, bytearray or str.
     """
     if isinstance(items, (bytes, bytearray, str)):  # iterating over these yields ints or strings
-        raise TypeError("an iterable of bytes expected, not a single object")
+        raise TypeError("expected an iterable of bytes, not a single object")
     return [snapshot(item) for item in items]
 
 
@@ -43,7 +43,7 @@ def hashes_of(items: Iterable[object]) -> list[bytes]:
     hashes = snapshots(items)
     for hash in hashes:
         if len(hash) != 32:
-            raise ParameterError(f"a hash has 32 bytes, not {len(hash)}")
+            raise ParameterError(f"a hash must be 32 bytes long, not {len(hash)}")
     return hashes
 
 

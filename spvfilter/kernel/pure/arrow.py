@@ -127,7 +127,7 @@ def _layout_of(format: str) -> KeyLayout:
     digits = format[2:]
     if format.startswith("w:") and digits.isascii() and digits.isdecimal() and int(digits) <= _WIDEST:
         return KeyLayout("fixed", Kind.BINARY, int(digits))
-    raise TypeError(f"a column of text, binary or integers expected, not of Arrow's type '{format[:60]}'")
+    raise TypeError(f"expected a column of text, binary or integers, not of Arrow's type '{format[:60]}'")
 
 
 def _format_of(schema: Schema) -> str:
@@ -144,7 +144,7 @@ def type_of(schema: Schema) -> Type:
     within = schema.format == b"+s"
     if within:
         if schema.n_children != 1:
-            raise TypeError(f"one column expected, not a table of {schema.n_children}: choose one of them")
+            raise TypeError(f"expected one column, not a table of {schema.n_children}: choose one of them")
         child = schema.children[0] if schema.children else None
         if not child or not child[0].release or child[0].format is None:
             raise ColumnError("its column is missing", row=0, field="schema")
@@ -159,7 +159,7 @@ def type_of(schema: Schema) -> Type:
         raise ColumnError("the schema of the dictionary is missing", row=0, field="schema")
     if values.dictionary:
         raise TypeError(
-            f"a column of text, binary or integers expected, not of Arrow's type '{_format_of(values)[:60]}'"
+            f"expected a column of text, binary or integers, not of Arrow's type '{_format_of(values)[:60]}'"
         )
     return Type(keys, _layout_of(_format_of(values)), within)
 
@@ -354,7 +354,7 @@ def _check_table(table: Array, first: int) -> None:
 def _moved(struct: type[Any], capsule: object, name: str) -> Iterator[Any]:
     """Move the struct out of a capsule, yield it, and release it at the end. Raises TypeError for any other object."""
     if not _IS_VALID(capsule, name.encode()):
-        raise TypeError(f"a capsule '{name}' of Arrow's C data interface expected, not {capsule!r}")
+        raise TypeError(f"expected a capsule '{name}' of Arrow's C data interface, not {capsule!r}")
     given = struct.from_address(_POINTER(capsule, name.encode()))
     mine = struct.from_buffer_copy(given)
     given.release = None
@@ -374,7 +374,7 @@ def taken_array(schema: object, array: object, check: Callable[[Kind], None]) ->
     """Yield the column in the capsules that __arrow_c_array__ returned. They are released at the end."""
     for capsule, name in ((schema, b"arrow_schema"), (array, b"arrow_array")):
         if not _IS_VALID(capsule, name):
-            raise TypeError(f"a capsule '{name.decode()}' of Arrow's C data interface expected, not {capsule!r}")
+            raise TypeError(f"expected a capsule '{name.decode()}' of Arrow's C data interface, not {capsule!r}")
     with _moved(Schema, schema, "arrow_schema") as described, _moved(Array, array, "arrow_array") as moved:
         type = type_of(described)
         check(type.kind)

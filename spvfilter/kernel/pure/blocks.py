@@ -158,7 +158,7 @@ def _walk(raw: bytes) -> Iterator[TxSpan]:
         raise FormatError(f"truncated: {HEADER_SIZE} bytes wanted, {len(raw)} left", offset=0, field="header")
     count, cursor = _read_count(raw, HEADER_SIZE, "transaction count", MIN_TX_SIZE)
     if not count:
-        raise FormatError("a block has at least its coinbase", offset=HEADER_SIZE, field="transaction count")
+        raise FormatError("a block contains at least its coinbase", offset=HEADER_SIZE, field="transaction count")
     for _ in range(count):
         tx = walk_tx(raw, cursor)
         cursor = tx.end
@@ -200,7 +200,7 @@ def _spanned(raw: bytes, tx: TxSpan) -> bytes:
     """
     raw = snapshot(raw)
     if not isinstance(tx, TxSpan) or len(tx) != len(TxSpan._fields):
-        raise TypeError(f"a TxSpan expected, not {type(tx).__name__}")
+        raise TypeError(f"expected a TxSpan, not {type(tx).__name__}")
     start, end, witness = offset(tx.start), offset(tx.end), offset(tx.witness)
     if not start + MIN_TX_SIZE <= end <= len(raw) or (witness and not start + 6 <= witness <= end - 4):
         raise ParameterError("the span is not of a transaction in these bytes")
@@ -225,7 +225,7 @@ def merkle_root(leaves: Iterable[bytes], /) -> tuple[bytes, bool]:
 
 
 def block_txids(raw: bytes, /) -> bytes:
-    """Return the ids of a block's transactions, 32 bytes each in wire order, one after the other.
+    """Return the concatenated ids of a block's transactions, 32 bytes each in wire order.
 
     Raises FormatError as `walk_block` does.
     """

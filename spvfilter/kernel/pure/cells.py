@@ -39,14 +39,14 @@ def encode_bytes(key: object) -> bytes:
         view = None
     if view is None or not view.ndim:  # NumPy's numbers and strings have buffers with zero dimensions
         others = "other keys need `encode`, such as 'utf-8' for str or 'int64' for int"
-        raise TypeError(f"a bytes-like key expected, not {type(key).__name__}: {others}")
+        raise TypeError(f"expected a bytes-like key, not {type(key).__name__}: {others}")
     return bytes(view)
 
 
 def encode_utf8(key: object) -> bytes:
     """Encode a str as UTF-8. Raises TypeError for anything else."""
     if not isinstance(key, str):
-        raise TypeError(f"a str expected by a filter that encodes utf-8, not {type(key).__name__}")
+        raise TypeError(f"a filter that encodes utf-8 expects a str, not {type(key).__name__}")
     return str.encode(key)
 
 
@@ -65,7 +65,7 @@ def _number(size: int, signed: bool) -> Callable[[object], bytes]:
 
 def _integer(key: object) -> int:
     if isinstance(key, bool) or not (isinstance(key, int) or _has_index(type(key))):
-        raise TypeError(f"an int expected by a filter that encodes integers, not {type(key).__name__}")
+        raise TypeError(f"a filter that encodes integers expects an int, not {type(key).__name__}")
     return index(key)  # type: ignore[arg-type]  # its type has an __index__
 
 
@@ -115,7 +115,7 @@ def _position_function(
         case Family.CUSTOM:
             functions = [*custom]  # type: ignore[misc]  # raises TypeError for None
             if len(functions) != len(spans):
-                raise ParameterError(f"{len(spans)} hash functions expected, not {len(functions)}")
+                raise ParameterError(f"expected {len(spans)} hash functions, not {len(functions)}")
             own = [(function, first, span) for function, (first, span) in zip(functions, spans, strict=True)]
             return lambda data: [first + int.__mod__(index(function(data)), span) for function, first, span in own]
         case _:
@@ -206,7 +206,7 @@ class Hashed:
         self.key: bytes = snapshot(key)
         key = self.key
         if len(key) != 16:
-            raise ParameterError(f"a hash family's key has 16 bytes, not {len(key)}")
+            raise ParameterError(f"a hash family's key must be 16 bytes long, not {len(key)}")
         self.encoding: Encoding = Encoding(encoding)
         self._encode = encoder_of(self.encoding, encode)
         self._room: int | None = None
@@ -304,7 +304,7 @@ class Hashed:
         and for other objects.
         """
         if not isinstance(other, Hashed) or self._CELLS != other._CELLS:
-            raise TypeError(f"a filter of {self._CELLS} expected, not {type(other).__name__}")
+            raise TypeError(f"expected a filter of {self._CELLS}, not {type(other).__name__}")
         for name in ("cells", "hash_funcs", "family", "key", "encoding", "partitioned"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
@@ -321,5 +321,5 @@ def flat_view(buffer: Buffer, size: int) -> memoryview:
     if not view.c_contiguous:
         raise ParameterError("a filter's buffer must be contiguous")
     if view.nbytes != size:
-        raise ParameterError(f"a buffer of {size} bytes expected, not {view.nbytes}")
+        raise ParameterError(f"expected a buffer of {size} bytes, not {view.nbytes}")
     return view.cast("B")

@@ -31,18 +31,18 @@ def check_kind(kind: Kind, encoding: Encoding) -> None:
         return
     match encoding:
         case Encoding.BYTES if kind is not Kind.BINARY:
-            raise TypeError(f"a column of binary expected, not of {kind}: other keys need `encode`")
+            raise TypeError(f"expected a column of binary, not of {kind}: other keys need `encode`")
         case Encoding.UTF8 if kind is not Kind.TEXT:
-            raise TypeError(f"a column of text expected by a filter that encodes utf-8, not of {kind}")
+            raise TypeError(f"a filter that encodes utf-8 expects a column of text, not of {kind}")
         case _ if encoding in NUMBERS and kind is not Kind.INTEGERS:
-            raise TypeError(f"a column of integers expected by a filter that encodes integers, not of {kind}")
+            raise TypeError(f"a filter that encodes integers expects a column of integers, not of {kind}")
 
 
 def of_buffer(view: memoryview, encoding: Encoding, strict: bool, keeps: bool | None = None) -> KeyColumn:
     """Return the column in a buffer. Raises TypeError for a buffer that cannot hold keys of this encoding.
 
     If `strict`, the items must have the type that `add` takes. Otherwise rows of bytes, and integers of a fixed size,
-    stand for their bytes. Byte strings (NumPy's S) keep the zeros at their end if `keeps`, and lose them if it is
+    are taken as their bytes. Byte strings (NumPy's S) keep the zeros at their end if `keeps`, and lose them if it is
     False. None is an error, because nobody can see whether these zeros belong to the keys.
     """
     if any(offset >= 0 for offset in view.suboffsets or ()):
@@ -110,7 +110,7 @@ def _texts(view: memoryview, order: str, first: int) -> Iterator[str]:
             codes.pop()
         for code in codes:
             if code > _LAST or 0xD800 <= code <= 0xDFFF:
-                raise ColumnError(f"U+{code:04X} is no character", row=row, field="text")
+                raise ColumnError(f"U+{code:04X} is not a character", row=row, field="text")
         yield "".join(map(chr, codes))
 
 
@@ -131,7 +131,7 @@ def opened(
     skip = columns.skips(nulls)
     reader = KeyReader(encode, encoding, skip, columns.keeps(padding))
     if isinstance(keys, (bytes, bytearray, str)):
-        raise TypeError(f"a batch of keys expected, not one {type(keys).__name__}")
+        raise TypeError(f"expected a batch of keys, not one {type(keys).__name__}")
     batch = columns.batch_of(keys, skip)
     if batch is not None:
         return reader.read(batch.pieces), batch.answer
@@ -188,7 +188,7 @@ class KeyReader(Generic[Encoded]):
         for row, key in enumerate(column.rows(self._rows), self._rows):
             if key is None:
                 if not self._skip:
-                    raise TypeError(f"key {row} is null, which is no key: nulls='skip' leaves nulls out")
+                    raise TypeError(f"key {row} is null, which is not a key: nulls='skip' leaves nulls out")
                 yield None
                 continue
             if isinstance(key, int):

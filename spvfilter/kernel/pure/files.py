@@ -64,7 +64,7 @@ def checked(
     """
     key = snapshot(key)
     if len(key) not in (0, KEY_SIZE):
-        raise ParameterError(f"a key has {KEY_SIZE} bytes or none, not {len(key)}")
+        raise ParameterError(f"a key must be {KEY_SIZE} bytes long or empty, not {len(key)}")
     descriptor = whole(descriptor, 0, _MAX_DESCRIPTOR, "not a file descriptor")
     offset = whole(offset, 0, sys.maxsize - most, "not an offset in a file")
     expected = "not the size of a block" if most == MAX_BLOCK_SIZE else "not the size of an undo record"

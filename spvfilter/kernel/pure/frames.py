@@ -34,7 +34,7 @@ def sound_frames(stream: bytes, magic: bytes, /) -> tuple[list[tuple[str, bytes]
     """
     stream, magic = snapshot(stream), snapshot(magic)
     if len(magic) != 4:
-        raise ParameterError(f"a network's magic has 4 bytes, not {len(magic)}")
+        raise ParameterError(f"a network's magic must be 4 bytes long, not {len(magic)}")
     frames: list[tuple[str, bytes]] = []
     at = 0
     while len(stream) - at >= ENVELOPE_SIZE and stream.startswith(magic, at):

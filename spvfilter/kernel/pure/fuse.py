@@ -54,12 +54,12 @@ class _Shape:
     __slots__ = ("length", "prints", "seed", "segments")
 
     def __init__(self, fingerprint_bits: int, seed: int, segment_length: int, segments: int) -> None:
-        self.prints = whole(fingerprint_bits, 8, 32, "a fingerprint has 8, 16 or 32 bits")
+        self.prints = whole(fingerprint_bits, 8, 32, "a fingerprint must be 8, 16 or 32 bits long")
         self.seed = whole(seed, 0, 0xFFFFFFFF, "seed is not a u32")
         self.length = whole(segment_length, 1, MAX_SEGMENT, "a segment has from 1 to 2^18 cells")
         self.segments = whole(segments, 0, 0xFFFFFFFF, "segments is not a u32")
         if self.prints not in (8, 16, 32):
-            raise ParameterError(f"a fingerprint has 8, 16 or 32 bits: {self.prints}")
+            raise ParameterError(f"a fingerprint must be 8, 16 or 32 bits long: {self.prints}")
         if self.length & (self.length - 1):
             raise ParameterError(f"the cells of a segment are a power of two: {self.length}")
         if self.cells > _MAX_CELLS:
@@ -130,7 +130,7 @@ class FuseCore:
             raise ParameterError("a static filter takes FastHash, SipHash or CustomHash: it needs hashes of 64 bits")
         self.key: bytes = snapshot(key)
         if len(self.key) != 16:
-            raise ParameterError(f"a hash family's key has 16 bytes, not {len(self.key)}")
+            raise ParameterError(f"a hash family's key must be 16 bytes long, not {len(self.key)}")
         self.encoding: Encoding = Encoding(encoding)
         self._encode = encoder_of(self.encoding, encode)
         if (self.family is Family.CUSTOM) != (custom is not None):
@@ -253,7 +253,7 @@ def fuse_build(
             are undefined.
 
     Raises:
-        TypeError: `hashes` is not bytes-like, or a number is no int.
+        TypeError: `hashes` is not bytes-like, or a number is not an int.
         BufferError: `buffer` is read-only or not contiguous.
         ParameterError: A number is out of range, or the size of `hashes` or `buffer` is wrong.
     """
@@ -263,7 +263,7 @@ def fuse_build(
     if view.readonly or not view.c_contiguous:
         raise BufferError("a table is built in memory that is writable and contiguous")
     if view.nbytes != shape.size:
-        raise ParameterError(f"a buffer of {shape.size} bytes expected, not {view.nbytes}")
+        raise ParameterError(f"expected a buffer of {shape.size} bytes, not {view.nbytes}")
     order, sums = _peeled(shape, numbers)
     if len(order) != len(numbers):
         return False

@@ -184,11 +184,11 @@ def _key(key: object) -> bytes:
     """Return a SipHash key of 16 bytes. Raises ParameterError for another length."""
     taken = snapshot(key)
     if len(taken) != 16:
-        raise ParameterError(f"a SipHash key has 16 bytes, not {len(taken)}")
+        raise ParameterError(f"a SipHash key must be 16 bytes long, not {len(taken)}")
     return taken
 
 
 def _pair(pair: object) -> tuple[bytes, bytes]:
     if not isinstance(pair, tuple) or len(pair) != 2:
-        raise TypeError("pairs (key, data) of bytes expected")
+        raise TypeError("expected pairs (key, data) of bytes")
     return _key(pair[0]), snapshot(pair[1])

@@ -85,7 +85,7 @@ def judge_headers(
         late: Bits and target of late headers.
         late_by: Seconds.
         least_version: Lowest version.
-        latest: Latest time, in seconds since 1970.
+        latest: Latest time (Unix time).
 
     Raises:
         FormatError: The last header is truncated.
@@ -94,7 +94,7 @@ def judge_headers(
     headers, hashes = _with_hashes(headers, hashes)
     before = snapshot(times)
     if len(before) % 4 or not 1 <= len(before) // 4 <= _MEDIAN_SPAN:
-        raise ParameterError(f"1 to {_MEDIAN_SPAN} times of 4 bytes each expected, not {len(before)} bytes")
+        raise ParameterError(f"expected 1 to {_MEDIAN_SPAN} times of 4 bytes each, not {len(before)} bytes")
     expected = [_difficulty(each) for each in (usual, late)]
     late_by = whole(late_by, 0, 1 << 32, "a difference of times is from 0 to 2^32")
     least_version = whole(least_version, -(1 << 31), (1 << 31) - 1, "a version is a signed number of 32 bits")
@@ -186,7 +186,7 @@ def chain_filter_headers(hashes: bytes, previous: bytes, /) -> bytes:
     """
     hashes, header = snapshot(hashes), _hash(previous)
     if len(hashes) % 32:
-        raise ParameterError(f"filter hashes have 32 bytes each, not {len(hashes)} in all")
+        raise ParameterError(f"filter hashes must be 32 bytes each, not {len(hashes)} in all")
     headers = []
     for at in range(0, len(hashes), 32):
         header = sha256d(hashes[at : at + 32] + header)
@@ -215,7 +215,7 @@ def _with_hashes(headers: bytes, hashes: bytes) -> tuple[bytes, bytes]:
     headers, hashes = _whole_headers(headers), snapshot(hashes)
     count = len(headers) // HEADER_SIZE
     if len(hashes) != 32 * count:
-        raise ParameterError(f"the hashes of {count} headers have {32 * count} bytes, not {len(hashes)}")
+        raise ParameterError(f"the hashes of {count} headers must be {32 * count} bytes long, not {len(hashes)}")
     return headers, hashes
 
 
@@ -226,7 +226,7 @@ def _previous(headers: bytes, number: int) -> bytes:
 def _hash(given: bytes) -> bytes:
     taken = snapshot(given)
     if len(taken) != 32:
-        raise ParameterError(f"a hash has 32 bytes, not {len(taken)}")
+        raise ParameterError(f"a hash must be 32 bytes long, not {len(taken)}")
     return taken
 
 
@@ -255,5 +255,5 @@ def _difficulty(given: bytes) -> tuple[int, int]:
     """Return bits and target as integers."""
     taken = snapshot(given)
     if len(taken) != 36:
-        raise ParameterError(f"bits and target have 36 bytes, not {len(taken)}")
+        raise ParameterError(f"bits and target must be 36 bytes long, not {len(taken)}")
     return int.from_bytes(taken[:4], "little"), int.from_bytes(taken[4:], "little")

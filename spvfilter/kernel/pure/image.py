@@ -68,7 +68,7 @@ class Image:
         self._check_order()
 
     def _check_order(self) -> None:
-        """Raise FormatError if the records are not one after the other: a small file could have large entries."""
+        """Raise FormatError unless the records follow each other: a small file could otherwise have large entries."""
         at = [*map(self._offset, range(self.count + 1))]
         _check(
             all(map(operator.lt, at, at[1:])), self._offsets, "offset", "the records of the entries are not in order"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from spvfilter.errors import ColumnError
 
-Key = str | bytes | int | None  # None stands for a null.
+Key = str | bytes | int | None  # None is a null.
 
 
 class Kind(StrEnum):

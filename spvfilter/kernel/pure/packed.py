@@ -47,7 +47,7 @@ _ENTRY_AT, _VALUE_AT, _FEE_AT, _SPEND_AT = 8, 16, 24, 32  # Offsets of these fie
 def hit_of(hit: object) -> Hit:
     """Return the argument. Raises TypeError if it is not a Hit."""
     if not isinstance(hit, Hit) or len(hit) != len(Hit._fields):
-        raise TypeError(f"a Hit expected, not {type(hit).__name__}")
+        raise TypeError(f"expected a Hit, not {type(hit).__name__}")
     return hit
 
 
@@ -74,9 +74,9 @@ def _checked(hit: Hit) -> Hit:
     n = whole(hit.n, 0, MAX_U32, "not the number of an output or input")
     txid, outpoint = snapshot(hit.txid), snapshot(hit.outpoint)
     if len(txid) != HASH_SIZE:
-        raise ParameterError(f"a txid has {HASH_SIZE} bytes, not {len(txid)}")
+        raise ParameterError(f"a txid must be {HASH_SIZE} bytes long, not {len(txid)}")
     if len(outpoint) != OUTPOINT_SIZE:
-        raise ParameterError(f"an outpoint has {OUTPOINT_SIZE} bytes, not {len(outpoint)}")
+        raise ParameterError(f"an outpoint must be {OUTPOINT_SIZE} bytes long, not {len(outpoint)}")
     if not hit.spend and outpoint != txid + n.to_bytes(4, "little"):
         raise ParameterError(f"the outpoint of an output is its txid and number, not {outpoint.hex()}")
     script = None if hit.script is None else snapshot(hit.script)
@@ -134,7 +134,7 @@ def block_hash_of(given: object) -> bytes:
     """Return the snapshot of a block hash. Raises ParameterError unless it has 32 bytes."""
     block_hash = snapshot(given)
     if len(block_hash) != HASH_SIZE:
-        raise ParameterError(f"a block hash has {HASH_SIZE} bytes, not {len(block_hash)}")
+        raise ParameterError(f"a block hash must be {HASH_SIZE} bytes long, not {len(block_hash)}")
     return block_hash
 
 
@@ -211,7 +211,7 @@ def add_hit_sums(packed: bytes, sums: Buffer, /) -> list[int]:
     Raises:
         FormatError: The bytes are not packed hits. The sums are unchanged.
         IndexError: A hit belongs to an entry that has no sums. The sums are unchanged.
-        ParameterError: The size of the buffer is no multiple of 32 bytes.
+        ParameterError: The size of the buffer is not a multiple of 32 bytes.
         TypeError: An argument has another type.
         BufferError: The buffer is not writable.
     """
@@ -255,7 +255,7 @@ class _Block(NamedTuple):
     height: str
     """Height; empty if it is not known."""
     time: str
-    """Time of the block, in seconds since 1970."""
+    """Time of the block (Unix time)."""
 
 
 def hit_lines(
@@ -285,7 +285,7 @@ def hit_lines(
             size of each label, as a u32 like the offsets, precedes it.
         block_hash: Hash of the block, 32 bytes in wire order.
         height: Height of the block; None if it is not known.
-        time: Time of the block, in seconds since 1970.
+        time: Time of the block (Unix time).
         p2pkh_version: Version byte of the network's P2PKH addresses.
         p2sh_version: Version byte of the network's P2SH addresses.
         hrp: Human-readable part of the network's bech32 addresses.

@@ -21,7 +21,7 @@ def script_addresses(
 
     Args:
         offsets: Offsets of the scripts, int32: one more than rows.
-        scripts: The scripts, one after the other.
+        scripts: The concatenated scripts.
         p2pkh_version: Version byte of the network's P2PKH addresses.
         p2sh_version: Version byte of the network's P2SH addresses.
         hrp: Human-readable part of the network's bech32 addresses.

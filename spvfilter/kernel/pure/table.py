@@ -196,7 +196,7 @@ class WatchTable:
         """
         key = snapshot(key)
         if len(key) != KEY_SIZE:
-            raise ParameterError(f"a key has {KEY_SIZE} bytes, not {len(key)}")
+            raise ParameterError(f"a key must be {KEY_SIZE} bytes long, not {len(key)}")
         size, found = self.image_size(), memoryview(room).nbytes
         if found != size:
             raise FormatError(f"{found} bytes of room, but the image has {size}", offset=0, field="image")
@@ -465,7 +465,7 @@ class WatchTable:
         undo: Iterable[bytes | None] | None = None,
         packed: bool = False,
     ) -> list[list[Hit] | FormatError] | list[bytes | FormatError]:
-        """Scan several blocks, one after the other.
+        """Scan several blocks in order.
 
         The result of a malformed block is the error that scan_block raises.
 
@@ -537,7 +537,7 @@ class WatchTable:
         """
         _check_found(found)
         if not isinstance(buffer, ReadBuffer):
-            raise TypeError(f"a ReadBuffer expected, not {type(buffer).__name__}")
+            raise TypeError(f"expected a ReadBuffer, not {type(buffer).__name__}")
         wanted = [_place(place, MAX_BLOCK_SIZE) for place in places]
         beside = [
             None if place is None else _place(place, MAX_UNDO_SIZE) for place in _for_each(undo, len(wanted), "places")
@@ -642,7 +642,7 @@ def _checked_buffer(image: object) -> memoryview:
     try:
         return memoryview(image)  # type: ignore[arg-type]  # memoryview decides whether it has a buffer
     except TypeError:
-        raise TypeError(f"a bytes-like object expected, not {type(image).__name__}") from None
+        raise TypeError(f"expected a bytes-like object, not {type(image).__name__}") from None
 
 
 def _check_found(found: object) -> None:
@@ -657,7 +657,7 @@ def _packed(result: list[Hit] | FormatError) -> bytes | FormatError:
 def _for_each(items: Iterable[T | None] | None, count: int, of: str) -> list[T | None]:
     """Return the items as a list of `count` items.
 
-    None stands for as many Nones. Raises ParameterError for another number.
+    None means as many Nones. Raises ParameterError for another number.
     """
     if items is None:
         return [None] * count
@@ -669,10 +669,10 @@ def _for_each(items: Iterable[T | None] | None, count: int, of: str) -> list[T |
 
 def _place(place: object, most: int) -> Place:
     if not isinstance(place, tuple) or len(place) != len(Place._fields):
-        raise TypeError(f"a Place expected, not {type(place).__name__}")
+        raise TypeError(f"expected a Place, not {type(place).__name__}")
     digest = snapshot(place[4])
     if len(digest) != HASH_SIZE:
-        raise ParameterError(f"a block hash has {HASH_SIZE} bytes, not {len(digest)}")
+        raise ParameterError(f"a block hash must be {HASH_SIZE} bytes long, not {len(digest)}")
     descriptor, start, size, key = place[:4]
     return Place(*checked(descriptor, start, size, key, most), digest)
 
@@ -708,14 +708,14 @@ def _check_entry(kind: EntryKind, value: bytes) -> None:
     if kind == EntryKind.OUTPOINT:
         _check_outpoint(value)
     if kind == EntryKind.DATA_PREFIX and not 1 <= len(value) <= MAX_PREFIX:
-        raise ParameterError(f"a data prefix has 1 to {MAX_PREFIX} bytes, not {len(value)}")
+        raise ParameterError(f"a data prefix must be 1 to {MAX_PREFIX} bytes long, not {len(value)}")
     if kind == EntryKind.SCRIPT_TYPE and (len(value) != 1 or value[0] >= len(ScriptType)):
         raise ParameterError("a script type is one byte, the number of a ScriptType")
 
 
 def _check_outpoint(value: bytes) -> None:
     if len(value) != OUTPOINT_SIZE:
-        raise ParameterError(f"an outpoint has {OUTPOINT_SIZE} bytes, not {len(value)}")
+        raise ParameterError(f"an outpoint must be {OUTPOINT_SIZE} bytes long, not {len(value)}")
 
 
 def _checked(outpoint: bytes, entry: int, value: int, script: bytes | None) -> tuple[bytes, WatchedCoin]:

@@ -11,7 +11,8 @@ from spvfilter.light.engine.options import PeerTimeouts
 
 _MAX_FAILURES = 1  # Failures in succession up to which an address is reliable.
 
-# A connection that owes nothing for this long gives an unreliable address a chance. Doubles with each (our choice).
+# A connection with no request outstanding for this long gives an unreliable address a chance. Doubles with each (our
+# choice).
 _STEADY_S = 45.0
 _MAX_CHANCES = 10
 
@@ -62,13 +63,13 @@ class AddressState:
         return max(self.next_try, now.monotonic + self.banned_until - now.wall, self.idle_until if is_full else 0.0)
 
     def lasts(self, seconds: float) -> None:
-        """Give an unreliable address a chance if its connection has lasted long enough and owes nothing."""
+        """Give an unreliable address a chance if its connection has lasted long enough with no request outstanding."""
         if not self.is_reliable and seconds >= _STEADY_S * 2.0**self.chances:
             self.failures = _MAX_FAILURES
             self.chances = min(self.chances + 1, _MAX_CHANCES)
 
     def is_late(self) -> None:
-        """The peer owes an answer for too long, so the address has used its chance."""
+        """The peer has not answered for too long, so the address has used its chance."""
         if self.chances and self.failures == _MAX_FAILURES:
             self.failures += 1
 

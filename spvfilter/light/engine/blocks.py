@@ -33,7 +33,7 @@ class _Wanted:
     height: int
     then: list[Callable[[bytes], None]]
     asked: set[Peer] = field(default_factory=set)
-    """Peers that owe the block."""
+    """Peers that have been asked for the block and have not sent it yet."""
     lacking: set[Peer] = field(default_factory=set)
     """Peers that said that they do not have the block."""
     is_checked: bool = False
@@ -179,7 +179,7 @@ class BlockRequests:
             return
         if self._is_old(wanted.height):
             self._context.pool.grant(peer, Demand.BLOCKS)
-        wanted.asked.discard(peer)  # it owes nothing more, and is asked again if the copy under check is false
+        wanted.asked.discard(peer)  # its request is answered; it is asked again if the copy under check is false
         if wanted.is_checked:
             return
         wanted.is_checked = True

@@ -202,7 +202,7 @@ class BloomLink:
         """Update our copy of the filter with a transaction that the peer's filter matched.
 
         The peer's filter learns from announced transactions, and our copy learns from received ones. While an announced
-        transaction is missing, a transaction without a match is no lie. It is a reason to load a new filter. A
+        transaction is missing, a transaction without a match is not a lie. It is a reason to load a new filter. A
         missing transaction explains only a few of them, so there is a limit.
 
         Raises:
@@ -230,7 +230,7 @@ class BloomLink:
         return missing
 
     def _close(self) -> None:
-        """Finish the last merkleblock: no further transaction of it can come."""
+        """Finish the last merkleblock: none of its transactions can come any more."""
         current, self._open = self._open, None
         if current is None:
             return

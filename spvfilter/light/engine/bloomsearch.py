@@ -4,7 +4,7 @@ The engine records the first answer. If another peer proves a transaction of the
 the peers that omitted it have lied. The blocks from there on are searched again, and a peer that omits the transaction
 in that search has lied too.
 
-An unwitnessed range has answers from fewer than three independent peers. The engine requests it from further peers when
+An unwitnessed range has answers from fewer than three independent peers. The engine requests it from more peers when
 they connect, in this run or a later one.
 """
 
@@ -138,7 +138,7 @@ class BloomSearch:
 
     @property
     def is_comparing(self) -> bool:
-        """True if a peer that answers promptly still owes an answer for a recorded block.
+        """True if a peer that answers promptly has not answered yet for a recorded block.
 
         A peer may be asked for many parts, so the engine waits `answer_s` after the last recorded block. It waits
         longer only for a second network group of a part of this search.
@@ -313,7 +313,7 @@ class BloomSearch:
             self._ask_for(part)
 
     def _ask_for(self, part: _Part) -> None:
-        """Request a part from one peer of each network group, and then from further peers before the first answer.
+        """Request a part from one peer of each network group, and then from more peers before the first answer.
 
         An attacker with many addresses in one network group must not be all witnesses.
         """

@@ -1,4 +1,4 @@
-"""Broadcast of own transactions: record, announce (inv), serve (tx), and infer whether peers accept or reject them.
+"""Broadcast of the wallet's transactions: record, announce (inv), serve (tx), and infer whether peers accept them.
 
 A peer does not announce a transaction back to the node that sent it. Therefore the broadcaster announces a transaction
 to some peers at once, and to the others some seconds later. If one of the others announces it first, the network relays
@@ -18,8 +18,8 @@ free coins that are spent. A peer that still lacks the transaction has rejected 
 - The peer has lacked it for 40 s, which is wrong in 0.03 % of cases (e^-8). Core before version 26 has 130 s, since it
   answers notfound for two minutes.
 
-The first two cases need inputs from confirmed transactions of the wallet, and no own transaction that spends the
-outputs. Otherwise a peer may accept the transaction later, together with its relatives. A BIP-61 reject counts at once.
+The first two cases need inputs from confirmed transactions of the wallet, and outputs that none of its transactions
+spends. Otherwise a peer may accept the transaction later, together with its relatives. A BIP-61 reject counts at once.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _KNOWN = (b"txn-already-in-mempool", b"txn-already-known")
 
 
 class Broadcaster:
-    """Broadcasts own transactions and reports the reactions of peers."""
+    """Broadcasts the wallet's own transactions and reports the reactions of peers."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Broadcaster:
     # Transactions
 
     def find(self, tx_hash: bytes) -> OwnTx | None:
-        """Return an own pending or replaced transaction by its txid or wtxid."""
+        """Return one of the wallet's own pending or replaced transactions by its txid or wtxid."""
         own = self._owns.find(tx_hash)
         return own if own is not None and own.is_open else None
 
@@ -123,7 +123,7 @@ class Broadcaster:
         return self._owns.has_size(size)
 
     def start(self) -> None:
-        """Load the own transactions of the books."""
+        """Load the wallet's own transactions from the books."""
         self._changed.clear()
         for record in self._books.own_records():
             own = OwnTx(Transaction.parse(record.raw), self._books.status(record.txid))
@@ -217,7 +217,7 @@ class Broadcaster:
             told.clear()
 
     def abandon(self, txid: bytes, *, is_unsent: bool = False) -> None:
-        """Abandon an own transaction, unless it is confirmed. Announcements by peers do not revive it afterwards.
+        """Abandon a transaction of the wallet, unless it is confirmed. Announcements by peers do not revive it.
 
         Earlier versions that it replaced are abandoned with it, unless `is_unsent` is True.
         """
@@ -226,7 +226,7 @@ class Broadcaster:
             self.look()
 
     def is_unsent(self, txid: bytes) -> bool:
-        """Return True if no peer can have an own transaction: it was new in this run, and no peer requested it."""
+        """Return True if no peer can have the transaction: it was new in this run, and no peer requested it."""
         own = self.find(txid)
         if own is None or not own.is_judged or own.has_other_witness or own.private is not None:
             return False
@@ -242,7 +242,7 @@ class Broadcaster:
                 yield own.tx.txid
 
     def lacking(self, txid: bytes) -> tuple[bytes, ...]:
-        """Return the parents of an own transaction that a peer requested, and that this client cannot serve.
+        """Return the parents that a peer requested of one of our transactions, and that this client cannot serve.
 
         A node requests them if it received the transaction and does not know its inputs.
         """
@@ -525,7 +525,7 @@ class Broadcaster:
             record.has_round_passed = True
 
     def announced(self, peer: Peer, own: OwnTx) -> None:
-        """A peer announces an own transaction."""
+        """A peer announces one of the wallet's own transactions."""
         if peer.address not in own.sent:
             if own.tx.txid in self._served.get(peer, {}):  # it may repeat the announcement: it must show that it has it
                 record = own.peers.setdefault(peer, PeerRecord(self._context.now.monotonic, is_asked=False))
@@ -624,7 +624,7 @@ class Broadcaster:
         if own.private is not None and peer.profile is not None:
             own.private.echoed.add(dialling_group(peer.profile.host))
         if own.is_relayed and not was_relayed:
-            if own.private is not None:  # a peer that is told of it learns that it is an own one
+            if own.private is not None:  # a peer that is told of it learns that it is the wallet's own
                 own.private.until = now + random.uniform(*DAILY_S)
             for each in own.due:
                 delay = random.uniform(*DAILY_S) if each in own.peers else random.expovariate(1 / ECHOED_DELAY_S)

@@ -56,5 +56,5 @@ class Context:
         return max(int(self.unix_now), self.chain.median_time_at(self.chain.height))
 
     def changed(self) -> None:
-        """Something happened that may allow further actions of the engine."""
+        """Something happened that may allow the engine to do more."""
         self.is_due = True

@@ -3,7 +3,7 @@
 With compact filters, a height is proven when two independent peers have stated the same filter header there, or above.
 
 With BIP-37, the peers that answered for a block are its witnesses. If they are fewer than three independent peers,
-further peers are asked when they connect. A peer of the same network group proves nothing, but its answer may show an
+more peers are asked when they connect. A peer of the same network group proves nothing, but its answer may show an
 omission.
 """
 
@@ -296,7 +296,7 @@ class Coverage:
         self._replace(first, last, Witnesses().plus(group, address))
 
     def witnessed(self, first: int, last: int, group: str, address: str) -> None:
-        """A further peer has answered for blocks."""
+        """Another peer has answered for blocks."""
         self._change(first, last, lambda witnesses: witnesses.plus(group, address))
 
     def retract(self, group: str, address: str) -> None:

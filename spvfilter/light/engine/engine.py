@@ -79,7 +79,7 @@ from spvfilter.wire.messages.table import InvType, Message
 
 _ROUNDS = 8  # Rounds of decisions in one step. The next step continues.
 _RUN_ID_SIZE = 16  # bytes
-_MATCHES_AT_ONCE = 100  # Matches after which a step records no further block: about six milliseconds (our choice).
+_MATCHES_AT_ONCE = 100  # Matches after which a step records no more blocks: about six milliseconds (our choice).
 _MOST_KEPT = 100  # Inputs that wait for the end of a change. With more, the change ends without a stop (our choice).
 _LOOKS_AT_ONCE = 200  # Own transactions, each times its peers: about three milliseconds (our choice).
 _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
@@ -525,7 +525,7 @@ class ClientEngine:
     def check(
         self, transactions: Sequence[Transaction], input_values: Sequence[int] | None = None
     ) -> tuple[CheckFinding, ...]:
-        """Return what speaks against transactions that are sent together, parents first."""
+        """Return the problems with transactions that are sent together, parents first."""
         return check_package(transactions, self._facts, input_values)
 
     def _refusal(self, transactions: Sequence[Transaction], sending: Sending) -> Exception | None:
@@ -580,7 +580,7 @@ class ClientEngine:
         return self.relay.lacking(txid) if txid in self.relay else self.broadcaster.lacking(txid)
 
     def _recorded_own(self, txid: bytes) -> None:
-        """An own transaction is recorded: search blocks for its inputs and outputs."""
+        """A transaction of the wallet is recorded: search blocks for its inputs and outputs."""
         self._compact.scripts.refresh()
         self._bloom.teach()
 
@@ -602,7 +602,7 @@ class ClientEngine:
         self._timers.rang()
         context.pool.check_timeouts(context.now)
         context.pool.ping_quiet(context.now)
-        if self.status.clock_is_right():  # a wrong clock, too, delays the end of the search, and keeps peers behind
+        if self.status.clock_is_right():  # a wrong clock also delays the end of the search, and keeps peers behind
             self._stale_peers.drop_one()
         self._stale_peers.try_another()
         if self._timers.is_expiry_due(context.now.monotonic):

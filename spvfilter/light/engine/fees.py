@@ -1,4 +1,5 @@
-"""The fee floor: the rate below which peers take no transaction (BIP-133), and the check of own transactions."""
+"""The fee floor: the rate below which peers take no transaction (BIP-133), and the check of the wallet's own
+transactions."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 _PIPELINE = 4  # Open requests for filter headers to one peer.
 
-# The other peers are heard after this many further blocks, and always at the tip.
+# The other peers are heard after this many more blocks, and always at the tip.
 _HEAR_EVERY = 10 * _PERIOD
 MAX_UNDECIDED = 20  # Undecided blocks of a peer, after which its dispute ends (our choice).
 
@@ -163,7 +163,7 @@ class FilterHeaders:
 
     @property
     def is_hearing(self) -> bool:
-        """True if a peer that answers promptly still owes an answer about our filter headers."""
+        """True if a peer that answers promptly has not answered yet about our filter headers."""
         asked = (peer for peer, stated in self._stated.items() if stated.is_asked and peer.state is PeerState.READY)
         return not all(map(self.verdicts.lacks_block, asked))
 
@@ -326,7 +326,7 @@ class FilterHeaders:
         )
 
     def _choose_leader(self) -> Peer | None:
-        """Return the peer with the most known blocks that is not in dispute and owes no answer, or None."""
+        """Return the peer with the most known blocks that is not in dispute and has no request outstanding, or None."""
 
         def rank(peer: Peer) -> tuple[bool, int, int]:
             return peer.state is PeerState.READY, self._headers.knows(peer), self._stated_by(peer).agreed
@@ -410,13 +410,13 @@ class FilterHeaders:
     async def _locate(self, peer: Peer, below: int, above: int, header: bytes) -> _Difference | None:
         """Find the first block for which a peer's filter header is not ours, above height `below` and up to `above`.
 
-        Returns None if our headers have changed meanwhile. Raises LieError if the peer contradicts itself.
+        Returns None if our headers have changed in the meantime. Raises LieError if the peer contradicts itself.
         """
         rows, chain, stated = self._context.rows, self._context.chain, self._stated_by(peer)
         stop, told = chain.hash_at(above), None
         if above - below > MAX_CFHEADERS:
             checkpoints = await self._answer(stated, self._questions.ask_checkpoints(peer, above, stop))
-            # The peer's header may have become ours meanwhile.
+            # The peer's header may have become ours in the meantime.
             if checkpoints is None or not self._reaches(above, stop) or header == rows.header_at(above):
                 return None
             for height, checkpoint in _between(checkpoints, below, above):
@@ -444,7 +444,7 @@ class FilterHeaders:
     async def _compare(
         self, peer: Peer, stated: _PeerFilterHeaders, divergence: _Divergence, first: int, last: int
     ) -> None:
-        """Ask a peer in dispute for its further filter hashes, and judge the next block of difference."""
+        """Ask a peer in dispute for its next filter hashes, and judge the next block where they differ."""
         context, rows = self._context, self._context.rows
         stop = context.chain.hash_at(last)
         answer = await self._answer(stated, self._questions.ask_hashes(peer, first, last, stop))
@@ -561,7 +561,7 @@ class FilterHeaders:
         """Ban the supporters of our filter at a height, since the block proves it false.
 
         Our filter headers are discarded from the first block of any dispute on, since the supporters may have lied
-        there, too.
+        there as well.
         """
         for supporter in self.supporters(height):
             self._context.pool.drop(supporter, lie, self._context.now)

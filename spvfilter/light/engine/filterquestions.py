@@ -19,7 +19,7 @@ from spvfilter.protocol import BASIC_FILTER_TYPE, CHECKPOINT_INTERVAL, HASH_SIZE
 from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
 
 MAX_REPEATED = 100
-"""Number of answered questions of one peer for which further answers are ignored (our choice)."""
+"""Number of answered questions of one peer for which later answers are ignored (our choice)."""
 
 Checkpoints = Callable[[Sequence[bytes]], None]
 Hashes = Callable[[bytes, Sequence[bytes]], None]  # the filter header before the first block, and the filter hashes
@@ -86,7 +86,7 @@ class _Open:
         size = min(len(blocks), len(flight.blocks) - place)
         run = blocks[:size]
         if [*map(self.filters.get, run)] != [*zip(repeat(flight), range(place, place + size), strict=False)]:
-            size, run = 1, blocks[:1]  # another order, or a filter that is not owed or belongs to another flight
+            size, run = 1, blocks[:1]  # another order, or a filter that was not requested or belongs to another flight
         hashes, due = filter_hashes(data[:size]), flight.hashes[place : place + size]
         if hashes != b"".join(due):
             size = next(
@@ -102,7 +102,7 @@ class _Open:
 class FilterQuestions:
     """Sends questions about filters, and calls back with the answers.
 
-    A question whose asker has lost interest stays open: its answer is no lie.
+    A question whose asker has lost interest stays open: its answer is not a lie.
     """
 
     def __init__(self, context: Context) -> None:
@@ -111,11 +111,11 @@ class FilterQuestions:
         context.pool.on_gone(lambda peer: self._open.pop(peer, None))
 
     def flights(self, peer: Peer) -> int:
-        """The number of flights of filters that a peer owes."""
+        """The number of flights of filters that a peer has been asked for and has not sent yet."""
         return self._of(peer).flights
 
     def owes(self, peer: Peer, block_hash: bytes) -> bool:
-        """True if a peer owes the filter of a block."""
+        """True if a peer has been asked for the filter of a block and has not sent it yet."""
         return block_hash in self._of(peer).filters
 
     def _of(self, peer: Peer) -> _Open:
@@ -190,12 +190,12 @@ class FilterQuestions:
             self._context.out.send(peer.number, question.message)
 
     def filters(self, peer: Peer, flight: FilterFlight) -> bool:
-        """Ask for filters. Returns False if one of them is owed already."""
+        """Ask for filters. Returns False if one of them has been requested already."""
         owed = self._of(peer)
         if any(map(owed.filters.__contains__, flight.blocks)):
             return False
         flight.data, flight.missing = [b""] * len(flight.blocks), len(flight.blocks)
-        owed.filters.update(zip(flight.blocks, zip(repeat(flight), count()), strict=False))  # the places go on for ever
+        owed.filters.update(zip(flight.blocks, zip(repeat(flight), count()), strict=False))  # the places never end
         owed.flights += 1
         question = GetCFilters(BASIC_FILTER_TYPE, flight.first, flight.blocks[-1])
         self._context.pool.ask(peer, ("cfilter", flight), self._context.now, question)

@@ -21,7 +21,7 @@ class Position(NamedTuple):
     """Numbers up to which scripts were matched with a block."""
 
     base: int = 0
-    """Number of scripts of the watch list, of blocks and of own transactions."""
+    """Number of scripts of the watch list, of blocks and of the wallet's own transactions."""
     overlay: int = 0
     """Number of the latest script of a foreign unconfirmed transaction."""
 
@@ -38,7 +38,7 @@ class _Sighted(NamedTuple):
 
 
 class FilterScripts:
-    """Scripts of the watch list, of blocks, of own transactions, and of foreign unconfirmed transactions.
+    """Scripts of the watch list, of blocks, of the wallet's own transactions, and of foreign unconfirmed transactions.
 
     The client wants each block that contains an unconfirmed transaction, or a conflict with one. The inputs of a
     transaction show the spent scripts, except for taproot, bare scripts, and hashes of scripts that do not end in a
@@ -54,7 +54,7 @@ class FilterScripts:
         self._list: list[bytes] = []
         self._queries: dict[int, tuple[int, GcsQuery]] = {}  # The end index and the query, by the start index.
         self._changed_own = books.judgement.follow_own()
-        self._has_own = False  # True if the scripts of all own transactions were added.
+        self._has_own = False  # True if the scripts of all the wallet's own transactions were added.
         self._overlay: dict[bytes, _Sighted] = {}  # The key is a txid.
         self._overlaid = 0  # Number of scripts in the overlay.
         self._waiting: dict[bytes, None] = {}  # Txids of transactions that wait for room in the overlay.
@@ -132,7 +132,7 @@ class FilterScripts:
                 self._overlay[txid] = _Sighted(self._number, record.first_height, scripts)
 
     def _fresh_own(self) -> Sequence[TxRecord]:
-        """Return the own transactions without a block that have changed since the last call, at first all of them."""
+        """Return the wallet's own transactions without a block that have changed since the last call, at first all."""
         found = [record for record in map(self._books.judgement.own_record, self._changed_own) if record is not None]
         self._changed_own.clear()
         if self._has_own:

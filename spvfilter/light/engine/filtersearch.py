@@ -145,7 +145,7 @@ class FilterSearch:
                 context.changed()
 
     def advance(self, *, may_record: bool) -> None:
-        """Fetch, match and record as far as possible. Do not record while a witness still owes an answer."""
+        """Fetch, match and record as far as possible. Do not record while a witness has not answered yet."""
         if self._context.out.is_backed_up:
             return
         cursor = self._context.books.cursor
@@ -203,7 +203,7 @@ class FilterSearch:
                 self._ask_for(part, 1)
 
     def _ask_for(self, part: _Part, flights: int) -> None:
-        """Request a part from a peer that owes fewer than `flights` flights."""
+        """Request a part from a peer with fewer than `flights` flights outstanding."""
         able = [peer for peer in self._headers.supporters(part.last) if peer not in part.asked]
         able = [peer for peer in able if self._questions.flights(peer) < flights]
         if part.asked:

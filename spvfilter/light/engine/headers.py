@@ -105,7 +105,7 @@ class PeerHeaders:
         )
 
     def is_asked(self, peer: Peer) -> bool:
-        """True if a peer owes headers, or is asked for more when the database or the peer has caught up."""
+        """True if a peer has yet to send headers, or is asked for more when the database or the peer has caught up."""
         view = self._views.get(peer)
         return _KEY in peer.questions or (view is not None and (view.awaits_commit or view.is_due))
 
@@ -283,7 +283,7 @@ class PeerHeaders:
         stated, chain = peer.profile.start_height, self._context.chain
         if stated >= max(chain.height, 1) and not view.is_future:
             raise UselessPeerError(
-                f"states height {stated} but sends no headers; it may be in its initial block download"
+                f"claims height {stated} but sends no headers; it may be in its initial block download"
             )
         if not chain.height:
             view.best = chain.tip_hash

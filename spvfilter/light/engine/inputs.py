@@ -116,7 +116,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastAsked:
-    """An own transaction (raw) is to be broadcast."""
+    """A transaction of the wallet (raw) is to be broadcast."""
 
     raw: bytes
     input_values: tuple[int, ...] | None = None
@@ -157,7 +157,7 @@ class Seeded:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """An own unconfirmed transaction is to be abandoned."""
+    """An unconfirmed transaction of the wallet is to be abandoned."""
 
     txid: bytes
     is_unsent: bool = False

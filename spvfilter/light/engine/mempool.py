@@ -1,4 +1,4 @@
-"""Unconfirmed transactions that peers announce. The module `broadcaster` handles own transactions.
+"""Unconfirmed transactions that peers announce. The module `broadcaster` handles the wallet's own transactions.
 
 With compact filters, no peer knows the wallet's scripts. At the tip the engine fetches every announced transaction, and
 records it if it matches. With BIP-37, a peer announces the transactions that its filter matches. The engine records

@@ -38,7 +38,7 @@ from spvfilter.wire.transport import V2Policy
 
 T = TypeVar("T")
 
-MAX_UNCOMMITTED = 64  # With this many commits under way, no further block is searched.
+MAX_UNCOMMITTED = 64  # With this many commits under way, no more blocks are searched.
 
 
 class Outbox:

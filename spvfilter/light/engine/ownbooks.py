@@ -1,7 +1,7 @@
 """Own transactions in the wallet's books: every question and change of the broadcaster.
 
-This wallet broadcast its own transactions; all others are foreign. No other module of the engine reads own transactions
-in the books.
+This wallet broadcast its own transactions; all others are foreign. No other module of the engine reads them in the
+books.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spvfilter.wallet.txgraph import TxRecord
 
 
 class Conflict(NamedTuple):
-    """A transaction that conflicts with an own one."""
+    """A transaction that conflicts with one of the wallet's own."""
 
     txid: bytes | None
     """Txid, 32 bytes in wire order; None if it is not known."""
@@ -29,7 +29,7 @@ class Conflict(NamedTuple):
 
 
 class OwnBooks:
-    """Reads and changes own transactions in the books."""
+    """Reads and changes the wallet's own transactions in the books."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -41,14 +41,14 @@ class OwnBooks:
         return self._books.broadcast(tx.raw, now)
 
     def abandon(self, txid: bytes, *, rejected: bool = False, is_unsent: bool = False) -> list[WalletEvent]:
-        """Abandon an own unconfirmed transaction, or mark it as rejected by peers. Its descendants become inactive.
+        """Abandon an unconfirmed transaction, or mark it as rejected by peers. Its descendants become inactive.
 
         With `is_unsent` the versions that it replaced count again, since no peer can have it.
         """
         return self._books.reject(txid) if rejected else self._books.abandon(txid, is_unsent=is_unsent)
 
     def requested(self, txid: bytes) -> list[WalletEvent]:
-        """Record that a peer requested or announced an own transaction."""
+        """Record that a peer requested or announced one of the wallet's own transactions."""
         return self._books.requested(txid)
 
     def note(self, name: str, value: bytes) -> None:
@@ -81,19 +81,19 @@ class OwnBooks:
     # Questions
 
     def own_records(self) -> tuple[TxRecord, ...]:
-        """Return the own transactions that no block contains, parents first: a new tuple after each change."""
+        """Return the wallet's own transactions that no block contains, parents first: a new tuple after each change."""
         return self._books.judgement.own_records()
 
     def own_record(self, txid: bytes) -> TxRecord | None:
-        """Return the record of an own transaction that no block contains, or None."""
+        """Return the record of one of the wallet's own transactions that no block contains, or None."""
         return self._books.judgement.own_record(txid)
 
     def follow(self) -> dict[bytes, None]:
-        """Return a dict that collects the txids of own transactions that change from now on. The caller empties it."""
+        """Return a dict that collects the txids of transactions that change from now on. The caller empties it."""
         return self._books.judgement.follow_own()
 
     def is_announceable(self, txid: bytes) -> bool:
-        """Return True if an own transaction is unconfirmed and no later own one replaces it."""
+        """Return True if a transaction of the wallet is unconfirmed and no later one of its own replaces it."""
         return self._books.judgement.is_announceable(txid)
 
     def is_unconfirmed(self, txid: bytes) -> bool:
@@ -106,23 +106,23 @@ class OwnBooks:
         return self._books.facts.is_confirmed(txid)
 
     def ended(self, txid: bytes) -> TxStatus | None:
-        """Return the status of an own transaction that is neither confirmed, pending nor replaced, or None."""
+        """Return the status of a transaction of the wallet that is neither confirmed, pending nor replaced, or None."""
         record, status = self._books.facts.record(txid), self._books.judgement.status(txid)
         if record is None or not record.is_own or status is None:
             return None
         return None if status.is_open or status is TxStatus.CONFIRMED else status
 
     def ended_raw(self, txid: bytes) -> bytes | None:
-        """Return the bytes of an own transaction that is neither confirmed, pending nor replaced, or None."""
+        """Return the bytes of a transaction of the wallet that is neither confirmed, pending nor replaced, or None."""
         record = self._books.facts.record(txid)
         return None if record is None or self.ended(txid) is None else record.raw
 
     def status(self, txid: bytes) -> TxStatus:
-        """Return the status of an own transaction that was recorded."""
+        """Return the status of a recorded transaction of the wallet."""
         return self._books.judgement.status(txid) or TxStatus.CONFIRMED
 
     def conflict(self, txid: bytes) -> Conflict:
-        """Return the transaction that conflicts with an own one. Foreign unconfirmed ones never replace it."""
+        """Return the transaction that conflicts with one of ours. Foreign unconfirmed ones never replace it."""
         verdict = self._books.judgement.verdict(txid)
         by = None if verdict is None else verdict.conflicts_with
         anchor = None if by is None else self._books.facts.anchor(by)

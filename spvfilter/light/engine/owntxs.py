@@ -79,7 +79,7 @@ class Private:
 
 @dataclass(slots=True, eq=False)
 class OwnTx:
-    """An own transaction and the reactions of peers in this run."""
+    """A transaction of the wallet, and the reactions of peers in this run."""
 
     tx: Transaction
     """The transaction."""
@@ -94,7 +94,7 @@ class OwnTx:
     waits_until: float = inf
     """When these calls get an answer at the latest (monotonic seconds)."""
     place: int = 0
-    """Number in the order in which own transactions are looked at."""
+    """Number in the order in which the wallet's own transactions are looked at."""
     next_at: float = inf
     """When to look at it next (monotonic seconds)."""
     is_judged: bool = False
@@ -281,7 +281,7 @@ class OwnTxs:
 
 
 class Schedule:
-    """When to look at own transactions, so that the work of a step does not grow with their number."""
+    """When to look at the wallet's own transactions, so that the work of a step does not grow with their number."""
 
     def __init__(self, owns: OwnTxs) -> None:
         self._owns = owns

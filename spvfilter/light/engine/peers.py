@@ -54,7 +54,7 @@ class PeerState(Enum):
     """The peer is connected, but its headers are not known yet."""
     READY = "ready"
     SUSPECT = "suspect"
-    """The peer is ready, but owes an answer for too long, so other peers are asked first."""
+    """The peer is ready, but has not answered for too long, so other peers are asked first."""
 
 
 @dataclass(eq=False, slots=True)
@@ -125,7 +125,7 @@ class Peer:
         return max(now.monotonic - self.heard.monotonic, now.wall - self.heard.wall)
 
     def is_late(self, now: float, timeouts: PeerTimeouts) -> bool:
-        """True if the peer owes an answer for too long: it is silent, or sends the answer bit by bit."""
+        """True if the peer has not answered for too long: it is silent, or sends the answer bit by bit."""
         return self.silent_for(now) >= timeouts.stall_s or (
             bool(self.questions) and now - self.turn >= timeouts.answer_s
         )
@@ -592,7 +592,7 @@ class PeerPool:
         return self._can_avoid(demand) and self._states[peer.address].refusals.is_refused(demand, now.monotonic)
 
     def _can_avoid(self, demand: Demand) -> bool:
-        """True if the client can go on without a demand. BIP-37 needs filters and filtered blocks."""
+        """True if the client can continue without a demand. BIP-37 needs filters and filtered blocks."""
         return self._mode is not Mode.BIP37 or demand is Demand.MEMPOOL
 
     def _relay_at(self, peer: Peer) -> float:
@@ -665,7 +665,7 @@ class PeerPool:
     # Questions
 
     def ask(self, peer: Peer, key: Hashable, now: Instant, *messages: Message) -> None:
-        """Send messages that the peer owes an answer to, until `answered` is called with the same key."""
+        """Send messages that the peer must answer: their request is outstanding until `answered` gets the same key."""
         if not peer.questions:
             peer.turn = now.monotonic
         peer.questions.setdefault(key, now.monotonic)
@@ -711,7 +711,7 @@ class PeerPool:
                 self._out.fence(peer.number, lambda: None)
 
     def check_timeouts(self, now: Instant) -> None:
-        """Drop peers that owe an answer for too long, suspect late peers, and trust peers that have become steady."""
+        """Drop peers that have not answered for too long, suspect late peers, and trust steady ones."""
         limit_bans(self._states.values(), self._bans, now.wall + self._timeouts.ban_s)
         for peer in self:
             silent = peer.silent_for(now.monotonic)

@@ -4,8 +4,8 @@ The connection is opened for one transaction. It announces the transaction, serv
 broadcast does. The pool does not have these peers, and nothing else is sent to them.
 
 If two network groups announce the transaction without having received it, the network relays it. Connected peers are
-then never told of it: they would learn that it is an own transaction. If no block contains it after about a day,
-another new peer gets it.
+then never told of it: they would learn that it is the wallet's own. If no block contains it after about a day, another
+new peer gets it.
 
 If no such announcement comes within a random time, the broadcaster announces the transaction to all peers. If no new
 peer requested it, the client tries other new peers later, and tells no connected one.
@@ -262,7 +262,7 @@ class PrivateBroadcast:
         else:
             private.until = self._context.now.monotonic + self._context.random.uniform(*REBROADCAST_S)
             error = UselessPeerError(
-                f"none of {len(tried)} further addresses accepts the transaction, so no peer has it."
+                f"none of {len(tried)} other addresses accepts the transaction, so no peer has it."
                 " The wallet keeps it and tries again in 10 to 15 minutes: abandon it to use its coins again"
             )
             self._broadcaster.answer(own, error)
@@ -275,7 +275,7 @@ class PrivateBroadcast:
         for handover in list(self._handovers.values()):
             own = handover.own
             if own.private is None or (not handover.is_handed and not self._is_current(own)):
-                self._end(handover)  # broadcast to all, replaced or ended meanwhile
+                self._end(handover)  # broadcast to all, replaced or ended in the meantime
             elif now >= handover.until:
                 self._failed(handover)
         for txid, record in list(self._records.items()):
@@ -315,7 +315,7 @@ class PrivateBroadcast:
             self._hand_over(own, address, [], is_repeat=was_relayed)
 
     def _is_current(self, own: OwnTx) -> bool:
-        """Return True if a transaction is unconfirmed and no later own one replaces it."""
+        """Return True if a transaction is unconfirmed and no later one of the wallet's replaces it."""
         return self._broadcaster.find(own.tx.txid) is own and self._books.is_announceable(own.tx.txid)
 
     def _is_under_way(self, own: OwnTx) -> bool:

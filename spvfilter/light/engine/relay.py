@@ -3,8 +3,8 @@
 The client keeps them in memory only, for 20 minutes. A named guest of the server has at most half of the room, so that
 one program cannot lock the others out.
 
-The client announces each transaction once to each peer. As for own transactions, it asks a peer that received one
-whether the peer has it. A peer that requests a parent of it, which the client cannot serve, does not know the inputs.
+The client announces each transaction once to each peer. As for the wallet's own transactions, it asks a peer
+that received one whether the peer has it. A peer that requests a parent of it, which the client cannot serve, does not know the inputs.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class SearchStart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AddEntries:
-    """Watch further entries. The answer is the first height that is searched for them."""
+    """Watch more entries. The answer is the first height that is searched for them."""
 
     entries: tuple[tuple[EntryKind, bytes, str | None], ...]
     """Entries as WatchList.entries lists them."""

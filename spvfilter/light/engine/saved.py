@@ -25,7 +25,8 @@ from spvfilter.watch.watchlist import WatchList
 BANS_NOTE = "bans"
 ANCHORS_NOTE = "anchors"
 PRIVATE_NOTE = "private"
-# The same depth for own transactions, because no other node may have them any more. No accepted fork is longer.
+# The same depth for the wallet's own transactions, because no other node may have them any more. No accepted fork is
+# longer.
 _OWN_KEPT_DEPTH = 20_160
 
 

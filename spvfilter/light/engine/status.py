@@ -38,7 +38,7 @@ class SyncedReports:
         return SyncedReports(join((*self.doubt, *doubt)), now, self.times + 1)
 
     def next_at(self, doubt: Ranges, timeouts: PeerTimeouts) -> float:
-        """Return when a further dispute may be reported (monotonic seconds); infinity if all disputes were reported.
+        """Return when another dispute may be reported (monotonic seconds); infinity if all disputes were reported.
 
         The pauses double.
         """
@@ -168,7 +168,7 @@ class StatusReports:
     # Synced
 
     def may_say_synced(self) -> bool:
-        """Return True if nothing speaks against Synced.
+        """Return True if nothing prevents Synced.
 
         Every block is searched, the peers have answered, the clock is right, and a peer has the tip.
         """
@@ -261,7 +261,7 @@ class StatusReports:
     def is_synced_due(self) -> bool:
         """True if Synced is to be emitted.
 
-        Either it was not emitted for the tip, or no peer confirmed the tip meanwhile, or a further dispute is to be
+        Either it was not emitted for the tip, or no peer confirmed the tip in between, or another dispute is to be
         reported now.
         """
         is_new = self.synced != self._context.chain.tip_hash or not self._is_confirmed
@@ -274,7 +274,7 @@ class StatusReports:
         return at if at > self._context.now.monotonic else inf
 
     def _again_at(self) -> float:
-        """Return when a further dispute of the same tip may be reported (monotonic seconds)."""
+        """Return when another dispute of the same tip may be reported (monotonic seconds)."""
         if not self._coverage.has_doubt:
             return inf
         return self._doubts.next_at(self._coverage.in_doubt, self._context.options.timeouts)

@@ -186,7 +186,7 @@ class Announced(Wait[T]):
         super().__init__(change.what)
         self._change = change
         self.find: Callable[[], T | None] = find
-        """Returns the value, or None or False if the wait goes on."""
+        """Returns the value, or None or False if the wait continues."""
 
     def then(self, call: Callable[[], object]) -> None:
         """Call a function at the announcement."""
@@ -206,7 +206,7 @@ class Announced(Wait[T]):
         return self in self._change.waiting
 
     def forget_change(self) -> None:
-        """Wait for no further announcement."""
+        """Stop waiting for announcements."""
         self._change.waiting.pop(self, None)
 
 

@@ -8,7 +8,7 @@ from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.inputs import Instant
 from spvfilter.light.engine.peers import PeerState
 
-_IDLE_S = 30.0  # Interval of ticks while no peer owes an answer.
+_IDLE_S = 30.0  # Interval of ticks while no request is outstanding.
 _LONGEST_S = 10.0  # Longest interval of ticks while the engine waits for something without a deadline.
 _STEADY_TICKS = 4  # After this many ticks without another input, ticks become rarer.
 _MAX_SLACK_S = 0.5  # A tick may be this late, so that small changes set no new timer.

@@ -139,7 +139,7 @@ class Verdicts:
         return await self._context.out.worked(partial(_weigh, raw, our, their, case.block_hash, known), "a verdict")
 
     async def _their_filter(self, case: Case) -> bytes:
-        """Return the peer's filter. The peer is not asked while it owes one of this block from before."""
+        """Return the peer's filter. The peer is not asked while an earlier request for this block is outstanding."""
         while (asked := self._questions.ask_filter(case.peer, case.height, case.block_hash, case.digest)) is None:
             await case.moved.next()
         return await asked

@@ -1,7 +1,7 @@
 """Changes of the watch list and of the searched blocks while the client runs.
 
-A task makes them one after the other. Each is stored before it takes effect. From the write to the watch list, a
-change is shielded from cancellation, and no block is searched.
+A task makes them one by one. Each is stored before it takes effect. From the write to the watch list, a change is
+shielded from cancellation, and no block is searched.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class WatchChanges:
         self.done: list[Request] = []  # requests that changed the watch list and are stored
 
     def begin(self) -> None:
-        """A run begins. If its start is below that of the wallet's first search, search blocks from there on, too."""
+        """A run begins. If its start is below that of the wallet's first search, also search blocks from there on."""
         books = self._context.books
         if books.searched >= 0 and self._start.is_given:
             self._search_from(self._start, below=books.blocks.start or 0)
@@ -165,7 +165,7 @@ class WatchChanges:
         self._context.tasks.run()
 
     async def _serve(self) -> None:
-        """Carry out requests, one after the other, while entries are not being stored and no window is due."""
+        """Carry out requests one by one, while entries are not being stored and no window is due."""
         context = self._context
         while True:
             if not self._is_turn():

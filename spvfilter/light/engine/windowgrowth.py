@@ -27,7 +27,7 @@ from spvfilter.watch.windows import Ahead
 
 
 class WindowGrowth:
-    """Moves windows one after the other: derive, store, watch, search again."""
+    """Moves windows one by one: derive, store, watch, search again."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ def start_of(books: Books, keychain: Keychain) -> int:
 
 
 def fits(watch: TxOutIndex, scripts: int, options: Options) -> bool:
-    """Return True if the filters of the mode have room for a number of further scripts without a higher rate."""
+    """Return True if the filters of the mode have room for that many more scripts without a higher rate."""
     return (
         options.mode is not Mode.BIP37
         or not watch.keychains

@@ -27,7 +27,7 @@ _STARTS = (*(f"{name}(" for name in TOP_FUNCTIONS), "sp(")
 _LONGEST = 150_000
 """Largest length of a descriptor in characters (our choice): a taproot multisig with 999 keys and their paths fits."""
 _MOST_EXPANDED = 1_500_000
-"""Largest length of all descriptors together that a multipath stands for, in characters (our choice)."""
+"""Largest total length of the descriptors that a multipath expands to, in characters (our choice)."""
 _MAX_RAW = 10_000
 """Largest size of a script in raw(), in bytes (Core script.h MAX_SCRIPT_SIZE)."""
 _ONE_KEY = re.compile(r"(?:wpkh|pkh|tr|sh\(wpkh)\([^(),<>{}#]+/\*\)\)?#[a-z0-9]{8}")
@@ -161,7 +161,7 @@ def parse_descriptor(text: str, network: Network, *, is_stored: bool = False) ->
         raise TypeError(f"a descriptor is a str, not {type(text).__name__}")
     text = text.strip()
     if len(text) > _LONGEST:
-        raise DescriptorError(f"a descriptor has at most {_LONGEST:,} characters, not {len(text):,}")
+        raise DescriptorError(f"a descriptor must be at most {_LONGEST:,} characters long, not {len(text):,}")
     if is_silent_text(text):
         raise DescriptorError(
             "sp() derives no scripts: its payments are found in transactions. WatchList.add_descriptor watches it"

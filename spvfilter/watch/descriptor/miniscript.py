@@ -132,7 +132,7 @@ _EMPTY, _PUSH, _POP = _op(0), _op(-1), _op(1)
 
 
 def _then(*parts: Costs) -> Costs:
-    """Return the cost of scripts that are executed one after the other."""
+    """Return the cost of scripts that are executed in sequence."""
     keys, removed, peak = 0, 0, 0
     for part in reversed(parts):
         if part is None:

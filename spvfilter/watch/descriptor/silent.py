@@ -79,12 +79,12 @@ def parse_silent(text: str, network: Network) -> SilentDescriptor:
     curve.library()
     text = text.strip()
     if len(text) > _LONGEST:
-        raise DescriptorError(f"an sp() descriptor has at most {_LONGEST:,} characters, not {len(text):,}")
+        raise DescriptorError(f"an sp() descriptor must be at most {_LONGEST:,} characters long, not {len(text):,}")
     if found := re.search(r"\s", text):
         raise fault(found.start(), "a space or line end within a descriptor: remove it")
     if _SPEND_TEXT.search(text):
         raise DescriptorError(
-            "spspend1… has the private spend key, which was not kept: export the wallet's scan key, sp(spscan1…)"
+            "spspend1… contains the private spend key, which was not kept: export the wallet's scan key, sp(spscan1…)"
         )
     body, stated = split_checksum(text)
     whole = parse_expression(body)
@@ -169,7 +169,7 @@ def _scan_key(expression: Expression, network: Network) -> tuple[bytes, Origin |
     at, text, origin = _atom(expression)
     name, slash, path = text.partition("/")
     if _SCAN_TEXT.match(name):
-        raise fault(at, "spscan1… stands alone in sp(), because it contains the spend key")
+        raise fault(at, "spscan1… must be the only argument of sp(), because it contains the spend key")
     if found := _EXTENDED.match(name):
         if found[1] == "ub":
             raise fault(at, "an extended public key where sp() needs the private scan key: give the xprv or WIF of it")
@@ -240,7 +240,7 @@ def _spend_key(expression: Expression, network: Network) -> tuple[bytes, Origin 
     if expression.arguments is None:
         at, text, stated = _atom(expression)
         if _SCAN_TEXT.match(text):
-            raise fault(at, "spscan1… stands alone in sp(), because it contains the spend key")
+            raise fault(at, "spscan1… must be the only argument of sp(), because it contains the spend key")
         raw = _base58(text.partition("/")[0])
         if text[1:4] == "prv" or (raw is not None and len(raw) in (33, 34)):
             raise fault(at, "a private spend key, which was not kept: give the public key instead")

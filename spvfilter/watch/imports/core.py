@@ -14,7 +14,7 @@ from spvfilter.watch.imports.jsontext import JsonObject, count_of, field_of, tex
 from spvfilter.watch.imports.walletfile import ImportedDescriptor, WalletFile, name_in, networks_of_text
 
 _GENESIS_TIMES = 2
-"""Timestamps below this one stand for "since the genesis block"."""
+"""Timestamps below this one mean "since the genesis block"."""
 
 
 def read_core(data: object) -> WalletFile | None:

@@ -104,7 +104,7 @@ def name_in(value: object) -> str | None:
 
 
 def label_in(value: object) -> str | None:
-    """Return a JSON value as a label that may have line ends (BIP-329). None if it is no text or may be a secret."""
+    """Return a JSON value as a label that may have line ends (BIP-329). None if it isn't text or may be a secret."""
     if not isinstance(value, str) or is_private(value[:_MAX_CHECKED]):
         return None
     text = value[:_MAX_CHECKED].encode("utf-8", "replace").decode()  # replaces surrogates
@@ -112,7 +112,7 @@ def label_in(value: object) -> str | None:
 
 
 def named_networks(name: object, default: tuple[Network, ...], kind: str) -> tuple[Network, ...]:
-    """Return the networks that the name in a file stands for, or `default` if it has no name.
+    """Return the networks that the name in a file means, or `default` if it has no name.
 
     Raises ParameterError if the name is unknown. `kind` names the program.
     """

@@ -21,7 +21,7 @@ _LEAST_ENTRY = 4 + 1 + 1 + 1 + 0 + 2  # bytes of an entry of addrv2 with an empt
 ADDR_SIZE = 3 + MAX_ADDRESSES * _ADDR_ENTRY  # bytes of the longest addr payload
 ADDRV2_SIZE = 3 + MAX_ADDRESSES * (4 + 9 + 1 + 3 + MAX_ADDRESS_SIZE + 2)  # bytes of the longest addrv2 payload
 
-# Prefixes of IPv6 addresses that stand for an address of another network.
+# Prefixes of IPv6 addresses that encode an address of another network.
 _IPV4_MAPPED = bytes(10) + b"\xff\xff"  # IPv4
 _ONIONCAT = bytes.fromhex("fd87d87eeb43")  # Tor v2, obsolete
 _INTERNAL = bytes.fromhex("fd6b88c08724")  # names inside Core; they are never sent
@@ -90,7 +90,7 @@ class PeerAddress:
         An address must be ignored in these cases:
 
         - Its network is unknown.
-        - It is an IPv6 address that stands for an address of another network.
+        - It is an IPv6 address that encodes an address of another network.
         - It is a CJDNS address that does not begin with fc.
         """
         address = self.address

@@ -12,7 +12,7 @@ _WIDTHS = {0xFD: 2, 0xFE: 4, 0xFF: 8}  # bytes of the number after the first byt
 
 
 class PayloadReader(Reader):
-    """A cursor that reads the fields of a message's payload one after the other.
+    """A cursor that reads the fields of a message's payload in order.
 
     It refuses a count that exceeds its limit or the remaining bytes, before memory for the items is allocated.
     """
@@ -93,13 +93,13 @@ def check_int(value: int, size: int, field: str) -> None:
 def check_size(data: bytes, size: int, field: str) -> None:
     """Raise ParameterError, which names the `field`, unless `data` has `size` bytes."""
     if len(data) != size:
-        raise ParameterError(f"{field} has {size} bytes, not {len(data)}")
+        raise ParameterError(f"{field} must be {size} bytes long, not {len(data)}")
 
 
 def check_each(pieces: Sequence[bytes], size: int, field: str) -> None:
     """Raise ParameterError, which names the `field`, unless each of `pieces` has `size` bytes."""
     if others := set(map(len, pieces)) - {size}:
-        raise ParameterError(f"{field}: each has {size} bytes, not {min(others)}")
+        raise ParameterError(f"{field}: each must be {size} bytes long, not {min(others)}")
 
 
 def check_most(items: Sequence[object], most: int, field: str) -> None:

@@ -45,7 +45,7 @@ class Proof(NamedTuple):
     def trusted_with(self, txs: Iterable[bytes]) -> bool:
         """Return True if the proof is reliable, given the serialized transactions that it matches (CVE-2017-12842).
 
-        An inner node is the hash of 64 bytes. The txid of a 64-byte transaction is the hash of 64 bytes, too. A peer
+        An inner node is the hash of 64 bytes. The txid of a 64-byte transaction is also the hash of 64 bytes. A peer
         can forge a proof in two ways:
 
         - The proof continues below a 64-byte transaction. An inner node of the proof then parses as a transaction.

@@ -400,7 +400,7 @@ def test_keys_of_another_type_and_bad_sizes_are_refused() -> None:
     with pytest.raises(ParameterError, match="keys must be bytes, utf-8"):
         SplitBlockFilter(1, 0.1, keys="int8")  # type: ignore[arg-type]  # of a wrong type, and refused
     for batch in (b"one", "one"):
-        with pytest.raises(TypeError, match="a batch of keys expected"):
+        with pytest.raises(TypeError, match="expected a batch of keys"):
             SplitBlockFilter(1, 0.1).update(batch)
 
 
@@ -439,7 +439,7 @@ def test_a_column_of_arrow_with_nulls_is_asked() -> None:
         made.update(column)
     with pytest.raises(OverflowError, match="key 0: 2147483648 does not fit into int32"):
         made.contains_many(pa.array([2**31]))
-    with pytest.raises(TypeError, match="a column of integers expected"):
+    with pytest.raises(TypeError, match="a column of integers"):
         made.contains_many(pa.array(["1"]))
 
 

@@ -71,7 +71,7 @@ def test_stored_value_follows_the_format(kind: str, key: object, number: object)
 def test_key_of_another_type_is_an_error(kind: TypedKeys, key: object) -> None:
     made = TypedBlockFilter(10, 0.01, keys=kind)
     for call in (made.add, made.__contains__, lambda key: made.update([key]), lambda key: made.contains_many([key])):
-        with pytest.raises(TypeError, match="expected"):
+        with pytest.raises(TypeError, match=r"expects|expected"):
             call(key)
 
 
@@ -134,7 +134,7 @@ def test_unknown_type_and_single_keys_are_errors() -> None:
     made = TypedBlockFilter(10, 0.01, keys="date")
     with pytest.raises(TypeError, match="not one str"):
         made.update("2020-01-01")
-    with pytest.raises(TypeError, match="int expected"):
+    with pytest.raises(TypeError, match="an int, not"):
         made.update([None])
     assert made.contains_many([None, DAY], nulls="skip") == b"\0\0"
 

@@ -69,7 +69,7 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         ),
         (["add", "missing", "nowhere", *SHAPE], "nowhere: No such file or directory"),
         (["add", "nowhere/new", "lines.txt", *SHAPE], "nowhere/new: "),
-        (["add", "lines.txt", "lines.txt", *SHAPE], "lines.txt: this is no filter file: `spvfilter bloom create`"),
+        (["add", "lines.txt", "lines.txt", *SHAPE], "lines.txt: this is not a filter file: `spvfilter bloom create`"),
         (
             ["add", "made.bloom", "lines.txt", "--fp-rate", "0.1"],
             "made.bloom exists and was made with --fp-rate 1e-06, not 0.1: leave",
@@ -188,15 +188,15 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
             "made.bloom exists and was made with --capacity 1000, not 5: leave",
         ),
         *[
-            ([action, "empty", "lines.txt"], "empty: this is no filter file: it is empty")
+            ([action, "empty", "lines.txt"], "empty: this is not a filter file: it is empty")
             for action in ("add", "check", "info")
         ],
         *[
-            ([action, "lines.txt", "lines.txt"], "lines.txt: this is no filter file: `spvfilter bloom create`")
+            ([action, "lines.txt", "lines.txt"], "lines.txt: this is not a filter file: `spvfilter bloom create`")
             for action in ("add", "check", "info")
         ],
         *[
-            ([action, "domains.txt", "lines.txt"], "domains.txt: this is no filter file: `spvfilter bloom create`")
+            ([action, "domains.txt", "lines.txt"], "domains.txt: this is not a filter file: `spvfilter bloom create`")
             for action in ("add", "check", "info")
         ],
         *[

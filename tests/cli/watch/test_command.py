@@ -150,7 +150,7 @@ def test_rebuild_of_an_unreadable_database_needs_the_network(node: NodeProcess, 
     db = tmp_path / "wallet.db"
     db.write_bytes(b"garbage" * 1_000)
     ran = process("watch", "--connect", node.place, "--db", db, "--rebuild", "--once", ADDRESS)
-    said = f"spvfilter: {db} does not state its network: give --network NAME too\n"
+    said = f"spvfilter: {db} does not say which network it is for: give --network NAME too\n"
     assert (ran.returncode, ran.stdout, ran.stderr.decode()) == (2, b"", said)
     assert db.read_bytes() == b"garbage" * 1_000
 

@@ -139,7 +139,7 @@ def test_an_announcement_of_compact_blocks_is_a_boolean() -> None:
 
 
 def test_a_block_without_transactions_is_refused() -> None:
-    with pytest.raises(MessageError, match="transaction count at byte 80: a block has at least its coinbase"):
+    with pytest.raises(MessageError, match="transaction count at byte 80: a block contains at least its coinbase"):
         parse_message("block", bytes(81 + 60))
 
 
@@ -150,8 +150,8 @@ WRONG: dict[str, tuple[Callable[..., SupportsBytes], tuple[Any, ...], str]] = {
     "nonce": (Version, (1, 0, 0, 1 << 64, b"", 0), "nonce is not a u64"),
     "user agent": (Version, (1, 0, 0, 0, b"x" * 257, 0), "user agent: at most 256, not 257"),
     "start height": (Version, (1, 0, 0, 0, b"", -(1 << 31) - 1), "start height is not an i32"),
-    "receiver": (Version, (1, 0, 0, 0, b"", 0, True, b""), "receiver has 26 bytes, not 0"),
-    "sender": (Version, (1, 0, 0, 0, b"", 0, True, bytes(26), bytes(27)), "sender has 26 bytes, not 27"),
+    "receiver": (Version, (1, 0, 0, 0, b"", 0, True, b""), "receiver must be 26 bytes long, not 0"),
+    "sender": (Version, (1, 0, 0, 0, b"", 0, True, bytes(26), bytes(27)), "sender must be 26 bytes long, not 27"),
     "compact": (SendCmpct, (True, -1), "version is not a u64"),
     "fee": (FeeFilter, (1 << 63,), "feerate is not an i64"),
     "ping": (Ping, (-1,), "nonce is not a u64: -1"),
@@ -178,13 +178,13 @@ WRONG: dict[str, tuple[Callable[..., SupportsBytes], tuple[Any, ...], str]] = {
     # each is a bad value, and refused
     "port": (PeerAddress, (0, 0, 1, bytes(4), 65536), "port is not a u16: 65536"),  # type: ignore[dict-item]
     "locator": (GetHeaders, ((H1,) * 102,), "locator: at most 101, not 102"),
-    "locator hash": (GetBlocks, ((H1, b"short"),), "locator: each has 32 bytes, not 5"),
-    "stop hash": (GetHeaders, ((), b""), "stop hash has 32 bytes, not 0"),
+    "locator hash": (GetBlocks, ((H1, b"short"),), "locator: each must be 32 bytes long, not 5"),
+    "stop hash": (GetHeaders, ((), b""), "stop hash must be 32 bytes long, not 0"),
     "locator version": (GetHeaders, ((), H1, -1), "version is not a u32"),
     "headers": (Headers, ((bytes(80),) * 2_001,), "headers: at most 2000, not 2001"),
-    "header": (Headers, ((bytes(81),),), "headers: each has 80 bytes, not 81"),
+    "header": (Headers, ((bytes(81),),), "headers: each must be 80 bytes long, not 81"),
     "inventory": (Inv, ((InvItem(1, H1),) * 50_001,), "inventory: at most 50000, not 50001"),
-    "item": (Inv, ((InvItem(InvType.TX, b"\0"),),), "inventory hashes: each has 32 bytes, not 1"),
+    "item": (Inv, ((InvItem(InvType.TX, b"\0"),),), "inventory hashes: each must be 32 bytes long, not 1"),
     "low kind": (Inv, ((InvItem(-1, H1), InvItem(1, H1)),), "kind is not a u32: -1"),
     "high kind": (Inv, ((InvItem(1, H1), InvItem(1 << 32, H1)),), "kind is not a u32: 4294967296"),
     "block": (Block, (bytes(140),), "a block has at least 141 bytes, not 140"),
@@ -195,11 +195,11 @@ WRONG: dict[str, tuple[Callable[..., SupportsBytes], tuple[Any, ...], str]] = {
     "element": (FilterAdd, (bytes(521),), "element: at most 520, not 521"),
     "filter type": (GetCFilters, (256, 0, H1), "filter type is not a u8"),
     "start": (GetCFHeaders, (0, 1 << 32, H1), "start height is not a u32"),
-    "stop": (GetCFCheckpt, (0, bytes(31)), "stop hash has 32 bytes, not 31"),
+    "stop": (GetCFCheckpt, (0, bytes(31)), "stop hash must be 32 bytes long, not 31"),
     "compact filter": (CFilter, (0, H1, bytes(250_001)), "filter: at most 250000"),
-    "previous": (CFHeaders, (0, H1, b"", ()), "previous filter header has 32 bytes, not 0"),
+    "previous": (CFHeaders, (0, H1, b"", ()), "previous filter header must be 32 bytes long, not 0"),
     "filter hashes": (CFHeaders, (0, H1, H1, (H1,) * 2_001), "filter hashes: at most 2000, not 2001"),
-    "filter headers": (CFCheckpt, (0, H1, (b"",)), "filter headers: each has 32 bytes, not 0"),
+    "filter headers": (CFCheckpt, (0, H1, (b"",)), "filter headers: each must be 32 bytes long, not 0"),
 }
 
 

@@ -147,7 +147,7 @@ def test_an_invalid_number_of_txids_is_refused() -> None:
     header = header_of(build.merkle_root(numbered(2)))
     with pytest.raises(ParameterError, match="1 to 16666 transactions, not 0"):
         MerkleBlock.from_txids(header, [], ())
-    with pytest.raises(ParameterError, match="txids: each has 32 bytes, not 31"):
+    with pytest.raises(ParameterError, match="txids: each must be 32 bytes long, not 31"):
         MerkleBlock.from_txids(header, [bytes(32), bytes(31)], ())
     with pytest.raises(ParameterError, match="merkle root does not match the transactions"):
         MerkleBlock.from_txids(header, numbered(3), ())
@@ -178,7 +178,7 @@ def test_values_that_do_not_fit_their_fields_are_refused() -> None:
     for total in (-1, 1 << 32):
         with pytest.raises(ParameterError, match=f"total is not a u32: {total}"):
             MerkleBlock(header, total, (), b"")
-    with pytest.raises(ParameterError, match="hashes: each has 32 bytes, not 33"):
+    with pytest.raises(ParameterError, match="hashes: each must be 32 bytes long, not 33"):
         MerkleBlock(header, 1, (bytes(33),), b"\0")
     with pytest.raises(ParameterError, match="flag bytes: at most 4168, not 4169"):
         MerkleBlock(header, 1, (), bytes(4_169))

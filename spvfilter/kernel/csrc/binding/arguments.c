@@ -44,7 +44,7 @@ PyObject *spv_snapshot(PyObject *object) {
         return Py_NewRef(object);
     if (PyObject_CheckBuffer(object))
         return copied(object);
-    spv_refuse_type("a bytes-like object expected, not %U", object);
+    spv_refuse_type("expected a bytes-like object, not %U", object);
     return NULL;
 }
 
@@ -93,7 +93,7 @@ static bool snapshot_each(const spv_state *state, PyObject *list) {
 PyObject *spv_snapshots(const spv_state *state, PyObject *iterable) {
     /* iterating over these yields ints or strings */
     if (PyBytes_Check(iterable) || PyByteArray_Check(iterable) || PyUnicode_Check(iterable)) {
-        PyErr_SetString(PyExc_TypeError, "an iterable of bytes expected, not a single object");
+        PyErr_SetString(PyExc_TypeError, "expected an iterable of bytes, not a single object");
         return NULL;
     }
     if (!PyList_CheckExact(iterable))
@@ -110,7 +110,7 @@ static bool copy_hash(const spv_state *state, PyObject *bytes, spv_hash hash) {
     if (fits)
         memcpy(hash, spv_data(bytes), sizeof(spv_hash));
     else
-        PyErr_Format(state->ParameterError, "a hash has 32 bytes, not %zu", spv_size(bytes));
+        PyErr_Format(state->ParameterError, "a hash must be 32 bytes long, not %zu", spv_size(bytes));
     return fits;
 }
 

@@ -23,7 +23,7 @@ static bool take_numbers(const spv_state *state, PyObject *const arguments[4], s
     if (sound)
         memcpy(place->key, spv_data(key), key_size);
     else
-        PyErr_Format(state->ParameterError, "a key has %d bytes or none, not %zu", SPV_FILE_KEY_SIZE, key_size);
+        PyErr_Format(state->ParameterError, "a key must be %d bytes long or empty, not %zu", SPV_FILE_KEY_SIZE, key_size);
     Py_DECREF(key);
     if (!sound || !spv_whole(state, arguments[0], 0, INT_MAX, "not a file descriptor", &descriptor)
         || !spv_whole(state, arguments[1], 0, PY_SSIZE_T_MAX - (long long)most, "not an offset in a file", &offset)
@@ -43,7 +43,7 @@ static bool take_hash(const spv_state *state, PyObject *object, uint8_t hash[32]
     if (size == 32)
         memcpy(hash, spv_data(taken), 32);
     else
-        PyErr_Format(state->ParameterError, "a block hash has 32 bytes, not %zu", size);
+        PyErr_Format(state->ParameterError, "a block hash must be 32 bytes long, not %zu", size);
     Py_DECREF(taken);
     return size == 32;
 }
@@ -51,7 +51,7 @@ static bool take_hash(const spv_state *state, PyObject *object, uint8_t hash[32]
 bool spv_take_place(const spv_state *state, PyObject *object, size_t most, spv_place *place) {
     enum { HASH = 4, FIELDS };
     if (!PyTuple_Check(object) || PyTuple_Size(object) != FIELDS)
-        return spv_refuse_type("a Place expected, not %U", object);
+        return spv_refuse_type("expected a Place, not %U", object);
     PyObject *numbers[HASH];
     for (Py_ssize_t i = 0; i < HASH; i++)
         numbers[i] = PyTuple_GetItem(object, i);

@@ -95,7 +95,7 @@ static PyObject *made_of(const char *name, PyObject *self, PyObject *const *argu
         return NULL;
     PyObject *stream = spv_snapshot(arguments[0]), *magic = stream ? spv_snapshot(arguments[1]) : NULL, *result = NULL;
     if (magic && spv_size(magic) != 4)
-        PyErr_Format(spv_module_state(self)->ParameterError, "a network's magic has 4 bytes, not %zu", spv_size(magic));
+        PyErr_Format(spv_module_state(self)->ParameterError, "a network's magic must be 4 bytes long, not %zu", spv_size(magic));
     else if (magic)
         result = make(stream, spv_data(magic));
     Py_XDECREF(magic);

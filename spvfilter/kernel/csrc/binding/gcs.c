@@ -31,7 +31,7 @@ static bool parameters(const spv_state *state, PyObject *given_p, PyObject *give
 static PyObject *key_of(const spv_state *state, PyObject *given) {
     PyObject *key = spv_snapshot(given);
     if (key && spv_size(key) != KEY_SIZE) {
-        PyErr_Format(state->ParameterError, "a SipHash key has 16 bytes, not %zu", spv_size(key));
+        PyErr_Format(state->ParameterError, "a SipHash key must be 16 bytes long, not %zu", spv_size(key));
         Py_CLEAR(key);
     }
     return key;
@@ -211,7 +211,7 @@ typedef struct {
 
 static bool read_set(const spv_state *state, PyObject *pair, set_arguments *read) {
     if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2) {
-        PyErr_SetString(PyExc_TypeError, "pairs (key, data) of bytes expected");
+        PyErr_SetString(PyExc_TypeError, "expected pairs (key, data) of bytes");
         return false;
     }
     PyObject *key = key_of(state, PyTuple_GetItem(pair, 0)), *data = key ? spv_snapshot(PyTuple_GetItem(pair, 1)) : NULL;

@@ -45,7 +45,7 @@ static bool take_hashed(const spv_state *state, PyObject *const *arguments, hash
         return false;
     const size_t wanted = taken->count * sizeof(spv_hash), size = spv_size(taken->hashes);
     if (size != wanted)
-        PyErr_Format(state->ParameterError, "the hashes of %zu headers have %zu bytes, not %zu", taken->count, wanted, size);
+        PyErr_Format(state->ParameterError, "the hashes of %zu headers must be %zu bytes long, not %zu", taken->count, wanted, size);
     return size == wanted;
 }
 
@@ -112,7 +112,7 @@ static bool take_times(const spv_state *state, PyObject *given, spv_header_rules
     const size_t size = spv_size(times);
     const bool sound = size % 4 == 0 && size >= 4 && size <= 4 * SPV_MEDIAN_SPAN;
     if (!sound)
-        PyErr_Format(state->ParameterError, "1 to %d times of 4 bytes each expected, not %zu bytes", SPV_MEDIAN_SPAN, size);
+        PyErr_Format(state->ParameterError, "expected 1 to %d times of 4 bytes each, not %zu bytes", SPV_MEDIAN_SPAN, size);
     rules->known = sound ? size / 4 : 0;
     for (size_t i = 0; i < rules->known; i++)
         rules->times[i] = spv_le32(spv_data(times) + 4 * i);
@@ -135,7 +135,7 @@ static bool take_numbers(const spv_state *state, PyObject *const *arguments, spv
 
 static PyObject *judged(const spv_state *state, PyObject *const *arguments, const hashed_headers *taken, spv_header_rules *rules) {
     enum { DIFFICULTY_SIZE = 36 };
-    const char *format = "bits and target have 36 bytes, not %zu";
+    const char *format = "bits and target must be 36 bytes long, not %zu";
     PyObject *usual = exactly(state, arguments[0], DIFFICULTY_SIZE, format);
     PyObject *late = usual ? exactly(state, arguments[1], DIFFICULTY_SIZE, format) : NULL, *result = NULL;
     if (late && take_numbers(state, arguments + 2, rules)) {
@@ -290,7 +290,7 @@ static PyObject *find_header(PyObject *self, PyObject *const *arguments, Py_ssiz
 static PyObject *chained(const spv_state *state, PyObject *hashes, const spv_hash previous) {
     const size_t size = spv_size(hashes);
     if (size % sizeof(spv_hash)) {
-        PyErr_Format(state->ParameterError, "filter hashes have 32 bytes each, not %zu in all", size);
+        PyErr_Format(state->ParameterError, "filter hashes must be 32 bytes each, not %zu in all", size);
         return NULL;
     }
     PyObject *headers = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);

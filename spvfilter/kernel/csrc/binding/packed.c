@@ -86,7 +86,7 @@ static bool take_bytes(const spv_state *state, held_hit *held, PyObject *hit) {
     if (!(held->txid = spv_snapshot(PyTuple_GetItem(hit, OF_TXID))) || !(held->outpoint = spv_snapshot(PyTuple_GetItem(hit, OF_OUTPOINT))))
         return false;
     if (spv_size(held->txid) != sizeof(spv_hash)) {
-        PyErr_Format(state->ParameterError, "a txid has 32 bytes, not %zu", spv_size(held->txid));
+        PyErr_Format(state->ParameterError, "a txid must be 32 bytes long, not %zu", spv_size(held->txid));
         return false;
     }
     if (!spv_check_outpoint(state, held->outpoint))
@@ -117,7 +117,7 @@ static bool take_hit(const spv_state *state, PyObject *hit, held_hit *held) {
     long long position, n, value, fee, entry;
     *held = (held_hit){0};
     if (!PyObject_TypeCheck(hit, (PyTypeObject *)state->Hit) || PyTuple_Size(hit) != OF_HIT)
-        return spv_refuse_type("a Hit expected, not %U", hit);
+        return spv_refuse_type("expected a Hit, not %U", hit);
     if (!spv_whole(state, PyTuple_GetItem(hit, OF_POSITION), 0, UINT32_MAX, "not a position in a block", &position)
         || !spv_whole(state, PyTuple_GetItem(hit, OF_N), 0, UINT32_MAX, "not the number of an output or input", &n))
         return false;
@@ -318,7 +318,7 @@ static bool take_block_hash(const spv_state *state, PyObject *given, uint8_t has
     if (size == sizeof(spv_hash))
         memcpy(hash, spv_data(bytes), size);
     else
-        PyErr_Format(state->ParameterError, "a block hash has 32 bytes, not %zu", size);
+        PyErr_Format(state->ParameterError, "a block hash must be 32 bytes long, not %zu", size);
     Py_DECREF(bytes);
     return size == sizeof(spv_hash);
 }

@@ -174,7 +174,7 @@ static bool read_span(const spv_state *state, PyObject *span, size_t size, spv_t
     static const Py_ssize_t index[] = {0, 1, 4};
     size_t numbers[3];
     if (!PyObject_TypeCheck(span, (PyTypeObject *)state->TxSpan) || PyTuple_Size(span) != 5) {
-        spv_refuse_type("a TxSpan expected, not %U", span);
+        spv_refuse_type("expected a TxSpan, not %U", span);
         return false;
     }
     for (size_t i = 0; i < 3; i++)

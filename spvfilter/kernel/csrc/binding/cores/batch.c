@@ -190,7 +190,7 @@ static bool run_batch(spv_run *run, PyObject *keys, PyObject *batch) {
 /* The result of columns.batch_of for a batch: None for a plain buffer or iterable. NULL with an exception set. */
 static PyObject *batch_of(const spv_run *run, PyObject *keys) {
     if (PyBytes_Check(keys) || PyByteArray_Check(keys) || PyUnicode_Check(keys)) {
-        spv_refuse_type("a batch of keys expected, not one %U", keys);
+        spv_refuse_type("expected a batch of keys, not one %U", keys);
         return NULL;
     }
     if (PyList_CheckExact(keys) || PyTuple_CheckExact(keys) || PyMemoryView_Check(keys) || PyAnySet_CheckExact(keys) || PyDict_CheckExact(keys))

@@ -11,16 +11,16 @@ static bool check_kind(const spv_core *core, spv_kind kind) {
     const char *wanted = NULL;
     switch (core->encoder) {
     case SPV_ENCODE_BYTES:
-        wanted = kind == SPV_BINARY ? NULL : "a column of binary expected, not of %s: other keys need `encode`";
+        wanted = kind == SPV_BINARY ? NULL : "expected a column of binary, not of %s: other keys need `encode`";
         break;
     case SPV_ENCODE_UTF8:
-        wanted = kind == SPV_TEXT ? NULL : "a column of text expected by a filter that encodes utf-8, not of %s";
+        wanted = kind == SPV_TEXT ? NULL : "a filter that encodes utf-8 expects a column of text, not of %s";
         break;
     case SPV_ENCODE_INT64:
     case SPV_ENCODE_UINT64:
     case SPV_ENCODE_INT32:
     case SPV_ENCODE_UINT32:
-        wanted = kind == SPV_INTEGERS ? NULL : "a column of integers expected by a filter that encodes integers, not of %s";
+        wanted = kind == SPV_INTEGERS ? NULL : "a filter that encodes integers expects a column of integers, not of %s";
         break;
     default:
         break;
@@ -41,7 +41,7 @@ static void refuse(const spv_core *core, spv_status status, const spv_error *err
     if (!state)
         return;
     if (status == SPV_FLAW) {
-        PyErr_Format(PyExc_TypeError, "key %zu is null, which is no key: nulls='skip' leaves nulls out", error->offset);
+        PyErr_Format(PyExc_TypeError, "key %zu is null, which is not a key: nulls='skip' leaves nulls out", error->offset);
         return;
     }
     if (status == SPV_RANGE) {
@@ -258,9 +258,9 @@ static bool refuse_type(const spv_core *core, spv_status status, const spv_error
     if (status != SPV_FLAW)
         refuse(core, status, error);
     else if (!strcmp(error->field, "columns"))
-        PyErr_Format(PyExc_TypeError, "one column expected, not a table of %s: choose one of them", error->message);
+        PyErr_Format(PyExc_TypeError, "expected one column, not a table of %s: choose one of them", error->message);
     else
-        PyErr_Format(PyExc_TypeError, "a column of text, binary or integers expected, not of Arrow's type '%s'", error->message);
+        PyErr_Format(PyExc_TypeError, "expected a column of text, binary or integers, not of Arrow's type '%s'", error->message);
     return false;
 }
 
@@ -307,7 +307,7 @@ static bool run_arrow(spv_run *run, const spv_arrow_type *type, const struct Arr
 static bool is_capsule(PyObject *object, const char *name) {
     if (PyCapsule_CheckExact(object) && PyCapsule_IsValid(object, name))
         return true;
-    PyErr_Format(PyExc_TypeError, "a capsule '%s' of Arrow's C data interface expected, not %R", name, object);
+    PyErr_Format(PyExc_TypeError, "expected a capsule '%s' of Arrow's C data interface, not %R", name, object);
     return false;
 }
 

@@ -12,7 +12,7 @@ enum { HASH_SIZE = 8 };
 /* pure.fuse._Shape.__init__. */
 static bool read_fuse(const spv_state *state, PyObject *bits, PyObject *seed, PyObject *length, PyObject *segments, spv_fuse *fuse) {
     long long numbers[4];
-    if (!spv_whole(state, bits, 8, 32, "a fingerprint has 8, 16 or 32 bits", numbers)
+    if (!spv_whole(state, bits, 8, 32, "a fingerprint must be 8, 16 or 32 bits long", numbers)
         || !spv_whole(state, seed, 0, UINT32_MAX, "seed is not a u32", numbers + 1)
         || !spv_whole(state, length, 1, SPV_FUSE_SEGMENT, "a segment has from 1 to 2^18 cells", numbers + 2)
         || !spv_whole(state, segments, 0, UINT32_MAX, "segments is not a u32", numbers + 3))
@@ -20,7 +20,7 @@ static bool read_fuse(const spv_state *state, PyObject *bits, PyObject *seed, Py
     *fuse = (spv_fuse){
         .seed = (uint32_t)numbers[1], .length = (uint32_t)numbers[2], .segments = (uint32_t)numbers[3], .width = (unsigned)numbers[0] / 8};
     if (numbers[0] != 8 && numbers[0] != 16 && numbers[0] != 32)
-        PyErr_Format(state->ParameterError, "a fingerprint has 8, 16 or 32 bits: %lld", numbers[0]);
+        PyErr_Format(state->ParameterError, "a fingerprint must be 8, 16 or 32 bits long: %lld", numbers[0]);
     else if (numbers[2] & (numbers[2] - 1))
         PyErr_Format(state->ParameterError, "the cells of a segment are a power of two: %lld", numbers[2]);
     else if (spv_fuse_cells(fuse) > UINT32_MAX)
@@ -43,7 +43,7 @@ static bool read_family(const spv_state *state, PyObject *given, PyObject *given
     if (fits)
         spv_shape_make(&fresh->shape, (spv_family)family, 1, 1, false, spv_data(key));
     else if (key)
-        PyErr_Format(state->ParameterError, "a hash family's key has 16 bytes, not %zu", spv_size(key));
+        PyErr_Format(state->ParameterError, "a hash family's key must be 16 bytes long, not %zu", spv_size(key));
     Py_XDECREF(key);
     return fits;
 }
@@ -175,7 +175,7 @@ static PyObject *build(const spv_state *state, PyObject *hashes, const spv_fuse 
     const size_t size = (size_t)spv_fuse_cells(fuse) * fuse->width;
     PyObject *built = NULL;
     if ((size_t)table.len != size) {
-        PyErr_Format(state->ParameterError, "a buffer of %zu bytes expected, not %zd", size, table.len);
+        PyErr_Format(state->ParameterError, "expected a buffer of %zu bytes, not %zd", size, table.len);
     } else {
         const uint8_t *data = spv_data(hashes);
         const size_t count = spv_size(hashes) / HASH_SIZE;

@@ -21,7 +21,7 @@ static uint8_t *flat(const spv_state *state, PyObject *view, size_t size, size_t
     if (!PyBuffer_IsContiguous(&flat, 'C'))
         PyErr_SetString(state->ParameterError, "a filter's buffer must be contiguous");
     else if ((size_t)flat.len != size)
-        PyErr_Format(state->ParameterError, "a buffer of %zu bytes expected, not %zd", size, flat.len);
+        PyErr_Format(state->ParameterError, "expected a buffer of %zu bytes, not %zd", size, flat.len);
     else if ((uintptr_t)flat.buf % alignment)
         PyErr_SetString(state->ParameterError, "a buffer of 16-bit counters must be at an even address");
     else

@@ -73,7 +73,7 @@ static bool read_shape(const spv_state *state, const core_arguments *given, spv_
         fresh->partitioned = partitioned;
         spv_shape_make(&fresh->shape, (spv_family)family, fresh->cells, fresh->hash_funcs, fresh->partitioned, spv_data(key));
     } else if (key) {
-        PyErr_Format(state->ParameterError, "a hash family's key has 16 bytes, not %zu", spv_size(key));
+        PyErr_Format(state->ParameterError, "a hash family's key must be 16 bytes long, not %zu", spv_size(key));
     }
     const bool made = key && !PyErr_Occurred();
     Py_XDECREF(key);
@@ -121,7 +121,7 @@ static bool read_functions(const spv_state *state, const core_arguments *given, 
         return false;
     const Py_ssize_t count = PyTuple_Size(fresh->custom);
     if ((size_t)count != fresh->hash_funcs)
-        PyErr_Format(state->ParameterError, "%lu hash functions expected, not %zd", (unsigned long)fresh->hash_funcs, count);
+        PyErr_Format(state->ParameterError, "expected %lu hash functions, not %zd", (unsigned long)fresh->hash_funcs, count);
     return (size_t)count == fresh->hash_funcs;
 }
 

@@ -40,7 +40,7 @@
     "block_txids($module, raw, /)\n" \
     "--\n" \
     "\n" \
-    "Return the ids of a block's transactions, 32 bytes each in wire order, one after the other.\n" \
+    "Return the concatenated ids of a block's transactions, 32 bytes each in wire order.\n" \
     "\n" \
     "Raises FormatError as `walk_block` does."
 #define SPV_DOC_check_amounts \
@@ -240,7 +240,7 @@
     "        are undefined.\n" \
     "\n" \
     "Raises:\n" \
-    "    TypeError: `hashes` is not bytes-like, or a number is no int.\n" \
+    "    TypeError: `hashes` is not bytes-like, or a number is not an int.\n" \
     "    BufferError: `buffer` is read-only or not contiguous.\n" \
     "    ParameterError: A number is out of range, or the size of `hashes` or `buffer` is wrong."
 #define SPV_DOC_fuse_merge \
@@ -365,7 +365,7 @@
     "    late: Bits and target of late headers.\n" \
     "    late_by: Seconds.\n" \
     "    least_version: Lowest version.\n" \
-    "    latest: Latest time, in seconds since 1970.\n" \
+    "    latest: Latest time (Unix time).\n" \
     "\n" \
     "Raises:\n" \
     "    FormatError: The last header is truncated.\n" \
@@ -472,7 +472,7 @@
     "Raises:\n" \
     "    FormatError: The bytes are not packed hits. The sums are unchanged.\n" \
     "    IndexError: A hit belongs to an entry that has no sums. The sums are unchanged.\n" \
-    "    ParameterError: The size of the buffer is no multiple of 32 bytes.\n" \
+    "    ParameterError: The size of the buffer is not a multiple of 32 bytes.\n" \
     "    TypeError: An argument has another type.\n" \
     "    BufferError: The buffer is not writable."
 #define SPV_DOC_count_hits \
@@ -499,7 +499,7 @@
     "        size of each label, as a u32 like the offsets, precedes it.\n" \
     "    block_hash: Hash of the block, 32 bytes in wire order.\n" \
     "    height: Height of the block; None if it is not known.\n" \
-    "    time: Time of the block, in seconds since 1970.\n" \
+    "    time: Time of the block (Unix time).\n" \
     "    p2pkh_version: Version byte of the network's P2PKH addresses.\n" \
     "    p2sh_version: Version byte of the network's P2SH addresses.\n" \
     "    hrp: Human-readable part of the network's bech32 addresses.\n" \
@@ -562,7 +562,7 @@
     "\n" \
     "Args:\n" \
     "    offsets: Offsets of the scripts, int32: one more than rows.\n" \
-    "    scripts: The scripts, one after the other.\n" \
+    "    scripts: The concatenated scripts.\n" \
     "    p2pkh_version: Version byte of the network's P2PKH addresses.\n" \
     "    p2sh_version: Version byte of the network's P2SH addresses.\n" \
     "    hrp: Human-readable part of the network's bech32 addresses.\n" \

@@ -541,7 +541,7 @@
     "scan_blocks($self, blocks, found=None, check=False, undo=None, packed=False)\n" \
     "--\n" \
     "\n" \
-    "Scan several blocks, one after the other.\n" \
+    "Scan several blocks in order.\n" \
     "\n" \
     "The result of a malformed block is the error that scan_block raises.\n" \
     "\n" \

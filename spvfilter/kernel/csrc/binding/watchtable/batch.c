@@ -205,7 +205,7 @@ PyObject *spv_wt_scan_files(PyObject *self, PyObject *arguments, PyObject *names
         || !spv_take_found(state, found, &earlier))
         return NULL;
     if (!PyObject_TypeCheck(object, (PyTypeObject *)state->ReadBuffer)) {
-        spv_refuse_type("a ReadBuffer expected, not %U", object);
+        spv_refuse_type("expected a ReadBuffer, not %U", object);
         return NULL;
     }
     spv_read_buffer *buffer = (spv_read_buffer *)object;

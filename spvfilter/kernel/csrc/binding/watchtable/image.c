@@ -10,7 +10,7 @@ PyObject *spv_table_over(PyTypeObject *type, PyObject *image) {
     spv_status status;
     if (PyObject_GetBuffer(image, &buffer, PyBUF_SIMPLE)) {
         if (PyErr_ExceptionMatches(PyExc_TypeError))
-            spv_refuse_type("a bytes-like object expected, not %U", image);
+            spv_refuse_type("expected a bytes-like object, not %U", image);
         return NULL;
     }
     if ((uintptr_t)buffer.buf % SPV_IMAGE_ALIGNMENT) {
@@ -95,7 +95,7 @@ PyObject *spv_wt_write_image(PyObject *self, PyObject *const *arguments, Py_ssiz
         memcpy(&key, spv_data(given), sizeof key);
     Py_DECREF(given);
     if (key_size != sizeof key)
-        return PyErr_Format(state->ParameterError, "a key has %zu bytes, not %zu", sizeof key, key_size);
+        return PyErr_Format(state->ParameterError, "a key must be %zu bytes long, not %zu", sizeof key, key_size);
     if (PyObject_GetBuffer(arguments[0], &room, PyBUF_WRITABLE))
         return NULL;
     if ((uintptr_t)room.buf % SPV_IMAGE_ALIGNMENT) {

@@ -42,7 +42,7 @@ PyObject *spv_entry_value(const spv_state *state, spv_entry entry) {
 bool spv_check_outpoint(const spv_state *state, PyObject *snapshot) {
     const size_t size = spv_size(snapshot);
     if (size != SPV_OUTPOINT_SIZE)
-        PyErr_Format(state->ParameterError, "an outpoint has 36 bytes, not %zu", size);
+        PyErr_Format(state->ParameterError, "an outpoint must be 36 bytes long, not %zu", size);
     return size == SPV_OUTPOINT_SIZE;
 }
 
@@ -51,7 +51,7 @@ bool spv_check_entry(const spv_state *state, unsigned kind, PyObject *snapshot) 
     if (kind == SPV_OUTPOINT)
         return spv_check_outpoint(state, snapshot);
     if (kind == SPV_DATA_PREFIX && (!size || size > SPV_MAX_PREFIX)) {
-        PyErr_Format(state->ParameterError, "a data prefix has 1 to %d bytes, not %zu", SPV_MAX_PREFIX, size);
+        PyErr_Format(state->ParameterError, "a data prefix must be 1 to %d bytes long, not %zu", SPV_MAX_PREFIX, size);
         return false;
     }
     if (kind == SPV_SCRIPT_TYPE && (size != 1 || spv_data(snapshot)[0] >= SPV_SCRIPT_TYPES)) {

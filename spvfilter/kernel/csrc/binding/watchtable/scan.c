@@ -136,7 +136,7 @@ typedef struct {
 /* False with an exception set. */
 static bool take_hit(const spv_state *state, PyObject *hit, learned *to) {
     if (!PyObject_TypeCheck(hit, (PyTypeObject *)state->Hit) || PyTuple_Size(hit) != FIELDS)
-        return spv_refuse_type("a Hit expected, not %U", hit);
+        return spv_refuse_type("expected a Hit, not %U", hit);
     const int spend = PyObject_IsTrue(PyTuple_GetItem(hit, SPEND));
     if (spend)
         return spend > 0;

@@ -131,7 +131,7 @@ static spv_status take_wide(const spv_column *column, size_t row, size_t shown, 
     size_t size = 0;
     uint32_t bad;
     if (!spv_utf32_to_utf8(item_of(column, row), column->width / 4, column->swapped, text, &size, &bad))
-        return spv_refuse(error, shown, "text", "U+%04" PRIX32 " is no character", bad);
+        return spv_refuse(error, shown, "text", "U+%04" PRIX32 " is not a character", bad);
     taken->keys[taken->count] = (spv_bytes){text, size};
     return SPV_OK;
 }
