@@ -150,7 +150,6 @@ def test_tutorials_and_recipes_have_programs() -> None:
     names = (
         "bitcoinlib",
         "books",
-        "compact",
         "descriptor",
         "events",
         "export",
