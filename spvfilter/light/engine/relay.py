@@ -4,7 +4,8 @@ The client keeps them in memory only, for 20 minutes. A named guest of the serve
 one program cannot lock the others out.
 
 The client announces each transaction once to each peer. As for the wallet's own transactions, it asks a peer
-that received one whether the peer has it. A peer that requests a parent of it, which the client cannot serve, does not know the inputs.
+that received one whether the peer has it. If a peer requests a parent of it, which the client cannot serve, it does not
+know the inputs.
 """
 
 from __future__ import annotations
