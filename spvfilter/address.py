@@ -106,7 +106,7 @@ def _bad(cause: str, text: str) -> AddressError:
 
 def _check_text(text: str) -> None:
     if not isinstance(text, str):
-        raise TypeError(f"an address is a str, not {type(text).__name__}")
+        raise TypeError(f"an address must be a str, not {type(text).__name__}")
     if not text:
         raise AddressError("empty address")
     if text[1:4] in ("pub", "prv") and text[0] in _EXTENDED_KEY_LETTERS:

@@ -227,7 +227,7 @@ class TestEveryCauseHasItsMessage:
 
     @pytest.mark.parametrize("text", [None, 7, P2PKH.encode(), ["a"]], ids=repr)
     def test_value_that_is_no_string_is_a_type_error(self, text: Any) -> None:
-        with pytest.raises(TypeError, match="an address is a str, not"):
+        with pytest.raises(TypeError, match="an address must be a str, not"):
             address_to_script(text, MAINNET)
 
     @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def link(blocks: Sequence[Linked], network: Network) -> Order:
 
     A header that misses its own target, perhaps because it is damaged, counts as no work. If no header of a tree meets
     its target, each header counts with the work that it claims. Heights come from the network's genesis block, or from
-    a block that states its height.
+    a block that contains its height.
     """
     index = {block.hash: number for number, block in enumerate(blocks)}
     children: dict[bytes, list[int]] = {}
@@ -124,7 +124,7 @@ def link(blocks: Sequence[Linked], network: Network) -> Order:
 def _first_height(blocks: Sequence[Linked], chain: list[int], network: Network) -> int | None:
     """Return the height of a branch's first block; None if it is unknown.
 
-    It is 0 for the genesis block. Otherwise it is counted from a block that states its height.
+    It is 0 for the genesis block. Otherwise it is counted from a block that contains its height.
     """
     if blocks[chain[0]].hash == network.genesis_hash:
         return 0
@@ -137,7 +137,7 @@ def _first_height(blocks: Sequence[Linked], chain: list[int], network: Network) 
 
 @public
 def coinbase_height(block: bytes, network: Network) -> int | None:
-    """Return the height that a block states in its coinbase (BIP-34); None if the block states no height.
+    """Return the height in the coinbase of a block (BIP-34); None if there is none.
 
     BIP-34 applies to blocks of version 2 or higher, at or above the network's activation height. Their coinbase's
     scriptSig starts with the height as Core's CScript pushes it: OP_1 to OP_16, or the shortest little-endian number.

@@ -342,7 +342,7 @@ def watch_list(
         strict: True if descriptors without a wildcard are refused.
         max_derivations: Largest number of keys that the descriptors of the file may derive.
         allows_patterns: True for a scan of blocks, which finds data prefixes and script types.
-        birthday_option: Option for the birthday that a wallet file states. The user gets a message that names it.
+        birthday_option: Option for the birthday that a wallet file gives. The user gets a message that names it.
 
     Raises:
         ParameterError: `path` and one of `others` are standard input, an entry is invalid, or there is no entry in
@@ -379,7 +379,7 @@ def watch_list(
 
 
 def _name_birthday(wallet: WalletFile, option: str) -> None:
-    """Print the birthday that a wallet file states, and the option that uses it. The file may be wrong."""
+    """Print the birthday that a wallet file gives, and the option that uses it. The file may be wrong."""
     if wallet.birthday is not None:
         # the clocks of wallets and of miners differ, so the day before is safe
         begins = datetime.datetime.fromtimestamp(max(0, wallet.birthday - _DAY_S), datetime.UTC).date()

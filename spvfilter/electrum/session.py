@@ -39,7 +39,7 @@ from spvfilter.wire.merkle import branch_root
 MAX_HEADERS = 2_016
 """Largest number of headers in one answer: a difficulty period, which clients expect."""
 MAX_UNKNOWN = 1_000
-"""Largest number of unknown script hashes that a session is shown; the oldest are dropped (our choice)."""
+"""Largest number of unknown script hashes that a session remembers; the oldest are dropped (our choice)."""
 SOFTWARE = f"spvfilter {__version__}"
 """Name of the server software."""
 BANNER = (

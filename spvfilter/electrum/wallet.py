@@ -64,7 +64,7 @@ _LOOK_S = 1.0
 _MAX_BLOCKS = 4
 """Largest number of blocks that are fetched for sessions at the same time (our choice)."""
 _DEFAULT_FEE = 1_000
-"""Lowest fee rate if no peer states one, in satoshi per 1,000 virtual bytes (Core DEFAULT_MIN_RELAY_TX_FEE)."""
+"""Lowest fee rate if no peer announces one, in satoshi per 1,000 virtual bytes (Core DEFAULT_MIN_RELAY_TX_FEE)."""
 _MatchEvent = (MatchFound, MatchConfirmed, MatchUnconfirmed, MatchWithdrawn)
 
 

@@ -109,7 +109,7 @@ class PeerChanged:
     address: str | None
     """HOST:PORT of the peer; None while there is no peer."""
     user_agent: str = ""
-    """User agent that the peer states, with control characters escaped."""
+    """User agent that the peer sent, with control characters escaped."""
     transport: Transport | None = None
     """`V2` if the connection is encrypted (BIP-324), else `V1`; None while there is no peer."""
 

@@ -19,7 +19,7 @@ class PeerStatus:
     address: str
     """HOST:PORT of the peer."""
     user_agent: str
-    """User agent that the peer states, with control characters escaped."""
+    """User agent that the peer sent, with control characters escaped."""
     services: int
     """Service bits of the peer's version message; `wire.Service` names them."""
     height: int

@@ -193,7 +193,7 @@ class BlockTree:
         block_hash = header.hash
         if block_hash in self.blocks or block_hash in self._invalid:
             reason = "duplicate" if block_hash in self.blocks else "duplicate-invalid"
-            raise RefusedError(reason, f"block {hash_to_hex(block_hash)}: this node has it already")
+            raise RefusedError(reason, f"block {hash_to_hex(block_hash)}: this node already has it")
         if header.previous in self._invalid:
             raise RefusedError(
                 "bad-prevblk",

@@ -108,7 +108,7 @@ class TxMempool:
             raise refused(
                 tx,
                 "txn-already-in-mempool" if known else "txn-same-nonwitness-data-in-mempool",
-                "the mempool has it already" if known else "the mempool has it with another witness",
+                "the mempool already has it" if known else "the mempool has it with another witness",
             )
         consensus.check_transaction(tx)
         if tx.is_coinbase:

@@ -486,7 +486,7 @@ class Responder:
 
 
 def _has_work(header: Header) -> bool:
-    """Return True if the hash of a header meets the target that it states, which is not above regtest's limit."""
+    """Return True if the hash of a header meets the target that it claims, which is not above regtest's limit."""
     return int.from_bytes(header.hash, "little") <= target(header.bits) <= target(REGTEST.pow_limit_bits)
 
 

@@ -41,7 +41,7 @@ class Address:
             TypeError: `text` is not a str.
         """
         if not isinstance(text, str):
-            raise TypeError(f"a peer's address is a str such as 'HOST:PORT', not {type(text).__name__}")
+            raise TypeError(f"a peer's address must be a str such as 'HOST:PORT', not {type(text).__name__}")
         host, port = text.strip(), str(default_port)
         if host.startswith("["):
             host, bracket, rest = host[1:].partition("]")

@@ -61,7 +61,7 @@ class Limits:
             if isinstance(value, bool) or not isinstance(value, int if name in _SIZES else int | float):
                 raise ParameterError(f"{name} is a {'whole ' if name in _SIZES else ''}number, not {value!r}")
             if not value > 0:
-                raise ParameterError(f"{name} is above 0, not {value!r}")
+                raise ParameterError(f"{name} must be above 0, not {value!r}")
             most = _SIZES.get(name)
             if most is not None and value > most:
                 raise ParameterError(f"{name} is at most {most:,}, the most that one request can have, not {value!r}")

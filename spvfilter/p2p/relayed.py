@@ -65,7 +65,7 @@ class RelayedTransactions:
         limits: Limits | None = None,
     ) -> None:
         if isinstance(peers, str):
-            raise ParameterError("peers is an iterable of addresses, not one string")
+            raise ParameterError("peers must be an iterable of addresses, not one string")
         self.addresses: tuple[Address, ...] = tuple(
             peer if isinstance(peer, Address) else Address.parse(peer, network.default_port) for peer in peers
         )

@@ -42,7 +42,7 @@ class ChainInfo:
     is_initial_download: bool = False
     """True if the node is in initial block download, so that its chain may end early."""
     signet_challenge: bytes | None = None
-    """The challenge of the node's signet; None on other networks, and if the node does not state it."""
+    """The challenge of the node's signet; None on other networks, and if the node does not report it."""
 
     @property
     def best_hex(self) -> str:

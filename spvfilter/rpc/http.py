@@ -56,7 +56,7 @@ class RpcLimits:
 
     def __post_init__(self) -> None:
         if self.connections < 1 or not self.connect_s > 0 or not self.answer_s > 0:
-            raise ParameterError(f"limits are above 0: {self}")
+            raise ParameterError(f"limits must be above 0: {self}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,9 +171,9 @@ class PartFile:
         self.size = size
         """Size of the file, in bytes."""
         self.key: bytes = head[len(_MAGIC) :]
-        """Hash of the part, the watch list and the scan's options, as the file states it, 32 bytes."""
+        """Hash of the part, the watch list and the scan's options, as the file gives it, 32 bytes."""
         self.digest: bytes = tail[:HASH_SIZE]
-        """SHA-256 of all bytes before the digest, as the file states it, 32 bytes."""
+        """SHA-256 of all bytes before the digest, as the file gives it, 32 bytes."""
 
     def _damaged(self) -> SourceError:
         return SourceError(f"{self.path}: damaged, or not the file of a part: delete it and scan again")

@@ -200,7 +200,7 @@ def _up_to_a_fork(parents: array[int], forks: dict[int, tuple[_Tip, bytes]], row
 
 
 def _first_height(rows: Rows, branch: array[int], network: Network) -> int | None:
-    """Height of a branch's first block: 0 for the genesis block, else counted from a block that states its height."""
+    """Height of a branch's first block: 0 for the genesis block, else counted from a block that contains its height."""
     if rows.hash(branch[0]) == network.genesis_hash:
         return 0
     for depth, row in enumerate(branch):

@@ -96,7 +96,7 @@ class BlockRef:
     height: int | None
     """Height of the block, given or stated by the block itself (BIP-34); None if it is unknown."""
     transactions: int | None = None
-    """Number of transactions in the block, as the block states it; None if the number is malformed."""
+    """Number of transactions in the block, as the block gives it; None if the number is malformed."""
 
     @property
     def hash_hex(self) -> str:

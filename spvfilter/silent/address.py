@@ -45,7 +45,7 @@ class SilentAddress:
             TypeError: `text` is not a str.
         """
         if not isinstance(text, str):
-            raise TypeError(f"an address is a str, not {type(text).__name__}")
+            raise TypeError(f"an address must be a str, not {type(text).__name__}")
         hrp, values, encoding = bech32_decode(text, limit=MAX_SILENT_LENGTH)
         if hrp not in ("sp", "tsp") or encoding is not Bech32Encoding.BECH32M or not values:
             raise AddressError("not a silent payment address, which starts with sp1 or tsp1 and is bech32m")

@@ -17,7 +17,7 @@ from spvfilter.store.sqlite import MarkedRows
 from spvfilter.transaction import Transaction
 
 _MOST = (1 << 63) - 1
-"""Highest number of satoshi in a column. On a chain with little work, a block may state a higher value."""
+"""Highest number of satoshi in a column. On a chain with little work, a block may contain a higher value."""
 
 
 class MatchEffect(NamedTuple):

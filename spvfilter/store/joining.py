@@ -375,7 +375,7 @@ def _silent_without_owner(
 ) -> silentkeychain.SilentKeychain:
     made = silentkeychain.SilentKeychain(_parsed(keys, network), label=stored.label)
     if made.name != stored.name:
-        raise StoreCorruptError(f"the database has another descriptor for keychain {stored.name[:80]!r}")
+        raise StoreCorruptError(f"the database has a different descriptor for keychain {stored.name[:80]!r}")
     made.account = account
     _take_silent(made, stored, network)
     return made

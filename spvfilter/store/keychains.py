@@ -87,7 +87,7 @@ class KeychainChange(NamedTuple):
     revealed: int | None = None
     """New end of the revealed indexes; None if no index was revealed."""
     exclusive: bool | None = None
-    """True if the program states that no other program or database reveals addresses; None for no change."""
+    """True if the program promises that no other program or database reveals addresses; None for no change."""
 
 
 @public

@@ -11,19 +11,20 @@ of the transaction itself and its known unconfirmed ancestors.
 3. A transaction that spends an input claimed by rule 1, and its descendants, are conflicted.
 4. A dropped transaction and its descendants are inactive. A broadcast of the transaction after the drop revives it.
    A later observation revives it too, unless the user abandoned it. Nothing that happens to a child revives its parent.
-5. A foreign transaction waits while there is no evidence for it or for one of its known descendants. Meanwhile it
+5. A foreign transaction waits while there is no evidence for it or for one of its known descendants. Until then it
    replaces nothing.
 6. The other transactions are taken by descending rank, each with its family. If no canonical transaction outside the
-   family spends an input of the family, the whole family is canonical. Otherwise the transaction is replaced. An own
-   transaction that lost only because no peer has requested it yet waits, together with its own parents.
+   family spends an input of the family, the whole family is canonical. Otherwise the transaction is replaced. A
+   transaction of the wallet that lost only because no peer has requested it yet waits, together with its parents of
+   the wallet.
 
 An input whose parent is unknown conflicts with nothing but another spend of it.
 
 Ranks, from high to low, with equal ranks decided by txid:
 
-- own transactions that a peer requested or announced, the latest broadcast first: a peer may replay any older version
-  that was signed, so no foreign transaction outranks them
-- the other own transactions, the latest broadcast first
+- the wallet's own transactions that a peer requested or announced, the latest broadcast first: a peer may replay any
+  older version that was signed, so no foreign transaction outranks them
+- the wallet's other own transactions, the latest broadcast first
 - foreign transactions with valid signatures for our coins, the latest observation first
 - other foreign transactions that were observed in a mempool, the latest observation first
 - transactions that were found only in stale blocks, the greatest height first

@@ -17,7 +17,7 @@ LOOKAHEAD = 1_000
 MAX_LOOKAHEAD = 10_000_000
 """Largest lookahead of a keychain, in indexes (our choice)."""
 MAX_WINDOW = 2 * MAX_LOOKAHEAD
-"""Largest keychain window that a watch list's file may state, in indexes (our choice)."""
+"""Largest keychain window that a watch list's file may give, in indexes (our choice)."""
 MAX_REVEALED = 10_000_000
 """Largest number of indexes that a keychain reveals (our choice)."""
 MAX_INDEXES = 1 << 31

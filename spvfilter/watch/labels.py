@@ -80,7 +80,7 @@ class Label:
     spendable: bool | None = None
     """False if the output is frozen, so that the wallet must not spend it. None if it is not given."""
     other: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """Further fields of the record, such as `height`, as values of JSON."""
+    """Other fields of the record, such as `height`, as JSON values."""
 
     def __post_init__(self) -> None:
         for name in ("type", "ref", "origin"):

@@ -180,7 +180,7 @@ class SilentKeychain(Keychain):
             ParameterError: The number or the text is out of range, or there are more than 100,000 labels.
         """
         if not 0 <= number <= MAX_LABEL:
-            raise ParameterError(f"the number of a label is from 0 to {MAX_LABEL:,}, not {number}")
+            raise ParameterError(f"the number of a label must be from 0 to {MAX_LABEL:,}, not {number}")
         if number not in self.labels and len(self.labels) >= MAX_LABELS:
             raise ParameterError(f"a scan key has at most {MAX_LABELS:,} labels")
         self.labels[number] = checked_label(text) or self.labels.get(number)

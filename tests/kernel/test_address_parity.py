@@ -245,8 +245,11 @@ def test_a_script_without_a_bech32_string_is_refused(encoder: int) -> None:
         message = f"a human-readable part is lower-case printable ASCII, not {hrp!r}"
         assert told(encode_address, short, custom(0, 5, hrp)) == (ParameterError, message)
         assert told(encode_address, build.p2pkh(bytes(20)), custom(0, 5, hrp)) == "1111111111111111111114oLvT2"
-    assert outcome(encode_address, short, 256, 0, "bc") == (ParameterError, "a version byte is from 0 to 255: 256")
-    assert outcome(encode_address, short, 0, 5, b"bc") == (TypeError, "the human-readable part is a str, not bytes")
+    assert outcome(encode_address, short, 256, 0, "bc") == (ParameterError, "a version byte must be from 0 to 255: 256")
+    assert outcome(encode_address, short, 0, 5, b"bc") == (
+        TypeError,
+        "the human-readable part must be a str, not bytes",
+    )
     assert outcome(encode_address, "script", 0, 5, "bc") == (TypeError, "expected a bytes-like object, not str")
     assert told(encode_address, short, custom(0, 5, "\ud800"))[0] is UnicodeEncodeError
 

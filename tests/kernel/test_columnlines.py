@@ -110,7 +110,7 @@ def bad(change: dict[int, Any], column: Column = TEXTS) -> list[Any]:
         ([], [NUMBERS], ParameterError, "1 names and 0 layouts for 1 columns"),
         (["int32"], [], ParameterError, "1 names and 1 layouts for 0 columns"),
         (["float64"], [NUMBERS], ParameterError, "no lines of the layout float64"),
-        ([b"int32"], [NUMBERS], TypeError, "a layout is a str, not bytes"),
+        ([b"int32"], [NUMBERS], TypeError, "a layout must be a str, not bytes"),
         (["int32"], [b""], TypeError, "a column is a tuple of four items, not bytes"),
         (["int32"], bad({0: -1}), ParameterError, "not a number of rows: -1"),
         (["int64"], [NUMBERS], ParameterError, "column 0 does not fit 3 rows"),
@@ -140,7 +140,7 @@ def test_columns_have_the_same_number_of_rows(kernel: Any) -> None:
     assert outcome(kernel().column_lines, 2, [], [], []) == (ParameterError, "a form is 0 or 1: 2")
     assert outcome(kernel().column_lines, CSV, [5], [], []) == (
         TypeError,
-        "the name of a column is a str, not int",
+        "the name of a column must be a str, not int",
     )
 
 

@@ -231,7 +231,7 @@ REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
     ),
     "a negative lateness": (
         lambda twin: judge(twin, b"", [1], late_by=-1),
-        "a difference of times is from 0 to 2^32: -1",
+        "a difference of times must be from 0 to 2^32: -1",
     ),
     "a long version": (
         lambda twin: judge(twin, b"", [1], least_version=1 << 31),
@@ -239,7 +239,7 @@ REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
     ),
     "a late time": (
         lambda twin: judge(twin, b"", [1], latest=(1 << 32) + 1),
-        "the latest time is from -1 to 2^32: 4294967297",
+        "the latest time must be from -1 to 2^32: 4294967297",
     ),
     "an index of nothing": (
         lambda twin: twin.index_headers(b"", bytes(32)),

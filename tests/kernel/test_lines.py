@@ -231,9 +231,9 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a height beyond all": ({"height": 2**32}, ParameterError, "not a height: 4294967296"),
     "no time": ({"time": None}, TypeError, "'NoneType' object cannot be interpreted as an integer"),
     "a time beyond headers": ({"time": 2**32}, ParameterError, "not a time of a block: 4294967296"),
-    "no version byte": ({"p2pkh_version": 256}, ParameterError, "a version byte is from 0 to 255: 256"),
-    "no other version byte": ({"p2sh_version": -1}, ParameterError, "a version byte is from 0 to 255: -1"),
-    "a prefix that is bytes": ({"hrp": b"bc"}, TypeError, "the human-readable part is a str, not bytes"),
+    "no version byte": ({"p2pkh_version": 256}, ParameterError, "a version byte must be from 0 to 255: 256"),
+    "no other version byte": ({"p2sh_version": -1}, ParameterError, "a version byte must be from 0 to 255: -1"),
+    "a prefix that is bytes": ({"hrp": b"bc"}, TypeError, "the human-readable part must be a str, not bytes"),
 }
 
 

@@ -96,7 +96,7 @@ def test_limits(kernel: Any, raw: bytes, wire: Wire, end: int) -> None:
 
 @kernels
 def test_bad_arguments_are_errors(kernel: Any) -> None:
-    assert outcome(kernel().thrift_end, b"", 0, 16) == (ParameterError, "a type is from 0 to 15: 16")
+    assert outcome(kernel().thrift_end, b"", 0, 16) == (ParameterError, "a type must be from 0 to 15: 16")
     assert outcome(kernel().thrift_end, b"", -1, 8) == (ParameterError, "not an offset: -1")
     assert [kernel().thrift_end(b"a", at, kind) for at, kind in ((0, 0), (0, 13), (2, 1), (9, 8))] == [-1] * 4
 

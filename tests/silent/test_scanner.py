@@ -217,7 +217,7 @@ def test_versions_and_lengths_of_addresses_follow_the_bip() -> None:
             SilentAddress.parse(text, MAINNET)
     with pytest.raises(WrongNetworkError, match="not of mainnet"):
         SilentAddress.parse(encoded(0, keys, "tsp"), MAINNET)
-    with pytest.raises(TypeError, match="an address is a str"):
+    with pytest.raises(TypeError, match="an address must be a str"):
         SilentAddress.parse(b"sp1")  # type: ignore[arg-type]
 
 

@@ -230,7 +230,7 @@ def prefix(name: str) -> bytes:
     Raises TypeError if the name is not a str, and ParameterError if it cannot be a hash tag.
     """
     if not isinstance(name, str):
-        raise TypeError(f"a filter's name is a str, not {type(name).__name__}")
+        raise TypeError(f"a filter's name must be a str, not {type(name).__name__}")
     if _TAGGED.match(name):
         return name.encode()
     if not name or name.startswith("}"):

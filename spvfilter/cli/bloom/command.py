@@ -139,7 +139,7 @@ def _configure_whole(parser: Parser) -> list[tuple[Parser, Action]]:
     add_format(info)
 
     merge = parser.add_action(
-        "merge", "unite filters", "Make a filter of the lines of several FILTERs, all made with the same options."
+        "merge", "unite filters", "Make a filter from the lines of several FILTERs, all made with the same options."
     )
     merge.add_argument("filters", metavar="FILTER", nargs="+")
     merge.add_argument("--output", metavar="FILTER", required=True, help="the filter to write")
@@ -159,7 +159,7 @@ def _configure_whole(parser: Parser) -> list[tuple[Parser, Action]]:
     load = parser.add_action(
         "load",
         "make a filter of raw bits or counters",
-        "Make a filter of bits or counters that dump wrote. Give the options that the filter was made with:"
+        "Make a filter from bits or counters that dump wrote. Give the options that the filter was made with:"
         " --capacity and --fp-rate, or --bits and --hash-funcs. Wrong options that give the same size go unnoticed, and"
         " the filter then misses lines.",
     )
@@ -178,8 +178,8 @@ def _configure_whole(parser: Parser) -> list[tuple[Parser, Action]]:
 
     imported = parser.add_action(
         "import",
-        "make a filter of another library's file",
-        "Make a filter of the file of another library. Each library has its own hash functions, which the filter keeps."
+        "make a filter from another library's file",
+        "Make a filter from another library's file. Each library has its own hash functions, which the filter keeps."
         " The filter can be checked, extended and merged like others.",
     )
     configure_import(imported)

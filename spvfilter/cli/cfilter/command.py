@@ -355,7 +355,7 @@ class _Unlinked(NamedTuple):
     hash: bytes
     """Hash of the filter."""
     header: bytes | None
-    """Filter header that the line states. None if it states none."""
+    """Filter header that the line gives. None if it gives none."""
 
 
 class _FilterTotals:

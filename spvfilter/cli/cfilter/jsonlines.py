@@ -53,7 +53,7 @@ class FilterRecord(NamedTuple):
     block: bytes
     """Hash of the block."""
     previous: bytes | None
-    """Hash of the previous block. None if the line does not state it."""
+    """Hash of the previous block. None if the line does not give it."""
     height: int | None
     """Height of the block. None if it is unknown."""
     data: bytes

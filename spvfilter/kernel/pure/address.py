@@ -23,9 +23,9 @@ _GENERATOR = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)  # BIP
 def check_network(p2pkh_version: int, p2sh_version: int, hrp: str) -> None:
     """Raise ParameterError for a version byte out of range, TypeError for arguments of other types."""
     for version in (p2pkh_version, p2sh_version):
-        whole(version, 0, 255, "a version byte is from 0 to 255")
+        whole(version, 0, 255, "a version byte must be from 0 to 255")
     if not isinstance(hrp, str):
-        raise TypeError(f"the human-readable part is a str, not {type(hrp).__name__}")
+        raise TypeError(f"the human-readable part must be a str, not {type(hrp).__name__}")
     hrp.encode()
 
 

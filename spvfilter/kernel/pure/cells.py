@@ -194,7 +194,7 @@ class Hashed:
     ) -> None:
         if hasattr(self, "_positions"):
             raise TypeError("a filter's core can be initialized only once")
-        self.cells: int = whole(cells, 0, (1 << 63) - 1, "cells are from 0 to 2^63 - 1")
+        self.cells: int = whole(cells, 0, (1 << 63) - 1, "cells must be from 0 to 2^63 - 1")
         self.hash_funcs: int = whole(hash_funcs, 0, 0xFFFFFFFF, "hash_funcs is not a u32")
         self.family: Family = Family(family)
         self.partitioned: bool = bool(partitioned)
@@ -246,7 +246,9 @@ class Hashed:
 
     @room.setter
     def room(self, room: int | None) -> None:
-        self._room = None if room is None else whole(room, -1, (1 << 63) - 2, "room is from -1 to 2^63 - 2, or None")
+        self._room = (
+            None if room is None else whole(room, -1, (1 << 63) - 2, "room must be from -1 to 2^63 - 2, or None")
+        )
 
     def _make_room(self) -> None:
         """Called before a new key is added if `room` is 0 or unknown. A derived class sets `room`, or raises an error.

@@ -69,14 +69,14 @@ def column_lines(
 
 def _encoded(name: object) -> bytes:
     if not isinstance(name, str):
-        raise TypeError(f"the name of a column is a str, not {type(name).__name__}")
+        raise TypeError(f"the name of a column must be a str, not {type(name).__name__}")
     return name.encode("utf-8", "replace")
 
 
 def _layout(given: object) -> Layout:
     """Return a layout. Raises TypeError if it is not a str, ParameterError if it has no lines."""
     if not isinstance(given, str):
-        raise TypeError(f"a layout is a str, not {type(given).__name__}")
+        raise TypeError(f"a layout must be a str, not {type(given).__name__}")
     found = next((layout for layout in _LAYOUTS if layout == given), None)
     if found is None:
         raise ParameterError(f"no lines of the layout {given[:100]}")

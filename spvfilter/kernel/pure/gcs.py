@@ -24,7 +24,7 @@ def check_parameters(p: int, m: int) -> tuple[int, int]:
 
     Raises ParameterError unless 1 ≤ P ≤ 32 and 1 ≤ M < 2^32. With N ≤ 2^25, every value then fits into 64 bits.
     """
-    return whole(p, 1, 32, "P is from 1 to 32"), whole(m, 1, 0xFFFFFFFF, "M is from 1 to 2^32 - 1")
+    return whole(p, 1, 32, "P must be from 1 to 32"), whole(m, 1, 0xFFFFFFFF, "M must be from 1 to 2^32 - 1")
 
 
 def gcs_build(items: Iterable[bytes], key: bytes, p: int, m: int) -> bytes:

@@ -55,7 +55,7 @@ class SeriesCore:
         differs from the others, TypeError for other objects.
         """
         _check(self._slices[0], slice)
-        count = whole(count, 0, (1 << 63) - 1, "count is from 0 to 2^63 - 1")
+        count = whole(count, 0, (1 << 63) - 1, "count must be from 0 to 2^63 - 1")
         if len(self._slices) > count:
             return False
         if len(self._slices) == MAX_SLICES:

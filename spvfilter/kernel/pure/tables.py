@@ -399,7 +399,7 @@ class ColumnRows:
     def named(cls, name: str) -> ColumnRows:
         """Return an empty column. Raises ParameterError if no column has this name."""
         if not isinstance(name, str):
-            raise TypeError(f"the name of a column is a str, not {type(name).__name__}")
+            raise TypeError(f"the name of a column must be a str, not {type(name).__name__}")
         table, _, column = name.removesuffix(HEX).partition(".")
         layout, is_hex = TABLES.get(table, {}).get(column), name.endswith(HEX)
         if layout is None or (is_hex and layout not in (Layout.HASH, Layout.BINARY)):

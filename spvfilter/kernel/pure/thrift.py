@@ -27,7 +27,7 @@ def thrift_end(raw: bytes, at: int, kind: int, /) -> int:
         TypeError: An argument has another type.
         ParameterError: The offset is negative, or the type is not from 0 to 15.
     """
-    data, start, of = snapshot(raw), offset(at), whole(kind, 0, _MOST, "a type is from 0 to 15")
+    data, start, of = snapshot(raw), offset(at), whole(kind, 0, _MOST, "a type must be from 0 to 15")
     try:
         end = _end(data, start, of, 0, within=False)
     except (IndexError, _MalformedError):

@@ -1,8 +1,8 @@
 """The address book: addresses of peers in two tables of buckets, so that no attacker can fill it (Core addrman).
 
-The table of new addresses has announced addresses. The table of tried addresses has addresses that were connected. A
-keyed hash with the wallet's secret gives the bucket and the position of an address, so that no attacker can compute
-them.
+The table of new addresses contains announced addresses. The table of tried addresses contains those of earlier
+connections. A keyed hash with the wallet's secret gives the bucket and the position of an address, so that no attacker
+can compute them.
 
 - The bucket of a new address depends on its group and on its source's group. One source reaches 16 of 256 buckets.
 - The bucket of a tried address depends on its group. One group reaches 4 of 64 buckets.

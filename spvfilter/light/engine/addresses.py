@@ -270,8 +270,8 @@ class Discovery:
     def _kinds(self) -> list[Callable[[KnownAddress], bool]]:
         """Return the kinds of addresses in the order of their choice.
 
-        Addresses that state the needed services come first, then addresses with unknown services, then addresses that
-        were never connected. If one attempt after another fails, addresses come in any order. A few unreachable
+        Addresses that announce the needed services come first, then addresses with unknown services, then addresses
+        that were never connected. If one attempt after another fails, addresses come in any order. A few unreachable
         addresses, each tried again after its pause, would otherwise take all turns.
         """
         needs = self._needs

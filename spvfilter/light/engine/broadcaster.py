@@ -794,7 +794,7 @@ class Broadcaster:
 
 
 def _core_version(peer: Peer) -> int | None:
-    """Return the major version of Bitcoin Core that a peer states, or None if it is another program."""
+    """Return the major version of Bitcoin Core that a peer announces, or None if it is another program."""
     stated = None if peer.profile is None else _CORE_AGENT.search(peer.profile.user_agent)
     return None if stated is None else int(stated[1])
 

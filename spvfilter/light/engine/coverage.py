@@ -223,7 +223,7 @@ class Coverage:
             self.is_changed = True
 
     def agrees(self, address: str, height: int) -> None:
-        """A peer states our filter header at a height, and so it supports all filter headers below."""
+        """A peer confirms our filter header at a height, and so it supports all filter headers below."""
         dispute = self.filter_disputes.get(address)
         if dispute is None:
             return

@@ -3,7 +3,7 @@
 Filter headers are chained, so a header commits to all filters below it. A peer supports our chain of filter headers by
 stating the same header.
 
-If a peer states another header, the engine finds the first block of difference and judges it. If the block proves a
+If a peer gives another header, the engine finds the first block of difference and judges it. If the block proves a
 filter false, the engine bans the peers that committed to it, and takes back their headers.
 
 A block often proves neither filter false. The engine then bans no peer and counts no majority. It fetches the block
@@ -111,7 +111,7 @@ class FilterHeaders:
         self._undecided: dict[str, set[bytes]] = {}  # Blocks that a peer disputed without a decision, by its address.
         # Height up to which blocks count as undecided for a peer that disputed too many, by its address.
         self._ended: dict[str, int] = {}
-        # When the last supporter of our filter headers was gone, while a peer states another chain.
+        # When the last supporter of our filter headers was gone, while a peer gives another chain.
         self._alone_since: float | None = None
         # How often we switched to another chain in spite of supporters, since the last complete search.
         self._switches = 0
@@ -236,7 +236,7 @@ class FilterHeaders:
         return ranked[number - 1] if len(ranked) >= number else -1
 
     def _check_supporters(self) -> None:
-        """Take our filter headers back if they have no supporter left and a peer states another chain.
+        """Take our filter headers back if they have no supporter left and a peer gives another chain.
 
         Each former supporter may come back in a moment, and then all blocks would be searched twice. The engine waits
         `answer_s` first. It also switches if the supporters cannot extend our headers, but a peer with another chain

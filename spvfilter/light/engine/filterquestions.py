@@ -26,7 +26,7 @@ Hashes = Callable[[bytes, Sequence[bytes]], None]  # the filter header before th
 
 
 class Stated(NamedTuple):
-    """Filter headers of successive blocks, as a peer states them."""
+    """Filter headers of successive blocks, as a peer gives them."""
 
     previous: bytes
     """The filter header before the first block."""

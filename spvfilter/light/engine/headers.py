@@ -110,7 +110,7 @@ class PeerHeaders:
         return _KEY in peer.questions or (view is not None and (view.awaits_commit or view.is_due))
 
     def progress(self) -> tuple[int, int]:
-        """Return the height of the best chain, and the greatest height that a connected peer states."""
+        """Return the height of the best chain, and the greatest height that a connected peer announces."""
         done = max((view.sync.height for view in self._views.values()), default=self._context.chain.height)
         stated = [peer.profile.start_height for peer in self._context.pool.connected() if peer.profile is not None]
         return done, max(done, self._context.chain.height, *stated, 0)

@@ -120,7 +120,7 @@ class BroadcastAsked:
 
     raw: bytes
     input_values: tuple[int, ...] | None = None
-    """Value of each input in satoshi, if the user states them."""
+    """Value of each input in satoshi, if the user gives them."""
     is_private: bool = False
     """True if one new peer gets the transaction first."""
     call: int = 0

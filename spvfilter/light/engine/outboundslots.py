@@ -133,7 +133,7 @@ class OutboundSlots:
 def wanted_of(
     disputing: Sequence[str], there: Collection[str], most: int, *, makes_room: bool = False
 ) -> Sequence[str]:
-    """Return the addresses to connect because they contradict us, the most important first.
+    """Return the addresses to connect to because they contradict us, the most important first.
 
     Args:
         disputing: Addresses of peers that contradict us, the most important first.

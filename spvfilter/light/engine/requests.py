@@ -78,7 +78,7 @@ class RevealAddress:
     account: str | None
     """Name of the account, or name or label of the keychain; None for the first keychain."""
     exclusive: bool
-    """True if the program states that no other program or database reveals addresses of the keychain."""
+    """True if the program promises that no other program or database reveals addresses of the keychain."""
 
 
 @dataclass(frozen=True, slots=True)

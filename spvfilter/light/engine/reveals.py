@@ -19,8 +19,8 @@ from spvfilter.watch.keychain import MAX_REVEALED, Keychain, identity_of
 class Reveals:
     """Reveals addresses, and decides which blocks are searched for the scripts that a window gains by this.
 
-    A program may state that a keychain is exclusive: no other program or database reveals its addresses. Then no block
-    contains a payment to a script above every revealed index. There are two exceptions:
+    A program may promise that a keychain is exclusive: no other program or database reveals its addresses. Then no
+    block contains a payment to a script above every revealed index. There are two exceptions:
 
     - Nobody has searched for addresses that were revealed before the flag was set. The first growth of a window is
       therefore followed by a search of all blocks.

@@ -57,7 +57,7 @@ class StalePeers:
                 return
 
     def try_another(self) -> None:
-        """Connect another named address if no block comes for long."""
+        """Connect to another named address if no block arrives for a long time."""
         context, now = self._context, self._context.now.monotonic
         if context.chain.tip_hash != self._tip:
             self._tip, self._another_at = context.chain.tip_hash, now + context.options.timeouts.stale_tip_s

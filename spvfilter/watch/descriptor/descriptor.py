@@ -158,7 +158,7 @@ def parse_descriptor(text: str, network: Network, *, is_stored: bool = False) ->
         TypeError: `text` is not a str.
     """
     if not isinstance(text, str):
-        raise TypeError(f"a descriptor is a str, not {type(text).__name__}")
+        raise TypeError(f"a descriptor must be a str, not {type(text).__name__}")
     text = text.strip()
     if len(text) > _LONGEST:
         raise DescriptorError(f"a descriptor must be at most {_LONGEST:,} characters long, not {len(text):,}")

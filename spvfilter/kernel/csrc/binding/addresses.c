@@ -6,7 +6,7 @@
 
 static bool take_version(const spv_state *state, PyObject *object, uint8_t *version) {
     long long number;
-    if (!spv_whole(state, object, 0, UINT8_MAX, "a version byte is from 0 to 255", &number))
+    if (!spv_whole(state, object, 0, UINT8_MAX, "a version byte must be from 0 to 255", &number))
         return false;
     *version = (uint8_t)number;
     return true;
@@ -18,7 +18,7 @@ static bool take_parameters(const spv_state *state, PyObject *const *arguments, 
     if (!take_version(state, arguments[0], &versions[0]) || !take_version(state, arguments[1], &versions[1]))
         return false;
     if (!PyUnicode_Check(arguments[2]))
-        return spv_refuse_type("the human-readable part is a str, not %U", arguments[2]);
+        return spv_refuse_type("the human-readable part must be a str, not %U", arguments[2]);
     Py_ssize_t size;
     const char *text = PyUnicode_AsUTF8AndSize(arguments[2], &size);
     if (!text)

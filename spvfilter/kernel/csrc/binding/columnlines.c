@@ -26,7 +26,7 @@ static void end(call *of) {
 /* pure.columnlines._encoded. */
 static bool take_name(PyObject *name, PyObject **held, spv_read_column *column) {
     if (!PyUnicode_Check(name))
-        return spv_refuse_type("the name of a column is a str, not %U", name);
+        return spv_refuse_type("the name of a column must be a str, not %U", name);
     if (!(*held = PyUnicode_AsEncodedString(name, "utf-8", "replace")))
         return false;
     column->name = (spv_bytes){spv_data(*held), spv_size(*held)};
@@ -35,7 +35,7 @@ static bool take_name(PyObject *name, PyObject **held, spv_read_column *column) 
 
 static bool take_layout(const spv_state *state, PyObject *given, spv_read_column *column) {
     if (!PyUnicode_Check(given))
-        return spv_refuse_type("a layout is a str, not %U", given);
+        return spv_refuse_type("a layout must be a str, not %U", given);
     PyObject *text = PyUnicode_AsEncodedString(given, "utf-8", "replace");
     if (!text)
         return false;

@@ -12,7 +12,7 @@ enum { KEY_SIZE = 16 };
 
 static bool take_p(const spv_state *state, PyObject *object, unsigned *p) {
     long long number;
-    if (!spv_whole(state, object, 1, 32, "P is from 1 to 32", &number))
+    if (!spv_whole(state, object, 1, 32, "P must be from 1 to 32", &number))
         return false;
     *p = (unsigned)number;
     return true;
@@ -21,7 +21,7 @@ static bool take_p(const spv_state *state, PyObject *object, unsigned *p) {
 /* pure.gcs.check_parameters. */
 static bool parameters(const spv_state *state, PyObject *given_p, PyObject *given_m, unsigned *p, uint64_t *m) {
     long long number;
-    if (!take_p(state, given_p, p) || !spv_whole(state, given_m, 1, UINT32_MAX, "M is from 1 to 2^32 - 1", &number))
+    if (!take_p(state, given_p, p) || !spv_whole(state, given_m, 1, UINT32_MAX, "M must be from 1 to 2^32 - 1", &number))
         return false;
     *m = (uint64_t)number;
     return true;

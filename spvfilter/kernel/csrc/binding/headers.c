@@ -123,9 +123,9 @@ static bool take_times(const spv_state *state, PyObject *given, spv_header_rules
 static bool take_numbers(const spv_state *state, PyObject *const *arguments, spv_header_rules *rules) {
     const long long most = 1LL << 32;
     long long late_by, least_version, latest;
-    if (!spv_whole(state, arguments[0], 0, most, "a difference of times is from 0 to 2^32", &late_by)
+    if (!spv_whole(state, arguments[0], 0, most, "a difference of times must be from 0 to 2^32", &late_by)
         || !spv_whole(state, arguments[1], INT32_MIN, INT32_MAX, "a version is a signed number of 32 bits", &least_version)
-        || !spv_whole(state, arguments[2], -1, most, "the latest time is from -1 to 2^32", &latest))
+        || !spv_whole(state, arguments[2], -1, most, "the latest time must be from -1 to 2^32", &latest))
         return false;
     rules->late_by = (uint64_t)late_by;
     rules->least_version = least_version;

@@ -83,7 +83,7 @@ static bool take_heights(const spv_state *state, PyObject *given, call *of) {
 /* pure.tables.ColumnRows.named. */
 static bool take_column(const spv_state *state, PyObject *name, spv_column *column) {
     if (!PyUnicode_Check(name))
-        return spv_refuse_type("the name of a column is a str, not %U", name);
+        return spv_refuse_type("the name of a column must be a str, not %U", name);
     PyObject *text = PyUnicode_AsEncodedString(name, "utf-8", "replace");
     if (!text)
         return false;

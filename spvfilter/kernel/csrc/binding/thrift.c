@@ -12,7 +12,7 @@ static PyObject *thrift_end(PyObject *self, PyObject *const *arguments, Py_ssize
     if (!spv_count_arguments("thrift_end", count, 3))
         return NULL;
     PyObject *raw = spv_snapshot(arguments[0]);
-    if (!raw || !spv_offset(state, arguments[1], &at) || !spv_whole(state, arguments[2], 0, MOST, "a type is from 0 to 15", &kind)) {
+    if (!raw || !spv_offset(state, arguments[1], &at) || !spv_whole(state, arguments[2], 0, MOST, "a type must be from 0 to 15", &kind)) {
         Py_XDECREF(raw);
         return NULL;
     }

@@ -59,7 +59,7 @@ int spv_core_set_room(PyObject *self, PyObject *value, void *Py_UNUSED(closure))
         return -1;
     }
     const spv_state *state = spv_check_made(core) ? spv_core_state(self) : NULL;
-    if (!state || (value != Py_None && !spv_whole(state, value, -1, INT64_MAX - 1, "room is from -1 to 2^63 - 2, or None", &room)))
+    if (!state || (value != Py_None && !spv_whole(state, value, -1, INT64_MAX - 1, "room must be from -1 to 2^63 - 2, or None", &room)))
         return -1;
     atomic_store_explicit(&core->room, room, memory_order_relaxed);
     return 0;

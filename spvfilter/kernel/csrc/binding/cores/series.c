@@ -326,7 +326,7 @@ static PyObject *append(PyObject *self, PyObject *const *arguments, Py_ssize_t g
         return NULL;
     const Py_ssize_t count = PyTuple_Size(slices);
     bool done = false, good = check(state, PyTuple_GetItem(slices, 0), arguments[0])
-        && spv_whole(state, arguments[1], 0, INT64_MAX, "count is from 0 to 2^63 - 1", &most);
+        && spv_whole(state, arguments[1], 0, INT64_MAX, "count must be from 0 to 2^63 - 1", &most);
     if (good && count <= most) {
         if (count == SPV_MAX_SLICES)
             PyErr_Format(state->CapacityError, "a series has at most %d slices", SPV_MAX_SLICES);

@@ -50,7 +50,7 @@ static bool is_encoding(long number) {
 /* Reads the cells and functions, and the hash family with its key. */
 static bool read_shape(const spv_state *state, const core_arguments *given, spv_core *fresh) {
     long long cells, functions;
-    if (!spv_whole(state, given->cells, 0, INT64_MAX, "cells are from 0 to 2^63 - 1", &cells)
+    if (!spv_whole(state, given->cells, 0, INT64_MAX, "cells must be from 0 to 2^63 - 1", &cells)
         || !spv_whole(state, given->hash_funcs, 0, UINT32_MAX, "hash_funcs is not a u32", &functions))
         return false;
     const long family = spv_member_of(state->Family, given->family, spv_is_family);
