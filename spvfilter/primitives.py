@@ -85,7 +85,7 @@ def hash_of(value: bytes | str, name: str) -> bytes:
     if isinstance(value, str):
         return hash_from_hex(value)
     if not isinstance(value, bytes) or len(value) != 32:
-        raise ParameterError(f"a {name} must have 32 bytes or 64 hex digits, not be {reprlib.repr(value)}")
+        raise ParameterError(f"a {name} must be 32 bytes or 64 hex digits, not {reprlib.repr(value)}")
     return value
 
 

@@ -88,7 +88,7 @@ def test_hash_is_taken_as_bytes_or_hex(digest: bytes) -> None:
 
 @pytest.mark.parametrize("value", [b"", bytes(31), bytes(33), None, 7, bytearray(32)])
 def test_other_values_are_no_hash(value: object) -> None:
-    with pytest.raises(ParameterError, match="a txid must have 32 bytes or 64 hex digits, not be"):
+    with pytest.raises(ParameterError, match="a txid must be 32 bytes or 64 hex digits, not"):
         hash_of(value, "txid")  # type: ignore[arg-type]
 
 

@@ -150,8 +150,8 @@ class CountingBloomFilter(GenericFilter, CounterCore):
         mask as `contains_many` returns it; a null that is skipped is not removed.
 
         A key that is not contained changes nothing. A key that occurs several times is removed as often as the filter
-        contains it. All keys are looked up first: a key of a wrong type raises an error before anything has changed. As
-        with `remove`, remove only keys that were added: a false positive decrements the counters of other keys.
+        contains it. All keys are looked up first: a key of the wrong type raises an error before anything has changed.
+        As with `remove`, remove only keys that were added: a false positive decrements the counters of other keys.
 
         Args:
             keys: The keys, as `update` takes them.

@@ -72,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=(
             "a wallet's database, only read: use the secret, tweak, rate and size of the wallet's own filter. If"
-            " nothing else is watched, use also its addresses and outpoints"
+            " nothing else is watched, also use its addresses and outpoints"
         ),
     )
     decoys.add_argument(

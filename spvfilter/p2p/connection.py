@@ -93,7 +93,7 @@ class Connection:
             limits: Timeouts; the values of Core by default.
             clock: Source of time; the clock of the system by default.
             own_nonces: Version nonces of our other connections. A peer that sends one of them is this program.
-            draw_nonce: Function that returns random numbers of 64 bits; from `secrets` by default.
+            draw_nonce: Function that returns random 64-bit numbers; from `secrets` by default.
             v2: Whether to encrypt the connection (BIP-324, extra `bip324`). Off by default.
             draw_bytes: Function that returns random bytes for the encryption; from `secrets` by default.
 

@@ -142,7 +142,7 @@ class HttpClient:
             except library.ConnectError as error:
                 if _is_of_tls(error):
                     raise NodeRefusedError(f"{self.endpoint}: no secure connection: {shown(str(error))}") from None
-                advice = "does the node run, and is this the port of its RPC or REST?"
+                advice = "is the node running, and is this the port of its RPC or REST?"
                 raise NodeUnreachableError(f"{self.endpoint}: no connection: {shown(str(error))}: {advice}") from None
             except library.RemoteProtocolError as error:
                 raise NodeUnreachableError(

@@ -190,7 +190,8 @@ class NodeExport:
             ParameterError: The directory holds another export or other files, or pyarrow is not installed.
             DirectoryInUseError: Another export uses the directory.
             NodeError: The node fails for longer than its Patience allows, or lacks a block.
-            SourceError: The span has no block, or coins are wanted of a chain without its first blocks.
+            SourceError: The span has no block, or coins are requested for a chain without its first blocks.
+            FormatError: A block of the node is malformed.
             OSError: A file cannot be read or written.
         """
         folder, node = self.directory / _FOLDER, self.blocks.node

@@ -179,7 +179,8 @@ class RunStarted:
     """A run of the client started. It is the first event of the run.
 
     Numbers may be left out before this event: it gets at least the Unix time in microseconds as its number. A restored
-    copy of the database therefore does not repeat numbers, unless the clock was set back as well. Then the id shows it.
+    copy of the database therefore does not repeat numbers, unless the clock was set back as well. In that case, the id
+    shows it.
     """
 
     id: bytes

@@ -113,7 +113,7 @@ def test_a_table_is_not_built_in_read_only_memory() -> None:
 @pytest.mark.parametrize("family", [Family.BIP37, Family.SPARK_V1, Family.REDISBLOOM, Family.SPLIT_BLOCK])
 def test_families_of_short_hashes_are_refused(family: Family) -> None:
     for kernel in (native(), reference()):
-        with pytest.raises(ParameterError, match="hashes of 64 bits"):
+        with pytest.raises(ParameterError, match="64-bit hashes"):
             kernel.FuseCore(*FUSED[:4], family, bytes(16), bytes(384))
 
 

@@ -235,7 +235,7 @@ REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
     ),
     "a long version": (
         lambda twin: judge(twin, b"", [1], least_version=1 << 31),
-        "a version is a signed number of 32 bits: 2147483648",
+        "a version must be a signed 32-bit number: 2147483648",
     ),
     "a late time": (
         lambda twin: judge(twin, b"", [1], latest=(1 << 32) + 1),

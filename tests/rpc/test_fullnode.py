@@ -156,7 +156,7 @@ async def test_a_refused_connection_is_reported_at_once(core: CoreNode) -> None:
         pass
     pauses = Pauses()
     with pytest.raises(
-        NodeUnreachableError, match=rf"http://127.0.0.1:{gone.port}: no connection: .*: does the node run"
+        NodeUnreachableError, match=rf"http://127.0.0.1:{gone.port}: no connection: .*: is the node running"
     ):
         async with opened(gone, "rest", pauses):
             pass

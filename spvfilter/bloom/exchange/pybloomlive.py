@@ -36,7 +36,7 @@ _SHORT = 128  # Bits of all hash functions up to which the versions use another 
 def read_pybloom_live(raw: Buffer, *, version: int | None = None) -> BloomFilter:
     """Return the filter in the bytes that BloomFilter.tofile of pybloom-live wrote.
 
-    Its hash family is PybloomLiveHash, its keys are text. The library hashes another key as str(key).
+    Its hash family is PybloomLiveHash, its keys are text. The library hashes any other key as str(key).
 
     Args:
         raw: The bytes of the file.

@@ -266,14 +266,14 @@ class RedisBloomFilter:
     async def add(self, key: object) -> bool:
         """Add a key, and return True if it was new. A key is new if at least one of its bits was not set before.
 
-        Raises TypeError for a key of a wrong type, CapacityError for a new key in a full filter.
+        Raises TypeError for a key of the wrong type, CapacityError for a new key in a full filter.
         """
         return bool((await self.add_many([key]))[0])
 
     async def contains(self, key: object) -> bool:
         """Return True if the key was added, or if it is a false positive.
 
-        Raises TypeError for a key of a wrong type.
+        Raises TypeError for a key of the wrong type.
         """
         return bool((await self._probe(scripts.CONTAINS, [key]))[0])
 
@@ -384,7 +384,7 @@ class RedisBloomFilter:
     ) -> bytes | Mask:
         """Return one byte for each key of a batch: 1 if the filter contains it, else 0.
 
-        Batches, results and `nulls` are the same as for `add_many`. Raises TypeError for a key of a wrong type,
+        Batches, results and `nulls` are the same as for `add_many`. Raises TypeError for a key of the wrong type,
         ColumnError for a column that contradicts itself.
         """
         batch = KeyBatch(keys, nulls, self.encoding, padding)

@@ -241,14 +241,14 @@ class RedisScalableBloomFilter:
     async def add(self, key: object) -> bool:
         """Add a key to the last slice unless a slice contains it. Return True if it was new.
 
-        Raises TypeError for a key of a wrong type, CapacityError if the filter cannot grow, FormatError, RemoteError.
+        Raises TypeError for a key of the wrong type, CapacityError if the filter cannot grow, FormatError, RemoteError.
         """
         return bool((await self.add_many([key]))[0])
 
     async def contains(self, key: object) -> bool:
         """Return True if the key was added, or if it is a false positive.
 
-        Raises TypeError for a key of a wrong type, FormatError, RemoteError.
+        Raises TypeError for a key of the wrong type, FormatError, RemoteError.
         """
         return bool((await self._probe(scripts.CONTAINS, [key]))[0])
 

@@ -45,7 +45,7 @@ _REMIX = 0xD6E8FEB86659FD93  # As in cells.py.
 _MOST_KEYS = 255  # Keys of one cell from which on a seed fails: the compiled twin counts in bytes.
 _BLOCK = 1 << 12  # Cells whose keys are removed before the next cells are looked at, for the caches.
 MAX_SEGMENT = 1 << 18  # Cells of the longest segment: x gives 18 bits to each position in a segment.
-_MAX_CELLS = (1 << 32) - 1  # The compiled twin has cells' numbers of 32 bits.
+_MAX_CELLS = (1 << 32) - 1  # The compiled twin has 32-bit numbers of cells.
 
 
 class _Shape:
@@ -127,7 +127,7 @@ class FuseCore:
         shape = _Shape(fingerprint_bits, seed, segment_length, segments)
         self.family: Family = Family(family)
         if self.family not in (Family.FAST, Family.SIPHASH, Family.CUSTOM):
-            raise ParameterError("a static filter takes FastHash, SipHash or CustomHash: it needs hashes of 64 bits")
+            raise ParameterError("a static filter takes FastHash, SipHash or CustomHash: it needs 64-bit hashes")
         self.key: bytes = snapshot(key)
         if len(self.key) != 16:
             raise ParameterError(f"a hash family's key must be 16 bytes long, not {len(self.key)}")

@@ -97,7 +97,7 @@ def judge_headers(
         raise ParameterError(f"expected 1 to {_MEDIAN_SPAN} times of 4 bytes each, not {len(before)} bytes")
     expected = [_difficulty(each) for each in (usual, late)]
     late_by = whole(late_by, 0, 1 << 32, "a difference of times must be from 0 to 2^32")
-    least_version = whole(least_version, -(1 << 31), (1 << 31) - 1, "a version is a signed number of 32 bits")
+    least_version = whole(least_version, -(1 << 31), (1 << 31) - 1, "a version must be a signed 32-bit number")
     latest = whole(latest, -1, 1 << 32, "the latest time must be from -1 to 2^32")
     window = [int.from_bytes(before[at : at + 4], "little") for at in range(0, len(before), 4)]
     ordered, last, late_ones = sorted(window), window[-1], 0

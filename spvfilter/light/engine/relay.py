@@ -33,7 +33,7 @@ _GUEST_PART = 2
 RELAY_S = 1_200.0
 """Seconds for which a transaction is announced to new peers and served (our choice)."""
 MAX_PROBES = 30
-"""Largest number of questions to one peer whether it has a transaction (our choice)."""
+"""Number of times that one peer is asked whether it has a transaction (our choice)."""
 
 
 @dataclass(slots=True, eq=False)

@@ -124,7 +124,7 @@ static bool take_numbers(const spv_state *state, PyObject *const *arguments, spv
     const long long most = 1LL << 32;
     long long late_by, least_version, latest;
     if (!spv_whole(state, arguments[0], 0, most, "a difference of times must be from 0 to 2^32", &late_by)
-        || !spv_whole(state, arguments[1], INT32_MIN, INT32_MAX, "a version is a signed number of 32 bits", &least_version)
+        || !spv_whole(state, arguments[1], INT32_MIN, INT32_MAX, "a version must be a signed 32-bit number", &least_version)
         || !spv_whole(state, arguments[2], -1, most, "the latest time must be from -1 to 2^32", &latest))
         return false;
     rules->late_by = (uint64_t)late_by;

@@ -35,7 +35,7 @@ static bool read_family(const spv_state *state, PyObject *given, PyObject *given
     if (family < 0)
         return false;
     if (family != SPV_FAMILY_FAST && family != SPV_FAMILY_SIPHASH && family != SPV_FAMILY_CUSTOM) {
-        PyErr_SetString(state->ParameterError, "a static filter takes FastHash, SipHash or CustomHash: it needs hashes of 64 bits");
+        PyErr_SetString(state->ParameterError, "a static filter takes FastHash, SipHash or CustomHash: it needs 64-bit hashes");
         return false;
     }
     PyObject *key = spv_snapshot(given_key);
