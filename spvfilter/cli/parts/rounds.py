@@ -177,8 +177,8 @@ class Rounds(ABC, Generic[Options]):
             except OSError as error:
                 if error.errno in NO_ROOM:
                     complain(
-                        f"no space left in {self.options.out}, where the finished parts are: free some space and run the"
-                        " same command again to continue"
+                        f"no space left in {self.options.out}, where the finished parts are: free some space and run"
+                        " the same command again to continue"
                     )
                 raise
             finally:
