@@ -225,7 +225,7 @@ class BroadcastStep(StrEnum):
     ECHOED = "echoed"
     """The peer has the transaction from another node. If the peer is honest, the network relays the transaction."""
     REFUSED = "refused"
-    """The peer rejected the transaction (BIP-61), or lacked it 40 seconds after it received it."""
+    """The peer lacked the transaction up to 40 seconds after it received it. A BIP-61 reject names the reason."""
 
 
 @public

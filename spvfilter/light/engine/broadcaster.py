@@ -19,7 +19,10 @@ free coins that are spent. A peer that still lacks the transaction has rejected 
   answers notfound for two minutes.
 
 The first two cases need inputs from confirmed transactions of the wallet, and outputs that none of its transactions
-spends. Otherwise a peer may accept the transaction later, together with its relatives. A BIP-61 reject counts at once.
+spends. Otherwise a peer may accept the transaction later, together with its relatives.
+
+A BIP-61 reject alone proves nothing: one liar could free coins that are spent. Its reason is reported once one of these
+cases agrees, and the other peers get the transaction immediately.
 """
 
 from __future__ import annotations
@@ -601,17 +604,22 @@ class Broadcaster:
         return not self._owns.has_child(own) and all(map(self._books.is_confirmed, spent))
 
     def rejected(self, peer: Peer, message: Reject) -> None:
-        """A peer rejects a transaction (BIP-61). The message counts only if the peer received the transaction."""
+        """A peer rejects a transaction (BIP-61): keep its reason. See the module."""
         own = self.find(message.data)
         record = own.peers.get(peer) if own is not None else None
         if own is not None and record is not None and record.requested is not None and is_rejection(message):
-            self._reject_by(own, peer, record, reason_of(message))
+            record.reason = reason_of(message)
+            self._hurry(own)
 
     def _reject_by(self, own: OwnTx, peer: Peer, record: PeerRecord, reason: str) -> None:
+        record.answered = self._context.now.monotonic
+        self.was_rejected(own, peer.address, record.reason or reason)
+        self._hurry(own)
+
+    def _hurry(self, own: OwnTx) -> None:
+        """A peer rejects a transaction: the others decide immediately."""
         now = self._context.now.monotonic
-        record.answered = now
-        self.was_rejected(own, peer.address, reason)
-        if own.state is not BroadcastState.ACCEPTED:  # other peers decide immediately
+        if own.state is not BroadcastState.ACCEPTED:
             own.due.update({each: now for each in own.due if each not in own.peers})
         self._wake(own)
 

@@ -54,6 +54,8 @@ class PeerRecord:
     """True if the peer lacked it after it received it."""
     has_round_passed: bool = False
     """True if the peer announced a transaction after that."""
+    reason: str = ""
+    """Why the peer rejects it, as its BIP-61 reject says; empty without one."""
 
 
 @dataclass(slots=True, eq=False)

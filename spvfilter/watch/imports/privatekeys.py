@@ -46,17 +46,21 @@ _MOST_NAMED = 5
 def private_fields(data: object) -> list[str]:
     """Return the names of the fields of a JSON value that contain private keys, each once."""
     found: dict[str, None] = {}
+    harmless: dict[str, str] = {}  # names that were checked already, with the name to report; files repeat them
     left: list[tuple[str, object]] = [("", data)]
     while left:
         name, value = left.pop()
         if isinstance(value, dict):
             for key, inner in value.items():
-                if key.lower() in _PRIVATE_NAMES:
+                if key in harmless:
+                    left.append((harmless[key] or name, inner))
+                elif key.lower() in _PRIVATE_NAMES:
                     found.update({key: None} if inner else {})
                 elif private_key_in(key) is not None:
                     found[name or "(without a name)"] = None
                 else:
-                    left.append((key if _SHOWN.fullmatch(key) else name, inner))
+                    harmless[key] = key if _SHOWN.fullmatch(key) else ""
+                    left.append((harmless[key] or name, inner))
         elif isinstance(value, list):
             left.extend((name, inner) for inner in value)
         elif isinstance(value, str) and is_private(value):

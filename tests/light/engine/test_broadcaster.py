@@ -17,12 +17,20 @@ from spvfilter.primitives import OutPoint
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchWithdrawn, Reason
-from spvfilter.wire.messages.table import Inv, InvItem, InvType, Message, Tx
+from spvfilter.wire.messages.table import Inv, InvItem, InvType, Message, Reject, Tx
 from support.locks import LOCKS, STRANGER, build_tx, key
 from support.sending import MODES, Hoards, announced_from_now, answer, changes, send, spend, status, steps, synced
 from support.stage import Prompt, stage
 
 DAY_S = 86_400
+
+
+class RejectsAndServes(Hoards):
+    """Says that it rejects a transaction, and serves it later."""
+
+    def given(self, responder: Responder, raw: bytes) -> None:
+        responder.send(Reject(b"tx", 0x10, b"bad-txns", Transaction.parse(raw).txid))
+        self.world.timeline.after(4.0, partial(super().given, responder, raw))
 
 
 class Leaves(Taker):
@@ -42,7 +50,7 @@ def test_rejection_by_all_peers_frees_the_coins(mode: Mode, tmp_path: Path) -> N
         assert world.process is not None
         before = world.process.disk.store.views.balance()
         txid = send(world)
-        world.pass_time(10)
+        world.pass_time(50)
         error = answer(world, txid)
         assert isinstance(error, TxRefusedError)
         assert sorted(error.refusals) == [
@@ -93,7 +101,7 @@ def test_a_block_confirms_a_refused_transaction(mode: Mode, tmp_path: Path) -> N
         synced(world)
         raw = spend(world)
         txid = send(world, raw=raw)
-        world.pass_time(10)
+        world.pass_time(50)
         assert isinstance(answer(world, txid), TxRefusedError)
         world.truth.regtest.submit_tx(raw)  # the peer had lied
         world.truth.mine()
@@ -103,6 +111,25 @@ def test_a_block_confirms_a_refused_transaction(mode: Mode, tmp_path: Path) -> N
         assert entry is not None
         assert (entry.status, entry.is_own) == (TxStatus.CONFIRMED, True)
         assert world.has_found_all()
+
+
+@MODES
+def test_a_reject_message_alone_frees_no_coin(mode: Mode, tmp_path: Path) -> None:
+    """Otherwise a peer could free the coins of a payment in a moment, while it passes the payment on."""
+    with stage(tmp_path, mode, RejectsAndServes) as world:
+        synced(world)
+        txid = send(world)
+        world.pass_time(200)
+        assert isinstance(answer(world, txid), Broadcast)
+        assert status(world, txid) is TxStatus.PENDING
+    second = tmp_path / "second"
+    second.mkdir()
+    with stage(second, mode, Rejects) as world:
+        synced(world)
+        txid = send(world)
+        world.pass_time(30)  # the peer has lacked it for less than 40 s
+        assert answer(world, txid) is None
+        assert status(world, txid) is TxStatus.PENDING
 
 
 @MODES
