@@ -8,10 +8,14 @@ import sys
 from _thread import RLock
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from enum import Enum, EnumType
+from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import ForwardRef, TypeVar
+
+from spvfilter._arguments import no_member, wrong_argument
 
 T = TypeVar("T", bound=Callable[..., object])
 
@@ -28,7 +32,55 @@ def public(defined: T) -> T:
     # the annotations of the class itself; from Python 3.14 on NamedTuple creates them on the first access
     if isinstance(defined, type) and (hints := defined.__annotations__):
         defined.__annotations__ = {name: _resolvable(hint, written_in) for name, hint in hints.items()}
+    defined = _named(defined) if isinstance(defined, type) else naming(defined)
     return readable(defined) if isinstance(defined, type) else defined
+
+
+_LATE = 0x20 | 0x80 | 0x200
+"""Flags of generators and coroutines, which do not run when they are called (CPython code.h CO_GENERATOR …)."""
+
+
+def _named(defined: T) -> T:
+    """Let the constructor and the class methods of a class name an argument of a wrong type.
+
+    For a value that is not a member of an enumeration, they raise ParameterError.
+    """
+    for name, member in list(vars(defined).items()):
+        if name == "__init__" and (hasattr(defined, "__post_init__") or not is_dataclass(defined)):
+            setattr(defined, name, naming(member))
+        elif isinstance(member, (classmethod, staticmethod)) and not name.startswith("_"):
+            setattr(defined, name, type(member)(naming(member.__func__)))
+    if isinstance(defined, EnumType) and "_missing_" not in vars(defined):
+        setattr(defined, "_missing_", classmethod(_no_member))  # noqa: B010  type checkers forbid the assignment
+    return defined
+
+
+def _no_member(cls: type[Enum], value: object) -> object:
+    return no_member(cls, value)
+
+
+def naming(function: T) -> T:
+    """Decorate a function: if it fails because an argument has a wrong type, a TypeError names the argument.
+
+    Nothing is checked before the call. These errors stay as they are:
+
+    - errors of this package;
+    - errors with the name of an argument;
+    - all errors if all arguments fit their annotations.
+    """
+    if not isinstance(function, FunctionType) or function.__code__.co_flags & _LATE:
+        return function
+
+    @wraps(function)
+    def call(*given: object, **named: object) -> object:
+        try:
+            return function(*given, **named)
+        except (TypeError, AttributeError, ValueError, LookupError, ArithmeticError) as error:
+            if (explained := wrong_argument(function, given, named, error)) is None:
+                raise
+            raise explained from error
+
+    return call  # type: ignore[return-value]  # it takes the arguments of the function
 
 
 _HASHES = {

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from enum import IntEnum
 
+from spvfilter._public import naming
 from spvfilter.errors import AddressError, FormatError, WrongNetworkError, counted
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import decode_address, encode_address
@@ -207,6 +208,7 @@ class Bech32Encoding(IntEnum):
     """Checksum of witness versions 1 to 16 (BIP-350)."""
 
 
+@naming
 def bech32_encode(hrp: str, values: bytes, encoding: Bech32Encoding, *, limit: int = MAX_ADDRESS_LENGTH) -> str:
     """Encode 5-bit values as a bech32 string and append the checksum (BIP-173, BIP-350).
 
@@ -222,6 +224,7 @@ def bech32_encode(hrp: str, values: bytes, encoding: Bech32Encoding, *, limit: i
     return bech32(hrp, values, encoding, limit)
 
 
+@naming
 def bech32_decode(text: str, *, limit: int = MAX_ADDRESS_LENGTH) -> tuple[str, bytes, Bech32Encoding]:
     """Decode a bech32 string (BIP-173 § Bech32, BIP-350). The witness version and program are not checked.
 
@@ -281,11 +284,17 @@ def _segwit_to_script(text: str, network: Network) -> bytes:
     return bytes((0x50 + version if version else 0, len(program))) + program
 
 
+@naming
 def from_5_bits(values: bytes) -> bytes:
-    """Return the bytes of 5-bit values. Raises FormatError if the padding is longer than 4 bits or is not zero."""
+    """Return the bytes of 5-bit values.
+
+    Raises FormatError if a value is above 31, or if the padding is longer than 4 bits or is not zero.
+    """
     size, padding = divmod(len(values) * 5, 8)
     if padding > 4:
         raise FormatError(f"{padding} bits of padding, at most 4", offset=0, field="5-bit values")
+    if values and max(values) > 31:
+        raise FormatError(f"a value of {max(values)}, at most 31", offset=0, field="5-bit values")
     number = int(b"0" + values.translate(_BASE32_DIGITS), 32)
     if number & ((1 << padding) - 1):
         raise FormatError("padding bits that are not zero", offset=0, field="5-bit values")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 
 from spvfilter import hashes, primitives, protocol
-from spvfilter._public import readable
+from spvfilter._public import naming, readable
 from spvfilter.errors import ParameterError
 
 __all__ = [
@@ -81,6 +81,7 @@ class Network:
         return self.name
 
     @classmethod
+    @naming
     def named(cls, name: str) -> Network:
         """Return the network with this name. Raises ParameterError, which lists the known names, if there is none.
 
@@ -105,6 +106,7 @@ class Network:
         return network
 
     @classmethod
+    @naming
     def signet(cls, challenge: bytes | str) -> Network:
         """Return the signet of a challenge script, given as bytes or hex. The default challenge gives `SIGNET`.
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol, Self, SupportsBytes
 
-from spvfilter._public import readable
+from spvfilter._public import naming, readable
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.hashes import sha256d
 from spvfilter.protocol import HEADER_SIZE, MAX_COMPACT_SIZE
@@ -63,6 +63,7 @@ def hash_to_hex(hash_: bytes) -> str:
     return hash_[::-1].hex()
 
 
+@naming
 def hash_from_hex(text: str) -> bytes:
     """Return the bytes, in wire order, of a hash in the form that block explorers show.
 
@@ -206,6 +207,7 @@ class OutPoint:
         return cls(bytes(raw[:32]), int.from_bytes(raw[32:], "little"))
 
     @classmethod
+    @naming
     def from_text(cls, text: str) -> OutPoint:
         """Parse `TXID:INDEX`, with the txid as block explorers show it. Raises ParameterError for any other text."""
         txid, colon, index = text.partition(":")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from spvfilter._public import naming
 from spvfilter.primitives import TxOut
 from spvfilter.signatures.sign import sign_inputs
 from spvfilter.transaction import TxIn, serialize
@@ -11,6 +12,7 @@ from spvfilter.transaction import TxIn, serialize
 __all__ = ["build_tx"]
 
 
+@naming
 def build_tx(
     inputs: Sequence[TxIn],
     outputs: Sequence[TxOut],

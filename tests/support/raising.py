@@ -15,7 +15,7 @@ from functools import cache
 from types import FunctionType, GetSetDescriptorType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
-from spvfilter import errors
+from spvfilter import _public, errors
 from spvfilter.kernel import backend
 
 COMPILED = (GetSetDescriptorType, MethodDescriptorType, WrapperDescriptorType)  # attributes, methods, __init__
@@ -34,6 +34,7 @@ class Raising:
         """The classes in spvfilter.errors that leave a function, for a method one of `owner`. A call of a parameter is
         not followed.
         """
+        function = decorated(function)
         if function in callers:
             return set()
         found: set[Error] = set()
@@ -106,17 +107,25 @@ def _named(node: ast.AST, function: Function, owner: type | None) -> Any:
     """The object that a name in a function refers to: a global, or an attribute of `self` or `cls`."""
     match node:
         case ast.Name(name):
-            return function.__globals__.get(name, getattr(builtins, name, None))
+            return plain(function.__globals__.get(name, getattr(builtins, name, None)))
         case ast.Attribute(ast.Name("self" | "cls"), name) if owner is not None:
             return plain(inspect.getattr_static(owner, name, None))
     return None
 
 
 def plain(member: object) -> object:
-    """The function of a method, class method or property."""
+    """The function of a method, class method or property, without a decorator that explains wrong arguments."""
     if isinstance(member, (classmethod, staticmethod)):
-        return member.__func__
-    return member.fget if isinstance(member, property) else member
+        member = member.__func__
+    elif isinstance(member, property):
+        member = member.fget
+    return decorated(member) if isinstance(member, FunctionType) else member
+
+
+def decorated(function: Function) -> Function:
+    """The function that `spvfilter._public.naming` decorates, or the function itself."""
+    is_naming = isinstance(function, FunctionType) and function.__code__.co_filename == _public.__file__
+    return inspect.unwrap(function) if is_naming else function
 
 
 def _uncaught(
