@@ -119,8 +119,8 @@ class NodeExport:
     follows reorganizations of any depth. Blocks are kept in a hidden folder of the directory until their tables are
     finished: about 2 GB while the export catches up, and later less than 1 GB.
 
-    Bitcoin Core 30 serves spent outputs by REST, but without their heights, so `spent_block_number` is null. JSON-RPC
-    has the heights, and takes longer. If the node returns no spent outputs, values of inputs and fees are null.
+    Bitcoin Core 30 serves spent outputs by REST, but without their heights, so the column spent_block_number is null.
+    JSON-RPC has the heights, and takes longer. If the node has no spent outputs, values of inputs and fees are null.
 
     Args:
         directory: The directory for the tables; it is created if it does not exist.

@@ -122,6 +122,7 @@ from spvfilter.store import (
     NewKeychain,
     OutputEffect,
     SearchedEntries,
+    SilentKeys,
     Snapshot,
     StoredEvent,
     StoredMatch,
@@ -360,6 +361,7 @@ VALUES: dict[str, list[object]] = {
         TransactionRow("input", H1, 5, 6, H2, 0, H1, 1, 9, b"\x51", None, "nonstandard", True, False, 3, 90, 80, 320),
     ],
     "store": [
+        SilentKeys("sp(scan,spend)", {1: "shop", 3: None}, 5),
         Batch(headers=BLOCK[:80], compact_filters=CompactFilterBatch(1)),
         CompactFilterBatch(3, [H1], [(H2, b"")]),
         Bip37Parameters(1, 256, 0.0001, H1),
