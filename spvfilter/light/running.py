@@ -288,8 +288,8 @@ class Running:
 
         def done(finished: asyncio.Future[object]) -> None:
             self._works.discard(finished)
-            if not finished.cancelled():
-                self.feed(Worked(token, finished.result()))
+            cancelled = SourceError("the source has cancelled the request")  # or the run has ended
+            self.feed(Worked(token, cancelled if finished.cancelled() else finished.result()))
 
         asking.add_done_callback(done)
 

@@ -342,7 +342,7 @@ async def test_a_revealed_label_is_found_from_then_on(tmp_path: Path) -> None:
             assert await run.client.reveal_address() == str(WALLET.address(4))
 
 
-@pytest.mark.parametrize("lie", ["counts", "value", "damage", "none", "error"])
+@pytest.mark.parametrize("lie", ["counts", "value", "damage", "none", "text", "error", "cancelled"])
 async def test_a_block_waits_for_outputs_that_fit(lie: str) -> None:
     world = SilentWorld()
     raw = world.send(WALLET.address())
@@ -366,6 +366,10 @@ async def test_a_block_waits_for_outputs_that_fit(lie: str) -> None:
                 return bytes((record[0] ^ 1,)) + record[1:] if record else None
             if lie == "none":
                 return None
+            if lie == "text":
+                return record.hex() if record else None  # type: ignore[return-value]
+            if lie == "cancelled":
+                raise asyncio.CancelledError
             raise SourceError("the node is pruned")
 
     source = Lying(world)

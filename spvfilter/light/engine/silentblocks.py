@@ -106,6 +106,8 @@ class SilentBlocks:
                         raise SourceError(
                             "it does not tell which outputs a block spends: update it, or use another one"
                         )
+                    if not isinstance(record, bytes):
+                        raise SourceError(f"it gave {type(record).__name__} in place of bytes")
                     await self._search_with(block, record)
                 except (FormatError, SourceError) as error:
                     self._failed(block, error)
