@@ -310,6 +310,8 @@ class Running:
 
     def _wake(self, at: float) -> None:
         if self._timer is not None:
+            if self._timer.when() <= self._loop.time():
+                return  # it rings in this turn, else a peer that sends in each turn could put it off for ever
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(max(0.0, at - self._clock.monotonic()), self._tick)
 
@@ -395,9 +397,7 @@ class Running:
         self.check()
         if not self.engine.is_unsent(txid):
             return False
-        self.feed(Abandon(txid, is_unsent=True))
-        await self._database.drain()
-        self.check()
+        await self._abandoned(Abandon(txid, is_unsent=True))
         return True
 
     async def abandon(self, txid: bytes) -> None:
@@ -405,7 +405,12 @@ class Running:
         await self.settled()
         self.check()
         self.engine.check_abandon(txid)
-        self.feed(Abandon(txid))
+        await self._abandoned(Abandon(txid))
+
+    async def _abandoned(self, event: Abandon) -> None:
+        """Pass a transaction to abandon to the engine, and wait until that is stored."""
+        self.feed(event)
+        await self.settled()  # its step may have begun a change, and then commits it together with that
         await self._database.drain()
         self.check()
 

@@ -727,7 +727,7 @@ class ClientEngine:
             self.status.report_search(Phase.FILTERS)
             context.changed()
         context.books.mark_proven(self.coverage.proven_matches)
-        if self.coverage.unwitnessed and not awaits_witness:
+        if self.coverage.unwitnessed and not awaits_witness and not context.change.is_under_way:
             self._compact.search_unwitnessed()
         is_agreed = context.rows.height == context.chain.height and not filters.is_hearing
         if is_agreed and self.status.may_say_synced() and self.status.is_synced_due:

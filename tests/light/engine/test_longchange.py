@@ -10,10 +10,13 @@ import pytest
 from light.engine import test_bounds
 from light.engine.test_bounds import Run
 from spvfilter.light.engine import longchange
+from spvfilter.light.engine.coverage import UnwitnessedRange, Witnesses
 from spvfilter.light.engine.effects import Commit, Effect, Wake
+from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.inputs import Committed, Input, Instant, Tick
 from spvfilter.light.engine.quorum import Quorum
 from spvfilter.light.events import Mode
+from spvfilter.wallet.parts import Parts
 from support.build import TxIn, TxOut, tx
 from support.locks import LOCKS
 from support.stage import Prompt, Stage, stage
@@ -102,6 +105,37 @@ def test_a_removal_beside_many_matches_takes_many_steps(world: Stage, monkeypatc
     world.truth.mine()
     world.wait_synced(within=30)
     assert world.has_found_all()
+
+
+def test_unwitnessed_blocks_wait_until_a_long_change_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        process = world.process
+        assert process is not None
+        assert isinstance(process.engine, ClientEngine)
+        engine, owed = process.engine, [UnwitnessedRange(0, 3, Witnesses())]  # since a search by BIP-37
+        true = engine._context.change.begin
+
+        def begin(parts: Parts[None]) -> None:
+            true(parts)
+            if engine.books.cursor < engine.chain.height:  # the change records a block
+                engine.coverage.unwitnessed += owed
+                owed.clear()
+
+        def search() -> None:
+            during.append(engine._context.change.is_under_way)
+            true_search()
+
+        true_search, during = engine._compact.search_unwitnessed, list[bool]()
+        monkeypatch.setattr(engine._context.change, "begin", begin)
+        monkeypatch.setattr(engine._compact, "search_unwitnessed", search)
+        mine_many(world)
+        world.wait_synced(within=60)
+        assert world.has_found_all()
+        assert not engine.coverage.unwitnessed
+        assert during
+        assert not any(during)
 
 
 def put(run: Run, outputs: int) -> None:
