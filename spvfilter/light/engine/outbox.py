@@ -38,6 +38,8 @@ from spvfilter.wire.transport import V2Policy
 
 T = TypeVar("T")
 
+COMMIT = "a commit"
+"""The name of the wait for a commit, in the lines that say what tasks wait for."""
 MAX_UNCOMMITTED = 64  # With this many commits under way, no more blocks are searched.
 
 
@@ -154,6 +156,12 @@ class Outbox:
         self._effects.append(Fence(peer, token))
         return token
 
+    def fenced(self, peer: int) -> Wait[None]:
+        """Wait until the peer has processed everything sent so far. The wait does not outlast the connection."""
+        wait = Wait[None]("a pong")
+        self.fence(peer, partial(wait.set, None))
+        return wait
+
     def drop(self, peer: int, error: Exception | None = None) -> None:
         """End a connection. The error is the reason, if there is one."""
         self._effects.append(Drop(peer, error))
@@ -231,7 +239,7 @@ class Outbox:
 
     def committed_all(self) -> Wait[None]:
         """Wait until everything that the books have changed so far is durable."""
-        wait = Wait[None]("a commit")
+        wait = Wait[None](COMMIT)
         self.after_commit(partial(wait.set, None))
         return wait
 

@@ -14,11 +14,13 @@ peer requested it, the client tries other new peers later, and tells no connecte
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from math import inf
-from typing import assert_never
+from typing import Any, assert_never  # Any: a task with any result
 
 from spvfilter.errors import PrivacyError, UselessPeerError
 from spvfilter.light.engine.broadcaster import (
@@ -34,10 +36,11 @@ from spvfilter.light.engine.netgroups import dialling_group
 from spvfilter.light.engine.ownbooks import OwnBooks
 from spvfilter.light.engine.owntxs import BroadcastState, OwnTx, Private
 from spvfilter.light.engine.saved import PRIVATE_NOTE, PrivateRecord
+from spvfilter.light.engine.tasks import Announced, Change, First, Task, Wait
 from spvfilter.primitives import hash_to_hex
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
-from spvfilter.wire.messages.table import GetData, Inv, InvItem, InvType, Message, Reject, Tx
+from spvfilter.wire.messages.table import GetData, Inv, InvItem, InvType, Reject, Tx
 
 MAX_TRIES = 4
 """New peers that are tried one after another for a transaction (our choice)."""
@@ -45,6 +48,17 @@ MAX_RECORDS = 1_000
 """Private transactions that are remembered, confirmed ones included (our choice)."""
 MAX_AT_ONCE = 8
 """Transactions that are handed over at the same time (our choice)."""
+
+
+class _Outcome(Enum):
+    """The outcome of the offer of a transaction to a new peer."""
+
+    HANDED = "handed"
+    """The peer has processed it."""
+    FAILED = "failed"
+    """Another peer is tried."""
+    POINTLESS = "pointless"
+    """The transaction is public, replaced or ended."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,14 +73,22 @@ class _Handover:
     """HOST:PORT of the peer."""
     until: float
     """When to try another peer (monotonic seconds)."""
-    tried: list[str] = field(default_factory=list)
-    """Addresses tried so far, this one included."""
-    is_repeat: bool = False
-    """True if the network relayed the transaction before, and no block contains it."""
+    task: Task[Any]
+    """The task that hands over the transaction."""
     is_handed: bool = False
     """True if the peer requested it."""
     by_wtxid: bool | None = None
     """True if it was announced by wtxid, False if by txid; None before."""
+    report: PeerConnected | Heard | None = None
+    """The present report of the connection. The task hears it only if it waits for one."""
+    reported: Change = field(default_factory=lambda: Change("a report of a private connection"))
+    """Announced with each report."""
+    over: Wait[None] = field(default_factory=lambda: Wait("the end of a private connection"))
+    """Comes when the connection is lost, or when it is time to try another peer."""
+
+    def next_report(self) -> Announced[PeerConnected | Heard]:
+        """Wait for the next report."""
+        return self.reported.until(lambda: self.report)
 
 
 class PrivateBroadcast:
@@ -158,104 +180,92 @@ class PrivateBroadcast:
         context = self._context
         return context.pool.stranger(tried, context.now, is_proxied=context.options.is_proxied)
 
-    def _hand_over(self, own: OwnTx, address: str, tried: list[str], *, is_repeat: bool) -> None:
-        """Open a connection to a new peer."""
-        number = self._context.pool.take_number()
-        until = self._context.now.monotonic + self._context.options.timeouts.reply_s / MAX_TRIES
-        self._handovers[number] = _Handover(own, number, address, until, [*tried, address], is_repeat)
-        self._context.out.connect(number, address, is_private=True, v2=self._context.pool.v2_policy(address))
-        self._context.changed()
+    async def _hand_over(self, own: OwnTx, address: str | None, *, is_repeat: bool) -> None:
+        """Hand a transaction to one new peer after another until one has it, and answer the call.
 
-    # Connections
+        `is_repeat` is True if the network relayed the transaction before, and no block contains it.
+        """
+        tried = list[str]()
+        while address is not None:
+            tried.append(address)
+            with self._connection(own, address) as handover, self._context.tasks.scope() as scope:
+                offer = scope.begin(partial(self._offer, handover, is_repeat=is_repeat), "offer it to a new peer")
+                await First(offer, handover.over)
+                outcome = offer.result() if offer.is_done and not handover.over.is_done else _Outcome.FAILED
+            if outcome is _Outcome.HANDED:
+                self._broadcaster.answer(own, own.known())
+            if outcome is not _Outcome.FAILED or own.private is None or not self._is_current(own):
+                return
+            is_open = not handover.is_handed if is_repeat else own.state is not BroadcastState.ACCEPTED
+            address = self._new_peer(tried) if is_open else None
+            if address is None or len(tried) >= MAX_TRIES:
+                self._give_up(own, own.private, tried, is_repeat=is_repeat, is_open=is_open)
+                return
 
-    def takes(self, event: Input) -> bool:
-        """Process what a private connection reports. Returns False for every other input."""
-        if not isinstance(event, PeerConnected | Heard | FencePassed | Lost | Malformed):
-            return False
-        handover = self._handovers.get(event.peer)
-        if handover is None:
-            return False
-        match event:
-            case PeerConnected():
-                self._connected(handover, event)
-            case Heard(_, message):
-                self._heard(handover, message)
-            case FencePassed(_, token):
-                self._context.out.done(token, None)
-            case Lost() | Malformed():
-                self._failed(handover)
-            case _:
-                assert_never(event)
-        return True
+    @contextmanager
+    def _connection(self, own: OwnTx, address: str) -> Iterator[_Handover]:
+        """Keep a connection to a new peer open during this block."""
+        context, number = self._context, self._context.pool.take_number()
+        assert context.tasks.current is not None
+        until = context.now.monotonic + context.options.timeouts.reply_s / MAX_TRIES
+        handover = self._handovers[number] = _Handover(own, number, address, until, context.tasks.current)
+        context.out.connect(number, address, is_private=True, v2=context.pool.v2_policy(address))
+        context.changed()
+        try:
+            yield handover
+        finally:
+            del self._handovers[number]
+            context.out.drop(number)
+            context.out.gone(number)
+            context.changed()
 
-    def _connected(self, handover: _Handover, profile: PeerConnected) -> None:
-        is_known = self._context.pool.has_host(profile.host) and not self._context.options.is_proxied
-        own = handover.own
-        if is_known or not profile.relays or own.private is None:
-            self._failed(handover)
-            return
-        own.private.receivers.add(dialling_group(profile.host))
+    async def _offer(self, handover: _Handover, *, is_repeat: bool) -> _Outcome:
+        """Announce a transaction to a new peer, serve it, and wait until the peer has processed it."""
+        context, own, private = self._context, handover.own, handover.own.private
+        profile = await handover.next_report()
+        assert isinstance(profile, PeerConnected)
+        is_known = context.pool.has_host(profile.host) and not context.options.is_proxied
+        if is_known or not profile.relays or private is None:
+            return _Outcome.FAILED
+        private.receivers.add(dialling_group(profile.host))
         handover.by_wtxid = profile.wtxid_relay
         if own.state is BroadcastState.QUEUED:
             own.state = BroadcastState.ANNOUNCED
         self._announce(handover)
+        while not _is_request(await handover.next_report(), own.tx):
+            pass
+        await context.out.committed_all()  # a new witness may not be stored yet
+        private = own.private
+        if private is None or not self._is_current(own):
+            return _Outcome.POINTLESS
+        handover.is_handed = private.is_handed = True
+        if not is_repeat:
+            private.until = context.now.monotonic + context.random.uniform(1.0, 2.0) * context.options.timeouts.reply_s
+        self._write(own.tx.txid, private)
+        context.out.send(handover.number, Tx(own.tx.raw))
+        self._broadcaster.was_sent(own, handover.address)
+        return await self._processed(handover)
+
+    async def _processed(self, handover: _Handover) -> _Outcome:
+        """Wait until a peer has processed the transaction that it got, or until it rejects it."""
+        passed = self._context.out.fenced(handover.number)
+        while True:
+            await First(passed, report := handover.next_report())
+            if passed.is_done:
+                return _Outcome.HANDED
+            reject = _rejection(report.result(), handover.own.tx)
+            if reject is not None:
+                self._broadcaster.was_rejected(handover.own, handover.address, reason_of(reject))
+                return _Outcome.FAILED
 
     def _announce(self, handover: _Handover) -> None:
         tx = handover.own.tx
         item = InvItem(InvType.WTX, tx.wtxid) if handover.by_wtxid else InvItem(InvType.TX, tx.txid)
         self._context.out.send(handover.number, Inv((item,)))
 
-    def _heard(self, handover: _Handover, message: Message) -> None:
-        own, tx = handover.own, handover.own.tx
-        match message:
-            case GetData(items) if any(item.hash in (tx.txid, tx.wtxid) for item in items) and not handover.is_handed:
-                # a new witness may not be stored yet
-                self._context.out.after_commit(partial(self._serve, handover))
-            case Reject() if message.data == tx.txid and handover.is_handed and is_rejection(message):
-                self._broadcaster.was_rejected(own, handover.address, reason_of(message))
-                self._failed(handover)
-            case _:
-                pass
-
-    def _serve(self, handover: _Handover) -> None:
-        """Send the transaction to the peer that requested it."""
-        own, private = handover.own, handover.own.private
-        if handover.is_handed or handover.number not in self._handovers:
-            return
-        if private is None or not self._is_current(own):
-            self._end(handover)
-            return
-        handover.is_handed = private.is_handed = True
-        if not handover.is_repeat:
-            delay = self._context.random.uniform(1.0, 2.0) * self._context.options.timeouts.reply_s
-            private.until = self._context.now.monotonic + delay
-        self._write(own.tx.txid, private)
-        self._context.out.send(handover.number, Tx(own.tx.raw))
-        self._broadcaster.was_sent(own, handover.address)
-        self._context.out.fence(handover.number, partial(self._done, handover))
-
-    def _done(self, handover: _Handover) -> None:
-        """The peer has processed the transaction."""
-        self._end(handover)
-        self._broadcaster.answer(handover.own, handover.own.known())
-
-    def _end(self, handover: _Handover) -> None:
-        if self._handovers.pop(handover.number, None) is not None:
-            self._context.out.drop(handover.number)
-            self._context.out.gone(handover.number)
-            self._context.changed()
-
-    def _failed(self, handover: _Handover) -> None:
-        """Try another new peer. If there is none, or enough were tried, answer the call."""
-        self._end(handover)
-        own, tried, private = handover.own, handover.tried, handover.own.private
-        if private is None or not self._is_current(own):
-            return
-        is_open = not handover.is_handed if handover.is_repeat else own.state is not BroadcastState.ACCEPTED
-        address = self._new_peer(tried) if is_open else None
-        if address is not None and len(tried) < MAX_TRIES:
-            self._hand_over(own, address, tried, is_repeat=handover.is_repeat)
-        elif own.refused and own.is_judged and is_open and not handover.is_repeat:
+    def _give_up(self, own: OwnTx, private: Private, tried: list[str], *, is_repeat: bool, is_open: bool) -> None:
+        """Answer the call: no further peer is tried."""
+        if own.refused and own.is_judged and is_open and not is_repeat:
             self._broadcaster.reject(own)
         elif private.is_handed or not is_open:
             self._broadcaster.answer(own, own.known())
@@ -267,6 +277,29 @@ class PrivateBroadcast:
             )
             self._broadcaster.answer(own, error)
 
+    # Connections
+
+    def takes(self, event: Input) -> bool:
+        """Give what a private connection reports to its task. Returns False for every other input."""
+        if not isinstance(event, PeerConnected | Heard | FencePassed | Lost | Malformed):
+            return False
+        handover = self._handovers.get(event.peer)
+        if handover is None:
+            return False
+        match event:
+            case PeerConnected() | Heard():
+                handover.report = event
+                handover.reported.announce()
+                handover.report = None
+            case FencePassed(_, token):
+                self._context.out.done(token, None)
+            case Lost() | Malformed():
+                handover.over.set(None)
+            case _:
+                assert_never(event)
+        self._context.tasks.run()
+        return True
+
     # Time
 
     def advance(self) -> None:
@@ -275,9 +308,10 @@ class PrivateBroadcast:
         for handover in list(self._handovers.values()):
             own = handover.own
             if own.private is None or (not handover.is_handed and not self._is_current(own)):
-                self._end(handover)  # broadcast to all, replaced or ended in the meantime
+                handover.task.cancel()  # broadcast to all, replaced or ended in the meantime
             elif now >= handover.until:
-                self._failed(handover)
+                handover.over.set(None)
+                self._context.tasks.run()
         for txid, record in list(self._records.items()):
             found = self._broadcaster.find(txid)
             if found is None:
@@ -312,7 +346,9 @@ class PrivateBroadcast:
             self._write(own.tx.txid, private)
         address = self._new_peer(own.sent) or self._new_peer(())
         if address is not None and self._is_current(own) and len(self._handovers) < MAX_AT_ONCE:
-            self._hand_over(own, address, [], is_repeat=was_relayed)
+            story = partial(self._hand_over, own, address, is_repeat=was_relayed)
+            self._context.tasks.begin(story, "hand over a transaction")
+            self._context.tasks.run()
 
     def _is_current(self, own: OwnTx) -> bool:
         """Return True if a transaction is unconfirmed and no later one of the wallet's replaces it."""
@@ -346,3 +382,19 @@ class PrivateBroadcast:
         owns = (own for txid in self._records if (own := self._broadcaster.find(txid)) is not None and own.is_durable)
         due = (own.private.until for own in owns if own.private is not None and not self._is_under_way(own))
         return min((*(each.until for each in self._handovers.values()), *due), default=inf)
+
+
+def _is_request(report: PeerConnected | Heard, tx: Transaction) -> bool:
+    """Return True if a peer requests a transaction."""
+    match report:
+        case Heard(_, GetData(items)):
+            return any(item.hash in (tx.txid, tx.wtxid) for item in items)
+    return False
+
+
+def _rejection(report: PeerConnected | Heard, tx: Transaction) -> Reject | None:
+    """Return the message with which a peer rejects a transaction (BIP-61), or None."""
+    match report:
+        case Heard(_, Reject() as reject) if reject.data == tx.txid and is_rejection(reject):
+            return reject
+    return None
