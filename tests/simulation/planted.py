@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple  # a planted method takes the arguments of the original
@@ -26,12 +26,14 @@ from spvfilter.light.engine.bloomlink import BloomLink
 from spvfilter.light.engine.bloomsearch import BloomSearch
 from spvfilter.light.engine.broadcaster import Broadcaster
 from spvfilter.light.engine.coverage import Coverage
+from spvfilter.light.engine.effects import Effect
 from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.filterheaders import FilterHeaders
 from spvfilter.light.engine.filterquestions import FilterQuestions
 from spvfilter.light.engine.filterscripts import FilterScripts
 from spvfilter.light.engine.filtersearch import FilterSearch
 from spvfilter.light.engine.headers import PeerHeaders
+from spvfilter.light.engine.inputs import Input, Instant, Tick
 from spvfilter.light.engine.mempool import MempoolWatch
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.owntxs import OwnTx
@@ -39,6 +41,7 @@ from spvfilter.light.engine.peers import PeerPool
 from spvfilter.light.engine.privatebroadcast import PrivateBroadcast
 from spvfilter.light.engine.reveals import Reveals
 from spvfilter.light.engine.status import StatusReports
+from spvfilter.light.engine.tasks import Tasks, Wait
 from spvfilter.light.engine.verdicts import Outcome
 from spvfilter.light.engine.watchchanges import WatchChanges
 from spvfilter.light.engine.windowgrowth import WindowGrowth
@@ -849,6 +852,29 @@ def a_child_of_an_inactive_transaction_counts() -> list[Change]:
 @bug(Mode.COMPACT, "Honest", "Honest")
 def a_coinbase_without_its_block_counts() -> list[Change]:
     return [(_Judgement, "_impossible", lambda self: set())]
+
+
+# Long changes and stories
+
+
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("small",), seed=6)
+def inputs_during_a_long_change_are_lost() -> list[Change]:
+    true = ClientEngine.step
+
+    def step(self: ClientEngine, event: Input, now: Instant) -> list[Effect]:
+        return true(self, Tick() if self._context.change.is_under_way else event, now)
+
+    return [(ClientEngine, "step", step)]
+
+
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("stops", "keychain"))
+def windows_are_stored_without_a_shield() -> list[Change]:
+    return [(Tasks, "shield", lambda self: nullcontext())]
+
+
+@bug(Mode.COMPACT, "Honest", "Honest", kinds=("keychain",))
+def a_thread_has_no_result() -> list[Change]:
+    return [(Outbox, "worked", lambda self, function, what: Wait(what))]
 
 
 # The ledger

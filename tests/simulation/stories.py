@@ -11,10 +11,13 @@ from simulation.host import EngineLike, Make
 from simulation.violation import Violation
 from spvfilter.light.engine.effects import Effect
 from spvfilter.light.engine.inputs import Input, Instant, Tick
+from spvfilter.light.engine.outbox import COMMIT
 from spvfilter.light.engine.tasks import Announced, First, Moment, Task, Tasks, Wait
 
 _STOPS = 0.05
 """Share of the steps after which a task is cancelled."""
+_STOPS_AT_COMMIT = 0.5
+"""Share of the steps after which a task that waits for a commit is cancelled. Few steps have one."""
 
 
 def check_stories(engine: EngineLike) -> None:
@@ -50,8 +53,9 @@ def stopping(make: Make, rng: random.Random) -> Make:
         def step(event: Input, now: Instant) -> list[Effect]:
             effects = true(event, now)
             tasks = engine._context.tasks
-            if tasks.all and rng.random() < _STOPS:
-                rng.choice(list(tasks.all)).cancel()
+            storing = [task for task in tasks.all if task.waits is not None and task.waits.what == COMMIT]
+            if (storing and rng.random() < _STOPS_AT_COMMIT) or (tasks.all and rng.random() < _STOPS):
+                rng.choice(storing or list(tasks.all)).cancel()
                 engine._context.changed()
                 effects += true(Tick(), now)
             return effects
