@@ -22,7 +22,7 @@ from spvfilter.kernel import Hit
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.bloomfilters import BloomFilters
 from spvfilter.light.engine.bloomlink import BloomLink, Flight
-from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.context import Context, is_next
 from spvfilter.light.engine.coverage import WITNESSES, Coverage
 from spvfilter.light.engine.demands import Demand
 from spvfilter.light.engine.headers import PeerHeaders
@@ -473,9 +473,11 @@ class BloomSearch:
             self._found(hit.script)
 
     def _connecting_many(self, peer: Peer, block: ScannedBlock, hits: Sequence[Hit]) -> Parts[None]:
-        """Record a block as `_record` does, once the step has ended that began this."""
-        yield from self._connecting(block, hits)
-        self._coverage.answered(block.height, block.height, peer.group, peer.address)
+        """Record a block as `_record` does at the end of a step, unless the rest of the step has moved the cursor."""
+        if is_next(self._context, block):
+            yield from self._connecting(block, hits)
+            self._coverage.answered(block.height, block.height, peer.group, peer.address)
+        self._context.changed()
 
     def _record_empty(self, blocks: Sequence[ScannedBlock]) -> None:
         """Record successive blocks in which the peer's filter matched nothing."""

@@ -14,6 +14,7 @@ from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import PeerPool
 from spvfilter.light.engine.tasks import Tasks
 from spvfilter.wallet.books import Books
+from spvfilter.wallet.scanned import ScannedBlock
 
 
 @dataclass(slots=True)
@@ -58,3 +59,9 @@ class Context:
     def changed(self) -> None:
         """Something happened that may allow the engine to do more."""
         self.is_due = True
+
+
+def is_next(context: Context, block: ScannedBlock) -> bool:
+    """Return True if a block of the best chain may be recorded next."""
+    is_above = context.books.cursor == block.height - 1 and context.chain.hash_at(block.height) == block.hash
+    return is_above and not context.is_held

@@ -19,7 +19,7 @@ from spvfilter.errors import BlockFilterError, LieError
 from spvfilter.filters.batch import match_filters
 from spvfilter.kernel import Hit, WatchTable
 from spvfilter.light.engine.blocks import BlockRequests
-from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.context import Context, is_next
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.filterheaders import FilterHeaders
 from spvfilter.light.engine.filterquestions import FilterFlight, FilterQuestions
@@ -378,10 +378,16 @@ class FilterSearch:
         context = self._context
         context.matches_left -= len(hits)
         if is_long(len(hits)):
-            context.change.begin(self._connecting(part, block, hits))
+            context.change.begin(self._connecting_many(part, block, hits))
             return False
         whole(self._connecting(part, block, hits))
         return True
+
+    def _connecting_many(self, part: _Part, block: ScannedBlock, hits: Sequence[Hit]) -> Parts[None]:
+        """Record a block at the end of a step, unless the rest of the step has moved the cursor."""
+        if is_next(self._context, block):
+            yield from self._connecting(part, block, hits)
+        self._context.changed()
 
     def _connecting(self, part: _Part, block: ScannedBlock, hits: Sequence[Hit]) -> Parts[None]:
         events = yield from self._context.books.connect_in_parts(block, hits)

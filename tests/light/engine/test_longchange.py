@@ -14,6 +14,7 @@ from spvfilter.light.engine.coverage import UnwitnessedRange, Witnesses
 from spvfilter.light.engine.effects import Commit, Effect, Wake
 from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.engine.inputs import Committed, Input, Instant, Tick
+from spvfilter.light.engine.longchange import LongChange
 from spvfilter.light.engine.quorum import Quorum
 from spvfilter.light.events import Mode
 from spvfilter.wallet.parts import Parts
@@ -136,6 +137,24 @@ def test_unwitnessed_blocks_wait_until_a_long_change_ends(tmp_path: Path, monkey
         assert not engine.coverage.unwitnessed
         assert during
         assert not any(during)
+
+
+def test_a_rescan_in_the_step_that_begins_a_block_counts(world: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    true, moved = LongChange.begin, list[int]()
+
+    def begin(self: LongChange, parts: Parts[None]) -> None:
+        true(self, parts)
+        assert world.process is not None
+        books = world.process.engine.books
+        if not moved:
+            moved.append(books.cursor)
+            books.searches.search_again(books.cursor - 3)
+
+    monkeypatch.setattr(LongChange, "begin", begin)
+    mine_many(world)
+    world.wait_synced(within=30)
+    assert moved
+    assert world.has_found_all()
 
 
 def put(run: Run, outputs: int) -> None:
