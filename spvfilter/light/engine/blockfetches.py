@@ -13,7 +13,7 @@ from spvfilter.primitives import hash_to_hex
 
 
 class BlockFetches:
-    """Open requests for blocks. If a block is disconnected, its request stays open until the program cancels it."""
+    """Open requests for blocks. While a block is disconnected, its request waits until the program cancels it."""
 
     def __init__(self, context: Context, blocks: BlockRequests) -> None:
         self._context = context
@@ -30,6 +30,13 @@ class BlockFetches:
         then = partial(self._came, request)
         self._open[request] = token, then
         self._blocks.want(height, request.block_hash, then)
+
+    def advance(self) -> None:
+        """Keep the blocks of open requests wanted: a new search cancels all requests."""
+        for request, (_, then) in self._open.items():
+            height = self._context.chain.height_of(request.block_hash)
+            if height is not None:
+                self._blocks.want(height, request.block_hash, then)
 
     def cancel(self, request: FetchBlock) -> None:
         """Cancel a request, unless its block has come."""

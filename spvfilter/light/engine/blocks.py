@@ -56,12 +56,12 @@ class BlockRequests:
         return len(self._wanted)
 
     def want(self, height: int, block_hash: bytes, then: Callable[[bytes], None]) -> None:
-        """Fetch a block of the best chain. `then` is called with the block, unless it is cancelled."""
+        """Fetch a block of the best chain. `then` is called once with the block, unless it is cancelled."""
         wanted = self._wanted.get(block_hash)
         if wanted is None:
             self._wanted[block_hash] = _Wanted(height, [then])
             self._context.changed()
-        else:
+        elif then not in wanted.then:
             wanted.then.append(then)
 
     def forget(self, block_hash: bytes, then: Callable[[bytes], None]) -> None:

@@ -647,6 +647,7 @@ class ClientEngine:
             self._advance_compact()
         else:
             self._advance_bloom()
+        self._fetches.advance()
         self._blocks.advance()
 
     def _choose_search_mode(self) -> None:

@@ -11,9 +11,10 @@ from simulation.behaviours.blocks import Strips
 from simulation.world import World
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import LieError
+from spvfilter.light.engine.blockfetches import BlockFetches
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.context import Context
-from spvfilter.light.engine.effects import Send, Work
+from spvfilter.light.engine.effects import Done, Send, Work
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.headers import PeerHeaders
 from spvfilter.light.engine.inputs import Instant, PeerConnected
@@ -21,6 +22,7 @@ from spvfilter.light.engine.netgroups import host_of
 from spvfilter.light.engine.options import Options, PeerTimeouts
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import PeerPool, PeerState
+from spvfilter.light.engine.requests import FetchBlock
 from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
 from spvfilter.node.blocktree import TreeBlock
@@ -62,6 +64,7 @@ class Staged:
         headers = PeerHeaders(context, lambda update: None)
         monkeypatch.setattr(headers, "knows", lambda peer: 3)
         self.requests = BlockRequests(context, headers)
+        self.fetches = BlockFetches(context, self.requests)
 
 
 def test_an_owed_block_is_not_requested_twice(
@@ -82,6 +85,22 @@ def test_an_owed_block_is_not_requested_twice(
     requests.take(peer, block.raw)
     with pytest.raises(LieError):
         requests.take(peer, block.raw)
+
+
+def test_a_program_gets_its_block_though_a_search_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new search cancelled all requests, and the program waited for ever."""
+    world = Staged(monkeypatch, "10.1.0.1:1")
+    requests, out, block, (peer,) = world.requests, world.out, world.blocks[2], world.pool
+    world.fetches.fetch(7, FetchBlock(block.hash))
+    requests.advance()
+    for _ in range(2):
+        requests.disconnect_to(1)
+        world.fetches.advance()
+        requests.advance()
+    requests.take(peer, block.raw)
+    world.fetches.advance()
+    assert [effect for effect in out.take() if isinstance(effect, Done)] == [Done(7, block.raw)]
+    assert not len(requests)
 
 
 @pytest.mark.parametrize(("small_block", "works"), [(0, 3), (1_000_000, 0)])
