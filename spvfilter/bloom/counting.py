@@ -14,13 +14,13 @@ from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.errors import ParameterError, ReadOnlyError
 from spvfilter.kernel import CounterCore
-from spvfilter.kernel.masks import BoolMask
 from spvfilter.primitives import chunks
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray, Padding
+    from spvfilter.kernel.masks import BoolMask
 
 
 _STUCK = bytes((byte & 15 == 15) + (byte >> 4 == 15) for byte in range(256))  # Stuck 4-bit counters in each byte.

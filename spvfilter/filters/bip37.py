@@ -273,20 +273,20 @@ class Bip37Filter(BloomBits):
             message = (
                 f"{capacity} elements in the {caps} that BIP-37 allows: the real rate is {real:.3g}, not {fp_rate:g}"
             )
-            warnings.warn(message, FpRateWarning, stacklevel=2)
+            warnings.warn(message, FpRateWarning, stacklevel=3)
         if decoy_key is None and made.current_fp_rate < fp_rate * LOW_RATE:
             message = (
                 f"{NO_DECOYS} and hides nothing from the peer: its real false-positive rate is"
                 f" {made.current_fp_rate:.2g}, not {fp_rate:g}; pass decoy_key, a secret of at least"
                 f" {MIN_DECOY_KEY} bytes"
             )
-            warnings.warn(message, FpRateWarning, stacklevel=2)
+            warnings.warn(message, FpRateWarning, stacklevel=3)
         if lost := _lost_spends(wanted, flags):
             message = (
                 f"with flags {UpdateFlags(flags).name} a peer will not report the spends of {lost} watched elements:"
                 " use ALL"
             )
-            warnings.warn(message, LostSpendsWarning, stacklevel=2)
+            warnings.warn(message, LostSpendsWarning, stacklevel=3)
         return made
 
     def _add_decoys(self, key: bytes, fp_rate: float) -> None:

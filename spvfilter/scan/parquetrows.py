@@ -18,7 +18,7 @@ _FILTERED = ("txid", "script_pubkey", "address")  # The columns with Bloom filte
 _PLAIN = ("txid", "outpoint_txid", "value")  # Columns without a dictionary: zstd alone is faster and gives less bytes.
 _FALSE_POSITIVES = 0.01  # Rate of a Bloom filter (our choice): 10 to 20 bits a row.
 _BLOOM = "bloom_filter_options"  # An argument that only newer versions of pyarrow have.
-_LEVEL = 1  # Level of zstd (our choice): higher levels are slower, and hashes do not shrink.
+LEVEL = 1  # Level of zstd (our choice): higher levels are slower, and hashes do not shrink.
 
 
 class ParquetForm(NamedTuple):
@@ -78,7 +78,7 @@ def opened_writer(
     if filtered and has_bloom_filters(pa):
         options[_BLOOM] = {column: {"ndv": max(rows, 1), "fpp": _FALSE_POSITIVES} for column in filtered}
     return pa.parquet.ParquetWriter(
-        file, schema, compression="zstd", compression_level=_LEVEL, use_dictionary=few, **options
+        file, schema, compression="zstd", compression_level=LEVEL, use_dictionary=few, **options
     )
 
 

@@ -178,7 +178,7 @@ def parse_labels(data: bytes) -> list[Label]:
         if not found:
             raise FormatError(f"{named}{more}", offset=faults[0][1], field="labels")
         several = f"{len(faults):,} lines were" if len(faults) > 1 else "1 line was"
-        warnings.warn(f"{several} left out of the labels: {named}{more}", WalletFileWarning, stacklevel=2)
+        warnings.warn(f"{several} left out of the labels: {named}{more}", WalletFileWarning, stacklevel=3)
     return found
 
 

@@ -81,7 +81,9 @@ def test_birthday_of_a_wallet_file_is_named_with_the_option(run: Any, tmp_path: 
     ran = run("scan", block, "--watch", write(tmp_path, specter()))
     assert f"{said}--from-height 800000 skips older blocks" in ran.err
     assert said not in run("scan", block, "--from-height", 5, "--watch", write(tmp_path, specter())).err
-    ran = run("watch", "--watch", write(tmp_path, core()), "--birthday", "2020-01-01")
+    nowhere = ("--connect", "127.0.0.1:1", "--db", tmp_path / "no folder" / "w.db")
+    ran = run("watch", *nowhere, "--watch", write(tmp_path, core()), "--birthday", "2020-01-01")
+    assert ran.code == 2
     assert said not in ran.err
-    ran = run("watch", "--watch", write(tmp_path, json.dumps(core())))
+    ran = run("watch", *nowhere, "--watch", write(tmp_path, json.dumps(core())))
     assert f"{said}--birthday 2023-11-13 skips older blocks" in ran.err

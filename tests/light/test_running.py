@@ -74,7 +74,7 @@ async def test_another_thread_builds_the_engine(monkeypatch: pytest.MonkeyPatch)
 async def test_removal_looks_at_every_entry_only_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """With 4,000 keychains, it would block the event loop for a tenth of a second."""
     places: list[str] = []
-    without, elements = TxOutIndex.without_coins, TxOutIndex.gcs_elements
+    without, elements = TxOutIndex.without_coins, TxOutIndex.gcs_scripts
 
     def noted(self: TxOutIndex, *arguments: Any) -> TxOutIndex:
         places.append(threading.current_thread().name)
@@ -87,7 +87,7 @@ async def test_removal_looks_at_every_entry_only_in_another_thread(monkeypatch: 
     async with Node() as node, client_of(wallet_of(*map(script_at, range(30))), node) as client:
         await client.wait_synced()
         monkeypatch.setattr(TxOutIndex, "without_coins", noted)
-        monkeypatch.setattr(TxOutIndex, "gcs_elements", counted)
+        monkeypatch.setattr(TxOutIndex, "gcs_scripts", counted)
         await client.remove(script_at(3))
         assert len(places) >= 2
         assert all(place.startswith(THREAD_NAME) for place in places)
@@ -144,18 +144,18 @@ async def test_a_cancelled_leave_takes_all_changes() -> None:
 async def test_a_step_records_a_bounded_number_of_matches(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "_MATCHES_AT_ONCE", 5)
     steps: list[int] = [0]
-    step, connect = ClientEngine.step, Books.connect
+    step, connect = ClientEngine.step, Books.connect_in_parts
 
     def counted_step(self: ClientEngine, *arguments: Any) -> list[Any]:
         steps.append(0)
         return step(self, *arguments)
 
-    def counted_connect(self: Books, block: Any, hits: Any) -> list[Any]:
+    def counted_connect(self: Books, block: Any, hits: Any) -> Any:
         steps[-1] += len(hits)
         return connect(self, block, hits)
 
     monkeypatch.setattr(ClientEngine, "step", counted_step)
-    monkeypatch.setattr(Books, "connect", counted_connect)
+    monkeypatch.setattr(Books, "connect_in_parts", counted_connect)
     async with Node() as node:
         fund(node, 30, 3)
         async with client_of(wallet_of(*map(script_at, range(3))), node, mode) as client:
@@ -193,10 +193,10 @@ async def test_matches_are_made_a_few_in_each_turn(monkeypatch: pytest.MonkeyPat
 
 async def test_new_entries_do_not_read_existing_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    gcs_elements = TxOutIndex.gcs_elements
+    gcs_scripts = TxOutIndex.gcs_scripts
 
     def counted(self: TxOutIndex, first: int = 0) -> list[bytes]:
-        found = gcs_elements(self, first)
+        found = gcs_scripts(self, first)
         sizes.append(len(found))
         return found
 
@@ -205,7 +205,7 @@ async def test_new_entries_do_not_read_existing_entries(monkeypatch: pytest.Monk
         async with client_of(wallet_of(*map(script_at, range(50))), node) as client:
             await client.wait_synced()
             scripts = client._running.engine._compact.scripts  # type: ignore[union-attr]
-            monkeypatch.setattr(TxOutIndex, "gcs_elements", counted)
+            monkeypatch.setattr(TxOutIndex, "gcs_scripts", counted)
             for index in range(50, 55):
                 await client.add_address(script_to_address(script_at(index), REGTEST) or "")
             await client.wait_synced()

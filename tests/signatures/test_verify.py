@@ -342,7 +342,7 @@ def test_without_libsecp256k1_only_the_form_is_checked(monkeypatch: pytest.Monke
 
 def test_the_number_of_spent_outputs_must_fit() -> None:
     tx, spent, _ = signed_tx([(signing.pkh(1), 5_000)], PAID, [1])
-    with pytest.raises(ParameterError, match="spent: 1 outputs expected"):
+    with pytest.raises(ParameterError, match="spent: expected 1 outputs"):
         verify_input(tx, 0, [*spent, None])
     with pytest.raises(IndexError):
         verify_input(tx, 1, spent)

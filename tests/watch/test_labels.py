@@ -134,8 +134,8 @@ FAULTS = [
     (b'{"type":"x","ref":"x","origin":""}', "'origin' must be printable text"),
     (b'{"type":"output","ref":"%b:0","spendable":"no"}' % TXID.encode(), "'spendable' is true or false"),
     (b'{"type":"x","ref":"x","height":NaN}', "not JSON"),
-    (b'{"type":"x","ref":"x","height":1e999}', "further field"),
-    (b'{"type":"x","ref":"x","note":"\\udfff"}', "further field"),
+    (b'{"type":"x","ref":"x","height":1e999}', "extra field"),
+    (b'{"type":"x","ref":"x","note":"\\udfff"}', "extra field"),
     (b'{"type":"x","ref":"x","label":"%b"}' % (b"a" * MAX_LINE), "expected at most 100,000"),
     (b'{"type":"xpub","ref":"%b"}' % XPRV.encode(), "private key"),
     (b'{"type":"tx","ref":"%b","label":"my key: %b"}' % (TXID.encode(), XPRV.encode()), "private key"),
@@ -181,7 +181,7 @@ def test_constructed_label_is_checked() -> None:
         Label("tx", TXID, other={"label": "x"})
     with pytest.raises(ParameterError, match="'spendable'"):
         Label("tx", TXID, spendable=False)
-    with pytest.raises(ParameterError, match="further field"):
+    with pytest.raises(ParameterError, match="extra field"):
         Label("tx", TXID, other={"x": object()})
     with pytest.raises(ParameterError, match=r"has 100,0\d\d bytes"):
         Label("tx", TXID, other={"further": "a" * MAX_LINE})

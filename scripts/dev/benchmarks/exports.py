@@ -22,7 +22,7 @@ from spvfilter import MAINNET, BlockFiles
 from spvfilter.bloom.exchange import column_filters
 from spvfilter.scan import ExportColumns, Plan, TableExport, Threads
 from spvfilter.scan.exportcolumns import DEFAULT_COLUMNS
-from spvfilter.scan.exporttables import LEVEL
+from spvfilter.scan.parquetrows import LEVEL
 
 _GOAL = 150  # MB of repeated blocks that a core exports in a second with the default columns
 _SLOWER = 100  # the same with addresses, or with hashes in hex

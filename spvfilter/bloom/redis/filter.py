@@ -29,11 +29,11 @@ from spvfilter.errors import (
     RemoteMissingError,
 )
 from spvfilter.kernel import Encoding, Family
-from spvfilter.kernel.masks import BoolMask
 
 if TYPE_CHECKING:
     from spvfilter.bloom.redis.client import Client
     from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray, Padding
+    from spvfilter.kernel.masks import BoolMask
 
 SHARD_SIZE = 16 << 20
 """Default size of a shard in bytes (our choice): Redis needs about 10 ms to make a string of this size."""

@@ -31,11 +31,11 @@ from spvfilter.errors import (
     TooLargeError,
 )
 from spvfilter.kernel import Encoding
-from spvfilter.kernel.masks import BoolMask
 
 if TYPE_CHECKING:
     from spvfilter.bloom.redis.client import Client
     from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray, Padding
+    from spvfilter.kernel.masks import BoolMask
 
 # Attempts of one operation (our choice). An attempt fails if another writer has added a slice (at most 64 times) or has
 # created the filter again.

@@ -8,7 +8,6 @@ from operator import or_
 from typing import TYPE_CHECKING, Self, overload
 
 from spvfilter.errors import MismatchError, ParameterError
-from spvfilter.kernel.masks import BoolMask
 from spvfilter.kernel.pure.arguments import whole
 from spvfilter.kernel.pure.cells import Hashed
 from spvfilter.kernel.values import COUNTER_BITS, Encoding
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray, Padding
+    from spvfilter.kernel.masks import BoolMask
 
 
 _MASKS = (1, 2, 4, 8, 16, 32, 64, 128)  # 1 << n: a lookup takes less time than a shift.

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, overload
 
 from spvfilter.errors import ParameterError
 from spvfilter.hashes import murmur3_x64_128, siphash24
-from spvfilter.kernel.masks import BoolMask
 from spvfilter.kernel.pure.arguments import snapshot, whole
 from spvfilter.kernel.pure.cells import encoder_of, flat_view
 from spvfilter.kernel.pure.columns import opened
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray, Padding
+    from spvfilter.kernel.masks import BoolMask
 
 _M64 = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio, odd.

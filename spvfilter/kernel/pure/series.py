@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, overload
 
 from spvfilter.errors import CapacityError, MismatchError, ParameterError
-from spvfilter.kernel.masks import BoolMask
 from spvfilter.kernel.pure.arguments import whole
 from spvfilter.kernel.pure.bits import BitCore
 from spvfilter.kernel.pure.cells import MOST_TRIES
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray, Padding
+    from spvfilter.kernel.masks import BoolMask
 
 
 class SeriesCore:

@@ -33,6 +33,7 @@ from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.events import BlockConnected, WalletEvent
+from spvfilter.wallet.parts import Parts
 from spvfilter.wallet.queue import Queue
 from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.wire.messages import table as wire
@@ -44,13 +45,13 @@ THEIRS = b"\x00\x14" + bytes(20)
 
 def test_blocks_without_a_match_are_recorded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     single: list[ScannedBlock] = []
-    connect = Books.connect
+    connect = Books.connect_in_parts
 
-    def recorded(books: Books, block: ScannedBlock, hits: Sequence[Hit]) -> list[WalletEvent]:
+    def recorded(books: Books, block: ScannedBlock, hits: Sequence[Hit]) -> Parts[list[WalletEvent]]:
         single.append(block)
         return connect(books, block, hits)
 
-    monkeypatch.setattr(Books, "connect", recorded)
+    monkeypatch.setattr(Books, "connect_in_parts", recorded)
     with stage(tmp_path, Mode.BIP37, Prompt) as world:
         world.boot()
         world.wait_synced(within=120)

@@ -43,8 +43,9 @@ class Conflicts:
         self.run.do(Tick())
 
     def announce(self, txids: list[bytes]) -> list[Effect]:
+        context = self.run.engine._context
         effects = self.run.do(Heard(1, wire.Inv(tuple(InvItem(InvType.TX, txid) for txid in txids))))
-        while self.run.engine._context.is_due:  # a step processes a part of them
+        while context.is_due or context.change.is_under_way:  # a step processes a part of them
             effects += [*self.run.commit(), *self.run.do(Tick())]
         return effects
 
