@@ -159,7 +159,9 @@ class Facts:
         if anchor not in record.anchors or record.txid in self.without_block:
             number, anchors = self.next_number(), record.anchors | {anchor}
             since = number if record.counts_since is None else record.counts_since
-            record = record._replace(anchors=anchors, last_seen=number, dropped=None, counts_since=since)
+            record = record._replace(
+                anchors=anchors, last_seen=number, dropped=None, counts_since=since, announced_by=()
+            )
             record = (
                 record if record.is_own else record.with_witness(found.raw)
             )  # the wallet's own transaction keeps its witness

@@ -493,7 +493,7 @@ class Intake:
                 continue
             hits = self._hits.match(record)
             verified = self._verified(record, hits)
-            is_of_block = bool(record.anchors) or not record.announced_by  # a restart forgets stale blocks
+            is_of_block = not record.announced_by
             if verified is None and is_of_block and record.wtxid == record.txid:
                 verified = record  # a filtered block has no witnesses, so nothing is known about its signatures
             if verified is None:

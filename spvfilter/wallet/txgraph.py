@@ -117,7 +117,7 @@ class TxRecord(NamedTuple):
 
     No later fact takes it back."""
     announced_by: tuple[str, ...] = ()
-    """Network groups that announced it before it counted."""
+    """Network groups that announced it before it counted; none once a block has contained it."""
     was_requested: bool = False
     """True if a peer requested or announced it after this wallet broadcast it."""
 

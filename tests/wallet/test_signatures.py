@@ -149,10 +149,13 @@ def forged(point: bytes, to: bytes) -> bytes:
     return tx([txin], [build.TxOut(9_000, to), build.TxOut(7, THEIRS)])
 
 
-def test_stripped_spend_of_a_filtered_block_survives_a_restart(wallet: Checked) -> None:
-    """Peers that filter blocks by BIP-37 send transactions without witnesses."""
+@pytest.mark.parametrize("groups", [(), ("a",), ("a", "b")])
+def test_stripped_spend_of_a_filtered_block_survives_a_restart(wallet: Checked, groups: tuple[str, ...]) -> None:
+    """Peers that filter blocks by BIP-37 send transactions without witnesses, also those announced with one."""
     points = fund(wallet, MINE)
     stripped = strip_witness(signed := spend([MINE], points[:1]), parse_tx(signed))
+    if groups:
+        wallet.observe(signed, *groups, quorum=2)
     wallet.mine(stripped)
     wallet.reorganize(1)
     assert wallet.books.judgement.status(txid(signed)) is TxStatus.PENDING
