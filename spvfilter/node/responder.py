@@ -51,7 +51,6 @@ _BLOCK_KINDS = (InvType.BLOCK, InvType.FILTERED_BLOCK, InvType.COMPACT_BLOCK, In
 
 _BLOCKS_IN_TRANSIT = 16  # Blocks requested from the peer at the same time (Core MAX_BLOCKS_IN_TRANSIT_PER_PEER).
 
-_MAX_ORPHANS = 100  # received transactions of unknown parents (Core DEFAULT_MAX_ORPHAN_TRANSACTIONS)
 _REJECT_INVALID = 0x10  # code of a reject message (BIP-61)
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -89,7 +88,6 @@ class Responder:
         self._fetched: set[bytes] = set()  # Hashes of blocks that were requested and have not come.
         self._new_blocks: list[TreeBlock] = []  # Blocks that wait for their announcement.
         self._new_txs: dict[bytes, Transaction] = {}  # Transactions that wait for their announcement, by txid.
-        self._orphans: dict[bytes, Transaction] = {}  # Received transactions whose parents were requested, by wtxid.
 
     def step(self) -> bool:
         """Make one announcement, answer one request, or process one message.
@@ -418,35 +416,17 @@ class Responder:
             self.send(wire.GetData(tuple(InvItem(asked, tx_hash) for tx_hash in wanted)))
 
     def on_tx(self, raw: bytes) -> None:
-        """Add a transaction from the peer to the mempool if it is valid, and announce it to the other peers.
-
-        If it spends unknown transactions, they are requested from the peer, and it is tried again after each of them
-        (Core ProcessMessage, "TX").
-        """
+        """Add a transaction from the peer to the mempool if it is valid, and announce it to the other peers."""
         try:
             txid = self.regtest.submit_tx(raw)
         except RefusedError as error:
             logger.debug("transaction refused: %s", error)
-            if error.reason == "bad-txns-inputs-missingorspent":
-                self._request_parents(Transaction.parse(raw))
             if self.says_why:
                 self.send(
                     wire.Reject(b"tx", _REJECT_INVALID, error.reason.encode("ascii"), Transaction.parse(raw).txid)
                 )
         else:
             self._new_txs.pop(txid, None)
-            for orphan in [each for each in self._orphans.values() if any(txid == spent[:32] for spent in each.inputs)]:
-                if self._orphans.pop(orphan.wtxid, None) is not None:
-                    self.on_tx(orphan.raw)
-
-    def _request_parents(self, orphan: Transaction) -> None:
-        mempool, find = self.regtest.mempool, self.regtest.find_tx
-        unknown = [spent[:32] for spent in orphan.inputs if mempool.coin_of(spent) is None and find(spent[:32]) is None]
-        if unknown:
-            self._orphans[orphan.wtxid] = orphan
-            while len(self._orphans) > _MAX_ORPHANS:
-                del self._orphans[next(iter(self._orphans))]
-            self.send(wire.GetData(tuple(InvItem(InvType.WITNESS_TX, txid) for txid in dict.fromkeys(unknown))))
 
     # BIP-37
 
