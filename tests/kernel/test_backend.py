@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import mmh3
 import pytest
 
 import spvfilter
@@ -159,8 +160,10 @@ def test_package_that_hides_a_compiled_one_warns_once(folder: Path) -> None:
 def test_package_that_could_be_compiled_warns_once(folder: Path, is_checkout: bool) -> None:
     if is_checkout:
         (folder / "spvfilter" / "kernel" / "csrc").mkdir()
-    libraries = os.pathsep.join(entry for entry in sys.path if not (Path(entry) / "spvfilter").exists())
-    printed, (warning, _) = ran_in(folder, PROGRAM, PYTHONPATH=libraries)
+    libraries = folder.parent / "libraries"  # without an installed spvfilter
+    libraries.mkdir()
+    (libraries / "mmh3").symlink_to(Path(mmh3.__file__).parent)
+    printed, (warning, _) = ran_in(folder, PROGRAM, PYTHONPATH=str(libraries))
     assert printed == "0 pure\n"
     then = f"run pip install -e {folder}" if is_checkout else "spvfilter again with pip's --force-reinstall"
     assert f"The compiled kernel is not installed: {HINT}, then {then}" in warning
