@@ -87,7 +87,8 @@ class WalletLink:
         self._wake = asyncio.Event()
         self._events: EventStream | None = None  # the stream that `_read_events` reads
         self._is_updating = self._has_ended = False
-        self._updated = asyncio.Condition()  # told after each update, and at the end
+        self._updates = 0  # number of updates that have ended
+        self._updated = asyncio.Condition()  # notified after each look for changes, and at the end
         self._txids: dict[bytes, None] = {}  # transactions that events have named
         self._is_gap = False
         self._has_block = self._has_reorg = False  # an event has connected a block, or disconnected one
@@ -154,11 +155,9 @@ class WalletLink:
         if self.is_current:
             return
         await asyncio.sleep(0)  # `_read_events` reads all present events before it waits
-        updates = 1 + self._is_updating  # the present update may have begun before the last event
+        enough = self._updates + 1 + self._is_updating  # the present update may have begun before the last event
         async with self._updated:
-            while updates and not self.is_current:
-                await self._updated.wait()
-                updates -= 1
+            await self._updated.wait_for(lambda: self._updates >= enough or self.is_current)
 
     async def _tell_updated(self) -> None:
         async with self._updated:
@@ -204,6 +203,7 @@ class WalletLink:
             return self.state.histories.replace(await self._client.effects(txids), txids) if txids else set()
         finally:
             self._is_updating = False
+            self._updates += 1
 
     # Questions of sessions
 
@@ -222,9 +222,8 @@ class WalletLink:
                     answer = proved(*await self._branch(height, txid))
                 case PrepareProof(checkpoint, then):
                     await in_steps(self.state.proofs.prepare(checkpoint))
-                    for _ in self.state.proofs.prepare(
-                        checkpoint
-                    ):  # there may have been a reorganization in the meantime
+                    # again, because there may have been a reorganization in the meantime
+                    for _ in self.state.proofs.prepare(checkpoint):
                         pass
                     answer = then()
                 case SendTransactions(raws, host, sent):

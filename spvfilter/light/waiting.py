@@ -69,7 +69,7 @@ def _has_ended(running: Running, entry: HistoryEntry, confirmations: int) -> boo
 
 
 async def finished(work: Coroutine[None, None, None]) -> None:
-    """Wait until work has ended, even if the waiting task is cancelled meanwhile.
+    """Wait until work has ended, even if the waiting task is cancelled first.
 
     A database that is still being closed would keep its lock. Raises the work's error, or else the cancellation.
     """

@@ -132,7 +132,7 @@ async def fetch_block(
 
     With `by_details`, spent outputs are also requested in a form that takes long.
 
-    Raises NodeError; NodeAnswerError also if the block states another height. Raises SourceError if the mode is
+    Raises NodeError, such as NodeAnswerError if the block contains another height. Raises SourceError if the mode is
     "require" and the node does not return the outputs that the block spends.
     """
     digest, node = listing.hash_at(height), blocks.node

@@ -38,9 +38,8 @@ class SilentStream:
             return
         spent = None if self._spent is None else await self._spent(raw)
         scripts = None if spent is None else scripts_of_tx(raw, spent)
-        search = await asyncio.to_thread(
-            self._watch.silent_search
-        )  # again, for labels that were revealed in the meantime
+        # again, for labels that were revealed in the meantime
+        search = await asyncio.to_thread(self._watch.silent_search)
         if search is None:
             return
         judged = await asyncio.to_thread(search.tx, raw, scripts)

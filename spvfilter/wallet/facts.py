@@ -162,9 +162,8 @@ class Facts:
             record = record._replace(
                 anchors=anchors, last_seen=number, dropped=None, counts_since=since, announced_by=()
             )
-            record = (
-                record if record.is_own else record.with_witness(found.raw)
-            )  # the wallet's own transaction keeps its witness
+            if not record.is_own:  # the wallet's own transaction keeps its witness
+                record = record.with_witness(found.raw)
         self.best.connect(block.height, block.hash)
         self.graph.put(record)
         self.give_evidence(txid)

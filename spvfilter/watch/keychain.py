@@ -104,7 +104,7 @@ class Keychain:
         self.account: str | None = None
         """Name of the account that the keychain belongs to. None if it belongs to no account."""
         self.is_dormant = False
-        """True if the window cannot grow, because there is no function that derives more scripts."""
+        """True if the window cannot grow, because no function derives more scripts."""
         self._end = 0
         self._used: set[int] = set()
         self._last_used = -1

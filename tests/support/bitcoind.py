@@ -125,7 +125,7 @@ class Bitcoind:
 
 @asynccontextmanager
 async def running_bitcoind(folder: Path, *options: str) -> AsyncIterator[Bitcoind]:
-    """A node in a new folder, with further options; it is ended with the block."""
+    """A node in a new folder, with additional options. It stops at the end of the block."""
     node = Bitcoind(folder, *options)
     await node.start()
     try:
