@@ -10,7 +10,7 @@
    - spv.h, array.h, fork.h
 
    Below binding/, nothing depends on Python, and there are no mutable globals. The exceptions are the processor's
-   features, which are detected once, and the count of forks. tests/test_house.py checks the floors. */
+   features, which are detected once, and the count of forks. tests/repository/test_house.py checks the floors. */
 #ifndef SPV_H
 #define SPV_H
 

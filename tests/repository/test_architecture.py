@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 CSRC = ROOT / "spvfilter/kernel/csrc"
 MAP = [tuple(row.strip("|").split(" | ")) for row in re.findall(r"^\| `.*\|$", PAGE, re.MULTILINE)]

@@ -10,7 +10,7 @@ import pytest
 
 from spvfilter.errors import EXTRAS, remedy
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 REQUIRED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
 SOURCES = {path: path.read_text(encoding="utf-8") for path in (ROOT / "spvfilter").rglob("*.py")}
 

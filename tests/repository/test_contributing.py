@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PARTS = {"scripts/dev/benchmarks", "scripts/dev/native", "scripts/dev/packaging"}  # folders that commands use
 
 
