@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import ctypes
+import gc
 import importlib.util
 import os
 import shutil
@@ -137,6 +138,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if reporter is not None:
         folder = Path(spvfilter.__file__).parent
         reporter.write_line(f"testing spvfilter {spvfilter.__version__} in {folder} with the {BACKEND} kernel")
+        if EFFORT == "quick":
+            reporter.write_line("without long tests, and with few examples; SPVFILTER_EFFORT=ci runs the rest")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -146,6 +149,21 @@ def pytest_configure(config: pytest.Config) -> None:
     unknown = REQUIRED - HINTS.keys()
     if unknown:
         raise pytest.UsageError(f"SPVFILTER_REQUIRE names unknown markers: {', '.join(sorted(unknown))}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests marked `long`, unless the effort is higher or their file is named."""
+    if EFFORT != "quick" or any(".py" in argument for argument in config.args) or config.option.markexpr:
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if item not in {*long}]
+
+
+def pytest_collection_finish() -> None:
+    """Leave the tests themselves out of garbage collection: in a heap of 25,000 tests, one takes a second."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

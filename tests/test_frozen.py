@@ -10,7 +10,7 @@ import pytest
 
 from spvfilter.cli.commands import COMMANDS
 
-pytestmark = pytest.mark.pyinstaller
+pytestmark = [pytest.mark.pyinstaller, pytest.mark.long]
 ROOT = Path(__file__).parents[1]
 OTHERS = """numpy pandas polars pyarrow duckdb matplotlib dask distributed bokeh IPython moto boto3 botocore aiobotocore
 s3fs fsspec scipy PIL setuptools pytest hypothesis tkinter tornado cffi pycparser cryptography zmq redis sphinx docutils

@@ -662,6 +662,7 @@ async def test_refused_reveal_does_not_stop_the_program(world: World, monkeypatc
     assert world.column("b", "address") is None
 
 
+@pytest.mark.long
 async def test_crash_at_every_commit_changes_no_webhook(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     async with world.serving():
         await live(world)
@@ -673,6 +674,7 @@ async def test_crash_at_every_commit_changes_no_webhook(world: World, monkeypatc
     assert other.crashes >= 2 * other.receiver.posts >= 4 * len(other.receiver.bodies)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(effort(1, 1, 10)))
 async def test_kill_at_any_time_changes_no_webhook(world: World, seed: int) -> None:
     async with world.serving():

@@ -82,6 +82,7 @@ def test_commands_run_without_posix() -> None:
     assert "--help." in printed.splitlines()[-1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("room", SELECTION)
 def test_tests_of_a_room_pass_without_posix(room: str) -> None:
     files = [str(TESTS / room / name) for name in SELECTION[room].split()]

@@ -22,7 +22,7 @@ from spvfilter.watch import WatchList
 from support.bitcoind import Bitcoind, RpcError, running_bitcoind, satoshi
 from support.vectors import effort
 
-pytestmark = pytest.mark.bitcoind
+pytestmark = [pytest.mark.bitcoind, pytest.mark.long]
 FOREIGN = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"  # the key of BIP-173
 SETTLED_S = 60  # for a client to see what Core sees
 Coins = dict[tuple[str, int], int]

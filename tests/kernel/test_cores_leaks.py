@@ -172,6 +172,7 @@ def run(works: list[Callable[[], object]]) -> None:
             continue
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["BitCore", "CounterCore"])
 def test_a_million_calls_leave_no_memory(kind: str) -> None:
     works = calls(kind)

@@ -90,6 +90,7 @@ def events_of(path: Path) -> list[StoredEvent]:
         return store.events.read(0, 1_000_000)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODES)
 async def test_a_process_killed_at_any_moment_loses_and_repeats_nothing(name: str, tmp_path: Path) -> None:
     world = World(70)

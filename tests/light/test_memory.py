@@ -71,6 +71,7 @@ def census() -> tuple[int, Counter[str]]:
     return sys.getallocatedblocks(), Counter(type(each).__name__ for each in gc.get_objects())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["bip37", "compact"])
 async def test_a_day_of_blocks_leaves_memory_unchanged(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "MAX_HELD", 50)  # events; this bound and the next two were reached before

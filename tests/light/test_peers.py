@@ -274,6 +274,7 @@ async def test_progress_reaches_its_total_and_never_goes_back() -> None:
         assert first_found < next(at for at, event in enumerate(run.books.events) if isinstance(event, Synced))
 
 
+@pytest.mark.long
 async def test_many_clients_of_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lightworld, "TIMEOUT_S", 300)  # all clients run at once and slow each other down
     world = World(50)

@@ -106,6 +106,7 @@ async def test_an_unreachable_peer_is_logged_once(caplog: pytest.LogCaptureFixtu
     assert said[2] == "left: tip: block 0, no block searched"
 
 
+@pytest.mark.long
 def test_an_hour_without_network_takes_one_line(virtual: Logged, caplog: pytest.LogCaptureFixture) -> None:
     virtual.wait_useful()
     virtual.pass_time(600)

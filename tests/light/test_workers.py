@@ -219,6 +219,7 @@ print(threading.active_count())
 """
 
 
+@pytest.mark.long
 @needs_proc
 @pytest.mark.parametrize("loops", [1, 4])
 def test_200_clients_share_threads_and_open_few_files(loops: int, tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ async def test_an_endless_stream_keeps_no_hits(jobs: int) -> None:
     assert found == 0
 
 
+@pytest.mark.long
 async def test_a_scan_with_undo_records_keeps_no_hits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spvfilter.scan.order.BATCH_BLOCKS", 5)
     blocks, records = paying_chain()
@@ -76,6 +77,7 @@ async def test_a_scan_with_undo_records_keeps_no_hits(tmp_path: Path, monkeypatc
     assert found == 0
 
 
+@pytest.mark.long
 async def test_a_scan_without_undo_records_keeps_its_hits() -> None:
     blocks, _ = paying_chain()
     taught, found = (await kept_late(blocks, 2))[-1]

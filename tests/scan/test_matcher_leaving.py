@@ -226,6 +226,7 @@ async def test_a_slow_consumer_slows_the_source(slow: bool, in_order: bool, jobs
     assert counting.taken == done == 40
 
 
+@pytest.mark.long
 async def test_memory_does_not_grow_with_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """In declared order only the learned outpoints are kept. Otherwise each header takes a few hundred bytes more."""
     filler = tx([TxIn(b"\x07" * 32, 1, bytes(40_000))], [TxOut(1, b"\x51")])

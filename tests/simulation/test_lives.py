@@ -33,12 +33,14 @@ def test_no_invariant_is_violated(mode: Mode) -> None:
     check(Plan(0, mode))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("mode", [Mode.COMPACT, Mode.BIP37])
 def test_keychain_is_complete_in_any_order_of_use(mode: Mode, seed: int) -> None:
     check(Plan(seed, mode, keychain=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", list(Mode))
 def test_garbled_messages_harm_no_life(mode: Mode) -> None:
     shown: list[str] = []
@@ -48,11 +50,13 @@ def test_garbled_messages_harm_no_life(mode: Mode) -> None:
     assert any("PeerWarning" in line for line in shown)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", list(Mode))
 def test_busy_nodes_violate_no_invariant(mode: Mode) -> None:
     check(Plan(1, mode, peers=tuple(kind.__name__ for kind in BUSY)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", list(Mode))
 def test_schemers_violate_no_invariant(mode: Mode) -> None:
     check(Plan(1, mode, schemes=True))
@@ -64,16 +68,19 @@ def test_forged_spends_violate_no_invariant(mode: Mode) -> None:
     check(Plan(1, mode, peers=tuple(kind.__name__ for kind in kinds)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", list(Mode))
 def test_discovery_of_peers_violates_no_invariant(mode: Mode) -> None:
     check(Plan(1, mode, discovery=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", list(Mode))
 def test_small_limits_and_changing_modes_violate_no_invariant(mode: Mode) -> None:
     check(Plan(0, mode, small=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", list(Mode))
 def test_an_active_user_violates_no_invariant(mode: Mode) -> None:
     check(Plan(0, mode, user=True))
@@ -84,11 +91,13 @@ def test_restored_databases_violate_no_invariant(mode: Mode) -> None:
     check(Plan(0, mode, restores=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", list(Mode))
 def test_each_account_has_its_own_books(mode: Mode) -> None:
     check(Plan(0, mode, accounts=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", list(Mode))
 def test_accounts_survive_restored_databases(mode: Mode) -> None:
     check(Plan(1, mode, accounts=True, restores=True))

@@ -11,6 +11,7 @@ from simulation.plan import Plan
 from spvfilter.light.events import Mode
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("mode", list(Mode))
 def test_foreign_transactions_change_no_request(mode: Mode, seed: int) -> None:

@@ -50,7 +50,7 @@ def paged(views: Views, script: bytes | str) -> list[HistoryEntry]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(effort(8, 30, 300)))
+@pytest.mark.parametrize("seed", range(effort(4, 12, 300)))
 def test_history_of_a_script_is_what_touches_it(seed: int) -> None:
     ledger, touched = filled(random.Random(seed), 40)
     views = ledger.store.views
@@ -72,7 +72,7 @@ def test_history_of_a_script_is_what_touches_it(seed: int) -> None:
 
 def test_history_of_a_script_reads_its_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
-    for number in (1, 200):
+    for number in (1, 60):
         ledger, _ = filled(random.Random(1), number)
         ledger.put(tx([TxIn(b"\x77" * 32, 1)], [TxOut(5, script_at(9))]), 3)
         views = ledger.store.views

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-EFFORT = os.environ.get("SPVFILTER_EFFORT", "ci")
+EFFORT = os.environ.get("SPVFILTER_EFFORT", "quick")
 if EFFORT not in ("quick", "ci", "full"):
     raise pytest.UsageError(f"SPVFILTER_EFFORT is quick, ci or full, not {EFFORT!r}")
 

@@ -35,6 +35,7 @@ def test_payout_of_3_000_outputs_is_found_whole() -> None:
     assert wallet.books.intake.pool.matches == 3_000
 
 
+@pytest.mark.long
 def test_20_000_pending_deposits_fit_if_the_limits_are_raised() -> None:
     wallet = Wallet(PendingLimits(matches=25_000, number=25_000))
     for number in range(20_000):

@@ -310,6 +310,7 @@ def test_small_limits_end_with_the_naive_recomputation(seed: int, monkeypatch: p
     model.check()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(effort(2, 2, 100)))
 def test_a_long_life_ends_with_the_naive_recomputation(seed: int) -> None:
     model = Model(seed)

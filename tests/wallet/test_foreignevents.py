@@ -284,6 +284,7 @@ def flood(client: Client, number: int) -> None:
         client.observe(pay(1_000 + at, coin(at), coin(at + 1)), rng.choice("abcd"), rng.choice("efgh"))
 
 
+@pytest.mark.long
 def test_a_flood_moves_no_event_of_another_kind(client: Client) -> None:
     shop, late = Shop(), Shop()
     first = pay(5_000, coin(200_000))

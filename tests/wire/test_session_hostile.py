@@ -7,6 +7,7 @@ import random
 import tracemalloc
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import given, strategies as st
 
 from spvfilter.errors import EnvelopeError, MessageError, SessionError
@@ -145,6 +146,7 @@ def held() -> int:
     return tracemalloc.get_traced_memory()[0]
 
 
+@pytest.mark.long
 def test_damaged_messages_leave_no_memory() -> None:
     tracemalloc.start()
     try:
@@ -160,6 +162,7 @@ def test_damaged_messages_leave_no_memory() -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.long
 def test_a_long_session_keeps_no_processed_message() -> None:
     peer = fresh()
     peer.receive_data(OPENINGS[2])

@@ -127,6 +127,7 @@ def test_dead_addresses_with_good_services_do_not_take_all_turns() -> None:
         assert made.wait_useful(within=3_600) > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_a_live_address_is_found_among_a_thousand_dead_ones(seed: int) -> None:
     with client(seed) as made:
@@ -225,6 +226,7 @@ def test_short_connections_replace_no_anchor() -> None:
         assert again._anchors == anchors
 
 
+@pytest.mark.long
 def test_an_offline_start_forgets_neither_anchors_nor_addresses() -> None:
     with client(2) as made:
         made.start()

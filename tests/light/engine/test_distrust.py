@@ -106,6 +106,7 @@ class Pretending:
         return spent
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ports", [1, 20])
 def test_a_host_with_false_services_delays_auto_briefly(ports: int) -> None:
     world = Pretending([f"{LIAR}:{2_000 + number}" for number in range(ports)])
@@ -115,6 +116,7 @@ def test_a_host_with_false_services_delays_auto_briefly(ports: int) -> None:
     world.client.store.close()
 
 
+@pytest.mark.long
 def test_a_thousand_dead_addresses_delay_auto_for_twenty_minutes() -> None:
     world = Pretending([f"{20 + number // 200}.{number % 200}.1.1:8333" for number in range(1_000)], are_there=False)
     assert world.ways(600)[SearchMode.BLOOM] == 0
@@ -124,6 +126,7 @@ def test_a_thousand_dead_addresses_delay_auto_for_twenty_minutes() -> None:
     world.client.store.close()
 
 
+@pytest.mark.long
 def test_few_dead_addresses_delay_auto_for_half_an_hour() -> None:
     """Each address is tried again only after its pause. Hours passed until the attempts sufficed, and each one delayed
     auto.

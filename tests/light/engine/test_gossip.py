@@ -189,6 +189,7 @@ def test_seeds_are_not_asked_if_the_address_book_suffices() -> None:
         assert not made.swarm.asked
 
 
+@pytest.mark.long
 def test_seeds_are_asked_less_and_less_often_without_enough_peers() -> None:
     with client(9) as made:
         for node in made.swarm.nodes:

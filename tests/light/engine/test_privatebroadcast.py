@@ -140,6 +140,7 @@ def test_a_disconnected_private_transaction_stays_private(
         assert told == [True, True][: 1 + restarts]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("restarts", [False, True])
 def test_an_old_private_transaction_goes_to_another_new_peer(restarts: bool, tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
@@ -156,6 +157,7 @@ def test_an_old_private_transaction_goes_to_another_new_peer(restarts: bool, tmp
         assert txid in mempool
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("away", ["who was given it", "the others"])
 def test_an_old_private_transaction_goes_to_any_reachable_peer(away: str, tmp_path: Path) -> None:
     """Each day, every new peer is tried until a peer accepts."""

@@ -23,6 +23,8 @@ from spvfilter.store.addresses import KnownAddress
 from support.swarm import HOSTILE_GROUPS, Client, client
 from support.vectors import effort
 
+pytestmark = pytest.mark.long
+
 SEEDS = range(effort(1, 1, 8))
 SESSIONS, ONLINE_S, APART_S = 14, 1_200.0, 43_200.0  # twice a day for twenty minutes, for a week
 
