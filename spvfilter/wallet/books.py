@@ -11,7 +11,7 @@ All state is in memory. The books write to the database and never read it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice, repeat
+from itertools import repeat
 
 from spvfilter.kernel import Hit
 from spvfilter.protocol import HASH_SIZE, MEMPOOL_EXPIRY_S
@@ -100,7 +100,8 @@ class Books:
         """True if a confirmed payment requires more scripts of a keychain than are watched."""
         self.is_expiry_left: bool = False
         """True if the last call of `expire` left transactions for the next one."""
-        self._questioned: dict[bytes, None] = {}  # outpoints whose spends a rescan by BIP-37 looks for
+        self.seeks_double_spends: bool = False
+        """True if a rescan looks for double spends of all pending payments, even of old ones."""
         self._unmatched: dict[bytes, None] = {}  # txids of records to be matched against new entries
         self.opening: list[WalletEvent] = self._load(saved)
         """Events of the difference between the database and its facts, such as after a migration."""
@@ -656,18 +657,9 @@ class Books:
         """The elements of a BIP-37 filter: entries, outputs of blocks and of the wallet's own transactions, and their
         inputs.
 
-        Foreign unconfirmed transactions change it only by `question_pending`. Raises InexpressibleError.
+        Foreign unconfirmed transactions never change them. Raises InexpressibleError.
         """
-        return list(dict.fromkeys((*self.watch.bloom_elements(), *self._own_inputs(), *self._questioned)))
-
-    def question_pending(self, most: int) -> None:
-        """Add up to `most` outpoints that foreign unconfirmed transactions spend to the filters of this run.
-
-        A search then also finds double spends that pay only other people. They decide about these transactions.
-        """
-        foreign = (record for record in self.facts.unconfirmed() if not record.is_own and record.has_evidence)
-        spent = (outpoint for record in foreign for outpoint in record.inputs)
-        self._questioned = dict.fromkeys(islice(spent, most))
+        return list(dict.fromkeys((*self.watch.bloom_elements(), *self._own_inputs())))
 
     def outpoint_elements(self) -> dict[bytes, None]:
         """The elements of a BIP-37 filter that are outpoints."""

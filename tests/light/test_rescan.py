@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from datetime import date
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from spvfilter.errors import ParameterError, StoreFullError
 from spvfilter.light.client import LightClient
-from spvfilter.light.events import Mode
+from spvfilter.light.events import Event, Mode
 from spvfilter.network import REGTEST
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.scripts import p2wpkh
@@ -363,8 +364,8 @@ async def test_a_run_without_a_database_repeats_the_requested_start() -> None:
             assert (await run.synced(world)).confirmed() == world.scan()
 
 
-async def test_a_rescan_finds_double_spends_that_pay_foreign_scripts(tmp_path: Path) -> None:
-    """Until then the payment stays pending: the BIP-37 filter of a running client does not match the double spend."""
+async def test_double_spends_that_pay_foreign_scripts_are_found(tmp_path: Path) -> None:
+    """Mode bip37 finds one while it runs and one before a run, and a rescan changes nothing."""
     path, regtest = tmp_path / "w.db", Regtest()
     regtest.mine(110)
 
@@ -373,24 +374,30 @@ async def test_a_rescan_finds_double_spends_that_pay_foreign_scripts(tmp_path: P
         watch.add_script(LOCK.script_pubkey)
         return LightClient(watch, peers=[f"{node.host}:{node.port}"], store=path, mode=Mode.BIP37)
 
+    async def withdrawn(events: AsyncIterator[Event]) -> MatchWithdrawn:
+        async for event in events:
+            if isinstance(event, MatchWithdrawn):
+                return event
+        raise AssertionError("the client ended")
+
     async with Node(regtest) as node:
         async with client(node) as wallet:
             await wallet.wait_synced()
-            paid = regtest.pay(LOCK.pays(50_000))
-            async for event in wallet.events():
-                if isinstance(event, MatchFound):
-                    break
-            regtest.double_spend(paid, in_block=True)
-            regtest.mine(6)
-        async with client(node) as wallet:
-            await wallet.wait_synced()
-            assert (await wallet.balance()).pending_in == 50_000
             events = wallet.events()
+            for is_running in (True, False):
+                paid = regtest.pay(LOCK.pays(50_000))
+                async for event in events:
+                    if isinstance(event, MatchFound):
+                        break
+                if is_running:
+                    regtest.double_spend(paid, in_block=True)
+                    assert (await withdrawn(events)).reason is Reason.CONFLICT
+        regtest.double_spend(paid, in_block=True)
+        regtest.mine(6)
+        async with client(node) as wallet:
+            assert (await withdrawn(wallet.events())).by == regtest.chain.txs(regtest.chain.active[112])[1].txid
+            await wallet.wait_synced()
+            assert (await wallet.balance()).pending_in == 0
             await wallet.rescan()
-            async for event in events:
-                if isinstance(event, MatchWithdrawn):
-                    assert event.reason is Reason.CONFLICT
-                    assert event.by == regtest.chain.txs(regtest.chain.active[111])[1].txid
-                    break
             await wallet.wait_synced()
             assert (await wallet.balance()).pending_in == 0

@@ -9,6 +9,10 @@ from spvfilter.store.batch import Bip37Parameters
 # The engine loads a new filter when matches have raised the false-positive rate to this multiple of the requested rate.
 _DRIFT = 4.0
 
+# Elements of its capacity per outpoint that unconfirmed transactions may add to a filter. They multiply the
+# false-positive rate by 2.3, so that they alone cause no drift.
+_ROOM_PER_HUNTED = 10
+
 
 class BloomFilters:
     """Makes the filter. Its parameters are durable before their first use.
@@ -53,6 +57,11 @@ class BloomFilters:
     def _committed(self) -> None:
         self._is_durable = True
         self._context.changed()
+
+    @property
+    def most_hunted(self) -> int:
+        """The largest number of inputs of unconfirmed transactions that a peer's filter has in addition."""
+        return 0 if self._parameters is None else self._parameters.elements // _ROOM_PER_HUNTED
 
     def has_drifted(self, loaded: Bip37Filter) -> bool:
         """True if the false-positive rate of a peer's filter is much higher than that of a new filter."""

@@ -78,6 +78,8 @@ class BloomLink:
         self.asked_to: int = -1
         self.is_reloading = False  # True if the peer got a new filter because of its answers, without a pong yet.
         self.may_reload_at: float = 0.0  # When its answers may cause another reload, while no block is due.
+        # Inputs of announced transactions that the filter shall match, by txid, the oldest first.
+        self.hunted: dict[bytes, tuple[bytes, ...]] = {}
         self._flights: deque[Flight] = deque()
         self._open: _Open | None = None
 
@@ -130,6 +132,19 @@ class BloomLink:
         else:
             self._of_another -= ids
             self.misses_txs = True
+
+    def hunt(self, tx: Transaction, most: int) -> list[bytes]:
+        """Let the filter match double spends of an announced transaction, and return the outpoints that it lacked.
+
+        At most `most` outpoints are remembered for the next filter, beginning with the latest transactions.
+        """
+        if len(tx.inputs) > most:
+            return []
+        self.hunted.pop(tx.txid, None)
+        self.hunted[tx.txid] = tx.inputs
+        while sum(map(len, self.hunted.values())) > most:
+            del self.hunted[next(iter(self.hunted))]
+        return self.teach(tx.inputs)
 
     def begin(self, flight: Flight) -> None:
         """A flight was requested."""
@@ -240,6 +255,7 @@ class BloomLink:
             if raw is None:
                 where = f"{hash_to_hex(proved.txid)} of block {current.block.height}"
                 raise LieError(f"transaction {where}", cause=Lie.WITHHELD_TX)
+            self.hunted.pop(proved.txid, None)
             self.judge(raw, in_block=True)
             if not are_amounts(raw, Transaction.parse(raw).span):
                 where = f"{hash_to_hex(proved.txid)} of block {current.block.height}"

@@ -25,6 +25,7 @@ from spvfilter.light.engine.bloomlink import BloomLink, Flight
 from spvfilter.light.engine.context import Context, is_next
 from spvfilter.light.engine.coverage import WITNESSES, Coverage
 from spvfilter.light.engine.demands import Demand
+from spvfilter.light.engine.doublespends import DoubleSpends
 from spvfilter.light.engine.headers import PeerHeaders
 from spvfilter.light.engine.longchange import is_long
 from spvfilter.light.engine.netgroups import is_sheltered
@@ -227,6 +228,7 @@ class BloomSearch:
                 link.must_reload = False
                 self._context.pool.demand(peer, Demand.RELAY, self._context.now)
                 self._context.out.send(peer.number, FilterLoad.parse(bytes(made)))
+                self._add(peer, link.teach([outpoint for each in link.hunted.values() for outpoint in each]))
                 self._warn_of_listeners(peer)
                 self.has_told = True
                 is_anew = not is_old and not link.is_reloading
@@ -290,9 +292,20 @@ class BloomSearch:
             if id(link.known) not in fresh:
                 fresh[id(link.known)] = [element for element in known if element not in link.known]
         for peer, link in armed.items():
-            for element in link.teach(fresh[id(link.known)]):
-                self._context.out.send(peer.number, FilterAdd(element))
+            self._add(peer, link.teach(fresh[id(link.known)]))
             link.covered, link.known = max(link.covered, self._context.books.cursor), known
+
+    def _add(self, peer: Peer, elements: Iterable[bytes]) -> None:
+        for element in elements:
+            self._context.out.send(peer.number, FilterAdd(element))
+
+    def hunt(self, peer: Peer, tx: Transaction) -> None:
+        """A transaction has come that a peer's filter matched: let the filter match double spends of it, too.
+
+        The peer announced its inputs itself. It gets them whether the transaction concerns the wallet or not, so it
+        learns nothing.
+        """
+        self._add(peer, self.link(peer).hunt(tx, self._filters.most_hunted))
 
     # Asking
 
@@ -439,8 +452,16 @@ class BloomSearch:
         Returns False if a block must still be fetched, if a step is full, or if the next steps record a large block.
         """
         books, chain = self._context.books, self._context.chain
-        for has_none, run in groupby((block for block in blocks if block.height > books.cursor), _has_none):
-            if has_none:
+        above = [block for block in blocks if block.height > books.cursor]
+        unseen = DoubleSpends(books, self._links.get(peer), above)
+
+        def has_none(block: ScannedBlock) -> bool:
+            if block.raw is None and unseen.may_be_in(block.height):
+                block.txs, block.raw = (), b""  # to be fetched
+            return block.raw is None and not block.txs
+
+        for is_empty, run in groupby(above, has_none):
+            if is_empty:
                 self._record_empty(list(run))
                 continue
             for block in run:
@@ -569,8 +590,3 @@ class BloomSearch:
 
 def _omitted(txid: bytes, height: int) -> LieError:
     return LieError(f"transaction {hash_to_hex(txid)} of block {height}", cause=Lie.OMITTED_TX)
-
-
-def _has_none(block: ScannedBlock) -> bool:
-    """True if the block was searched by a peer's filter without a match."""
-    return block.raw is None and not block.txs

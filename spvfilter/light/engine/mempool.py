@@ -315,6 +315,8 @@ class MempoolWatch:
         self._relay.given(peer, tx.txid)
         if link.filter is not None:
             link.came(tx)
+            if self._context.options.mempool:
+                self._bloom.hunt(peer, tx)
         if self._context.options.mempool and not ids & self._heard.keys() and tx.weight <= MAX_STANDARD_TX_WEIGHT:
             self._put(peer, inventory, tx)
         self._context.changed()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import assert_never
 
@@ -46,9 +46,6 @@ from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.parts import Parts, whole
 from spvfilter.watch.labels import Label
 from spvfilter.watch.watchlist import WatchList
-
-MAX_QUESTIONED = 1_000
-"""Inputs of foreign pending payments that a rescan by BIP-37 adds to the filter (our choice)."""
 
 NewEntries = Sequence[tuple[EntryKind, bytes, str | None]]
 
@@ -207,7 +204,7 @@ class WatchChanges:
                 self._relabel_keychains(names, label)
                 self._after_commit(token, request, None)
             case Rescan(start):
-                self._question_pending()
+                self._context.books.seeks_double_spends = True
                 first = self._search_from(start.height)
                 self._changed(None)
                 self._after_commit(token, request, first)
@@ -277,13 +274,6 @@ class WatchChanges:
         books.searches.search_again(first - 1)
         self._coverage.forget_unwitnessed(books.cursor)
         return min(first, books.cursor + 1)
-
-    def _question_pending(self) -> None:
-        """Let a rescan by BIP-37 find double spends of pending payments that pay only other people."""
-        books, fp_rate = self._context.books, self._context.options.fp_rate
-        with suppress(InexpressibleError):  # then blocks are searched by compact filters, which find them anyway
-            room = most_elements(fp_rate) - len(books.bloom_elements())
-            books.question_pending(max(0, min(MAX_QUESTIONED, room)))
 
     # Entries
 

@@ -1,0 +1,55 @@
+"""Blocks that may double-spend a pending payment in favor of other people, which a peer's BIP-37 filter can miss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+from spvfilter.light.engine.bloomlink import BloomLink
+from spvfilter.transaction import Transaction
+from spvfilter.wallet.books import Books
+from spvfilter.wallet.scanned import ScannedBlock
+
+WHOLE_BLOCKS = 144
+"""Blocks after a payment was first seen that are fetched whole because of it: a day (our choice).
+
+Otherwise a single payment with a low fee would cost 4 GB before it expires."""
+
+
+class DoubleSpends:
+    """The pending payments of other people whose double spends a peer's answer may lack.
+
+    A peer's filter matches double spends of the payments that the peer has announced on this connection. It lacks the
+    inputs of earlier payments, since these would show that the payments are the wallet's.
+    """
+
+    def __init__(self, books: Books, link: BloomLink | None, answer: Sequence[ScannedBlock]) -> None:
+        """`answer` has successive blocks; `link` leads to the peer that sent them, unless it is gone."""
+        self._judgement = books.judgement
+        self._reach: float = inf if books.seeks_double_spends else WHOLE_BLOCKS
+        self._hidden: list[tuple[int, bytes]] = []  # height at first sight, and txid
+        if not answer:
+            return
+        first, last = answer[0].height, answer[-1].height
+        pending = [
+            record
+            for record in books.facts.unconfirmed()
+            if record.first_height < last and record.first_height + self._reach >= first and not record.is_own
+        ]
+        if not pending:
+            return
+        made = None if link is None else link.filter
+        proved = {Transaction.parse(tx.raw).txid for block in answer for tx in block.txs}
+        self._hidden = [
+            (record.first_height, record.txid)
+            for record in pending
+            if record.txid not in proved
+            and self._judgement.is_pending(record.txid)
+            and (made is None or not all(outpoint in made for outpoint in record.inputs))
+        ]
+
+    def may_be_in(self, height: int) -> bool:
+        """True if the block at a height may contain a double spend that the answer lacks."""
+        return any(
+            first < height <= first + self._reach and self._judgement.is_pending(txid) for first, txid in self._hidden
+        )

@@ -1,0 +1,154 @@
+"""Double spends of pending payments that pay only other people, in mode bip37: they end the payment, without a leak."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spvfilter.filters.bip37 import Bip37Filter
+from spvfilter.light.engine import bloomfilters, doublespends
+from spvfilter.light.engine.bloomlink import BloomLink
+from spvfilter.light.engine.engine import ClientEngine
+from spvfilter.light.events import Mode
+from spvfilter.primitives import TxOut
+from spvfilter.store.ledger import TxStatus
+from spvfilter.wire.messages import table as wire
+from spvfilter.wire.messages.table import InvType, Message
+from support.stage import Prompt, Stage, stage
+
+_BLOCKS = (InvType.BLOCK, InvType.WITNESS_BLOCK)
+
+
+def pay(world: Stage) -> bytes:
+    """Pay the wallet, and let the client see it."""
+    txid = world.truth.regtest.pay(world.truth.locks[0].pays(50_000))
+    world.pass_time(20)
+    assert status(world, txid) is TxStatus.PENDING
+    return txid
+
+
+def status(world: Stage, txid: bytes) -> TxStatus | None:
+    assert world.process is not None
+    return world.process.engine.books.judgement.status(txid)
+
+
+def sent(world: Stage) -> list[Message]:
+    """Collect what the client sends from now on."""
+    messages, before = list[Message](), world._sent
+
+    def collect(message: Message, is_private: bool) -> None:
+        messages.append(message)
+        before(message, is_private)
+
+    world._sent = collect  # type: ignore[method-assign]
+    return messages
+
+
+def whole_blocks(messages: list[Message]) -> int:
+    return sum(item.kind in _BLOCKS for each in messages if isinstance(each, wire.GetData) for item in each.items)
+
+
+@pytest.mark.parametrize("in_block", [False, True])
+def test_a_running_client_sees_what_replaces_a_payment(tmp_path: Path, in_block: bool) -> None:
+    with stage(tmp_path, Mode.BIP37, Prompt, Prompt, mempool_groups=1) as world:
+        messages = sent(world)
+        world.boot()
+        world.wait_synced(within=60)
+        txid = pay(world)
+        world.truth.regtest.mempool._replaces = True
+        world.truth.regtest.double_spend(txid, in_block=in_block)
+        world.pass_time(20)
+        assert status(world, txid) is (TxStatus.CONFLICTED if in_block else TxStatus.REPLACED)
+        world.truth.mine(2)
+        world.wait_synced(within=60)
+        assert status(world, txid) is TxStatus.CONFLICTED
+        assert whole_blocks(messages) == 0
+
+
+def test_a_double_spend_between_two_runs_is_found(tmp_path: Path) -> None:
+    """The new filter does not match it, so the blocks since then are fetched whole until it is found."""
+    with stage(tmp_path, Mode.BIP37, Prompt, Prompt, mempool_groups=1) as world:
+        messages = sent(world)
+        world.boot()
+        world.wait_synced(within=60)
+        txid = pay(world)
+        world.kill()
+        world.truth.regtest.mine(transactions=())
+        world.truth.regtest.double_spend(txid, in_block=True)
+        world.truth.mine(3)
+        world.wait_synced(within=120)
+        assert status(world, txid) is TxStatus.CONFLICTED
+        assert whole_blocks(messages) == 2
+
+
+def test_a_payment_confirmed_between_two_runs_needs_no_block(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.BIP37, Prompt, Prompt, mempool_groups=1) as world:
+        messages = sent(world)
+        world.boot()
+        world.wait_synced(within=60)
+        txid = pay(world)
+        world.kill()
+        world.truth.mine(3)
+        world.wait_synced(within=120)
+        assert status(world, txid) is TxStatus.CONFIRMED
+        assert whole_blocks(messages) == 0
+
+
+def test_a_rescan_finds_an_old_double_spend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A payment lets a client fetch the blocks of one day only, unless the user asks for more."""
+    monkeypatch.setattr(doublespends, "WHOLE_BLOCKS", 2)
+    with stage(tmp_path, Mode.BIP37, Prompt, Prompt, mempool_groups=1) as world:
+        messages = sent(world)
+        world.boot()
+        world.wait_synced(within=60)
+        txid = pay(world)
+        world.kill()
+        seen_at = world.truth.height
+        for _ in range(2):
+            world.truth.regtest.mine(transactions=())
+        world.truth.regtest.double_spend(txid, in_block=True)
+        world.wait_synced(within=120)
+        assert status(world, txid) is TxStatus.PENDING
+        assert whole_blocks(messages) == 2
+        world.rescan(seen_at)
+        world.pass_time(60)
+        assert status(world, txid) is TxStatus.CONFLICTED
+
+
+def test_filters_get_the_inputs_of_every_announced_match(tmp_path: Path) -> None:
+    """Otherwise the additional elements would show which of the matching transactions pay the wallet."""
+    with stage(tmp_path, Mode.BIP37, Prompt, mempool_groups=1, fp_rate=0.01) as world:
+        messages, regtest = sent(world), world.truth.regtest
+        world.boot()
+        world.wait_synced(within=60)
+        loaded = next(Bip37Filter.parse(bytes(each)) for each in messages if isinstance(each, wire.FilterLoad))
+        scripts = (b"\x00\x14" + number.to_bytes(20, "big") for number in range(1_000_000))
+        decoy = next(script for script in scripts if script[2:] in loaded)
+        txids = [pay(world), regtest.pay(TxOut(50_000, decoy))]
+        world.pass_time(20)
+        added = [each.data for each in messages if isinstance(each, wire.FilterAdd)]
+        waiting = [tx for txid in txids if (tx := regtest.mempool.get(txid)) is not None]
+        assert added == [outpoint for tx in waiting for outpoint in tx.inputs]
+        assert len(waiting) == 2
+
+
+def test_few_inputs_are_added_to_a_filter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block that a filter would not match is fetched whole."""
+    monkeypatch.setattr(bloomfilters.BloomFilters, "most_hunted", 1)
+    with stage(tmp_path, Mode.BIP37, Prompt, mempool_groups=1) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        first, second = pay(world), pay(world)
+        assert [*only(world).hunted] == [second]
+        world.truth.regtest.double_spend(first, in_block=True)
+        world.wait_synced(within=60)
+        assert (status(world, first), status(world, second)) == (TxStatus.CONFLICTED, TxStatus.PENDING)
+
+
+def only(world: Stage) -> BloomLink:
+    """The link to the only peer."""
+    assert world.process is not None
+    assert isinstance(world.process.engine, ClientEngine)
+    (link,) = world.process.engine._bloom._links.values()
+    return link
