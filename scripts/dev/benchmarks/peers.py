@@ -12,6 +12,12 @@ from race import OURS, Chain, race
 
 _CHAIN = Chain(blocks=5_000, matching=1_000)
 _ENCRYPTED = ("compact-addresses", "bip37-addresses")  # run with encryption as well
+_UNITS = (
+    ("wall", "ms", 1e3),
+    ("cpu", "processor ms", 1e3),
+    ("new", "ms until a new process has its first balance", 1e3),
+    ("size", "MB", 1.0),
+)
 # at most this many times Kyoto's figure
 _GOALS = {
     ("compact-descriptor", "wall"): 0.8,
@@ -37,7 +43,7 @@ def peers(_: Path, rounds: int) -> list[Row]:
     rows = []
     for name in OURS:
         label = f"{chain}, {name.replace('-', ', ')}"
-        for what, unit, factor in (("wall", "ms", 1e3), ("cpu", "processor ms", 1e3), ("size", "MB", 1.0)):
+        for what, unit, factor in _UNITS:
             ours, kyoto = best[name][what] * factor, best["kyoto"][what] * factor
             rows.append(Row(f"{label}, {unit}", ours, kyoto, "Kyoto, compact filters", _GOALS.get((name, what))))
         if name in _ENCRYPTED:
