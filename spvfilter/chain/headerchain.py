@@ -265,6 +265,13 @@ class HeaderChain:
         """Return the header at a height of the best chain. Raises ParameterError if the chain has no header there."""
         return Header.parse(self._active.headers(self._checked(height), 1))
 
+    def time_at(self, height: int) -> int:
+        """Return the time of the header at a height of the best chain (Unix time).
+
+        Raises ParameterError if the chain has no header there.
+        """
+        return self._active.time_at(self._checked(height))
+
     def headers(self, height: int, count: int) -> bytes:
         """Return up to `count` headers of the best chain from a height on, 80 bytes each.
 

@@ -58,7 +58,7 @@ class PackedHeaders:
     of their segments, and the buffer has one small index. Every change replaces the small index.
     """
 
-    __slots__ = ("_indexes", "_large", "_raw", "_segments", "_sums", "_works", "first", "tip_hash", "work")
+    __slots__ = ("_indexes", "_large", "_raw", "_segments", "_sums", "_works", "first", "height", "tip_hash", "work")
 
     def __init__(self, first: int, headers: bytes, tip_hash: bytes, chain_work: int) -> None:
         """Store at least one header.
@@ -70,6 +70,8 @@ class PackedHeaders:
             chain_work: Expected number of hashes of the chain up to and including the last header.
         """
         self.first: int = first
+        self.height: int = first - 1
+        """Height of the last stored header."""
         self.work: int = chain_work - total_work(
             headers
         )  # of the chain up to the tip; `append` adds the work of `headers`
@@ -82,15 +84,6 @@ class PackedHeaders:
         self._sums: list[int] = []  # work of the chain before each 256th header of the buffer
         self._indexes: tuple[bytes, ...] = ()
         self.append(headers, tip_hash)
-
-    @property
-    def _count(self) -> int:
-        return _BLOCKS * len(self._segments) + len(self._raw) // HEADER_SIZE
-
-    @property
-    def height(self) -> int:
-        """Height of the last stored header."""
-        return self.first + self._count - 1
 
     def append(self, headers: bytes, tip_hash: bytes) -> None:
         """Append consecutive headers after the last header. `tip_hash` is the block hash of the last new header."""
@@ -116,6 +109,7 @@ class PackedHeaders:
             at, end = end, end + _SUM_EVERY * HEADER_SIZE
         self.work += total_work(headers[at:])
         self.tip_hash = tip_hash
+        self.height += len(headers) // HEADER_SIZE
         self._raw += headers
         self._seal()
 
@@ -146,7 +140,7 @@ class PackedHeaders:
         """Remove the headers above a height, and return their bytes and their block hashes."""
         number = height - self.first + 1
         work = self.work_at(height)
-        headers = self.headers(height + 1, self._count - number)
+        headers = self.headers(height + 1, self.height - height)
         hashes = (
             b"".join([headers[at : at + 32] for at in range(HEADER_SIZE + 4, len(headers), HEADER_SIZE)])
             + self.tip_hash
@@ -158,7 +152,7 @@ class PackedHeaders:
         kept = number - _BLOCKS * len(self._segments)
         del self._raw[HEADER_SIZE * kept :]
         del self._sums[-(-kept // _SUM_EVERY) :]
-        self.tip_hash, self.work = headers[4:36], work
+        self.tip_hash, self.height, self.work = headers[4:36], height, work
         self._index_newest()
         return headers, hashes
 
@@ -185,6 +179,12 @@ class PackedHeaders:
         """Return the block hash at a height from `first` to `height`, 32 bytes in wire order."""
         return self.headers(height + 1, 1)[4:36] or self.tip_hash
 
+    def time_at(self, height: int) -> int:
+        """Return the time of the header at a stored height (Unix time)."""
+        place, number = divmod(height - self.first, _BLOCKS)
+        raw = self._segments[place].raw if place < len(self._segments) else self._raw
+        return int.from_bytes(raw[HEADER_SIZE * number + 68 : HEADER_SIZE * number + 72], "little")
+
     def hashes(self, first: int, last: int) -> list[bytes]:
         """Return the block hashes from height `first` to height `last`, both inclusive and both stored."""
         rows = self.headers(first + 1, last - first + 1)
@@ -204,9 +204,9 @@ class PackedHeaders:
 
     def work_at(self, height: int) -> int:
         """Return the expected number of hashes of the chain up to and including a height."""
-        number = height - self.first + 1
-        if number == self._count:
+        if height == self.height:
             return self.work
+        number = height - self.first + 1
         place = min(number // _BLOCKS, len(self._segments))
         at = number - _BLOCKS * place
         start = at - at % _SUM_EVERY

@@ -35,7 +35,7 @@ def tx_details(proved: TxProof, chain: HeaderChain) -> dict[str, object]:
         ],
     }
     if proved.height is not None and proved.block_hash is not None and proved.height <= chain.height:
-        time = chain.header_at(proved.height).time
+        time = chain.time_at(proved.height)
         confirmations = chain.height - proved.height + 1
         found |= {"blockhash": hash_to_hex(proved.block_hash), "confirmations": confirmations}
         found |= {"time": time, "blocktime": time}

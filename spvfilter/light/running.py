@@ -339,7 +339,7 @@ class Running:
             peers=len(engine.pool.connected()),
             is_synced=engine.status.is_synced(now),
             tip_height=chain.height,
-            tip_time=chain.header_at(chain.height).time,
+            tip_time=chain.time_at(chain.height),
             searched_height=engine.books.cursor,
             last_heard=None if last_heard is None else int(last_heard.wall),
             watched_entries=len(engine.books.watch),

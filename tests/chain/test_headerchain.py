@@ -78,6 +78,7 @@ def test_every_height_and_hash_is_found() -> None:
             chain.hashes(first, last)
     assert [chain.height_of(block_hash) for block_hash in block_hashes] == list(range(701))
     assert [bytes(chain.header_at(height)) for height in range(701)] == split(headers)
+    assert [chain.time_at(height) for height in range(701)] == [Header.parse(raw).time for raw in split(headers)]
     assert [chain.work_at(height) for height in range(701)] == [2 * height + 2 for height in range(701)]
     assert all(block_hash in chain for block_hash in block_hashes)
     for absent in (bytes(32), sha256d(b""), block_hashes[5][::-1], block_hashes[5][:6] + bytes(26)):
@@ -107,6 +108,7 @@ def test_a_height_without_a_header_is_refused(height: int) -> None:
     for ask in (
         chain.hash_at,
         chain.header_at,
+        chain.time_at,
         chain.work_at,
         chain.median_time_at,
         lambda height: chain.headers(height, 1),

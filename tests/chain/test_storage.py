@@ -22,8 +22,8 @@ from support.headerchains import NOW, regular, split, tip_hash
 
 def made_up(hashes: list[bytes], bits: int = EASY_BITS) -> bytes:
     """Headers that pretend to have these hashes. The first header has no parent."""
-    tail = bytes(36) + bits.to_bytes(4, "little") + bytes(4)
-    return b"".join(bytes(4) + below + tail for below in [bytes(32), *hashes[:-1]])
+    tail = bits.to_bytes(4, "little") + bytes(4)
+    return b"".join(bytes(4) + below + bytes(32) + below[:4] + tail for below in [bytes(32), *hashes[:-1]])
 
 
 def packed(hashes: list[bytes], first: int = 0) -> PackedHeaders:
@@ -82,6 +82,7 @@ def test_a_packed_chain_equals_its_list_of_headers(steps: list[tuple[int, int]],
         for at in {0, len(hashes) - 1, *(rng.randrange(len(hashes)) for _ in range(20))}:
             assert chain.work_at(50 + at) == works[at]
             assert chain.hash_at(50 + at) == hashes[at]
+            assert chain.time_at(50 + at) == int.from_bytes(hashes[at - 1][:4] if at else b"", "little")
             assert chain.height_of(hashes[at]) == 50 + at
 
 

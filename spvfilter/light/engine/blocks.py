@@ -90,8 +90,7 @@ class BlockRequests:
 
     def _is_old(self, height: int) -> bool:
         chain = self._context.chain
-        tip, block = (int.from_bytes(chain.headers(at, 1)[68:72], "little") for at in (chain.height, height))
-        return tip - block > HISTORICAL_S
+        return chain.time_at(chain.height) - chain.time_at(height) > HISTORICAL_S
 
     def disconnect_to(self, height: int) -> None:
         """Cancel blocks above a height: they were disconnected, or are to be searched again."""

@@ -257,6 +257,8 @@ class Coverage:
     @property
     def in_doubt(self) -> Ranges:
         """Heights at which peers differ, or differed, and whose blocks were not searched whole."""
+        if not self.has_doubt:
+            return ()
         filter_disputes = [*self.filter_disputes.values(), *((self.forgotten,) if self.forgotten is not None else ())]
         open_ = (BlockRange(each.compared + 1, each.stated) for each in filter_disputes if each.is_open)
         return join((*(BlockRange(*each) for each in self.undecided), *open_))

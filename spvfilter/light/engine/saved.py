@@ -138,5 +138,5 @@ def _timed(matches: Iterable[StoredMatch], chain: HeaderChain) -> Iterator[Store
             yield found
             continue
         if found.height != above:
-            above, time = found.height, int.from_bytes(chain.headers(found.height, 1)[68:72], "little")
+            above, time = found.height, chain.time_at(found.height)
         yield StoredMatch(found.hit, found.block_hash, found.height, found.completeness, time)

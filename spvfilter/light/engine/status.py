@@ -295,7 +295,7 @@ class StatusReports:
         self._is_confirmed = True
         for peer in peers if is_new_tip else ():  # otherwise a peer that only comes and goes would be called useful
             context.pool.did_well(peer)
-        age = context.now.wall - chain.header_at(chain.height).time
+        age = context.now.wall - chain.time_at(chain.height)
         if age > MAX_TIP_AGE_S:
             self._warn(peers[0], f"the tip of the best chain, block {chain.height}, is {age / 86_400:.1f} days old")
         disputed = tuple((first, last) for first, last in doubt)
