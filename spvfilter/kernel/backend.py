@@ -26,6 +26,7 @@ _REFERENCE = {
             "check_block",
             "is_p2pk",
             "is_pubkey",
+            "merkle_branches",
             "merkle_root",
             "multisig_keys",
             "parse_tx",

@@ -10,6 +10,7 @@ from spvfilter.kernel.pure.blocks import (
     check_block as check_block,
     is_p2pk as is_p2pk,
     is_pubkey as is_pubkey,
+    merkle_branches as merkle_branches,
     merkle_root as merkle_root,
     multisig_keys as multisig_keys,
     parse_tx as parse_tx,

@@ -20,7 +20,7 @@ from typing import Any, Self  # rows are as SQLite gives them
 from spvfilter._public import public
 from spvfilter.errors import ParameterError, StoreCorruptError, UnknownAccountError
 from spvfilter.hashes import sha256d
-from spvfilter.kernel import NO_ENTRY, NO_VALUE, EntryKind, Hit, WatchedCoin, block_txids, check_block
+from spvfilter.kernel import NO_ENTRY, NO_VALUE, EntryKind, Hit, WatchedCoin, block_txids, check_block, merkle_branches
 from spvfilter.network import Network
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HASH_SIZE, HEADER_SIZE
@@ -72,7 +72,6 @@ from spvfilter.store.views import Views
 from spvfilter.transaction import Transaction
 from spvfilter.watch.labels import Label
 from spvfilter.watch.watchlist import WatchList
-from spvfilter.wire.merkle import merkle_branches
 
 _NOTE = "note: "
 """Prefix of the light client's keys in the table "meta"."""
@@ -351,9 +350,10 @@ class Store:
         joined, block = block_txids(raw_block), sha256d(raw_block[:HEADER_SIZE])
         txids = [joined[at : at + HASH_SIZE] for at in range(0, len(joined), HASH_SIZE)]
         wanted = self.views.confirmed_in(block, txids)
-        branches = merkle_branches(txids, (at for at, txid in enumerate(txids) if txid in wanted))
-        if branches:
-            self.commit(Batch(branches={txids[at]: (block, branch) for at, branch in branches.items()}))
+        places = [at for at, txid in enumerate(txids) if txid in wanted]
+        if places:
+            branches = zip(places, merkle_branches(joined, places), strict=True)
+            self.commit(Batch(branches={txids[at]: (block, branch) for at, branch in branches}))
 
     def waiting_labels(self, scripts: Iterable[bytes]) -> list[Label]:
         """Return the labels of addresses that were imported before the addresses were watched. Raises StoreError.

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from spvfilter.kernel import Hit, WatchTable, block_txids, walk_block
-from spvfilter.protocol import HASH_SIZE, OUTPOINT_SIZE
+from spvfilter.kernel import Hit, WatchTable, block_txids, merkle_branches, walk_block
+from spvfilter.protocol import OUTPOINT_SIZE
 from spvfilter.transaction import Transaction
 from spvfilter.watch.match import Completeness
-from spvfilter.wire.merkle import merkle_branches
 
 
 class FoundTx(NamedTuple):
@@ -90,6 +89,4 @@ def branches_of(raw: bytes, positions: Iterable[int]) -> dict[int, bytes]:
     That takes about three milliseconds for a large block, and ten if all its transactions are wanted.
     """
     wanted = list(positions)
-    joined = block_txids(raw) if wanted else b""
-    txids = [joined[at : at + HASH_SIZE] for at in range(0, len(joined), HASH_SIZE)]
-    return merkle_branches(txids, wanted)
+    return dict(zip(wanted, merkle_branches(block_txids(raw), wanted), strict=True)) if wanted else {}

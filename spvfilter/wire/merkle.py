@@ -5,7 +5,7 @@ The last node of an odd level is paired with itself, as in the blocks of Bitcoin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import merkle_root
@@ -36,22 +36,6 @@ def merkle_branch(leaves: Sequence[bytes], position: int, depth: int | None = No
         is_there = sibling << height < len(leaves)
         hashes.append(merkle_node(leaves, height, sibling if is_there else sibling ^ 1))
     return b"".join(hashes)
-
-
-def merkle_branches(leaves: Sequence[bytes], positions: Iterable[int]) -> dict[int, bytes]:
-    """Return the branches of several leaves by their positions. A node that branches share is computed once."""
-    nodes, size = list(leaves), len(leaves)
-    siblings: dict[int, list[bytes]] = {position: [] for position in positions}
-    if len(siblings) * size.bit_length() < size:  # few leaves: the kernel hashes what they need faster
-        return {position: merkle_branch(leaves, position) for position in siblings}
-    height = 0
-    while len(nodes) > 1:
-        nodes += nodes[-1:] if len(nodes) % 2 else ()
-        for position, found in siblings.items():
-            found.append(nodes[position >> height ^ 1])
-        nodes = [sha256d(nodes[at] + nodes[at + 1]) for at in range(0, len(nodes), 2)]
-        height += 1
-    return {position: b"".join(found) for position, found in siblings.items()}
 
 
 def branch_root(leaf: bytes, position: int, branch: bytes) -> bytes:

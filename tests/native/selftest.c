@@ -72,6 +72,32 @@ static void test_proof(const real_block *block, const spv_hash *ids) {
     release(flags);
 }
 
+/* Branches of some transactions connect them with the root in the header. */
+static void test_branches(const real_block *block, const spv_hash *ids) {
+    const size_t count = block->transactions, depth = spv_merkle_depth(count), wanted = (count + 6) / 7;
+    spv_hash *leaves = zeroed(count, sizeof *leaves), *branches = zeroed(wanted * depth + 1, sizeof *branches);
+    size_t *positions = zeroed(wanted, sizeof *positions);
+    memcpy(leaves, ids, count * sizeof *leaves);
+    for (size_t i = 0; i < wanted; i++)
+        positions[i] = count - 1 - 7 * i;
+    spv_merkle_branches(leaves, count, positions, wanted, branches);
+    for (size_t i = 0; i < wanted; i++) {
+        uint8_t pair[64];
+        spv_hash node;
+        memcpy(node, ids[positions[i]], sizeof node);
+        for (size_t height = 0; height < depth; height++) {
+            const size_t is_right = positions[i] >> height & 1;
+            memcpy(pair + 32 * is_right, node, 32);
+            memcpy(pair + 32 * (1 - is_right), branches[i * depth + height], 32);
+            oracle_sha256d(pair, sizeof pair, node);
+        }
+        CHECK(!memcmp(node, block->raw + 36, 32));
+    }
+    release(positions);
+    release(branches);
+    release(leaves);
+}
+
 void test_real_blocks(const real_block *blocks, size_t count) {
     spv_error error;
     for (size_t i = 0; i < count; i++) {
@@ -85,6 +111,7 @@ void test_real_blocks(const real_block *blocks, size_t count) {
             CHECK(!memcmp(id, ids[n], 32));
         }
         test_proof(block, (const spv_hash *)ids);
+        test_branches(block, (const spv_hash *)ids);
         oracle_merkle_root(ids, block->transactions, wanted, &plainly_mutated);
         spv_merkle_root(ids, block->transactions, root, &mutated);
         CHECK(!memcmp(root, block->raw + 36, 32) && !memcmp(root, wanted, 32) && !mutated && !plainly_mutated);

@@ -262,6 +262,7 @@ ENTRIES: dict[str, Entry] = {
     "is_p2pk": Entry(function("is_p2pk"), (build.p2pk(KEYS[0]),), ((0,),)),
     "multisig_keys": Entry(function("multisig_keys"), (build.multisig(2, KEYS),), ((0,),)),
     "merkle_root": Entry(function("merkle_root"), (LEAVES,), ((0, 0), (0, 98)), (0,)),
+    "merkle_branches": Entry(function("merkle_branches"), (b"".join(LEAVES), [0, 97, 98]), ((0,),)),
     "block_txids": Entry(function("block_txids"), (BLOCK,), ((0,),)),
     "check_amounts": Entry(function("check_amounts"), (BLOCK,), ((0,),)),
     "check_block": Entry(function("check_block"), (BLOCK,), ((0,),)),

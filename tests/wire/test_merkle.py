@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
+from spvfilter.errors import ParameterError
 from spvfilter.hashes import sha256d
+from spvfilter.kernel import merkle_branches
 from spvfilter.primitives import Header
-from spvfilter.wire import merkle
-from spvfilter.wire.merkle import branch_root, merkle_branch, merkle_branches, merkle_node, partial_branches
+from spvfilter.wire.merkle import branch_root, merkle_branch, merkle_node, partial_branches
 from spvfilter.wire.messages.merkleblock import MerkleBlock
 
 
@@ -47,22 +48,24 @@ def test_branch_of_a_deeper_tree_pairs_nodes_with_themselves(count: int, more: i
 
 @given(st.integers(1, 200), st.data())
 def test_branches_of_several_leaves_equal_single_branches(count: int, data: st.DataObject) -> None:
-    leaves = leaves_of(count)
-    positions = data.draw(st.sets(st.integers(0, count - 1)))
-    assert merkle_branches(leaves, positions) == {each: merkle_branch(leaves, each) for each in positions}
+    leaves, positions = leaves_of(count), data.draw(st.lists(st.integers(0, count - 1)))
+    assert merkle_branches(b"".join(leaves), positions) == [merkle_branch(leaves, each) for each in positions]
 
 
-def test_branches_of_all_leaves_hash_each_node_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    leaves, hashed = leaves_of(1_000), list[bytes]()
-
-    def digest(data: bytes) -> bytes:
-        hashed.append(data)
-        return sha256d(data)
-
-    monkeypatch.setattr(merkle, "sha256d", digest)
-    monkeypatch.setattr(merkle, "merkle_root", None)
-    assert len(merkle_branches(leaves, range(1_000))) == 1_000
-    assert len(hashed) <= 1_010
+@pytest.mark.parametrize(
+    ("size", "positions", "message"),
+    [
+        (33, [0], "leaves must be a multiple of 32 bytes long, not 33"),
+        (0, [0], "no leaf at a position: 0"),
+        (64, [1, 2], "no leaf at a position: 2"),
+        (64, [-1], "no leaf at a position: -1"),
+        (64, [1 << 70], f"no leaf at a position: {1 << 70}"),
+    ],
+)
+def test_branches_without_a_leaf_are_refused(size: int, positions: list[int], message: str) -> None:
+    with pytest.raises(ParameterError, match=f"^{message}$"):
+        merkle_branches(bytes(size), positions)
+    assert merkle_branches(b"", []) == merkle_branches(bytes(64), []) == []
 
 
 @given(st.integers(1, 200), st.data())

@@ -14,7 +14,7 @@ from spvfilter.kernel.pure.arguments import hashes_of, offset, snapshot, whole
 from spvfilter.kernel.pure.bits import BitCore
 from spvfilter.kernel.values import UPDATE_ALL, UPDATE_P2PUBKEY_ONLY, Family, TxMatch, TxSpan
 from spvfilter.primitives import read_compact_size, script_pushes
-from spvfilter.protocol import COMMITMENT_PREFIX, HEADER_SIZE, MAX_MONEY, OUTPOINT_SIZE
+from spvfilter.protocol import COMMITMENT_PREFIX, HASH_SIZE, HEADER_SIZE, MAX_MONEY, OUTPOINT_SIZE
 
 MIN_INPUT_SIZE = 41  # Bytes of the smallest input: outpoint 36, script length 1, sequence 4.
 MIN_OUTPUT_SIZE = 9  # Bytes of the smallest output: value 8, script length 1.
@@ -222,6 +222,33 @@ def merkle_root(leaves: Iterable[bytes], /) -> tuple[bytes, bool]:
             level.append(level[-1])
         level = [sha256d(level[i] + level[i + 1]) for i in range(0, len(level), 2)]
     return level[0], mutated
+
+
+def merkle_branches(leaves: bytes, positions: Iterable[int], /) -> list[bytes]:
+    """Return the merkle branches of leaves: the hashes that a leaf's path is paired with, deepest first.
+
+    A branch has 32 bytes for each level below the root. A level with an odd number of hashes repeats its last hash.
+
+    Args:
+        leaves: All leaves of the tree, concatenated, as `block_txids` returns them.
+        positions: Positions of the leaves, from 0, whose branches are returned in the same order.
+
+    Raises:
+        ParameterError: `leaves` is not a multiple of 32 bytes long, or there is no leaf at a position.
+    """
+    leaves = snapshot(leaves)
+    if len(leaves) % HASH_SIZE:
+        raise ParameterError(f"leaves must be a multiple of 32 bytes long, not {len(leaves)}")
+    level = [leaves[at : at + HASH_SIZE] for at in range(0, len(leaves), HASH_SIZE)]
+    places = [whole(position, 0, len(level) - 1, "no leaf at a position") for position in list(positions)]
+    branches: list[list[bytes]] = [[] for _ in places]
+    while len(level) > 1:
+        level += level[-1:] if len(level) % 2 else ()
+        for branch, place in zip(branches, places, strict=True):
+            branch.append(level[place ^ 1])
+        places = [place >> 1 for place in places]
+        level = [sha256d(level[at] + level[at + 1]) for at in range(0, len(level), 2)]
+    return [b"".join(branch) for branch in branches]
 
 
 def block_txids(raw: bytes, /) -> bytes:

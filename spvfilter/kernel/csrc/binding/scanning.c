@@ -27,6 +27,79 @@ static PyObject *merkle_root(PyObject *self, PyObject *given) {
     return Py_BuildValue("(NO)", PyBytes_FromStringAndSize((const char *)root, sizeof root), mutated ? Py_True : Py_False);
 }
 
+/* Arguments of merkle_branches. */
+typedef struct {
+    spv_hash *leaves; /* a copy */
+    size_t count;
+    size_t *positions;
+    size_t wanted;
+} branch_request;
+
+static bool take_positions(const spv_state *state, PyObject *given, branch_request *request) {
+    PyObject *list = spv_list(state, given);
+    if (!list)
+        return false;
+    request->wanted = (size_t)PyList_Size(list);
+    request->positions = PyMem_Malloc(request->wanted * sizeof *request->positions + 1);
+    bool taken = request->positions != NULL;
+    if (!taken)
+        PyErr_NoMemory();
+    for (size_t i = 0; taken && i < request->wanted; i++) {
+        long long position = 0;
+        taken = spv_whole(state, PyList_GetItem(list, (Py_ssize_t)i), 0, (long long)request->count - 1, "no leaf at a position", &position);
+        request->positions[i] = (size_t)position;
+    }
+    Py_DECREF(list);
+    return taken;
+}
+
+static bool take_leaves(const spv_state *state, PyObject *given, branch_request *request) {
+    PyObject *raw = spv_snapshot(given);
+    if (!raw)
+        return false;
+    const size_t size = spv_size(raw);
+    if (size % sizeof(spv_hash))
+        PyErr_Format(state->ParameterError, "leaves must be a multiple of 32 bytes long, not %zu", size);
+    else if (!(request->leaves = PyMem_Malloc(size + 1)))
+        PyErr_NoMemory();
+    else
+        memcpy(request->leaves, spv_data(raw), size);
+    request->count = size / sizeof(spv_hash);
+    Py_DECREF(raw);
+    return request->leaves != NULL;
+}
+
+static PyObject *branches_of(const branch_request *request) {
+    const size_t size = spv_merkle_depth(request->count) * sizeof(spv_hash);
+    spv_hash *branches = PyMem_Malloc(request->wanted * size + 1);
+    if (!branches)
+        return PyErr_NoMemory();
+    Py_BEGIN_ALLOW_THREADS
+    spv_merkle_branches(request->leaves, request->count, request->positions, request->wanted, branches);
+    Py_END_ALLOW_THREADS
+    PyObject *list = PyList_New((Py_ssize_t)request->wanted);
+    for (size_t i = 0; list && i < request->wanted; i++) {
+        PyObject *branch = PyBytes_FromStringAndSize((const char *)branches + i * size, (Py_ssize_t)size);
+        if (!branch || PyList_SetItem(list, (Py_ssize_t)i, branch))
+            Py_CLEAR(list);
+    }
+    PyMem_Free(branches);
+    return list;
+}
+
+static PyObject *merkle_branches(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+    if (!spv_count_arguments("merkle_branches", count, 2))
+        return NULL;
+    const spv_state *state = spv_module_state(self);
+    branch_request request = {0};
+    PyObject *made = NULL;
+    if (take_leaves(state, arguments[0], &request) && take_positions(state, arguments[1], &request))
+        made = request.wanted ? branches_of(&request) : PyList_New(0); /* without leaves, no position is wanted */
+    PyMem_Free(request.leaves);
+    PyMem_Free(request.positions);
+    return made;
+}
+
 static PyObject *block_txids(PyObject *self, PyObject *given) {
     PyObject *raw = spv_snapshot(given), *made = NULL;
     if (!raw)
@@ -175,6 +248,7 @@ static PyObject *bip37_scan_tx(PyObject *self, PyObject *arguments, PyObject *na
 int spv_add_scan(PyObject *module, spv_state *Py_UNUSED(state)) {
     static PyMethodDef functions[] = {
         SPV_FUNCTION(merkle_root, METH_O),
+        SPV_FUNCTION(merkle_branches, METH_FASTCALL),
         SPV_FUNCTION(block_txids, METH_O),
         SPV_FUNCTION(check_amounts, METH_O),
         SPV_FUNCTION(check_block, METH_O),

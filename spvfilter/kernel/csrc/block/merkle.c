@@ -6,20 +6,45 @@
 
 enum { AT_ONCE = 4096 }; /* transactions that are walked and then hashed at once */
 
+/* Replaces the hashes of a level by those of the level above it, and returns their number. */
+static size_t level_above(spv_hash *hashes, size_t count) {
+    uint8_t repeated[64]; /* a level with an odd number of hashes repeats its last hash */
+    memcpy(repeated, hashes[count - 1], 32);
+    memcpy(repeated + 32, hashes[count - 1], 32);
+    spv_sha256d_pairs((const spv_hash *)hashes, count / 2, hashes);
+    if (count & 1)
+        spv_sha256d(repeated, 64, hashes[count / 2]);
+    return (count + 1) / 2;
+}
+
 void spv_merkle_root(spv_hash *hashes, size_t count, uint8_t root[32], bool *mutated) {
     *mutated = false;
     while (count > 1) {
         for (size_t i = 0; i + 1 < count; i += 2)
             *mutated |= !memcmp(hashes[i], hashes[i + 1], 32);
-        uint8_t repeated[64]; /* a level with an odd number of hashes repeats its last hash */
-        memcpy(repeated, hashes[count - 1], 32);
-        memcpy(repeated + 32, hashes[count - 1], 32);
-        spv_sha256d_pairs((const spv_hash *)hashes, count / 2, hashes);
-        if (count & 1)
-            spv_sha256d(repeated, 64, hashes[count / 2]);
-        count = (count + 1) / 2;
+        count = level_above(hashes, count);
     }
     memcpy(root, hashes[0], 32);
+}
+
+size_t spv_merkle_depth(size_t count) {
+    size_t depth = 0;
+    while (count > 1) {
+        count = (count + 1) / 2;
+        depth++;
+    }
+    return depth;
+}
+
+void spv_merkle_branches(spv_hash *leaves, size_t count, const size_t *positions, size_t wanted, spv_hash *branches) {
+    const size_t depth = spv_merkle_depth(count);
+    for (size_t height = 0; height < depth; height++) {
+        for (size_t i = 0; i < wanted; i++) {
+            const size_t sibling = (positions[i] >> height) ^ 1;
+            memcpy(branches[i * depth + height], leaves[sibling < count ? sibling : count - 1], 32);
+        }
+        count = level_above(leaves, count);
+    }
 }
 
 typedef struct {

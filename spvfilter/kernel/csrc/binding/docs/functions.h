@@ -81,6 +81,20 @@
     "\n" \
     "A public key has 33 bytes and begins with 02 or 03, or has 65 bytes and begins with 04, 06 or 07. Its point need not\n" \
     "be on the curve."
+#define SPV_DOC_merkle_branches \
+    "merkle_branches($module, leaves, positions, /)\n" \
+    "--\n" \
+    "\n" \
+    "Return the merkle branches of leaves: the hashes that a leaf's path is paired with, deepest first.\n" \
+    "\n" \
+    "A branch has 32 bytes for each level below the root. A level with an odd number of hashes repeats its last hash.\n" \
+    "\n" \
+    "Args:\n" \
+    "    leaves: All leaves of the tree, concatenated, as `block_txids` returns them.\n" \
+    "    positions: Positions of the leaves, from 0, whose branches are returned in the same order.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    ParameterError: `leaves` is not a multiple of 32 bytes long, or there is no leaf at a position."
 #define SPV_DOC_merkle_root \
     "merkle_root($module, leaves, /)\n" \
     "--\n" \
