@@ -10,16 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from spvfilter import Coin, LightClient, MatchKind, WalletStore, WatchList, build_tx
+from spvfilter import LightClient, MatchKind, WalletStore, WatchList, build_tx
 from spvfilter.errors import InexpressibleError, ParameterError, SourceError
 from spvfilter.hashes import hash160
 from spvfilter.light.events import Mode, PeerWarning
 from spvfilter.network import REGTEST
-from spvfilter.node import Regtest
 from spvfilter.node.server import SERVICES, SETTINGS, Node
-from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.primitives import TxOut
 from spvfilter.signatures.verify import Validity, verify_spends
-from spvfilter.silent.address import SilentAddress
 from spvfilter.silent.search import Judged, Scripts
 from spvfilter.store.store import Store
 from spvfilter.transaction import Transaction, TxIn
@@ -27,81 +25,11 @@ from spvfilter.watch.silentsearch import SilentSearch
 from spvfilter.wire.events import Service
 from support import undo
 from support.compactworld import LIMITS
-from support.lightworld import START, Run, World, running
-from support.silentpayments import Wallet, output_of, psbt_maps, public, signed
+from support.lightworld import Run, running
+from support.silentpayments import output_of, psbt_maps, signed
+from support.silentworld import OTHER, WALLET, SilentWorld, Source, check_tweak, watching
 
-pytest.importorskip("btclib_secp256k1")
-
-WALLET = Wallet(network=REGTEST)
 H = 1 << 31  # a hardened step
-OTHER = Wallet(scan=5, network=REGTEST)
-
-
-class SilentWorld(World):
-    """A chain with silent payments."""
-
-    def __init__(self) -> None:
-        super().__init__(locks=[])
-        self.regtest = Regtest(clock=lambda: START)  # without checks of signatures
-        self.regtest.mine(101)
-        self._private = 5_000
-
-    def send(self, *addresses: SilentAddress, value: int = 50_000) -> bytes:
-        """Put a payment of addresses into the mempool, with an output for each; returns the transaction."""
-        from btclib_secp256k1 import silentpayments
-
-        self._private += 1
-        key = public(self._private)
-        txid = self.regtest.pay(TxOut(1_000_000, b"\0\x14" + hash160(key)))
-        spend = TxIn(OutPoint(txid, 0), witness=(bytes(71), key))
-        made = silentpayments.create_outputs(
-            [(each.scan_pubkey, each.spend_pubkey) for each in addresses],
-            bytes(spend.outpoint),
-            prvkeys=[self._private.to_bytes(32, "big")],
-        )
-        raw = build_tx([spend], [TxOut(value + n, b"\x51\x20" + bytes(each)) for n, each in enumerate(made)])
-        self.regtest.submit_tx(raw)
-        return raw
-
-    def take(self, raw: bytes, index: int = 0) -> bytes:
-        """Put a spend of an output into the mempool; returns the transaction."""
-        spend = build_tx(
-            [TxIn(OutPoint(Transaction.parse(raw).txid, index), witness=(bytes(64),))],
-            [TxOut(10_000, b"\0\x14" + bytes(20))],
-        )
-        self.regtest.submit_tx(spend)
-        return spend
-
-
-class Source:
-    """Gives the outputs that the blocks of a world spend, as a node does."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.asked: list[bytes] = []
-        self._records: dict[bytes, bytes] = {}
-        self.is_asked = asyncio.Event()
-        self.gate = asyncio.Event()
-        self.gate.set()
-
-    def record(self, digest: bytes) -> bytes:
-        if digest not in self._records:
-            blocks = self.world.regtest.chain.active
-            records = undo.records_of([block.raw for block in blocks])
-            self._records |= {block.hash: record for block, record in zip(blocks, records, strict=True)}
-        return self._records[digest]
-
-    async def undo_record(self, digest: bytes, previous: bytes, *, by_details: bool = False) -> bytes | None:
-        self.asked.append(digest)
-        self.is_asked.set()
-        await self.gate.wait()
-        return self.record(digest)
-
-
-def watching(text: str = WALLET.descriptor, label: str | None = "savings") -> WatchList:
-    watch = WatchList(REGTEST)
-    watch.add_descriptor(text, label)
-    return watch
 
 
 def paid(run: Run) -> list[tuple[MatchKind, int | None, int | None, str | None]]:
@@ -155,16 +83,6 @@ def mine(raw: bytes) -> list[tuple[int, int | None]]:
     values = [(50_000 + n) for n in range(3)]
     del raw
     return [(values[0], None), (values[2], 0)]
-
-
-def check_tweak(coin: Coin) -> None:
-    """The tweak of a coin gives the key of its output."""
-    from btclib_secp256k1 import keys
-
-    assert coin.sp_tweak is not None
-    order = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
-    private = (int.from_bytes(WALLET.spend_key, "big") + int.from_bytes(coin.sp_tweak, "big")) % order
-    assert bytes(keys.pubkey_from_prvkey(private.to_bytes(32, "big")))[1:] == coin.script_pubkey[2:]
 
 
 @pytest.mark.parametrize("has_origin", [True, False])

@@ -1,0 +1,99 @@
+"""A regtest chain with silent payments for the live client, and a source of the outputs that its blocks spend."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from spvfilter import Coin, WatchList, build_tx
+from spvfilter.hashes import hash160
+from spvfilter.network import REGTEST
+from spvfilter.node import Regtest
+from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.silent.address import SilentAddress
+from spvfilter.transaction import Transaction, TxIn
+from support import undo
+from support.lightworld import START, World
+from support.silentpayments import ORDER, Wallet, public
+
+pytest.importorskip("btclib_secp256k1")
+
+WALLET = Wallet(network=REGTEST)
+OTHER = Wallet(scan=5, network=REGTEST)
+
+
+class SilentWorld(World):
+    """A chain with silent payments."""
+
+    def __init__(self) -> None:
+        super().__init__(locks=[])
+        self.regtest = Regtest(clock=lambda: START)  # without checks of signatures
+        self.regtest.mine(101)
+        self._private = 5_000
+
+    def send(self, *addresses: SilentAddress, value: int = 50_000) -> bytes:
+        """Put a payment of addresses into the mempool, with an output for each; returns the transaction."""
+        from btclib_secp256k1 import silentpayments
+
+        self._private += 1
+        key = public(self._private)
+        txid = self.regtest.pay(TxOut(1_000_000, b"\0\x14" + hash160(key)))
+        spend = TxIn(OutPoint(txid, 0), witness=(bytes(71), key))
+        made = silentpayments.create_outputs(
+            [(each.scan_pubkey, each.spend_pubkey) for each in addresses],
+            bytes(spend.outpoint),
+            prvkeys=[self._private.to_bytes(32, "big")],
+        )
+        raw = build_tx([spend], [TxOut(value + n, b"\x51\x20" + bytes(each)) for n, each in enumerate(made)])
+        self.regtest.submit_tx(raw)
+        return raw
+
+    def take(self, raw: bytes, index: int = 0) -> bytes:
+        """Put a spend of an output into the mempool; returns the transaction."""
+        spend = build_tx(
+            [TxIn(OutPoint(Transaction.parse(raw).txid, index), witness=(bytes(64),))],
+            [TxOut(10_000, b"\0\x14" + bytes(20))],
+        )
+        self.regtest.submit_tx(spend)
+        return spend
+
+
+class Source:
+    """Gives the outputs that the blocks of a world spend, as a node does."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.asked: list[bytes] = []
+        self._records: dict[bytes, bytes] = {}
+        self.is_asked = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    def record(self, digest: bytes) -> bytes:
+        if digest not in self._records:
+            blocks = self.world.regtest.chain.active
+            records = undo.records_of([block.raw for block in blocks])
+            self._records |= {block.hash: record for block, record in zip(blocks, records, strict=True)}
+        return self._records[digest]
+
+    async def undo_record(self, digest: bytes, previous: bytes, *, by_details: bool = False) -> bytes | None:
+        self.asked.append(digest)
+        self.is_asked.set()
+        await self.gate.wait()
+        return self.record(digest)
+
+
+def watching(text: str = WALLET.descriptor, label: str | None = "savings") -> WatchList:
+    watch = WatchList(REGTEST)
+    watch.add_descriptor(text, label)
+    return watch
+
+
+def check_tweak(coin: Coin) -> None:
+    """The tweak of a coin gives the key of its output."""
+    from btclib_secp256k1 import keys
+
+    assert coin.sp_tweak is not None
+    private = (int.from_bytes(WALLET.spend_key, "big") + int.from_bytes(coin.sp_tweak, "big")) % ORDER
+    assert bytes(keys.pubkey_from_prvkey(private.to_bytes(32, "big")))[1:] == coin.script_pubkey[2:]
