@@ -35,13 +35,14 @@ def take_keychains(
 
     Raises:
         KeychainMismatchError: A keychain has another descriptor or other scripts.
-        ParameterError: A keychain has another account.
+        ParameterError: A keychain has another account, or a keychain of sp() would have too many labels.
         KeychainError: Scripts cannot be derived.
     """
     for each in stored:
         known = watch.windows.get(each.name)
         if is_silent(known):  # its name is the address, whatever the spelling of the descriptor
             _take_silent(known, each, watch.network)
+            known.check_labels()
         elif known is not None and known.descriptor != each.descriptor:
             raise KeychainMismatchError(
                 f"the database has a keychain {each.name[:80]!r} {_made(each.descriptor)}, not one"
@@ -246,7 +247,7 @@ def wider(watch: WatchList, stored: Sequence[StoredKeychain]) -> list[StoredKeyc
 
 
 def _take_silent(keychain: silentkeychain.SilentKeychain, stored: StoredKeychain, network: Network) -> None:
-    """Give a keychain of sp() the labels of a stored one, and its descriptor if that has more key origins."""
+    """Give a keychain of sp() the labels of a stored one, and the descriptor if it has more key origins."""
     assert stored.silent is not None
     if origins_in(stored.descriptor) > origins_in(keychain.descriptor):
         keychain.silent = _parsed(stored.silent, network)
@@ -254,6 +255,8 @@ def _take_silent(keychain: silentkeychain.SilentKeychain, stored: StoredKeychain
     for number, text in stored.silent.labels.items():
         keychain.labels[number] = keychain.labels.get(number) or text
     keychain.depth = max(keychain.depth, stored.silent.depth)
+    if stored.revealed:
+        keychain.reveal(stored.revealed - 1)
 
 
 def _keep_silent(

@@ -62,6 +62,7 @@ class SilentKeychain(Keychain):
         self.is_anchored: bool = False
         """True if the anchor is an entry of the list."""
         self._ready: set[int] = set()  # labels that are searched for because they may be revealed at any moment
+        self._counted: tuple[tuple[int, ...], int] = (0, 0, 0, 0), 1  # `size_of_labels`, and the labels to search for
         self._made: tuple[SilentScanner, tuple[int, ...]] | None = None  # with its `size_of_labels`
 
     def _none(self, index: int) -> tuple[bytes, ...]:
@@ -120,6 +121,30 @@ class SilentKeychain(Keychain):
         return {CHANGE_LABEL, *range(1, max(self.depth + 1, self.revealed)), *self.labels, *self._ready}
 
     @property
+    def count(self) -> int:
+        """The number of labels to search for, with that of the change."""
+        size, count = self._counted
+        if size != (present := self.size_of_labels):
+            count = self._count_to(self.depth)
+            self._counted = present, count
+        return count
+
+    def _count_to(self, depth: int) -> int:
+        below = max(depth + 1, self.revealed)
+        return below + sum(1 for number in self.labels.keys() | self._ready if number >= below)
+
+    def check_labels(self) -> None:
+        """Raise ParameterError if there are more than 100,000 labels to search for."""
+        self._check_count(self.count)
+
+    def _check_count(self, count: int) -> None:
+        if count > MAX_LABELS + 1:  # the change also has a label
+            raise ParameterError(
+                f"a scan key has at most {MAX_LABELS:,} labels, but {count - 1:,} labels of {self.name[:20]}… would be"
+                " declared, revealed or searched for"
+            )
+
+    @property
     def scanner(self) -> SilentScanner:
         """The scanner with all labels. It takes 25 µs for each label to make one, if the labels have changed.
 
@@ -170,7 +195,9 @@ class SilentKeychain(Keychain):
         """
         if (number := self.index_to_reveal) is None:
             raise ParameterError(f"all {MAX_LABELS:,} labels of {self.name[:20]}… are revealed or declared")
-        self._ready.add(number)
+        if not self.searches(number):
+            self._check_count(self.count + 1)
+            self._ready.add(number)
         return number, self.address(number)
 
     def declare(self, number: int, text: str | None = None) -> None:
@@ -181,19 +208,22 @@ class SilentKeychain(Keychain):
         """
         if not 0 <= number <= MAX_LABEL:
             raise ParameterError(f"the number of a label must be from 0 to {MAX_LABEL:,}, not {number}")
-        if number not in self.labels and len(self.labels) >= MAX_LABELS:
-            raise ParameterError(f"a scan key has at most {MAX_LABELS:,} labels")
-        self.labels[number] = checked_label(text) or self.labels.get(number)
+        label, count = checked_label(text), self.count + (not self.searches(number))
+        self._check_count(count)
+        self.labels[number] = label or self.labels.get(number)
+        self._counted = self.size_of_labels, count
 
     def search_to(self, number: int) -> None:
         """Search for all labels up to a number.
 
         Raises:
-            ParameterError: The number is not from 0 to 100,000.
+            ParameterError: The number is not from 0 to 100,000, or there are more than 100,000 labels.
         """
         if not 0 <= number <= MAX_LABELS:
             raise ParameterError(f"labels are searched up to number {MAX_LABELS:,} at most, not {number}")
-        self.depth = max(self.depth, number)
+        depth = max(self.depth, number)
+        self._check_count(self._count_to(depth))
+        self.depth = depth
 
     def text_of(self, label: int | None) -> str | None:
         """Return the text of a declared label. None if there is none."""

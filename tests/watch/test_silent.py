@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies as st
 
 from spvfilter import MatchKind, OutPoint, WatchList
 from spvfilter.errors import (
@@ -23,6 +24,9 @@ from spvfilter.light.engine.expressible import check_followable
 from spvfilter.network import MAINNET, REGTEST
 from spvfilter.primitives import TxOut
 from spvfilter.silent.address import SilentAddress
+from spvfilter.watch import silentkeychain
+from spvfilter.watch.descriptor.silent import parse_silent
+from spvfilter.watch.silentkeychain import SilentKeychain
 from support import build, undo
 from support.silentpayments import Wallet, encoded, payment
 
@@ -466,3 +470,32 @@ def test_a_saved_list_keeps_the_labels_of_its_payments(tmp_path: Path) -> None:
     watch.save(tmp_path / "w.txt", secrets=True)
     raw, spent = payment([WALLET.address(9)], salt=2)
     assert [each.sp_label for each in WatchList.load(tmp_path / "w.txt").match_tx(raw, spent=spent)] == [9]
+
+
+STEPS = st.tuples(st.sampled_from(("declare", "search", "reveal", "copy")), st.integers(0, 14))
+
+
+@given(st.lists(STEPS, max_size=14))
+def test_there_are_never_more_labels_than_the_limit(steps: list[tuple[str, int]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(silentkeychain, "MAX_LABELS", 8)
+        keychain = SilentKeychain(parse_silent(WALLET.descriptor, MAINNET))
+        for step, number in steps:
+            before = keychain.numbers()
+            try:
+                if step == "declare":
+                    keychain.declare(number)
+                elif step == "search":
+                    keychain.search_to(number % 10)
+                elif step == "reveal":
+                    index, address = keychain.to_reveal()
+                    assert index not in keychain.labels
+                    assert address == str(WALLET.address(index))
+                    keychain.reveal(index)
+                else:
+                    keychain = keychain.copy()
+            except ParameterError:
+                assert keychain.numbers() == before
+            assert before <= keychain.numbers()
+            assert keychain.count == len(keychain.numbers()) <= 9
+            keychain.check_labels()

@@ -12,7 +12,8 @@ from spvfilter.watch.patterns import KINDS
 def check_followable(watch: TxOutIndex, *, has_spent: bool = False) -> None:
     """Raise ParameterError if the list has data prefixes or script types, which a client cannot follow.
 
-    With `has_spent`, the client has a source of the outputs that blocks spend. It needs one to follow sp().
+    With `has_spent`, the client has a source of the outputs that blocks spend. It needs one to follow sp(). A scan key
+    with too many labels is also refused: a search would fail later.
     """
     if any(map(watch.table.count_of, PATTERN_KINDS)):
         raise ParameterError(f"a client cannot follow {KINDS}: scan blocks for them with a Matcher")
@@ -21,6 +22,8 @@ def check_followable(watch: TxOutIndex, *, has_spent: bool = False) -> None:
             "a client finds silent payments, sp(), only with the outputs that blocks spend: name your node by --node"
             " (in Python: spent_source), or scan its blocks by `spvfilter scan`"
         )
+    for keychain in watch.windows.silent:
+        keychain.check_labels()
 
 
 def check_expressible(watch: TxOutIndex, mode: Mode) -> None:
