@@ -57,7 +57,8 @@ def configure(parser: Parser) -> None:
         "list unspent outputs",
         "List unspent outputs, confirmed and pending, the newest first. State: spendable; pending: no block contains"
         " it; immature: of a coinbase with fewer than 100 confirmations; being spent: by an unconfirmed transaction;"
-        " frozen: by a program or by imported labels.",
+        " frozen: by a program or by imported labels. The number of the label of a silent payment address is shown if"
+        " one was paid; 0 is the wallet's change.",
     )
     history = parser.add_action(
         "history", "list transactions", "List the wallet's transactions with their status, the newest first."
@@ -235,6 +236,7 @@ _COIN_COLUMNS = (
     "output_label",
     "frozen",
     "account",
+    "sp_label",
 )
 _ENTRY_COLUMNS = (
     "txid",
@@ -272,6 +274,7 @@ def _coin_fields(coin: Coin) -> Fields:
         coin.output_label,
         coin.is_frozen,
         coin.account,
+        coin.sp_label,
     )
     row = (str(coin.outpoint), coin.value, *named, *state)
     return dict(zip(_COIN_COLUMNS, row, strict=True))
@@ -334,6 +337,9 @@ def _coin_table(page: Page, coins: list[Coin]) -> None:
         "state": "left",
         "label": "left",
     }
+    is_silent = any(coin.sp_label is not None for coin in coins)
+    if is_silent:
+        columns["sp label"] = "right"
     rows = [
         [
             "" if coin.height is None else str(coin.height),
@@ -341,6 +347,7 @@ def _coin_table(page: Page, coins: list[Coin]) -> None:
             str(coin.outpoint),
             _state(coin),
             _short(coin.output_label or coin.label or ""),
+            *(["" if coin.sp_label is None else str(coin.sp_label)] if is_silent else []),
         ]
         for coin in coins
     ]

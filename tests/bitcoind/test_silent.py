@@ -134,7 +134,9 @@ async def test_the_command_follows_a_wallet_through_core(tmp_path: Path) -> None
         out, err = await asyncio.wait_for(ran.communicate(), PATIENCE_S)
         assert ran.returncode == 0, err
         found = [line for line in map(json.loads, out.splitlines()) if line["event"] == "found"]
-        assert [(line["txid"], line["label"]) for line in found] == [(Transaction.parse(raw).txid_hex, "Alice")]
+        assert [(line["txid"], line["label"], line["sp_label"]) for line in found] == [
+            (Transaction.parse(raw).txid_hex, "Alice", 3)
+        ]
         assert WALLET.scan_text not in f"{out!r}{err!r}"
 
 

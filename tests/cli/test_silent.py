@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import csv
+import io
 import json
 import os
 from collections.abc import Iterator
@@ -11,11 +14,16 @@ from typing import Any
 
 import pytest
 
+from spvfilter import WalletStore, WatchList
 from spvfilter.kernel import spent_outpoints
 from spvfilter.network import REGTEST
+from spvfilter.node.server import Node
 from support import build, undo
+from support.compactworld import LIMITS
 from support.corenode import PASSWORD, USER
+from support.lightworld import running
 from support.silentpayments import SilentChain, Wallet, chained_payment, payment
+from support.silentworld import WALLET as REGTEST_WALLET, SilentWorld, Source, watching
 
 pytest.importorskip("btclib_secp256k1")
 
@@ -216,3 +224,42 @@ def test_a_wrong_network_is_named_without_the_key(run: Any, tmp_path: Path, watc
     assert ran.code == 2
     assert "not of mainnet" in ran.err
     assert Wallet(network=REGTEST).scan_text not in ran.err
+
+
+@pytest.mark.parametrize("form", ["table", "jsonl", "csv"])
+def test_coins_tell_the_label(run: Any, tmp_path: Path, form: str) -> None:
+    path, world = tmp_path / "wallet.db", SilentWorld()
+    (watch := watching()).add_sp_label(1, "Alice")
+    world.send(REGTEST_WALLET.address(), REGTEST_WALLET.address(1), REGTEST_WALLET.address(0))
+    world.regtest.mine()
+    asyncio.run(follow(world, watch, path))
+    shown = run("wallet", "coins", "--db", path, "--format", form).out
+    if form == "jsonl":
+        rows = {row["value"]: row for row in map(json.loads, shown.splitlines())}
+        assert {value: row["sp_label"] for value, row in rows.items()} == {50_000: None, 50_001: 1, 50_002: 0}
+        assert list(rows[50_000])[-1] == "sp_label"
+    elif form == "csv":
+        found = {row["value"]: row["sp_label"] for row in csv.DictReader(io.StringIO(shown))}
+        assert found == {"50000": "", "50001": "1", "50002": "0"}
+    else:
+        head, *rows = shown.splitlines()
+        assert head.endswith("sp label")
+        assert sorted(row.split()[-1] for row in rows) == ["0", "1", "savings"]
+    with WalletStore.open(path) as wallet:
+        secrets = [
+            REGTEST_WALLET.scan_text,
+            *(coin.sp_tweak.hex() for coin in wallet.coins() if coin.sp_tweak is not None),
+        ]
+    assert len(secrets) == 4
+    assert not [secret for secret in secrets if secret in shown]
+
+
+async def follow(world: SilentWorld, watch: WatchList, path: Path) -> None:
+    """Follow a world with a client until its tip."""
+    async with (
+        Node(world.regtest) as node,
+        running(
+            world, node, limits=LIMITS, store=path, mode="compact", watch=watch, spent_source=Source(world)
+        ) as made,
+    ):
+        await made.synced(world)

@@ -121,7 +121,7 @@ def test_coins_tell_what_can_be_spent(run: Any, path: Path) -> None:
     ]
     assert rows[2]["spent_by"] == rows[0]["outpoint"].split(":")[0]
     assert [(row["time"], row["completeness"]) for row in rows] == [(None, None), (1_004, "proven"), (1_003, "proven")]
-    assert list(rows[0])[-5:] == ["time", "completeness", "output_label", "frozen", "account"]
+    assert list(rows[0])[-6:] == ["time", "completeness", "output_label", "frozen", "account", "sp_label"]
     assert [row["frozen"] for row in rows] == [False] * 3
     table = run("wallet", "coins", "--db", path, "--format", "table", "--label", "daily").out
     assert "pending" in table

@@ -442,6 +442,8 @@ class _Watch:
             late = {key: fields.pop(key) for key in ("time", "coinbase")}
             if match.account is not None:
                 late["account"] = match.account
+            if match.sp_label is not None:
+                late["sp_label"] = match.sp_label
             self._line({"event": _NAMES[type(event)], "sequence": sequence, **fields, **_how(event), **late})
             return
         shown.clear()
