@@ -23,6 +23,7 @@ _COLUMN = re.compile(
 )
 _PHRASE = re.compile(r"[a-z]+([ ,]+[a-z]+){8,}", re.IGNORECASE)
 _KIND = re.compile(r"(script|pubkey|data|outpoint|keychain|data-prefix|script-type):")
+_SPACED_KEY = re.compile(r"\[[0-9a-fA-F]{8}[/0-9hH']{0,200}\][ \t]+[xyztuvYZUV]p(ub|rv)")
 _SEPARATED = re.compile(r"[;\t|]")
 _SHORTEST = 20  # characters of a text that may be an address
 
@@ -152,6 +153,8 @@ def explained(text: str) -> str | None:
         return "a public key where an address is expected: give its address, or in a watch list write pubkey: before it"
     if _HEX_32.fullmatch(text):
         return "64 hex digits where an address is expected: a private key, a hash or a txid is not an address"
+    if _SPACED_KEY.match(text):
+        return "a space between the origin […] and the key: remove it"
     if text[:1] in ("{", "[", "]", "}", '"'):
         return (
             "this looks like JSON or quoted CSV: a watch list has one entry per line, ADDRESS or ADDRESS,LABEL, without"

@@ -117,6 +117,7 @@ WORDS = [
     ("Address;Label", "looks like the header of a table"),
     (f"{ADDRESS};savings", "separated by ';': write a comma"),
     (f"{ADDRESS}\tsavings", "separated by a tab: write a comma"),
+    (f"[d34db33f/84'/0'/0'] zpub{'x' * 100}", "a space between the origin […] and the key: remove it"),
     (f"{ADDRESS} savings", "a space after an address: write one entry on each line, as ADDRESS or ADDRESS,LABEL"),
 ]
 

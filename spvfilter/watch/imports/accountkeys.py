@@ -66,7 +66,7 @@ class Origins:
         if raw[4] == 1:
             master = master or raw[5:9].hex()
             if path in (None, ""):
-                steps = _PATH.fullmatch(_step_of(raw))
+                steps = _PATH.fullmatch(last_step(key))
         if not master:
             self._warn(where, "the master key's fingerprint, 8 hex digits")
         elif steps is None or not steps[1]:
@@ -82,9 +82,9 @@ class Origins:
         )
 
 
-def _step_of(raw: bytes) -> str:
-    """Return the last step of the path of an extended key of 78 bytes."""
-    number = int.from_bytes(raw[9:13])
+def last_step(key: str) -> str:
+    """Return the last step of the path of an extended key, such as 0h."""
+    number = int.from_bytes(keys.raw_key(key)[9:13])
     return f"{number - (1 << 31)}h" if number >> 31 else str(number)
 
 

@@ -12,6 +12,8 @@ As JSON, these are an object {"external": DESCRIPTOR, "internal": DESCRIPTOR}, o
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import TypeVar
 
 from spvfilter.errors import ParameterError
 from spvfilter.watch.descriptor.descriptor import is_descriptor
@@ -19,11 +21,12 @@ from spvfilter.watch.descriptor.keys import is_extended_key, private_key_in
 from spvfilter.watch.imports.jsontext import JsonObject, field_of
 from spvfilter.watch.imports.walletfile import ImportedDescriptor, WalletFile, name_in, networks_of_text
 
+T = TypeVar("T")
 _KIND = "descriptors"
 _RECEIVING = ("external", "receive", "receiving", "deposit")
 _CHANGE = ("internal", "change")
 _NAMES = tuple(f"{name}{end}" for name in (*_RECEIVING, *_CHANGE) for end in ("", "_descriptor", "descriptor"))
-_LINE = re.compile(rf"\s*(?:{'|'.join((*_RECEIVING, *_CHANGE))})(?:[ _]?descriptor)?\s*[:=]\s*(.*?)\s*", re.IGNORECASE)
+_LINE = re.compile(rf"\s*({'|'.join((*_RECEIVING, *_CHANGE))})(?:[ _]?descriptor)?\s*[:=]\s*(.*?)\s*", re.IGNORECASE)
 _MOST = 100
 """Largest number of lines, or of descriptors in a list (our choice)."""
 
@@ -35,15 +38,15 @@ def read_branch_lines(text: str) -> WalletFile | None:
     """
     lines = [line for line in text.split("\n", _MOST + 1)[:_MOST] if line.strip() and not line.startswith("#")]
     first = _LINE.fullmatch(lines[0]) if lines else None
-    if first is None or not _is_source(first[1]):
+    if first is None or not _is_source(first[2]):
         return None
     found = []
     for line in lines:
         pair = _LINE.fullmatch(line)
-        if pair is None or not _is_source(pair[1]):
+        if pair is None or not _is_source(pair[2]):
             raise ParameterError("descriptors with names: expected only External: DESCRIPTOR and Internal: DESCRIPTOR")
-        found.append(pair[1])
-    return _wallet(found, None)
+        found.append((pair[1], pair[2]))
+    return _wallet(_receiving_first(found), None)
 
 
 def read_branches(data: object) -> WalletFile | None:
@@ -62,8 +65,13 @@ def read_branches(data: object) -> WalletFile | None:
 
 
 def _named(data: JsonObject) -> list[object]:
-    """Return the values of the fields that are named for receiving or change addresses."""
-    return [value for name, value in data.items() if name.lower().replace(" ", "_") in _NAMES]
+    """Return the values of the fields that are named for receiving or change addresses, in this order."""
+    return _receiving_first((name, value) for name, value in data.items() if name.lower().replace(" ", "_") in _NAMES)
+
+
+def _receiving_first(named: Iterable[tuple[str, T]]) -> list[T]:
+    """Return the values of names and values. The names of change addresses come last."""
+    return [value for _, value in sorted(named, key=lambda pair: pair[0].lower().startswith(_CHANGE))]
 
 
 def _is_source(text: str) -> bool:

@@ -107,8 +107,7 @@ def read_multisig_text(text: str) -> WalletFile | None:
     if len(lines) > _MOST_LINES:
         return None
     fields: dict[str, str] = {}
-    found: list[str] = []
-    origins = Origins()
+    keys: list[tuple[int, str, str, str | None]] = []  # line, fingerprint, key and the path before it
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -116,10 +115,13 @@ def read_multisig_text(text: str) -> WalletFile | None:
         if pair is None:
             raise ParameterError(f"line {number} of a multisig wallet (Coldcard): expected NAME: VALUE")
         if _FINGERPRINT.fullmatch(pair[1]):
-            key = plain_key(pair[2], f"line {number}: the key")
-            found.append(origins.of(key, pair[1], fields.get("derivation"), f"the key of line {number}") + key)
+            keys.append((number, pair[1], plain_key(pair[2], f"line {number}: the key"), fields.get("derivation")))
         else:
             fields[pair[1].lower()] = pair[2]
+    origins, found = Origins(), list[str]()
+    one = fields.get("derivation") if all(path is None for *_, path in keys) else None  # a path below all keys
+    for number, fingerprint, key, path in keys:
+        found.append(origins.of(key, fingerprint, path or one, f"the key of line {number}") + key)
     return _multisig(fields, found).with_warning(*origins.warnings)
 
 

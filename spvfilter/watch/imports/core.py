@@ -35,7 +35,8 @@ def read_core(data: object) -> WalletFile | None:
             name, requests = name_in(data.get("name")), [data]
     if not isinstance(requests, list) or not any(isinstance(each, dict) and "desc" in each for each in requests):
         return None
-    found = [_descriptor(each, f"descriptors[{at}]", name) for at, each in enumerate(requests)]
+    numbered = sorted(enumerate(requests), key=lambda pair: _is_change(pair[1]))  # the first keychain is for receiving
+    found = [_descriptor(each, f"descriptors[{at}]", name) for at, each in numbered]
     networks = networks_of_text(found[0].text)
     return WalletFile("Bitcoin Core", name, networks, _birthday(requests), descriptors=tuple(found))
 
@@ -49,6 +50,10 @@ def _descriptor(request: object, where: str, name: str | None) -> ImportedDescri
             f"{where} has {what}, which was not kept: export it with `bitcoin-cli listdescriptors`, without `true`"
         )
     return ImportedDescriptor(text, name_in(request.get("label")) or name, _end(request), revealed=(_next(request),))
+
+
+def _is_change(request: object) -> bool:
+    return isinstance(request, dict) and request.get("internal") is True
 
 
 def _end(request: JsonObject) -> int:

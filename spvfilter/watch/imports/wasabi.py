@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from spvfilter.address import script_to_address
 from spvfilter.hashes import hash160
 from spvfilter.network import Network
-from spvfilter.watch.imports.accountkeys import Origins, plain_key, single_descriptor
+from spvfilter.watch.imports.accountkeys import Origins, last_step, plain_key, single_descriptor
 from spvfilter.watch.imports.jsontext import JsonObject, count_of, text_of
 from spvfilter.watch.imports.walletfile import (
     ImportedAddress,
@@ -57,9 +57,9 @@ def read_wasabi(data: object) -> WalletFile | None:
 def _account(
     data: JsonObject, name: str, path_name: str, purpose: str, used: dict[str, int], origins: Origins
 ) -> ImportedDescriptor:
-    """Return the descriptor of an account. A skeleton has no path: Wasabi then uses the first account."""
+    """Return the descriptor of an account. A skeleton has no path, but the key contains its last step."""
     key = plain_key(text_of(data, name, "the wallet"), name)
-    path = data.get(path_name) or f"m/{purpose}'/{'1' if key.startswith('tpub') else '0'}'/0'"
+    path = data.get(path_name) or f"m/{purpose}'/{'1' if key.startswith('tpub') else '0'}'/{last_step(key)}"
     place = origins.of(key, data.get("MasterFingerprint"), path, name) if "MasterFingerprint" in data else ""
     wrapped = "tr(KEY)" if purpose == "86" else "wpkh(KEY)"
     return ImportedDescriptor(single_descriptor(wrapped, place + key), None, used.get(purpose, 0))

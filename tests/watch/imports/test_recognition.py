@@ -57,6 +57,7 @@ from support.walletfiles import (
     table,
     text_of,
     wasabi,
+    wasabi_skeleton,
 )
 
 pytestmark = pytest.mark.descriptors
@@ -218,6 +219,9 @@ def test_electrum_file_may_end_with_changes(tmp_path: Path) -> None:
         ({"name": "cold", "descriptors": {"receive": f"{SINGLE}/0/*)", "change": f"{SINGLE}/1/*)"}}, BOTH),
         ({"external_descriptor": f"{SINGLE}/0/*)", "Internal Descriptor": f"{SINGLE}/1/*)"}, BOTH),
         (f"# Bitkey\nreceive descriptor = {SINGLE}/0/*)\nChange: {SINGLE}/1/*)", BOTH),
+        (f"Internal: {SINGLE}/1/*)\nExternal: {SINGLE}/0/*)\n", BOTH),
+        ({"change_descriptor": f"{SINGLE}/1/*)", "receiveDescriptor": f"{SINGLE}/0/*)"}, BOTH),
+        ({**core(), "descriptors": core()["descriptors"][::-1]}, BOTH),
         ({**caravan(), "addressType": "P2SH-P2WSH", "network": "Bitcoin"}, f"sh({MULTISIG})"),
         ({**caravan(), "addressType": "P2SH", "network": None}, f"sh{MULTISIG[3:]}"),
         (f"[d34db33f/84'/0'/0']{ZPUB}", BOTH.replace("84h/0h/0h", "84'/0'/0'")),
@@ -262,6 +266,19 @@ def test_a_key_has_its_origin_or_a_warning(depth: int, fingerprint: object, path
     assert bool(found) or is_silent or len(wallet.warnings) == 1
     assert all("key 1 of a Caravan wallet is watched without its origin" in each for each in wallet.warnings)
     assert not (found and wallet.warnings)
+
+
+def test_wasabi_skeleton_of_another_account_has_its_path(tmp_path: Path) -> None:
+    (found,) = read(tmp_path, {**wasabi_skeleton(), "ExtPubKey": account(3)}).descriptors
+    assert found.text.startswith("wpkh([d34db33f/84h/0h/7h]")
+
+
+def test_one_path_below_the_keys_belongs_to_all_keys(tmp_path: Path) -> None:
+    path = "Derivation: m/48'/0'/0'/2'\n"
+    file = coldcard_multisig()
+    assert read(tmp_path, file.replace(path, "") + path) == read(tmp_path, file)
+    mixed = file.replace("0F056943:", "Derivation: m/7'\n0F056943:")
+    assert "[0f056943/7h]" in read(tmp_path, mixed).descriptors[0].text
 
 
 @pytest.mark.parametrize(
