@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from spvfilter.bloom.exchange.hashes import RedisBloomHash as RedisBloomHash, SparkHash as SparkHash
     from spvfilter.bloom.exchange.parquet import column_filters as column_filters
     from spvfilter.bloom.exchange.pybloomfiltermmap3 import read_pybloomfiltermmap3 as read_pybloomfiltermmap3
-    from spvfilter.bloom.exchange.pybloomlive import read_pybloom_live as read_pybloom_live
+    from spvfilter.bloom.exchange.pybloomlive import (
+        read_pybloom_live as read_pybloom_live,
+        read_scalable_pybloom_live as read_scalable_pybloom_live,
+    )
     from spvfilter.bloom.exchange.redisbloom import (
         read_redisbloom as read_redisbloom,
         redisbloom_filter as redisbloom_filter,
@@ -47,7 +50,7 @@ else:
         hashes="RedisBloomHash SparkHash",
         parquet="column_filters",
         pybloomfiltermmap3="read_pybloomfiltermmap3",
-        pybloomlive="read_pybloom_live",
+        pybloomlive="read_pybloom_live read_scalable_pybloom_live",
         redisbloom="read_redisbloom redisbloom_filter write_redisbloom",
         spark="read_spark spark_filter write_spark",
         splitblock="ParquetType SplitBlockFilter",

@@ -6,8 +6,9 @@ All integers are big endian:
     number of words, i32
     words of 64 bits
 
-From Cassandra 4 on bit b is 1 << (b % 8) of byte b // 8. Earlier, the bytes of each word were reversed. Source:
-BloomFilterSerializer and OffHeapBitSet of Cassandra 4.1. The file does not name the release.
+From Cassandra 4 on, bit b is 1 << (b % 8) of byte b // 8. Earlier, the bytes of each word were reversed. Source:
+BloomFilterSerializer and OffHeapBitSet of Cassandra 4.1, BigFormat.hasOldBfFormat of 5.0. The file does not name the
+release.
 """
 
 from __future__ import annotations
@@ -40,10 +41,12 @@ _START = 8  # Bytes before the words.
 def read_cassandra(raw: Buffer, *, release: int | None = None, encode: Encode = None) -> BloomFilter:
     """Return the filter in the bytes of a Filter.db of Cassandra. Its hash family is CassandraHash.
 
+    Releases 4 and 5 write the same format.
+
     Args:
         raw: The bytes of the file.
         release: Release of Cassandra, which the file does not contain. The name of the file begins with two letters.
-            They are ia to lb for 2 (releases 1.2 to 2.2), ma to me for 3, and na, nb, oa or da for 4 and later.
+            They are ia to lb for 2 (releases 1.2 to 2.2), ma to me for 3, and na, nb, oa or da for 4 and 5.
         encode: Type of the keys: None for serialized partition keys (an int is big endian), "utf-8" for text.
 
     Raises:
@@ -54,8 +57,9 @@ def read_cassandra(raw: Buffer, *, release: int | None = None, encode: Encode = 
     if release is None:
         raise ParameterError(
             "a Filter.db does not name its release: pass release= as 2 (files ia to lb), 3 (ma to me) or 4 (na, nb, oa,"
-            " da)"
+            " da, also of release 5)"
         )
+    release = 4 if release == 5 else release
     hashing = CassandraHash(release)
     encoding = text_encoding(encode)
     view = viewed(raw)

@@ -121,13 +121,13 @@ class CassandraHash:
     """The hash functions of Cassandra's Filter.db, as a hash family. Raises ParameterError for another release."""
 
     release: int = 4
-    """2 for Cassandra 1.2 to 2.2, 3 for Cassandra 3, 4 for Cassandra 4 and later. Releases 3 and 4 hash alike."""
+    """2 for Cassandra 1.2 to 2.2, 3 for Cassandra 3, 4 for Cassandra 4 and 5. Releases 3 and 4 hash alike."""
     family = Family.CUSTOM
     """Number of the family in files."""
 
     def __post_init__(self) -> None:
         if self.release not in (2, 3, 4):
-            raise ParameterError(f"release must be 2, 3 or 4, not {self.release!r}")
+            raise ParameterError(f"release must be 2, 3 or 4 (also for release 5), not {self.release!r}")
 
     @property
     def key(self) -> bytes:

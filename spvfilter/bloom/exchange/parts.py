@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 WORD = 64  # Bits of a word.
+REDIS = b""
+"""Beginning of the chunks of RedisBloom, whose first field is a number of keys."""
 _TEXT: dict[Encode, Encoding] = {None: Encoding.BYTES, "utf-8": Encoding.UTF8}
+_SCALABLE = "a ScalableBloomFilter of pybloom-live: read it with read_scalable_pybloom_live"
+RBLOOM = (
+    "a file of rbloom, which does not contain the hash function of its program, so it cannot be read: add the keys to a"
+    " new filter instead"
+)
+"""Words for a file of rbloom in error messages."""
+_MOST_RBLOOM = 100  # Hash functions of a filter of rbloom with a rate of 1e-30 (our choice).
 _MAKES = {  # First bytes of files that are often mistaken for each other, and the advice for each.
     b"SPVBLOOM": "a filter file of spvfilter: open it with BloomFilter.open",
     b"MBITARRAY": "a file of pybloomfiltermmap3: read it with read_pybloomfiltermmap3 or `spvfilter bloom check`",
@@ -29,8 +38,8 @@ _MAKES = {  # First bytes of files that are often mistaken for each other, and t
     b"\x80\x05": "a Python pickle: write the filter in its own format instead",
     b"\x1f\x8b": "a gzip file: unpack it first",
     b"REDIS": "a dump of a Redis server: save the filter with BF.SCANDUMP instead",
-    b"\x02\x00\x00\x00\xcd\xcc\xcc\xcc\xcc\xcc\xec?": "a ScalableBloomFilter of pybloom-live, which is not supported",
-    b"\x04\x00\x00\x00\xcd\xcc\xcc\xcc\xcc\xcc\xec?": "a ScalableBloomFilter of pybloom-live, which is not supported",
+    b"\x02\x00\x00\x00\xcd\xcc\xcc\xcc\xcc\xcc\xec?": _SCALABLE,
+    b"\x04\x00\x00\x00\xcd\xcc\xcc\xcc\xcc\xcc\xec?": _SCALABLE,
     b'{"m":': "a JSON file of bits-and-blooms: read it with read_bits_and_blooms",
 }
 
@@ -39,11 +48,14 @@ def viewed(raw: Buffer, own: bytes | None = None) -> memoryview:
     """Return a view of the bytes of a file.
 
     Raises FormatError if the file starts like a file of another program. `own` is the beginning that is expected.
+    Only files of Redis may start like those of rbloom: with a small number, u64, little endian.
     """
     view = memoryview(raw).cast("B")
     for start, make in _MAKES.items():
         if start != own and view[: len(start)] == start:
             raise FormatError(f"this is {make}", offset=0, field="file")
+    if own != REDIS and len(view) > 8 and 1 <= view[0] <= _MOST_RBLOOM and not any(view[1:8]):
+        raise FormatError(f"this is {RBLOOM}", offset=0, field="file")
     return view
 
 

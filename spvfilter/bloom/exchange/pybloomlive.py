@@ -1,4 +1,4 @@
-"""Read the files that BloomFilter.tofile of pybloom-live writes.
+"""Read the files that BloomFilter.tofile and ScalableBloomFilter.tofile of pybloom-live write.
 
 All integers are u64, little endian:
 
@@ -9,12 +9,20 @@ All integers are u64, little endian:
     number of keys
     bits of all slices
 
-Bit b is 1 << (b % 8) of byte b // 8. Source: pybloom.py of versions 3.1 and 4.0, which write the same file.
+Bit b is 1 << (b % 8) of byte b // 8. The file of a ScalableBloomFilter is:
+
+    growth, i32; ratio of two rates, f64; capacity of the first filter, u64; rate, f64
+    number of filters n, i32
+    length of the file of each filter, n u64
+    the files of the filters
+
+Source: pybloom.py of versions 3.1 and 4.0, which write the same file.
 """
 
 from __future__ import annotations
 
 import struct
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from spvfilter._public import public
@@ -29,6 +37,9 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _HEADER = struct.Struct("<dQQQQ")
+_SCALABLE = struct.Struct("<idQdi")
+_RATIO = 0.9  # of the rates of two successive filters
+_MOST = 64  # Filters of a ScalableBloomFilter (our choice): each one holds at least twice as many keys as the last.
 _SHORT = 128  # Bits of all hash functions up to which the versions use another digest.
 
 
@@ -65,6 +76,47 @@ def read_pybloom_live(raw: Buffer, *, version: int | None = None) -> BloomFilter
     return filter_over(
         memoryview(raw).cast("B")[_HEADER.size :], *shape, partitioned=True, capacity=capacity, fp_rate=rate
     )
+
+
+@public
+def read_scalable_pybloom_live(raw: Buffer, *, version: int | None = None) -> list[BloomFilter]:
+    """Return the filters of a ScalableBloomFilter of pybloom-live, the oldest first.
+
+    The scalable filter contains a key if one of them contains the key. The list is empty if no key was added.
+
+    Args:
+        raw: The bytes that ScalableBloomFilter.tofile of pybloom-live wrote.
+        version: Major version of pybloom-live that wrote the file, 3 or 4, as for `read_pybloom_live`.
+
+    Raises:
+        FormatError: The bytes are truncated, too long or malformed, or have an impossible size.
+        ParameterError: `version` is needed and missing, or unknown; or version 4 needs the package xxhash.
+        TooLargeError: A filter does not fit into memory.
+    """
+    view = memoryview(raw).cast("B")
+    if len(view) < _SCALABLE.size:
+        message = f"truncated: {_SCALABLE.size} bytes wanted, {len(view)} present"
+        raise FormatError(message, offset=len(view), field="header")
+    if not is_scalable(view):
+        viewed(view)
+        raise FormatError("this is not a ScalableBloomFilter of pybloom-live", offset=4, field="ratio")
+    *_, count = _SCALABLE.unpack_from(view)
+    if not 0 <= count <= _MOST:
+        raise FormatError(
+            f"{count} filters, expected 0 to {_MOST}: is this a file of another program?", offset=28, field="filters"
+        )
+    at = _SCALABLE.size + 8 * count
+    if len(view) < at:
+        raise FormatError(f"truncated: {at} bytes wanted, {len(view)} present", offset=len(view), field="lengths")
+    ends = [*accumulate(struct.unpack_from(f"<{count}Q", view, _SCALABLE.size), initial=at)]
+    check_length(view, ends[-1], "filters")
+    return [read_pybloom_live(view[start:end], version=version) for start, end in pairwise(ends)]
+
+
+def is_scalable(raw: Buffer) -> bool:
+    """Return True if bytes start like the file of a ScalableBloomFilter."""
+    start = memoryview(raw).cast("B")[: _SCALABLE.size]
+    return len(start) == _SCALABLE.size and _SCALABLE.unpack(start)[1] == _RATIO
 
 
 def _shape(view: memoryview) -> tuple[float, int, int, int]:

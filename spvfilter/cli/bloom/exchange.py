@@ -13,8 +13,8 @@ from spvfilter.bloom.base import allocate
 from spvfilter.bloom.exchange.bitsandblooms import read_bits_and_blooms
 from spvfilter.bloom.exchange.cassandra import read_cassandra
 from spvfilter.bloom.exchange.guava import read_guava, write_guava
-from spvfilter.bloom.exchange.parts import viewed
-from spvfilter.bloom.exchange.pybloomlive import read_pybloom_live
+from spvfilter.bloom.exchange.parts import RBLOOM, REDIS, viewed
+from spvfilter.bloom.exchange.pybloomlive import is_scalable, read_pybloom_live, read_scalable_pybloom_live
 from spvfilter.bloom.exchange.redisbloom import read_redisbloom, redisbloom_bytes, redisbloom_chunks
 from spvfilter.bloom.exchange.spark import read_spark, write_spark
 from spvfilter.bloom.fileformat import read_into
@@ -41,6 +41,7 @@ _OPTIONS = {
     "redisbloom": ("text",),
     "spark": ("text",),
 }
+_RBLOOM = "rbloom"
 # Options that a format cannot do without.
 _NEEDED = {"cassandra": "release", "guava": "funnel"}
 
@@ -50,14 +51,17 @@ def configure_import(action: Parser) -> None:
     action.add_argument("filter", metavar="FILTER", help="the filter to make")
     action.add_argument("foreign", metavar="FOREIGN", nargs="?", default="-", help="the file; default: standard input")
     action.add_argument(
-        "--from", dest="make", metavar="LIBRARY", choices=[*_OPTIONS], required=True, help=", ".join(_OPTIONS)
+        "--from", dest="make", metavar="LIBRARY", choices=[*_OPTIONS, _RBLOOM], required=True, help=", ".join(_OPTIONS)
     )
     action.add_argument(
         "--funnel", metavar="FUNNEL", help="for guava: byteArray, string, integer or long, the funnel of the filter"
     )
     action.add_argument("--charset", metavar="NAME", help="for guava: charset of the funnel string; only utf-8")
     action.add_argument(
-        "--release", metavar="N", type=int, help="for cassandra: 2, 3 or 4; for pybloom-live: 3 or 4, if it asks for it"
+        "--release",
+        metavar="N",
+        type=int,
+        help="for cassandra: 2 to 5; for pybloom-live: 3 or 4, if it asks for it",
     )
     action.add_argument("--text", action="store_true", default=None, help="the keys are text, not bytes")
 
@@ -73,13 +77,15 @@ def configure_export(action: Parser) -> None:
 
 def read_foreign(store: FilterStorage, args: argparse.Namespace) -> None:
     """Execute `spvfilter bloom import`. Raises SourceError, ParameterError, TooLargeError, OSError."""
+    name = "standard input" if args.foreign == "-" else args.foreign
+    if args.make == _RBLOOM:
+        raise ParameterError(f"{name} is {RBLOOM}")
     for option in ("funnel", "charset", "release", "text"):
         if getattr(args, option) is not None and option not in _OPTIONS[args.make]:
             raise ParameterError(f"--from {args.make} does not take --{option}: leave it out")
     needed = _NEEDED.get(args.make)
     if needed is not None and getattr(args, needed) is None:
         raise ParameterError(f"a file of {args.make} does not say its {needed}: give --{needed}, see --help")
-    name = "standard input" if args.foreign == "-" else args.foreign
     try:
         made = _parsed(args, _read(args.foreign))
     except FormatError as error:
@@ -97,15 +103,22 @@ def _parsed(args: argparse.Namespace, raw: memoryview) -> BloomFilter:
             return read_guava(raw, funnel=args.funnel, charset=args.charset)
         case "cassandra":
             return read_cassandra(raw, release=args.release, encode=encode)
+        case "pybloom-live" if is_scalable(raw):
+            return _single(read_scalable_pybloom_live(raw, version=args.release))
         case "pybloom-live":
             return read_pybloom_live(raw, version=args.release)
         case "bits-and-blooms":
             return read_bits_and_blooms(raw, encode=encode)
         case "spark":
             return read_spark(raw, encode=encode)
-    filters = read_redisbloom(redisbloom_chunks(viewed(raw)), encode=encode)
-    if len(filters) > 1:
-        raise FormatError(f"a filter of {len(filters)} sub-filters, expected 1", offset=8, field="sub-filters")
+    return _single(read_redisbloom(redisbloom_chunks(viewed(raw, REDIS)), encode=encode))
+
+
+def _single(filters: list[BloomFilter]) -> BloomFilter:
+    if len(filters) != 1:
+        raise FormatError(
+            f"a filter of {len(filters)} sub-filters, expected 1: read them in Python", offset=8, field="sub-filters"
+        )
     return filters[0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,22 @@ def test_pybloom_live_file_is_imported_with_its_version(run: Any, tmp_path: Path
     assert run(*words, "--release", 3).code == 0
     (tmp_path / "lines").write_text("grün\nother\n", encoding="utf-8")
     assert run("bloom", "check", tmp_path / "made", tmp_path / "lines").out == "grün\n"
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_scalable_pybloom_live_file_needs_one_filter(count: int, run: Any, tmp_path: Path) -> None:
+    head = struct.pack("<idQdi", 4, 0.9, 10, 0.1, count)
+    (tmp_path / "foreign").write_bytes(head + struct.pack("<Q", len(PYBLOOM)) * count + PYBLOOM * count)
+    ran = run("bloom", "import", tmp_path / "made", tmp_path / "foreign", "--from", "pybloom-live", "--release", 3)
+    assert (tmp_path / "made").exists() == (ran.code == 0) == (count == 1)
+    assert (f"{count} sub-filters, expected 1" in ran.err) == (count != 1)
+
+
+def test_rbloom_is_refused_by_name_with_the_reason(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "foreign").write_bytes(b"\x06" + bytes(7) + b"\xff" * 120)
+    for library in ("rbloom", "spark", "pybloom-live"):
+        ran = run("bloom", "import", tmp_path / "made", tmp_path / "foreign", "--from", library)
+        assert (ran.code, "rbloom, which does not contain the hash function" in ran.err) == (2, True)
 
 
 def test_pybloomfiltermmap3_file_is_read_directly(run: Any, tmp_path: Path) -> None:
