@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from spvfilter._public import public
 from spvfilter.chain import HeaderChain, Tip
+from spvfilter.chain.difficulty import work
 from spvfilter.errors import RefusedError, UnconnectedHeadersError
 from spvfilter.kernel import check_block, walk_block
 from spvfilter.network import REGTEST
@@ -23,6 +24,7 @@ from spvfilter.transaction import Transaction, TxIn
 HALVING_INTERVAL = 150  # blocks, Core kernel/chainparams.cpp, regtest
 # Seconds. Blocks outside the best chain that are older than this are not served (Core net_processing.cpp).
 STALE_AGE_LIMIT_S = 30 * 24 * 3600
+_BLOCK_INTERVAL_S = 600
 
 
 def subsidy(height: int) -> int:
@@ -157,9 +159,14 @@ class BlockTree:
     def is_requestable(self, block: TreeBlock) -> bool:
         """Return True if the node serves the block to peers (Core BlockRequestAllowed).
 
-        It serves blocks of the best chain, and stale blocks that are at most 30 days older than the tip.
+        It serves blocks of the best chain, and stale blocks that are at most 30 days older than the tip. The tip must
+        also have less than 30 days' work more than they have.
         """
-        return self.is_active(block) or self.tip.header.time - block.header.time < STALE_AGE_LIMIT_S
+        if self.is_active(block):
+            return True
+        tip = self.tip
+        by_work_s = (tip.rules.work - block.rules.work) * _BLOCK_INTERVAL_S // work(tip.header.bits)
+        return max(tip.header.time - block.header.time, by_work_s) < STALE_AGE_LIMIT_S
 
     def txs(self, block: TreeBlock) -> list[Transaction]:
         """Return the transactions of a block, coinbase first."""

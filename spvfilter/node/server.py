@@ -30,7 +30,7 @@ from spvfilter.wire.transport import check_installed, is_installed
 SERVICES = Service.NETWORK | Service.BLOOM | Service.WITNESS | Service.COMPACT_FILTERS
 if is_installed():
     SERVICES |= Service.P2P_V2
-SETTINGS = Settings(REGTEST, SERVICES, relay=True)
+SETTINGS = Settings(REGTEST, SERVICES, relay=True, pings_first=True)
 MAX_CONNECTIONS = 1_000  # Open connections of one node (our choice).
 STALL_S = 60.0  # Seconds that a peer may leave 1 MB unread (our choice).
 _LIMITS = {**LIMITS, "inv": MAX_PAYLOAD_SIZE}  # An inv that is too long is ignored (Core has one limit for all).

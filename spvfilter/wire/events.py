@@ -121,6 +121,8 @@ class Settings:
     """Seconds between two pings that the session sends."""
     ping_timeout_s: float = 1_200.0
     """Seconds within which the peer must answer a ping. After them the session ends."""
+    pings_first: bool = False
+    """True if the session sends its first ping right after the handshake, as Core does."""
     joins_filters: bool = False
     """True if consecutive cfilter messages become one ReceivedFilters event, which is much faster."""
 

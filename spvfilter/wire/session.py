@@ -112,7 +112,8 @@ class Session:
         self._wtxid_relay = False  # True once the peer has sent wtxidrelay
         self._addrv2 = False  # True once the peer has sent sendaddrv2
         self._pings: dict[int, tuple[float, bool]] = {}  # open pings by nonce, oldest first: (time sent, is a fence)
-        self._started = self._last_ping = now
+        self._started = now
+        self._last_ping = now - settings.ping_interval_s if settings.pings_first else now
         if role is Role.OUTBOUND:
             self._send_version()
 
@@ -303,6 +304,10 @@ class Session:
         self._last_ping = now
         return nonce
 
+    def _forgive_pings(self) -> None:
+        """The peer answers without a nonce: wait for no pong but those of fences (Core net_processing.cpp, PONG)."""
+        self._pings = {nonce: (sent, fence) for nonce, (sent, fence) in self._pings.items() if fence}
+
     def _send_version(self) -> None:
         ours = self.settings
         self._send(
@@ -354,6 +359,8 @@ class Session:
                 return self._converse(frame)
             return self._greet(frame) if self.remote is None else self._negotiate(frame)
         except MessageError as error:
+            if frame.command == "pong":
+                self._forgive_pings()
             return self._end(error) if self.remote is None else self._misbehaved(error)
 
     def _greet(self, frame: Frame) -> SessionEvent | None:
@@ -426,7 +433,9 @@ class Session:
             case Pong(nonce) if nonce in self._pings:
                 _, fence = self._pings.pop(nonce)
                 return Fenced(nonce) if fence else None
-            case Pong():
+            case Pong(nonce):
+                if nonce == 0:
+                    self._forgive_pings()
                 return self._out_of_turn(frame, Cause.UNSOLICITED_PONG)
             case Version() | Verack():
                 self._ignore(frame)

@@ -22,6 +22,7 @@ from spvfilter.errors import (
 )
 from spvfilter.hashes import sha256d
 from spvfilter.network import REGTEST
+from spvfilter.node import blocktree
 from spvfilter.node.blocktree import HALVING_INTERVAL, STALE_AGE_LIMIT_S, BlockTree, TreeBlock, subsidy
 from spvfilter.node.build import BITS, build_block, build_coinbase, mine
 from spvfilter.primitives import Header, OutPoint, TxOut
@@ -338,6 +339,17 @@ def test_stale_blocks_are_served_for_30_days() -> None:
     chain.accept(block_on(chain.tip, time=first + STALE_AGE_LIMIT_S + 1))
     assert not chain.is_requestable(stale)
     assert chain.is_requestable(chain.active[1])
+
+
+def test_stale_blocks_with_little_work_are_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocktree, "STALE_AGE_LIMIT_S", 5 * 600)
+    chain = empty_chain()
+    extend(chain, 1)
+    stale = extend(chain, 1, chain.blocks[REGTEST.genesis_hash], extra=b"stale")[0]
+    extend(chain, 4)
+    assert chain.is_requestable(stale)
+    extend(chain, 1)
+    assert not chain.is_requestable(stale)
 
 
 def block_hash_of(chain: BlockTree, time: int) -> bytes:

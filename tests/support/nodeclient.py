@@ -72,7 +72,13 @@ class Client:
             await self.writer.drain()
 
     async def receive(self) -> Received:
-        """The next message. Raises EOFError at the end, ConnectionError if the connection is cut."""
+        """The next message that is no ping. Raises EOFError at the end, ConnectionError if the connection is cut."""
+        while (received := await self.receive_any())[0] == "ping":
+            pass
+        return received
+
+    async def receive_any(self) -> Received:
+        """The next message, which may be a ping. Raises the same errors as `receive`."""
         async with asyncio.timeout(TIMEOUT_S):
             envelope = await self.reader.readexactly(24)
             magic, name, size, checksum = struct.unpack("<4s12sI4s", envelope)

@@ -82,6 +82,29 @@ def test_an_unsolicited_pong_is_dropped() -> None:
         assert event.error.cause == Cause.UNSOLICITED_PONG
 
 
+@pytest.mark.parametrize("pong", [encoded(Pong(0)), encode_message(REGTEST.magic, "pong", bytes(7))])
+def test_a_pong_without_a_nonce_answers_every_ping(pong: bytes) -> None:
+    """Except for fences, whose pongs show that earlier requests are answered."""
+    peer = ready()
+    peer.tick(1_120.0)
+    assert len(sent(peer)) == 1
+    fence = peer.fence(1_130.0)
+    peer.receive_data(pong + encoded(Pong(fence)))
+    ignored, released = peer.events()
+    assert isinstance(ignored, Misbehaved)
+    assert released == Fenced(fence)
+    assert peer.deadline == 1_250.0
+
+
+def test_a_session_may_send_its_first_ping_early() -> None:
+    peer = ready(settings=Settings(REGTEST, pings_first=True))
+    assert peer.deadline == 1_000.0
+    peer.tick(1_000.0)
+    (ping,) = sent(peer)
+    assert isinstance(ping, Ping)
+    assert peer.deadline == 2_200.0
+
+
 def test_a_pong_releases_only_its_own_fence() -> None:
     peer = ready()
     first, second = peer.fence(1_001.0), peer.fence(1_002.0)
