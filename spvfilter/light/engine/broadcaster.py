@@ -7,9 +7,12 @@ it.
 The broadcaster announces it again every 10 to 15 minutes, and to every new peer. Once the network relays it, it does so
 about once a day.
 
-The broadcaster asks a peer that requested a transaction whether the peer has it, every 1.5 s. Core answers notfound for
-an accepted transaction until its next round of announcements to the peer (Poisson, mean 5 s). A false rejection would
-free coins that are spent. A peer that still lacks the transaction has rejected it in these cases:
+The broadcaster asks a peer that requested a transaction whether the peer has it: every 1.5 s, every 0.5 s while a call
+waits, and after each round of announcements. Core answers notfound for an accepted transaction until its next round of
+announcements to the peer (Poisson, mean 5 s).
+
+A false rejection would free coins that are spent. A peer that still lacks the transaction has rejected it in these
+cases:
 
 - A round has passed, which is certain: the peer received the transaction, then announced another one, and then
   answered notfound to a later question. Pongs show the order. This holds for Core since version 26.
@@ -72,6 +75,8 @@ _SEQUENCES = 26
 _CORE_AGENT = re.compile(r"/Satoshi:(\d{1,3})\.")
 PROBE_S = 1.5
 """Interval between two questions whether a peer has a transaction (our choice)."""
+FAST_PROBE_S = 0.5
+"""The same while a call waits for the answer (our choice)."""
 _KNOWN = (b"txn-already-in-mempool", b"txn-already-known")
 """Reasons in a reject of a peer that has the transaction."""
 
@@ -98,7 +103,8 @@ class Broadcaster:
         self._schedule = Schedule(self._owns)
         self._late: dict[Peer, dict[OwnTx, None]] = {}  # Transactions to announce to a peer once it is ready.
         self._served: dict[Peer, dict[bytes, bytes]] = {}  # txid and wtxid that a peer may request → txid
-        self._missing: dict[Peer, list[PeerRecord]] = {}  # records of transactions that a peer lacks, without a round
+        # Transactions that a peer lacks, without a round since then.
+        self._missing: dict[Peer, list[tuple[OwnTx, PeerRecord]]] = {}
         context.pool.on_gone(self._gone)
 
     def on_returned(self, call: Callable[[OwnTx], None]) -> None:
@@ -511,7 +517,7 @@ class Broadcaster:
             self._accepted(own)
         elif not record.is_missing:
             record.is_missing = True
-            self._missing.setdefault(peer, []).append(record)
+            self._missing.setdefault(peer, []).append((own, record))
         elif is_conclusive and (_core_version(peer) or 0) >= _SEQUENCES and self._is_independent(own):
             self._reject_by(own, peer, record, "does not have it after its next round of announcements")
 
@@ -524,8 +530,10 @@ class Broadcaster:
 
     def round_passed(self, peer: Peer) -> None:
         """A peer announces transactions: Core from now on serves every transaction that it accepted before."""
-        for record in self._missing.pop(peer, ()):
+        for own, record in self._missing.pop(peer, ()):
             record.has_round_passed = True
+            if record.next_probe < inf:  # no question is open
+                self._plan_probe(own, record, self._context.now.monotonic)
 
     def announced(self, peer: Peer, own: OwnTx) -> None:
         """A peer announces one of the wallet's own transactions."""
@@ -566,8 +574,12 @@ class Broadcaster:
             self._reject_by(own, peer, record, f"does not have it {now - record.requested:.0f} s after it received it")
             return
         last = record.requested + self.reject_s * self._slowness(peer)
-        record.next_probe = min(last, now + min(PROBE_S, self.reject_s / 4))
-        self._schedule.plan(own, min(own.next_at, record.next_probe))
+        self._plan_probe(own, record, min(last, now + min(FAST_PROBE_S if own.calls else PROBE_S, self.reject_s / 4)))
+
+    def _plan_probe(self, own: OwnTx, record: PeerRecord, at: float) -> None:
+        """Ask a peer for a transaction at a time, in monotonic seconds."""
+        record.next_probe = at
+        self._schedule.plan(own, min(own.next_at, at))
         self._context.changed()
 
     def _is_rejected_by(self, own: OwnTx, peer: Peer, record: PeerRecord) -> bool:
