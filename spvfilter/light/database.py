@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 _MAX_TOGETHER = 200
 """Commits in one transaction of SQLite."""
-_INTERVAL_S = 0.02
+_INTERVAL_S = 0.05
 """Time between the starts of two transactions if nothing waits for the second, in seconds."""
 _MAX_GATHERED = 8
 """Largest number of commits that wait for this interval. At twice the number the engine requests no headers."""
