@@ -55,21 +55,17 @@ class IndexRun(NamedTuple):
 
 def runs_of(places: Iterable[tuple[int, int]]) -> list[IndexRun]:
     """Join entries, each an index and a row id, to runs."""
-    runs: list[IndexRun] = []
+    runs: list[list[int]] = []  # the fields of each run
     for index, group in groupby(sorted(set(places)), key=lambda place: place[0]):
         ids = [row for _, row in group]
-        last = runs[-1] if runs else IndexRun(-1, -1, 0, 0)
+        first, entry, indexes, scripts = runs[-1] if runs else (-1, -1, 0, 0)
         if ids[-1] - ids[0] != len(ids) - 1:
-            runs += (IndexRun(index, row, 1, 1) for row in ids)
-        elif (last.first + last.indexes, last.entry + last.indexes * last.scripts, last.scripts) == (
-            index,
-            ids[0],
-            len(ids),
-        ):
-            runs[-1] = last._replace(indexes=last.indexes + 1)
+            runs += ([index, row, 1, 1] for row in ids)
+        elif (first + indexes, entry + indexes * scripts, scripts) == (index, ids[0], len(ids)):
+            runs[-1][2] += 1
         else:
-            runs.append(IndexRun(index, ids[0], 1, len(ids)))
-    return runs
+            runs.append([index, ids[0], 1, len(ids)])
+    return [IndexRun(*run) for run in runs]
 
 
 @public

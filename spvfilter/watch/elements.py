@@ -23,6 +23,11 @@ def refuse_silent(names: list[str]) -> None:
         raise InexpressibleError(message, tuple(names))
 
 
+def _is_witness_program(script: bytes) -> bool:
+    """Return True for the scripts of segwit addresses, which push once (Core CScript::IsWitnessProgram)."""
+    return 4 <= len(script) <= 42 and script[1] == len(script) - 2 and (not script[0] or 0x51 <= script[0] <= 0x60)
+
+
 def bloom_elements(table: WatchTable) -> list[bytes]:
     """Return the elements that WatchList.bloom_elements returns, for the watch list with this table.
 
@@ -30,15 +35,16 @@ def bloom_elements(table: WatchTable) -> list[bytes]:
     """
     elements: dict[bytes, None] = {}
     silent, patterns = list[str](), list[str]()
+    script_kind, outpoint_kind, first_pattern = map(int, (EntryKind.SCRIPT, EntryKind.OUTPOINT, EntryKind.DATA_PREFIX))
     for kind, value in table.entries():
-        if kind >= EntryKind.DATA_PREFIX:
-            patterns.append(value.hex())
-        elif kind == EntryKind.SCRIPT:
-            push = max(script_pushes(value), key=len, default=b"")
+        if kind == script_kind:
+            push = value[2:] if _is_witness_program(value) else max(script_pushes(value), key=len, default=b"")
             if not push:
                 silent.append(value.hex())
             elements[push] = None
-        elif kind != EntryKind.OUTPOINT:
+        elif kind >= first_pattern:
+            patterns.append(value.hex())
+        elif kind != outpoint_kind:
             elements[value] = None
     _refuse(patterns)
     if silent:

@@ -17,7 +17,7 @@ from hypothesis import given, strategies as st
 from spvfilter.errors import AddressError, FormatError, InexpressibleError, ParameterError, WrongNetworkError
 from spvfilter.kernel import EntryKind
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET
-from spvfilter.primitives import Header, OutPoint
+from spvfilter.primitives import Header, OutPoint, script_pushes
 from spvfilter.scan.matcher import Matcher
 from spvfilter.watch.match import Completeness, Match, MatchKind
 from spvfilter.watch.watchlist import WatchList
@@ -399,6 +399,20 @@ def test_filter_elements_are_longest_pushes_and_outpoints() -> None:
     watch.add_data(b"data")
     watch.add_outpoint(POINT)
     assert watch.bloom_elements() == [ADDRESS_SCRIPT[2:], b"\x06" * 32, b"longer", LONG_KEY, b"data", bytes(POINT)]
+
+
+VERSIONS = st.sampled_from((0, 1, 0x4C, 0x4F, 0x50, 0x51, 0x60, 0x61))
+LOOKALIKES = st.builds(lambda version, data: bytes((version, len(data))) + data, VERSIONS, st.binary(max_size=80))
+
+
+@given(st.lists(LOOKALIKES | st.binary(min_size=1, max_size=50), max_size=20))
+def test_filter_elements_of_any_scripts_are_their_longest_pushes(scripts: list[bytes]) -> None:
+    watch, expected = WatchList(), list[bytes]()
+    for script in scripts:
+        if pushes := list(script_pushes(script)):
+            watch.add_script(script)
+            expected.append(max(pushes, key=len))
+    assert watch.bloom_elements() == list(dict.fromkeys(expected))
 
 
 def test_a_filter_holds_a_public_key_and_both_its_hashes() -> None:
