@@ -15,7 +15,6 @@ from spvfilter.errors import ParameterError, SpvFilterError
 
 _MOST_ITEMS = 1_000
 """Largest number of items of a collection that are looked at (our choice)."""
-_SEVERAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _COLLECTIONS = (list, tuple, set, frozenset, dict, str, bytes)
 _ONLY_TYPED = {"Buffer": memoryview, "Keys": collections.abc.Iterable | memoryview}
 """Stand-ins for names that only type checkers know."""
@@ -44,9 +43,13 @@ def wrong_argument(
         return None
     for name, value in bound.items():
         parameter = signature.parameters[name]
-        if parameter.annotation is parameter.empty or parameter.kind in _SEVERAL:
+        if parameter.annotation is parameter.empty or parameter.kind is parameter.VAR_KEYWORD:
             continue
-        place = _misfit(value, _hint(parameter.annotation, function), name)
+        hint = _hint(parameter.annotation, function)
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            place = _misfit_inside(value, tuple, (hint, ...), name)
+        else:
+            place = _misfit(value, hint, name)
         if place is not None:
             where, found = place
             wanted = _written(parameter.annotation) if where == name else f"what fits {_written(parameter.annotation)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import os
 import sys
+import warnings
 from _thread import RLock
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
@@ -36,20 +37,26 @@ def public(defined: T) -> T:
     return readable(defined) if isinstance(defined, type) else defined
 
 
-_LATE = 0x20 | 0x80 | 0x200
-"""Flags of generators and coroutines, which do not run when they are called (CPython code.h CO_GENERATOR …)."""
+_PACKAGE = os.path.dirname(__file__) + os.sep  # noqa: PTH120  pathlib takes a tenth of the import
+_COROUTINE = 0x80
+"""Flag of coroutines (CPython code.h CO_COROUTINE)."""
+_LATE = 0x20 | 0x200
+"""Flags of generators, which do not run when they are called (CPython code.h CO_GENERATOR, CO_ASYNC_GENERATOR)."""
 
 
 def _named(defined: T) -> T:
-    """Let the constructor and the class methods of a class name an argument of a wrong type.
+    """Let the constructor and the public methods of a class name an argument of a wrong type.
 
     For a value that is not a member of an enumeration, they raise ParameterError.
     """
+    is_protocol = getattr(defined, "_is_protocol", False)
     for name, member in list(vars(defined).items()):
         if name == "__init__" and (hasattr(defined, "__post_init__") or not is_dataclass(defined)):
             setattr(defined, name, naming(member))
         elif isinstance(member, (classmethod, staticmethod)) and not name.startswith("_"):
             setattr(defined, name, type(member)(naming(member.__func__)))
+        elif isinstance(member, FunctionType) and not name.startswith("_") and not is_protocol:
+            setattr(defined, name, naming(member))
     if isinstance(defined, EnumType) and "_missing_" not in vars(defined):
         setattr(defined, "_missing_", classmethod(_no_member))  # noqa: B010  type checkers forbid the assignment
     return defined
@@ -70,6 +77,8 @@ def naming(function: T) -> T:
     """
     if not isinstance(function, FunctionType) or function.__code__.co_flags & _LATE:
         return function
+    if function.__code__.co_flags & _COROUTINE:
+        return _naming_later(function)  # type: ignore[return-value]  # it takes the arguments of the function
 
     @wraps(function)
     def call(*given: object, **named: object) -> object:
@@ -81,6 +90,29 @@ def naming(function: T) -> T:
             raise explained from error
 
     return call  # type: ignore[return-value]  # it takes the arguments of the function
+
+
+def _naming_later(function: FunctionType) -> Callable[..., object]:
+    """Decorate a coroutine function as `naming` does."""
+
+    @wraps(function)
+    async def call(*given: object, **named: object) -> object:
+        try:
+            return await function(*given, **named)
+        except (TypeError, AttributeError, ValueError, LookupError, ArithmeticError) as error:
+            if (explained := wrong_argument(function, given, named, error)) is None:
+                raise
+            raise explained from error
+
+    return call
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn in the name of the line outside the package that led here."""
+    level, frame = 2, sys._getframe().f_back
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=2 if frame is None else level)
 
 
 _HASHES = {

@@ -1,4 +1,4 @@
-"""Wrong kinds of arguments in all public functions, constructors and class methods: the error names the argument."""
+"""Wrong kinds of arguments in all public functions, constructors and methods: the error names the argument."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import inspect
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from enum import EnumMeta
+from operator import methodcaller
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -15,10 +17,22 @@ from typing import Any
 import pytest
 
 from spvfilter._public import naming
-from spvfilter.errors import SpvFilterError
+from spvfilter.bloom.exchange import SplitBlockFilter, TypedBlockFilter
+from spvfilter.chain import HeaderChain
+from spvfilter.errors import DescriptorWarning, SpvFilterError
+from spvfilter.filters import GcsQuery
+from spvfilter.light import LightClient
+from spvfilter.network import REGTEST
+from spvfilter.node import Regtest
 from spvfilter.primitives import TxOut
+from spvfilter.scan import Matcher
+from spvfilter.store import Store
+from spvfilter.wallet import WalletStore
+from spvfilter.watch import Keychain, WatchList
 from support.publicnames import own
 from support.raising import is_kernel, plain
+from support.values import VALUES
+from support.walletfiles import TPUB
 
 WRONG: list[Any] = [object(), "text", 5, -1, 0.5, None, b"bytes", {"a": 1}, [object()], ["x"], (1, "x"), len]
 Call = Callable[..., object]
@@ -26,9 +40,16 @@ HOT = {
     *("hashes.hash160", "hashes.murmur3", "hashes.murmur3_x64_128", "hashes.sha256d", "hashes.siphash24"),
     *("primitives.Header", "primitives.Header.parse", "primitives.OutPoint", "primitives.OutPoint.parse"),
     *("primitives.compact_size", "primitives.hash_to_hex", "primitives.read_compact_size"),
-    "transaction.Transaction.parse",
+    *("transaction.Transaction.parse", "transaction.Transaction.output", "transaction.Transaction.outpoint"),
 }
 """Called millions of times, without a check of their own: Python's own error has to do."""
+TAKE_KEYS = {
+    *("bloom.exchange.TypedBlockFilter.add", "bloom.exchange.TypedBlockFilter.contains_many"),
+    *("bloom.exchange.TypedBlockFilter.update", "bloom.CountingBloomFilter.remove_many"),
+}
+"""Methods that say what a key must be, as the compiled ones do."""
+CALLS_BACK = {"rpc.Patience.ask"}  # the errors of the caller's function leave it
+GENERATOR = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 GIVEN = {"address.Bech32Encoding", "wire.messages.Flaw"}  # enumerations that no program makes from values
 
 
@@ -47,16 +68,38 @@ def doors() -> Iterator[tuple[str, Call]]:
                     yield f"{room}.{name}.{member}", getattr(value, member)
 
 
+def samples() -> Iterator[object]:
+    """An object of each public class that can be made without a network and without a database."""
+    for values in VALUES.values():
+        yield from (each for each in values if not isinstance(each, (BaseException, type)))
+    watch = WatchList.from_addresses(["bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"], REGTEST)
+    yield from (watch, Matcher(watch), LightClient(watch, peers=["127.0.0.1:1"]), Regtest(), HeaderChain(REGTEST))
+    yield Keychain("keys", lambda index: (b"\x51" + index.to_bytes(4, "big"),))
+    yield from (SplitBlockFilter(10, 0.1), TypedBlockFilter(10, 0.1, keys="date"), GcsQuery([b"a"]))
+
+
+def methods(cls: type) -> Iterator[tuple[str, Call]]:
+    """The public methods of a class that are written in Python and take arguments, as functions."""
+    for name in dir(cls):
+        found = inspect.getattr_static(cls, name)
+        if isinstance(found, FunctionType) and not name.startswith("_") and not is_kernel(found):
+            yield from [] if found.__code__.co_flags & GENERATOR else [(name, found)]
+
+
+PUBLIC = {value: f"{room}.{name}" for room, name, value in own() if inspect.isclass(value)}
+SAMPLES = {type(each): each for each in samples() if type(each) in PUBLIC}
+METHODS = {f"{PUBLIC[cls]}.{name}": (cls, name) for cls in (*SAMPLES, WalletStore) for name, _ in methods(cls)}
+METHODS = {name: found for name, found in METHODS.items() if name not in CALLS_BACK}
 DOORS = {name: door for name, door in doors() if name not in GIVEN}
 
 
 def called_with(door: Call, wrong: object) -> tuple[list[str], object]:
-    """The names of the parameters, and a call with `wrong` for each argument that is needed."""
+    """The names of the parameters, and a call with `wrong` for each argument that is needed, and one of *args."""
     if isinstance(door, EnumMeta):  # its signature says `value` in Python 3.11 only
         return ["value"], lambda: door(wrong)
     parameters = inspect.signature(door).parameters
     needed = [each for each in parameters.values() if each.default is each.empty]
-    given = [wrong for each in needed if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    given = [wrong for each in needed if each.kind not in (each.KEYWORD_ONLY, each.VAR_KEYWORD)]
     named = {each.name: wrong for each in needed if each.kind is each.KEYWORD_ONLY}
     return [*parameters], lambda: door(*given, **named)
 
@@ -65,20 +108,39 @@ def called_with(door: Call, wrong: object) -> tuple[list[str], object]:
 def test_a_wrong_kind_of_argument_is_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # some of them make a file
     for wrong in WRONG:
-        names, call = called_with(DOORS[name], wrong)
+        check_named(name, DOORS[name], wrong, methodcaller("close"))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_names_a_wrong_kind_of_argument(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    cls, method = METHODS[name]
+    with ExitStack() as stack:
+        if cls is WalletStore:
+            Store.open("wallet.db", REGTEST).close()
+            sample: object = stack.enter_context(WalletStore.open("wallet.db"))
+        else:
+            sample = SAMPLES[cls]
+        for wrong in WRONG:
+            check_named(name, getattr(sample, method), wrong, asyncio.run)
+
+
+def check_named(name: str, door: Call, wrong: object, run: Call) -> None:
+    """Call a function or method with wrong arguments, and check the error. `run` takes the coroutine of a call."""
+    names, call = called_with(door, wrong)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                found = call()  # type: ignore[operator]
+            found = call()  # type: ignore[operator]
+            if inspect.iscoroutine(found):
+                run(found)
         except (SpvFilterError, OSError):
-            continue
-        except (AttributeError, LookupError, ValueError):  # a slice of a dict is a KeyError since Python 3.12
+            return
+        except (AttributeError, ValueError, LookupError, ArithmeticError):
             assert name in HOT, f"{wrong!r}"
         except TypeError as error:
-            assert name in HOT or any(re.search(rf"\b{each}\b", str(error)) for each in names), f"{wrong!r}: {error}"
-        else:
-            if asyncio.iscoroutine(found):
-                found.close()
+            is_named = any(re.search(rf"\b{each}\b", str(error)) for each in names)
+            assert is_named or name in HOT or (name in TAKE_KEYS and "expect" in str(error)), f"{wrong!r}: {error}"
 
 
 def test_naming_leaves_other_errors_as_they_are() -> None:
@@ -101,6 +163,34 @@ def test_naming_leaves_other_errors_as_they_are() -> None:
         call([1], 5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"^name: expected str, not float: "):
         call([1], abs, name=0.5)  # type: ignore[arg-type]
+
+
+def test_naming_names_an_item_of_several_arguments() -> None:
+    @naming
+    def total(*numbers: int) -> int:
+        return sum(numbers)
+
+    assert total(1, 2) == 3
+    with pytest.raises(TypeError, match=r"^numbers\[1\]: expected what fits int, not str: "):
+        total(1, "2")  # type: ignore[arg-type]
+
+
+def test_naming_of_a_coroutine_waits_for_its_error() -> None:
+    @naming
+    async def call(number: int) -> int:
+        return await asyncio.sleep(0, number + 1)
+
+    assert inspect.iscoroutinefunction(call)
+    assert asyncio.run(call(1)) == 2
+    with pytest.raises(TypeError, match=r"^number: expected int, not str: "):
+        asyncio.run(call("1"))  # type: ignore[arg-type]
+
+
+@pytest.mark.descriptors
+def test_warnings_name_the_line_outside_of_the_package() -> None:
+    with pytest.warns(DescriptorWarning) as caught:
+        WatchList(REGTEST).add_descriptor(f"wpkh({TPUB}/0)")
+    assert [each.filename for each in caught] == [__file__]
 
 
 @pytest.mark.parametrize(("value", "error"), [(0.5, TypeError), (-1, SpvFilterError), ("5", TypeError)])

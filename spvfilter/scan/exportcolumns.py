@@ -62,14 +62,14 @@ class ExportColumns:
         return cls(chosen, is_hex)
 
     def kernel_names(self) -> Iterator[str]:
-        """Yield the kernel's name of each column, in order."""
+        """Yield the kernel's name of each column, in order. Raises ParameterError if a table does not exist."""
         for table, names in self.tables:
             for name in names:
                 yield self.kernel_name(table, name)
 
     def kernel_name(self, table: str, name: str) -> str:
-        """Return the kernel's name of a column."""
-        layout = BLOCK_TABLES[table].get(name)
+        """Return the kernel's name of a column. Raises ParameterError if there is no such table."""
+        layout = _table(table).get(name)
         if layout is None:
             return f"{table}.{name.removesuffix(_HEX_TEXT)}{HEX}"
         return f"{table}.{name}{HEX if self.is_hex and layout is Layout.HASH else ''}"
@@ -79,10 +79,16 @@ class ExportColumns:
         return "; ".join(f"{table}: {', '.join(names)}" for table, names in self.tables) + f"; {hashes}"
 
 
+def _table(name: str) -> Mapping[str, Layout]:
+    """Return the columns of a table. Raises ParameterError if there is no such table."""
+    if (found := BLOCK_TABLES.get(name)) is None:
+        raise ParameterError(f"no table {name[:100]!r}: the tables are {', '.join(BLOCK_TABLES)}")
+    return found
+
+
 def _checked(table: str, names: list[str]) -> tuple[str, ...]:
     """Return the names of a table's columns. Raises ParameterError for a name that does not exist or occurs twice."""
-    if table not in BLOCK_TABLES:
-        raise ParameterError(f"no table {table[:100]!r}: the tables are {', '.join(BLOCK_TABLES)}")
+    _table(table)
     known = column_names(table)
     if names == [ALL]:
         return tuple(known)

@@ -14,12 +14,11 @@ import json
 import os
 import pathlib
 import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Self
 
-from spvfilter._public import public
+from spvfilter._public import public, warn
 from spvfilter.errors import FormatError, ParameterError, WalletFileWarning
 from spvfilter.files import replacing
 from spvfilter.primitives import OutPoint, hash_from_hex, hash_to_hex
@@ -178,7 +177,7 @@ def parse_labels(data: bytes) -> list[Label]:
         if not found:
             raise FormatError(f"{named}{more}", offset=faults[0][1], field="labels")
         several = f"{len(faults):,} lines were" if len(faults) > 1 else "1 line was"
-        warnings.warn(f"{several} left out of the labels: {named}{more}", WalletFileWarning, stacklevel=3)
+        warn(f"{several} left out of the labels: {named}{more}", WalletFileWarning)
     return found
 
 

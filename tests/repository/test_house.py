@@ -58,6 +58,7 @@ APART = {  # imports that the floors would allow
 }
 SILENT = "light.engine."  # runs without sockets, clocks or asyncio; its own loop runs its tasks
 AWAITING = (
+    "_public.",  # decorates coroutines of the others
     "p2p.",
     "rpc.",
     "light.",

@@ -520,6 +520,7 @@ CAUSES = [
     (f"pkh([deadbeef/m/84h]{KEY})", "character 15: m/ in a key origin: the fingerprint replaces it"),
     (f"pkh([deadbeef/84’]{KEY})", "U+2019, is not allowed in a descriptor: write ' or h for a hardened step"),
     (f"pkh([deadbeef/84h{KEY})", "character 5: the key origin is not closed"),
+    ("BITCOIN:bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq?amount=1", "a bitcoin: URI where a descriptor is expected"),
     (f"[0xdeadbeef]{ZPUB}", "the origin before the extended key is invalid"),
     (f"pkh({XPUB}/m/0)", "m/ after xpub…"),
     ("pkh(m/84h/0h/0h)", "character 5: m/… where a key is expected"),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from spvfilter._public import public
+from spvfilter._public import public, warn
 from spvfilter.address import address_to_script, owner_of
 from spvfilter.errors import DescriptorError, DescriptorWarning, KeychainError, remedy
 from spvfilter.network import Network
@@ -174,6 +173,10 @@ def parse_descriptor(text: str, network: Network, *, is_stored: bool = False) ->
             raise DescriptorError(
                 "an address where a descriptor is expected: watch the address, or write addr(ADDRESS)"
             )
+        if text[:8].lower() == "bitcoin:":
+            raise DescriptorError(
+                "a bitcoin: URI where a descriptor is expected: watch its address, or write addr(ADDRESS)"
+            )
         raise DescriptorError(
             f"expected an output descriptor, which starts with {', '.join(f'{name}(' for name in TOP_FUNCTIONS)},"
             " or a ypub, zpub, upub or vpub"
@@ -202,17 +205,16 @@ def check_wildcard(descriptors: list[Descriptor], *, require_ranged: bool) -> No
     message = f"{shown} has no wildcard '*', so it has only one address: to watch all addresses of its keys, {advice}"
     if require_ranged:
         raise DescriptorError(message)
-    warnings.warn(message, DescriptorWarning, stacklevel=3)
+    warn(message, DescriptorWarning)
 
 
 def warn_of_problems(descriptor: Descriptor) -> None:
     """Warn with DescriptorWarning if a stored descriptor breaks rules."""
     for problem in descriptor.problems:
-        warnings.warn(
+        warn(
             f"the stored descriptor #{descriptor.text.partition('#')[2]} is not safe to use, {problem}. It stays"
             " watched: move its coins to another wallet",
             DescriptorWarning,
-            stacklevel=3,
         )
 
 

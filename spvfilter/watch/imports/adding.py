@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from functools import partial
 from operator import itemgetter
 from typing import Protocol
 
+from spvfilter._public import warn
 from spvfilter.address import address_to_script, script_to_address
 from spvfilter.errors import ParameterError, WalletFileWarning, WatchFileError, counted
 from spvfilter.network import Network
@@ -65,7 +65,7 @@ def add_wallet(watch: WalletSink, wallet: WalletFile, name: str, budget: Budget)
     if problems:
         raise WatchFileError(name, tuple(sorted(problems, key=itemgetter(0))))
     for text in (*wallet.warnings, *filter(None, [_add_labels(watch, wallet.labels)])):
-        warnings.warn(f"{name}: {text}", WalletFileWarning, stacklevel=2)
+        warn(f"{name}: {text}", WalletFileWarning)
 
 
 def _tried(problems: _Problems, line: int, add: Callable[[], object]) -> bool:
