@@ -47,6 +47,7 @@ _WHAT = {  # title of each measurement, its goal, and the goal with its unit
     "balance": ("balance(account=), processor ms", 1, "1 ms"),
     **{f"account {name}": (f"WalletStore.{name} of one account, processor ms", 1, "1 ms") for name in _OF_ACCOUNT},
     **{f"one {name}": (f"WalletStore.{name}, processor ms", 1, "1 ms") for name in _OF_ONE},
+    "script history": ("WalletStore.history of one script, processor ms", 1, "1 ms"),
     "wallet keychains": ("WalletStore.keychains of the wallet, processor s", 0.3, "0.3 s"),
     **{f"wallet {name}": (f"WalletStore.{name} of the wallet, processor ms", 1, "1 ms") for name in _OF_WALLET},
     "reveal": ("reveal_address, processor ms", 1, "1 ms"),
@@ -177,6 +178,7 @@ def _reads(database: str, account: int) -> dict[str, float]:
             for of, calls in (("account", of_account), ("one", of_one), ("wallet", of_wallet))
             for each, call in calls.items()
         }
+        found["script history"] = _processor_s(lambda: wallet.history(script=script, limit=20), _CALLS) * 1e3
         return found | {"wallet keychains": _processor_s(wallet.keychains, 1)}
 
 
