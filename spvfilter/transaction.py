@@ -51,7 +51,14 @@ class Transaction:
     def parse(cls, raw: bytes) -> Self:
         """Parse a serialized transaction. Raises FormatError unless `raw` is exactly one transaction."""
         refuse_psbt(raw)
-        span = parse_tx(raw)
+        try:
+            span = parse_tx(raw)
+        except FormatError:
+            if raw[:6] == b"cHNidP":
+                raise FormatError(
+                    "a PSBT in base64, not a transaction: sign and finalize it first", offset=0, field="transaction"
+                ) from None
+            raise
         return cls(raw, txid(raw, span), span)
 
     def __bytes__(self) -> bytes:

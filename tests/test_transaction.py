@@ -96,6 +96,11 @@ def test_truncated_or_longer_transactions_raise(raw: bytes) -> None:
         Transaction.parse(raw + b"\0")
 
 
+def test_psbt_in_base64_is_named() -> None:
+    with pytest.raises(FormatError, match="a PSBT in base64, not a transaction: sign and finalize it first"):
+        Transaction.parse(b"cHNidP8BAHECAAAA")
+
+
 def test_psbt_is_named() -> None:
     psbt = b"psbt\xff\x01\x00"
     for read in (Transaction.parse, WatchList().match_tx):

@@ -53,6 +53,7 @@ _NUMBER = re.compile(r"[0-9][0-9.,:/_e+-]{0,19}|-[0-9][0-9.]{0,18}")
 """Pattern of wrong numbers and dates that a message may repeat, because no key and no word of a seed phrase matches."""
 
 _HEX_TEXT = frozenset(b"0123456789abcdefABCDEF \t\r\n")  # characters of hex digits in lines
+_PSBT_BASE64 = b"cHNidP"  # the magic bytes of a PSBT (BIP-174), encoded
 _TEXT = frozenset(range(32, 127)) | frozenset(b"\t\r\n")  # characters of ASCII text
 
 
@@ -457,6 +458,8 @@ def _decoded(data: bytes, limit: int, kind: str) -> bytes:
         if len(digits) % 2:
             raise ParameterError(f"an odd number of hex digits, {len(digits)}: one is missing or extra")
         data = bytes.fromhex(digits)
+    elif data.startswith(_PSBT_BASE64):
+        raise ParameterError("a PSBT in base64: finalize it first, and give the transaction")
     elif _TEXT.issuperset(data):
         at = next(at for at, char in enumerate(data, 1) if char not in _HEX_TEXT)
         raise ParameterError(f"text that is not hex: character {at} is not a hex digit")

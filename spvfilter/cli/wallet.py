@@ -142,6 +142,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _balance(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: str) -> None:
     _show_balance(page, wallet.balance(args.label, keychain=args.keychain, account=args.account), chosen)
+    _note_unused_label(wallet, args)
 
 
 def _coins(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: str) -> None:
@@ -150,6 +151,7 @@ def _coins(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: st
         _coin_table(page, list(coins))
     else:
         print_rows(page, map(_coin_fields, coins), chosen, _COIN_COLUMNS)
+    _note_unused_label(wallet, args)
 
 
 def _history(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: str) -> None:
@@ -158,6 +160,13 @@ def _history(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: 
         _history_table(page, list(entries))
     else:
         print_rows(page, map(_entry_fields, entries), chosen, _ENTRY_COLUMNS)
+    _note_unused_label(wallet, args)
+
+
+def _note_unused_label(wallet: WalletStore, args: argparse.Namespace) -> None:
+    """Say so if no transaction concerns an entry with the label. It may be misspelled."""
+    if args.label is not None and not wallet.history(label=args.label, limit=1):
+        complain(f"no transaction has the label {args.label[:100]!r}: write a label exactly as the watch list does")
 
 
 def _tx(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: str) -> None:

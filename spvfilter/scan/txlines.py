@@ -159,6 +159,8 @@ def _tx_of(text: bytes) -> tuple[bytes, str | None]:
 
 def _tx_of_value(found: object) -> tuple[bytes, str | None]:
     """Do the work of `_tx_of` for a value of JSON."""
+    if isinstance(found, dict) and isinstance(error := found.get("error"), dict):
+        return b"", f"a node's answer with the error {error.get('code')!r:.20}, not with a transaction: ask it again"
     if isinstance(found, dict) and isinstance(found.get("result"), dict):  # the whole answer of the RPC
         found = found["result"]
     if isinstance(found, dict):

@@ -64,6 +64,7 @@ def test_transaction_in_an_argument_is_matched(run: Any) -> None:
     assert ran.err.endswith(": 1 match\n")
     row = json.loads(ran.out)
     assert (row["address"], row["block_hash"], row["height"], row["outpoint_index"]) == (ADDRESS, None, None, 0)
+    assert run("match", f"0x{PAYMENTS[0].hex()}", *WATCHED).out == ran.out
 
 
 def test_nothing_found_is_exit_code_0(run: Any) -> None:

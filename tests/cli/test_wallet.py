@@ -89,6 +89,16 @@ def test_a_balance_for_people_and_for_programs(run: Any, path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("action", ["balance", "coins", "history"])
+def test_a_label_that_nothing_has_is_noted(action: str, run: Any, path: Path) -> None:
+    ran = run("wallet", action, "--db", path, "--label", "Savings")
+    assert (ran.code, ran.err) == (
+        0,
+        "spvfilter: no transaction has the label 'Savings': write a label exactly as the watch list does\n",
+    )
+    assert run("wallet", action, "--db", path, "--label", "savings").err == ""
+
+
 def test_csv_escapes_control_characters(run: Any, path: Path) -> None:
     with Store.open(path, REGTEST) as store:
         store.attach(WatchList(REGTEST))

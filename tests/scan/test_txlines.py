@@ -103,6 +103,8 @@ BAD = [
     (b'{"hex": "\xff"}', "not a JSON object on one line (`jq -c` prints it on one)"),
     (b'{"txid": "00"}', "a JSON object without a field hex or rawtx"),
     (b'{"hex": 5}', "the transaction in the JSON value is not a string of hex digits"),
+    (b'{"result": null, "error": {"code": -5, "message": "No such"}, "id": 1}', "a node's answer with the error -5"),
+    (b'{"result": null, "error": {}}', "a node's answer with the error None"),
     (b"[5]", "the transaction in the JSON value is not a string of hex digits"),
     (b"[", "not a JSON list"),
     (b'{"hex": "\\u00e9"}', "character 1 is not a hex digit"),

@@ -144,19 +144,20 @@ class Sources:
             is_path = False
         if is_path:
             self.files.append(text)
-        elif not _HEX.fullmatch(text):
+            return
+        text = text[2:] if text[:2] in ("0x", "0X") else text
+        if not _HEX.fullmatch(text):
             raise ParameterError(
                 f"a SOURCE of {len(text)} characters is neither an existing file nor hex digits nor a URL"
             )
-        else:
-            try:
-                raw = bytes.fromhex(text)
-            except ValueError:
-                digits = len("".join(text.split()))
-                raise ParameterError(f"a SOURCE with an odd number of hex digits: {digits:,}") from None
-            if (problem := problem_of(raw)) is not None:
-                raise ParameterError(f"a SOURCE in hex: {problem}")
-            self.texts.append(raw)
+        try:
+            raw = bytes.fromhex(text)
+        except ValueError:
+            digits = len("".join(text.split()))
+            raise ParameterError(f"a SOURCE with an odd number of hex digits: {digits:,}") from None
+        if (problem := problem_of(raw)) is not None:
+            raise ParameterError(f"a SOURCE in hex: {problem}")
+        self.texts.append(raw)
 
     async def spent_by(self, raw: bytes) -> list[TxOut] | None:
         """Return the outputs that a transaction spends, from the first node that knows all of them. None if none does.
