@@ -19,7 +19,20 @@ from spvfilter.bloom import (
     Size,
     StaticFilter,
 )
+from spvfilter.bloom.exchange import (
+    BitsAndBloomsHash,
+    CassandraHash,
+    GuavaHash,
+    ParquetDecimal,
+    Pybloomfiltermmap3Hash,
+    PybloomLiveHash,
+    RedisBloomHash,
+    SparkHash,
+    SplitBlockFilter,
+    TypedBlockFilter,
+)
 from spvfilter.chain import Candidate, ChainHeader, Fork, Order, Segment, Start, Tip, Update
+from spvfilter.electrum import ElectrumLimits, ElectrumStatus
 from spvfilter.filters import (
     BasicFilter,
     Bip37Filter,
@@ -144,6 +157,8 @@ from spvfilter.wallet import (
     TxReplaced,
 )
 from spvfilter.watch import AccountPlan, Completeness, Label, Match, MatchKind, WatchList
+from spvfilter.watch.descriptor import KeyOrigin, Spending, TapLeaf, parse_descriptor
+from spvfilter.watch.imports import ImportedAddress, ImportedDescriptor, WalletFile
 from spvfilter.wire import (
     Fenced,
     Frame,
@@ -266,6 +281,19 @@ def node_values() -> list[object]:
 PART = Part(0, "mainnet", (PlannedFile("blk0", b"", False, ("rev0", b"")),), bytes(73), {0: H1}, {0: ((0, 1, 2),)}, 90)
 PLAN = Plan(NETWORKS[0], "auto", "all blocks", (PART,), (), ScanReport(1))
 VALUES: dict[str, list[object]] = {
+    "bloom.exchange": [
+        *(BitsAndBloomsHash(), CassandraHash(3), GuavaHash(32), PybloomLiveHash(3, 2), Pybloomfiltermmap3Hash((1, 2))),
+        *(RedisBloomHash(), SparkHash(2, 5), ParquetDecimal(5, 2), SplitBlockFilter(10, 0.1)),
+        TypedBlockFilter(10, 0.1, keys="date"),
+    ],
+    "electrum": [ElectrumLimits(), ElectrumStatus(1, 2, ("ab" * 32,), 3, 4, 5)],
+    "watch.descriptor": [
+        *parse_descriptor("raw(51)", REGTEST),
+        KeyOrigin(b"\2" * 33, b"abcd", (1 << 31,)),
+        TapLeaf(b"\x51", bytes(33)),
+        Spending(b"\x51"),
+    ],
+    "watch.imports": [ImportedAddress("a", "b", 1), ImportedDescriptor("raw(51)"), WalletFile("CSV")],
     "errors": [of_class(getattr(errors, name)) for name in errors.__all__],
     "network": [*NETWORKS],
     "primitives": [HEADER, OutPoint(H1, 3), TxOut(5_000, b"\x51")],

@@ -78,6 +78,14 @@ class Descriptor:
         """
         return self._of(self._spend, index)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self)._again, (self.text, self.network)
+
+    @classmethod
+    def _again(cls, text: str, network: Network) -> Descriptor:
+        (made,) = parse_descriptor(text, network, is_stored=True)  # it may break rules
+        return made
+
     def _of(self, derive: Callable[[int], T], index: int) -> T:
         try:
             return derive(index)
