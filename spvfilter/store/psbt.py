@@ -217,7 +217,7 @@ def _warn_of_strangers(descriptors: Iterable[str]) -> None:
     if lost:
         warnings.warn(
             f"signing devices will not recognize {', '.join(lost[:_MOST_NAMED])} in this PSBT, because the descriptor"
-            " does not give the key's origin. Watch the descriptor with [FINGERPRINT/PATH] before each key, where"
+            " does not give the key's whole origin. Watch the descriptor with [FINGERPRINT/PATH] before each key, where"
             " FINGERPRINT is that of the master key",
             DescriptorWarning,
             stacklevel=2,

@@ -194,7 +194,7 @@ def test_inputs_and_change_have_origins() -> None:
     assert payment == {}
 
 
-@pytest.mark.parametrize("origin", ["", "[00000000/84h/1h/0h]"])
+@pytest.mark.parametrize("origin", ["", "[00000000/84h/1h/0h]", "[73c5da0a]", "[73c5da0a/84h/1h]"])
 def test_a_key_that_no_signer_recognizes_is_named(origin: str) -> None:
     key = ACCOUNT.partition("]")[2]
     wallet = Wallet(f"wsh(multi(1,{origin}{key}/<0;1>/*,{ACCOUNT}/<2;3>/*))")

@@ -117,8 +117,11 @@ class AccountKey(NamedTuple):
 
     @property
     def is_found(self) -> bool:
-        """True if the owner of the master key finds the key by its origin, or the key is the master key itself."""
-        return self.fingerprint not in (None, bytes(4)) or not self.raw[4]
+        """True if the owner of the master key finds the key by its origin, or the key is the master key itself.
+
+        A path with fewer steps than the key's depth leads to another key.
+        """
+        return not self.raw[4] or (self.fingerprint not in (None, bytes(4)) and len(self.path) >= self.raw[4])
 
     @property
     def place(self) -> bytes | None:
