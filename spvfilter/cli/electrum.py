@@ -15,7 +15,7 @@ from typing import assert_never
 from spvfilter.cli.arguments import add_network, add_watch_file, cannot_listen, network_of, options_of, whole
 from spvfilter.cli.interrupts import on_signal
 from spvfilter.cli.nodes import ClientOptions, PeerMessages, add_connections, add_mempool_groups, in_use
-from spvfilter.cli.nodesource import NodeSource, add_node
+from spvfilter.cli.nodesource import Helper, NodeSource, ServerSource, add_node, warn_of_server
 from spvfilter.cli.term.balances import Balances
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.watch.command import add_start, tick
@@ -170,7 +170,8 @@ def run(args: argparse.Namespace) -> int:
         discover=options.discover,
         v2=options.v2,
         mempool_groups=options.mempool_groups,
-        spent_source=source,
+        spent_source=source if isinstance(source, NodeSource) else None,
+        tweak_source=source if isinstance(source, ServerSource) else None,
     )
     server = ElectrumServer(
         client,
@@ -183,6 +184,7 @@ def run(args: argparse.Namespace) -> int:
     )
     if options.mode == Mode.BIP37:
         complain("warning: --mode bip37 gives nodes a filter that matches the wallet")
+    warn_of_server(source)
     if options.listen not in LOCAL:
         complain(f"warning: every program that can connect to {options.listen} sees the wallet and its addresses")
     asyncio.run(_serve(client, source, server, options, page))
@@ -190,7 +192,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _serve(
-    client: LightClient, source: NodeSource | None, server: ElectrumServer, options: ElectrumOptions, page: Page
+    client: LightClient,
+    source: Helper | None,
+    server: ElectrumServer,
+    options: ElectrumOptions,
+    page: Page,
 ) -> None:
     """Serve until a signal, or until the client ends by itself."""
     stopped = asyncio.Event()

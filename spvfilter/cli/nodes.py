@@ -12,7 +12,7 @@ from pathlib import Path
 
 from spvfilter.cli.arguments import seconds, watch_list
 from spvfilter.cli.credentials import check_credentials, credentials_of
-from spvfilter.cli.nodesource import NodeSource
+from spvfilter.cli.nodesource import Helper, NodeSource, ServerSource
 from spvfilter.cli.secrets import Secrets
 from spvfilter.cli.term.page import shorten
 from spvfilter.errors import ParameterError, PrivacyError, StoreLockedError
@@ -118,6 +118,7 @@ class ClientOptions:
     birthday: datetime.date | int | None
     rescan: bool
     node: str | None
+    tweaks: str | None
     cookie: str | None
     user: str | None
 
@@ -126,9 +127,16 @@ class ClientOptions:
         if self.node is None and (self.cookie is not None or self.user is not None):
             raise ParameterError("--cookie and --user are for the node of --node, which is missing")
         check_credentials(self.cookie, self.user)
+        if self.node is not None and self.tweaks is not None:
+            raise ParameterError("give either --node or --tweaks: one of them finds all silent payments")
 
-    def source(self) -> NodeSource | None:
-        """Return the source that --node names. Raises ParameterError for a wrong URL or a missing password."""
+    def source(self) -> Helper | None:
+        """Return the source that --node or --tweaks names.
+
+        Raises ParameterError for a wrong URL or a missing password.
+        """
+        if self.tweaks is not None:
+            return ServerSource(self.tweaks, self.network)
         if self.node is None:
             return None
         return NodeSource(self.node, self.network, credentials_of(self.cookie, self.user))

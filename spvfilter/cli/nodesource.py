@@ -1,25 +1,28 @@
-"""The option --node (`watch`, `electrum`): a node of the user tells which outputs blocks spend."""
+"""The options --node and --tweaks (`watch`, `electrum`): a node or a server helps to find silent payments."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from spvfilter._public import deferred
 from spvfilter.cli.credentials import add_credentials
+from spvfilter.cli.term.page import complain
 from spvfilter.errors import NodeRefusedError
 from spvfilter.network import Network
 
 if TYPE_CHECKING:
     import asyncio
 
-    from spvfilter.rpc import fullnode, patience
+    from spvfilter.rpc import blindbit, fullnode, patience
     from spvfilter.rpc.credentials import Credentials
     from spvfilter.rpc.endpoint import Endpoint
 else:
     asyncio = deferred("asyncio")
+    blindbit = deferred("spvfilter.rpc.blindbit")
     fullnode = deferred("spvfilter.rpc.fullnode")
     patience = deferred("spvfilter.rpc.patience")
 
@@ -27,9 +30,21 @@ _PATIENCE_S = 10.0
 """Seconds for which a request is repeated (our choice). The client then names the problem, and asks again later."""
 
 
+Helper: TypeAlias = "NodeSource | ServerSource"
+"""The source that --node or --tweaks names."""
+
+
 def add_node(parser: argparse.ArgumentParser) -> None:
-    """Add --node and the credentials of its RPC."""
-    group = parser.add_argument_group("silent payments", "A watch list with sp() needs these options.")
+    """Add --node with the credentials of its RPC, and --tweaks."""
+    group = parser.add_argument_group("silent payments", "A watch list with sp() needs --node or --tweaks.")
+    group.add_argument(
+        "--tweaks",
+        metavar="URL",
+        help=(
+            "in place of --node, a BlindBit Oracle server, as https://HOST:PORT. It learns which blocks you search, but"
+            " no address. It can hide payments"
+        ),
+    )
     group.add_argument(
         "--node",
         metavar="URL",
@@ -39,6 +54,12 @@ def add_node(parser: argparse.ArgumentParser) -> None:
         ),
     )
     add_credentials(group)
+
+
+def warn_of_server(source: Helper | None) -> None:
+    """Print a warning if a server could hide silent payments."""
+    if isinstance(source, ServerSource):
+        complain(f"warning: {source.endpoint} could hide silent payments: nothing proves that it tells all tweaks")
 
 
 class NodeSource:
@@ -89,3 +110,36 @@ class NodeSource:
                     )
                 )
             return self._node
+
+
+class ServerSource:
+    """Asks a tweak server for the tweaks of blocks. It connects when the first block needs it, and again if it fails.
+
+    Use it as an asynchronous context manager.
+    """
+
+    def __init__(self, url: str, network: Network) -> None:
+        from spvfilter.rpc.endpoint import Endpoint
+
+        self.endpoint: Endpoint = Endpoint.parse(url)
+        """The server's address, which messages show."""
+        self._network = network
+        self._opening = asyncio.Lock()
+        self._stack = AsyncExitStack()
+        self._server: blindbit.BlindBitOracle | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    async def tweaks(self, height: int) -> tuple[bytes, Sequence[bytes]]:
+        """Return the tweaks of the block at a height, as `BlindBitOracle.tweaks` does. Raises NodeError."""
+        async with self._opening:
+            if self._server is None:
+                opening = blindbit.BlindBitOracle.open(str(self.endpoint), self._network)
+                self._server = await self._stack.enter_async_context(opening)
+        return await self._server.tweaks(height)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from spvfilter.light.spentsource import SpentSource as SpentSource
     from spvfilter.light.status import ClientStatus as ClientStatus, Metrics as Metrics, PeerStatus as PeerStatus
     from spvfilter.light.stream import EventStream as EventStream
+    from spvfilter.light.tweaksource import TweakSource as TweakSource
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
@@ -44,5 +45,6 @@ else:
         spentsource="SpentSource",
         status="ClientStatus Metrics PeerStatus",
         stream="EventStream",
+        tweaksource="TweakSource",
         blocking="EventIterator SyncLightClient",
     )

@@ -12,6 +12,7 @@ from spvfilter.light.engine.requests import SearchStart
 from spvfilter.light.engine.start import TIMESTAMP_WINDOW_S
 from spvfilter.light.events import Mode
 from spvfilter.light.spentsource import SpentSource
+from spvfilter.light.tweaksource import TweakSource
 from spvfilter.network import Network
 from spvfilter.p2p.address import Address, needed_proxy
 from spvfilter.p2p.limits import Limits
@@ -152,5 +153,18 @@ def name_of_source(source: SpentSource) -> str:
         raise TypeError(
             f"spent_source: expected a FullNode, or an object with undo_record, not {type(source).__name__}"
         )
+    return _shown(source)
+
+
+def name_of_server(source: TweakSource) -> str:
+    """Return the name of a source of tweaks, as `name_of_source` does. Raises TypeError if it is not a source."""
+    if not callable(getattr(source, "tweaks", None)):
+        raise TypeError(
+            f"tweak_source: expected a BlindBitOracle, or an object with tweaks, not {type(source).__name__}"
+        )
+    return _shown(source)
+
+
+def _shown(source: object) -> str:
     endpoint = getattr(source, "endpoint", None)
     return type(source).__name__ if endpoint is None else str(endpoint)

@@ -21,6 +21,7 @@ from spvfilter.light.checks import (
     check_options,
     check_start,
     check_v2,
+    name_of_server,
     name_of_source,
     named_peers,
     timeouts_of,
@@ -45,6 +46,7 @@ from spvfilter.light.questions import asks
 from spvfilter.light.spentsource import SpentSource
 from spvfilter.light.status import ClientStatus, Metrics
 from spvfilter.light.stream import EventStream
+from spvfilter.light.tweaksource import TweakSource
 from spvfilter.light.waiting import finished, wait_confirmed, wait_synced
 from spvfilter.network import Network
 from spvfilter.p2p import proxy as proxies
@@ -120,6 +122,8 @@ class LightClient:
             chain is then searched again.
         spent_source: Source of the outputs that blocks spend, such as a `FullNode`. A list with sp() needs it: the
             client then reads every block to find silent payments, in compact mode.
+        tweak_source: Source of the tweaks of blocks, such as a `BlindBitOracle`, in place of `spent_source`. The client
+            then reads only blocks whose filters match.
         limits: Timeouts for peers, and sizes of requests.
         clock: Clock of the client, for tests.
 
@@ -153,6 +157,7 @@ class LightClient:
         mempool_groups: int = 2,
         rebuild: bool = False,
         spent_source: SpentSource | None = None,
+        tweak_source: TweakSource | None = None,
         limits: Limits | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -193,8 +198,12 @@ class LightClient:
             check_v2(v2),
             check_groups(mempool_groups),
             None if spent_source is None else name_of_source(spent_source),
+            None if tweak_source is None else name_of_server(tweak_source),
         )
+        if spent_source is not None and tweak_source is not None:
+            raise ParameterError("give either spent_source or tweak_source: one of them finds all silent payments")
         self._spent_source = spent_source
+        self._tweak_source = tweak_source
         self._running: Running | None = None
         self._is_entering = False
 
@@ -221,6 +230,7 @@ class LightClient:
                 limits=self._limits,
                 clock=self._clock,
                 spent_source=self._spent_source,
+                tweak_source=self._tweak_source,
             )
         except BaseException:
             self._watch.release()
@@ -808,7 +818,8 @@ class LightClient:
 
         def derived() -> tuple[WatchList, frozenset[Mode]]:
             more = WatchList.of_account(name, sources, network, label=label, lookahead=lookahead)
-            check_followable(more.index, has_spent=self._spent_source is not None)
+            has_spent, has_tweaks = self._spent_source is not None, self._tweak_source is not None
+            check_followable(more.index, has_spent=has_spent, has_tweaks=has_tweaks)
             more.windows.anchor_silent()
             check_expressible(more.index, self.mode)
             return more, ways_of(more.index) if self.mode is Mode.AUTO else frozenset((self.mode,))

@@ -9,6 +9,7 @@ from spvfilter.light.engine.effects import (
     Answer,
     AskSeeds,
     AskSpent,
+    AskTweaks,
     Commit,
     Connect,
     Done,
@@ -90,7 +91,7 @@ class Counters:
                     self.bans += 1
                 case Commit() | Emit() | Wake() | Connect() | AskSeeds() | Fence() | Drop():
                     pass
-                case Work() | Read() | AskSpent() | Answer() | Done() | End():
+                case Work() | Read() | AskSpent() | AskTweaks() | Answer() | Done() | End():
                     pass
                 case _:
                     assert_never(effect)

@@ -120,7 +120,7 @@ class PeerWarning:
     """A peer failed or broke a rule, or the peers showed a problem, such as a wrong clock of this machine."""
 
     address: str
-    """HOST:PORT of the peer, or the name of `spent_source`."""
+    """HOST:PORT of the peer, or the name of `spent_source` or `tweak_source`."""
     error: Exception
     """The problem. A `LieError` has the kind of lie as its `cause`."""
     banned: bool

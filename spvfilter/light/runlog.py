@@ -15,6 +15,7 @@ from spvfilter.light.engine.effects import (
     Answer,
     AskSeeds,
     AskSpent,
+    AskTweaks,
     Commit,
     Connect,
     Done,
@@ -188,9 +189,9 @@ class RunLog:
                         "reorganization: blocks %d to %d were disconnected, the best chain now ends at block %d",
                         *(batch.fork + 1, self._height, batch.fork + len(batch.headers) // 80),
                     )
-                case (
-                    Commit() | Emit() | AskSeeds() | AskSpent() | Fence() | Work() | Read() | Answer() | Done() | End()
-                ):
+                case Commit() | Emit() | AskSeeds() | AskSpent() | AskTweaks() | Fence():
+                    pass
+                case Work() | Read() | Answer() | Done() | End():
                     pass
                 case _:
                     assert_never(effect)
@@ -210,7 +211,7 @@ class RunLog:
                 return f"ask the DNS seeds for hosts with services {services:#x}"
             case Commit(number):
                 return f"commit {number}"
-            case Drop() | Emit() | AskSpent() | Work() | Read() | Answer() | Done() | End() | Wake():
+            case Drop() | Emit() | AskSpent() | AskTweaks() | Work() | Read() | Answer() | Done() | End() | Wake():
                 return ""
             case _:
                 assert_never(effect)

@@ -7,7 +7,7 @@ import os
 import random
 import secrets
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent import futures
 from typing import Any, TypeVar, assert_never  # Any: results of any type
 
@@ -21,6 +21,7 @@ from spvfilter.light.engine.effects import (
     Answer,
     AskSeeds,
     AskSpent,
+    AskTweaks,
     Commit,
     Connect,
     Done,
@@ -58,6 +59,7 @@ from spvfilter.light.sockets import Sockets
 from spvfilter.light.spentsource import SpentSource
 from spvfilter.light.status import ClientStatus, Metrics
 from spvfilter.light.stream import EventHub
+from spvfilter.light.tweaksource import TweakSource
 from spvfilter.light.workers import WORKERS, JobQueue
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.dns import SeedHosts, ask_seeds
@@ -81,7 +83,7 @@ from spvfilter.wire.events import Settings
 
 T = TypeVar("T")
 SPENT_S = 120.0
-"""Seconds within which a source must give the outputs that a block spends (our choice)."""
+"""Seconds within which a source must give the outputs that a block spends, or its tweaks (our choice)."""
 _PER_TURN = 500
 """Matches that are made in one turn of the event loop: about three milliseconds (our choice)."""
 
@@ -102,9 +104,11 @@ class Running:
         limits: Limits,
         clock: Clock,
         spent_source: SpentSource | None = None,
+        tweak_source: TweakSource | None = None,
     ) -> None:
         self.engine: ClientEngine = engine
         self._spent_source = spent_source
+        self._tweak_source = tweak_source
         self._last_before = engine.last_before
         self.hub: EventHub = EventHub(engine.last_before, self._stored)
         self.watch: WatchList = watch
@@ -252,6 +256,8 @@ class Running:
                     self._ask_seeds(services)
                 case AskSpent(token, block_hash, previous):
                     self._ask_spent(token, block_hash, previous)
+                case AskTweaks(token, height):
+                    self._ask_tweaks(token, height)
                 case Answer(call, _, answer):
                     _resolve(self._calls.pop(call), answer)
                 case Done(token, value):
@@ -272,12 +278,21 @@ class Running:
 
     def _ask_spent(self, token: int, block_hash: bytes, previous: bytes) -> None:
         source = self._spent_source
+        assert source is not None
+        self._ask_source(token, lambda: source.undo_record(block_hash, previous, by_details=True))
+
+    def _ask_tweaks(self, token: int, height: int) -> None:
+        source = self._tweak_source
+        assert source is not None
+        self._ask_source(token, lambda: source.tweaks(height))
+
+    def _ask_source(self, token: int, ask: Callable[[], Awaitable[object]]) -> None:
+        """Report the answer of the user's source, or the error."""
 
         async def answered() -> object:
-            assert source is not None
             try:
                 async with asyncio.timeout(SPENT_S):
-                    return await source.undo_record(block_hash, previous, by_details=True)
+                    return await ask()
             except TimeoutError:
                 return SourceError(f"no answer for {SPENT_S:g} s")
             except Exception as error:  # any error of the user's source
@@ -628,8 +643,9 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
     Raises StoreError, ParameterError, InexpressibleError.
     """
     network = watch.network
-    has_spent = options.spent_source is not None
-    check_followable(watch.index, has_spent=has_spent)  # not in the event loop, as this looks at every entry
+    has_spent, has_tweaks = options.spent_source is not None, options.tweak_source is not None
+    # not in the event loop, as this looks at every entry
+    check_followable(watch.index, has_spent=has_spent, has_tweaks=has_tweaks)
     store = Store.open(path, network, rebuild=rebuild)
     try:
         if store.tip < 0:
@@ -645,7 +661,7 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
         while extend(watch, options, settled):  # used indexes of the database move windows: search for the new scripts
             with reading(store.path):
                 saved = Saved.read(store, watch, since, chain)
-        check_followable(watch.index, has_spent=has_spent)  # with the keychains of the database
+        check_followable(watch.index, has_spent=has_spent, has_tweaks=has_tweaks)  # with the keychains of the database
         check_expressible(watch.index, options.mode)  # with the entries of the database
         if not len(watch):
             raise ParameterError("nothing to watch for: neither the watch list nor the database has an entry")

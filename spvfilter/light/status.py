@@ -88,9 +88,11 @@ class ClientStatus:
     tasks: tuple[str, ...] = ()
     """Tasks of the client and their waits, in words for a bug report. The texts may change with each version."""
     spent_problem: str | None = None
-    """Why `spent_source` does not give the outputs that a block spends; None if it does, or if nothing needs them.
+    """Why `spent_source` or `tweak_source` does not tell what it should; None if it does, or if nothing needs it.
 
     The search for silent payments waits at that block until the source answers."""
+    silent_source: str | None = None
+    """Name of the source that could hide silent payments, if the watch list has a descriptor sp(); else None."""
 
     @property
     def sees_unconfirmed(self) -> bool:

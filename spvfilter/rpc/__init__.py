@@ -1,4 +1,4 @@
-"""Client of a full node by REST, JSON-RPC and ZMQ: its chain, its blocks, and the outputs that they spend."""
+"""Client of a full node by REST, JSON-RPC and ZMQ: its chain, blocks and spent outputs. Also of a tweak server."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from spvfilter._public import lazy
 
 if TYPE_CHECKING:
     from spvfilter.rpc.api import ChainInfo as ChainInfo, NodeApi as NodeApi
+    from spvfilter.rpc.blindbit import BlindBitOracle as BlindBitOracle
     from spvfilter.rpc.credentials import CookieFile as CookieFile, Credentials as Credentials, Password as Password
     from spvfilter.rpc.endpoint import Endpoint as Endpoint
     from spvfilter.rpc.fullnode import FullNode as FullNode, Listing as Listing
@@ -19,6 +20,7 @@ else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
         api="ChainInfo NodeApi",
+        blindbit="BlindBitOracle",
         credentials="CookieFile Credentials Password",
         endpoint="Endpoint",
         fullnode="FullNode Listing",

@@ -47,6 +47,40 @@ def public_key(private: bytes) -> bytes:
         raise ParameterError("the private scan key is zero or not below the order of the curve") from None
 
 
+def shared_point(tweak: bytes, scan_key: bytes) -> bytes | None:
+    """Return a compressed key times a private key, in constant time; None if it is not a point of the curve."""
+    from btclib_secp256k1 import ecdh
+
+    try:
+        return bytes(ecdh.shared_point(tweak, scan_key))
+    except ValueError:
+        return None
+
+
+def plus_private(public: bytes, private: bytes) -> bytes | None:
+    """Return a compressed key plus the public key of a private one; None if the sum is the point at infinity."""
+    try:
+        return bytes(library().keys.pubkey_tweak_add(public, private))
+    except ValueError:
+        return None
+
+
+def sum_of(first: bytes, second: bytes) -> bytes | None:
+    """Return the sum of two compressed keys; None if it is the point at infinity."""
+    try:
+        return bytes(library().keys.pubkey_combine([first, second]))
+    except ValueError:
+        return None
+
+
+def private_sum(first: bytes, second: bytes) -> bytes | None:
+    """Return the sum of two private keys; None if it is zero."""
+    try:
+        return bytes(library().keys.prvkey_tweak_add(first, second))
+    except ValueError:
+        return None
+
+
 def tweaked_xonly(internal: bytes, tweak: bytes) -> Point | None:
     """Return the x-only key of an internal key plus a tweak (BIP-341); None if either is out of range."""
     key = parse_xonly(internal)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import NamedTuple, Self
@@ -17,6 +17,8 @@ from spvfilter.silent.address import SilentAddress
 
 MAX_LABELS = 100_000
 """Largest number of labels of one scan key (our choice): each costs 65 bytes and 25 µs once."""
+MAX_OUTPUTS = 2_323
+"""Largest number of outputs of a transaction that pay one scan key (BIP-352 K_max)."""
 CHANGE_LABEL = 0
 """The label of a wallet's change, which is never given out (BIP-352 § Labels for change)."""
 
@@ -97,6 +99,15 @@ def _output_key(control_block: bytes, script: bytes) -> curve.Point | None:
     return curve.tweaked_xonly(internal, _tagged(b"TapTweak", internal + node))
 
 
+class Derived(NamedTuple):
+    """A key that a sender gives to an output."""
+
+    label: int | None
+    """Number of the label of the address; None for the address without a label."""
+    tweak: bytes
+    """Private key that gives the output's private key if it is added to that of the wallet; without the label's."""
+
+
 def _tagged(tag: bytes, data: bytes) -> bytes:
     hashed = sha256(tag).digest()
     return sha256(hashed + hashed + data).digest()
@@ -155,6 +166,7 @@ class SilentScanner:
         self._scan_key = scan_key
         self._spend = spend
         self._labels = curve.LabelTable(scan_key, numbers)
+        self._points: list[tuple[int, bytes]] = []  # number and public key of each label, made when they are needed
         self.spend_pubkey: bytes = spend_pubkey
         """Compressed public spend key without a label, 33 bytes."""
         self.scan_pubkey: bytes = curve.public_key(scan_key)
@@ -185,6 +197,49 @@ class SilentScanner:
         if label != CHANGE_LABEL and label not in self._labels.tweaks:
             raise ParameterError(f"the scanner does not look for label {label}: payments to it would not be found")
         return labelled_address(self._scan_key, plain, label)
+
+    def shared(self, tweak: bytes) -> bytes | None:
+        """Return the secret that a sender shares with the owner, by the tweak of the sender's transaction.
+
+        The tweak is the sum of the keys of its inputs, times the hash of the inputs: 33 bytes (BIP-352 § Light
+        clients). The result is None if it is not a point of the curve.
+        """
+        return curve.shared_point(tweak, self._scan_key)
+
+    def keys(self, secret: bytes, number: int) -> Iterator[tuple[bytes, Derived]]:
+        """Yield the x-only keys that a sender may give to its output with a number from 0, one for each address."""
+        if not self._points:
+            self._points = [(label, curve.public_key(tweak)) for label, tweak in self._labels.tweaks.items()]
+        tweak = _tagged(b"BIP0352/SharedSecret", secret + number.to_bytes(4, "big"))
+        if (plain := curve.plus_private(self.spend_pubkey, tweak)) is None:
+            return
+        yield plain[1:], Derived(None, tweak)
+        for label, point in self._points:
+            if (key := curve.sum_of(plain, point)) is not None:
+                yield key[1:], Derived(label, tweak)
+
+    def find_by_tweak(self, secret: bytes, keys: Collection[bytes]) -> list[tuple[bytes, int | None, bytes]]:
+        """Return the outputs that pay the addresses, in a transaction of which only its tweak is known.
+
+        Args:
+            secret: The result of `shared` for its tweak.
+            keys: The x-only keys of the transaction's taproot outputs.
+
+        Returns:
+            Key, label and tweak of each output, as in `SilentOutput`.
+        """
+        found: list[tuple[bytes, int | None, bytes]] = []
+        left = set(keys)
+        for number in range(MAX_OUTPUTS):
+            paid = next((each for each in self.keys(secret, number) if each[0] in left), None)
+            if paid is None:
+                return found
+            key, (label, tweak) = paid
+            left.remove(key)
+            whole = tweak if label is None else curve.private_sum(tweak, self._labels.tweaks[label])
+            if whole is not None:
+                found.append((key, label, whole))
+        return found
 
     def find(self, inputs: Inputs) -> list[SilentOutput]:
         """Return the outputs that pay the addresses, by ascending index.

@@ -11,7 +11,8 @@ from spvfilter.kernel import spent_coins, spent_outpoints, walk_block
 from spvfilter.primitives import TxOut
 from spvfilter.protocol import HASH_SIZE, HEADER_SIZE
 from spvfilter.silent.scanner import SilentScanner
-from spvfilter.silent.search import Judged, Scripts, search_block, search_tx
+from spvfilter.silent.search import Judged, Payment as Paid, Scripts, search_block, search_tx
+from spvfilter.silent.tweaks import first_scripts, search_block_by_tweaks
 from spvfilter.watch.silentkeychain import Found, SilentKeychain
 
 Payment = tuple[str, bytes, Found]
@@ -42,9 +43,19 @@ class SilentSearch:
 
     def payments(self, judged: Judged) -> list[Payment]:
         """Return the payments that a search found, with the names of their keychains."""
+        return self._named(judged.payments)
+
+    def first_scripts(self, tweaks: Iterable[bytes]) -> list[bytes]:
+        """Return the scripts of which a block with these tweaks contains one if it pays a keychain."""
+        return first_scripts(tweaks, self.scanners)
+
+    def payments_by_tweaks(self, raw: bytes, tweaks: Iterable[bytes]) -> list[Payment]:
+        """Search a block by the tweaks of its transactions. Raises FormatError if it is malformed."""
+        return self._named(search_block_by_tweaks(raw, tweaks, self.scanners))
+
+    def _named(self, payments: Iterable[Paid]) -> list[Payment]:
         return [
-            (self.names[number], output.script_pubkey, Found(output.label, output.tweak))
-            for number, output in judged.payments
+            (self.names[number], output.script_pubkey, Found(output.label, output.tweak)) for number, output in payments
         ]
 
 

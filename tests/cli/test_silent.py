@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ from support.compactworld import LIMITS
 from support.corenode import PASSWORD, USER
 from support.lightworld import running
 from support.silentpayments import SilentChain, Wallet, chained_payment, payment
-from support.silentworld import WALLET as REGTEST_WALLET, SilentWorld, Source, watching
+from support.silentworld import WALLET as REGTEST_WALLET, SilentWorld, Source, TweakServer, watching
+from support.tweakserver import HttpTweakServer
 
 pytest.importorskip("btclib_secp256k1")
 
@@ -263,3 +265,41 @@ async def follow(world: SilentWorld, watch: WatchList, path: Path) -> None:
         ) as made,
     ):
         await made.synced(world)
+
+
+async def watched(world: SilentWorld, folder: Path, *options: str) -> tuple[HttpTweakServer, bytes, bytes]:
+    """Run `watch` with a tweak server in another process; returns the server and the output."""
+    server, watch = HttpTweakServer(TweakServer(world).answer, world.regtest.height), folder / "watch.txt"
+    watch.write_text(f"{REGTEST_WALLET.descriptor},savings\nsp-label:1,Alice\n", encoding="utf-8")
+    async with server.serving(), Node(world.regtest) as node:
+        ran = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "spvfilter", "watch", "--watch", watch, "--connect", f"127.0.0.1:{node.port}"),
+            *("--tweaks", server.url, "--network", "regtest", "--format", "jsonl", "--once", *options),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await ran.communicate()
+    return server, out, err
+
+
+def test_a_wallet_is_watched_by_a_tweak_server(tmp_path: Path) -> None:
+    world = SilentWorld()
+    world.send(REGTEST_WALLET.address(1))
+    world.regtest.mine()
+    server, out, err = asyncio.run(watched(world, tmp_path))
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [(line["value"], line["sp_label"], line["label"]) for line in lines if line["event"] == "found"] == [
+        (50_000, 1, "Alice")
+    ]
+    (synced,) = (line for line in lines if line["event"] == "synced")
+    assert synced["silent_source"] == server.url
+    assert f"warning: {server.url} could hide silent payments" in err.decode()
+    assert server.asked.count("/info") == 1
+    assert REGTEST_WALLET.scan_text.encode() not in out + err
+
+
+def test_a_node_and_a_tweak_server_exclude_each_other(run: Any, watch_file: Path) -> None:
+    urls = ("--node", "http://127.0.0.1:1", "--tweaks", "http://127.0.0.1:2")
+    ran = run("watch", "--watch", watch_file, "--network", "regtest", "--connect", "127.0.0.1:1", *urls)
+    assert ran.code == 2
+    assert "give either --node or --tweaks" in ran.err

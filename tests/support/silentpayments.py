@@ -10,7 +10,7 @@ from pathlib import Path
 from spvfilter import MatchKind, build_tx
 from spvfilter.address import Bech32Encoding, bech32_encode
 from spvfilter.hashes import hash160
-from spvfilter.kernel import spent_outpoints
+from spvfilter.kernel import silent_candidate, spent_outpoints
 from spvfilter.kernel.pure.address import to_5_bits
 from spvfilter.network import MAINNET, Network
 from spvfilter.node import Regtest
@@ -236,3 +236,19 @@ def signed(wallet: Wallet, psbt: bytes) -> bytes:
 def output_of(raw: bytes, index: int) -> bytes:
     """The script of an output."""
     return Transaction.parse(raw).outputs[index].script_pubkey
+
+
+def tweak_of(raw: bytes, scripts: Sequence[bytes | None]) -> bytes | None:
+    """The tweak of a transaction, the sum of its input keys times the hash of the inputs; None if it has none."""
+    from btclib_secp256k1 import keys
+
+    _, candidate = silent_candidate(raw, 0, scripts)
+    if candidate is None or candidate.paths or candidate.hashed:
+        return None
+    found = [b"\2" + candidate.taproot_keys[at : at + 32] for at in range(0, len(candidate.taproot_keys), 32)]
+    found += [candidate.keys[at : at + 33] for at in range(0, len(candidate.keys), 33)]
+    if not found:
+        return None
+    total = bytes(keys.pubkey_combine(found))
+    tag = sha256(b"BIP0352/Inputs").digest()
+    return bytes(keys.pubkey_tweak_mul(total, sha256(tag + tag + candidate.outpoint + total).digest()))

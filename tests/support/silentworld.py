@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from spvfilter import Coin, WatchList, build_tx
+from spvfilter.errors import SourceError
 from spvfilter.hashes import hash160
+from spvfilter.kernel import walk_block
 from spvfilter.network import REGTEST
 from spvfilter.node import Regtest
 from spvfilter.primitives import OutPoint, TxOut
@@ -15,7 +18,7 @@ from spvfilter.silent.address import SilentAddress
 from spvfilter.transaction import Transaction, TxIn
 from support import undo
 from support.lightworld import START, World
-from support.silentpayments import ORDER, Wallet, public
+from support.silentpayments import ORDER, Wallet, public, tweak_of
 
 pytest.importorskip("btclib_secp256k1")
 
@@ -97,3 +100,40 @@ def check_tweak(coin: Coin) -> None:
     assert coin.sp_tweak is not None
     private = (int.from_bytes(WALLET.spend_key, "big") + int.from_bytes(coin.sp_tweak, "big")) % ORDER
     assert bytes(keys.pubkey_from_prvkey(private.to_bytes(32, "big")))[1:] == coin.script_pubkey[2:]
+
+
+class TweakServer:
+    """Gives the tweaks of the blocks of a world, as a tweak server does."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.asked: list[int] = []
+        self.is_asked = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self._known: dict[bytes, list[bytes]] = {}
+
+    async def tweaks(self, height: int) -> tuple[bytes, Sequence[bytes]]:
+        self.asked.append(height)
+        self.is_asked.set()
+        await self.gate.wait()
+        return self.answer(height)
+
+    def answer(self, height: int) -> tuple[bytes, list[bytes]]:
+        """The block at a height of the best chain, and its tweaks. Raises SourceError above the tip."""
+        active = self.world.regtest.chain.active
+        if height >= len(active):
+            raise SourceError(f"no block at height {height}")
+        block = active[height]
+        if block.hash not in self._known:
+            raws = [each.raw for each in active]
+            for each, spent in zip(active, undo.spent_of(raws), strict=True):
+                self._known[each.hash] = list(_tweaks(each.raw, spent))
+        return block.hash, self._known[block.hash]
+
+
+def _tweaks(raw: bytes, spent: Sequence[Sequence[undo.Spent]]) -> Iterator[bytes]:
+    for tx, coins in zip(list(walk_block(raw))[1:], spent, strict=True):
+        found = tweak_of(raw[tx.start : tx.end], [coin.script for coin in coins])
+        if found is not None:
+            yield found

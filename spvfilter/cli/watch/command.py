@@ -24,7 +24,7 @@ from spvfilter.cli.arguments import (
 from spvfilter.cli.delivery import deliver
 from spvfilter.cli.interrupts import terminable
 from spvfilter.cli.nodes import ClientOptions, PeerMessages, add_mempool_groups, add_nodes, add_timeout, in_use
-from spvfilter.cli.nodesource import NodeSource, add_node
+from spvfilter.cli.nodesource import Helper, NodeSource, ServerSource, add_node, warn_of_server
 from spvfilter.cli.term.balances import Balances
 from spvfilter.cli.term.matches import printer, record
 from spvfilter.cli.term.page import Page, complain
@@ -227,8 +227,10 @@ def run(args: argparse.Namespace) -> int:
         v2=options.v2,
         discover=options.discover,
         rebuild=options.rebuild,
-        spent_source=source,
+        spent_source=source if isinstance(source, NodeSource) else None,
+        tweak_source=source if isinstance(source, ServerSource) else None,
     )
+    warn_of_server(source)
     return asyncio.run(terminable(_Watch(client, source, Page(sys.stdout), options).run()))
 
 
@@ -253,7 +255,7 @@ class _Patience:
 class _Watch:
     """One run of `spvfilter watch`: the light client, and the output of its events."""
 
-    def __init__(self, client: LightClient, source: NodeSource | None, page: Page, options: WatchOptions) -> None:
+    def __init__(self, client: LightClient, source: Helper | None, page: Page, options: WatchOptions) -> None:
         self._client = client
         self._source = source
         self._page = page
@@ -474,10 +476,11 @@ class _Watch:
             if event.skipped:
                 shown.complain(never_searched(event.skipped))
         if self._json:
-            ranges = {"disputed": event.disputed, "skipped": event.skipped}
-            named = {name: each for name, each in ranges.items() if each}
+            status = await self._client.status()
+            facts = {"disputed": event.disputed, "skipped": event.skipped, "silent_source": status.silent_source}
+            named = {name: each for name, each in facts.items() if each}
             place = {"height": height, "block": hash_to_hex(event.hash), **named}
-            peers = {peer.address: peer.transport.value for peer in (await self._client.status()).peers}
+            peers = {peer.address: peer.transport.value for peer in status.peers}
             seen = {"sees_unconfirmed": event.sees_unconfirmed, "peers": peers}
             self._line({"event": "synced", "sequence": sequence, **place, **seen})
         elif self._options.once:

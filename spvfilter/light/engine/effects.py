@@ -113,6 +113,17 @@ class AskSpent:
 
 
 @dataclass(frozen=True, slots=True)
+class AskTweaks:
+    """Ask the user's source for the tweaks of the block at a height. Worked reports its answer or the error.
+
+    Nothing else waits for the answer, and several questions may be open.
+    """
+
+    token: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """Answer the call with this number, which waits for the result of a broadcast.
 
@@ -146,4 +157,20 @@ class Wake:
     at: float
 
 
-Effect = Connect | AskSeeds | AskSpent | Send | Fence | Drop | Commit | Emit | Work | Read | Answer | Done | End | Wake
+Effect = (
+    Connect
+    | AskSeeds
+    | AskSpent
+    | AskTweaks
+    | Send
+    | Fence
+    | Drop
+    | Commit
+    | Emit
+    | Work
+    | Read
+    | Answer
+    | Done
+    | End
+    | Wake
+)

@@ -58,6 +58,7 @@ from spvfilter.light.engine.staletip import StalePeers
 from spvfilter.light.engine.start import StartHeight
 from spvfilter.light.engine.status import StatusReports
 from spvfilter.light.engine.timers import Timers
+from spvfilter.light.engine.tweakblocks import TweakBlocks
 from spvfilter.light.engine.watchchanges import WatchChanges
 from spvfilter.light.events import FeeRates, Mode, Phase
 from spvfilter.light.lies import Lie
@@ -147,7 +148,7 @@ class ClientEngine:
         questions = FilterQuestions(context)
         self._questions = questions
         self._filter_headers = FilterHeaders(context, self._headers, questions, self._blocks, self.coverage)
-        self._silent = SilentBlocks(context)
+        self._silent = SilentBlocks(context) if options.tweak_source is None else TweakBlocks(context)
         self._compact = FilterSearch(
             context,
             self._filter_headers,
@@ -281,6 +282,7 @@ class ClientEngine:
             unsent=tuple(self.broadcaster.unsent()),
             tasks=tuple(self.waits()),
             spent_problem=self._silent.problem,
+            silent_source=self._silent.source if self._silent.is_needed else None,
         )
 
     # Steps

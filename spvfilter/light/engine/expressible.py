@@ -8,22 +8,36 @@ from spvfilter.light.events import Mode
 from spvfilter.watch.index import TxOutIndex
 from spvfilter.watch.patterns import KINDS
 
+MOST_LABELS = 20
+"""Labels besides the change that a client finds by tweaks (our choice): each is a script for each tweak."""
 
-def check_followable(watch: TxOutIndex, *, has_spent: bool = False) -> None:
+
+def check_followable(watch: TxOutIndex, *, has_spent: bool = False, has_tweaks: bool = False) -> None:
     """Raise ParameterError if the list has data prefixes or script types, which a client cannot follow.
 
-    With `has_spent`, the client has a source of the outputs that blocks spend. It needs one to follow sp(). A scan key
-    with too many labels is also refused: a search would fail later.
+    With `has_spent`, the client has a source of the outputs that blocks spend, and with `has_tweaks` one of their
+    tweaks. It needs one of them to follow sp(). A scan key with too many labels is also refused: a search would fail
+    later.
     """
     if any(map(watch.table.count_of, PATTERN_KINDS)):
         raise ParameterError(f"a client cannot follow {KINDS}: scan blocks for them with a Matcher")
-    if watch.windows.silent and not has_spent:
+    if watch.windows.silent and not has_spent and not has_tweaks:
         raise ParameterError(
-            "a client finds silent payments, sp(), only with the outputs that blocks spend: name your node by --node"
-            " (in Python: spent_source), or scan its blocks by `spvfilter scan`"
+            "peers alone do not show a client silent payments, sp(): name your node by --node (in Python: spent_source)"
+            " or a tweak server by --tweaks (tweak_source). `spvfilter scan` finds them in your node's blocks"
         )
     for keychain in watch.windows.silent:
         keychain.check_labels()
+        if has_tweaks and keychain.count > MOST_LABELS + 1:  # the change also has a label
+            raise ParameterError(too_many(keychain.count - 1))
+
+
+def too_many(labels: int) -> str:
+    """Return the message for more labels than a client finds by tweaks."""
+    return (
+        f"a client finds at most {MOST_LABELS} labels by the tweaks of a server, not {labels:,}: name your node by"
+        " --node instead (in Python: spent_source)"
+    )
 
 
 def check_expressible(watch: TxOutIndex, mode: Mode) -> None:

@@ -156,6 +156,7 @@ class FilterSearch:
         self._fill()
         self._ask()
         self._match()
+        self._judge()
         self._fetch_blocks()
         if may_record and not self._context.is_held:
             self._record()
@@ -265,14 +266,25 @@ class FilterSearch:
                 {*part.candidates, *(at for at, each in enumerate(part.hashes, part.first) if each in matching)}
             )
 
+    def _judge(self) -> None:
+        """Search the filters of the next blocks for silent payments, if a source tells the tweaks of the blocks."""
+        cursor, last = self._context.books.cursor, self._context.books.cursor + self._silent.ahead
+        self._silent.forget_to(cursor)
+        for part in self._parts:
+            if part.filters is None:
+                return
+            for height in range(max(cursor + 1, part.first), min(part.last, last) + 1):
+                at = height - part.first
+                self._silent.judge(height, part.hashes[at], part.filters[at])
+
     # Blocks
 
     def _candidates(self, part: _Part) -> Sequence[int]:
         """Heights of the part's blocks that are fetched whole, ascending.
 
-        Their filters match, or are disputed. For silent payments, they are all blocks.
+        Their filters match, or are disputed. If a source tells which outputs blocks spend, they are all blocks.
         """
-        if self._silent.is_needed:
+        if self._silent.reads_all:
             return range(part.first, part.last + 1)
         disputed = [
             height
@@ -280,7 +292,8 @@ class FilterSearch:
             if part.first <= height <= part.last
             and self._coverage.is_disputed(height, part.hashes[height - part.first])
         ]
-        return sorted({*part.candidates, *disputed}) if disputed else part.candidates
+        more = [*disputed, *self._silent.paying(part.first, part.hashes)]
+        return sorted({*part.candidates, *more}) if more else part.candidates
 
     def _fetch_blocks(self) -> None:
         """Request the next candidates."""
@@ -332,6 +345,9 @@ class FilterSearch:
             next_height = books.cursor + 1
             height = next((each for each in candidates if each >= next_height), part.last + 1)
             if height > next_height:
+                height = self._silent.judged_to(next_height, height)
+                if height == next_height:
+                    return False
                 books.connect_empty(height - 1)
                 told = max(next_height, height - 2)  # the journal keeps only the last block below the tip
                 self._context.out.emit(

@@ -78,3 +78,5 @@ class Options:
     """Network groups that must announce a foreign unconfirmed transaction before it counts."""
     spent_source: str | None = None
     """Name of the source of the outputs that blocks spend, in words for messages; None if there is none."""
+    tweak_source: str | None = None
+    """Name of the source of the tweaks of blocks, in words for messages; None if there is none."""

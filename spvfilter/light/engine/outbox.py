@@ -12,6 +12,7 @@ from spvfilter.light.engine.effects import (
     Answer,
     AskSeeds,
     AskSpent,
+    AskTweaks,
     Commit,
     Connect,
     Done,
@@ -235,6 +236,12 @@ class Outbox:
         """Ask the user's source for the outputs that a block spends, and wait for the answer."""
         wait = Wait[bytes | None]("the outputs that a block spends")
         self._effects.append(AskSpent(self._token(partial(_give, wait)), block_hash, previous))
+        return wait
+
+    def tweaks_at(self, height: int) -> Wait[object]:
+        """Ask the user's source for the tweaks of a block, and wait for the answer, which may be anything."""
+        wait = Wait[object]("the tweaks of a block")
+        self._effects.append(AskTweaks(self._token(partial(_give, wait)), height))
         return wait
 
     def committed_all(self) -> Wait[None]:

@@ -9,11 +9,13 @@ from collections.abc import Iterable
 
 from spvfilter.errors import InexpressibleError, ParameterError
 from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.expressible import MOST_LABELS, too_many
 from spvfilter.light.engine.requests import ReachIndex, RevealAddress
 from spvfilter.light.engine.tasks import Change
 from spvfilter.light.engine.windowgrowth import fits, start_of
 from spvfilter.store.keychains import KeychainChange
 from spvfilter.watch.keychain import MAX_REVEALED, Keychain, identity_of
+from spvfilter.watch.windows import is_silent
 
 
 class Reveals:
@@ -53,6 +55,8 @@ class Reveals:
         """
         context, watch = self._context, self._context.books.watch
         windows, keychain = watch.windows, watch.chosen_keychain(request.account)
+        if is_silent(keychain) and context.options.tweak_source is not None and keychain.count > MOST_LABELS:
+            raise ParameterError(too_many(keychain.count))
         index, address = windows.to_reveal(keychain, context.chain.network)
         self._check_room(keychain, index)
         self._state(keychain, is_exclusive=request.exclusive)

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, NamedTuple  # answers of the user's source
 
 from spvfilter.errors import FormatError, SourceError
 from spvfilter.kernel import block_txids, spent_coins, walk_block
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.feerates import subsidy
-from spvfilter.light.engine.tasks import Change, Task
+from spvfilter.light.engine.tasks import Change, Task, Wait
 from spvfilter.light.events import PeerWarning
 from spvfilter.network import Network
 from spvfilter.protocol import HASH_SIZE
@@ -28,11 +29,33 @@ _Labels = tuple[tuple[str, tuple[int, ...]], ...]
 """The keychains of sp(), and a value that changes with their labels."""
 
 
+class Scanners(NamedTuple):
+    """The keychains of sp(), for a search in a thread."""
+
+    names: tuple[str, ...]
+    """Their names."""
+    makers: tuple[Callable[[], SilentScanner], ...]
+    """Functions that return their scanners."""
+
+    def made(self) -> SilentSearch:
+        """Return the search for them."""
+        return SilentSearch(self.names, tuple(make() for make in self.makers))
+
+
 @dataclass(slots=True, eq=False)
-class _Block:
+class SilentBlock:
+    """A block that is being searched."""
+
     height: int
     hash: bytes
-    raw: bytes
+    raw: bytes | None = None
+    """The whole block; None if it has not come, or need not come."""
+    filter: bytes | None = None
+    """Its compact filter, which is searched in place of the block."""
+    judged: _Labels | None = None
+    """The labels that its filter was searched for; None if it was not searched yet."""
+    is_paying: bool = False
+    """True if its filter matches a script that could be a payment, so that the whole block is needed."""
     task: Task[None] | None = None
     """The task that gets its outputs and searches it."""
     searched: _Labels | None = None
@@ -48,8 +71,8 @@ class SilentBlocks:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._blocks: dict[bytes, _Block] = {}
-        self._relabelled = Change("more labels of silent payments")
+        self._blocks: dict[bytes, SilentBlock] = {}
+        self._more = Change("more labels of silent payments")
 
     @property
     def is_needed(self) -> bool:
@@ -57,15 +80,51 @@ class SilentBlocks:
         return bool(self._context.books.watch.windows.silent)
 
     @property
+    def ahead(self) -> int:
+        """Number of blocks above the cursor whose filters are searched."""
+        return 0
+
+    @property
+    def reads_all(self) -> bool:
+        """True if all blocks are read, whatever their filters say."""
+        return self.is_needed
+
+    @property
+    def source(self) -> str | None:
+        """The name of the source."""
+        return self._context.options.spent_source
+
+    @property
     def problem(self) -> str | None:
-        """Why the source does not give the outputs that a block spends; None if it does."""
+        """Why the source does not tell what is needed of a block; None if it does."""
         return next((block.problem for block in self._blocks.values() if block.problem is not None), None)
 
     def want(self, height: int, block_hash: bytes, raw: bytes) -> None:
         """Begin to search a block of the best chain that has come whole."""
-        if block_hash not in self._blocks:
-            self._blocks[block_hash] = block = _Block(height, block_hash, raw)
+        if (block := self._begun(height, block_hash)).raw is None:
+            block.raw = raw
+            self._more.announce()
+
+    def judge(self, height: int, block_hash: bytes, filter: bytes) -> None:
+        """Search the filter of a block of the best chain, if that is of use."""
+
+    def judged_to(self, first: int, end: int) -> int:
+        """Return the first of some heights whose filter was not searched for all present labels, or `end`."""
+        return end
+
+    def paying(self, first: int, hashes: Sequence[bytes]) -> list[int]:
+        """Return the heights of blocks from a height on whose filters match a payment, ascending."""
+        return []
+
+    def forget_to(self, height: int) -> None:
+        """Let the blocks up to a height go, which are recorded."""
+
+    def _begun(self, height: int, block_hash: bytes) -> SilentBlock:
+        """Return the search of a block, which begins if it is new."""
+        if (block := self._blocks.get(block_hash)) is None:
+            self._blocks[block_hash] = block = SilentBlock(height, block_hash)
             block.task = self._context.tasks.begin(partial(self._search, block), "find silent payments in a block")
+        return block
 
     def forget(self, block_hash: bytes) -> None:
         """Let a block go: it is recorded, or is not wanted any more."""
@@ -83,7 +142,7 @@ class SilentBlocks:
         self.want(height, block_hash, raw)
         block = self._blocks[block_hash]
         if block.searched != self._labels():
-            self._relabelled.announce()
+            self._more.announce()
             return False
         if self._context.books.add_payments(block.payments):
             self._context.books.entries_added()
@@ -92,65 +151,81 @@ class SilentBlocks:
     def _labels(self) -> _Labels:
         return tuple((each.name, each.size_of_labels) for each in self._context.books.watch.windows.silent)
 
-    async def _search(self, block: _Block) -> None:
-        """Get the outputs that a block spends, and search it for all labels, now and whenever there are more."""
+    async def _search(self, block: SilentBlock) -> None:
+        """Ask the source about a block, and search it for all labels, now and whenever there are more."""
         context, pause = self._context, _FIRST_PAUSE_S
         while True:
             try:
-                record = await context.out.spent_by(block.hash, block.raw[4 : 4 + HASH_SIZE])
+                answer = await self._asked(block)
             except Exception as error:  # the source may raise any error
                 self._failed(block, error)
             else:
                 try:
-                    if record is None:
-                        raise SourceError(
-                            "it does not tell which outputs a block spends: update it, or use another one"
-                        )
-                    if not isinstance(record, bytes):
-                        raise SourceError(f"it gave {type(record).__name__} in place of bytes")
-                    await self._search_with(block, record)
+                    await self._search_with(block, answer)
                 except (FormatError, SourceError) as error:
                     self._failed(block, error)
             await context.tasks.at(context.tasks.now + pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    async def _search_with(self, block: _Block, record: bytes) -> None:
-        """Search a block with its spent outputs, and again for more labels. Raises FormatError if they do not fit."""
-        context = self._context
-        while True:
-            labels, silent = self._labels(), context.books.watch.windows.silent
-            makers = [each.scanner_for_thread() for each in silent]
-            names, height = tuple(each.name for each in silent), block.height
-            function = partial(_search, block.raw, record, names, makers, context.chain.network, height)
-            block.payments = await context.out.worked(function, "silent payments in a block")
-            block.searched, block.problem = labels, None
-            context.changed()
-            await self._relabelled.until(lambda labels=labels: self._labels() != labels)  # type: ignore[misc]
+    def _asked(self, block: SilentBlock) -> Wait[Any]:
+        """Ask the source about a block."""
+        assert block.raw is not None
+        return self._context.out.spent_by(block.hash, block.raw[4 : 4 + HASH_SIZE])
 
-    def _failed(self, block: _Block, error: Exception) -> None:
+    def _check(self, block: SilentBlock, answer: object) -> None:
+        """Raise SourceError if an answer of the source is of no use."""
+        if answer is None:
+            raise SourceError("it does not tell which outputs a block spends: update it, or use another one")
+        if not isinstance(answer, bytes):
+            raise SourceError(f"it gave {type(answer).__name__} in place of bytes")
+
+    async def _search_with(self, block: SilentBlock, answer: Any) -> None:
+        """Search a block with an answer of the source, and again for more labels. Raises FormatError, SourceError."""
+        context = self._context
+        self._check(block, answer)
+        while True:
+            labels, silent, raw = self._labels(), context.books.watch.windows.silent, block.raw
+            makers = tuple(each.scanner_for_thread() for each in silent)
+            scanners = Scanners(tuple(each.name for each in silent), makers)
+            if raw is not None:
+                function = partial(self.search, raw, answer, scanners, context.chain.network, block.height)
+                block.payments = await context.out.worked(function, "silent payments in a block")
+                block.searched = labels
+            else:
+                assert block.filter is not None
+                matches = partial(self.matches, block.hash, block.filter, answer, scanners)
+                is_paying = await context.out.worked(matches, "silent payments in a filter")
+                block.judged, block.is_paying = labels, block.is_paying or is_paying
+            block.problem = None
+            context.changed()
+            await self._more.until(lambda block=block, done=(labels, raw): (self._labels(), block.raw) != done)  # type: ignore[misc]
+
+    @staticmethod
+    def search(raw: bytes, answer: Any, scanners: Scanners, network: Network, height: int) -> Sequence[Payment]:
+        """Search a block, in a thread. Raises FormatError if the outputs cannot be the spent ones."""
+        scripts = scripts_of_record(raw, answer)
+        check_spent(raw, answer, subsidy(network, height))
+        search = scanners.made()
+        return search.payments(search.block(raw, scripts))
+
+    @staticmethod
+    def matches(block_hash: bytes, filter: bytes, answer: Any, scanners: Scanners) -> bool:
+        """Return True if the filter of a block may match a payment, in a thread."""
+        raise NotImplementedError
+
+    def _about(self, block: SilentBlock) -> str:
+        """Say what the source tells about a block."""
+        return f"outputs that block {block.height} spends"
+
+    def _failed(self, block: SilentBlock, error: Exception) -> None:
         """Note that the source gave no usable answer, and warn once of each problem."""
-        name = str(self._context.options.spent_source)
+        name = str(self.source)
         said = str(error) or type(error).__name__
-        said = f"outputs that block {block.height} spends: {said.removeprefix(f'{name}: ')}"
+        said = f"{self._about(block)}: {said.removeprefix(f'{name}: ')}"
         if self.problem is None:
             self._context.out.emit(PeerWarning(name, SourceError(said), False))
         block.problem = f"{name}: {said}"
         self._context.changed()
-
-
-def _search(
-    raw: bytes,
-    record: bytes,
-    names: tuple[str, ...],
-    makers: Sequence[Callable[[], SilentScanner]],
-    network: Network,
-    height: int,
-) -> list[Payment]:
-    """Search a block, in a thread. Raises FormatError if the outputs cannot be the spent ones."""
-    scripts = scripts_of_record(raw, record)
-    check_spent(raw, record, subsidy(network, height))
-    search = SilentSearch(names, tuple(make() for make in makers))
-    return search.payments(search.block(raw, scripts))
 
 
 def check_spent(raw: bytes, record: bytes, subsidy: int) -> None:

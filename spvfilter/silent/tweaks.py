@@ -1,0 +1,64 @@
+"""The search for silent payments with the tweaks of a block's transactions, which a server computes (BIP-352)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from spvfilter.errors import FormatError
+from spvfilter.kernel import walk_block
+from spvfilter.silent.scanner import SilentOutput, SilentScanner
+from spvfilter.silent.search import Payment
+
+MAX_TWEAKS = 9_009
+"""Largest number of tweaks of a block: a transaction with one input and one taproot output weighs 444 units."""
+_P2TR = b"\x51\x20"
+_P2TR_SIZE = 34
+
+
+def first_scripts(tweaks: Iterable[bytes], scanners: Sequence[SilentScanner]) -> list[bytes]:
+    """Return the scripts of the first outputs with which transactions with these tweaks may pay the addresses.
+
+    If none of them is in a block, no transaction with these tweaks pays an address there. Raises FormatError if a tweak
+    is not a point of the curve.
+    """
+    return [
+        _P2TR + key
+        for tweak in dict.fromkeys(tweaks)
+        for scanner in scanners
+        for key, _ in scanner.keys(_shared(scanner, tweak), 0)
+    ]
+
+
+def search_block_by_tweaks(raw: bytes, tweaks: Iterable[bytes], scanners: Sequence[SilentScanner]) -> list[Payment]:
+    """Search a block with the tweaks of its transactions, in any order. Raises FormatError as `first_scripts` does."""
+    outputs = [_taproot_keys(raw, span.outputs) for span in walk_block(raw)]
+    holders: dict[bytes, list[int]] = {}
+    for at, keys in enumerate(outputs):
+        for key in keys:
+            holders.setdefault(key, []).append(at)
+    found: list[Payment] = []
+    for tweak in dict.fromkeys(tweaks) if holders else ():
+        for number, scanner in enumerate(scanners):
+            secret = _shared(scanner, tweak)
+            for at in {at for key, _ in scanner.keys(secret, 0) for at in holders.get(key, ())}:
+                found += (
+                    Payment(number, SilentOutput(index, key, whole, label))
+                    for key, label, whole in scanner.find_by_tweak(secret, outputs[at])
+                    for index in outputs[at][key]
+                )
+    return found
+
+
+def _shared(scanner: SilentScanner, tweak: bytes) -> bytes:
+    if (secret := scanner.shared(tweak)) is None:
+        raise FormatError("it is not a point of the curve secp256k1", offset=0, field="tweak")
+    return secret
+
+
+def _taproot_keys(raw: bytes, outputs: Iterable[tuple[int, int, int]]) -> dict[bytes, list[int]]:
+    """Return the x-only keys of a transaction's taproot outputs, with the indexes of the outputs."""
+    keys: dict[bytes, list[int]] = {}
+    for index, (_, start, end) in enumerate(outputs):
+        if end - start == _P2TR_SIZE and raw.startswith(_P2TR, start):
+            keys.setdefault(raw[start + 2 : end], []).append(index)
+    return keys
