@@ -1,7 +1,8 @@
 """Random lives of a wallet of Bitcoin Core: after each step the light client's books equal the answers of Core.
 
 Core is payer, signer and judge. The client watches the descriptors of Core's wallet, once by compact filters and once
-by BIP-37, and another client is started from nothing now and then. A failure names the seed and the steps.
+by BIP-37, and another client is started from nothing at the end. Each client has an Electrum server, which is asked
+for the same. A failure names the seed and the steps.
 """
 
 from __future__ import annotations
@@ -10,22 +11,32 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
+from spvfilter.electrum import ElectrumServer
 from spvfilter.light import LightClient
 from spvfilter.network import REGTEST
 from spvfilter.store import TxStatus
 from spvfilter.watch import WatchList
 from support.bitcoind import Bitcoind, RpcError, running_bitcoind, satoshi
+from support.electrumclient import ElectrumClient
 from support.vectors import effort
 
 pytestmark = [pytest.mark.bitcoind, pytest.mark.long]
 FOREIGN = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"  # the key of BIP-173
 SETTLED_S = 60  # for a client to see what Core sees
 Coins = dict[tuple[str, int], int]
+
+
+class Served(NamedTuple):
+    """A client, and a wallet that its Electrum server serves."""
+
+    client: LightClient
+    wallet: ElectrumClient
 
 
 class World:
@@ -93,18 +104,34 @@ class World:
                 continue
             if satoshi(sent["amount"]) >= 0 or "fee" not in sent:
                 continue
-            spent = sent["decoded"]["vin"][0]
-            coin = await self.node.call("gettxout", spent["txid"], spent["vout"], False)
-            if coin is None:  # an unconfirmed one
+            if await self._double_spend(sent["decoded"]["vin"][0], "ours"):
+                return
+
+    async def take_back(self) -> None:
+        """Mine a block in which the payer takes an unconfirmed payment to us back, so that it pays only others."""
+        for txid in await self.node.call("getrawmempool"):
+            try:
+                sent = await self.node.call("gettransaction", txid, None, True, wallet="payer")
+                received = await self.node.call("gettransaction", txid, wallet="ours")
+            except RpcError:
                 continue
-            left = f"{(satoshi(coin['value']) - 5_000) / 100_000_000:.8f}"
-            raw = await self.node.call(
-                "createrawtransaction", [{"txid": spent["txid"], "vout": spent["vout"]}], {FOREIGN: left}
-            )
-            signed = await self.node.call("signrawtransactionwithwallet", raw, wallet="ours")
-            await self.node.call("generateblock", self.address, [signed["hex"]])
-            self.latest_conflict = await self.node.call("getblockcount")
-            return
+            is_payment = satoshi(received["amount"]) > 0 and "fee" not in received
+            if is_payment and await self._double_spend(sent["decoded"]["vin"][0], "payer"):
+                return
+
+    async def _double_spend(self, spent: dict[str, Any], wallet: str) -> bool:
+        """Mine a block that spends the coin of an input to others. Returns False if the coin is unconfirmed."""
+        coin = await self.node.call("gettxout", spent["txid"], spent["vout"], False)
+        if coin is None:
+            return False
+        left = f"{(satoshi(coin['value']) - 5_000) / 100_000_000:.8f}"
+        raw = await self.node.call(
+            "createrawtransaction", [{"txid": spent["txid"], "vout": spent["vout"]}], {FOREIGN: left}
+        )
+        signed = await self.node.call("signrawtransactionwithwallet", raw, wallet=wallet)
+        await self.node.call("generateblock", self.address, [signed["hex"]])
+        self.latest_conflict = await self.node.call("getblockcount")
+        return True
 
     async def some_blocks(self) -> None:
         await self.mine(self.draw.randrange(1, 4))
@@ -118,6 +145,7 @@ class World:
         depth = min(self.draw.randrange(1, 9), height - self.latest_conflict)
         if not depth:
             return
+        self.address = await self.node.call("getnewaddress", wallet="payer")  # else a new block may equal an old one
         await self.node.call("invalidateblock", await self.node.call("getblockhash", height - depth + 1))
         if self.draw.random() < 0.5:
             await self.mine(depth + 1)
@@ -143,9 +171,13 @@ class World:
 
     async def coins(self) -> Coins:
         """The confirmed coins of our wallet."""
+        return {(each["txid"], each["vout"]): satoshi(each["amount"]) for each in await self.unspents()}
+
+    async def unspents(self) -> list[dict[str, Any]]:
+        """The confirmed coins of our wallet, as Core describes them."""
         wanted = [{"desc": each, "range": 500} for each in self.descriptors]
-        scanned = await self.node.call("scantxoutset", "start", wanted)
-        return {(each["txid"], each["vout"]): satoshi(each["amount"]) for each in scanned["unspents"]}
+        found: list[dict[str, Any]] = (await self.node.call("scantxoutset", "start", wanted))["unspents"]
+        return found
 
     async def pending(self) -> tuple[set[str], set[str]]:
         """The unconfirmed transactions of our wallet: those in the mempool, and the others."""
@@ -160,6 +192,7 @@ STEPS = {
     World.spend: 5,
     World.bump: 3,
     World.conflict: 2,
+    World.take_back: 2,
     World.some_blocks: 5,
     World.reorganize: 2,
     World.restart: 1,
@@ -185,13 +218,34 @@ async def differences(world: World, client: LightClient) -> list[str]:
     return wrong
 
 
-async def settle(world: World, clients: dict[str, LightClient], seed: int) -> None:
-    """Wait until all clients agree with Core."""
-    for name, client in clients.items():
+async def served_differences(world: World, wallet: ElectrumClient) -> list[str]:
+    """Describe each difference between the answers of a client's Electrum server and Core's about confirmed coins."""
+    wrong, owned = [], dict[str, list[dict[str, Any]]]()
+    for coin in await world.unspents():
+        owned.setdefault(coin["scriptPubKey"], []).append(coin)
+    for script, coins in owned.items():
+        scripthash = sha256(bytes.fromhex(script)).digest()[::-1].hex()
+        balance = await wallet.ask("blockchain.scripthash.get_balance", scripthash)
+        history = await wallet.ask("blockchain.scripthash.get_history", scripthash)
+        there = {(each["tx_hash"], each["height"]) for each in history}
+        if balance["confirmed"] != sum(satoshi(coin["amount"]) for coin in coins):
+            wrong.append(f"the server's balance of {script}: {balance}, Core's coins: {coins}")
+        if lacking := {(coin["txid"], coin["height"]) for coin in coins} - there:
+            wrong.append(f"the server's history of {script} lacks {lacking}")
+    return wrong
+
+
+async def all_differences(world: World, each: Served) -> list[str]:
+    return await differences(world, each.client) or await served_differences(world, each.wallet)
+
+
+async def settle(world: World, clients: dict[str, Served], seed: int) -> None:
+    """Wait until all clients and their Electrum servers agree with Core."""
+    for name, each in clients.items():
         wrong = ["nothing was compared"]
         try:
             async with asyncio.timeout(SETTLED_S):
-                while wrong := await differences(world, client):  # noqa: ASYNC110  Core has no event for it
+                while wrong := await all_differences(world, each):  # noqa: ASYNC110  Core has no event for it
                     await asyncio.sleep(0.1)
         except TimeoutError:
             pytest.fail(f"seed {seed}, {name}, after {world.steps}: {'; '.join(wrong)}", pytrace=False)
@@ -202,6 +256,19 @@ def client_of(world: World, store: Path, mode: str) -> LightClient:
     for descriptor in world.descriptors:
         watch.add_descriptor(descriptor, lookahead=100)
     return LightClient(watch, peers=[world.node.peer], store=store, mode=mode)
+
+
+@asynccontextmanager
+async def served(world: World, store: Path, mode: str) -> AsyncIterator[Served]:
+    """A synced client, and a wallet that is connected to its Electrum server."""
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(client_of(world, store, mode))
+        await client.wait_synced()
+        server = await stack.enter_async_context(ElectrumServer(client, port=0))
+        assert server.port is not None
+        wallet = await stack.enter_async_context(ElectrumClient(server.port))
+        await wallet.ask("server.version", "lives", "1.4")
+        yield Served(client, wallet)
 
 
 @asynccontextmanager
@@ -216,8 +283,8 @@ async def world_of(folder: Path, seed: int) -> AsyncIterator[World]:
 @pytest.mark.parametrize("seed", range(effort(1, 2, 20)))
 async def test_the_books_follow_a_wallet_of_core(tmp_path: Path, seed: int) -> None:
     async with world_of(tmp_path, seed) as world, AsyncExitStack() as stack:
-        clients: dict[str, Any] = {
-            mode: await stack.enter_async_context(client_of(world, tmp_path / f"{mode}.db", mode))
+        clients = {
+            mode: await stack.enter_async_context(served(world, tmp_path / f"{mode}.db", mode))
             for mode in ("compact", "bip37")
         }
         await settle(world, clients, seed)
@@ -230,6 +297,5 @@ async def test_the_books_follow_a_wallet_of_core(tmp_path: Path, seed: int) -> N
                 world.steps[-1] += f" ({error})"
             await settle(world, clients, seed)
         for mode in ("compact", "bip37"):
-            async with client_of(world, tmp_path / f"new-{mode}.db", mode) as late:
-                await late.wait_synced()
+            async with served(world, tmp_path / f"new-{mode}.db", mode) as late:
                 await settle(world, {f"a new {mode} client": late}, seed)
