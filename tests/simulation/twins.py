@@ -1,8 +1,10 @@
 """Twins: two lives that differ only in foreign unconfirmed transactions send the same.
 
-In BIP-37 mode peers receive the same bytes until the user rescans. Broadcasts do not count, and getdata of transactions
-that peers announced. In compact mode the client makes the same requests for every block up to the height of first
-sight.
+In BIP-37 mode peers receive the same bytes until the user rescans, but filtered blocks may be requested in another
+order. In compact mode the client makes the same requests for every block up to the height of first sight.
+
+Broadcasts do not count. The same holds for reactions to transactions that a peer announced: getdata, filteradd, and
+requests for whole blocks above the height of first sight.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from itertools import zip_longest
+from itertools import product, zip_longest
 from pathlib import Path
 
 from simulation.foreign import ForeignTraffic, Steady, without
@@ -32,7 +34,7 @@ from spvfilter.wire.messages.table import GetData, Inv, InvType
 
 _HEADER_SIZE = 24  # bytes of a message's header
 _RANDOM = ("version", "pong")  # messages with a nonce
-_IGNORED = ("inv", "tx", "ping")  # a client also pings a peer that it has not heard for a while
+_IGNORED = ("inv", "tx", "filteradd", "ping")  # a client also pings a peer that it has not heard for a while
 _SETTLE_S = 1_200.0
 _BLOCKS = (InvType.BLOCK, InvType.WITNESS_BLOCK)
 
@@ -55,7 +57,7 @@ class Wire:
             at += _HEADER_SIZE + size
 
     def comparable(self, foreign: set[bytes]) -> dict[str, list[tuple[str, bytes]]]:
-        """The messages without broadcasts, and without requests for transactions with these hashes.
+        """The messages without broadcasts, and without requests for transactions or whole blocks with these hashes.
 
         The client announces its own transactions to peers in a random order, at random times.
         """
@@ -109,12 +111,22 @@ def happen(
     """Live both lives, and compare them. `begin` is called with each world. Raises Violation."""
     silent, loud = (_live(plan, make, folder, record, begin, is_silent=is_silent) for is_silent in (True, False))
     _compare_books(silent.world, loud.world)
-    hashes = loud.traffic.hashes
+    is_bip37, hashes = plan.mode is Mode.BIP37, loud.traffic.hashes
+    if is_bip37:  # a double spend of a foreign payment may be in each later block
+        truth, limit = loud.world.truth, _first_sight(loud)
+        blocks = (*truth.regtest.chain.blocks.values(), *truth.others_blocks.values())
+        hashes = hashes | {block.hash for block in blocks if block.height > limit}
     one, other = (twin.sent.comparable(hashes) for twin in (silent, loud))
-    if plan.mode is Mode.BIP37:
+    if is_bip37:
         _compare_messages(one, other)
     else:
         _compare_requests(loud, one, other)
+
+
+def _first_sight(loud: _Twin) -> int:
+    """The height at the first announcement of foreign transactions, or the lowest height of a later fork."""
+    first = loud.traffic.told[0]
+    return min([first.height, *(height for time, height in loud.world.truth.forks if time >= first.time)])
 
 
 def _live(
@@ -189,8 +201,9 @@ def _compare_messages(silent: dict[str, list[tuple[str, bytes]]], loud: dict[str
 
     A client asks for headers every 30 minutes. At the end of a life, only one twin may have come to the last question.
     """
-    for host in sorted(silent.keys() | loud.keys()):
-        pair = silent.get(host, []), loud.get(host, [])
+    for host, is_request in product(sorted(silent.keys() | loud.keys()), (False, True)):
+        given = silent.get(host, []), loud.get(host, [])
+        pair = [_requested(messages) if is_request else _unrequested(messages) for messages in given]
         length = min(map(len, pair))
         lasts = [command for messages in pair for command, _ in messages[length:]]
         compared = zip(*pair, strict=False) if lasts == ["getheaders"] else zip_longest(*pair)
@@ -200,6 +213,18 @@ def _compare_messages(silent: dict[str, list[tuple[str, bytes]]], loud: dict[str
                     "twins",
                     f"message {number} to {host} is {_named(other)} with foreign traffic, {_named(one)} without",
                 )
+
+
+def _requested(messages: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+    """Each requested block in a message of its own, by kind and hash."""
+    items = (item for command, payload in messages if command == "getdata" for item in GetData.parse(payload).items)
+    blocks = sorted(item for item in items if item.kind in (*_BLOCKS, InvType.FILTERED_BLOCK))
+    return [("getdata", bytes(GetData((item,)))) for item in blocks]
+
+
+def _unrequested(messages: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+    """The messages except for getdata."""
+    return [message for message in messages if message[0] != "getdata"]
 
 
 def _named(message: tuple[str, bytes] | None) -> str:
@@ -214,8 +239,7 @@ def _compare_requests(
     A window may grow once or twice for the same uses: this depends on which blocks come together. With a keychain the
     numbers of requests are therefore not compared.
     """
-    first = loud.traffic.told[0]
-    limit = min([first.height, *(height for time, height in loud.world.truth.forks if time >= first.time)])
+    limit = _first_sight(loud)
     counted = [_requests(loud.world, limit, sent.values()) for sent in (one, other)]
     for request in counted[0].keys() | counted[1].keys():
         silent, with_traffic = counted[0][request], counted[1][request]
