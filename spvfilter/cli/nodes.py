@@ -24,6 +24,8 @@ from spvfilter.store.lock import SUFFIX
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.transport import V2Policy
 
+LOCAL = ("127.0.0.1", "::1", "localhost")
+"""Names of this computer."""
 _LONGEST_NAME = 25
 """Largest number of characters of a host name without a dot (our choice).
 
@@ -136,7 +138,13 @@ class ClientOptions:
         Raises ParameterError for a wrong URL or a missing password.
         """
         if self.tweaks is not None:
-            return ServerSource(self.tweaks, self.network)
+            server = ServerSource(self.tweaks, self.network)
+            if self.proxy is not None and server.endpoint.host not in LOCAL:
+                raise ParameterError(
+                    "--proxy does not apply to --tweaks, so the server would see your address: reach it by a tunnel on"
+                    " this computer, and name that, or leave --proxy out"
+                )
+            return server
         if self.node is None:
             return None
         return NodeSource(self.node, self.network, credentials_of(self.cookie, self.user))

@@ -298,6 +298,14 @@ def test_a_wallet_is_watched_by_a_tweak_server(tmp_path: Path) -> None:
     assert REGTEST_WALLET.scan_text.encode() not in out + err
 
 
+@pytest.mark.parametrize(("host", "is_refused"), [("oracle.example", True), ("10.0.0.1", True), ("127.0.0.1", False)])
+def test_a_proxy_never_hides_a_tweak_server(run: Any, watch_file: Path, host: str, is_refused: bool) -> None:
+    options = ("--tweaks", f"http://{host}:1", "--proxy", "socks5://127.0.0.1:1", "--once", "--timeout", "0.1")
+    ran = run("watch", "--watch", watch_file, "--network", "regtest", "--connect", "127.0.0.1:1", *options)
+    assert ("--proxy does not apply to --tweaks" in ran.err) is is_refused
+    assert ("gave up: no usable node" in ran.err) is not is_refused
+
+
 def test_a_node_and_a_tweak_server_exclude_each_other(run: Any, watch_file: Path) -> None:
     urls = ("--node", "http://127.0.0.1:1", "--tweaks", "http://127.0.0.1:2")
     ran = run("watch", "--watch", watch_file, "--network", "regtest", "--connect", "127.0.0.1:1", *urls)
