@@ -29,7 +29,6 @@ from support.vectors import effort
 pytestmark = [pytest.mark.bitcoind, pytest.mark.long]
 FOREIGN = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"  # the key of BIP-173
 SETTLED_S = 60  # for a client to see what Core sees
-Coins = dict[tuple[str, int], int]
 
 
 class Served(NamedTuple):
@@ -169,10 +168,6 @@ class World:
 
     # The truth
 
-    async def coins(self) -> Coins:
-        """The confirmed coins of our wallet."""
-        return {(each["txid"], each["vout"]): satoshi(each["amount"]) for each in await self.unspents()}
-
     async def unspents(self) -> list[dict[str, Any]]:
         """The confirmed coins of our wallet, as Core describes them."""
         wanted = [{"desc": each, "range": 500} for each in self.descriptors]
@@ -200,9 +195,9 @@ STEPS = {
 }
 
 
-async def differences(world: World, client: LightClient) -> list[str]:
+async def differences(world: World, client: LightClient, unspents: list[dict[str, Any]]) -> list[str]:
     """Describe each difference between the client's books and Core's answers."""
-    coins = await world.coins()
+    coins = {(each["txid"], each["vout"]): satoshi(each["amount"]) for each in unspents}
     pool, elsewhere = await world.pending()
     found = await client.coins()
     confirmed = {(each.outpoint.txid_hex, each.outpoint.index): each.value for each in found if each.height is not None}
@@ -218,10 +213,10 @@ async def differences(world: World, client: LightClient) -> list[str]:
     return wrong
 
 
-async def served_differences(world: World, wallet: ElectrumClient) -> list[str]:
+async def served_differences(wallet: ElectrumClient, unspents: list[dict[str, Any]]) -> list[str]:
     """Describe each difference between the answers of a client's Electrum server and Core's about confirmed coins."""
     wrong, owned = [], dict[str, list[dict[str, Any]]]()
-    for coin in await world.unspents():
+    for coin in unspents:
         owned.setdefault(coin["scriptPubKey"], []).append(coin)
     for script, coins in owned.items():
         scripthash = sha256(bytes.fromhex(script)).digest()[::-1].hex()
@@ -236,7 +231,8 @@ async def served_differences(world: World, wallet: ElectrumClient) -> list[str]:
 
 
 async def all_differences(world: World, each: Served) -> list[str]:
-    return await differences(world, each.client) or await served_differences(world, each.wallet)
+    unspents = await world.unspents()  # half a second of Core's time
+    return await differences(world, each.client, unspents) or await served_differences(each.wallet, unspents)
 
 
 async def settle(world: World, clients: dict[str, Served], seed: int) -> None:
