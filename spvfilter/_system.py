@@ -42,7 +42,7 @@ if sys.platform == "win32":
                 raise BlockingIOError(error.errno, error.strerror) from None
 
     def open_to_lock(path: str | os.PathLike[str]) -> int:
-        """Open or create a file and return its descriptor. Raises OSError, also for a symbolic link."""
+        """Open or create a file and return its descriptor. Raises OSError, even for a symbolic link."""
         if os.path.islink(path):  # noqa: PTH114
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_BINARY, 0o600)
@@ -69,7 +69,7 @@ else:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def open_to_lock(path: str | os.PathLike[str]) -> int:
-        """Open or create a file and return its descriptor. Raises OSError, also for a symbolic link."""
+        """Open or create a file and return its descriptor. Raises OSError, even for a symbolic link."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
     def sync_directory(path: str | os.PathLike[str]) -> None:

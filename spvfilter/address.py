@@ -131,7 +131,7 @@ def _check_text(text: str) -> None:
     if text[0] in _WIF_LETTERS.get(len(text), "") and text.isalnum():
         raise AddressError("this looks like a private key (WIF), where an address is expected")
     if len(text) > MAX_ADDRESS_LENGTH:  # Checked first, because base58 decoding takes quadratic time.
-        raise _bad(f"{len(text)} characters, an address has at most {MAX_ADDRESS_LENGTH}", text)
+        raise _bad(f"{len(text)} characters, but an address has at most {MAX_ADDRESS_LENGTH}", text)
     _check_characters(text)
 
 
@@ -169,7 +169,7 @@ def _base58_to_script(text: str, network: Network) -> bytes:
         raise _no_base58("bad base58 checksum, so a character is wrong", text)
     version, payload = raw[0], raw[1:-4]
     if len(payload) != 20:
-        raise _bad(f"{len(payload)} bytes in base58, an address has 20", text)
+        raise _bad(f"{len(payload)} bytes in base58, but an address has 20", text)
     if version == network.p2pkh_version:
         return b"\x76\xa9\x14" + payload + b"\x88\xac"
     if version == network.p2sh_version:
@@ -239,7 +239,7 @@ def bech32_decode(text: str, *, limit: int = MAX_ADDRESS_LENGTH) -> tuple[str, b
         AddressError: The string is not valid.
     """
     if len(text) > limit:
-        raise _bad(f"{len(text)} characters, bech32 has at most {limit}", text)
+        raise _bad(f"{len(text)} characters, but bech32 has at most {limit}", text)
     _check_characters(text)
     lower = text.lower()
     if text not in (lower, text.upper()):
@@ -269,16 +269,16 @@ def _segwit_to_script(text: str, network: Network) -> bytes:
         raise _bad("no witness version", text)
     version = values[0]
     if version > 16:
-        raise _bad(f"witness version {version}, the highest is 16", text)
+        raise _bad(f"witness version {version}, but the highest is 16", text)
     if version == 0 and encoding is not Bech32Encoding.BECH32:
         raise _bad("bech32m checksum on witness version 0, which uses bech32", text)
     if version > 0 and encoding is not Bech32Encoding.BECH32M:
         raise _bad(f"bech32 checksum on witness version {version}, which uses bech32m", text)
     program = _to_8_bits(values[1:], text)
     if not 2 <= len(program) <= 40:
-        raise _bad(f"witness program of {counted(len(program), 'byte')}, 2 to 40 expected", text)
+        raise _bad(f"witness program of {counted(len(program), 'byte')}, expected 2 to 40", text)
     if version == 0 and len(program) not in (20, 32):
-        raise _bad(f"witness program of {len(program)} bytes, version 0 has 20 or 32", text)
+        raise _bad(f"witness program of {len(program)} bytes, but version 0 has 20 or 32", text)
     if hrp != network.hrp:
         raise _refuse_network(text, network, lambda known: known.hrp == hrp, f"human-readable part {hrp!r}")
     return bytes((0x50 + version if version else 0, len(program))) + program
@@ -286,7 +286,7 @@ def _segwit_to_script(text: str, network: Network) -> bytes:
 
 @naming
 def from_5_bits(values: bytes) -> bytes:
-    """Return the bytes of 5-bit values.
+    """Return the bytes that 5-bit values encode.
 
     Raises FormatError if a value is above 31, or if the padding is longer than 4 bits or is not zero.
     """

@@ -191,7 +191,7 @@ class ParameterError(SpvFilterError, ValueError):
 class MismatchError(ParameterError):
     """Two filters cannot be combined or compared: they differ in size, hash functions or key encoding.
 
-    Also raised if an existing filter in Redis has other parameters than the call. Build both filters alike.
+    Also raised if an existing filter in Redis was made with different parameters. Build both filters alike.
     """
 
 
@@ -347,7 +347,7 @@ class SourceError(SpvFilterError):
 
 
 class VanishedFileError(SourceError):
-    """A file of blocks or undo records is gone since the plan was made.
+    """A block file or undo file is gone since the plan was made.
 
     A node may have pruned it. Make a new plan, and run again.
     """
@@ -452,7 +452,7 @@ class NodeRpcError(NodeAnswerError):
 
 
 class NodeNetworkError(NodeError):
-    """The node belongs to another network than the requested one: its genesis block differs.
+    """The node is on a different network from the requested one: its genesis block differs.
 
     Connect to another node, or choose the node's network.
     """
@@ -618,7 +618,7 @@ class TxCheckError(ParameterError):
     """
 
     causes: tuple[str, ...]
-    """The faults, the gravest first: texts of `store.CheckCause`."""
+    """The faults, gravest first: texts of `store.CheckCause`."""
     can_force: bool
     """True if `broadcast` sends it with `force=True`. False if no block can contain it."""
 
@@ -659,7 +659,7 @@ class DiscontinuousHeadersError(InvalidHeaderError):
 
 
 class TargetError(InvalidHeaderError):
-    """The compact bits of a header encode no valid target: negative, zero, overflowing, or above the limit."""
+    """The compact bits of a header do not encode a valid target: negative, zero, overflowing, or above the limit."""
 
 
 class ProofOfWorkError(InvalidHeaderError):
@@ -708,7 +708,7 @@ class LowWorkError(HeaderError):
 
 
 class CommitmentError(HeaderError):
-    """A peer sent other headers in the second pass of the header sync than in the first.
+    """A peer sent different headers in the second pass of the header sync than in the first.
 
     Disconnect the peer.
     """
@@ -850,7 +850,7 @@ class RemoteExistsError(RemoteError):
 
 
 class RemoteTypeError(RemoteError):
-    """A Redis key that the filter needs contains a value of another type.
+    """A Redis key that the filter needs contains a value of a different type.
 
     Another program uses this key: choose another name for the filter.
     """

@@ -52,7 +52,7 @@ def murmur3_x64_128(data: bytes, seed: int) -> tuple[int, int]:
 def siphash24(data: bytes, key: bytes) -> int:
     """Return the SipHash-2-4 of `data`, a u64 (Aumasson and Bernstein, SipHash § 2).
 
-    `key` has 16 bytes: k0 and k1, each as u64 little endian.
+    `key` is 16 bytes long: k0 and k1, each as u64 little endian.
     """
     k0, k1 = int.from_bytes(key[:8], "little"), int.from_bytes(key[8:16], "little")
     v0, v1 = k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D

@@ -97,7 +97,7 @@ class Network:
     def of(cls, network: Network | str) -> Network:
         """Return a network, given as an object or by its name.
 
-        Raises ParameterError for an unknown name, and TypeError for another type.
+        Raises ParameterError for an unknown name, and TypeError for any other type.
         """
         if isinstance(network, str):
             return cls.named(network)

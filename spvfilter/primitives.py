@@ -180,7 +180,7 @@ class OutPoint:
     """A reference to one output of a transaction.
 
     It is serialized in 36 bytes: the txid (32 bytes), then the index (u32 little endian). Raises ParameterError if
-    the txid does not have 32 bytes or the index is not a u32.
+    the txid is not 32 bytes long or the index is not a u32.
     """
 
     txid: bytes
@@ -230,7 +230,7 @@ def outpoint_of(value: OutPoint | str) -> OutPoint:
     if isinstance(value, OutPoint):
         return value
     if not isinstance(value, str):
-        raise ParameterError(f"an outpoint is an OutPoint or a text TXID:INDEX, not {type(value).__name__}")
+        raise ParameterError(f"an outpoint must be an OutPoint or a text TXID:INDEX, not {type(value).__name__}")
     return OutPoint.from_text(value)
 
 

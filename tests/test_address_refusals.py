@@ -109,16 +109,16 @@ CAUSES = {
     "Cyrillic lookalike": (P2WPKH.replace("c", "\u0441", 1), "non-ASCII character U+0441 at position 2"),
     "zero-width space": (P2PKH + "\u200b", "non-ASCII character U+200B at position 35"),
     "lone surrogate": (P2PKH + "\ud800", "non-ASCII character U+D800 at position 35"),
-    "91 characters": ("1" * 91, "91 characters, an address has at most 90"),
-    "a megabyte": ("bc1q" + "q" * 1_000_000, "1000004 characters, an address has at most 90"),
+    "91 characters": ("1" * 91, "91 characters, but an address has at most 90"),
+    "a megabyte": ("bc1q" + "q" * 1_000_000, "1000004 characters, but an address has at most 90"),
     "base58 character": ("1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfN0", "bad base58 character '0' at position 34"),
     "base58 checksum": (P2PKH[:-1] + "b", "bad base58 checksum, so a character is wrong"),
     "a word": ("hello", "not an address"),
     "a txid": ("0f" * 32, "not an address"),
-    "base58 of a checksum alone": (base58check(b""), "0 bytes in base58, an address has 20"),
-    "base58 of no payload": (base58check(b"\x00"), "0 bytes in base58, an address has 20"),
-    "base58 of 19 bytes": (base58check(b"\x00" + bytes(19)), "19 bytes in base58, an address has 20"),
-    "base58 of 21 bytes": (base58check(b"\x05" + bytes(21)), "21 bytes in base58, an address has 20"),
+    "base58 of a checksum alone": (base58check(b""), "0 bytes in base58, but an address has 20"),
+    "base58 of no payload": (base58check(b"\x00"), "0 bytes in base58, but an address has 20"),
+    "base58 of 19 bytes": (base58check(b"\x00" + bytes(19)), "19 bytes in base58, but an address has 20"),
+    "base58 of 21 bytes": (base58check(b"\x05" + bytes(21)), "21 bytes in base58, but an address has 20"),
     "base58 version": (base58check(b"\x30" + bytes(20)), "base58 version byte 48 belongs to no known network"),
     "mixed case": ("bc1" + P2WPKH[3:].upper(), "mixed case"),
     "mixed case prefix": ("Bc1" + P2WPKH[3:], "mixed case"),
@@ -138,8 +138,8 @@ CAUSES = {
         "human-readable part 'bc1q' belongs to no known network",
     ),
     "no witness version": (bech32_encode("bc", b"", Bech32Encoding.BECH32M), "no witness version"),
-    "witness version 17": (segwit(17, V20, Bech32Encoding.BECH32M), "witness version 17, the highest is 16"),
-    "witness version 31": (segwit(31, V20, Bech32Encoding.BECH32), "witness version 31, the highest is 16"),
+    "witness version 17": (segwit(17, V20, Bech32Encoding.BECH32M), "witness version 17, but the highest is 16"),
+    "witness version 31": (segwit(31, V20, Bech32Encoding.BECH32), "witness version 31, but the highest is 16"),
     "bech32m on v0": (
         segwit(0, V20, Bech32Encoding.BECH32M),
         "bech32m checksum on witness version 0, which uses bech32",
@@ -149,22 +149,22 @@ CAUSES = {
         segwit(16, V32, Bech32Encoding.BECH32),
         "bech32 checksum on witness version 16, which uses bech32m",
     ),
-    "no program": (segwit(1, b"", Bech32Encoding.BECH32M), "witness program of 0 bytes, 2 to 40 expected"),
+    "no program": (segwit(1, b"", Bech32Encoding.BECH32M), "witness program of 0 bytes, expected 2 to 40"),
     "program of 1 byte": (
         segwit(1, bytes(2), Bech32Encoding.BECH32M),
-        "witness program of 1 byte, 2 to 40 expected",
+        "witness program of 1 byte, expected 2 to 40",
     ),
     "program of 41 bytes": (
         segwit(1, bytes(66), Bech32Encoding.BECH32M),
-        "witness program of 41 bytes, 2 to 40 expected",
+        "witness program of 41 bytes, expected 2 to 40",
     ),
     "v0 program of 2 bytes": (
         segwit(0, bytes(4), Bech32Encoding.BECH32),
-        "witness program of 2 bytes, version 0 has 20 or 32",
+        "witness program of 2 bytes, but version 0 has 20 or 32",
     ),
     "v0 program of 21 bytes": (
         segwit(0, bytes(34), Bech32Encoding.BECH32),
-        "witness program of 21 bytes, version 0 has 20 or 32",
+        "witness program of 21 bytes, but version 0 has 20 or 32",
     ),
     "five bits of padding": (segwit(1, bytes(9), Bech32Encoding.BECH32M), "5 bits of padding, at most 4"),
     "seven bits of padding": (segwit(1, bytes(11), Bech32Encoding.BECH32M), "7 bits of padding, at most 4"),
@@ -223,7 +223,7 @@ class TestEveryCauseHasItsMessage:
     @pytest.mark.parametrize("size", [size for size in range(2, 41) if size not in (20, 32)])
     def test_v0_program_of_any_other_size_is_refused(self, size: int) -> None:
         address = segwit(0, bytes((size * 8 + 4) // 5), Bech32Encoding.BECH32)
-        assert str(refusal(address)).startswith(f"witness program of {size} bytes, version 0 has 20 or 32")
+        assert str(refusal(address)).startswith(f"witness program of {size} bytes, but version 0 has 20 or 32")
 
     @pytest.mark.parametrize("text", [None, 7, P2PKH.encode(), ["a"]], ids=repr)
     def test_value_that_is_no_string_is_a_type_error(self, text: Any) -> None:
@@ -234,7 +234,7 @@ class TestEveryCauseHasItsMessage:
         ("text", "message"),
         [
             ("", "no separator"),
-            ("a" * 91, "91 characters, bech32 has at most 90"),
+            ("a" * 91, "91 characters, but bech32 has at most 90"),
             ("qyrz8wqd2c9m", "no separator '1'"),
             ("1qyrz8wqd2c9m", "empty human-readable part"),
             ("in1muywd", "too short for a bech32 checksum"),
@@ -256,7 +256,7 @@ class TestEveryCauseHasItsMessage:
             ("b c", b"", "not 'b c'"),
             ("b\u00e9", b"", "not 'b"),
             ("bc", b"\x20", "a bech32 value must fit into 5 bits, not 32"),
-            ("bc", bytes(82), "91 characters, bech32 has at most 90"),
+            ("bc", bytes(82), "91 characters, but bech32 has at most 90"),
         ],
     )
     def test_bech32_encode_makes_no_invalid_string(self, hrp: str, values: bytes, message: str) -> None:

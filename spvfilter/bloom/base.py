@@ -283,7 +283,7 @@ class GenericFilter:
                 f"a filter made for {held}: its rate rises with every key added", CapacityWarning, stacklevel=4
             )
             return
-        # valid until the cells change by other means than adding keys
+        # valid until the cells change other than by adding keys
         self.room, self._full_at = (0, (count, rate))
         advice = "make a larger filter or a ScalableBloomFilter, or pass on_full='warn'"
         raise CapacityError(f"a filter made for {held}: {advice}", count=count, capacity=self.capacity, fp_rate=rate)
@@ -460,8 +460,8 @@ class GenericFilter:
     def dump(self) -> bytes:
         """Return the cells alone, without the header and the CRC of a file.
 
-        Bits take ⌈m/8⌉ bytes: bit b is 1 << (b & 7) of byte b >> 3. Counters of 4 bits take ⌈m/2⌉ bytes: those with an
-        even number are in the low nibble. Counters of 16 bits are little endian. `body` gives the same bytes without a
+        Bits take ⌈m/8⌉ bytes: bit b is 1 << (b & 7) of byte b >> 3. The 4-bit counters take ⌈m/2⌉ bytes: those with an
+        even number are in the low nibble. 16-bit counters are little endian. `body` gives the same bytes without a
         copy, and `load` reads them.
         """
         return bytes(self.body)

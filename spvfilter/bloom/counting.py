@@ -92,7 +92,7 @@ class CountingBloomFilter(GenericFilter, CounterCore):
         """Make a filter from the cells that `dump` returned.
 
         Pass the arguments that the filter was made with, because the cells do not contain them. Raises the errors of
-        BloomFilter.load, and ParameterError for other `counter_bits` than 4, 8 or 16.
+        BloomFilter.load, and ParameterError unless `counter_bits` is 4, 8 or 16.
         """
         kind = _kind_of(counter_bits)
         return cls._loaded(kind, raw, capacity, fp_rate, hash_funcs, bits, hashing, encode, partitioned, on_full)
@@ -109,8 +109,8 @@ class CountingBloomFilter(GenericFilter, CounterCore):
     def union(self, *others: CountingBloomFilter) -> Self:
         """Return a new filter with the keys of this filter and the others and the sums of their counts, as `|` does.
 
-        Raises MismatchError for a filter of another shape, TypeError for other objects, TooLargeError if it does not
-        fit into memory.
+        Raises MismatchError for a filter of a different shape, TypeError for other objects, TooLargeError if it does
+        not fit into memory.
         """
         self._match(others)
         both = self.copy()
@@ -120,7 +120,7 @@ class CountingBloomFilter(GenericFilter, CounterCore):
     def union_update(self, *others: CountingBloomFilter) -> None:
         """Add the keys of other filters with their counts, as `|=` does. To add single keys, use `update`.
 
-        Raises MismatchError for a filter of another shape, TypeError for other objects, ReadOnlyError for read-only
+        Raises MismatchError for a filter of a different shape, TypeError for other objects, ReadOnlyError for read-only
         memory. In the first two cases nothing has changed.
         """
         self._match(others)
@@ -154,9 +154,9 @@ class CountingBloomFilter(GenericFilter, CounterCore):
         As with `remove`, remove only keys that were added: a false positive decrements the counters of other keys.
 
         Args:
-            keys: The keys, as `update` takes them.
-            nulls: Handling of nulls among the keys: "raise" raises an error, "skip" leaves them out.
-            padding: Handling of zeros at the end of NumPy's byte strings, as for BloomFilter.update.
+            keys: The keys, as `update` accepts them.
+            nulls: How to handle nulls among the keys: "raise" raises an error, "skip" leaves them out.
+            padding: How to handle zeros at the end of NumPy's byte strings, as for BloomFilter.update.
 
         Raises:
             ReadOnlyError: The filter's memory is read-only.

@@ -1,6 +1,6 @@
 """The file format of Bloom filters and counting filters.
 
-A file is a header of 64 bytes, the bits or counters, and a CRC of 4 bytes. Integers are little endian.
+A file is a 64-byte header, the bits or counters, and a 4-byte CRC. Integers are little endian.
 
     0   8  magic "SPVBLOOM"
     8   2  version, 1
@@ -128,7 +128,7 @@ class FileHeader(NamedTuple):
     def parse(cls, raw: bytes) -> FileHeader:
         """Parse the header of a file.
 
-        Raises FormatError if the header is too short, damaged, of another format or of another version. Also raised if
+        Raises FormatError if the header is too short, damaged, of a different format or version. Also raised if
         it has an unknown kind, family, encoding or flag, or numbers that no filter can have.
         """
         if len(raw) < HEADER_SIZE:
@@ -163,13 +163,13 @@ class FileHeader(NamedTuple):
             raise FormatError(f"{header.fp_rate} for {header.capacity} keys", offset=36, field="fp_rate")
         keyed = _KEYED.get(Family(family), 16)
         if any(header.key[keyed:]):
-            said = "a tweak or seed has 4 bytes, the other bytes must be zero" if keyed else "the family has no seed"
+            said = "a tweak or seed has 4 bytes; the others must be zero" if keyed else "the family has no seed"
             raise FormatError(said, offset=44 + keyed, field="key")
         return header
 
 
 class SizedHeader(Protocol):
-    """The header of a file that has a header, a body and a CRC of 4 bytes."""
+    """The header of a file that has a header, a body and a 4-byte CRC."""
 
     @property
     def body_size(self) -> int:

@@ -56,8 +56,8 @@ class BloomBits(BitCore):
     def union(self, *others: BloomBits) -> Self:
         """Return a new filter that contains the keys of this filter and the others, as `|` does.
 
-        Raises MismatchError for a filter of another shape, TypeError for other objects, TooLargeError if it does not
-        fit into memory.
+        Raises MismatchError for a filter of a different shape, TypeError for other objects, TooLargeError if it does
+        not fit into memory.
         """
         self._match(others)
         both = self.copy()
@@ -67,8 +67,8 @@ class BloomBits(BitCore):
     def intersection(self, *others: BloomBits) -> Self:
         """Return a new filter that contains the keys that this filter and all others contain, as `&` does.
 
-        Raises MismatchError for a filter of another shape, TypeError for other objects, TooLargeError if it does not
-        fit into memory.
+        Raises MismatchError for a filter of a different shape, TypeError for other objects, TooLargeError if it does
+        not fit into memory.
         """
         self._match(others)
         common = self.copy()
@@ -78,7 +78,7 @@ class BloomBits(BitCore):
     def union_update(self, *others: BloomBits) -> None:
         """Add the keys of other filters, as `|=` does. To add single keys, use `update`.
 
-        Raises MismatchError for a filter of another shape, TypeError for other objects, ReadOnlyError for read-only
+        Raises MismatchError for a filter of a different shape, TypeError for other objects, ReadOnlyError for read-only
         memory. In the first two cases nothing has changed.
         """
         self._match(others)
@@ -88,7 +88,7 @@ class BloomBits(BitCore):
     def intersection_update(self, *others: BloomBits) -> None:
         """Keep only the keys that all other filters contain too, as `&=` does.
 
-        Raises MismatchError for a filter of another shape, TypeError for other objects, ReadOnlyError for read-only
+        Raises MismatchError for a filter of a different shape, TypeError for other objects, ReadOnlyError for read-only
         memory. In the first two cases nothing has changed.
         """
         self._match(others)
@@ -98,7 +98,7 @@ class BloomBits(BitCore):
     def issubset(self, other: BloomBits) -> bool:
         """Return True if the other filter contains every key that this filter contains, as `<=` does.
 
-        Raises MismatchError for a filter of another shape, TypeError for other objects.
+        Raises MismatchError for a filter of a different shape, TypeError for other objects.
         """
         self._match((other,))
         return self <= other
@@ -106,7 +106,7 @@ class BloomBits(BitCore):
     def issuperset(self, other: BloomBits) -> bool:
         """Return True if this filter contains every key that the other filter contains, as `>=` does.
 
-        Raises MismatchError for a filter of another shape, TypeError for other objects.
+        Raises MismatchError for a filter of a different shape, TypeError for other objects.
         """
         self._match((other,))
         return other <= self
@@ -115,7 +115,7 @@ class BloomBits(BitCore):
         """Return True if it is certain that no key was added to both filters: they share no set bit.
 
         False means that both may contain a key, as for almost all filters with a few keys. Raises MismatchError for a
-        filter of another shape, TypeError for other objects.
+        filter of a different shape, TypeError for other objects.
         """
         self._match((other,))
         return self.set_bits() + other.set_bits() == self.union_set_bits(other)
@@ -156,15 +156,15 @@ class BloomBits(BitCore):
     def union_len(self, other: BloomBits) -> float:
         """Return the estimated number of distinct keys that at least one of the two filters contains.
 
-        Raises MismatchError for a filter of another shape, TypeError for other objects.
+        Raises MismatchError for a filter of a different shape, TypeError for other objects.
         """
         return sizing.estimate_union(*self._counts(other))
 
     def intersection_len(self, other: BloomBits) -> float:
         """Return the estimated number of keys that both filters contain, at least 0.
 
-        Raises MismatchError for a filter of another shape, TypeError for other objects, and ParameterError if every bit
-        of the union is set.
+        Raises MismatchError for a filter of a different shape, TypeError for other objects, and ParameterError if every
+        bit of the union is set.
         """
         return sizing.estimate_intersection(*self._counts(other))
 
@@ -210,8 +210,8 @@ class BloomFilter(GenericFilter, BloomBits):
             or a function that returns bytes. A filter takes only one type, so that 1 and "1" are never confused.
         partitioned: True gives each hash function its own plane of bits.
         buffer: Writable memory of ⌈m/8⌉ bytes for the bits (bytearray, mmap, shared memory). Its contents are kept.
-        on_full: Result of adding a new key to a full filter: "raise" raises CapacityError, "warn" adds the key and
-            warns once with CapacityWarning.
+        on_full: How a full filter reacts to a new key: "raise" raises CapacityError, "warn" adds the
+            key and warns once with CapacityWarning.
 
     A new filter is full after `capacity` new keys. Other filters, such as those from a file, are full if the estimated
     number of their keys exceeds `capacity` by four standard deviations.
@@ -242,7 +242,7 @@ class BloomFilter(GenericFilter, BloomBits):
         partitioned: bool = False,
         on_full: OnFull = "raise",
     ) -> Self:
-        """Make a filter of `keys`: a batch as `update` takes it, or a Dask bag, as `dask.bag.read_text` returns it.
+        """Make a filter of `keys`: a batch as for `update`, or a Dask bag such as `dask.bag.read_text` returns.
 
         The partitions of a bag are processed where they are, and only bits are merged. All arguments but `keys` are
         those of BloomFilter. For a bag, custom functions must be importable, so that they can be pickled.

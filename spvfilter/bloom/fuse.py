@@ -36,17 +36,18 @@ class StaticFilter(FuseCore):
     bits at 100,000 keys and 11.3 at 1,000; for fewer keys a BloomFilter is smaller. It is never full, and no key can be
     added. The methods `in` and `contains_many` are documented at spvfilter.kernel.FuseCore.
 
-    Besides the keys, the build takes 24 bytes of memory for each key (27 with fingerprints of 32 bits). The same keys
+    Besides the keys, the build takes 24 bytes of memory for each key (27 with 32-bit fingerprints). The same keys
     in any order give the same filter.
 
     Args:
-        keys: A batch of keys as BloomFilter.update takes it: an iterable, a buffer or a column. Equal keys count once.
+        keys: A batch of keys as BloomFilter.update accepts it: an iterable, a buffer or a column. Equal keys count
+            once.
         fingerprint_bits: 8, 16 or 32, for a false-positive rate of 2^-8, 2^-16 or 2^-32.
         hashing: FastHash by default, SipHash if an attacker can choose the keys, or a CustomHash: its function for
             number 0 returns 64 bits.
         encode: Type of the keys, as for BloomFilter.
-        nulls: Handling of nulls, as for BloomFilter.update.
-        padding: Handling of zeros at the end of NumPy's byte strings, as for BloomFilter.update.
+        nulls: How to handle nulls, as for BloomFilter.update.
+        padding: How to handle zeros at the end of NumPy's byte strings, as for BloomFilter.update.
 
     Raises:
         ParameterError: An argument is outside its domain.

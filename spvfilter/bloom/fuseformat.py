@@ -1,13 +1,13 @@
 """The file format of static filters.
 
-A file is a header of 64 bytes, the table of fingerprints, and a CRC of 4 bytes. Integers are little endian.
+A file is a 64-byte header, the table of fingerprints, and a 4-byte CRC. Integers are little endian.
 
     0   8  magic "SPVFUSED"
     8   2  version, 1
     10  1  bits of a fingerprint: 8, 16 or 32
     11  1  hash family: 2 fast, 3 SipHash, 255 custom
     12  1  encoding of keys: 0 bytes, 1 utf-8, 2 int64, 3 uint64, 4 int32, 5 uint32, 255 custom
-    13  1  binary logarithm of the number of cells of a segment, from 0 to 18
+    13  1  binary logarithm of the number of cells in a segment, from 0 to 18
     14  2  zero
     16  4  S, the number of segments in which a key's first cell can be; 0 if there are no keys
     20  4  number of the seed
@@ -45,13 +45,13 @@ class StaticHeader(NamedTuple):
     """The header of a static filter's file."""
 
     fingerprint_bits: int
-    """Number of bits of a fingerprint: 8, 16 or 32."""
+    """Number of bits in a fingerprint: 8, 16 or 32."""
     family: int
     """Number of the hash family (spvfilter.kernel.Family)."""
     encoding: int
     """Number of the encoding of keys (spvfilter.kernel.Encoding)."""
     segment_length: int
-    """Number of cells of a segment, a power of two."""
+    """Number of cells in a segment, a power of two."""
     segments: int
     """Number of segments in which a key's first cell can be; 0 if there are no keys."""
     seed: int
@@ -63,7 +63,7 @@ class StaticHeader(NamedTuple):
 
     @property
     def cells(self) -> int:
-        """Number of cells of the table."""
+        """Number of cells in the table."""
         return (self.segments + 2) * self.segment_length if self.segments else 0
 
     @property
@@ -81,7 +81,7 @@ class StaticHeader(NamedTuple):
     def parse(cls, raw: bytes) -> StaticHeader:
         """Parse the header of a file.
 
-        Raises FormatError if the header is too short, damaged, of another format or of another version. Also raised for
+        Raises FormatError if the header is too short, damaged, of a different format or version. Also raised for
         an unknown size of fingerprints, family or encoding, and for numbers that no filter can have.
         """
         if len(raw) < HEADER_SIZE:
@@ -112,5 +112,5 @@ class StaticHeader(NamedTuple):
         if (keys > 0) != (segments > 0) or keys > header.cells:
             raise FormatError(f"{keys} keys in {header.cells} cells", offset=24, field="keys")
         if family == Family.FAST and any(key[4:]):
-            raise FormatError("a seed has 4 bytes, the other bytes must be zero", offset=36, field="key")
+            raise FormatError("a seed has 4 bytes; the others must be zero", offset=36, field="key")
         return header

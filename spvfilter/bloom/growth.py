@@ -28,9 +28,9 @@ class Grown(NamedTuple):
     items: int
     """Number of distinct keys that the filter contains."""
     slices: int
-    """Number of slices of the filter."""
+    """Number of slices in the filter."""
     bits: int
-    """Number of bits of all slices together."""
+    """Number of bits in all slices together."""
     most_hash_funcs: int
     """Number of hash functions of the last slice, which has more than any other slice."""
     fp_rate: float
@@ -47,7 +47,7 @@ class Growth(NamedTuple):
     """
 
     capacity: int
-    """Number of keys of the first slice."""
+    """Number of keys that the first slice is made for."""
     fp_rate: float
     """Bound of the false-positive rate of all slices together, between 0 and 1."""
     growth: int = 2
@@ -95,7 +95,7 @@ class Growth(NamedTuple):
         """
         count = self.slices_for(items)
         if count > MAX_SLICES:
-            raise ParameterError(f"{items} keys take {count} slices, at most {MAX_SLICES} are possible")
+            raise ParameterError(f"{items} keys take {count} slices, but at most {MAX_SLICES} are possible")
         left, bits, most, log_right = items, 0, 0, 0.0
         for number in range(count):
             shape = self.shape(number)

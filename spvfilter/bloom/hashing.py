@@ -26,7 +26,7 @@ class HashFamily(Protocol):
 
     @property
     def key(self) -> bytes:
-        """Value of 16 bytes, such as a seed, that distinguishes two hash families with the same number."""
+        """16-byte value, such as a seed, that distinguishes two hash families with the same number."""
         ...
 
     def functions(self, hash_funcs: int) -> Sequence[Callable[[bytes], int]] | None:
@@ -96,10 +96,10 @@ class FastHash:
 @public
 @dataclass(frozen=True, slots=True)
 class SipHash:
-    """A hash family whose functions are derived from one SipHash-2-4 of the key, with a secret of 16 bytes.
+    """A hash family whose functions are derived from one SipHash-2-4 of the key, with a 16-byte secret.
 
     An attacker without the secret cannot choose keys that fill the filter or that are false positives. Raises
-    ParameterError unless `key` has 16 bytes.
+    ParameterError unless `key` is 16 bytes long.
     """
 
     key: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
@@ -142,7 +142,7 @@ class CustomHash:
         return hashlib.sha256(self.name.encode()).digest()[:16]
 
     def functions(self, hash_funcs: int) -> Sequence[Callable[[bytes], int]]:
-        """Return `hash_funcs` functions. Raises ParameterError if the family is a list of another length."""
+        """Return `hash_funcs` functions. Raises ParameterError if the family is a list of a different length."""
         if callable(self.function):
             return [partial(_call, self.function, i) for i in range(hash_funcs)]
         if len(self.function) != hash_funcs:
@@ -176,7 +176,7 @@ def stored_family(number: int, key: bytes, given: HashFamily | None) -> HashFami
         if given is None or given.family != Family.CUSTOM:
             raise ParameterError("the file was made with a custom hash family: pass it as `hashing`")
         if given.key != key:
-            raise ParameterError("the file was made with a hash family of another name")
+            raise ParameterError("the file was made with a hash family of a different name")
         return given
     seed = int.from_bytes(key[:4], "little")
     match number:

@@ -39,7 +39,7 @@ class ScalableBloomFilter(SeriesCore):
     call them at the same time.
 
     Args:
-        initial_capacity: Number of keys of the first slice.
+        initial_capacity: Number of keys that the first slice is made for.
         fp_rate: Bound of the false-positive rate, between 0 and 1.
         growth: Ratio of the capacities of two successive slices, from 2 to 1024.
         tightening: Ratio of the rates of two successive slices, between 0 and 1.
@@ -146,7 +146,7 @@ class ScalableBloomFilter(SeriesCore):
 
     @property
     def bits(self) -> int:
-        """Number of bits of all slices."""
+        """Number of bits in all slices."""
         return sum(slice.bits for slice in self.slices)
 
     @property

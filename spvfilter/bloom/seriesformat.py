@@ -108,7 +108,7 @@ def header_of(raw: bytes | memoryview, size: int) -> FileHeader:
     if header.cells % 8 or header.cells < 8 * (_GROWTH.size + HEADER_SIZE):
         raise FormatError(f"{header.cells} bits", offset=20, field="bits")
     if not header.capacity:
-        raise FormatError("a series needs an initial capacity, this one has 0", offset=28, field="capacity")
+        raise FormatError("a series needs an initial capacity, but this one has 0", offset=28, field="capacity")
     fileformat.check_size(header, size)
     return header
 
@@ -150,11 +150,9 @@ def _slice(header: FileHeader, rest: memoryview) -> FileHeader:
             f"kind {part.kind} with flags {part.flags:#04x}, where a slice is expected", offset=10, field="kind"
         )
     if (part.family, part.encoding, part.key) != (header.family, header.encoding, header.key):
-        raise FormatError(
-            "the slice has another hash family, key or encoding than the series", offset=11, field="family"
-        )
+        raise FormatError("the slice and the series differ in hash family, key or encoding", offset=11, field="family")
     if not part.capacity:
-        raise FormatError("a slice needs a capacity, this one has 0", offset=28, field="capacity")
+        raise FormatError("a slice needs a capacity, but this one has 0", offset=28, field="capacity")
     fileformat.check_size(part, min(len(rest), HEADER_SIZE + part.body_size + TRAILER_SIZE))
     fileformat.check_padding(part, rest[HEADER_SIZE + part.body_size - 1])
     return part

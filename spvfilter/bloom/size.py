@@ -65,7 +65,7 @@ class Size(NamedTuple):
 
         Raises:
             ParameterError: Not exactly two of `capacity`, `fp_rate` and `bits` are given. A value is outside its
-                domain. A filter of `bits` bits exceeds `fp_rate` already with a single key.
+                domain. A filter of `bits` bits exceeds `fp_rate` even with a single key.
         """
         capacity = None if capacity is None else sizing.whole("capacity", capacity, 1, sizing.MAX_COUNT)
         fp_rate = None if fp_rate is None else sizing.probability(fp_rate)

@@ -52,7 +52,7 @@ _LONGEST_SEGMENT = 18  # Binary logarithm of the cells of the longest segment of
 _MOST_CELLS = 2**32 - 1  # Most cells of a static filter: the kernel numbers them with 32 bits.
 _LN2 = math.log(2)
 _FULL_LOAD = 50.0  # Load kn/m from which on fewer than one bit in 10^21 is still 0.
-_FULL_BLOCK = 1536  # Keys in a block of 256 bits from which on fewer than one word in 10^20 has a bit that is 0.
+_FULL_BLOCK = 1536  # Keys in a 256-bit block from which on fewer than one word in 10^20 has a bit that is 0.
 _SUMMED_KEYS = 1024  # Up to this number of keys, fp_rate_while_filling adds the rates one by one.
 
 
@@ -251,7 +251,7 @@ def fp_rate_exact(bits: int, hash_funcs: int, items: int) -> float:
     """Return the exact rate for independent uniform hash functions: the mean of (X/m)^k over the distribution of X.
 
     A result below the smallest float is 0.0. The cost is about k^2 operations on long decimal numbers: less than a
-    millisecond for k = 7, some seconds for k = 1000. It does not depend on m and n.
+    millisecond for k = 7, a few seconds for k = 1000. It does not depend on m and n.
 
     Sources: Bose et al., "On the false-positive rate of Bloom filters" (2008); Christensen, Roginsky and Jimeno, "A new
     analysis of the false positive rate of a Bloom filter" (2010).
@@ -299,7 +299,7 @@ def fp_rate_exact(bits: int, hash_funcs: int, items: int) -> float:
 def split_block_fp_rate(blocks: int, items: int) -> float:
     """Return the expected false-positive rate of a split-block filter, as Parquet files contain it.
 
-    A key belongs to one block of 256 bits and sets one bit in each of its 8 words. The number of keys in a block has a
+    A key belongs to one 256-bit block and sets one bit in each of its 8 words. The number of keys in a block has a
     Poisson distribution, so the rate is the sum of Poisson(i; n/blocks) (1 - (31/32)^i)^8. Full blocks contribute most
     of it: the rate is higher than for evenly loaded blocks.
 

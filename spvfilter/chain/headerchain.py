@@ -25,7 +25,7 @@ NEAR_TIP = 144
 
 @public
 class ChainHeader(NamedTuple):
-    """A header of the best chain, with its height and its hash."""
+    """A header of the best chain, with its height and hash."""
 
     height: int
     """Height of the header in the chain, from 0."""
@@ -245,7 +245,7 @@ class HeaderChain:
     def height_of(self, block_hash: bytes | str) -> int | None:
         """Return the height of the header with this hash in the best chain; None if that chain lacks it.
 
-        `block_hash` is 32 bytes in wire order or 64 hex digits. Raises ParameterError for another text.
+        `block_hash` is 32 bytes in wire order or 64 hex digits. Raises ParameterError for any other text.
         """
         return self._active.height_of(hash_from_hex(block_hash) if isinstance(block_hash, str) else block_hash)
 
@@ -293,7 +293,7 @@ class HeaderChain:
         """Return the height of the last header that the best chain shares with the chain that ends in a block.
 
         The result is None if the block's header is not stored. `block_hash` is 32 bytes in wire order or 64 hex digits.
-        Raises ParameterError for another text.
+        Raises ParameterError for any other text.
         """
         place = self._find(hash_from_hex(block_hash) if isinstance(block_hash, str) else block_hash)
         return None if place is None else place[1] if place[0] is None else place[0].height
@@ -302,7 +302,7 @@ class HeaderChain:
         """Return the expected number of hashes of the chain that ends in a block of the best chain or a fork.
 
         The result is None if the block's header is not stored. `block_hash` is 32 bytes in wire order or 64 hex digits.
-        Raises ParameterError for another text.
+        Raises ParameterError for any other text.
         """
         place = self._find(hash_from_hex(block_hash) if isinstance(block_hash, str) else block_hash)
         return None if place is None else self._work(*place)

@@ -215,7 +215,7 @@ def check_proof(block_hash: bytes, bits: int, network: Network, index: int) -> N
         cause = (
             "negative" if negative else "overflowing" if overflow else "above the network's limit" if value else "zero"
         )
-        raise TargetError(f"bits {bits:08x} encode no valid target: {cause}", index=index)
+        raise TargetError(f"bits {bits:08x} do not encode a valid target: {cause}", index=index)
     if int.from_bytes(block_hash, "little") > value:
         raise ProofOfWorkError(f"hash {hash_to_hex(block_hash)} is above the target of bits {bits:08x}", index=index)
 

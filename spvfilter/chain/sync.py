@@ -34,7 +34,7 @@ class SyncPhase(StrEnum):
     """The step of header synchronization with a peer, which says what happens to the next headers."""
 
     DIRECT = "direct"
-    """Validated headers are stored in the chain at once."""
+    """Validated headers are stored in the chain immediately."""
     PRESYNC = "presync"
     """First pass: headers are validated and commitments to them are kept."""
     REDOWNLOAD = "redownload"
@@ -188,7 +188,7 @@ class HeaderSync:
             if ended and height >= passes.end:  # the best chain has grown since the first pass
                 raise LowWorkError(f"the peer's chain up to height {height} no longer has enough work")
             raise CommitmentError(
-                f"the peer sent other headers, or fewer, up to height {height} in the second pass than in the first"
+                f"the peer sent different or fewer headers up to height {height} in the second pass than in the first"
             )
         passes.headers += headers
         passes.hashes += hashes

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 else:  # not needed to show --help
     sources = deferred("spvfilter.scan.sources")
 
-EVERY_S = 10  # seconds between two looks for new blocks, unless --every says otherwise
+EVERY_S = 10  # seconds between checks for new blocks, unless --every says otherwise
 
 _DAY_S = 86_400
 _MOST_HEIGHT = 0x7FFFFFFF
@@ -58,7 +58,7 @@ class BlockOptions(ABC):
 
     def __post_init__(self) -> None:
         if self.dask is not None and self.processes is not None:
-            raise ParameterError("--dask and --processes exclude each other: give one")
+            raise ParameterError("--dask and --processes cannot be combined: give one")
         if self.jobs > 1 and (self.dask is not None or self.processes is not None):
             raise ParameterError("--jobs is the number of threads: leave it out with --dask and --processes")
         if self.on_workers:
@@ -73,9 +73,9 @@ class BlockOptions(ABC):
         if self.zmq and not self.follow:
             raise ParameterError("--zmq announces new blocks: it needs --follow")
         if self.every is not None and not self.follow:
-            raise ParameterError("--every is the time between two looks for new blocks: it needs --follow")
+            raise ParameterError("--every is the time between checks for new blocks: it needs --follow")
         if self.from_date is not None and self.to_date is not None and self.to_date < self.from_date:
-            raise ParameterError("the range has no block: --to-date is before --from-date")
+            raise ParameterError("the range contains no block: --to-date is before --from-date")
         assert self.span  # its constructor checks the range
         if not self.is_node and (name := next((name for name in ("cookie", "user") if getattr(self, name)), None)):
             raise ParameterError(
@@ -123,7 +123,7 @@ def add_blocks(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
         "--allow-gaps",
         action="store_true",
-        help="exit with 0 although blocks or undo records of the range are missing; they are still listed",
+        help="exit with 0 even if blocks or undo records of the range are missing; they are still listed",
     )
     parser.add_argument(
         "--report", metavar="FILE.json", help="write the ranges of heights that exist and that are missing to FILE.json"
@@ -192,7 +192,7 @@ def add_follow(parser: argparse.ArgumentParser, description: str, effect: str) -
         "--every",
         metavar="S",
         type=whole(1, _DAY_S),
-        help=f"with --follow: seconds between two looks for new blocks; default {EVERY_S}",
+        help=f"with --follow: seconds between checks for new blocks; default {EVERY_S}",
     )
     following.add_argument(
         "--zmq",
@@ -200,7 +200,7 @@ def add_follow(parser: argparse.ArgumentParser, description: str, effect: str) -
         action="append",
         default=[],
         help=(
-            "with --follow: look at once when the node announces a block at this address, rawblock or sequence, as in"
-            " -zmqpubsequence=tcp://127.0.0.1:28332; repeatable"
+            "with --follow: check immediately when the node announces a block at this address, rawblock or sequence, as"
+            " in -zmqpubsequence=tcp://127.0.0.1:28332; repeatable"
         ),
     )

@@ -174,7 +174,7 @@ class _Sending:
         self._messages = PeerMessages()
         self._peers: dict[BroadcastStep, dict[str, str]] = {step: {} for step in BroadcastStep}
         """For each step, its peers with the reason of a refusal, or an empty text."""
-        self._is_known = False  # the wallet has the transaction: LightClient.broadcast then returns at once
+        self._is_known = False  # the wallet has the transaction: LightClient.broadcast then returns immediately
         self._sent_at: dict[str, float] = {}
         """For each node, when it received the transaction (event loop's seconds)."""
 

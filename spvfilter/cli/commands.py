@@ -31,7 +31,7 @@ SUMMARIES = {
     "export": "write blocks, transactions, inputs and outputs as Parquet",
     "match": "find a wallet's payments in transactions",
     "watch": "follow a wallet live through full nodes",
-    "watchlist": "compile a long watch list, so that it loads at once",
+    "watchlist": "compile a long watch list, so that it loads instantly",
     "wallet": "show a wallet's balance, coins and history from its database",
     "labels": "exchange labels with other wallets (BIP-329): import, export",
     "broadcast": "send a transaction to full nodes",

@@ -38,7 +38,7 @@ def add_credentials(group: argparse._ArgumentGroup) -> None:
 def check_credentials(cookie: str | None, user: str | None) -> None:
     """Raise ParameterError if both --cookie and --user are given."""
     if cookie is not None and user is not None:
-        raise ParameterError("--cookie and --user exclude each other: give one")
+        raise ParameterError("--cookie and --user cannot be combined: give one")
 
 
 def credentials_of(cookie: str | None, user: str | None) -> credentials.Credentials | None:

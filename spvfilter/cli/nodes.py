@@ -61,8 +61,8 @@ def add_mempool_groups(parser: argparse.ArgumentParser) -> None:
         choices=(1, 2),
         default=2,
         help=(
-            "count an unconfirmed transaction of others once N network groups have announced it: 2 (default) or 1. With"
-            " one --connect, or with nodes of one group, one is always enough"
+            "count other people's unconfirmed transactions once N network groups have announced them: 2 (default) or 1."
+            " With one --connect, or with nodes of one group, one is always enough"
         ),
     )
 

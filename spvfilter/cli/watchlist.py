@@ -1,4 +1,4 @@
-"""`spvfilter watchlist`: compile a watch list, so that long lists load at once, and verify such a file."""
+"""`spvfilter watchlist`: compile a watch list, so that long lists load instantly, and verify such a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spvfilter.watch import compiled
 def configure(parser: Parser) -> None:
     parser.description = (
         "Compile a watch list. Commands that take --watch FILE map a compiled list into memory, so that ten million"
-        " addresses load at once, and all processes share the memory."
+        " addresses load instantly, and all processes share the memory."
     )
     building = parser.add_action(
         "build",

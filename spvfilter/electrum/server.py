@@ -70,7 +70,7 @@ class ElectrumServer:
             raise ParameterError(f"the Electrum server needs aiorpcX; {remedy('electrum')}")
         for given in (port, tls_port):
             if given is not None and not (isinstance(given, int) and 0 <= given <= MAX_PORT):
-                raise ParameterError(f"a port is a number from 0 to {MAX_PORT}, not {given!r}")
+                raise ParameterError(f"a port must be a number from 0 to {MAX_PORT}, not {given!r}")
         if port is None and tls_port is None:
             raise ParameterError("an Electrum server needs a port: give port or tls_port")
         if tls_port is not None and certificate is None:

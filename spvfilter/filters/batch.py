@@ -53,7 +53,7 @@ def match_filters(filters: Iterable[BlockFilter], watch: ScriptSource | GcsQuery
     iterate in a thread, not in a coroutine. Close the generator to end its threads.
 
     If `filters` raises an error or yields an invalid item, the generator first yields the candidates before that item.
-    Then it raises the error. KeyboardInterrupt ends the generator at once.
+    Then it raises the error. KeyboardInterrupt ends the generator immediately.
 
     Args:
         filters: Pairs (block hash, filter), read lazily in the caller's thread.
@@ -61,7 +61,7 @@ def match_filters(filters: Iterable[BlockFilter], watch: ScriptSource | GcsQuery
         jobs: Number of threads. One job runs in the caller's thread. The pure kernel always uses one.
 
     Raises:
-        ParameterError: `jobs` is below 1, or a block hash does not have 32 bytes.
+        ParameterError: `jobs` is below 1, or a block hash is not 32 bytes long.
         InexpressibleError: Compact filters cannot find an entry of `watch`.
         BlockFilterError: A filter is malformed.
         TypeError: An item is not a filter.
@@ -132,7 +132,7 @@ def _checked(block_hash: Buffer, data: Buffer | BasicFilter) -> tuple[bytes, byt
     if type(block_hash) is bytes and type(data) is bytes and len(block_hash) == 32:
         return block_hash, data
     if not isinstance(block_hash, Buffer):
-        raise TypeError(f"a block hash is 32 bytes, not {type(block_hash).__name__}")
+        raise TypeError(f"a block hash must be bytes, not {type(block_hash).__name__}")
     hash_ = bytes(block_hash)
     if len(hash_) != 32:
         raise ParameterError(f"a block hash must be 32 bytes long, not {len(hash_)}")
@@ -140,7 +140,7 @@ def _checked(block_hash: Buffer, data: Buffer | BasicFilter) -> tuple[bytes, byt
         if data.block_hash != hash_:
             raise ParameterError(f"{data!r} is given as the filter of block {hash_[::-1].hex()}")
     elif not isinstance(data, Buffer):
-        raise TypeError(f"a filter is bytes or a BasicFilter, not {type(data).__name__}")
+        raise TypeError(f"a filter must be bytes or a BasicFilter, not {type(data).__name__}")
     return hash_, bytes(data)
 
 

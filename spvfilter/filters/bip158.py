@@ -31,7 +31,7 @@ class BasicFilter(GolombCodedSet):
         block_hash: Hash of the block, 32 bytes in wire order.
 
     Raises:
-        ParameterError: The block hash does not have 32 bytes.
+        ParameterError: The block hash is not 32 bytes long.
         FormatError: The encoded set is malformed; see GolombCodedSet.
     """
 
@@ -95,7 +95,7 @@ class BasicFilter(GolombCodedSet):
             previous: Filter header of the previous block, 32 bytes.
 
         Raises:
-            ParameterError: `previous` does not have 32 bytes.
+            ParameterError: `previous` is not 32 bytes long.
         """
         return filter_header(self.filter_hash, previous)
 
@@ -157,7 +157,7 @@ def filter_header(hash_of_filter: bytes, previous: bytes) -> bytes:
         previous: Filter header of the previous block, 32 bytes.
 
     Raises:
-        ParameterError: An argument does not have 32 bytes.
+        ParameterError: An argument is not 32 bytes long.
     """
     if len(hash_of_filter) != 32 or len(previous) != 32:
         raise ParameterError(f"hashes must be 32 bytes long, not {len(hash_of_filter)} and {len(previous)}")
@@ -173,7 +173,7 @@ def filter_headers(hashes: Iterable[bytes], previous: bytes) -> Iterator[bytes]:
         previous: Filter header of the block before the first block, 32 bytes.
 
     Raises:
-        ParameterError: A filter hash or `previous` does not have 32 bytes.
+        ParameterError: A filter hash or `previous` is not 32 bytes long.
     """
     for hash_of_filter in hashes:
         previous = filter_header(hash_of_filter, previous)

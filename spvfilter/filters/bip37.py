@@ -473,7 +473,7 @@ def _payload_of(text: str) -> bytes:
 
 
 def decoys(key: bytes, first: int, count: int) -> list[bytes]:
-    """Return `count` decoys, random elements of 20 bytes that are derived from `key`.
+    """Return `count` decoys, random 20-byte elements that are derived from `key`.
 
     Decoys are numbered, and `first` is the number of the first decoy. A decoy is the start of an HMAC-SHA-256 (RFC
     2104) with `key`. The message of the HMAC is b"spvfilter decoy" and the decoy's number as u32 LE.

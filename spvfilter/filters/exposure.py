@@ -58,7 +58,7 @@ class Exposure:
     """The anonymity of a wallet's addresses among all addresses of the chain.
 
     Raises:
-        ParameterError: `own` is not from 1 to `universe`, or `fp_rate` is not from 0 to 1.
+        ParameterError: `own` is not between 1 and `universe`, or `fp_rate` is not between 0 and 1.
     """
 
     own: int

@@ -90,7 +90,7 @@ def choose() -> tuple[str, dict[str, object]]:
     """
     wanted = os.environ.get(VARIABLE) or "auto"
     if wanted not in ("native", "pure", "auto"):
-        raise ParameterError(f"{VARIABLE} is native, pure or auto, not {wanted!r}")
+        raise ParameterError(f"{VARIABLE} must be native, pure or auto, not {wanted!r}")
     if wanted != "pure":
         try:
             return "native", compiled()

@@ -57,7 +57,7 @@ class Place(NamedTuple):
     size: int
     """Size in bytes: at most MAX_BLOCK_SIZE for a block, MAX_UNDO_SIZE for an undo record with its check."""
     key: bytes
-    """Key of 8 bytes that is repeated from the start of the file and XORed with it; or empty."""
+    """8-byte key that is repeated from the start of the file and XORed with it; or empty."""
     hash: bytes
     """Hash of the block, 32 bytes; for an undo record the hash of the previous block. It verifies what was read."""
 
@@ -159,7 +159,7 @@ class ScriptType(IntEnum):
     NULLDATA = 9
     """OP_RETURN and pushes alone."""
     WITNESS_UNKNOWN = 10
-    """Another witness program than those above, of version 1 to 16."""
+    """A witness program other than those above, of version 1 to 16."""
 
 
 @public

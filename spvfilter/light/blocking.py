@@ -119,11 +119,11 @@ class SyncLightClient:
             for event in client.events():
                 ...
 
-    The client runs in an event loop in a thread of its own. Any number of threads may call it, but no forked child.
+    The client runs in an event loop in a thread of its own. Any number of threads may call it, but not a forked child.
     `timeout` limits how long calls wait. The parameters are the same as for `LightClient`.
 
-    Ctrl-C ends a wait at once, and leaving the `with` block closes everything. A second Ctrl-C ends the wait for that,
-    and the thread closes the rest. If the program never leaves the block, the end of the program ends the client.
+    Ctrl-C ends a wait immediately, and leaving the `with` block closes everything. A second Ctrl-C ends the wait for
+    that, and the thread closes the rest. If the program never leaves the block, the end of the program ends the client.
 
     Raises:
         ParameterError: A parameter is out of range, or two contradict each other.
@@ -186,7 +186,7 @@ class SyncLightClient:
             ParameterError: The time is negative or not a number.
         """
         if not seconds >= 0:
-            raise ParameterError(f"the time limit must be a number of seconds from 0 on, not {seconds}")
+            raise ParameterError(f"the time limit must be 0 seconds or more, not {seconds}")
 
         before: float | None = getattr(self._local, "deadline", None)
         deadline = time.monotonic() + seconds
@@ -216,7 +216,7 @@ class SyncLightClient:
         thread = self._thread
         if thread is None:
             raise NotRunningError(
-                "the client was left: its `with` block has ended" if self._is_left else "enter the client first: with"
+                "the client is closed: its `with` block has ended" if self._is_left else "enter the client first: with"
             )
         return thread.call(lambda: start(self._client), getattr(self._local, "deadline", None), keep)
 

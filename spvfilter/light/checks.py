@@ -1,4 +1,4 @@
-"""Checks of a LightClient's parameters: each wrong value is refused at once, by name."""
+"""Checks of a LightClient's parameters: each wrong value is refused immediately, by name."""
 
 from __future__ import annotations
 

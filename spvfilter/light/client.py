@@ -114,7 +114,7 @@ class LightClient:
         v2: When to encrypt connections (BIP-324, extra `bip324`); see `V2Policy`. Without the extra, "prefer" is "off".
         discover: True to find more peers by DNS seeds and by asking peers. Otherwise only `peers` are used.
         max_peers: Number of peers to stay connected to, from 1 to 125.
-        max_pending_matches: Largest number of matches of foreign unconfirmed transactions, from 1 to 1,000,000.
+        max_pending_matches: Largest number of matches of other people's unconfirmed transactions, from 1 to 1,000,000.
         max_pending_bytes: Largest total size of these transactions in bytes, from 1 to 1,000,000,000.
         mempool_groups: Network groups that must announce such a transaction before it counts: 1 or 2. With 2, one is
             enough if there can be no second one, such as with one named peer.
@@ -298,7 +298,7 @@ class LightClient:
 
         Args:
             since: Number of the last event that the program has processed, or `sequence` of a `Snapshot` or `Balance`.
-                The stream yields the events after it, also those of earlier runs. By default the stream continues
+                The stream yields the events after it, including those of earlier runs. By default the stream continues
                 after the last event that any stream without `since` yielded in this run.
             account: Only events of this account's matches, of blocks and of starts of runs. They have numbers. By
                 default such a stream starts with this run. It ends when the account is removed.
@@ -384,8 +384,8 @@ class LightClient:
         """Wait until the client is synced, and return the `Synced` event of the tip.
 
         The client is synced if every block is searched and a connected peer confirms that there is none above the tip;
-        see `ClientStatus.is_synced`. The method then returns at once. While it waits, it logs the first five problems
-        with peers as warnings.
+        see `ClientStatus.is_synced`. The method then returns immediately. While it waits, it logs the first five
+        problems with peers as warnings.
 
         Raises:
             NotRunningError: The client is not running, or its `async with` block ends during the wait. If the client
@@ -446,7 +446,7 @@ class LightClient:
     async def freeze(self, outpoint: OutPoint | str) -> None:
         """Freeze a coin, so that `unspent` and `Balance.spendable` leave it out.
 
-        The database stores this, also when it is rebuilt. The wallet still accepts transactions that spend the coin.
+        The database stores this, and a rebuild keeps it. The wallet still accepts transactions that spend the coin.
 
         Args:
             outpoint: The coin's outpoint, or its text TXID:INDEX.
@@ -524,7 +524,7 @@ class LightClient:
 
     @property
     def observed_fp_rate(self) -> float:
-        """Share of foreign transactions that matched the BIP-37 filter, in the blocks of this run; 0.0 before any.
+        """Share of other people's transactions in this run's blocks that matched the filter; 0.0 before the first.
 
         A transaction has about a dozen elements. Each of them matches by chance with probability `fp_rate`. Raises
         NotRunningError if the client is not running.
@@ -570,7 +570,7 @@ class LightClient:
 
         The client announces the transaction again, to every peer and in every run, until it is confirmed, replaced,
         abandoned, or 336 hours old. `BroadcastProgress` and `BroadcastChanged` events report later changes. If the
-        wallet had the transaction before this run, the client announces it again and returns at once.
+        wallet had the transaction before this run, the client announces it again and returns immediately.
 
         If the fee is known and below `fee_floor`, the client emits a `FeeWarning`. The page "How the live client works"
         of the documentation explains what counts as accepted and as refused.
@@ -579,7 +579,7 @@ class LightClient:
             raw_tx: The signed transaction, as bytes or as an object that serializes to them.
             parents: Transactions that it spends from, parents first. They are sent with it, and their fees count
                 together.
-            input_values: Value of each input in satoshi, in order. Needed only to check the fee of foreign inputs.
+            input_values: Value of each input in satoshi, in order. Needed only if other people's coins are spent.
             private: True to send it first to one peer through a new connection, over Tor if there is a proxy.
             force: True to send it even if all connected peers will refuse it.
 
@@ -627,8 +627,8 @@ class LightClient:
             The peers that have requested, echoed or refused the transaction so far.
 
         Raises:
-            ParameterError: There are too many transactions of others already, in total or of this guest. Or no node
-                relays one of this size.
+            ParameterError: There are too many of other people's transactions already, in total or of this guest. Or no
+                node relays one of this size.
             FormatError: The bytes are not a transaction.
             TxCheckError: No block can contain the transaction, or all connected peers will refuse it.
             TxConflictError: A conflicting transaction is confirmed or preferred by peers.
@@ -659,7 +659,7 @@ class LightClient:
             input_values: Value of each input in satoshi, in order, if the wallet does not know them.
 
         Returns:
-            The findings, the gravest first. Empty if no problem was found.
+            The findings, gravest first. Empty if no problem was found.
 
         Raises:
             FormatError: The bytes are not a transaction.
@@ -847,7 +847,7 @@ class LightClient:
         await self._checked().ask(RemoveAccount(normalized(name)))
 
     async def rename_account(self, old: str, new: str) -> None:
-        """Rename an account. Matches, coins and stored events carry the new name at once.
+        """Rename an account. Matches, coins and stored events carry the new name immediately.
 
         Args:
             old: Present name of the account.
@@ -1009,8 +1009,8 @@ class LightClient:
         """Stop watching entries, and remove their matches from the wallet.
 
         Balance, coins and history change as if the entries had never been watched. Each removed match is reported as
-        `MatchWithdrawn` with `Reason.REMOVED`. The wallet keeps own unconfirmed transactions, and transactions of the
-        history that are conflicted, abandoned or expired.
+        `MatchWithdrawn` with `Reason.REMOVED`. The wallet keeps its own unconfirmed transactions, and transactions of
+        the history that are conflicted, abandoned or expired.
 
         The method returns when the change is in the database. If an entry is added again later, blocks are searched for
         it again.
@@ -1047,7 +1047,7 @@ class LightClient:
         await self._checked().ask(ReachIndex(keychain, index))
 
     async def relabel(self, entry: EntryName, label: str | None) -> None:
-        """Give an entry another label, which history and coins show at once.
+        """Give an entry another label, which history and coins show immediately.
 
         A keychain is relabelled as a whole, with the scripts that its window gains later. Its scripts with a label of
         their own keep that label. The method returns when the change is in the database.

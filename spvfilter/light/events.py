@@ -64,7 +64,7 @@ class Synced:
     - `disputed` has grown since the last event. The pauses before such events double, from two seconds to five minutes.
     - All peers had left or were silent, and a peer has confirmed the tip again.
 
-    When a dispute ends, `disputed` shrinks with the event of the next tip. `LightClient.status` shows it at once.
+    When a dispute ends, `disputed` shrinks with the event of the next tip. `LightClient.status` shows it immediately.
     """
 
     height: int
@@ -203,7 +203,7 @@ class FeeWarning:
 @public
 @dataclass(frozen=True, slots=True)
 class PendingWarning:
-    """An unconfirmed foreign payment found no room, or was evicted for another one. A block can still contain it.
+    """An unconfirmed payment from somebody else was dropped because of a limit. A block can still contain it.
 
     The event comes once in a run. `ClientStatus.turned_away` counts the payments.
     """

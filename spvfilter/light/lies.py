@@ -18,7 +18,7 @@ class Lie(StrEnum):
     UNASKED_BLOCK = "a block nobody asked for"
     """The peer sent a block that the client had not requested."""
     BLOCK_OUT_OF_ORDER = "a block out of the order asked for"
-    """The peer sent blocks in another order than the client requested them."""
+    """The peer sent blocks in a different order from the one requested."""
     WITHHELD_TX = "a proved transaction that was not sent"
     """The merkle proof contains a matched transaction that the peer did not send."""
     UNPROVED_TX = "a transaction that the block's proof does not prove"
@@ -42,7 +42,7 @@ class Lie(StrEnum):
     FALSE_FILTER_HEADER = "a filter header that commits to a false filter"
     """The filter header is not the known one, or its block shows that the filter is false."""
     CONTRADICTION = "filter headers that contradict what it said before"
-    """The peer sent other filter headers than before for the same blocks."""
+    """The peer sent filter headers that differ from its earlier ones for the same blocks."""
     MALFORMED = "a message that cannot be read"
     """The peer sent a message that cannot be parsed."""
 

@@ -143,7 +143,7 @@ class Running:
     def check(self) -> None:
         """Raise NotRunningError if the `async with` block has ended, or the reason if the client ended by itself."""
         if self.is_left:
-            raise NotRunningError("the client was left: its `with` block has ended")
+            raise NotRunningError("the client is closed: its `with` block has ended")
         self.hub.check()
 
     def start(self) -> None:
@@ -173,7 +173,7 @@ class Running:
             self._timer.cancel()
         for future in self._asked.values():
             if not future.done():
-                future.set_exception(error or NotRunningError("the client was left: its `with` block has ended"))
+                future.set_exception(error or NotRunningError("the client is closed: its `with` block has ended"))
                 future.exception()
         for call in self._calls.values():
             call.cancel()
@@ -399,7 +399,7 @@ class Running:
         await self._database.drain()
         self.check()
         await asyncio.wait([call])  # the engine answers at the latest when its time is over
-        await self._database.drain()  # the result is stored, even if the client is left at once
+        await self._database.drain()  # the result is stored, even if the client is left immediately
         self.check()
         return call.result()
 
@@ -454,7 +454,7 @@ class Running:
         """Call a function with the database, in another thread. Raises StoreError, NotRunningError."""
         await self._database.drain()  # earlier results are stored first
         if self.is_left:
-            raise NotRunningError("the client was left: its `with` block has ended")
+            raise NotRunningError("the client is closed: its `with` block has ended")
         return await asyncio.wrap_future(self._jobs.submit(lambda: function(self._store)))
 
     def check_since(self, since: int) -> None:

@@ -72,7 +72,7 @@ class ClientStatus:
     start_height: int | None
     """Height at which the wallet's first search began, or a lower start of `rescan`; None before any search."""
     turned_away: int
-    """Number of foreign unconfirmed payments that found no room, or were evicted for others, in this run."""
+    """Number of other people's unconfirmed payments that were dropped because of a limit in this run."""
     searched: tuple[SearchedEntries, ...]
     """Blocks that were searched for each group of entries, in the order in which the entries were added."""
     waiting: int = 0
@@ -155,7 +155,7 @@ class Metrics:
     transactions_received: int
     """Counter: transactions in tx messages, confirmed and unconfirmed ones."""
     transactions_turned_away: int
-    """Counter: foreign unconfirmed transactions that found no room or were evicted. They may have come again."""
+    """Counter: other people's unconfirmed transactions dropped because of a limit. They may have come again."""
     reorganizations: int
     """Counter: reorganizations, in which blocks of the best chain were disconnected."""
     commits: int

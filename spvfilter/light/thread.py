@@ -1,7 +1,7 @@
 """ClientThread: runs a light client in a thread with its own event loop. Other threads call it and wait.
 
 The loop runs in a daemon thread, so that a program that never leaves its client can still end. Waits wake up ten times
-a second. A signal is then handled at once, whichever thread the system delivers it to.
+a second. A signal is then handled immediately, whichever thread the system delivers it to.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spvfilter.light.client import LightClient
 T = TypeVar("T")
 
 TURN_S = 0.1
-"""Time between two looks at pending signals, in seconds."""
+"""Time between checks for pending signals, in seconds."""
 _EXIT_S = 2.0  # wait for the loop at the exit of the interpreter
 
 
@@ -68,7 +68,7 @@ class Call(Generic[T]):
         Raises the task's error, or NotRunningError if the `with` block of the client ended first.
         """
         if self._task is None or self._task.cancelled():
-            raise NotRunningError("the client was left: its `with` block has ended")
+            raise NotRunningError("the client is closed: its `with` block has ended")
         return self._task.result()
 
 
@@ -132,8 +132,8 @@ class ClientThread:
     def leave(self) -> None:
         """Leave the client and wait until the thread has ended. Does nothing in a forked child.
 
-        An interruption is raised after that. A second one is raised at once, and the thread ends by itself. Raises the
-        errors of leaving.
+        An interruption is raised after that. A second one is raised immediately, and the thread ends by itself. Raises
+        the errors of leaving.
         """
         if self.is_here:
             self._end()
@@ -205,16 +205,16 @@ class ClientThread:
         if threading.current_thread() is self._thread:
             raise NotRunningError("the client cannot be called from its own thread, as it would wait for itself")
         if loop is None or self._is_told:
-            raise NotRunningError("the client was left: its `with` block has ended")
+            raise NotRunningError("the client is closed: its `with` block has ended")
         call = Call(start)
         try:
             try:
                 loop.call_soon_threadsafe(call.begin)
             except RuntimeError:  # the loop is closed
-                raise NotRunningError("the client was left: its `with` block has ended") from None
+                raise NotRunningError("the client is closed: its `with` block has ended") from None
             while not call.wait(TURN_S if deadline is None else max(0.0, min(TURN_S, deadline - time.monotonic()))):
                 if not self._thread.is_alive() and not call.wait(0):
-                    raise NotRunningError("the client was left: its `with` block has ended")
+                    raise NotRunningError("the client is closed: its `with` block has ended")
                 if deadline is not None and time.monotonic() >= deadline:
                     raise TimeoutError("the time of timeout() is over")
             return call.result()

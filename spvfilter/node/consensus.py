@@ -86,7 +86,7 @@ def check_transaction(tx: Transaction) -> None:
     if tx.is_coinbase:
         size = stripped[41]
         if not 2 <= size <= 100:
-            raise refused(tx, "bad-cb-length", f"a coinbase's scriptSig has 2 to 100 bytes, not {size}")
+            raise refused(tx, "bad-cb-length", f"a coinbase's scriptSig must be 2 to 100 bytes long, not {size}")
     elif NULL_OUTPOINT in inputs:
         raise refused(tx, "bad-txns-prevout-null", "an input spends the null outpoint")
 

@@ -16,7 +16,7 @@ from spvfilter.node.replacement import check_replacement
 from spvfilter.primitives import OutPoint, hash_to_hex
 from spvfilter.transaction import Transaction
 
-# Smallest transaction, in bytes without witness (Core policy.h). A transaction of 64 bytes can pass for an inner node
+# Smallest transaction, in bytes without witness (Core policy.h). A 64-byte transaction can pass for an inner node
 # of a merkle tree (CVE-2017-12842).
 MIN_SIZE = 65
 

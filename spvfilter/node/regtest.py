@@ -108,7 +108,7 @@ class Regtest:
         """Return a transaction of the mempool or of the last connected block, or None if neither contains it.
 
         `txid` is the txid of the transaction, or its wtxid if `by_wtxid` is True: 32 bytes or 64 hex digits. Core
-        serves the same transactions to peers. Raises ParameterError for another txid.
+        serves the same transactions to peers. Raises ParameterError if it is neither.
         """
         wanted = hash_of(txid, "txid")
         found = self.mempool.get_by_wtxid(wanted) if by_wtxid else self.mempool.get(wanted)

@@ -41,7 +41,7 @@ class Lock:
     def spends(self, outpoint: OutPoint, value: int | None = None) -> TxIn:
         """Make an input that spends an output with this scriptPubKey.
 
-        `value` is the value of the output in satoshi. Give it if `build_tx` shall sign the input.
+        `value` is the value of the output in satoshi. Give it if `build_tx` is to sign the input.
         """
         spent = None if value is None else self.pays(value)
         return TxIn(outpoint, self.script_sig, self.witness, spent=spent)
@@ -87,7 +87,7 @@ def p2wpkh(key: bytes) -> Lock:
 def p2tr(output_key: bytes) -> Lock:
     """Make a pay-to-taproot lock that is spent by the key path (P2TR, BIP-341).
 
-    Raises ParameterError unless the key has 32 bytes.
+    Raises ParameterError unless the key is 32 bytes long.
     """
     if len(output_key) != 32:
         raise ParameterError(f"a taproot output key must be 32 bytes long, not {len(output_key)}")
@@ -98,7 +98,7 @@ def p2tr(output_key: bytes) -> Lock:
 def multisig(required: int, keys: Sequence[bytes]) -> Lock:
     """Make a bare multisig lock that needs `required` signatures of 1 to 16 keys.
 
-    Raises ParameterError if the number of keys or of signatures is invalid, or if a key is no public key.
+    Raises ParameterError if the number of keys or of signatures is invalid, or if a key is not a public key.
     """
     if not 1 <= required <= len(keys) <= MAX_MULTISIG_KEYS:
         raise ParameterError(f"multisig is m of n with 1 ≤ m ≤ n ≤ {MAX_MULTISIG_KEYS}, not {required} of {len(keys)}")

@@ -223,7 +223,7 @@ class ServerConnection(asyncio.Protocol):
         self._node.leave(self)
 
     def abort(self) -> None:
-        """Close the connection at once; data that the peer has not read is lost."""
+        """Close the connection immediately; data that the peer has not read is lost."""
         self._transport.abort()
 
     def wake(self) -> None:

@@ -26,7 +26,7 @@ class Address:
 
     def __post_init__(self) -> None:
         if not self.host or not 0 < self.port < 65536:
-            raise ParameterError(f"a peer's address is a host and a port from 1 to 65535, not {str(self)[:80]!r}")
+            raise ParameterError(f"a peer's address must be a host and a port from 1 to 65535, not {str(self)[:80]!r}")
 
     @classmethod
     def parse(cls, text: str, default_port: int) -> Address:
@@ -46,14 +46,14 @@ class Address:
         if host.startswith("["):
             host, bracket, rest = host[1:].partition("]")
             if not bracket or (rest and not rest.startswith(":")):
-                raise ParameterError(f"an address is HOST:PORT or [IPV6]:PORT, not {text[:80]!r}")
+                raise ParameterError(f"an address must be HOST:PORT or [IPV6]:PORT, not {text[:80]!r}")
             port = rest[1:] or port
         elif host.count(":") == 1:
             host, _, port = host.partition(":")
         if not port.isascii() or not port.isdigit() or len(port) > 5:
-            raise ParameterError(f"a port is a number from 1 to 65535, not {port[:20]!r}")
+            raise ParameterError(f"a port must be a number from 1 to 65535, not {port[:20]!r}")
         if not (is_ip(host) or _is_name(host)):
-            raise ParameterError(f"a host is a name or an IP address, not {host[:80]!r}")
+            raise ParameterError(f"a host must be a name or an IP address, not {host[:80]!r}")
         return cls(host, int(port))
 
     @property

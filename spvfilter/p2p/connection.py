@@ -242,17 +242,17 @@ class Connection:
         await self.drain()
 
     def post(self, message: Message) -> None:
-        """Queue a message to the peer and return at once.
+        """Queue a message to the peer and return immediately.
 
         If the peer does not read, the next `receive` waits until most of the queue is sent.
 
         Raises:
-            ParameterError: More than 16 MB already wait to be sent.
+            ParameterError: More than 16 MB are already waiting to be sent.
         """
         transport = self._writer.transport
         if not transport.is_closing():
             if (waiting := transport.get_write_buffer_size()) > MAX_SEND_BUFFER:
-                raise ParameterError(f"{waiting} bytes wait to be sent: the peer does not read them")
+                raise ParameterError(f"{waiting} bytes are waiting to be sent: the peer does not read them")
             self._session.send(message)
             self._flush()
 
@@ -298,7 +298,7 @@ class Connection:
             self._session.receive_eof()
 
     def close(self) -> None:
-        """Close the connection at once. A pending or later `receive` raises ConnectionAbortedError."""
+        """Close the connection immediately. A pending or later `receive` raises ConnectionAbortedError."""
         self._session.close()
         self._writer.transport.abort()
 

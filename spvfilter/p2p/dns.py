@@ -38,7 +38,7 @@ class SeedHosts(NamedTuple):
 async def ask_seeds(
     seeds: Iterable[str], services: int, resolve: Resolve | None = None, *, timeout_s: float = SEED_S
 ) -> list[SeedHosts]:
-    """Ask all seeds at once for hosts with these services, and return their answers.
+    """Ask all seeds at the same time for hosts with these services, and return their answers.
 
     A seed that knows no such host is then asked for all its hosts.
 

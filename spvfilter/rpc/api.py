@@ -54,7 +54,7 @@ class ChainInfo:
 class NodeApi(Protocol):
     """Requests to a node by one interface, REST or JSON-RPC.
 
-    Hashes have 32 bytes in wire order. All methods raise NodeError if there is no valid answer.
+    Hashes are 32 bytes in wire order. All methods raise NodeError if there is no valid answer.
     """
 
     headers_at_once: int
@@ -139,7 +139,7 @@ def parsed_hash(text: object, endpoint: Endpoint) -> bytes:
     """Parse a hash in display order. Raises NodeAnswerError if it is malformed."""
     raw = parsed_hex(text, HASH_SIZE, endpoint)
     if len(raw) != HASH_SIZE:
-        raise NodeAnswerError(f"{endpoint}: a hash has {HASH_SIZE} bytes, this answer has {len(raw)}")
+        raise NodeAnswerError(f"{endpoint}: a hash is {HASH_SIZE} bytes long, but this answer is {len(raw)}")
     return raw[::-1]
 
 

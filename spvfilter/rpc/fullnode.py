@@ -248,7 +248,7 @@ class FullNode:
             except FormatError:
                 is_right = False
             if not is_right:
-                raise NodeAnswerError(f"{self.endpoint}: gives other bytes than transaction {hash_to_hex(txid)}")
+                raise NodeAnswerError(f"{self.endpoint}: returned bytes that are not transaction {hash_to_hex(txid)}")
             found.append(raw)
         return found
 
@@ -297,7 +297,7 @@ class FullNode:
         """Check that `raw` is the block with this hash. Raises NodeAnswerError if it is not."""
         name = hash_to_hex(digest)
         if sha256d(raw[:HEADER_SIZE]) != digest:
-            raise NodeAnswerError(f"{self.endpoint}: the answer is another block than {name}, or no block")
+            raise NodeAnswerError(f"{self.endpoint}: the answer is not block {name}")
         try:
             check_block(raw)
         except FormatError as error:

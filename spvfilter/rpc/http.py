@@ -47,7 +47,7 @@ class RpcLimits:
     connections: int = 4
     """Largest number of open connections and of simultaneous requests.
 
-    Core up to version 28 processes 4 requests at once by default.
+    Core up to version 28 processes 4 requests at the same time by default.
     """
     connect_s: float = 10.0
     """Timeout to establish a connection to the node, in seconds."""

@@ -82,7 +82,7 @@ class JsonRpc:
                 raise each
             header = parsed_hex(each, HEADER_SIZE, self._endpoint)
             if len(header) != HEADER_SIZE:
-                raise NodeAnswerError(f"{self._endpoint}: a header has {HEADER_SIZE} bytes, this has {len(header)}")
+                raise NodeAnswerError(f"{self._endpoint}: a header is {HEADER_SIZE} bytes long, not {len(header)}")
             headers += header
         return bytes(headers)
 

@@ -39,7 +39,7 @@ class Patience:
 
     def __post_init__(self) -> None:
         if self.seconds is not None and not self.seconds >= 0:
-            raise ParameterError(f"patience is a number of seconds, 0 or more, not {self.seconds}")
+            raise ParameterError(f"patience must be 0 seconds or more, not {self.seconds}")
 
     async def ask(self, call: Callable[[], Awaitable[T]], *, is_known: bool = True) -> T:
         """Await `call()` repeatedly until it succeeds, and return its result.

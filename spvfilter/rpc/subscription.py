@@ -40,7 +40,7 @@ async def subscription(addresses: Sequence[str], topics: Sequence[bytes], waitin
         if _ADDRESS.fullmatch(address) is None or (
             address.startswith("tcp") and not 0 < int(address.rpartition(":")[2]) <= 65_535
         ):
-            raise ParameterError(f"an address of ZMQ notices is tcp://HOST:PORT or ipc://PATH, not {address[:120]!r}")
+            raise ParameterError(f"a ZMQ address must be tcp://HOST:PORT or ipc://PATH, not {address[:120]!r}")
     context = zmq.asyncio.Context()
     socket = context.socket(zmq.SUB)
     try:

@@ -23,7 +23,7 @@ Labels = dict[Render, LineLabels]
 
 @public
 class MatchBatch:
-    """All matches of one block, in the order of the block. Its length is the number of matches.
+    """All matches in one block, in block order. Its length is the number of matches.
 
     `Matcher.scan_batches` yields such batches. The kernel has packed the matches, so a batch is much faster than one
     object for each match.
@@ -72,7 +72,7 @@ class MatchBatch:
             ParameterError: The form is neither "csv" nor "jsonl".
         """
         if form not in ("csv", "jsonl"):
-            raise ParameterError(f"lines are csv or jsonl, not {form!r}")
+            raise ParameterError(f"lines must be csv or jsonl, not {form!r}")
         if form == "csv":
             return self._lines(CSV, label or csv_cell, CSV_ACCOUNT)
         return self._lines(JSON_LINES, label or json_text, JSON_ACCOUNT)

@@ -1,4 +1,4 @@
-"""One file of blocks: raw, hex, or a blk*.dat of Bitcoin Core with its framing.
+"""One block file: raw, hex, or a blk*.dat of Bitcoin Core with its framing.
 
 A blk*.dat (Core node/blockstorage.cpp) is a sequence of records:
 
@@ -65,7 +65,7 @@ BLOCKS = Framing("block record", _MIN_BLOCK_SIZE, MAX_BLOCK_SIZE, 0)
 
 
 class BlockFile:
-    """A file of blocks. Its kind is detected when the file is first read."""
+    """A block file. Its kind is detected when the file is first read."""
 
     def __init__(self, path: FilePath, key: bytes = b"", *, is_hex: bool = False) -> None:
         self.path = path
@@ -138,7 +138,7 @@ class BlockFile:
         self._check_network(head, network)
         if _PRINTABLE.issuperset(head):
             raise SourceError(
-                "not a file of blocks: expected blk*.dat of Bitcoin Core, or one block as bytes or in hex digits"
+                "not a block file: expected blk*.dat of Bitcoin Core, or one block as bytes or in hex digits"
             )
         return Record(0, size, head[:prefix_size])
 
@@ -146,7 +146,7 @@ class BlockFile:
 def xor_key(path: FilePath) -> bytes:
     """The key in the xor.dat next to a file of records; b"" if there is none, or if it changes nothing.
 
-    Raises SourceError if the key does not have 8 bytes, and OSError.
+    Raises SourceError if the key is not 8 bytes long, and OSError.
     """
     try:
         key = path.with_name("xor.dat").read_bytes()
@@ -201,7 +201,7 @@ def _end(record: Record) -> int:
 
 
 def _whole(file: OpenFile, key: bytes, found: Iterator[Record | str]) -> Iterator[Record | str]:
-    """Yield what `framed` found in a file of blocks, with a sentence in place of a half-written record."""
+    """Yield what `framed` found in a block file, with a message in place of a half-written record."""
     end: Record = Record(file.size + 8, 0, b"")  # as if a record followed the file
     for each, following in pairwise(chain(found, (end,))):
         is_padded = isinstance(following, Record) and isinstance(each, Record) and _end(each) < following.offset - 8

@@ -93,7 +93,7 @@ class PartScan:
                 " into another directory"
             )
         if watch.network != plan.network:
-            raise ParameterError(f"the watch list is of {watch.network}, and the blocks are of {plan.network}")
+            raise ParameterError(f"the watch list is for {watch.network}, but the blocks are from {plan.network}")
         self.directory: Path = Path(directory)
         """The directory to which the scan writes its results."""
         self.plan = plan

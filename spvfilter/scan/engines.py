@@ -30,7 +30,7 @@ _ATTEMPTS = 3  # times that a part is scanned whose process dies (our choice)
 
 @public
 class Engine(ABC):
-    """An engine, which scans the parts of a PartScan."""
+    """An engine that scans the parts of a PartScan."""
 
     width: int
     """Number of parts that the engine scans at once."""

@@ -42,7 +42,7 @@ class TableExport:
         plan: The plan of the blocks to export.
         columns: The tables and columns; by default the default columns of all tables.
         check: True to verify proof of work, merkle root and witness commitment of each block.
-        coins: True to write also the table `coins`: the unspent outputs after the last block.
+        coins: True to also write the table `coins`: the unspent outputs after the last block.
         balances: True to also write the table `balances`: the value and the number of the coins of each script.
         credits_p2pk: True to count the coins of a public key as those of its P2PKH address in `balances`.
 

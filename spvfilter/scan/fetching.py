@@ -279,10 +279,10 @@ class NodeFeed(Feed):
     ) -> NodeFeed:
         """List the blocks. With `needs_spent`, spent outputs are also requested in a form that takes long.
 
-        Raises ParameterError if the node is of another network than the watch list; NodeError, SourceError.
+        Raises ParameterError if the node and the watch list are on different networks; NodeError, SourceError.
         """
         if blocks.node.network is not network:
-            raise ParameterError(f"the watch list is of {network}, the node of {blocks.node.network}")
+            raise ParameterError(f"the watch list is for {network}, but the node is on {blocks.node.network}")
         return cls(blocks, await blocks.listing(), network, report, needs_spent=needs_spent)
 
     def leave(self) -> None:

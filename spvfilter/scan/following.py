@@ -20,7 +20,7 @@ from spvfilter.watch.match import Match
 # All of these values are our choice.
 _MOST_KEPT = 100_000  # Blocks below the tip that a reorganization may disconnect.
 _MOST_CONNECTED = 1_000  # Blocks at the end of the first scan that are reported as Connected.
-_POLL_S = 10.0  # Seconds between two checks of the chain.
+_POLL_S = 10.0  # Seconds between checks of the chain.
 _LEAST_PAUSE_S = 0.1  # Seconds between two checks, however often notices arrive.
 
 
@@ -131,7 +131,7 @@ async def follow(
         matcher: The matcher that scans. Its `report` describes the last scan of new blocks.
         blocks: The blocks of the node. Their span must have no end.
         notices: Notices of new blocks. The chain is checked whenever a notice arrives.
-        poll_s: Seconds between two checks of the chain, above 0.
+        poll_s: Seconds between checks of the chain, above 0.
 
     Raises:
         NodeError: The node fails for longer than its Patience allows.
@@ -158,7 +158,7 @@ async def follow_batches(
     if blocks.span.to_height is not None or blocks.span.to_time is not None:
         raise ParameterError("a chain that is followed has no end: give a span without to_height and to_time")
     if not poll_s > 0:
-        raise ParameterError(f"poll_s is a number of seconds above 0, not {poll_s}")
+        raise ParameterError(f"poll_s must be more than 0 seconds, not {poll_s}")
     listing: Listing | None = await blocks.listing()
     assert listing is not None
     kept, told_from = _Kept(listing.first), listing.last - _MOST_CONNECTED + 1

@@ -46,7 +46,7 @@ class ScannedHeights:
         return not (self.gaps or self.without_undo or self.is_unplaced or self.is_cut or self.begins_late)
 
     def sentences(self) -> list[str]:
-        """Return a sentence for each missing part."""
+        """Describe each missing part in one sentence."""
         told = [f"missing: {in_words(each)}" for each in self.gaps]
         told += [
             f"no undo record: {in_words(each)}; spends of older coins may be missing" for each in self.without_undo

@@ -28,7 +28,7 @@ class FileListing:
     number: int
     """Number of the file within its source."""
     rows: bytearray = field(default_factory=bytearray)
-    """The blocks of the file: one encoded row of 73 bytes for each block."""
+    """The blocks of the file: one encoded 73-byte row for each block."""
     previous: bytearray = field(default_factory=bytearray)
     """Hashes of the previous blocks: 32 bytes for each block, in the order of the rows."""
     problems: list[Problem] = field(default_factory=list)

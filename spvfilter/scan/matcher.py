@@ -73,8 +73,8 @@ class Matcher:
     async def match_tx(self, raw: bytes | Serializable, *, spent: Sequence[TxOut] | None = None) -> list[Match]:
         """Return the matches of one transaction. The watch list learns the outpoints of matching outputs.
 
-        A transaction of up to 64 kB is matched at once. A thread matches a larger transaction, derives new scripts of a
-        used keychain, and searches for silent payments. `spent` contains the outputs that the inputs spend, as in
+        A transaction of up to 64 kB is matched immediately. A thread matches a larger transaction, derives new scripts
+        of a used keychain, and searches for silent payments. `spent` contains the outputs that the inputs spend, as in
         `WatchList.match_tx`.
 
         Raises FormatError for a malformed transaction or a wrong number of spent outputs, and KeychainError if scripts
@@ -142,7 +142,7 @@ class Matcher:
             WatchListInUseError: A running client uses the watch list, and a keychain window must move.
         """
         if remember < 0:
-            raise ParameterError(f"remember is a number of bytes from 0 on, not {remember}")
+            raise ParameterError(f"remember must be 0 bytes or more, not {remember}")
         silent: silentstream.SilentStream | None = None
         if self.watch.windows.silent:
             await asyncio.to_thread(self.watch.silent_search)  # makes the tables of labels, or names the missing extra
@@ -208,7 +208,7 @@ class Matcher:
                 `ScanReport.late_scripts` counts the scripts that earlier blocks were not searched for.
 
         Raises:
-            ParameterError: `in_order` is True for files or a node, or the node is of another network.
+            ParameterError: `in_order` is True for files or a node, or the node is on a different network.
             KeychainError: The scripts of a keychain cannot be derived.
             FormatError: A block of a sequence or iterable is malformed.
             OrderError: `in_order` is True, and a block does not follow the block before it.
@@ -236,7 +236,7 @@ class Matcher:
             in_order: True for an endless stream in chain order, as in `scan`.
 
         Raises:
-            ParameterError: `in_order` is True for files or a node, or the node is of another network.
+            ParameterError: `in_order` is True for files or a node, or the node is on a different network.
             KeychainError: The scripts of a keychain cannot be derived.
             FormatError: A block of a sequence or iterable is malformed.
             OrderError: `in_order` is True, and a block does not follow the block before it.

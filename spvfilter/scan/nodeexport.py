@@ -128,7 +128,7 @@ class NodeExport:
             first block that the node has.
         columns: The tables and columns; by default the default columns of all tables.
         check: True to verify each block again, with its proof of work.
-        coins: True to write also the table `coins`, as a TableExport does.
+        coins: True to also write the table `coins`, as a TableExport does.
         balances: True to also write the table `balances`.
         credits_p2pk: True to count the coins of a public key as those of its P2PKH address in `balances`.
         part_size: Approximate size of a part in bytes, as for a Plan.

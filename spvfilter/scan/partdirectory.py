@@ -41,7 +41,7 @@ class PartDirectory:
         except FileHeldError as held:
             who = "another scan or export of this process" if held.process == os.getpid() else str(held)
             raise DirectoryInUseError(
-                f"{self.path}: {who} writes into it: wait until it has ended, or choose another directory"
+                f"{self.path}: {who} is writing to it: wait until it ends, or choose another directory"
             ) from None
         try:
             yield

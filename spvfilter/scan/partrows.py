@@ -37,7 +37,7 @@ class PartRows:
     name: str
     """Name of the part's file."""
     rows: bytes
-    """The blocks in chain order: one encoded row of 73 bytes for each block."""
+    """The blocks in chain order: one encoded 73-byte row for each block."""
     previous: dict[int, bytes]
     """Hash of a block's previous block, by row number, if the row before is not that previous block."""
 

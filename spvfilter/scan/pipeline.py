@@ -21,7 +21,7 @@ T = TypeVar("T")
 class Pipeline(Generic[B, R]):
     """Threads that take batches from a queue. One event loop creates, feeds and iterates the pipeline, once.
 
-    - `work(batch, buffer)` is called for several batches at once.
+    - `work(batch, buffer)` is called for several batches at the same time.
     - `merge(batch, buffer)` is called for one batch at a time, in their order. Its result is passed on unless it is
       None.
 

@@ -45,7 +45,7 @@ class PlannedBlock:
 @public
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A file of blocks, with the facts that a part needs."""
+    """A block file, with the facts that a part needs."""
 
     path: str
     """Path or URL of the file."""
@@ -69,7 +69,7 @@ class Part:
     files: tuple[PlannedFile, ...]
     """The files that contain the part's blocks."""
     rows: bytes = field(repr=False)
-    """The blocks in chain order: one encoded row of 73 bytes for each block."""
+    """The blocks in chain order: one encoded 73-byte row for each block."""
     previous: dict[int, bytes] = field(repr=False)
     """Hash of a block's previous block, by row number. It is left out if the row before is that previous block."""
     spares: dict[int, tuple[tuple[int, int, int], ...]] = field(repr=False)
@@ -178,11 +178,11 @@ class Plan:
     ) -> Plan:
         """Return a plan of the blocks in files: read their headers, put them in chain order, cut them into parts.
 
-        The headers of several files are read at once. A plan takes 73 bytes of memory for each block, and less than 100
-        during planning.
+        The headers of several files are read at the same time. A plan takes 73 bytes of memory for each block, and less
+        than 100 during planning.
 
         Args:
-            files: The files of blocks.
+            files: The block files.
             network: The network of the blocks.
             part_size: Approximate size of a part (blocks and undo records) in bytes, from 1,000 to 4,000,000,000.
             directory: Directory of the scan or export that this plan continues. Blocks that a node has pruned since

@@ -1,4 +1,4 @@
-"""Planning: from files of blocks to rows in chain order, cut into parts, at less than 100 bytes a block."""
+"""Planning: from block files to rows in chain order, cut into parts, at less than 100 bytes a block."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _GAP = 1 << 16  # bytes between two ranges that are still read as one range (our
 
 @public
 class RemoteFile:
-    """A file or directory by its URL, with the methods of `pathlib.Path` that files of blocks need (extra `remote`).
+    """A file or directory by its URL, with the methods of `pathlib.Path` that block files need (extra `remote`).
 
     The methods raise:
 
@@ -187,8 +187,8 @@ class OpenFile(Protocol):
     def at(self, offset: int, size: int, key: bytes = b"") -> bytes:
         """Return up to `size` bytes of the file, starting at `offset`.
 
-        If `key` is not empty, the bytes are XORed with it. The key has 8 bytes and is repeated from the start of the
-        file.
+        If `key` is not empty, the bytes are XORed with it. The key is 8 bytes long and is repeated from the start of
+        the file.
         """
 
 

@@ -1,4 +1,4 @@
-"""The blocks of a plan as rows of 73 bytes, and an index of the rows by block hash.
+"""The blocks of a plan as 73-byte rows, and an index of the rows by block hash.
 
 | bytes | field, little endian |
 |---|---|

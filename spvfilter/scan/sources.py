@@ -52,7 +52,7 @@ class RawBlock:
     def __post_init__(self) -> None:
         object.__setattr__(self, "raw", to_bytes(self.raw))
         if self.height is not None and self.height < 0:
-            raise ParameterError(f"a height is not negative: {self.height}")
+            raise ParameterError(f"a height must not be negative: {self.height}")
 
 
 @public
@@ -156,15 +156,15 @@ class BlockSpan:
             ("to_time", self.to_time),
         ):
             if number is not None and number < 0:
-                raise ParameterError(f"{name} is not negative: {number}")
+                raise ParameterError(f"{name} must not be negative: {number}")
         if self.from_height is not None and self.to_height is not None and self.to_height < self.from_height:
-            raise ParameterError(f"a range from height {self.from_height} to {self.to_height} has no block")
+            raise ParameterError(f"a range from height {self.from_height} to {self.to_height} contains no blocks")
         if self.from_time is not None and self.to_time is not None and self.to_time < self.from_time:
-            raise ParameterError(f"a range from time {self.from_time} to {self.to_time} has no block")
+            raise ParameterError(f"a range from time {self.from_time} to {self.to_time} contains no blocks")
 
     @property
     def is_limited(self) -> bool:
-        """True if the range has a limit, so that it may leave out blocks."""
+        """True if the range has a limit, so it may leave out blocks."""
         return self != BlockSpan()
 
     def has_height(self, height: int | None) -> bool:
@@ -224,7 +224,7 @@ class Readable(ABC):
         """Return the place of a block, in words for the user."""
 
     def opened(self, refs: Sequence[BlockRef]) -> AbstractContextManager[list[Place] | None]:
-        """Return a context manager that opens the files of blocks; its value is the places of the blocks in them.
+        """Return a context manager that opens the block files; its value is the places of the blocks in them.
 
         The value is None if the blocks must be read with `read`. If a block cannot be read at its place, call `read`,
         which raises the error.
@@ -417,7 +417,7 @@ class BlockFiles(FileBlocks, BlockSource):
     ) -> None:
         named = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
         if not named:
-            raise ParameterError("no file of blocks named: give at least one path")
+            raise ParameterError("no block file named: give at least one path")
         if undo not in list(UndoMode):
             raise ParameterError(f"undo must be one of {', '.join(UndoMode)}, not {undo!r}")
         self.mode: UndoMode = UndoMode(undo)
@@ -475,7 +475,7 @@ class BlockFiles(FileBlocks, BlockSource):
         return self._missing
 
     def index_file(self, number: int, network: Network) -> Iterator[BlockRef | Problem]:
-        """Yield every block and every unreadable part of one file. Several threads may index files at once."""
+        """Yield every block and every unreadable part of one file. Several threads may index files at the same time."""
         file = self._files[number]
         nothing = True
         try:

@@ -43,7 +43,7 @@ class SpooledFile(NamedTuple):
 
 
 class BlockSpool:
-    """A folder with files of blocks, which lead from one height to another without a gap.
+    """A folder with block files, which lead from one height to another without a gap.
 
     Files that a killed process left, and files that are damaged, are removed: their blocks are fetched again.
 
@@ -90,7 +90,7 @@ class BlockSpool:
         return file.hashes[(height - file.first) * HASH_SIZE :][:HASH_SIZE]
 
     def add(self, first: int, blocks: Sequence[FetchedBlock]) -> None:
-        """Write a file of blocks, which begin at a height above the last one. Raises OSError."""
+        """Write a block file whose blocks begin at a height above the last one. Raises OSError."""
         magic, (blocks_path, undo_path) = self._network.magic, self._paths(first)
         records = [block.record for block in blocks if block.record is not None]
         if records:
@@ -122,7 +122,7 @@ class BlockSpool:
             path.unlink(missing_ok=True)
 
     def _paths(self, first: int) -> tuple[Path, Path]:
-        """Return the paths of a file of blocks, and of its undo file. The first one is removed first."""
+        """Return the paths of a block file, and of its undo file. The first one is removed first."""
         return self.folder / f"blk{first:09}.dat", self.folder / f"rev{first:09}.dat"
 
     def _read(self, path: Path) -> SpooledFile | None:

@@ -26,13 +26,13 @@ def stream_blocks(stream: BinaryIO, network: Network, bad: Callable[[str], None]
     Args:
         stream: The stream, open for reading bytes.
         network: The network of the blocks.
-        bad: Called with a sentence for each line that is not hex and for each record that is cut off. The next line or
+        bad: Called with a message for each line that is not hex and for each record that is cut off. The next line or
             record is then read. If it is None, such a line or record is an error.
 
     Raises:
         FormatError: A line is not hex. The field is "hex line", the offset is the number of the line.
-        SourceError: The blocks are of another network, the stream is neither hex nor a blk*.dat, or its compression is
-            damaged.
+        SourceError: The blocks are from a different network, the stream is neither hex nor a blk*.dat, or its
+            compression is damaged.
     """
     plain, head = begun(unpacked(stream))
     owner = Network.of_magic(head, network)
@@ -58,7 +58,7 @@ def hex_blocks(
 
     Args:
         stream: The stream, open for reading bytes.
-        bad: Called with a sentence for each line that is not hex, or that is certainly not a block of `network`. The
+        bad: Called with a message for each line that is not hex, or that is certainly not a block of `network`. The
             next line is then read. If it is None, such a line is an error.
         network: The network of the blocks; by default blocks of any network are accepted.
 

@@ -40,7 +40,7 @@ def stream_txs(stream: BinaryIO, bad: Callable[[str], None] | None = None) -> It
 
     Args:
         stream: The stream, open for reading bytes.
-        bad: Called with a sentence for each line that is not a transaction, such as "line 7: …". The next line is then
+        bad: Called with a message for each line that is not a transaction, such as "line 7: …". The next line is then
             read. Without it, such a line is an error.
 
     Raises:

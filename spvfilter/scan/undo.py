@@ -80,7 +80,7 @@ def block_coins(raw_block: bytes, record: bytes) -> list[list[SpentCoin]]:
 
     Args:
         raw_block: The serialized block.
-        record: The undo record of the block: the undo data, then the checksum of 32 bytes.
+        record: The undo record of the block: the undo data, then the 32-byte checksum.
 
     Returns:
         A list for each transaction except the coinbase. It contains the coins that the inputs spend, in order.
@@ -100,7 +100,7 @@ def block_coins(raw_block: bytes, record: bytes) -> list[list[SpentCoin]]:
 
 
 class UndoFile:
-    """A file of undo records (rev*.dat) next to a file of blocks."""
+    """A file of undo records (rev*.dat) next to a block file."""
 
     def __init__(self, path: FilePath) -> None:
         self.path = path
@@ -131,7 +131,7 @@ class UndoFile:
         return self.place(0, record).read()
 
     def place(self, number: int, record: Record) -> UndoPlace:
-        """Return the place of a record of this undo file, which belongs to the file of blocks `number`."""
+        """Return the place of a record of this undo file, which belongs to the block file `number`."""
         return UndoPlace(number, self.path, self.key, record.offset, record.size)
 
 
@@ -140,7 +140,7 @@ class UndoPlace(NamedTuple):
     """The place of an undo record in a file."""
 
     number: int
-    """Number of the file of blocks that the undo file belongs to, within its source."""
+    """Number of the block file that the undo file belongs to, within its source."""
     path: FilePath
     """Path of the undo file."""
     key: bytes
@@ -213,7 +213,7 @@ def pair_exactly(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network
             previous = search.previous_of(file.read(record), transactions_of(record))
             if previous is None:
                 found.problems.append(
-                    f"the undo record at byte {record.offset - 8} is damaged, or of no block in the file of blocks"
+                    f"the undo record at byte {record.offset - 8} is damaged, or belongs to no block in the block file"
                 )
             else:
                 claims.setdefault(previous, []).append(record)
@@ -329,7 +329,7 @@ def _fits(record: bytes, raw: bytes, height: int | None) -> bool:
 
 
 def _contradicts(script: bytes, script_sig: bytes, witness: list[bytes]) -> bool:
-    """Return True if an input certainly spends another script than `script`.
+    """Return True if an input certainly spends a script other than `script`.
 
     This is certain if the script demands a hash, and the input shows data with another hash.
     """
@@ -367,7 +367,7 @@ def _witnesses(raw: bytes, tx: TxSpan) -> list[list[bytes]]:
 
 
 class _Paired:
-    """One file of blocks and its undo file, with the records paired so far."""
+    """One block file and its undo file, with the records paired so far."""
 
     __slots__ = ("blocks", "exact", "file", "network", "places")
 
@@ -414,7 +414,7 @@ class UndoFiles:
         self.problems += [(name, problem) for problem in found.problems]
 
     def file(self, number: int) -> UndoFile | None:
-        """Return the undo file of the file of blocks `number`."""
+        """Return the undo file of the block file `number`."""
         paired = self._paired.get(number)
         return None if paired is None else paired.file
 

@@ -9,9 +9,9 @@ from spvfilter._public import public
 
 @public
 class UndoMode(StrEnum):
-    """Whether files of blocks are read with the undo files next to them.
+    """Whether block files are read with the undo files next to them.
 
-    An undo file has the coins that each block spends: their scripts and values.
+    An undo file contains the coins that each block spends: their scripts and values.
     """
 
     AUTO = "auto"

@@ -114,7 +114,7 @@ class SeenFile(NamedTuple):
     size: int
     """Size in bytes."""
     changed: int
-    """Time of the last change, nanoseconds since 1970."""
+    """Time of the last change, Unix time in nanoseconds."""
 
 
 class ListedFile(NamedTuple):
@@ -141,7 +141,7 @@ class ListedFile(NamedTuple):
 
 
 def files_here(paths: tuple[str, ...]) -> tuple[SeenFile, ...]:
-    """The files of blocks at these paths on this machine, in their order. Missing files are left out."""
+    """The block files at these paths on this machine, in their order. Missing files are left out."""
     files = BlockFiles(paths)
     seen: list[SeenFile] = []
     for number in range(len(files)):

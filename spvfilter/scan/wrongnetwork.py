@@ -1,4 +1,4 @@
-"""Bytes without framing: a block of another network than the assumed one, or a transaction in place of a block."""
+"""Bytes without framing: a block from a network other than the assumed one, or a transaction in place of a block."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Curve(Protocol):
         ...
 
     def is_schnorr(self, key: bytes, digest: bytes, signature: bytes) -> bool:
-        """Return True if a BIP-340 signature of 64 bytes is valid. The key is 32 bytes long."""
+        """Return True if a 64-byte BIP-340 signature is valid. The key is 32 bytes long."""
         ...
 
     def public_key(self, secret: bytes) -> bytes:

@@ -24,7 +24,7 @@ __all__ = [
     "tagged_hash",
 ]
 
-SIGHASH_DEFAULT = 0  # all inputs and outputs, in a taproot signature of 64 bytes (BIP-341)
+SIGHASH_DEFAULT = 0  # all inputs and outputs, in a 64-byte taproot signature (BIP-341)
 SIGHASH_ALL = 1
 SIGHASH_NONE = 2  # no output
 SIGHASH_SINGLE = 3  # the output at the position of the input
@@ -204,7 +204,7 @@ class SigHashes:
         """
         base, is_alone = hash_type & 3, bool(hash_type & SIGHASH_ANYONECANPAY)
         if hash_type not in (0, 1, 2, 3, 0x81, 0x82, 0x83):
-            raise ParameterError(f"no hash type of BIP-341: 0x{hash_type:02x}")
+            raise ParameterError(f"not a hash type of BIP-341: 0x{hash_type:02x}")
         if base == SIGHASH_SINGLE and index >= len(self.tx.span.outputs):
             raise ParameterError(f"SIGHASH_SINGLE without an output {index}")
         spent = self.spent[index]

@@ -26,7 +26,7 @@ class KeyRing:
     """
 
     def __init__(self, secrets: Iterable[bytes]) -> None:
-        self._secrets: dict[bytes, bytes] = {}  # by public key of 33 bytes
+        self._secrets: dict[bytes, bytes] = {}  # by 33-byte public key
         self._keys: dict[bytes, bytes] = {}  # these public keys, by hash160
         for number, secret in enumerate(secrets):
             if len(secret) != 32 or not 0 < int.from_bytes(secret, "big") < ORDER:
@@ -37,7 +37,7 @@ class KeyRing:
 
     @cached_property
     def _uncompressed(self) -> dict[bytes, bytes]:
-        """The public keys of 65 bytes, by hash160."""
+        """The 65-byte public keys, by hash160."""
         forms = map(_uncompressed, self._secrets)
         return {hash160(form): form for form in forms}
 
@@ -237,7 +237,7 @@ def _push(data: bytes) -> bytes:
 
 
 def _uncompressed(key: bytes) -> bytes:
-    """Return a public key of 33 bytes in its form of 65 bytes."""
+    """Return a 33-byte public key in its 65-byte form."""
     x = int.from_bytes(key[1:], "big")
     y = pow(x**3 + 7, (_PRIME + 1) // 4, _PRIME)
     return b"\x04" + key[1:] + (y if y % 2 == key[0] % 2 else _PRIME - y).to_bytes(32, "big")

@@ -78,7 +78,7 @@ def verify_input(tx: Transaction, index: int, spent: Sequence[TxOut | None]) -> 
             of them unless it has SIGHASH_ANYONECANPAY.
 
     Raises:
-        ParameterError: `spent` has another length than the inputs.
+        ParameterError: `spent` and the inputs differ in length.
         IndexError: There is no such input.
     """
     return _Inputs(tx, spent).check(index)
@@ -94,7 +94,7 @@ def verify_spends(tx: Transaction, spent: Sequence[TxOut | None], indexes: Itera
         indexes: Positions of the inputs to check.
 
     Raises:
-        ParameterError: `spent` has another length than the inputs.
+        ParameterError: `spent` and the inputs differ in length.
         IndexError: There is no such input.
     """
     inputs = _Inputs(tx, spent)

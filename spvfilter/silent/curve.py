@@ -32,7 +32,7 @@ def parse_key(raw: bytes) -> Point | None:
 
 
 def parse_xonly(raw: bytes) -> Point | None:
-    """Parse an x-only public key of 32 bytes; None if it is not a point of the curve."""
+    """Parse a 32-byte x-only public key; None if it is not a point of the curve."""
     try:
         return library().xonly.parse(raw)
     except ValueError:
@@ -40,7 +40,7 @@ def parse_xonly(raw: bytes) -> Point | None:
 
 
 def public_key(private: bytes) -> bytes:
-    """Return the compressed public key of a private key of 32 bytes. Raises ParameterError if it is out of range."""
+    """Return the compressed public key of a 32-byte private key. Raises ParameterError if it is out of range."""
     try:
         return bytes(library().keys.pubkey_from_prvkey(private))
     except ValueError:

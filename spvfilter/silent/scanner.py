@@ -43,7 +43,7 @@ class SilentOutput:
     key: bytes
     """x-only key of the output, 32 bytes."""
     tweak: bytes = field(repr=False)
-    """Secret of 32 bytes, with the label's tweak: added to the private spend key, it gives the output's private key."""
+    """32-byte secret, with the label's tweak: added to the private spend key, it gives the output's private key."""
     label: int | None
     """Number of the label of the address that was paid; None for the address without a label."""
 
@@ -152,12 +152,12 @@ class SilentScanner:
         """
         numbers = sorted(set(labels))
         if len(numbers) > most:
-            raise ParameterError(f"a scan key has at most {most:,} labels, not {len(numbers):,}")
+            raise ParameterError(f"a scan key can have at most {most:,} labels, not {len(numbers):,}")
         if numbers and not 0 <= numbers[0] <= numbers[-1] < 1 << 32:
             raise ParameterError("a label is a number from 0 to 4,294,967,295")
         if len(scan_key) != 32 or len(spend_pubkey) != 33:
             raise ParameterError(
-                f"expected a scan key of 32 bytes and a compressed spend key of 33, got {len(scan_key)} and"
+                f"expected a 32-byte scan key and a compressed 33-byte spend key, got {len(scan_key)} and"
                 f" {len(spend_pubkey)}"
             )
         spend = curve.parse_key(spend_pubkey)

@@ -207,7 +207,7 @@ class CompactFilterRows:
     def write(self, batch: CompactFilterBatch) -> None:
         """Apply a batch, within a transaction. If this fails, call `reset` afterwards.
 
-        Raises ParameterError if a filter hash does not have 32 bytes.
+        Raises ParameterError if a filter hash is not 32 bytes long.
         """
         if batch.fork is not None and batch.fork < self.height:
             first = batch.fork + 1 - (batch.fork + 1) % PER_ROW

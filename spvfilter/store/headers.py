@@ -74,7 +74,7 @@ class HeaderRows:
         return row[0] if row else b""
 
     def cut(self, height: int) -> None:
-        """Delete the headers above a height, within a transaction. A call of `append` must follow.
+        """Delete the headers above a height, within a transaction. Call `append` next.
 
         Raises ParameterError below -1.
         """

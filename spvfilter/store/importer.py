@@ -1,7 +1,7 @@
 """Import of compact filters from outside into the wallet's database; each is checked against what the database knows.
 
 No import can make a search wrong: a search uses only filters that the filter headers agreed on by peers commit to (see
-filters.py). The checks here report a wrong file at once.
+filters.py). The checks here report a wrong file immediately.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ImportCounts:
 
 @public
 class FilterImport:
-    """Imports compact filters into a wallet's database, in any order and also repeated ones.
+    """Imports compact filters into a wallet's database, in any order; repeated ones are allowed.
 
     A filter of a block whose filter header is known must match that header. Filters of later blocks are stored
     unchecked, and are used only once their filter headers are known. Filters are committed in batches of a thousand.
@@ -89,7 +89,7 @@ class FilterImport:
         at = known if known is not None else height if below is None else below + 1
         # nothing replaces a genesis block
         if known is None and (at == 0 or (at == 1 and below is None and previous is not None)):
-            raise SourceError(f"block {at} is {hash_to_hex(block)}: these filters are not of {self._store.network}")
+            raise SourceError(f"block {at} is {hash_to_hex(block)}: these filters are not for {self._store.network}")
         this_hash = filter_hash(data)
         if (
             known is not None

@@ -105,7 +105,7 @@ def take_spellings(
 
 
 def check_descriptors(watch: WatchList, stored: Sequence[StoredKeychain], accounts: Mapping[int, str]) -> None:
-    """Check that no account of the watch list has another descriptor than in the database. Raises ParameterError."""
+    """Check that no account of the watch list has a different descriptor in the database. Raises ParameterError."""
     known: dict[str, set[str]] = {}
     for each in stored:
         if each.account is not None:
@@ -128,7 +128,7 @@ def start_of(stored: StoredKeychain, searched: Searched) -> int:
 
 
 def check_account(stored: str | None, given: str | None, what: str) -> None:
-    """Check that the watch list does not name another account than the database. Raises ParameterError."""
+    """Check that the watch list names the same account as the database. Raises ParameterError."""
     if stored is not None and given not in (None, stored):
         raise ParameterError(
             f"the database has a {what} of account {stored[:80]!r}, but the watch list has it in account"

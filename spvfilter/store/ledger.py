@@ -51,7 +51,7 @@ class TxStatus(StrEnum):
     REFUSED = "refused"
     """The wallet broadcast it, and every peer that received it refused it. A block may still confirm it."""
     WAITING = "waiting"
-    """It does not count yet. A transaction of others waits until a second network group announces it.
+    """It does not count yet. Somebody else's transaction waits until a second network group announces it.
 
     If peers already have a conflicting broadcast of this wallet, a new one waits until a peer requests it."""
 

@@ -102,7 +102,7 @@ class Balance:
 
     @property
     def untrusted_pending(self) -> int:
-        """The part of `pending_in` that is not trusted, such as payments of others, in satoshi."""
+        """The part of `pending_in` that is not trusted, such as payments from other people, in satoshi."""
         return self.pending_in - self.trusted_pending
 
     @property
@@ -164,7 +164,7 @@ class Coin:
 
     It is 0 for the wallet's change. None if the address had no label, or if the coin is not a silent payment."""
     sp_tweak: bytes | None = field(default=None, repr=False)
-    """Secret of 32 bytes that, added to the private spend key, gives the private key of a silent payment.
+    """32-byte secret that, added to the private spend key, gives the private key of a silent payment.
 
     None if the coin is not a silent payment, or if the wallet does not know the secret."""
 
@@ -383,7 +383,7 @@ class Views:
             return tuple(keychains_of(self._checked, self._network, keychain, owner))
 
     def next_address(self, keychain: str | None = None, *, account: str | None = None) -> str:
-        """Return the first address of a keychain that is neither paid nor revealed, as the database has it.
+        """Return the first address of a keychain that is neither paid nor revealed, according to the database.
 
         Args:
             keychain: Name or label of the keychain. By default the first keychain.
@@ -499,7 +499,7 @@ class Views:
         limit: int | None = None,
         before: str | None = None,
     ) -> Snapshot[Coin]:
-        """Return all outputs that no transaction of the best chain spends, the latest first. Pending ones come first.
+        """Return all outputs that no transaction of the best chain spends, latest first. Pending ones come first.
 
         A pending transaction may spend some of them, and some may be immature or frozen. `unspent` returns the coins
         that may be spent now.
@@ -546,10 +546,10 @@ class Views:
         limit: int | None = None,
         before: str | None = None,
     ) -> Snapshot[Coin]:
-        """Return the coins that may be spent now, the latest first. `Coin.is_spendable` is True for them.
+        """Return the coins that may be spent now, latest first. `Coin.is_spendable` is True for them.
 
-        A coin that a pending transaction of others spends is among them unless the wallet verified the signatures of
-        that transaction. `Balance.spendable` is the sum of these coins.
+        A coin that somebody else's pending transaction spends is among them unless the wallet verified the signatures
+        of that transaction. `Balance.spendable` is the sum of these coins.
 
         Args:
             label: Only coins of entries with this label.
@@ -636,7 +636,7 @@ class Views:
         waiting: bool = False,
         script: bytes | str | None = None,
     ) -> Snapshot[HistoryEntry]:
-        """Return transactions: unconfirmed ones first, then confirmed ones, the latest first.
+        """Return transactions: unconfirmed ones first, then confirmed ones, latest first.
 
         A transaction that was abandoned, has expired or is in conflict is placed at the height that the chain had when
         it was first seen. With `keychain` or `script` it is left out.
@@ -653,7 +653,7 @@ class Views:
             account: Only transactions of this account.
             limit: Length of the page. By default there is one page with everything.
             before: `cursor` of the last item of the page before, to get the next page.
-            waiting: True for transactions of others without enough evidence, and only for them.
+            waiting: True for transactions from other people without enough evidence, and only for them.
             script: Only transactions that pay or spend this watched address, or this watched scriptPubKey as bytes.
 
         Raises:

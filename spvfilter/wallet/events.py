@@ -112,7 +112,7 @@ class MatchUnconfirmed:
 class TxReplaced:
     """An unconfirmed transaction was replaced. Events that withdraw its matches and find new ones follow.
 
-    A foreign transaction that double-spends one of the wallet's own is reported as replaced by it.
+    If somebody else's transaction double-spends one of the wallet's own, it is reported as replaced.
     """
 
     txid: bytes

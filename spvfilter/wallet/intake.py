@@ -56,7 +56,7 @@ class Intake:
         self.orphans: Orphanage = Orphanage()
         """Foreign unconfirmed transactions without a match or a link to one."""
         self.turned_away: int = 0
-        """Number of foreign payments that found no room, or were evicted for others, since the start."""
+        """Number of foreign payments that were dropped or evicted because of a limit since the start."""
         self._turned_away: list[bytes] = []  # txids and wtxids of transactions that found no room or were evicted
         self._due: dict[bytes, None] = {}  # txids of orphans that touch a kept transaction or may match
 

@@ -79,7 +79,7 @@ class Journal:
 
         Args:
             run_id: Random id of the run, 16 bytes.
-            clock_us: Time of the clock, in microseconds since 1970.
+            clock_us: Time of the clock, in microseconds of Unix time.
             batch: Batch that gets the event.
         """
         self.sequence = max(self.sequence, min(clock_us, _LATEST_START) - 1)

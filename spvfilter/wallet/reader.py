@@ -30,7 +30,7 @@ _PATIENCE_S = 5.0  # for a client that is just opening or closing the file
 
 @public
 class WalletStore(Views):
-    """A wallet's database, opened for reading, in any process and also while a client writes it.
+    """A wallet's database, opened for reading, in any process, even while a client writes to it.
 
         with WalletStore.open("wallet.db") as wallet:
             print(wallet.balance().confirmed, wallet.history(limit=10))
@@ -123,7 +123,7 @@ class WalletStore(Views):
             input_values: Value of each input in satoshi, in order, if the wallet does not know them.
 
         Returns:
-            The findings, the gravest first. Empty if no problem was found.
+            The findings, gravest first. Empty if no problem was found.
 
         Raises:
             FormatError: The bytes are not a transaction.

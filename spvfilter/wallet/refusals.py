@@ -36,7 +36,7 @@ def refusal(findings: Iterable[CheckFinding], *, is_forced: bool) -> ParameterEr
 
 
 def refusal_of(findings: Sequence[CheckFinding]) -> ParameterError:
-    """Return the error for findings, the gravest first."""
+    """Return the error for findings, gravest first."""
     first = findings[0]
     if first.cause in (CheckCause.CONFIRMED, CheckCause.CONFLICT) and first.by is not None:
         return TxConflictError(first.message, first.by, first.height)

@@ -30,7 +30,7 @@ def checked_name(name: str) -> str:
     Raises ParameterError for a name that a line of a text file cannot contain, or that may be a private key.
     """
     if not isinstance(name, str):
-        raise ParameterError(f"the name of an account is text, not {type(name).__name__}")
+        raise ParameterError(f"the name of an account must be text, not {type(name).__name__}")
     name = normalized(name)
     if (what := secret_in(name)) is not None:
         raise ParameterError(
@@ -38,7 +38,7 @@ def checked_name(name: str) -> str:
         )
     if not name.isprintable() or name != name.strip() or not 0 < len(name) <= MAX_NAME:
         raise ParameterError(
-            f"the name of an account has 1 to {MAX_NAME} printable characters without spaces around them, not"
+            f"the name of an account must be 1 to {MAX_NAME} printable characters without spaces around them, not"
             f" {name[:80]!r}"
         )
     return name

@@ -27,7 +27,7 @@ def checked_label(label: str | None) -> str | None:
     and for a label that is too long.
     """
     if label and not isinstance(label, str):
-        raise ParameterError(f"a label is text, not {type(label).__name__}")
+        raise ParameterError(f"a label must be text, not {type(label).__name__}")
     label = label.strip() if label else None
     if label and len(label) > _MOST_LABEL:
         raise ParameterError(f"a label must be at most {_MOST_LABEL:,} characters long, not {len(label):,}: shorten it")
@@ -62,7 +62,7 @@ def check_not_private(label: str | None) -> None:
 
 
 def script_of(script: object) -> bytes:
-    """Return the result of a keychain's `script_at` as bytes. Return an object of another type unchanged.
+    """Return the result of a keychain's `script_at` as bytes. Return an object of a different type unchanged.
 
     Keychain rejects such an object later.
     """

@@ -27,7 +27,7 @@ from spvfilter.watch.keychain import Keychain
 MIN_KEYS = 20_000
 """Smallest number of keys for which derivers start (our choice): one core derives them in about a second."""
 MAX_DERIVERS = 8
-"""Largest number of derivers at once (our choice)."""
+"""Largest number of derivers at the same time (our choice)."""
 _PROGRAM = "from spvfilter.watch.derivers import serve; serve()"
 
 Window = list[tuple[bytes, ...]]

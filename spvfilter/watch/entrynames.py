@@ -27,7 +27,7 @@ def named(entries: Iterable[EntryName], network: Network) -> tuple[tuple[EntryKi
         elif isinstance(entry, str):
             textfile.add(made, entry)
         else:
-            raise ParameterError(f"an entry is an address, a scriptPubKey or an outpoint, not {type(entry).__name__}")
+            raise ParameterError(f"an entry must be an address, scriptPubKey or outpoint, not {type(entry).__name__}")
     if not len(made):
         raise ParameterError("no entry given")
     return tuple((kind, value) for kind, value, _ in made.entries())

@@ -81,7 +81,7 @@ class Keychain:
         """
         if not name.strip() or not name.isprintable() or len(name) > _MAX_NAME:
             raise ParameterError(
-                f"the name of a keychain is 1 to {_MAX_NAME:,} printable characters, not {name[:80]!r}"
+                f"the name of a keychain must be 1 to {_MAX_NAME:,} printable characters, not {name[:80]!r}"
             )
         if not GAP_LIMIT <= lookahead <= MAX_LOOKAHEAD:
             raise ParameterError(
@@ -342,7 +342,7 @@ class Keychain:
         """Make the next call of `grow` extend the window at least to `end`, its end in an earlier run.
 
         Raises:
-            ParameterError: `end` is not from 0 to MAX_WINDOW.
+            ParameterError: `end` is not between 0 and MAX_WINDOW.
         """
         if not 0 <= end <= MAX_WINDOW:
             raise ParameterError(f"the end of a window must be from 0 to {MAX_WINDOW:,}, not {end}")

@@ -22,7 +22,7 @@ class Found(NamedTuple):
     label: int | None
     """Number of the label of the address that was paid; None for the address without a label."""
     tweak: bytes
-    """Secret of 32 bytes that, added to the private spend key, gives the private key of the output.
+    """32-byte secret that, added to the private spend key, gives the private key of the output.
 
     It is empty if a scan into files found the payment, since these files have no secrets."""
 
@@ -217,7 +217,7 @@ class SilentKeychain(Keychain):
         """Search for all labels up to a number.
 
         Raises:
-            ParameterError: The number is not from 0 to 100,000, or there are more than 100,000 labels.
+            ParameterError: The number is not between 0 and 100,000, or there are more than 100,000 labels.
         """
         if not 0 <= number <= MAX_LABELS:
             raise ParameterError(f"labels are searched up to number {MAX_LABELS:,} at most, not {number}")

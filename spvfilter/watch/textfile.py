@@ -440,7 +440,7 @@ def add(watch: LineSink, entry: str, label: str | None = None) -> None:
 
 
 def _has_keys(entry: str) -> bool:
-    """Return True if an entry is a descriptor or an extended key, also of a saved keychain."""
+    """Return True if an entry is a descriptor or an extended key, even of a saved keychain."""
     return entry.startswith("keychain:") or is_descriptor(entry) or is_extended_key(entry)
 
 

@@ -81,7 +81,7 @@ class WatchList:
     If you watch a public key, a BIP-37 filter contains the key and its hashes, and a peer can link them. To avoid that,
     watch the key's addresses.
 
-    Do not change a list in several threads at once. While a LightClient uses a list, the `add_…` methods raise
+    Do not change a list in several threads at the same time. While a LightClient uses a list, the `add_…` methods raise
     WatchListInUseError. They raise ParameterError for a label with surrogates or NUL, or with more than 10,000
     characters.
 
@@ -277,7 +277,7 @@ class WatchList:
             label: Label of the matches.
 
         Raises:
-            ParameterError: `data` does not have 1 to 520 bytes, or the label is invalid.
+            ParameterError: `data` is not 1 to 520 bytes long, or the label is invalid.
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
@@ -297,7 +297,7 @@ class WatchList:
             label: Label of the matches.
 
         Raises:
-            ParameterError: `prefix` does not have 1 to 64 bytes, or the label is invalid.
+            ParameterError: `prefix` is not 1 to 64 bytes long, or the label is invalid.
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
@@ -646,7 +646,7 @@ class WatchList:
             outpoints: The outpoints to forget, 36 bytes each.
 
         Raises:
-            ParameterError: An outpoint does not have 36 bytes.
+            ParameterError: An outpoint is not 36 bytes long.
         """
         self.index.table = self.table.without(outpoints)
         self.windows.move_to(self.table)
@@ -741,7 +741,7 @@ class WatchList:
                     textfile.add_wallet_file(made, source)
                 elif not isinstance(source, str):
                     raise ParameterError(
-                        f"a source of an account is text, a Keychain or a path, not {type(source).__name__}"
+                        f"a source of an account must be text, a Keychain or a path, not {type(source).__name__}"
                     )
                 elif is_descriptor(source) or keys.is_extended_key(source):
                     made.add_descriptor(source, lookahead=lookahead)
@@ -965,7 +965,7 @@ class WatchList:
     def bloom_elements(self) -> list[bytes]:
         """Return the elements of a BIP-37 filter that finds every entry, without duplicates.
 
-        An element is the data of a push or an outpoint of 36 bytes. The element of a script is its longest push: a key,
+        An element is the data of a push or a 36-byte outpoint. The element of a script is its longest push: a key,
         a hash or a witness program.
 
         BIP-37 finds a spend by its outpoint only. All known outpoints are elements. With the update flag ALL, a peer

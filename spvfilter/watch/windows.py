@@ -392,7 +392,7 @@ class Windows:
         return [*places, *self._shared.get(entry, ())]
 
     def reveal(self, keychain: Keychain, index: int) -> list[Keychain]:
-        """Mark an index as revealed, also in other keychains with its scripts. Return the keychains that changed."""
+        """Mark an index as revealed, even in other keychains with its scripts. Return the keychains that changed."""
         changed = [keychain]
         self._reveal(keychain, index)
         if is_silent(keychain):
@@ -875,7 +875,7 @@ class Windows:
         return [tuple(table.entry(entry)[1] for _, entry in group) for _, group in groupby(chosen, itemgetter(0))]
 
     def copy(self, table: WatchTable) -> Windows:
-        """Return an independent copy for a copy of the table."""
+        """Return a copy of these windows for a copy of the table."""
         twin = self._twin(table)
         twin._chains = [keychain.copy() for keychain in self._chains]
         return twin

@@ -51,13 +51,13 @@ def encode_message(magic: bytes, command: str, payload: bytes) -> bytes:
 def check_message(command: str, payload: bytes) -> None:
     """Raise ParameterError unless a message can have this command and this payload."""
     if not 1 <= len(command) <= COMMAND_SIZE or not (command.isascii() and command.isprintable()):
-        raise ParameterError(f"a command is 1 to {COMMAND_SIZE} printable ASCII characters, not {command[:40]!r}")
+        raise ParameterError(f"a command must be 1 to {COMMAND_SIZE} printable ASCII characters, not {command[:40]!r}")
     if len(payload) > MAX_PAYLOAD_SIZE:
         raise ParameterError(f"a payload must be at most {MAX_PAYLOAD_SIZE} bytes long, not {len(payload)}")
 
 
 def check_magic(magic: bytes) -> None:
-    """Raise ParameterError unless the magic of a network has 4 bytes."""
+    """Raise ParameterError unless the magic of a network is 4 bytes long."""
     if len(magic) != 4:
         raise ParameterError(f"a network's magic must be 4 bytes long, not {len(magic)}")
 
@@ -85,7 +85,7 @@ class Decoder:
         limits: Longest payload of each command, in bytes; the default is 4,000,000 (MAX_PAYLOAD_SIZE).
 
     Raises:
-        ParameterError: The magic does not have 4 bytes.
+        ParameterError: The magic is not 4 bytes long.
     """
 
     __slots__ = ("_buffer", "_envelope", "_limits", "_magic", "_sound", "_sound_size", "broken", "joins_filters")
@@ -228,7 +228,7 @@ class Decoder:
 
 @lru_cache(maxsize=64)
 def command_text(name: bytes) -> str | None:
-    """Return the command in a field of 12 bytes; None if the field is not valid.
+    """Return the command in a 12-byte field; None if the field is not valid.
 
     A valid field has 1 to 12 printable ASCII characters, then only NULs (Core CMessageHeader::IsMessageTypeValid).
     """
@@ -237,7 +237,7 @@ def command_text(name: bytes) -> str | None:
 
 
 def _command(name: bytes) -> str | EnvelopeError:
-    """Return the command in an envelope field of 12 bytes, or an EnvelopeError if the field is not valid."""
+    """Return the command in a 12-byte envelope field, or an EnvelopeError if the field is not valid."""
     return command_text(name) or EnvelopeError(
         f"command {name.hex()} is not printable ASCII padded with NULs", field="command"
     )

@@ -140,7 +140,7 @@ class Session:
         if self._closed:
             return
         if not self.wants_data:
-            raise ParameterError(f"{self._stream.buffered} received bytes wait to be taken as events: take them first")
+            raise ParameterError(f"{self._stream.buffered} received bytes are not taken as events yet: take them first")
         self._has_heard = self._has_heard or len(data) > 0
         self._stream.feed(data)
         if isinstance(self._stream, UndecidedStream):
@@ -201,7 +201,7 @@ class Session:
 
     @property
     def waiting(self) -> int:
-        """Number of bytes that wait to be sent: `data_to_send` would return them."""
+        """Number of bytes that are waiting to be sent: `data_to_send` would return them."""
         return len(self._stream.outgoing)
 
     @property
@@ -219,7 +219,7 @@ class Session:
     def prompt(self) -> None:
         """Send bytes that a node ignores. A server of another protocol answers them, which shows its protocol.
 
-        Call this if the peer has sent nothing for some seconds.
+        Call this if the peer has sent nothing for a few seconds.
         """
         self._stream.prompt()
 
@@ -288,7 +288,7 @@ class Session:
     def _send(self, message: Message) -> None:
         payload = bytes(message)
         if self.waiting + ENVELOPE_SIZE + len(payload) > MAX_SEND_BUFFER:
-            raise ParameterError(f"{self.waiting} bytes wait to be sent: send them first")
+            raise ParameterError(f"{self.waiting} bytes are waiting to be sent: send them first")
         self._stream.send(command_of(message), payload)
 
     def _ping(self, now: float, *, fence: bool) -> int:
@@ -297,7 +297,7 @@ class Session:
             return nonce
         if nonce in self._pings or len(self._pings) == MAX_PINGS:
             raise ParameterError(
-                f"{len(self._pings)} pings wait for their pongs: the limit is {MAX_PINGS}, or nonce {nonce} is in use"
+                f"{len(self._pings)} pings are unanswered: the limit is {MAX_PINGS}, or nonce {nonce} is in use"
             )
         self.send(Ping(nonce))
         self._pings[nonce] = (now, fence)

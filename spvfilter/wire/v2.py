@@ -166,7 +166,7 @@ class V2Stream:
         limits: Longest payload of each command, in bytes; the default is 4,000,000.
 
     Raises:
-        ParameterError: The magic does not have 4 bytes, or the extra is not installed.
+        ParameterError: The magic is not 4 bytes long, or the extra is not installed.
     """
 
     transport: Transport = Transport.V2

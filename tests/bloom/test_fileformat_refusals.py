@@ -106,7 +106,7 @@ def test_a_flipped_bit_of_the_header_is_found_without_verifying(tmp_path: Path) 
         (whole(family=4, key=b"\1" + bytes(15)), "key at byte 44: the family has no seed"),
         (
             whole(family=5, key=bytes(15) + b"\1"),
-            "key at byte 48: a tweak or seed has 4 bytes, the other bytes must be zero",
+            "key at byte 48: a tweak or seed has 4 bytes; the others must be zero",
         ),
         (whole(family=6, key=b"\1" + bytes(15)), "key at byte 44: the family has no seed"),
         (whole(encoding=6), "encoding at byte 12: unknown encoding of keys 6"),
@@ -131,11 +131,11 @@ def test_a_flipped_bit_of_the_header_is_found_without_verifying(tmp_path: Path) 
         (whole(fp_rate=0.5), "fp_rate at byte 36: 0.5 for 0 keys"),
         (
             whole(key=bytes(4) + b"\x01" + bytes(11)),
-            "key at byte 48: a tweak or seed has 4 bytes, the other bytes must be zero",
+            "key at byte 48: a tweak or seed has 4 bytes; the others must be zero",
         ),
         (
             whole(family=1, key=bytes(15) + b"\x01"),
-            "key at byte 48: a tweak or seed has 4 bytes, the other bytes must be zero",
+            "key at byte 48: a tweak or seed has 4 bytes; the others must be zero",
         ),
         (whole(b"\x00\x00\x10"), "bits at byte 66: padding bits are set"),
         (whole()[:-4] + bytes(4), "CRC at byte 67: the file is damaged: its CRC does not match"),
@@ -251,7 +251,7 @@ def other(data: bytes, i: int) -> int:
         (
             {"hashing": CRC},
             {"hashing": CustomHash("other", other)},
-            "the file was made with a hash family of another name",
+            "the file was made with a hash family of a different name",
         ),
         ({"hashing": CRC}, {"hashing": CustomHash("crc", [zlib.crc32])}, "expected 2 hash functions, 'crc' has 1"),
         ({"hashing": FastHash(1)}, {"hashing": FastHash(2)}, "the file was not made with FastHash(seed=2)"),

@@ -234,7 +234,7 @@ def damaged() -> list[tuple[str, bytes, str]]:
         (
             "key of slice",
             resealed(bytes(another)),
-            "family of slice 0 at byte 91: the slice has another hash family, key or encoding",
+            "family of slice 0 at byte 91: the slice and the series differ in hash family, key or encoding",
         ),
         ("no capacity", patched(28, bytes(16)), "a series needs an initial capacity"),
         ("plain", bytes(BloomFilter(10, 0.1)), "kind 1 is not a ScalableBloomFilter"),

@@ -65,7 +65,7 @@ HARDER = 0x2007FFFF
 )
 def test_invalid_bits_are_refused_by_their_cause(bits: int, cause: str) -> None:
     tip = tip_of(REGTEST, 5, [T], EASY_BITS)
-    with pytest.raises(TargetError, match=f"bits {bits:08x} encode no valid target: {cause}"):
+    with pytest.raises(TargetError, match=f"bits {bits:08x} do not encode a valid target: {cause}"):
         raw = mine(tip.hash, T + 600, bits, limit=1 << 256)
         tip.advance(raw, sha256d(raw), NOW)
 

@@ -89,7 +89,7 @@ def test_blocks_that_a_node_has_pruned_are_named(run: Run, core: CoreNode, tmp_p
     [
         (("http://127.0.0.1:1", "blk00000.dat"), "the URL of a node must be the only PATH"),
         (("blk00000.dat", "--cookie", "x"), "--cookie is for the blocks of a node"),
-        (("http://127.0.0.1:1", "--cookie", "x", "--user", "y"), "--cookie and --user exclude each other"),
+        (("http://127.0.0.1:1", "--cookie", "x", "--user", "y"), "--cookie and --user cannot be combined"),
     ],
 )
 def test_options_of_a_node_are_checked(run: Run, tmp_path: Path, argv: tuple[str, ...], message: str) -> None:

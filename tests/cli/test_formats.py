@@ -103,7 +103,7 @@ def test_filters_are_imported_into_the_network_of_the_database(
     (tmp_path / "filters.jsonl").write_text(run("cfilter", "build", *commands["cfilter build"]).out)
     ran = run("cfilter", "import", tmp_path / "filters.jsonl", "--db", db)
     assert "signet" not in ran.err
-    assert "these filters are not of" not in ran.err
+    assert "these filters are not for" not in ran.err
 
 
 @pytest.mark.parametrize("name", ["watch", "broadcast"])

@@ -81,7 +81,7 @@ def test_the_picture_is_a_png_file(run: Any, tmp_path: Path) -> None:
     ("argv", "message"),
     [
         ((), "nothing to report on: give an ADDRESS, --watch FILE or --db FILE"),
-        (("--db", "x.db", ADDRESS), "--db excludes ADDRESS and --watch"),
+        (("--db", "x.db", ADDRESS), "--db cannot be combined with ADDRESS and --watch"),
         (("--db", "missing.db"), "there is no such file"),
         ((ADDRESS, "--restarts", "0"), "expected a whole number from 1 to 1000"),
         ((ADDRESS, "--added", "0"), "expected a whole number from 1 to 1000000"),

@@ -138,7 +138,7 @@ async def test_a_stopped_scan_says_that_parts_are_kept(capsys: pytest.CaptureFix
     with pytest.raises(asyncio.CancelledError):
         await showing
     assert capsys.readouterr().err == (
-        "spvfilter: stopping: the command waits some seconds for its running work. The finished parts are kept in"
+        "spvfilter: stopping: the command waits a few seconds for its running work. The finished parts are kept in"
         " found: run the same command again to continue\n"
     )
 
@@ -148,7 +148,7 @@ async def test_a_stopped_scan_says_that_parts_are_kept(capsys: pytest.CaptureFix
     [
         (["--follow"], "--follow needs --out DIR, or the URL of a node as the only PATH"),
         (["--remove-parts"], "need --out DIR"),
-        (["--out", "OUT", "--every", "5"], "--every is the time between two looks for new blocks: it needs --follow"),
+        (["--out", "OUT", "--every", "5"], "--every is the time between checks for new blocks: it needs --follow"),
         (["--out", "OUT", "--zmq", "tcp://127.0.0.1:1"], "--zmq announces new blocks: it needs --follow"),
         (["--out", "OUT", "--follow", "--every", "0"], "from 1 to 86400"),
         (["--out", "OUT", "--follow", "--to-height", "5"], "--follow runs until it is interrupted: leave --to-height"),
@@ -224,7 +224,7 @@ async def test_files_are_scanned_only_when_they_change(
             case 4:
                 raise OSError(5, "Input/output error")
             case 5:
-                raise DirectoryInUseError("process 7 writes into it")
+                raise DirectoryInUseError("process 7 is writing to it")
             case 6:
                 raise RemoteFileError("the store is away")
             case 8:
@@ -238,7 +238,7 @@ async def test_files_are_scanned_only_when_they_change(
     assert capsys.readouterr().err.splitlines() == [
         "spvfilter: half a block; trying again every 0 s",
         "spvfilter: [Errno 5] Input/output error; trying again every 0 s",
-        "spvfilter: process 7 writes into it; trying again every 0 s",
+        "spvfilter: process 7 is writing to it; trying again every 0 s",
         "spvfilter: the store is away; trying again every 0 s",
     ]
 

@@ -109,7 +109,7 @@ def test_failed_scan_says_how_far_it_came(core: CoreNode, run: Callable[..., Any
     assert len(ran.out.splitlines()) == 4
     assert "106 blocks" in ran.err
     assert "up to height 105: 4 matches" in ran.err
-    assert f"another block than {core.hashes[106][::-1].hex()}" in ran.err
+    assert f"the answer is not block {core.hashes[106][::-1].hex()}" in ran.err
 
 
 @pytest.mark.parametrize("is_rest", [True, False])
@@ -207,11 +207,11 @@ def test_password_of_the_command_line_is_never_shown(core: CoreNode, run: Callab
         (("http://127.0.0.1:1", "--out", "found"), "--out is for blocks in files"),
         (("http://127.0.0.1:1", "--zmq", "tcp://127.0.0.1:2"), "it needs --follow"),
         (("http://127.0.0.1:1", "--follow", "--to-height", "5"), "--follow runs until it is interrupted"),
-        (("http://127.0.0.1:1", "--cookie", "x", "--user", "y"), "--cookie and --user exclude each other"),
+        (("http://127.0.0.1:1", "--cookie", "x", "--user", "y"), "--cookie and --user cannot be combined"),
         (("http://127.0.0.1:1", "--user", "alice"), "--user needs a password: set the variable SPVFILTER_RPC_PASSWORD"),
         (("http://127.0.0.1:1", "--cookie", "no-such-file"), "no connection"),
         (("blocks", "--follow"), "--follow needs --out DIR, or the URL of a node"),
-        (("http://127.0.0.1:1", "--every", "5"), "--every is the time between two looks for new blocks"),
+        (("http://127.0.0.1:1", "--every", "5"), "--every is the time between checks for new blocks"),
         (("blocks", "--cookie", "x"), "--cookie is for the blocks of a node"),
     ],
 )

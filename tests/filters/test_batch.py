@@ -88,11 +88,11 @@ def test_a_reused_buffer_causes_no_error(jobs: int) -> None:
 @pytest.mark.parametrize(
     ("pair", "said"),
     [
-        ((bytes(32), None), "a filter is bytes or a BasicFilter, not NoneType"),
-        ((bytes(32), "00"), "a filter is bytes or a BasicFilter, not str"),
-        ((bytes(32), 5), "a filter is bytes or a BasicFilter, not int"),
-        ((None, b"\0"), "a block hash is 32 bytes, not NoneType"),
-        (("0" * 32, b"\0"), "a block hash is 32 bytes, not str"),
+        ((bytes(32), None), "a filter must be bytes or a BasicFilter, not NoneType"),
+        ((bytes(32), "00"), "a filter must be bytes or a BasicFilter, not str"),
+        ((bytes(32), 5), "a filter must be bytes or a BasicFilter, not int"),
+        ((None, b"\0"), "a block hash must be bytes, not NoneType"),
+        (("0" * 32, b"\0"), "a block hash must be bytes, not str"),
     ],
 )
 def test_an_invalid_item_raises_after_earlier_candidates(jobs: int, pair: Any, said: str) -> None:

@@ -235,11 +235,11 @@ def test_a_script_without_a_bech32_string_is_refused(encoder: int) -> None:
     assert told(encode_address, long, custom(0, 5, "q" * 18)) is not None
     assert told(encode_address, long, custom(0, 5, "q" * 19)) == (
         ParameterError,
-        "91 characters, bech32 has at most 90",
+        "91 characters, but bech32 has at most 90",
     )
     assert told(encode_address, short, custom(0, 5, "q" * 300)) == (
         ParameterError,
-        "312 characters, bech32 has at most 90",
+        "312 characters, but bech32 has at most 90",
     )
     for hrp in ("BC", "b c", "bé", "\x7f"):
         message = f"a human-readable part is lower-case printable ASCII, not {hrp!r}"

@@ -231,7 +231,7 @@ def test_a_compiled_kernel_of_another_python_is_refused(wanted: Any, monkeypatch
 @pytest.mark.parametrize("name", ["fast", "Native", "pure "])
 def test_another_name_is_an_error(wanted: Any, name: str) -> None:
     wanted(name)
-    with pytest.raises(errors.ParameterError, match=f"SPVFILTER_BACKEND is native, pure or auto, not '{name}'"):
+    with pytest.raises(errors.ParameterError, match=f"SPVFILTER_BACKEND must be native, pure or auto, not '{name}'"):
         backend.choose()
 
 

@@ -94,7 +94,7 @@ def test_hashes_that_are_not_distinct_only_fail_the_seed() -> None:
         ((b"", 8, 0, 0, 1, bytearray(12)), "a segment has from 1 to 2^18 cells: 0"),
         ((b"", 8, 0, 1 << 18, 1 << 14, bytearray(12)), "a table has less than 2^32 cells: 4295491584"),
         ((b"", 8, 0, 4, 1, bytearray(13)), "expected a buffer of 12 bytes, not 13"),
-        ((b"1234567", 8, 0, 4, 1, bytearray(12)), "a hash has 8 bytes, and 7 bytes are not a multiple of that"),
+        ((b"1234567", 8, 0, 4, 1, bytearray(12)), "hashes are 8 bytes long, and 7 bytes are not a multiple of that"),
     ],
 )
 def test_both_kernels_refuse_the_same_shapes(arguments: tuple[Any, ...], message: str) -> None:

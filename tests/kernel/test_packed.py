@@ -396,5 +396,5 @@ def test_ascending_numbers_are_recognized(kernel: Callable[[], Kernel]) -> None:
         assert kernel().is_ascending(array("I", numbers))
     for others in ((0, 0), (1, 0), (0, 0xFFFFFFFF, 1), (1, 2, 3, 3)):
         assert not kernel().is_ascending(array("I", others).tobytes())
-    with pytest.raises(ParameterError, match="numbers have 4 bytes each: 5 bytes in all"):
+    with pytest.raises(ParameterError, match="numbers must be 4 bytes each, not 5 bytes in all"):
         kernel().is_ascending(bytes(5))

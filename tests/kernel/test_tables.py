@@ -451,7 +451,7 @@ def undone(*spent: Spent, block: bytes = SPENDING) -> bytes:
     ("arguments", "kind", "message"),
     [
         ({"blocks": [BLOCK, BLOCK[:-1]], "heights": [1, 2]}, FormatError, "lock time"),
-        ({"blocks": [bytes(4_000_001)]}, FormatError, "4000001 bytes, a block has at most 4000000"),
+        ({"blocks": [bytes(4_000_001)]}, FormatError, "4000001 bytes, but a block has at most 4000000"),
         ({"blocks": [paying_values(MAX_MONEY + 1)]}, FormatError, "21 million coins"),
         ({"blocks": [paying_values(-1)]}, FormatError, "21 million coins"),
         ({"blocks": [paying_values(MAX_MONEY, 1)]}, FormatError, "21 million coins"),

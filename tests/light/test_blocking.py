@@ -356,7 +356,7 @@ def test_an_exit_ends_the_waits_of_other_threads(served: Served) -> None:
         entered.wait()
     for thread in threads:
         thread.join(60)
-    assert sorted(map(str, ended)) == ["[]", "the client was left: its `with` block has ended"]
+    assert sorted(map(str, ended)) == ["[]", "the client is closed: its `with` block has ended"]
 
 
 # Signals

@@ -276,7 +276,7 @@ async def test_a_label_changes_at_once_and_permanently(mode: Mode, tmp_path: Pat
                 await run.client.relabel(lock.script_pubkey, "a\0b")
             with pytest.raises(ParameterError, match="not watched"):
                 await run.client.relabel(b"\x00\x14" + bytes(20), "x")
-            with pytest.raises(ParameterError, match="a label is text, not int"):
+            with pytest.raises(ParameterError, match="a label must be text, not int"):
                 await run.client.relabel(lock.script_pubkey, 5)  # type: ignore[arg-type]  # a wrong type
             assert await run.client.coins(label="rent")  # the client still runs
         assert given.label(0) == "rent"

@@ -241,7 +241,7 @@ def test_without_python_socks_a_proxy_is_refused_with_a_hint(monkeypatch: pytest
 
 @pytest.mark.parametrize("host", ["a" * 64, "a." * 130 + "b", "\xe4" * 60])
 def test_a_host_name_that_no_resolver_takes_is_refused(host: str) -> None:
-    with pytest.raises(ParameterError, match="a host is a name or an IP address"):
+    with pytest.raises(ParameterError, match="a host must be a name or an IP address"):
         LightClient(World(mature=0).watch(), peers=[host])
 
 

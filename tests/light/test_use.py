@@ -61,7 +61,7 @@ async def test_calls_of_a_client_that_is_not_running_raise() -> None:
         client = client_of(world, node)
         for round_ in range(2):
             for ask in (client.matches, lambda: client.broadcast(b""), lambda: client.add_script(b"\x51")):
-                with pytest.raises(NotRunningError, match="enter the client first" if not round_ else "was left"):
+                with pytest.raises(NotRunningError, match="enter the client first" if not round_ else "is closed"):
                     await ask()
             for name in ("tip_height", "searched_height", "observed_fp_rate"):
                 with pytest.raises(NotRunningError):
@@ -425,7 +425,7 @@ async def test_a_peer_that_answers_no_pings_loses_its_connection(mode: str, monk
     def overdue(self: Connection) -> int:
         if refused and world.regtest.height > 101:
             refused.clear()
-            raise ParameterError("1024 pings wait for their pongs")
+            raise ParameterError("1024 pings are unanswered")
         return fence(self)
 
     monkeypatch.setattr(Connection, "fence", overdue)
@@ -433,7 +433,7 @@ async def test_a_peer_that_answers_no_pings_loses_its_connection(mode: str, monk
     world.regtest.mine()
     async with Node(world.regtest) as node, running(world, node, mode=mode) as run:
         await run.until(lambda books: books.warnings)
-        assert "pings wait" in str(run.books.warnings[0].error)
+        assert "pings are unanswered" in str(run.books.warnings[0].error)
         assert not run.books.warnings[0].banned
         await run.synced(world)
         assert run.books.confirmed() == world.scan()

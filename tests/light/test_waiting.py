@@ -98,7 +98,7 @@ async def test_waits_end_when_the_client_is_left() -> None:
         async with running(world, node) as run:
             wait = asyncio.create_task(run.client.wait_confirmed(bytes(32)))
             await run.client.wait_synced()
-        with pytest.raises(NotRunningError, match="was left"):
+        with pytest.raises(NotRunningError, match="is closed"):
             await wait
 
 

@@ -290,12 +290,12 @@ async def test_a_pruned_block_is_named(core: CoreNode, way: str) -> None:
 @pytest.mark.parametrize(
     ("cause", "wrong"),
     [
-        ("the answer is another block", lambda raw, other: other),
-        ("the answer is another block", lambda raw, other: b""),
+        ("the answer is not block", lambda raw, other: other),
+        ("the answer is not block", lambda raw, other: b""),
         ("is damaged: merkle", lambda raw, other: merkle_damaged(raw)),
         ("is damaged", lambda raw, other: raw[:-1]),
         ("is damaged", lambda raw, other: raw + b"\0"),
-        ("the answer is another block", lambda raw, other: bytes(4) + raw[4:]),
+        ("the answer is not block", lambda raw, other: bytes(4) + raw[4:]),
     ],
 )
 async def test_a_false_block_is_requested_again_and_then_refused(

@@ -58,7 +58,7 @@ async def test_other_bytes_than_the_transaction_are_refused(core: CoreNode, way:
     for wrong in (TXS[1], TXS[0][:-1], b""):
         core.mempool = {txid(TXS[0]): wrong}
         async with opened(core, way) as node:
-            with pytest.raises(NodeAnswerError, match="gives other bytes than transaction"):
+            with pytest.raises(NodeAnswerError, match="returned bytes that are not transaction"):
                 [raw async for raw in node.mempool_txs()]
 
 

@@ -318,6 +318,6 @@ async def test_invalid_options_are_refused(core: CoreNode) -> None:
             await found_by(Matcher(watched()), NodeBlocks(node), in_order=True)
         foreign = WatchList(MAINNET)
         foreign.add_script(b"\x51")
-        with pytest.raises(ParameterError, match="the watch list is of mainnet, the node of regtest"):
+        with pytest.raises(ParameterError, match="the watch list is for mainnet, but the node is on regtest"):
             await found_by(Matcher(foreign), NodeBlocks(node))
     assert block_hash(core.blocks[0]) == REGTEST.genesis_hash

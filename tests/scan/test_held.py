@@ -64,7 +64,7 @@ async def test_a_second_scan_is_refused_until_the_first_has_ended(tmp_path: Path
     before = sorted(out.rglob("*"))
     for second in (scan_parts(scan_into(out, blocks)), scan_into(out, blocks).run()):
         with pytest.raises(
-            DirectoryInUseError, match=f"^{out}: another scan or export of this process writes into it: wait"
+            DirectoryInUseError, match=f"^{out}: another scan or export of this process is writing to it: wait"
         ):
             await second
     assert sorted(out.rglob("*")) == before
@@ -148,7 +148,7 @@ def test_another_process_is_named_and_releases_its_lock_when_killed(
         try:
             assert cli.main(argv) == 2
             assert (
-                f"{out}: process {other.pid} writes into it: wait until it has ended, or choose another"
+                f"{out}: process {other.pid} is writing to it: wait until it ends, or choose another"
                 in capsys.readouterr().err
             )
         finally:

@@ -118,7 +118,7 @@ async def test_a_hard_link_is_a_file_of_duplicates(tmp_path: Path) -> None:
 
 
 def test_a_source_without_files_is_refused() -> None:
-    with pytest.raises(errors.ParameterError, match="no file"):
+    with pytest.raises(errors.ParameterError, match="no block file"):
         BlockFiles([])
 
 
@@ -140,7 +140,7 @@ def test_unreadable_files_are_named_and_skipped(tmp_path: Path) -> None:
         (tmp_path / f"data {name[:3]}" / name).mkdir(parents=True)
         cases[f"data {name[:3]}"] = f"it looks like Bitcoin Core's data folder, so give its folder {name}"
     (tmp_path / "passwd").write_text("root:x:0:0:root:/root:/bin/bash\n" * 50)
-    cases["passwd"] = "not a file of blocks: expected blk*.dat"
+    cases["passwd"] = "not a block file: expected blk*.dat"
     (tmp_path / "loop").symlink_to("loop")
     os.mkfifo(tmp_path / "pipe")
     cases |= {"dir": "no blk*.dat", "loop": "symbolic link", "pipe": "not a regular file", "absent": "No such file"}

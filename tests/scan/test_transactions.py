@@ -146,7 +146,7 @@ async def test_wrong_sources_are_refused() -> None:
             await found(Matcher(mine()), [item])  # type: ignore[list-item]
     with pytest.raises(TypeError, match=r"not str: bytes\.fromhex decodes hex digits$"):
         await found(Matcher(mine()), [pays(1).hex()])  # type: ignore[list-item]
-    with pytest.raises(ParameterError, match="remember is a number of bytes from 0 on, not -1"):
+    with pytest.raises(ParameterError, match="remember must be 0 bytes or more, not -1"):
         await found(Matcher(mine()), [], remember=-1)
 
 

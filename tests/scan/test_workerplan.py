@@ -286,10 +286,10 @@ def rows_in(table: Path) -> list[str]:
 async def test_only_a_worker_with_files_is_needed(machines: Machines, tmp_path: Path) -> None:
     async with client_of(machines.cluster) as client:
         with pytest.raises(
-            SourceError, match=f"no worker has a file of blocks at {HERE}: each looks there on its own machine"
+            SourceError, match=f"no worker has a block file at {HERE}: each looks there on its own machine"
         ):
             await plan_on_workers(client, HERE, REGTEST)
-        with pytest.raises(ParameterError, match="no file of blocks named"):
+        with pytest.raises(ParameterError, match="no block file named"):
             await plan_on_workers(client, [], REGTEST)
         with pytest.raises(ParameterError, match="undo must be one of"):
             await plan_on_workers(client, HERE, REGTEST, undo="maybe")

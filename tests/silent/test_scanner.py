@@ -173,8 +173,8 @@ def test_a_secret_is_neither_shown_nor_pickled() -> None:
 def test_keys_and_labels_out_of_range_are_refused() -> None:
     spend = raw_of(times(SPEND))
     for scan_key, spend_key, labels, message in (
-        (SCAN[1:], spend, [], "expected a scan key of 32 bytes"),
-        (SCAN, spend[1:], [], "compressed spend key of 33"),
+        (SCAN[1:], spend, [], "expected a 32-byte scan key"),
+        (SCAN, spend[1:], [], "compressed 33-byte spend key"),
         (bytes(32), spend, [], "scan key is zero"),
         (SCAN, b"\x02" + b"\xff" * 32, [], "not a point of the curve"),
         (SCAN, spend, [-1], "a label is a number from 0"),

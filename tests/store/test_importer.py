@@ -149,7 +149,7 @@ def test_filters_of_another_network_are_refused(tmp_path: Path) -> None:
         importing = FilterImport(store)
         for given in (LINES[0], replace(LINES[0], height=None), replace(LINES[0], previous=None), LINES[1]):
             with pytest.raises(
-                SourceError, match=rf"block [01] is {given.block[::-1].hex()}: these filters are not of signet"
+                SourceError, match=rf"block [01] is {given.block[::-1].hex()}: these filters are not for signet"
             ):
                 take(importing, [given])
         importing.flush()

@@ -41,7 +41,7 @@ def test_the_largest_payload_is_accepted() -> None:
 
 @pytest.mark.parametrize("command", ["", "thirteenchars", "fi\0ter", "filtér", "line\n"])
 def test_a_bad_command_is_refused(command: str) -> None:
-    with pytest.raises(ParameterError, match="a command is 1 to 12 printable ASCII"):
+    with pytest.raises(ParameterError, match="a command must be 1 to 12 printable ASCII"):
         encode_message(MAINNET.magic, command, b"")
 
 

@@ -5,7 +5,7 @@ All integers are u64, big endian:
     bits m
     number of hash functions k
     bits of the bit set, equal to m
-    words of 64 bits
+    64-bit words
 
 Bit b is bit b % 64 of word b // 64. In JSON, an object has the members m, k and b. Member b is the bit set in base64
 (URL alphabet). The bit set begins with its number of bits. Source: bloom.go of version 3.3, bitset.go of version 1.2.
@@ -53,7 +53,7 @@ def read_bits_and_blooms(raw: Buffer, *, encode: Encode = None) -> BloomFilter:
 
     Raises:
         FormatError: The bytes are truncated, too long or malformed, or have an impossible size.
-        ParameterError: `encode` is another type.
+        ParameterError: `encode` is any other type.
         TooLargeError: The filter does not fit into memory.
     """
     encoding = text_encoding(encode)

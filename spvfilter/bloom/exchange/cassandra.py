@@ -4,7 +4,7 @@ All integers are big endian:
 
     number of hash functions, i32
     number of words, i32
-    words of 64 bits
+    64-bit words
 
 From Cassandra 4 on, bit b is 1 << (b % 8) of byte b // 8. Earlier, the bytes of each word were reversed. Source:
 BloomFilterSerializer and OffHeapBitSet of Cassandra 4.1, BigFormat.hasOldBfFormat of 5.0. The file does not name the
@@ -51,7 +51,7 @@ def read_cassandra(raw: Buffer, *, release: int | None = None, encode: Encode = 
 
     Raises:
         FormatError: The bytes are truncated or too long, or have an impossible size.
-        ParameterError: `release` is missing or unknown, or `encode` is another type.
+        ParameterError: `release` is missing or unknown, or `encode` is any other type.
         TooLargeError: The filter does not fit into memory.
     """
     if release is None:

@@ -59,7 +59,7 @@ def _tag(name: str) -> bytes:
 @public
 @dataclass(frozen=True, slots=True)
 class GuavaHash:
-    """The hash functions of Guava's BloomFilter, as a hash family. Raises ParameterError for another strategy."""
+    """The hash functions of Guava's BloomFilter, as a hash family. Raises ParameterError for any other strategy."""
 
     strategy: int = 64
     """64 for MURMUR128_MITZ_64, which Guava uses for new filters; 32 for MURMUR128_MITZ_32 of old ones."""
@@ -118,7 +118,7 @@ def _bits_and_blooms(count: int, data: bytes) -> Sequence[int]:
 @public
 @dataclass(frozen=True, slots=True)
 class CassandraHash:
-    """The hash functions of Cassandra's Filter.db, as a hash family. Raises ParameterError for another release."""
+    """The hash functions of Cassandra's Filter.db, as a hash family. Raises ParameterError for any other release."""
 
     release: int = 4
     """2 for Cassandra 1.2 to 2.2, 3 for Cassandra 3, 4 for Cassandra 4 and 5. Releases 3 and 4 hash alike."""
@@ -149,7 +149,7 @@ def _cassandra(release: int, count: int, data: bytes) -> Sequence[int]:
 def cassandra_murmur(data: bytes) -> tuple[int, int]:
     """Return Cassandra's murmur3 x64_128 of the data, two u64.
 
-    It is the published murmur3, except that bytes after the last whole block of 16 bytes are sign extended.
+    It is the published murmur3, except that bytes after the last whole 16-byte block are sign extended.
     """
     whole = len(data) & ~15
     if all(byte < 128 for byte in data[whole:]):
@@ -192,7 +192,7 @@ def _mixed(value: int) -> int:
 class PybloomLiveHash:
     """The hash functions of pybloom-live, as a hash family. They are parts of a salted digest.
 
-    Raises ParameterError for another version or another size. `functions` raises ParameterError if version 4 needs a
+    Raises ParameterError for any other version or size. `functions` raises ParameterError if version 4 needs a
     digest of xxHash128, because that needs the package xxhash.
     """
 
@@ -253,7 +253,7 @@ def _pybloom_live(
 @public
 @dataclass(frozen=True, slots=True)
 class Pybloomfiltermmap3Hash:
-    """The hash functions of pybloomfiltermmap3, as a hash family. Raises ParameterError for seeds that are no u32."""
+    """The hash functions of pybloomfiltermmap3, as a hash family. Raises ParameterError for seeds that are not u32."""
 
     seeds: tuple[int, ...]
     """Seeds of the functions, each a u32."""

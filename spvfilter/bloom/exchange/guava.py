@@ -5,7 +5,7 @@ All integers are big endian:
     strategy, i8: 0 MURMUR128_MITZ_32, 1 MURMUR128_MITZ_64
     number of hash functions, u8
     number of words, i32
-    words of 64 bits
+    64-bit words
 
 Bit b is bit b % 64 of word b // 64. Source: BloomFilter and BloomFilterStrategies of Guava 31.1. The bytes do not name
 the funnel, the rule that turns a key into bytes.
@@ -85,7 +85,7 @@ def read_guava(raw: Buffer, *, funnel: str | None = None, charset: str | None = 
 def write_guava(filter: BloomFilter) -> bytes:
     """Return the bytes of a filter that Guava's BloomFilter.readFrom can read.
 
-    The filter must have GuavaHash as its hash family, at most 255 hash functions, and whole words of 64 bits. It must
+    The filter must have GuavaHash as its hash family, at most 255 hash functions, and whole 64-bit words. It must
     not be partitioned. Raises ParameterError for any other BloomFilter, TypeError for other objects.
     """
     refuse_other_kinds(filter)
@@ -95,7 +95,7 @@ def write_guava(filter: BloomFilter) -> bytes:
     words, rest = divmod(filter.bits, WORD)
     if filter.partitioned or rest or not 1 <= words <= _MAX_WORDS or not 1 <= filter.hash_funcs <= _MAX_FUNCTIONS:
         raise ParameterError(
-            f"Guava has no such filter, it needs a multiple of {WORD} bits, 1 to {_MAX_FUNCTIONS} hash functions and"
+            f"Guava has no such filter: it needs a multiple of {WORD} bits, 1 to {_MAX_FUNCTIONS} hash functions and"
             f" one plane: {filter!r}"
         )
     body = bytearray(filter.bits // 8)

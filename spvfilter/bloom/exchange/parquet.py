@@ -144,14 +144,14 @@ def _kind(
 ) -> ParquetType | TypedKeys | ParquetDecimal:
     taken: tuple[ParquetType | TypedKeys | ParquetDecimal, ...] = _TAKEN.get(chunk.type, ())
     if not taken:
-        raise ParameterError(f"{chunk.path} is of {chunk.type}, whose keys are not supported")
+        raise ParameterError(f"{chunk.path} has the type {chunk.type}, whose keys are not supported")
     if chunk.logical is not None:
         taken = (chunk.logical, *taken)
     if keys is None:
         return taken[0]
     if keys not in taken:
         raise ParameterError(
-            f"{chunk.path} is of {chunk.type}: its keys are {' or '.join(map(str, taken))}, not {keys!r}"
+            f"{chunk.path} has the type {chunk.type}: its keys are {' or '.join(map(str, taken))}, not {keys!r}"
         )
     return keys
 

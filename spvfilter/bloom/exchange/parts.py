@@ -101,7 +101,7 @@ def swapped(source: memoryview) -> memoryview:
 
 
 def text_encoding(encode: Encode) -> Encoding:
-    """Return the encoding for bytes or text. Raises ParameterError for another type of keys."""
+    """Return the encoding for bytes or text. Raises ParameterError for any other type of key."""
     if callable(encode) or encode not in _TEXT:
         raise ParameterError(f"encode must be None for bytes or 'utf-8' for text, not {encode!r}")
     return _TEXT[encode]

@@ -50,7 +50,7 @@ def read_pybloomfiltermmap3(raw: Buffer, *, encode: Encode = None) -> BloomFilte
 
     Raises:
         FormatError: The bytes are truncated, too long or malformed, or have another version or an impossible size.
-        ParameterError: `encode` is another type.
+        ParameterError: `encode` is any other type.
         TooLargeError: The filter does not fit into memory.
     """
     encoding = text_encoding(encode)

@@ -69,7 +69,7 @@ def read_pybloom_live(raw: Buffer, *, version: int | None = None) -> BloomFilter
         version = 4 if version in (None, 3) else version  # both hash alike
     elif version is None:
         raise ParameterError(
-            "this file is of version 3 or 4 of pybloom-live, which hash it differently: pass version= as 3 or 4"
+            "this file is of version 3 or 4 of pybloom-live, which hash differently: pass version= as 3 or 4"
         )
     hashing = PybloomLiveHash(version, size)
     shape = slices * span, slices, hashing, Encoding.UTF8
@@ -120,7 +120,7 @@ def is_scalable(raw: Buffer) -> bool:
 
 
 def _shape(view: memoryview) -> tuple[float, int, int, int]:
-    """Return rate, slices, bits of a slice and capacity. Raises FormatError if the file has another length."""
+    """Return rate, slices, bits of a slice and capacity. Raises FormatError if the file has the wrong length."""
     if len(view) < _HEADER.size:
         message = f"truncated: {_HEADER.size} bytes wanted, {len(view)} present"
         raise FormatError(message, offset=len(view), field="header")

@@ -91,7 +91,7 @@ def read_redisbloom(chunks: Iterable[tuple[int, bytes]], *, encode: Encode = Non
         encode: Type of the keys, which the chunks do not contain: None for bytes, "utf-8" for strings.
 
     Raises:
-        FormatError: The chunks are truncated, damaged, too many or out of order. The filter has another seed than the
+        FormatError: The chunks are truncated, damaged, too many or out of order. The filter has a seed other than the
             default, or 32-bit hashes, which current versions of RedisBloom do not make.
         ParameterError: `encode` is a type that Redis does not have.
         TooLargeError: A sub-filter does not fit into memory.
@@ -138,10 +138,10 @@ def write_redisbloom(filter: BloomFilter) -> Iterator[tuple[int, bytes]]:
     refuse_other_kinds(filter)
     capacity, rate = filter.capacity, filter.nominal_fp_rate
     if not isinstance(filter.hashing, RedisBloomHash) or capacity is None or rate is None:
-        raise ParameterError(f"RedisBloom has no such filter, make it with redisbloom_filter: {filter!r}")
+        raise ParameterError(f"RedisBloom has no such filter; make it with redisbloom_filter: {filter!r}")
     each = -math.log(rate) / _LN2_SQUARED
     if filter.partitioned or filter.bits % 64 or filter.hash_funcs != math.ceil(_LN2 * each):
-        raise ParameterError(f"RedisBloom has no such filter, make it with redisbloom_filter: {filter!r}")
+        raise ParameterError(f"RedisBloom has no such filter; make it with redisbloom_filter: {filter!r}")
     estimate = filter.approx_len
     items = capacity if math.isinf(estimate) else round(estimate)
     body = filter.dump()

@@ -6,7 +6,7 @@ All integers are big endian:
     number of hash functions, i32
     seed, i32, only in version 2
     number of words, i32
-    words of 64 bits
+    64-bit words
 
 Bit b is bit b % 64 of word b // 64. Source: BloomFilterImpl, BloomFilterImplV2 and BitArray of Spark 4.3.
 """
@@ -105,7 +105,7 @@ def read_spark(raw: Buffer, *, encode: Encode = None) -> BloomFilter:
 def write_spark(filter: BloomFilter) -> bytes:
     """Return the bytes of a filter that Spark's BloomFilter.readFrom can read.
 
-    The filter must have SparkHash as its hash family, keys of bytes, utf-8 or int64, and whole words of 64 bits. It
+    The filter must have SparkHash as its hash family, keys of bytes, utf-8 or int64, and whole 64-bit words. It
     must not be partitioned. Raises ParameterError for any other BloomFilter, TypeError for other objects.
     """
     refuse_other_kinds(filter)
@@ -120,7 +120,7 @@ def write_spark(filter: BloomFilter) -> bytes:
         or filter.bits // WORD > _MAX_INT
         or filter.encoding not in _ENCODINGS.values()
     ):
-        raise ParameterError(f"Spark has no such filter, make it with spark_filter: {filter!r}")
+        raise ParameterError(f"Spark has no such filter; make it with spark_filter: {filter!r}")
     seed = struct.pack(">i", hashing.seed) if hashing.version == 2 else b""
     head = struct.pack(">ii", hashing.version, filter.hash_funcs) + seed + struct.pack(">i", filter.bits // WORD)
     body = bytearray(filter.bits // 8)

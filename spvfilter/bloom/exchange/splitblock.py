@@ -1,6 +1,6 @@
 """SplitBlockFilter: the Bloom filter of a column chunk in a Parquet file.
 
-The bits are in blocks of 32 bytes. A block is eight words of 32 bits, little endian. The xxHash64 of a key's bytes has
+The bits are in 32-byte blocks. A block is eight 32-bit words, little endian. The xxHash64 of a key's bytes has
 an upper half h and a lower half l. The key belongs to block h * blocks >> 32, and sets bit l * SALT[i] >> 27 (modulo
 2^32) in word i of the block.
 

@@ -16,7 +16,7 @@ from spvfilter.errors import FormatError
 from spvfilter.kernel import thrift_end
 
 _DEEPEST = 16  # Deepest nesting of structs (our choice); a footer has about 6 levels.
-_LONGEST = 10  # Bytes of the longest varint of 64 bits.
+_LONGEST = 10  # Bytes of the longest 64-bit varint.
 _TOO_LONG = f"a number of more than {_LONGEST} bytes"
 
 

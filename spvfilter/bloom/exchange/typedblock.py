@@ -45,7 +45,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @public
 class ParquetDecimal(NamedTuple):
-    """Keys of TypedBlockFilter that are objects of Decimal."""
+    """Keys of TypedBlockFilter that are Decimal objects."""
 
     scale: int
     """Digits after the decimal point, 0 or more."""
@@ -58,7 +58,7 @@ class TypedBlockFilter(SplitBlockFilter):
     """A filter of a Parquet file whose keys are floats, decimals, dates, times or timestamps.
 
     Keys of "float" and "double" are hashed as they are: the format has no rule for -0.0 and NaN, and readers treat them
-    differently. Other keys are objects of `decimal` and `datetime`, or the stored value. A timestamp with a time zone
+    differently. Other keys are objects from `decimal` and `datetime`, or the stored value. A timestamp with a time zone
     is converted to UTC.
 
     Batches are iterables, or columns of pyarrow, polars and pandas. They take about 1 µs a key.

@@ -116,7 +116,7 @@ async def stored_header(client: Client, name: str, key: bytes) -> bytes:
     check_client(client)
     raw = await command(client, [key], "GET", key)
     if raw is None:
-        raise RemoteMissingError(f"no filter at {name!r}: it was never created, has expired, was deleted or evicted")
+        raise RemoteMissingError(f"no filter at {name!r}: it was never created, has expired, or was deleted or evicted")
     assert isinstance(raw, bytes)
     return raw
 
@@ -130,7 +130,7 @@ def _translated(error: Exception, keys: Sequence[bytes]) -> RemoteError | Mismat
         key = _shown(keys[int(ours[2]) - 1])
         match ours[1]:
             case "MISSING":
-                return RemoteMissingError(f"{key} is missing: it has expired, was deleted or evicted")
+                return RemoteMissingError(f"{key} is missing: it has expired, or was deleted or evicted")
             case "ANOTHER":
                 return MismatchError(
                     f"{key} belongs to another filter: it was created again since this one was opened; open it again"
@@ -154,7 +154,7 @@ def _translated(error: Exception, keys: Sequence[bytes]) -> RemoteError | Mismat
         or "same key slot" in message
     ):
         return RemoteError(
-            f"{_shown(keys[0])}: keys are in different slots of a cluster, give their names the same hash tag:"
+            f"{_shown(keys[0])}: keys are in different slots of a cluster; give their names the same hash tag:"
             f" {message}"
         )
     return RemoteError(f"{_shown(keys[0])}: {message}")

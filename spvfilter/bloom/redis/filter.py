@@ -50,8 +50,8 @@ class RedisBloomFilter:
     """A Bloom filter in Redis >= 6.2 or Valkey for any number of readers and writers.
 
     Make one with `create`, `create_from` or `open`. The client is any redis.asyncio client; use `connect`, whose
-    clients do not retry. Each operation on a key is one atomic script. If several writers add the same key at once,
-    exactly one of them learns that it was new. Batches are split into scripts of up to 1,000 keys.
+    clients do not retry. Each operation on a key is one atomic script. If several writers add the same key at the same
+    time, exactly one of them learns that it was new. Batches are split into scripts of up to 1,000 keys.
 
     If the answer is lost (RemoteConnectionError, or the task is cancelled), the server may have executed the operation.
     All operations except `create` and `delete` can be repeated safely. A repeated `add` reports a key as not new if the
@@ -65,7 +65,7 @@ class RedisBloomFilter:
     Raises:
         RemoteConnectionError: The server could not be reached, or the connection broke.
         RemoteMissingError: The filter, or a part of it, is gone. The filter never wrongly answers "not contained".
-        MismatchError: The filter was deleted and created again with another shape.
+        MismatchError: The filter was deleted and created again with a different shape.
         RemoteTypeError: The value of one of the filter's keys in Redis is not a string.
         RemoteFullError: The operation writes, and the server is out of memory.
         RemoteReadOnlyError: The operation writes, and the server is a replica.
@@ -298,8 +298,8 @@ class RedisBloomFilter:
 
         Args:
             keys: The keys.
-            nulls: Handling of nulls among the keys: "raise" raises an error, "skip" leaves them out.
-            padding: Handling of zeros at the end of NumPy's byte strings, as for BloomFilter.update.
+            nulls: How to handle nulls among the keys: "raise" raises an error, "skip" leaves them out.
+            padding: How to handle zeros at the end of NumPy's byte strings, as for BloomFilter.update.
 
         Raises:
             CapacityError: The filter is full. The keys before the refused key have been added.
@@ -413,8 +413,8 @@ class RedisBloomFilter:
         as "{shop}:a" and "{shop}:b"). A local filter is uploaded first; until it is merged, the server holds both. The
         merge blocks the server for about two seconds per GB.
 
-        Raises MismatchError for a filter of another shape or shard size, ParameterError for a filter of another client,
-        TypeError for other objects.
+        Raises MismatchError for a filter of a different shape or shard size, ParameterError for a filter of another
+        client, TypeError for other objects.
         """
         if not isinstance(other, RedisBloomFilter):
             refuse_other_kinds(other)

@@ -256,7 +256,7 @@ def kind_of(raw: bytes) -> int | None:
 def header_in(raw: bytes, kind: int, more: int) -> FileHeader:
     """Return the header in the value of a header key. `more` bytes must follow it.
 
-    Raises FormatError if it is malformed or belongs to a filter of another kind.
+    Raises FormatError if it is malformed or belongs to a filter of a different kind.
     """
     there = kind_of(raw)
     if there is not None and there != kind:

@@ -77,7 +77,7 @@ class RedisScalableBloomFilter:
         self.name: str = layout.name
         """Name of the filter."""
         self.initial_capacity: int = layout.plan.capacity
-        """Number of keys of the first slice."""
+        """Number of keys that the first slice is made for."""
         self.nominal_fp_rate: float = layout.plan.fp_rate
         """Bound of the false-positive rate."""
         self.growth: int = layout.plan.growth
@@ -114,7 +114,7 @@ class RedisScalableBloomFilter:
         Args:
             client: Client of redis.asyncio.
             name: Name of the filter. Its keys are {name}:header, {name}:slices and {name}:slice:0:0 and so on.
-            initial_capacity: Number of keys of the first slice.
+            initial_capacity: Number of keys that the first slice is made for.
             fp_rate: Bound of the false-positive rate, between 0 and 1.
             growth: Ratio of the capacities of two successive slices, from 2 to 1024.
             tightening: Ratio of the rates of two successive slices, between 0 and 1.
@@ -235,7 +235,7 @@ class RedisScalableBloomFilter:
             raise
         except (CapacityError, ParameterError) as error:
             raise FormatError(
-                f"{self._count} slices are more than the filter can have: {error}", offset=0, field="slices"
+                f"{self._count} slices are more than the filter can contain: {error}", offset=0, field="slices"
             ) from None
 
     async def add(self, key: object) -> bool:
@@ -272,8 +272,8 @@ class RedisScalableBloomFilter:
 
         Args:
             keys: The keys.
-            nulls: Handling of nulls among the keys: "raise" raises an error, "skip" leaves them out.
-            padding: Handling of zeros at the end of NumPy's byte strings, as for BloomFilter.update.
+            nulls: How to handle nulls among the keys: "raise" raises an error, "skip" leaves them out.
+            padding: How to handle zeros at the end of NumPy's byte strings, as for BloomFilter.update.
 
         Raises:
             CapacityError: The filter cannot grow. The keys before the refused key have been added.
@@ -486,7 +486,7 @@ class RedisScalableBloomFilter:
         return sum(self._layout.plan.shape(number)[0] for number in range(await self.slice_count()))
 
     async def bits(self) -> int:
-        """Return the number of bits of all slices. Raises FormatError, RemoteError."""
+        """Return the number of bits in all slices. Raises FormatError, RemoteError."""
         return self._bits(await self._state())
 
     async def set_bits(self) -> int:

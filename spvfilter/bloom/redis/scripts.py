@@ -26,7 +26,7 @@ local function absent(first, last)
   end
 end
 
--- check the header and keys 2 to last; a filter of another shape may have fewer keys, so the header comes first
+-- check the header and keys 2 to last; a filter of a different shape may have fewer keys, so the header comes first
 local function unusable(last)
   local wrong = absent(1, 1)
   if wrong then return wrong end

@@ -181,7 +181,7 @@ def _parse(raw: bytes) -> tuple[Growth, int]:
     if header.flags:
         raise FormatError(f"flags {header.flags:#04x} of a series", offset=13, field="flags")
     if not header.capacity:
-        raise FormatError("a series needs an initial capacity, this one has 0", offset=28, field="capacity")
+        raise FormatError("a series needs an initial capacity, but this one has 0", offset=28, field="capacity")
     plan = Growth(header.capacity, header.fp_rate, growth, tightening)
     try:
         first = shape_of(*plan.checked().shape(0), None, False)[:2]

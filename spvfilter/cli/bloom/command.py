@@ -41,7 +41,7 @@ def configure(parser: Parser) -> None:
     parser.description = (
         "Bloom filters of lines. A filter never misses a line that was added, but it also reports a few other lines."
         " INPUT is a file, or - for standard input, which is also the default."
-        " A filter file is replaced as a whole at the end, so several writers at once need --redis."
+        " A filter file is replaced as a whole at the end, so several simultaneous writers need --redis."
     )
     create = parser.add_action(
         "create",
@@ -484,7 +484,7 @@ def _dedupe(store: FilterStorage, args: argparse.Namespace) -> None:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Context manager: a first Ctrl-C takes effect at the end of the `with` block, a second Ctrl-C at once."""
+    """Context manager: a first Ctrl-C takes effect at the end of the `with` block, a second Ctrl-C immediately."""
     usual = signal.getsignal(signal.SIGINT)
     if usual is not signal.default_int_handler:  # ignored, or set by an embedding program
         yield
@@ -598,5 +598,5 @@ def _key(text: str) -> bytes:
         return b""
     key = hex_bytes(text)
     if len(key) != 16:
-        raise argparse.ArgumentTypeError(f"expected a key of 16 bytes (32 hex digits), not of {len(key)}")
+        raise argparse.ArgumentTypeError(f"expected a key of 16 bytes (32 hex digits), not {len(key)}")
     return key

@@ -55,14 +55,14 @@ class KeyLines:
         size, start = 0, True
         while chunk := stream.read1(CHUNK):  # type: ignore[attr-defined]  # both are buffered readers
             if start and chunk.startswith(READABLE):
-                raise SourceError(f"{path}: this is a filter, expected lines")
+                raise SourceError(f"{path}: expected lines, but this is a filter")
             start = False
             self.done += len(chunk)
             if self._end not in chunk:
                 rest.append(chunk)
                 size += len(chunk)
                 if size > MAX_KEY:
-                    raise SourceError(f"{path}: a line of more than {MAX_KEY:,} bytes: is this a file of lines?")
+                    raise SourceError(f"{path}: a line is longer than {MAX_KEY:,} bytes: is this a text file?")
                 continue
             *keys, last = b"".join((*rest, chunk)).split(self._end)
             rest, size = [last], len(last)

@@ -121,7 +121,7 @@ def counter_bits(args: argparse.Namespace) -> int:
 def _read(name: str, size: int) -> memoryview:
     """Read up to `size` + 1 bytes of a file or of standard input. The caller refuses a longer result.
 
-    Raises SourceError for a regular file of another size, TooLargeError, OSError.
+    Raises SourceError for a regular file of a different size, TooLargeError, OSError.
     """
     with ExitStack() as stack:
         stream = standard_input() if name == "-" else stack.enter_context(Path(name).open("rb"))

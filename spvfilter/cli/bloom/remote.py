@@ -95,7 +95,7 @@ class RedisStorage(FilterStorage):
         self.name, self._filter = name, self._run(self._there(name, on_full))
 
     def absent(self, name: str) -> str:
-        return f"no filter at {name!r}: it was never created, has expired, was deleted or evicted"
+        return f"no filter at {name!r}: it was never created, has expired, or was deleted or evicted"
 
     def exists(self, name: str) -> bool:
         try:

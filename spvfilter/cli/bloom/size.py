@@ -61,7 +61,7 @@ class Static(NamedTuple):
     """The size of a static filter for the same keys that keeps the same rate."""
 
     fingerprint_bits: int
-    """Number of bits of a fingerprint."""
+    """Number of bits in a fingerprint."""
     bits_per_key: float
     """Number of bits for each key."""
     byte_size: int

@@ -164,7 +164,7 @@ class FilterStorage(ABC):
     def remove_many(self, lines: list[bytes]) -> bytes:
         """Remove the lines from a counting filter and return one byte for each: 1 if the filter contained it, else 0.
 
-        Raises ParameterError for a filter of another kind.
+        Raises ParameterError for a filter of a different kind.
         """
 
     @abstractmethod

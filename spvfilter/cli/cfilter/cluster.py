@@ -85,7 +85,7 @@ def _held(folder: Path) -> Iterator[None]:
         lock = FileLock.take(folder / _LOCK)
     except FileHeldError as held:
         raise DirectoryInUseError(
-            f"{folder}: {held} writes into it: wait until that ends, or choose another directory"
+            f"{folder}: {held} is writing to it: wait until that ends, or choose another directory"
         ) from None
     try:
         yield
@@ -119,7 +119,7 @@ class _FilterFiles:
         )
         if strange is not None:
             raise ParameterError(
-                f"{folder} has a file {strange}, which is none of these filters: choose another directory"
+                f"{folder} contains a file {strange} that is not one of these filters: choose another directory"
             )
         self.lacking = [part for number, part in enumerate(plan.parts) if not self.is_there(number)]
 

@@ -189,4 +189,4 @@ def check_network(name: str, record: FilterRecord, network: Network) -> None:
         first = record.previous
     if first not in (None, genesis):
         whose = f", but of {_GENESIS[first]}" if first in _GENESIS else ""
-        raise SourceError(f"{name}: block 0 is {hash_to_hex(first)}: these filters are not of {network}{whose}")
+        raise SourceError(f"{name}: block 0 is {hash_to_hex(first)}: these filters are not for {network}{whose}")

@@ -54,7 +54,7 @@ def message(raw: bytes) -> Finding:
     """
     network = magic_of(raw)
     if network is None:
-        raise FormatError(f"{raw[:4].hex()} is the magic of no known network", offset=0, field="magic")
+        raise FormatError(f"{raw[:4].hex()} is not the magic of a known network", offset=0, field="magic")
     size = int.from_bytes(raw[16:20], "little")
     checksum = Fact("checksum ok", True, "yes")
     decoder = Decoder(network.magic, LIMITS)

@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         cause = ": --address takes everything up to the next option: put SOURCE before it" if args.address else ""
         raise ParameterError(f"no SOURCE of transactions given{cause} (see 'spvfilter match --help')")
     if args.filter is not None and (args.watch is not None or args.address):
-        raise ParameterError("--filter excludes --watch and --address: give one of them")
+        raise ParameterError("--filter cannot be combined with --watch and --address: give one of them")
     given = sources.Sources.of(args)
     page = Page(sys.stdout)
     if args.filter is not None:

@@ -1,4 +1,4 @@
-"""Following a chain in files: work again whenever the files of blocks have changed, until Ctrl-C."""
+"""Following a chain in files: work again whenever the block files have changed, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from spvfilter.files import NO_ROOM
 from spvfilter.rpc.notices import TipNotices
 from spvfilter.scan.remote import is_url
 
-_SUFFIXES = (".dat", ".raw", ".blk", ".hex")  # of files of blocks, undo files and xor.dat
+_SUFFIXES = (".dat", ".raw", ".blk", ".hex")  # of block files, undo files and xor.dat
 
 FileState = tuple[str, int, int, int]
-"""Path, inode, size in bytes, and time of the last change in nanoseconds since 1970, of a file."""
+"""Path, inode, size in bytes, and time of the last change in nanoseconds of Unix time, of a file."""
 
 
 async def follow(scan: Callable[[], Awaitable[int]], paths: Sequence[str], every_s: float, zmq: Sequence[str]) -> int:
@@ -62,7 +62,7 @@ def file_states(paths: Sequence[str]) -> list[FileState] | None:
 
 
 def _files(path: Path) -> Iterator[Path]:
-    """Yield the files of blocks and undo records in a directory. For a file, yield it and its undo file."""
+    """Yield the block and undo files in a directory. For a file, yield it and its undo file."""
     with suppress(OSError):
         if path.is_dir():
             yield from (file for file in path.iterdir() if file.suffix in _SUFFIXES)

@@ -170,7 +170,7 @@ class Rounds(ABC, Generic[Options]):
                 return await working
             except asyncio.CancelledError:
                 complain(
-                    f"stopping: the command waits some seconds for its running work. The finished parts are kept in"
+                    f"stopping: the command waits a few seconds for its running work. The finished parts are kept in"
                     f" {self.options.out}: run the same command again to continue"
                 )
                 raise

@@ -98,7 +98,7 @@ def configure(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.db is not None and (args.addresses or args.watch is not None):
-        raise ParameterError("give a database or a watch list: --db excludes ADDRESS and --watch")
+        raise ParameterError("give a database or a watch list: --db cannot be combined with ADDRESS and --watch")
     if args.db is None and not args.addresses and args.watch is None:
         raise ParameterError("nothing to report on: give an ADDRESS, --watch FILE or --db FILE")
     if args.plot is not None:

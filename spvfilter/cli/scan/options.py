@@ -108,7 +108,7 @@ class ScanOptions(BlockOptions):
         if self.is_stream:
             raise ParameterError("--out is for blocks in files, not on standard input")
         if self.output is not None:
-            raise ParameterError("--out DIR and --output FILE exclude each other: give one")
+            raise ParameterError("--out DIR and --output FILE cannot be combined: give one")
         if self.totals is not None:
             raise ParameterError("--totals is for a scan without --out: DIR/totals.csv has them")
         if self.follow and self.remove_parts:

@@ -94,8 +94,8 @@ def arrival_printer(page: Page, chosen: str, *, has_accounts: bool) -> Callable[
 def printer(page: Page, chosen: str, unconfirmed: str = "mempool") -> Callable[[Match], None]:
     """Return a function that prints one match in a format: table, jsonl or csv.
 
-    The header of a CSV is printed at once, the header of a table with its first row. A table has `unconfirmed` in place
-    of the height of a match without a block.
+    The header of a CSV is printed immediately, the header of a table with its first row. A table has `unconfirmed` in
+    place of the height of a match without a block.
     """
     if chosen == "jsonl":
         return lambda match: page.record(row(match))

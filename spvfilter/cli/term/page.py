@@ -65,7 +65,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def rich_console(stream: TextIO) -> Console | None:
-    """Return a console of rich for a terminal; None if the stream is no terminal, or rich is not installed."""
+    """Return a console of rich for a terminal; None if the stream is not a terminal, or rich is not installed."""
     if not stream.isatty():
         return None
     try:
@@ -85,7 +85,7 @@ class Page:
 
     @property
     def width(self) -> int | None:
-        """Columns of the terminal. None if the stream is no terminal: lines may then have any length."""
+        """Columns of the terminal. None if the stream is not a terminal: lines may then have any length."""
         if not self.is_terminal:
             return None
         if self.console is not None:
@@ -95,7 +95,7 @@ class Page:
         return get_terminal_size().columns
 
     def line(self, text: str = "", style: str = "") -> None:
-        """Print one line at once. It is never wrapped, so that a user can copy it whole."""
+        """Print one line immediately. It is never wrapped, so that a user can copy it whole."""
         if self.console is None:
             self.lines(printable(text) + "\n")  # one write: a killed process leaves no half line
         else:
@@ -112,7 +112,7 @@ class Page:
         self.line(text.getvalue())
 
     def styled_lines(self, lines: Iterable[tuple[str, str]]) -> None:
-        """Print lines at once, each given as its text and its style. They are never wrapped."""
+        """Print lines immediately, each given as its text and its style. They are never wrapped."""
         if self.console is None:
             self.lines("".join(printable(text) + "\n" for text, _ in lines))
             return
@@ -123,7 +123,7 @@ class Page:
         self.console.print(Segments(segments), soft_wrap=True, end="")
 
     def lines(self, text: str) -> None:
-        r"""Print lines at once. Each ends with \n, and none needs escaping."""
+        r"""Print lines immediately. Each ends with \n, and none needs escaping."""
         if self.console is not None:
             self.console.print(text, soft_wrap=True, end="")
             return

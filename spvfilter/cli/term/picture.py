@@ -19,7 +19,7 @@ _PNG = b"\x89PNG\r\n\x1a\n"  # every PNG file begins with these bytes
 def check_picture(name: str) -> Path:
     """Check that a picture can be written to a path, and return the path.
 
-    Raises ParameterError for another name than *.png or if matplotlib is missing, SourceError, OSError.
+    Raises ParameterError unless the name is *.png, or if matplotlib is missing, SourceError, OSError.
     """
     path = Path(name)
     if path.suffix.lower() != ".png":

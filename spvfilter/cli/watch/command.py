@@ -413,8 +413,8 @@ class _Watch:
                     shown.complain(message)
             case PendingWarning(number, matches):
                 shown.complain(
-                    f"an unconfirmed payment was dropped: {number:,} transactions of others with {matches:,} matches"
-                    " are pending, which is the limit. Blocks still confirm payments."
+                    f"an unconfirmed payment was dropped: {number:,} transactions from other people with {matches:,}"
+                    " matches are pending, which is the limit. Blocks still confirm payments."
                 )
             case BroadcastProgress() | BroadcastChanged():
                 self._sent(event, shown)

@@ -41,8 +41,8 @@ def decode_address(text: str, p2pkh_version: int, p2sh_version: int, hrp: str, /
         hrp: Human-readable part of the network's bech32 addresses.
 
     Raises:
-        ParameterError: A version byte is not from 0 to 255.
-        TypeError: An argument has another type.
+        ParameterError: A version byte is not between 0 and 255.
+        TypeError: An argument has the wrong type.
     """
     check_network(p2pkh_version, p2sh_version, hrp)
     return None
@@ -58,9 +58,9 @@ def encode_address(script: bytes, p2pkh_version: int, p2sh_version: int, hrp: st
         hrp: Human-readable part of the network's bech32 addresses. If it is empty, the network has no segwit addresses.
 
     Raises:
-        ParameterError: A version byte is not from 0 to 255, or a witness program has no bech32 string with this
+        ParameterError: A version byte is not between 0 and 255, or a witness program has no bech32 string with this
             human-readable part.
-        TypeError: An argument has another type.
+        TypeError: An argument has the wrong type.
     """
     script = snapshot(script)
     check_network(p2pkh_version, p2sh_version, hrp)
@@ -130,7 +130,7 @@ def bech32(hrp: str, values: bytes, of: int, limit: int = MAX_ADDRESS_LENGTH) ->
     if max(values, default=0) > 31:
         raise ParameterError(f"a bech32 value must fit into 5 bits, not {max(values)}")
     if len(hrp) + len(values) + 7 > limit:
-        raise ParameterError(f"{len(hrp) + len(values) + 7} characters, bech32 has at most {limit}")
+        raise ParameterError(f"{len(hrp) + len(values) + 7} characters, but bech32 has at most {limit}")
     left = residue(hrp, values + bytes(6)) ^ of
     checksum = bytes(left >> shift & 31 for shift in (25, 20, 15, 10, 5, 0))
     return f"{hrp}1{(values + checksum).translate(_CHAR_OF_VALUE).decode('ascii')}"

@@ -36,9 +36,9 @@ def snapshots(items: Iterable[object]) -> list[bytes]:
 
 
 def hashes_of(items: Iterable[object]) -> list[bytes]:
-    """Return the bytes of each item. Each item must have 32 bytes.
+    """Return the bytes of each item. Each item must be 32 bytes long.
 
-    Raises TypeError as `snapshots` does, and ParameterError for another number of bytes.
+    Raises TypeError as `snapshots` does, and ParameterError for the wrong number of bytes.
     """
     hashes = snapshots(items)
     for hash in hashes:

@@ -29,7 +29,7 @@ class BitCore(Hashed):
     `buffer` has ⌈m/8⌉ bytes. An array without bits or functions contains every key, and adding a key does nothing. Core
     does the same since 0.21, so that it never divides by a size of 0 (CVE-2013-5700).
 
-    Raises ParameterError for a number out of range, a key that does not have 16 bytes, or a buffer of another size.
+    Raises ParameterError for a number out of range, a key that is not 16 bytes long, or a buffer of a different size.
     """
 
     __slots__ = ()
@@ -95,9 +95,9 @@ class BitCore(Hashed):
 
         Args:
             keys: The batches.
-            nulls: Handling of nulls in a column, of masked values, and of None or NaN in an iterable: "raise" raises an
-                error, "skip" leaves them out. With a custom `encode` function, "raise" passes None to that function.
-            padding: Handling of the zeros at the end of byte strings in NumPy's S: "keep" for keys of the full width,
+            nulls: How to handle nulls in a column, of masked values, and of None or NaN in an iterable: "raise" raises
+                an error, "skip" leaves them out. With a custom `encode` function, "raise" passes None to that function.
+            padding: How to handle the zeros at the end of byte strings in NumPy's S: "keep" for keys of the full width,
                 such as digests, "strip" for texts. S is an error without it.
 
         Raises:
@@ -128,7 +128,7 @@ class BitCore(Hashed):
         self, keys: Iterable[object] | Buffer, /, *, nulls: Nulls = "raise", padding: Padding | None = None
     ) -> bytes: ...
     def contains_many(self, keys: Keys, /, *, nulls: Nulls = "raise", padding: Padding | None = None) -> bytes | Mask:
-        """Test a batch of keys, as `update` takes it. Return one byte for each key: 1 if it is contained, else 0.
+        """Test a batch of keys as `update` accepts it. Return one byte for each key: 1 if it is contained, else 0.
 
         For a column the result is a mask of its library: an array of NumPy's bool for NumPy and pandas, a Boolean
         Series for polars, a BooleanArray for pyarrow. A null that is skipped is not contained. Raises the errors of
@@ -145,7 +145,7 @@ class BitCore(Hashed):
     def union_set_bits(self, other: BitCore, /) -> int:
         """Return the number of bits that are 1 in this array or in the other one.
 
-        Raises MismatchError for an array of another shape, TypeError for other objects.
+        Raises MismatchError for an array of a different shape, TypeError for other objects.
         """
         self._same_shape(other)
         pairs = zip(chunks(self._view), chunks(other._view), strict=True)
@@ -210,13 +210,13 @@ _USED_LOW, _USED_HIGH = bytes(byte & 15 > 0 for byte in range(256)), bytes(byte 
 class CounterCore(Hashed):
     """An array of counters of 4, 8 or 16 bits (`counter_bits`) with k hash functions. The other arguments are Hashed's.
 
-    Counters of 8 bits are bytes, and counters of 16 bits are little endian, at an even address. Counter c of 4 bits is
+    8-bit counters are bytes, and counters of 16 bits are little endian, at an even address. Counter c of 4 bits is
     in byte `c >> 1`: in the low nibble if c is even, else in the high nibble. `buffer` has ⌈m/2⌉, m or 2m bytes.
 
     A key counts once in each of its distinct counters. A counter that has reached its largest value (15, 255 or 65,535)
     keeps it: the number of keys that it counts is no longer known, so it is never decremented.
 
-    Raises ParameterError for a number out of range, a key that does not have 16 bytes, or a buffer of another size.
+    Raises ParameterError for a number out of range, a key that is not 16 bytes long, or a buffer of a different size.
     """
 
     __slots__ = {"counter_bits": "Size of a counter in bits: 4, 8 or 16."}
@@ -318,7 +318,7 @@ class CounterCore(Hashed):
         return all(map(self._get, cells))
 
     def count(self, key: object, /) -> int:
-        """Return how often the key was added at most: the smallest of its counters.
+        """Return an upper bound on how often the key was added: the smallest of its counters.
 
         A result of `counter_limit` means that it was added this often or more. Raises TypeError or KeyRangeError for a
         key that does not fit the filter's encoding.
@@ -326,7 +326,7 @@ class CounterCore(Hashed):
         return min(map(self._get, self._positions(self._encode(key))), default=self.counter_limit)
 
     def update(self, *keys: Keys, nulls: Nulls = "raise", padding: Padding | None = None) -> int:
-        """Add one or more batches of keys, as BloomFilter.update takes them, and return how many keys were new.
+        """Add one or more batches of keys, as BloomFilter.update accepts them, and return how many keys were new.
 
         Raises the errors of BloomFilter.update.
         """
@@ -374,7 +374,7 @@ class CounterCore(Hashed):
     def __ior__(self, other: CounterCore) -> Self:
         """Add the counters of the other array to these. A sum is at most `counter_limit`.
 
-        Raises MismatchError for an array of another shape, ReadOnlyError if the memory is read-only.
+        Raises MismatchError for an array of a different shape, ReadOnlyError if the memory is read-only.
         """
         if not isinstance(other, CounterCore):
             return NotImplemented

@@ -203,7 +203,7 @@ def _spanned(raw: bytes, tx: TxSpan) -> bytes:
         raise TypeError(f"expected a TxSpan, not {type(tx).__name__}")
     start, end, witness = offset(tx.start), offset(tx.end), offset(tx.witness)
     if not start + MIN_TX_SIZE <= end <= len(raw) or (witness and not start + 6 <= witness <= end - 4):
-        raise ParameterError("the span is not of a transaction in these bytes")
+        raise ParameterError("the span does not belong to a transaction in these bytes")
     return raw
 
 
@@ -211,7 +211,7 @@ def merkle_root(leaves: Iterable[bytes], /) -> tuple[bytes, bool]:
     """Return the merkle root of hashes, and True if two equal neighbors make it ambiguous (CVE-2012-2459).
 
     A level with an odd number of hashes repeats its last hash, which does not count as ambiguous (Core
-    consensus/merkle.cpp). Raises ParameterError if there are no hashes, or if a hash does not have 32 bytes.
+    consensus/merkle.cpp). Raises ParameterError if there are no hashes, or if a hash is not 32 bytes long.
     """
     level, mutated = hashes_of(leaves), False
     if not level:
@@ -399,8 +399,8 @@ def _is_relevant(raw: bytes, tx: TxSpan, tx_hash: bytes, core: BitCore, flags: i
 def is_pubkey(data: bytes, /) -> bool:
     """Return True if `data` has the shape of a public key (Core CPubKey::ValidSize).
 
-    A public key has 33 bytes and begins with 02 or 03, or has 65 bytes and begins with 04, 06 or 07. Its point need not
-    be on the curve.
+    A public key is 33 bytes long and begins with 02 or 03, or is 65 bytes long and begins with 04, 06 or 07. Its point
+    need not be on the curve.
     """
     data = snapshot(data)
     return bool(data) and len(data) == {2: 33, 3: 33, 4: 65, 6: 65, 7: 65}.get(data[0])

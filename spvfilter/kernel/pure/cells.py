@@ -130,7 +130,7 @@ def _spread(
     For function i, x = h1 + i * (h2 | 1). Cell i is first + (((x ^ x >> 32) * REMIX mod 2^64) * span >> 64). The
     multiplication by REMIX mixes x again, so that a filter with a small m is as good.
 
-    All cells are computed at once, in lanes of 128 bits of one integer, which takes half the time of a loop.
+    All cells are computed at once, in 128-bit lanes of one integer, which takes half the time of a loop.
     """
 
     def lanes(values: Iterable[int]) -> int:
@@ -225,7 +225,7 @@ class Hashed:
         """The buffer that contains the cells: the caller's buffer, or a memoryview of the filter's own memory.
 
         Setting it replaces the cells by those of another buffer of the same size. It returns when no thread writes to
-        the old buffer any more. Raises ParameterError for a buffer that has another size or is not contiguous.
+        the old buffer any more. Raises ParameterError for a buffer that has the wrong size or is not contiguous.
         """
         return self._buffer
 
@@ -302,8 +302,8 @@ class Hashed:
     def _same_shape(self, other: Hashed, /) -> None:
         """Check that both filters have cells of the same kind and put every key into the same cells.
 
-        Raises MismatchError, which names the first difference. Raises TypeError for a filter with cells of another kind
-        and for other objects.
+        Raises MismatchError, which names the first difference. Raises TypeError for a filter with cells of a different
+        kind and for other objects.
         """
         if not isinstance(other, Hashed) or self._CELLS != other._CELLS:
             raise TypeError(f"expected a filter of {self._CELLS}, not {type(other).__name__}")

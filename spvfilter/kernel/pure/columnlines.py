@@ -39,7 +39,7 @@ def column_lines(
 
     Raises:
         ParameterError: A number of items differs, a layout has no lines, or a column does not fit its rows.
-        TypeError: An argument has another type.
+        TypeError: An argument has the wrong type.
     """
     chosen = whole(form, 0, _FORMS - 1, "a form is 0 or 1")
     shown, kinds, given = [_encoded(name) for name in names], [_layout(each) for each in layouts], list(columns)

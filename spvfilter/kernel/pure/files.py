@@ -1,4 +1,4 @@
-"""read_at and ReadBuffer: reading blocks from files, also from files that are XORed with a key.
+"""read_at and ReadBuffer: reading blocks from files, including files that are XORed with a key.
 
 The readable reference.
 """
@@ -45,10 +45,10 @@ def read_at(descriptor: int, offset: int, size: int, key: bytes, /) -> bytes:
         descriptor: File descriptor of the open file.
         offset: Offset of the first byte in the file.
         size: Number of bytes, at most MAX_BLOCK_SIZE.
-        key: Key of 8 bytes that is repeated from the start of the file; or empty bytes.
+        key: 8-byte key that is repeated from the start of the file; or empty bytes.
 
     Raises:
-        ParameterError: The key has another size, a number is negative, or the size is too large.
+        ParameterError: The key has the wrong size, a number is negative, or the size is too large.
         OSError: The file cannot be read.
     """
     descriptor, offset, size, key = checked(descriptor, offset, size, key)

@@ -30,7 +30,7 @@ def sound_frames(stream: bytes, magic: bytes, /) -> tuple[list[tuple[str, bytes]
         Command and payload of each message, and the number of bytes of these messages with their envelopes.
 
     Raises:
-        ParameterError: The magic does not have 4 bytes.
+        ParameterError: The magic is not 4 bytes long.
     """
     stream, magic = snapshot(stream), snapshot(magic)
     if len(magic) != 4:
@@ -60,7 +60,7 @@ def joined_frames(stream: bytes, magic: bytes, /) -> tuple[list[tuple[str, bytes
     A cfilter message is an item of its own if it has another filter type. The same holds if block hash, length and
     filter (BIP-157 § cfilter) do not take up exactly the payload.
 
-    Raises ParameterError unless the magic has 4 bytes.
+    Raises ParameterError unless the magic is 4 bytes long.
     """
     frames, end = sound_frames(stream, magic)
     items: list[tuple[str, bytes] | tuple[Filters, int]] = []

@@ -98,7 +98,7 @@ class FuseCore:
     - `family` is FAST, SIPHASH, or CUSTOM with the function `custom`; `key` is its key, 16 bytes.
     - `buffer` contains the fingerprints, little endian, and is used in place, not copied.
 
-    Raises ParameterError for a number out of range, another family, a key that does not have 16 bytes, or a buffer of
+    Raises ParameterError for a number out of range, another family, a key that is not 16 bytes long, or a buffer of
     another size.
     """
 
@@ -142,7 +142,7 @@ class FuseCore:
 
     @property
     def fingerprint_bits(self) -> int:
-        """Number of bits of a fingerprint: 8, 16 or 32."""
+        """Number of bits in a fingerprint: 8, 16 or 32."""
         return self._shape.prints
 
     @property
@@ -152,7 +152,7 @@ class FuseCore:
 
     @property
     def segment_length(self) -> int:
-        """Number of cells of a segment, a power of two."""
+        """Number of cells in a segment, a power of two."""
         return self._shape.length
 
     @property
@@ -195,7 +195,7 @@ class FuseCore:
     def hash_many(self, keys: Keys, /, *, nulls: Nulls = "raise", padding: Padding | None = None) -> bytes:
         """Return the 64-bit hashes of a batch of keys, 8 bytes little endian for each key. Skipped nulls have none.
 
-        The batch is as BloomFilter.update takes it. Raises the errors of BloomFilter.contains_many.
+        The batch is as BloomFilter.update accepts it. Raises the errors of BloomFilter.contains_many.
         """
         batch, _ = opened(keys, nulls, self._encode, self.encoding, padding)
         return b"".join(self._hash(key).to_bytes(8, "little") for key in batch if key is not None)
@@ -226,7 +226,7 @@ def _hash_function(family: Family, key: bytes, custom: Callable[[bytes], int] | 
 def _numbers(hashes: Buffer) -> Iterator[int]:
     raw = snapshot(hashes)
     if len(raw) % 8:
-        raise ParameterError(f"a hash has 8 bytes, and {len(raw)} bytes are not a multiple of that")
+        raise ParameterError(f"hashes are 8 bytes long, and {len(raw)} bytes are not a multiple of that")
     return (int.from_bytes(raw[at : at + 8], "little") for at in range(0, len(raw), 8))
 
 
@@ -247,7 +247,7 @@ def fuse_build(
         hashes: Distinct 64-bit hashes of the keys, 8 bytes each, little endian.
         fingerprint_bits: Bits of a fingerprint: 8, 16 or 32.
         seed: Number of the seed, a u32.
-        segment_length: Number of cells of a segment, a power of two up to 2^18.
+        segment_length: Number of cells in a segment, a power of two up to 2^18.
         segments: Number of segments in which a key's first cell can be; the table has two more.
         buffer: Writable memory for the table, fingerprint_bits / 8 bytes for each cell. If the seed fails, its contents
             are undefined.

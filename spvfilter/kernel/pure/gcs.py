@@ -32,12 +32,12 @@ def gcs_build(items: Iterable[bytes], key: bytes, p: int, m: int) -> bytes:
 
     Args:
         items: The items, each bytes.
-        key: SipHash key of 16 bytes.
-        p: P, the number of bits of a remainder, from 1 to 32.
+        key: 16-byte SipHash key.
+        p: P, the number of bits in a remainder, from 1 to 32.
         m: M, the inverse of the false-positive rate, from 1 to 2^32 - 1.
 
     Raises:
-        ParameterError: An argument is out of range, the key has another length, or there are more than 2^25 items.
+        ParameterError: An argument is out of range, the key has the wrong length, or there are more than 2^25 items.
     """
     p, m = check_parameters(p, m)
     key = _key(key)
@@ -117,7 +117,7 @@ def gcs_check(data: bytes, p: int) -> int:
     Raises:
         FormatError: N is not canonical, above 2^25, or more than the bytes can hold; the bits end within an element; or
             there are trailing bytes.
-        ParameterError: P is not from 1 to 32.
+        ParameterError: P is not between 1 and 32.
     """
     p, _ = check_parameters(p, 1)
     return len(gcs_values(snapshot(data), p))
@@ -142,13 +142,13 @@ class GcsQuery:
 
         Args:
             data: The set.
-            key: SipHash key of 16 bytes.
-            p: P, the number of bits of a remainder, from 1 to 32.
+            key: 16-byte SipHash key.
+            p: P, the number of bits in a remainder, from 1 to 32.
             m: M, the inverse of the false-positive rate, from 1 to 2^32 - 1.
 
         Raises:
             FormatError: The set is malformed. This is checked even if there are no items.
-            ParameterError: P or M is out of range, or the key has another length.
+            ParameterError: P or M is out of range, or the key has the wrong length.
         """
         p, m = check_parameters(p, m)
         key, data = _key(key), snapshot(data)
@@ -161,12 +161,12 @@ class GcsQuery:
 
         Args:
             sets: Pairs (key, data) of bytes.
-            p: P, the number of bits of a remainder, from 1 to 32.
+            p: P, the number of bits in a remainder, from 1 to 32.
             m: M, the inverse of the false-positive rate, from 1 to 2^32 - 1.
 
         Raises:
             FormatError: A set is malformed; `field` names the set.
-            ParameterError: P or M is out of range, or a key has another length.
+            ParameterError: P or M is out of range, or a key has the wrong length.
         """
         p, m = check_parameters(p, m)
         mask = bytearray()
@@ -181,7 +181,7 @@ class GcsQuery:
 
 
 def _key(key: object) -> bytes:
-    """Return a SipHash key of 16 bytes. Raises ParameterError for another length."""
+    """Return a 16-byte SipHash key. Raises ParameterError for any other length."""
     taken = snapshot(key)
     if len(taken) != 16:
         raise ParameterError(f"a SipHash key must be 16 bytes long, not {len(taken)}")

@@ -89,7 +89,7 @@ def judge_headers(
 
     Raises:
         FormatError: The last header is truncated.
-        ParameterError: An argument has another size, or a number that no header can have.
+        ParameterError: An argument has the wrong size, or a number that no header can have.
     """
     headers, hashes = _with_hashes(headers, hashes)
     before = snapshot(times)
@@ -129,7 +129,7 @@ def index_headers(headers: bytes, last: bytes, /) -> bytes:
 
     Raises:
         FormatError: The last header is truncated.
-        ParameterError: There are no headers or too many, or the hash has another length.
+        ParameterError: There are no headers or too many, or the hash has the wrong length.
     """
     headers, last = _whole_headers(headers), _hash(last)
     count = len(headers) // HEADER_SIZE
@@ -182,7 +182,7 @@ def chain_filter_headers(hashes: bytes, previous: bytes, /) -> bytes:
         previous: The filter header before the first block.
 
     Raises:
-        ParameterError: An argument has another length.
+        ParameterError: An argument has the wrong length.
     """
     hashes, header = snapshot(hashes), _hash(previous)
     if len(hashes) % 32:
@@ -237,7 +237,7 @@ def _index_of(keys: Sequence[bytes]) -> bytes:
 
 
 def _checked_index(index: bytes) -> int:
-    """Return the number of headers in an index. Raises ParameterError for another size."""
+    """Return the number of headers in an index. Raises ParameterError for any other size."""
     count, left = divmod(len(index), _ENTRY)
     if left:
         raise ParameterError(f"an index has {_ENTRY} bytes for each header, not {len(index)} in all")

@@ -39,7 +39,7 @@ class _Block(NamedTuple):
     height: int | None
     """Height; None if it is not known."""
     time: int
-    """Time of the block, in milliseconds since 1970."""
+    """Time of the block, in milliseconds of Unix time."""
 
 
 def hit_columns(
@@ -74,7 +74,7 @@ def hit_columns(
     Raises:
         FormatError: The bytes are not packed hits, or the label of a hit is outside of the texts.
         ParameterError: An argument is out of range, or an address cannot be encoded.
-        TypeError: An argument has another type.
+        TypeError: An argument has the wrong type.
         OverflowError: A column has more than 2,147,483,647 bytes.
     """
     is_binary, several = bool(is_binary), [_checked(given) for given in blocks]

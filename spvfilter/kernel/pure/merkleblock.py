@@ -56,7 +56,7 @@ def extract_matches(
 
     Args:
         root: Merkle root of the block's header.
-        total: Number of transactions of the block.
+        total: Number of transactions in the block.
         hashes: Hashes of the tree, 32 bytes each.
         flags: Flag bits of the tree.
 
@@ -65,7 +65,7 @@ def extract_matches(
 
     Raises:
         ProofError: The tree is invalid; `cause` is its first Flaw, depth first and left before right.
-        ParameterError: A hash does not have 32 bytes.
+        ParameterError: A hash is not 32 bytes long.
     """
     (root,), total = hashes_of([root]), whole(total, 0, 0xFFFFFFFF, "total is not a u32")
     hashes, flags = hashes_of(hashes), snapshot(flags)
@@ -73,7 +73,7 @@ def extract_matches(
         raise ProofError("a block has at least one transaction", cause=Flaw.NO_TRANSACTIONS)
     if total > MAX_BLOCK_TRANSACTIONS:
         raise ProofError(
-            f"{total} transactions, a block has at most {MAX_BLOCK_TRANSACTIONS}", cause=Flaw.TOO_MANY_TRANSACTIONS
+            f"{total} transactions, but a block has at most {MAX_BLOCK_TRANSACTIONS}", cause=Flaw.TOO_MANY_TRANSACTIONS
         )
     if len(hashes) > total:
         raise ProofError(f"{len(hashes)} hashes for {total} transactions", cause=Flaw.TOO_MANY_HASHES)

@@ -131,7 +131,7 @@ def hits_in(packed: bytes) -> Iterator[Hit]:
 
 
 def block_hash_of(given: object) -> bytes:
-    """Return the snapshot of a block hash. Raises ParameterError unless it has 32 bytes."""
+    """Return the snapshot of a block hash. Raises ParameterError unless it is 32 bytes long."""
     block_hash = snapshot(given)
     if len(block_hash) != HASH_SIZE:
         raise ParameterError(f"a block hash must be {HASH_SIZE} bytes long, not {len(block_hash)}")
@@ -190,7 +190,7 @@ def is_ascending(numbers: Buffer, /) -> bool:
     """
     raw = snapshot(numbers)
     if len(raw) % _U32.size:
-        raise ParameterError(f"numbers have 4 bytes each: {len(raw)} bytes in all")
+        raise ParameterError(f"numbers must be 4 bytes each, not {len(raw)} bytes in all")
     found = memoryview(raw).cast("I")
     return all(map(operator.lt, found, found[1:]))
 
@@ -212,7 +212,7 @@ def add_hit_sums(packed: bytes, sums: Buffer, /) -> list[int]:
         FormatError: The bytes are not packed hits. The sums are unchanged.
         IndexError: A hit belongs to an entry that has no sums. The sums are unchanged.
         ParameterError: The size of the buffer is not a multiple of 32 bytes.
-        TypeError: An argument has another type.
+        TypeError: An argument has the wrong type.
         BufferError: The buffer is not writable.
     """
     hits = list(hits_in(snapshot(packed)))
@@ -293,7 +293,7 @@ def hit_lines(
     Raises:
         FormatError: The bytes are not packed hits, or the label of a hit is outside of the texts.
         ParameterError: An argument is out of range, or an address cannot be encoded.
-        TypeError: An argument has another type.
+        TypeError: An argument has the wrong type.
     """
     packed = snapshot(packed)
     write = _csv_line if whole(form, 0, 1, "a form is 0 or 1") == 0 else _json_line

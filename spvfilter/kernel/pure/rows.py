@@ -18,7 +18,7 @@ _NONE = b"N" + (4).to_bytes(8, "little") + b"None"
 def row_mark(table: str, row: Iterable[object], /) -> int:
     """Return a 63-bit checksum over a table's name and a row of str, bytes, int and None.
 
-    It shows any change of the row: it is half of a BLAKE2b hash of 8 bytes, over the kind, the size and the value of
+    It shows any change of the row: it is half of an 8-byte BLAKE2b hash, over the kind, the size and the value of
     each column.
 
     Raises:

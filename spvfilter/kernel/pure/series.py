@@ -101,7 +101,7 @@ class SeriesCore:
         return any(slice._all_set(slice._positions(data)) for slice in reversed(self._slices))
 
     def update(self, *keys: Keys, nulls: Nulls = "raise", padding: Padding | None = None) -> int:
-        """Add one or more batches of keys, as BloomFilter.update takes them, and return how many keys were new.
+        """Add one or more batches of keys, as BloomFilter.update accepts them, and return how many keys were new.
 
         Raises the errors of BloomFilter.update, and CapacityError if there is no room. The keys before the error have
         been added.

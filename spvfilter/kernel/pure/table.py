@@ -94,7 +94,7 @@ class WatchTable:
     def add(self, kind: EntryKind, value: bytes, /) -> int:
         """Add an entry and return its number, from 0. An entry that exists keeps its number.
 
-        Raises ParameterError for an outpoint that does not have 36 bytes, a data prefix that does not have 1 to 64
+        Raises ParameterError for an outpoint that is not 36 bytes long, a data prefix that is not 1 to 64
         bytes, and an unknown type of script.
         """
         kind, value = EntryKind(kind), snapshot(value)
@@ -164,7 +164,7 @@ class WatchTable:
             most: Largest number of entries to return.
 
         Raises:
-            ParameterError: A number is not from 0 to 2^32 - 1.
+            ParameterError: A number is not between 0 and 2^32 - 1.
         """
         first = whole(first, 0, 0xFFFFFFFF, "not the number of an entry")
         most = whole(most, 0, 0xFFFFFFFF, "not a number of entries")
@@ -190,8 +190,8 @@ class WatchTable:
                 hashes collide.
 
         Raises:
-            ParameterError: The key does not have 64 bytes, or the address of the memory is wrong.
-            FormatError: The memory has another size, or the table uses a damaged image. In such an image an entry
+            ParameterError: The key is not 64 bytes long, or the address of the memory is wrong.
+            FormatError: The memory has the wrong size, or the table uses a damaged image. In such an image an entry
                 occurs twice, is invalid, or changes.
         """
         key = snapshot(key)
@@ -225,7 +225,7 @@ class WatchTable:
             script: scriptPubKey, or None.
 
         Raises:
-            ParameterError: The outpoint does not have 36 bytes, or a number is out of range.
+            ParameterError: The outpoint is not 36 bytes long, or a number is out of range.
         """
         outpoint, coin = _checked(outpoint, entry, value, script)
         self._given = None
@@ -278,7 +278,7 @@ class WatchTable:
     def without(self, outpoints: Iterable[bytes], /) -> WatchTable:
         """Return an independent copy of the table that does not watch these outpoints (36 bytes each).
 
-        Outpoints that are entries are still watched. Raises ParameterError for an outpoint that does not have 36 bytes.
+        Outpoints that are entries are still watched. Raises ParameterError for an outpoint that is not 36 bytes long.
         """
         gone = snapshots(outpoints)
         for outpoint in gone:
@@ -311,8 +311,8 @@ class WatchTable:
             characters).
 
         Raises:
-            ParameterError: A version byte is not from 0 to 255, the offset is negative, or the number of threads is out
-                of range.
+            ParameterError: A version byte is not between 0 and 255, the offset is negative, or the number of threads is
+                out of range.
             IndexError: The offset is beyond the chunk.
         """
         chunk, at = snapshot(chunk), offset(at)
@@ -351,7 +351,7 @@ class WatchTable:
         Raises:
             FormatError: The label of an entry is outside of the texts.
             ParameterError: An argument is out of range, or an address cannot be encoded.
-            TypeError: An argument has another type.
+            TypeError: An argument has the wrong type.
         """
         numbers, number = snapshot(sums), whole(first, 0, MAX_ENTRY, "not the number of an entry")
         places, texts = snapshot(label_places), snapshot(label_texts)
@@ -657,7 +657,7 @@ def _packed(result: list[Hit] | FormatError) -> bytes | FormatError:
 def _for_each(items: Iterable[T | None] | None, count: int, of: str) -> list[T | None]:
     """Return the items as a list of `count` items.
 
-    None means as many Nones. Raises ParameterError for another number.
+    None means as many Nones. Raises ParameterError for any other number.
     """
     if items is None:
         return [None] * count

@@ -1,7 +1,7 @@
 """Tables of blocks: blocks, transactions, inputs, outputs and items as columns. The readable reference.
 
 - A coinbase is the first transaction of its block. It has no row in the table of inputs.
-- Timestamps are in milliseconds since 1970, values in satoshi, sizes in bytes, fee rates in satoshi per virtual byte.
+- Timestamps are in milliseconds of Unix time, values in satoshi, sizes in bytes, fee rates in satoshi per virtual byte.
 - Columns that need undo data have no value without it: `type`, `value`, `address`, `spent_script` and
   `spent_block_number` of inputs, and `input_value`, `fee` and `fee_rate` of transactions.
 - `items` has the inputs of each transaction and then its outputs. Its times are in seconds, and its types are names.
@@ -462,7 +462,7 @@ def _add_block(
     """Add the rows of a block to the columns that are wanted."""
     if len(raw) > MAX_BLOCK_SIZE:
         raise FormatError(
-            f"{len(raw)} bytes, a block has at most {MAX_BLOCK_SIZE}", offset=MAX_BLOCK_SIZE, field="block"
+            f"{len(raw)} bytes, but a block has at most {MAX_BLOCK_SIZE}", offset=MAX_BLOCK_SIZE, field="block"
         )
     txs = list(walk_block(raw))
     paid = [_paid(raw, span) for span in txs]

@@ -10,7 +10,7 @@ from spvfilter.kernel.pure.arguments import offset, snapshot, whole
 
 _BOOL, _I8, _I16, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 2, 3, 4, 6, 7, 8, 9, 10, 11, 12
 _DEEPEST = 16  # Deepest nesting (our choice); a footer has about 6 levels.
-_LONGEST = 10  # Bytes of the longest varint of 64 bits.
+_LONGEST = 10  # Bytes of the longest 64-bit varint.
 _MOST = 15  # The types have 4 bits.
 
 
@@ -24,8 +24,8 @@ def thrift_end(raw: bytes, at: int, kind: int, /) -> int:
     Returns -1 if the value is malformed or truncated, or nested more than 16 deep.
 
     Raises:
-        TypeError: An argument has another type.
-        ParameterError: The offset is negative, or the type is not from 0 to 15.
+        TypeError: An argument has the wrong type.
+        ParameterError: The offset is negative, or the type is not between 0 and 15.
     """
     data, start, of = snapshot(raw), offset(at), whole(kind, 0, _MOST, "a type must be from 0 to 15")
     try:

@@ -1,8 +1,8 @@
 """Broadcast of the wallet's transactions: record, announce (inv), serve (tx), and infer whether peers accept them.
 
 A peer does not announce a transaction back to the node that sent it. Therefore the broadcaster announces a transaction
-to some peers at once, and to the others some seconds later. If one of the others announces it first, the network relays
-it.
+to some peers at once, and to the others a few seconds later. If one of the others announces it first, the network
+relays it.
 
 The broadcaster announces it again every 10 to 15 minutes, and to every new peer. Once the network relays it, it does so
 about once a day.
@@ -166,8 +166,8 @@ class Broadcaster:
     ) -> OwnTx | None:
         """Record a transaction and announce it once the record is stored. The call, if any, gets an answer later.
 
-        Own ancestors that expired or were rejected are broadcast again. Returns None if the call was answered at once:
-        the transaction is confirmed, or the books refuse it.
+        The wallet's own ancestors that expired or were rejected are broadcast again. Returns None if the call was
+        answered immediately: the transaction is confirmed, or the books refuse it.
         """
         if self._books.is_confirmed(tx.txid):
             self._reply(call, tx, Broadcast(tx.txid))
@@ -266,7 +266,7 @@ class Broadcaster:
         self._wake(own)
 
     def announce_again(self) -> None:
-        """After a reorganization, announce everything again, also to peers that had it."""
+        """After a reorganization, announce everything again, even to peers that had it."""
         for own in self._owns:
             if own.private is not None:
                 own.private.was_relayed = own.private.was_relayed or own.private.is_relayed

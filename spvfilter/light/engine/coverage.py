@@ -27,7 +27,7 @@ MAX_ADDRESSES = 8
 MAX_UNWITNESSED_RANGES = 250
 MAX_DISPUTED = 1_000  # Blocks that are searched whole because their filters are disputed (our choice).
 MAX_UNDECIDED_RANGES = 100  # Ranges in which a dispute ended without a decision (our choice).
-MAX_FILTER_DISPUTES = 8  # Remembered addresses of peers that stated other filter headers than ours (our choice).
+MAX_FILTER_DISPUTES = 8  # Remembered addresses of peers that stated filter headers that differ from ours (our choice).
 NOTE = "coverage"
 
 
@@ -170,7 +170,7 @@ class Coverage:
         self.undecided, self.is_changed = undecided, True
 
     def add_filter_dispute(self, address: str, compared: int, stated: int) -> None:
-        """A peer has stated another filter header than ours at height `stated`.
+        """A peer has stated a different filter header from ours at height `stated`.
 
         Its filters were compared with ours up to height `compared`.
         """

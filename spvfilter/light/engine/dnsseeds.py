@@ -20,7 +20,7 @@ class Seeds:
         self._lacking_since: float | None = None  # enough peers
 
     def due(self, now: float, known: int, useful: int, most: int) -> bool:
-        """True if the seeds are due: at once if no address is known, else after a while without enough peers."""
+        """True if the seeds are due: immediately if no address is known, else after a while without enough peers."""
         if known and useful >= min(_ENOUGH, most):
             self._lacking_since = None
             return False

@@ -570,7 +570,7 @@ class ClientEngine:
         return any(facts.record(tx.txid) is not None or hits.match(TxRecord.parse(tx.raw)) for tx in transactions)
 
     def is_sending(self, txid: bytes) -> bool:
-        """Return True if the client announces a transaction, of its own or of others."""
+        """Return True if the client announces a transaction, its own or somebody else's."""
         return txid in self.relay or self.broadcaster.find(txid) is not None
 
     def is_unsent(self, txid: bytes) -> bool:

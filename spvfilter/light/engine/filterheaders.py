@@ -79,7 +79,7 @@ class _PeerFilterHeaders:
 
 
 class _Difference(NamedTuple):
-    """A block for which a peer commits to another filter than ours."""
+    """A block for which a peer commits to a different filter from ours."""
 
     height: int
     digest: bytes
@@ -499,7 +499,7 @@ class FilterHeaders:
     # Judging
 
     async def _judge(self, peer: Peer, found: _Difference) -> None:
-        """Judge a block for which a peer commits to another filter than ours.
+        """Judge a block for which a peer commits to a different filter from ours.
 
         If the dispute of the peer ended above this block, it is not judged again.
         """
@@ -587,7 +587,7 @@ class FilterHeaders:
         )
         blocks = f"block {height} and of {MAX_UNDECIDED} before it"
         error = UselessPeerError(
-            f"commits to other filters than its peers for {blocks}, and no block shows which are true"
+            f"commits to different filters than other peers for {blocks}, and no block shows which are true"
         )
         assert stated.divergence is not None
         stated.divergence.is_ended, stated.divergence.resumed, supporters = True, until, self.supporters(height)

@@ -1,7 +1,7 @@
 """A change of the books that takes several steps, such as a block with thousands of payments to the wallet.
 
 Until it ends, the engine takes no other input and commits nothing. Readers of the database therefore see the state
-before the change or the state after it. If the process is killed, the next run begins with one of these states, too.
+before the change or the state after it. If the process is killed, the next run begins with one of these states as well.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ blocks first, and a few transactions in each step, so that a flood of transactio
 
 A transaction counts once peers of two network groups have announced it; `quorum` has the exceptions. Peers do not
 announce what they had before we connected. With compact filters, the engine therefore asks a peer of a second group
-for a transaction that still waits after some seconds.
+for a transaction that still waits after a few seconds.
 
 The engine counts the work that the transactions of a network group cause, in bytes, events and linked records. A group
 that causes too much rests, and its transactions wait in the queue.

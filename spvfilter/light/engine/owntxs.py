@@ -146,7 +146,7 @@ class OwnTx:
 
     @property
     def is_with_others(self) -> bool:
-        """True if peers have it from other nodes, also from before this run. Its descendants need not announce it."""
+        """True if peers have it from other nodes, even from before this run. Its descendants need not announce it."""
         return bool(self.echoed) or (self.private is not None and self.private.was_relayed)
 
     def known(self) -> Broadcast:

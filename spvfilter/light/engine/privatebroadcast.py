@@ -110,7 +110,7 @@ class PrivateBroadcast:
     def broadcast(
         self, tx: Transaction, call: int, input_values: tuple[int, ...] | None, *, is_shown: bool
     ) -> OwnTx | None:
-        """Broadcast a transaction privately, for a call that waits. Returns None if the call was answered at once.
+        """Broadcast a transaction privately, for a call that waits. Returns None if the call was answered immediately.
 
         `is_shown` is True if a peer has a BIP-37 filter of the wallet, or may get one.
         """

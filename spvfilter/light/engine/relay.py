@@ -27,7 +27,7 @@ from spvfilter.wire.messages.table import GetData, Inv, InvItem, InvType, Reject
 MAX_RELAYED = 100
 """Largest number of relayed transactions (our choice)."""
 MAX_SIZE = 5_000_000
-"""Largest total size of them in bytes (our choice, as for unconfirmed transactions that peers announce)."""
+"""Their largest total size in bytes (our choice, as for unconfirmed transactions that peers announce)."""
 _GUEST_PART = 2
 """One named guest gets at most this part of both: a half (our choice)."""
 RELAY_S = 1_200.0
@@ -38,7 +38,7 @@ MAX_PROBES = 30
 
 @dataclass(slots=True, eq=False)
 class RelayedTx:
-    """A transaction of others, and the reactions of peers to it."""
+    """Somebody else's transaction, and the reactions of peers to it."""
 
     tx: Transaction
     until: float

@@ -40,7 +40,7 @@ class Timers:
         self._ticks += 1
 
     def stirred(self) -> None:
-        """Another input than a tick has come."""
+        """An input other than a tick has come."""
         self._ticks = 0
 
     def is_expiry_due(self, now: float) -> bool:

@@ -41,7 +41,7 @@ Found = tuple[Outcome, str]  # the outcome, and the reason why a filter is false
 
 @dataclass(slots=True, eq=False)
 class Case:
-    """A block for which a peer commits to another filter than ours."""
+    """A block for which a peer commits to a different filter from ours."""
 
     peer: Peer
     height: int

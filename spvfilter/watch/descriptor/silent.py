@@ -142,7 +142,7 @@ def _single(expression: Expression, network: Network) -> tuple[bytes, bytes, Ori
         raise fault(at, f"spscan1… of version {values[0]}, expected version 0, which is q after the 1")
     _check_network(is_main=hrp == "spscan", network=network)
     if len(payload) != _PAYLOAD or payload[32] not in (2, 3) or curve.parse_key(payload[32:]) is None:
-        raise fault(at, "spscan1… does not contain a scan key of 32 bytes and a compressed spend key of 33 bytes")
+        raise fault(at, "spscan1… does not contain a 32-byte scan key and a compressed 33-byte spend key")
     return _checked_scan_key(payload[:32], at), payload[32:], origin
 
 

@@ -32,7 +32,7 @@ _MOST = 100
 
 
 def read_branch_lines(text: str) -> WalletFile | None:
-    """Return the wallet of lines NAME: DESCRIPTOR. None if the text has another format.
+    """Return the wallet of lines NAME: DESCRIPTOR. None if the text has a different format.
 
     Raises ParameterError if a line does not have a descriptor, or one with a private key.
     """
@@ -50,7 +50,7 @@ def read_branch_lines(text: str) -> WalletFile | None:
 
 
 def read_branches(data: object) -> WalletFile | None:
-    """Return the wallet of a JSON value. None if the value has another format.
+    """Return the wallet of a JSON value. None if the value has a different format.
 
     Raises ParameterError if a descriptor has a private key.
     """

@@ -26,7 +26,7 @@ _MOST_PATHS = 16
 
 
 def read_bsms(text: str) -> WalletFile | None:
-    """Return the wallet of a descriptor record. None if the text has another format.
+    """Return the wallet of a descriptor record. None if the text has a different format.
 
     Raises ParameterError if the record has another version, or a line is invalid.
     """
@@ -40,7 +40,7 @@ def read_bsms(text: str) -> WalletFile | None:
             "a BSMS key record (BIP-129), which has the key of one signer: give the descriptor record of the wallet"
         )
     if len(lines) != 4:
-        raise ParameterError(f"a BSMS descriptor record (BIP-129) has 4 lines, not {len(lines)}: export it again")
+        raise ParameterError(f"a BSMS descriptor record (BIP-129) must have 4 lines, not {len(lines)}: export it again")
     _, template, paths, first = lines
     if (what := private_key_in(template)) is not None:
         raise ParameterError(f"line 2 has {what}, which was not kept: give the record with public keys")

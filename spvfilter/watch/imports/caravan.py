@@ -26,7 +26,7 @@ _UNKNOWN = "unknown"
 
 
 def read_caravan(data: object) -> WalletFile | None:
-    """Return the wallet of a JSON value. None if the value has another format.
+    """Return the wallet of a JSON value. None if the value has a different format.
 
     Raises ParameterError if a field is missing or invalid, or the number of keys is not that of the quorum.
     """

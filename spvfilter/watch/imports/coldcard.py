@@ -52,7 +52,7 @@ _MOST_LINES = 1_000
 
 
 def read_coldcard(data: object) -> WalletFile | None:
-    """Return the accounts of `coldcard-export.json`. None if the value has another format.
+    """Return the accounts of `coldcard-export.json`. None if the value has a different format.
 
     Raises ParameterError if the file has no account with a single key, or the network is unknown.
     """
@@ -96,7 +96,7 @@ def _text_or_none(value: object) -> str | None:
 
 
 def read_multisig_text(text: str) -> WalletFile | None:
-    """Return the wallet of Coldcard's text for multisig wallets. None if the text has another format.
+    """Return the wallet of Coldcard's text for multisig wallets. None if the text has a different format.
 
     Raises ParameterError if a line is invalid, or the number of keys is not that of the policy.
     """

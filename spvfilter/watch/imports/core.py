@@ -18,7 +18,7 @@ _GENESIS_TIMES = 2
 
 
 def read_core(data: object) -> WalletFile | None:
-    """Return the wallet of a JSON value. None if the value has another format.
+    """Return the wallet of a JSON value. None if the value has a different format.
 
     Raises ParameterError if a descriptor is missing or has a private key.
     """

@@ -39,7 +39,7 @@ _KIND = "Electrum"
 
 
 def read_electrum(data: object) -> WalletFile | None:
-    """Return the wallet of a JSON value. None if the value has another format.
+    """Return the wallet of a JSON value. None if the value has a different format.
 
     Raises ParameterError if the file lacks a key, or has a type that is unknown.
     """

@@ -56,7 +56,7 @@ def text_of(data: JsonObject, name: str, where: str) -> str:
 
 
 def count_of(value: object) -> int | None:
-    """Return a JSON value as a whole number from 0 to 2^32 - 1, also a number in quotes. None for another value."""
+    """Return a JSON value as a whole number from 0 to 2^32 - 1, even if it is in quotes. None for any other value."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 10:
         value = int(value)
     is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 32

@@ -28,7 +28,7 @@ _TYPES = ("tx", "addr", "pubkey", "input", "output", "xpub")
 
 
 def read_labels(text: str) -> WalletFile | None:
-    """Return the labelled addresses of a file of labels. None if the text has another format.
+    """Return the labelled addresses of a file of labels. None if the text has a different format.
 
     Malformed lines are left out with a warning. Raises ParameterError if no line has an address.
     """
@@ -67,7 +67,7 @@ def read_labels(text: str) -> WalletFile | None:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines that are not blank, with their numbers. A label may have other line ends than LF."""
+    """Yield the lines that are not blank, with their numbers. A label may contain line ends other than LF."""
     number, at = 1, 0
     for found in _LINE.finditer(text):
         number += text.count("\n", at, found.start())

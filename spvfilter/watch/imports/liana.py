@@ -26,7 +26,7 @@ _KIND = "Liana"
 
 
 def read_liana(data: object) -> WalletFile | None:
-    """Return the wallet of a JSON value. None if the value has another format.
+    """Return the wallet of a JSON value. None if the value has a different format.
 
     Raises ParameterError if a descriptor is missing or has a private key, or the network is unknown.
     """

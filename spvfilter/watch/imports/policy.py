@@ -31,7 +31,7 @@ _LONGEST = 150_000
 
 
 def read_policy(data: object) -> WalletFile | None:
-    """Return the wallet of a JSON value. None if the value has another format.
+    """Return the wallet of a JSON value. None if the value has a different format.
 
     Raises ParameterError if the policy names keys that are missing, or has keys that it does not use.
     """

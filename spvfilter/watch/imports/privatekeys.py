@@ -37,7 +37,7 @@ _PRIVATE_NAMES = frozenset(
         "entropy",
     ]
 )
-"""Names of fields, in lower case, that wallets use for private keys, also for encrypted ones."""
+"""Names of fields, in lower case, that wallets use for private keys, including encrypted ones."""
 _SHOWN = re.compile(r"[A-Za-z][A-Za-z0-9_/]{0,30}")
 _MOST_NAMED = 5
 """Number of fields that a warning names (our choice)."""

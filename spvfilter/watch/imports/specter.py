@@ -24,7 +24,7 @@ from spvfilter.watch.imports.walletfile import (
 
 
 def read_specter(data: object) -> WalletFile | None:
-    """Return the wallet of a JSON value. None if the value has another format.
+    """Return the wallet of a JSON value. None if the value has a different format.
 
     Raises ParameterError if a descriptor is not a text, has a private key, or has a wrong checksum.
     """

@@ -112,7 +112,7 @@ def _delimiter(head: str) -> str | None:
 
 
 def _is_header(cells: list[str]) -> bool:
-    """Return True if a row has the titles of columns. A long word may be a mistyped address, which is no title."""
+    """Return True if a row has the titles of columns. A long word may be a mistyped address, which is not a title."""
     if len(cells) == 1:
         return cells[0].strip().lower() in _ONLY_TITLES
     return any(map(_is_title, cells)) and not any(_LONG_WORD.search(cell) for cell in cells)

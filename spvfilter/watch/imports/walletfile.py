@@ -134,7 +134,7 @@ def networks_of_text(text: str) -> tuple[Network, ...]:
 
 
 def check_network(wallet: WalletFile, network: Network) -> None:
-    """Raise WrongNetworkError if a wallet belongs to another network than the watch list."""
+    """Raise WrongNetworkError if a wallet and the watch list belong to different networks."""
     if not any((each.p2pkh_version, each.hrp) == (network.p2pkh_version, network.hrp) for each in wallet.networks):
         owners = tuple(each.name for each in wallet.networks)
         raise WrongNetworkError(

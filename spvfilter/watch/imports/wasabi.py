@@ -30,7 +30,7 @@ _PATH = re.compile(r"(?:m/)?(\d+)['hH]/.*/(\d{1,9})")
 
 
 def read_wasabi(data: object) -> WalletFile | None:
-    """Return the wallet of a JSON value. None if the value has another format.
+    """Return the wallet of a JSON value. None if the value has a different format.
 
     Raises ParameterError if a key is invalid, or the network is unknown.
     """

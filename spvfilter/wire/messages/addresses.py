@@ -32,17 +32,17 @@ class NetId(IntEnum):
     """The network of a peer's address, by its number in BIP-155."""
 
     IPV4 = 1
-    """IPv4. An address has 4 bytes."""
+    """IPv4. An address is 4 bytes long."""
     IPV6 = 2
-    """IPv6. An address has 16 bytes."""
+    """IPv6. An address is 16 bytes long."""
     TORV2 = 3
-    """Tor v2, which is obsolete. An address has 10 bytes."""
+    """Tor v2, which is obsolete. An address is 10 bytes long."""
     TORV3 = 4
-    """Tor v3. An address is a public key of 32 bytes."""
+    """Tor v3. An address is a 32-byte public key."""
     I2P = 5
-    """I2P. An address is a hash of 32 bytes."""
+    """I2P. An address is a 32-byte hash."""
     CJDNS = 6
-    """CJDNS. An address has 16 bytes and begins with the byte fc."""
+    """CJDNS. An address is 16 bytes long and begins with the byte fc."""
 
 
 # bytes of an address, by network
@@ -139,7 +139,7 @@ class Addr:
     | 16 | IPv6 address; the IPv4 address a.b.c.d is ::ffff:a.b.c.d |
     | 2 | port u16 BE |
 
-    In `addresses`, an IPv4 address has 4 bytes and the network IPV4.
+    In `addresses`, an IPv4 address is 4 bytes long and has the network IPV4.
     """
 
     addresses: tuple[PeerAddress, ...]

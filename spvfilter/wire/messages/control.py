@@ -174,7 +174,7 @@ class SendCmpct:
     """
 
     announce: bool
-    """True if the peer may announce a new block by a cmpctblock message at once."""
+    """True if the peer may announce a new block by a cmpctblock message immediately."""
     version: int
     """Version of compact blocks that the sender supports (u64)."""
 
@@ -297,7 +297,7 @@ class Reject:
         check_uint(self.code, 1, "code")
         check_most(self.reason, MAX_REASON_SIZE, "reason")
         if len(self.data) not in (0, 32):
-            raise ParameterError(f"data has 0 or 32 bytes, not {len(self.data)}")
+            raise ParameterError(f"data must be 0 or 32 bytes long, not {len(self.data)}")
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:

@@ -44,11 +44,11 @@ class PayloadReader(Reader):
         return self.take(self.count(f"{field} length", most, 0), field)
 
     def hash(self, field: str) -> bytes:
-        """Read and return a hash of 32 bytes. Raises FormatError if the payload ends too early."""
+        """Read and return a 32-byte hash. Raises FormatError if the payload ends too early."""
         return self.take(HASH_SIZE, field)
 
     def hashes(self, field: str, most: int) -> tuple[bytes, ...]:
-        """Read a CompactSize count of at most `most`, then return as many hashes of 32 bytes.
+        """Read a CompactSize count of at most `most`, then return as many 32-byte hashes.
 
         Raises FormatError if the count is larger, or if the payload ends too early.
         """
@@ -109,7 +109,7 @@ def check_most(items: Sequence[object], most: int, field: str) -> None:
 
 
 def check_hashes(hashes: tuple[bytes, ...], most: int, field: str) -> None:
-    """Raise ParameterError for more than `most` hashes, or for a hash that does not have 32 bytes."""
+    """Raise ParameterError for more than `most` hashes, or for a hash that is not 32 bytes long."""
     check_most(hashes, most, field)
     check_each(hashes, HASH_SIZE, field)
 

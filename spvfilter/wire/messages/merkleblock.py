@@ -49,7 +49,7 @@ class Proof(NamedTuple):
         can forge a proof in two ways:
 
         - The proof continues below a 64-byte transaction. An inner node of the proof then parses as a transaction.
-        - The proof ends above the leaves and presents an inner node as a transaction, which then has 64 bytes.
+        - The proof ends above the leaves and presents an inner node as a transaction, which is then 64 bytes long.
 
         A proof without these signs is reliable. Genuine 64-byte transactions exist: if the result is False, fetch the
         whole block and search it instead. Raises FormatError for a malformed transaction.
@@ -58,7 +58,7 @@ class Proof(NamedTuple):
 
 
 def can_be_node(tx: bytes | Serializable) -> bool:
-    """Return True if a transaction has 64 bytes without its witness: its txid may be the hash of an inner node.
+    """Return True if a transaction is 64 bytes long without its witness: its txid may be the hash of an inner node.
 
     Raises FormatError for a malformed transaction.
     """

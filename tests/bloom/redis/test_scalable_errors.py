@@ -127,7 +127,7 @@ async def test_an_impossible_state_is_a_format_error(client: Redis, remote: Redi
     with pytest.raises(FormatError, match="1099511627776 set bits of 576 in slice 0"):
         await remote.set_bits()
     await plant(client, 60, *range(60))
-    with pytest.raises(FormatError, match="60 slices are more than the filter can have"):
+    with pytest.raises(FormatError, match="60 slices are more than the filter can contain"):
         await remote.add(1)
 
 

@@ -108,7 +108,7 @@ def test_pybloomfiltermmap3_file_is_read_directly(run: Any, tmp_path: Path) -> N
         assert (ran.code, "is a file of pybloomfiltermmap3, which `bloom check`" in ran.err) == (2, True)
     ran = run("bloom", "create", file, lines, "--capacity", 10, "--fp-rate", 0.1, "--force")
     assert (ran.code, "exists and is not a filter" in ran.err) == (2, True)
-    assert "this is a filter, expected lines" in run("bloom", "add", tmp_path / "made", file).err
+    assert "expected lines, but this is a filter" in run("bloom", "add", tmp_path / "made", file).err
     ran = run("bloom", "import", tmp_path / "no", file, "--from", "spark")
     assert (ran.code, "read it with read_pybloomfiltermmap3 or `spvfilter bloom check`" in ran.err) == (2, True)
     assert file.read_bytes() == MMAP3

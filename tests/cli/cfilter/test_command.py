@@ -251,7 +251,7 @@ def test_match_refuses_filters_of_another_network(
     ran = run("cfilter", "match", filters, "--address", "12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S", "--network", "mainnet")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"spvfilter: {filters}: line 1: block 0 is ")
-    assert ran.err.endswith(f": these filters are not of mainnet{', but of regtest' if names else ''}\n")
+    assert ran.err.endswith(f": these filters are not for mainnet{', but of regtest' if names else ''}\n")
 
 
 def test_match_accepts_filters_of_unknown_network(run: Any, filters: Path) -> None:

@@ -203,7 +203,7 @@ def test_another_network_is_refused(run: Any, lines: list[dict[str, Any]], file:
     assert (ran.code, f"--network signet contradicts {db}, which is a database of regtest" in ran.err) == (2, True)
     ran = run("cfilter", "import", file(lines), "--db", tmp_path / "new.db", "--network", "signet")
     assert ran.code == 2
-    assert ran.err.endswith(": these filters are not of signet\n")
+    assert ran.err.endswith(": these filters are not for signet\n")
     assert not (tmp_path / "new.db").exists()  # a later run with the right network creates the file
 
 

@@ -453,7 +453,7 @@ FAULTS: dict[str, tuple[object, str]] = {
     "Wasabi of another network": ({"ExtPubKey": KEY, "BlockchainState": {"Network": "X"}}, "of an unknown network"),
     "BSMS of another version": (bsms().replace("1.0", "2.0"), "of another version, expected BSMS 1.0"),
     "BSMS key record": ("BSMS 1.0\n00\n[d34db33f/48h]xpub…\nkey\nsignature\n", "which has the key of one signer"),
-    "BSMS with a line too few": ("\n".join(bsms().split("\n")[:3]), "has 4 lines, not 3"),
+    "BSMS with a line too few": ("\n".join(bsms().split("\n")[:3]), "must have 4 lines, not 3"),
     "BSMS without paths": (bsms().replace("/0/*,/1/*", "No path restrictions"), "so expected paths such as"),
     "BSMS with wrong paths": (bsms().replace("/0/*,/1/*", "/0h/*"), "expected 1 to 16 paths"),
     "BSMS with another address": (bsms().replace(bsms().split()[-1], ADDRESS), "the first address in the file"),

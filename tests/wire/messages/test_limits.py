@@ -158,7 +158,7 @@ WRONG: dict[str, tuple[Callable[..., SupportsBytes], tuple[Any, ...], str]] = {
     "refused": (Reject, (b"x" * 13, 1, b""), "message: at most 12"),
     "code": (Reject, (b"", 256, b""), "code is not a u8: 256"),
     "reason": (Reject, (b"", 1, b"x" * 1_001), "reason: at most 1000"),
-    "data": (Reject, (b"", 1, b"", b"x"), "data has 0 or 32 bytes, not 1"),
+    "data": (Reject, (b"", 1, b"", b"x"), "data must be 0 or 32 bytes long, not 1"),
     "addresses": (Addr, (PLACES * 501,), "addresses: at most 1000, not 1002"),
     "new addresses": (AddrV2, (PLACES * 501,), "addresses: at most 1000, not 1002"),
     "onion in addr": (

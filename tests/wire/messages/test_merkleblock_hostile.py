@@ -217,7 +217,7 @@ def test_more_hashes_than_transactions_are_refused_early() -> None:
         (
             lambda p: (16_667, p.hashes, p.flags),
             Flaw.TOO_MANY_TRANSACTIONS,
-            "16667 transactions, a block has at most 16666",
+            "16667 transactions, but a block has at most 16666",
         ),
         (lambda p: (2**32 - 1, p.hashes, p.flags), Flaw.TOO_MANY_TRANSACTIONS, "4294967295 transactions"),
         (lambda p: (7, p.hashes * 2, p.flags), Flaw.TOO_MANY_HASHES, "10 hashes for 7 transactions"),

@@ -49,7 +49,7 @@ bool spv_take_form(const spv_state *state, PyObject *const *arguments, spv_addre
 
 PyObject *spv_refuse_hrp(const spv_state *state, PyObject *hrp, size_t unfit) {
     if (unfit != SPV_HRP_UNFIT)
-        return PyErr_Format(state->ParameterError, "%zu characters, bech32 has at most %d", unfit, SPV_MAX_ADDRESS);
+        return PyErr_Format(state->ParameterError, "%zu characters, but bech32 has at most %d", unfit, SPV_MAX_ADDRESS);
     PyObject *shown = PyUnicode_Substring(hrp, 0, 100);
     if (shown)
         PyErr_Format(state->ParameterError, "a human-readable part is lower-case printable ASCII, not %R", shown);

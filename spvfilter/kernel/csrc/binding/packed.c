@@ -255,7 +255,7 @@ static PyObject *is_ascending(PyObject *self, PyObject *given) {
         return is;
     }
     if (buffer.len % 4)
-        PyErr_Format(state->ParameterError, "numbers have 4 bytes each: %zd bytes in all", buffer.len);
+        PyErr_Format(state->ParameterError, "numbers must be 4 bytes each, not %zd bytes in all", buffer.len);
     else
         is = PyBool_FromLong(spv_is_ascending((spv_bytes){buffer.buf, (size_t)buffer.len}));
     PyBuffer_Release(&buffer);

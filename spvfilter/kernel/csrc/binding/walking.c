@@ -185,7 +185,7 @@ static bool read_span(const spv_state *state, PyObject *span, size_t size, spv_t
     if (fits && tx->witness)
         fits = tx->witness >= tx->start + 6 && tx->witness <= tx->end - 4;
     if (!fits)
-        PyErr_SetString(state->ParameterError, "the span is not of a transaction in these bytes");
+        PyErr_SetString(state->ParameterError, "the span does not belong to a transaction in these bytes");
     return fits;
 }
 

@@ -193,7 +193,7 @@ spv_status spv_extract_matches(const spv_partial_tree *tree, const uint8_t root[
         return REFUSE(error, "no transactions", "a block has at least one transaction");
     if (total > SPV_MAX_BLOCK_TRANSACTIONS)
         return REFUSE(
-            error, "too many transactions for a block", "%u transactions, a block has at most %d", total, SPV_MAX_BLOCK_TRANSACTIONS
+            error, "too many transactions for a block", "%u transactions, but a block has at most %d", total, SPV_MAX_BLOCK_TRANSACTIONS
         );
     if (tree->count > total)
         return REFUSE(error, "more hashes than transactions", "%zu hashes for %u transactions", tree->count, total);

@@ -942,7 +942,7 @@ spv_status spv_add_block_rows(
     spv_tables *tables, spv_bytes block, const spv_record *record, int32_t height, spv_bytes hits, spv_error *error
 ) {
     if (block.size > SPV_MAX_BLOCK_SIZE)
-        return spv_refuse(error, SPV_MAX_BLOCK_SIZE, "block", "%zu bytes, a block has at most %d", block.size, SPV_MAX_BLOCK_SIZE);
+        return spv_refuse(error, SPV_MAX_BLOCK_SIZE, "block", "%zu bytes, but a block has at most %d", block.size, SPV_MAX_BLOCK_SIZE);
     rows r = {.tables = tables, .raw = block, .height = height, .error = error};
     const spv_status status = add_rows(&r, record, hits);
     if (r.chooses)

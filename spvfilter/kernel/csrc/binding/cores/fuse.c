@@ -140,7 +140,7 @@ static int contains(PyObject *self, PyObject *key) {
 static PyObject *hashes_of(const spv_state *state, PyObject *given) {
     PyObject *hashes = spv_snapshot(given);
     if (hashes && spv_size(hashes) % HASH_SIZE) {
-        PyErr_Format(state->ParameterError, "a hash has 8 bytes, and %zu bytes are not a multiple of that", spv_size(hashes));
+        PyErr_Format(state->ParameterError, "hashes are 8 bytes long, and %zu bytes are not a multiple of that", spv_size(hashes));
         Py_CLEAR(hashes);
     }
     return hashes;

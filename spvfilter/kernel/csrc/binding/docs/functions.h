@@ -79,8 +79,8 @@
     "\n" \
     "Return True if `data` has the shape of a public key (Core CPubKey::ValidSize).\n" \
     "\n" \
-    "A public key has 33 bytes and begins with 02 or 03, or has 65 bytes and begins with 04, 06 or 07. Its point need not\n" \
-    "be on the curve."
+    "A public key is 33 bytes long and begins with 02 or 03, or is 65 bytes long and begins with 04, 06 or 07. Its point\n" \
+    "need not be on the curve."
 #define SPV_DOC_merkle_branches \
     "merkle_branches($module, leaves, positions, /)\n" \
     "--\n" \
@@ -102,7 +102,7 @@
     "Return the merkle root of hashes, and True if two equal neighbors make it ambiguous (CVE-2012-2459).\n" \
     "\n" \
     "A level with an odd number of hashes repeats its last hash, which does not count as ambiguous (Core\n" \
-    "consensus/merkle.cpp). Raises ParameterError if there are no hashes, or if a hash does not have 32 bytes."
+    "consensus/merkle.cpp). Raises ParameterError if there are no hashes, or if a hash is not 32 bytes long."
 #define SPV_DOC_multisig_keys \
     "multisig_keys($module, script, /)\n" \
     "--\n" \
@@ -174,8 +174,8 @@
     "    hrp: Human-readable part of the network's bech32 addresses.\n" \
     "\n" \
     "Raises:\n" \
-    "    ParameterError: A version byte is not from 0 to 255.\n" \
-    "    TypeError: An argument has another type."
+    "    ParameterError: A version byte is not between 0 and 255.\n" \
+    "    TypeError: An argument has the wrong type."
 #define SPV_DOC_encode_address \
     "encode_address($module, script, p2pkh_version, p2sh_version, hrp, /)\n" \
     "--\n" \
@@ -189,9 +189,9 @@
     "    hrp: Human-readable part of the network's bech32 addresses. If it is empty, the network has no segwit addresses.\n" \
     "\n" \
     "Raises:\n" \
-    "    ParameterError: A version byte is not from 0 to 255, or a witness program has no bech32 string with this\n" \
+    "    ParameterError: A version byte is not between 0 and 255, or a witness program has no bech32 string with this\n" \
     "        human-readable part.\n" \
-    "    TypeError: An argument has another type."
+    "    TypeError: An argument has the wrong type."
 #define SPV_DOC_read_at \
     "read_at($module, descriptor, offset, size, key, /)\n" \
     "--\n" \
@@ -202,10 +202,10 @@
     "    descriptor: File descriptor of the open file.\n" \
     "    offset: Offset of the first byte in the file.\n" \
     "    size: Number of bytes, at most MAX_BLOCK_SIZE.\n" \
-    "    key: Key of 8 bytes that is repeated from the start of the file; or empty bytes.\n" \
+    "    key: 8-byte key that is repeated from the start of the file; or empty bytes.\n" \
     "\n" \
     "Raises:\n" \
-    "    ParameterError: The key has another size, a number is negative, or the size is too large.\n" \
+    "    ParameterError: The key has the wrong size, a number is negative, or the size is too large.\n" \
     "    OSError: The file cannot be read."
 #define SPV_DOC_joined_frames \
     "joined_frames($module, stream, magic, /)\n" \
@@ -219,7 +219,7 @@
     "A cfilter message is an item of its own if it has another filter type. The same holds if block hash, length and\n" \
     "filter (BIP-157 § cfilter) do not take up exactly the payload.\n" \
     "\n" \
-    "Raises ParameterError unless the magic has 4 bytes."
+    "Raises ParameterError unless the magic is 4 bytes long."
 #define SPV_DOC_sound_frames \
     "sound_frames($module, stream, magic, /)\n" \
     "--\n" \
@@ -237,7 +237,7 @@
     "    Command and payload of each message, and the number of bytes of these messages with their envelopes.\n" \
     "\n" \
     "Raises:\n" \
-    "    ParameterError: The magic does not have 4 bytes."
+    "    ParameterError: The magic is not 4 bytes long."
 #define SPV_DOC_fuse_build \
     "fuse_build($module, hashes, fingerprint_bits, seed, segment_length, segments, buffer)\n" \
     "--\n" \
@@ -248,7 +248,7 @@
     "    hashes: Distinct 64-bit hashes of the keys, 8 bytes each, little endian.\n" \
     "    fingerprint_bits: Bits of a fingerprint: 8, 16 or 32.\n" \
     "    seed: Number of the seed, a u32.\n" \
-    "    segment_length: Number of cells of a segment, a power of two up to 2^18.\n" \
+    "    segment_length: Number of cells in a segment, a power of two up to 2^18.\n" \
     "    segments: Number of segments in which a key's first cell can be; the table has two more.\n" \
     "    buffer: Writable memory for the table, fingerprint_bits / 8 bytes for each cell. If the seed fails, its contents\n" \
     "        are undefined.\n" \
@@ -272,12 +272,12 @@
     "\n" \
     "Args:\n" \
     "    items: The items, each bytes.\n" \
-    "    key: SipHash key of 16 bytes.\n" \
-    "    p: P, the number of bits of a remainder, from 1 to 32.\n" \
+    "    key: 16-byte SipHash key.\n" \
+    "    p: P, the number of bits in a remainder, from 1 to 32.\n" \
     "    m: M, the inverse of the false-positive rate, from 1 to 2^32 - 1.\n" \
     "\n" \
     "Raises:\n" \
-    "    ParameterError: An argument is out of range, the key has another length, or there are more than 2^25 items."
+    "    ParameterError: An argument is out of range, the key has the wrong length, or there are more than 2^25 items."
 #define SPV_DOC_gcs_check \
     "gcs_check($module, data, p)\n" \
     "--\n" \
@@ -289,7 +289,7 @@
     "Raises:\n" \
     "    FormatError: N is not canonical, above 2^25, or more than the bytes can hold; the bits end within an element; or\n" \
     "        there are trailing bytes.\n" \
-    "    ParameterError: P is not from 1 to 32."
+    "    ParameterError: P is not between 1 and 32."
 #define SPV_DOC_chain_filter_headers \
     "chain_filter_headers($module, hashes, previous, /)\n" \
     "--\n" \
@@ -303,7 +303,7 @@
     "    previous: The filter header before the first block.\n" \
     "\n" \
     "Raises:\n" \
-    "    ParameterError: An argument has another length."
+    "    ParameterError: An argument has the wrong length."
 #define SPV_DOC_filter_hashes \
     "filter_hashes($module, filters, /)\n" \
     "--\n" \
@@ -348,7 +348,7 @@
     "\n" \
     "Raises:\n" \
     "    FormatError: The last header is truncated.\n" \
-    "    ParameterError: There are no headers or too many, or the hash has another length."
+    "    ParameterError: There are no headers or too many, or the hash has the wrong length."
 #define SPV_DOC_join_indexes \
     "join_indexes($module, indexes, /)\n" \
     "--\n" \
@@ -383,7 +383,7 @@
     "\n" \
     "Raises:\n" \
     "    FormatError: The last header is truncated.\n" \
-    "    ParameterError: An argument has another size, or a number that no header can have."
+    "    ParameterError: An argument has the wrong size, or a number that no header can have."
 #define SPV_DOC_linked_headers \
     "linked_headers($module, headers, hashes, /)\n" \
     "--\n" \
@@ -405,7 +405,7 @@
     "\n" \
     "Args:\n" \
     "    root: Merkle root of the block's header.\n" \
-    "    total: Number of transactions of the block.\n" \
+    "    total: Number of transactions in the block.\n" \
     "    hashes: Hashes of the tree, 32 bytes each.\n" \
     "    flags: Flag bits of the tree.\n" \
     "\n" \
@@ -414,7 +414,7 @@
     "\n" \
     "Raises:\n" \
     "    ProofError: The tree is invalid; `cause` is its first Flaw, depth first and left before right.\n" \
-    "    ParameterError: A hash does not have 32 bytes."
+    "    ParameterError: A hash is not 32 bytes long."
 #define SPV_DOC_parse_merkleblock \
     "parse_merkleblock($module, raw, /)\n" \
     "--\n" \
@@ -440,7 +440,7 @@
     "\n" \
     "Raises:\n" \
     "    ParameterError: A number of items differs, a layout has no lines, or a column does not fit its rows.\n" \
-    "    TypeError: An argument has another type."
+    "    TypeError: An argument has the wrong type."
 #define SPV_DOC_hit_columns \
     "hit_columns($module, blocks, start, rows, is_binary, label_places, label_texts, p2pkh_version, p2sh_version, hrp, /)\n" \
     "--\n" \
@@ -465,7 +465,7 @@
     "Raises:\n" \
     "    FormatError: The bytes are not packed hits, or the label of a hit is outside of the texts.\n" \
     "    ParameterError: An argument is out of range, or an address cannot be encoded.\n" \
-    "    TypeError: An argument has another type.\n" \
+    "    TypeError: An argument has the wrong type.\n" \
     "    OverflowError: A column has more than 2,147,483,647 bytes."
 #define SPV_DOC_add_hit_sums \
     "add_hit_sums($module, packed, sums, /)\n" \
@@ -487,7 +487,7 @@
     "    FormatError: The bytes are not packed hits. The sums are unchanged.\n" \
     "    IndexError: A hit belongs to an entry that has no sums. The sums are unchanged.\n" \
     "    ParameterError: The size of the buffer is not a multiple of 32 bytes.\n" \
-    "    TypeError: An argument has another type.\n" \
+    "    TypeError: An argument has the wrong type.\n" \
     "    BufferError: The buffer is not writable."
 #define SPV_DOC_count_hits \
     "count_hits($module, packed, /)\n" \
@@ -521,7 +521,7 @@
     "Raises:\n" \
     "    FormatError: The bytes are not packed hits, or the label of a hit is outside of the texts.\n" \
     "    ParameterError: An argument is out of range, or an address cannot be encoded.\n" \
-    "    TypeError: An argument has another type."
+    "    TypeError: An argument has the wrong type."
 #define SPV_DOC_hit_sums \
     "hit_sums($module, packed, /)\n" \
     "--\n" \
@@ -561,7 +561,7 @@
     "\n" \
     "Return a 63-bit checksum over a table's name and a row of str, bytes, int and None.\n" \
     "\n" \
-    "It shows any change of the row: it is half of a BLAKE2b hash of 8 bytes, over the kind, the size and the value of\n" \
+    "It shows any change of the row: it is half of an 8-byte BLAKE2b hash, over the kind, the size and the value of\n" \
     "each column.\n" \
     "\n" \
     "Raises:\n" \
@@ -632,8 +632,8 @@
     "Returns -1 if the value is malformed or truncated, or nested more than 16 deep.\n" \
     "\n" \
     "Raises:\n" \
-    "    TypeError: An argument has another type.\n" \
-    "    ParameterError: The offset is negative, or the type is not from 0 to 15."
+    "    TypeError: An argument has the wrong type.\n" \
+    "    ParameterError: The offset is negative, or the type is not between 0 and 15."
 #define SPV_DOC_spent_coins \
     "spent_coins($module, undo, /)\n" \
     "--\n" \

@@ -11,7 +11,7 @@
     "`buffer` has ⌈m/8⌉ bytes. An array without bits or functions contains every key, and adding a key does nothing. Core\n" \
     "does the same since 0.21, so that it never divides by a size of 0 (CVE-2013-5700).\n" \
     "\n" \
-    "Raises ParameterError for a number out of range, a key that does not have 16 bytes, or a buffer of another size."
+    "Raises ParameterError for a number out of range, a key that is not 16 bytes long, or a buffer of a different size."
 #define SPV_DOC_BitCore_bits \
     "Number of bits m."
 #define SPV_DOC_BitCore_add \
@@ -42,9 +42,9 @@
     "\n" \
     "Args:\n" \
     "    keys: The batches.\n" \
-    "    nulls: Handling of nulls in a column, of masked values, and of None or NaN in an iterable: \"raise\" raises an\n" \
-    "        error, \"skip\" leaves them out. With a custom `encode` function, \"raise\" passes None to that function.\n" \
-    "    padding: Handling of the zeros at the end of byte strings in NumPy's S: \"keep\" for keys of the full width,\n" \
+    "    nulls: How to handle nulls in a column, of masked values, and of None or NaN in an iterable: \"raise\" raises\n" \
+    "        an error, \"skip\" leaves them out. With a custom `encode` function, \"raise\" passes None to that function.\n" \
+    "    padding: How to handle the zeros at the end of byte strings in NumPy's S: \"keep\" for keys of the full width,\n" \
     "        such as digests, \"strip\" for texts. S is an error without it.\n" \
     "\n" \
     "Raises:\n" \
@@ -60,7 +60,7 @@
     "contains_many($self, keys, /, *, nulls='raise', padding=None)\n" \
     "--\n" \
     "\n" \
-    "Test a batch of keys, as `update` takes it. Return one byte for each key: 1 if it is contained, else 0.\n" \
+    "Test a batch of keys as `update` accepts it. Return one byte for each key: 1 if it is contained, else 0.\n" \
     "\n" \
     "For a column the result is a mask of its library: an array of NumPy's bool for NumPy and pandas, a Boolean\n" \
     "Series for polars, a BooleanArray for pyarrow. A null that is skipped is not contained. Raises the errors of\n" \
@@ -76,7 +76,7 @@
     "\n" \
     "Return the number of bits that are 1 in this array or in the other one.\n" \
     "\n" \
-    "Raises MismatchError for an array of another shape, TypeError for other objects."
+    "Raises MismatchError for an array of a different shape, TypeError for other objects."
 #define SPV_DOC_BitCore_plane_set_bits \
     "plane_set_bits($self)\n" \
     "--\n" \
@@ -93,7 +93,7 @@
     "The buffer that contains the cells: the caller's buffer, or a memoryview of the filter's own memory.\n" \
     "\n" \
     "Setting it replaces the cells by those of another buffer of the same size. It returns when no thread writes to\n" \
-    "the old buffer any more. Raises ParameterError for a buffer that has another size or is not contiguous."
+    "the old buffer any more. Raises ParameterError for a buffer that has the wrong size or is not contiguous."
 #define SPV_DOC_Hashed_room \
     "Number of new keys that may be added before room is made; None (the default) for no limit.\n" \
     "\n" \
@@ -126,13 +126,13 @@
     "\n" \
     "An array of counters of 4, 8 or 16 bits (`counter_bits`) with k hash functions. The other arguments are Hashed's.\n" \
     "\n" \
-    "Counters of 8 bits are bytes, and counters of 16 bits are little endian, at an even address. Counter c of 4 bits is\n" \
+    "8-bit counters are bytes, and counters of 16 bits are little endian, at an even address. Counter c of 4 bits is\n" \
     "in byte `c >> 1`: in the low nibble if c is even, else in the high nibble. `buffer` has ⌈m/2⌉, m or 2m bytes.\n" \
     "\n" \
     "A key counts once in each of its distinct counters. A counter that has reached its largest value (15, 255 or 65,535)\n" \
     "keeps it: the number of keys that it counts is no longer known, so it is never decremented.\n" \
     "\n" \
-    "Raises ParameterError for a number out of range, a key that does not have 16 bytes, or a buffer of another size."
+    "Raises ParameterError for a number out of range, a key that is not 16 bytes long, or a buffer of a different size."
 #define SPV_DOC_CounterCore_counter_limit \
     "Largest value of a counter: 15, 255 or 65,535. A counter that has reached it never changes."
 #define SPV_DOC_CounterCore_add \
@@ -155,7 +155,7 @@
     "count($self, key, /)\n" \
     "--\n" \
     "\n" \
-    "Return how often the key was added at most: the smallest of its counters.\n" \
+    "Return an upper bound on how often the key was added: the smallest of its counters.\n" \
     "\n" \
     "A result of `counter_limit` means that it was added this often or more. Raises TypeError or KeyRangeError for a\n" \
     "key that does not fit the filter's encoding."
@@ -163,7 +163,7 @@
     "update($self, *keys, nulls='raise', padding=None)\n" \
     "--\n" \
     "\n" \
-    "Add one or more batches of keys, as BloomFilter.update takes them, and return how many keys were new.\n" \
+    "Add one or more batches of keys, as BloomFilter.update accepts them, and return how many keys were new.\n" \
     "\n" \
     "Raises the errors of BloomFilter.update."
 #define SPV_DOC_CounterCore_contains_many \
@@ -224,7 +224,7 @@
     "update($self, *keys, nulls='raise', padding=None)\n" \
     "--\n" \
     "\n" \
-    "Add one or more batches of keys, as BloomFilter.update takes them, and return how many keys were new.\n" \
+    "Add one or more batches of keys, as BloomFilter.update accepts them, and return how many keys were new.\n" \
     "\n" \
     "Raises the errors of BloomFilter.update, and CapacityError if there is no room. The keys before the error have\n" \
     "been added."
@@ -254,14 +254,14 @@
     "- `family` is FAST, SIPHASH, or CUSTOM with the function `custom`; `key` is its key, 16 bytes.\n" \
     "- `buffer` contains the fingerprints, little endian, and is used in place, not copied.\n" \
     "\n" \
-    "Raises ParameterError for a number out of range, another family, a key that does not have 16 bytes, or a buffer of\n" \
+    "Raises ParameterError for a number out of range, another family, a key that is not 16 bytes long, or a buffer of\n" \
     "another size."
 #define SPV_DOC_FuseCore_fingerprint_bits \
-    "Number of bits of a fingerprint: 8, 16 or 32."
+    "Number of bits in a fingerprint: 8, 16 or 32."
 #define SPV_DOC_FuseCore_seed \
     "Number of the seed."
 #define SPV_DOC_FuseCore_segment_length \
-    "Number of cells of a segment, a power of two."
+    "Number of cells in a segment, a power of two."
 #define SPV_DOC_FuseCore_segments \
     "Number of segments in which a key's first cell can be; 0 for a table without keys."
 #define SPV_DOC_FuseCore_body \
@@ -277,7 +277,7 @@
     "\n" \
     "Return the 64-bit hashes of a batch of keys, 8 bytes little endian for each key. Skipped nulls have none.\n" \
     "\n" \
-    "The batch is as BloomFilter.update takes it. Raises the errors of BloomFilter.contains_many."
+    "The batch is as BloomFilter.update accepts it. Raises the errors of BloomFilter.contains_many."
 #define SPV_DOC_FuseCore_encoding \
     "Encoding of the keys, an `Encoding`."
 #define SPV_DOC_FuseCore_family \
@@ -299,13 +299,13 @@
     "\n" \
     "Args:\n" \
     "    data: The set.\n" \
-    "    key: SipHash key of 16 bytes.\n" \
-    "    p: P, the number of bits of a remainder, from 1 to 32.\n" \
+    "    key: 16-byte SipHash key.\n" \
+    "    p: P, the number of bits in a remainder, from 1 to 32.\n" \
     "    m: M, the inverse of the false-positive rate, from 1 to 2^32 - 1.\n" \
     "\n" \
     "Raises:\n" \
     "    FormatError: The set is malformed. This is checked even if there are no items.\n" \
-    "    ParameterError: P or M is out of range, or the key has another length."
+    "    ParameterError: P or M is out of range, or the key has the wrong length."
 #define SPV_DOC_GcsQuery_match_many \
     "match_many($self, sets, p, m)\n" \
     "--\n" \
@@ -314,12 +314,12 @@
     "\n" \
     "Args:\n" \
     "    sets: Pairs (key, data) of bytes.\n" \
-    "    p: P, the number of bits of a remainder, from 1 to 32.\n" \
+    "    p: P, the number of bits in a remainder, from 1 to 32.\n" \
     "    m: M, the inverse of the false-positive rate, from 1 to 2^32 - 1.\n" \
     "\n" \
     "Raises:\n" \
     "    FormatError: A set is malformed; `field` names the set.\n" \
-    "    ParameterError: P or M is out of range, or a key has another length."
+    "    ParameterError: P or M is out of range, or a key has the wrong length."
 #define SPV_DOC_WatchTable \
     "WatchTable(image=None)\n" \
     "--\n" \
@@ -346,7 +346,7 @@
     "\n" \
     "Add an entry and return its number, from 0. An entry that exists keeps its number.\n" \
     "\n" \
-    "Raises ParameterError for an outpoint that does not have 36 bytes, a data prefix that does not have 1 to 64\n" \
+    "Raises ParameterError for an outpoint that is not 36 bytes long, a data prefix that is not 1 to 64\n" \
     "bytes, and an unknown type of script."
 #define SPV_DOC_WatchTable_find \
     "find($self, kind, value, /)\n" \
@@ -381,7 +381,7 @@
     "    most: Largest number of entries to return.\n" \
     "\n" \
     "Raises:\n" \
-    "    ParameterError: A number is not from 0 to 2^32 - 1."
+    "    ParameterError: A number is not between 0 and 2^32 - 1."
 #define SPV_DOC_WatchTable_image \
     "image($self)\n" \
     "--\n" \
@@ -406,8 +406,8 @@
     "        hashes collide.\n" \
     "\n" \
     "Raises:\n" \
-    "    ParameterError: The key does not have 64 bytes, or the address of the memory is wrong.\n" \
-    "    FormatError: The memory has another size, or the table uses a damaged image. In such an image an entry\n" \
+    "    ParameterError: The key is not 64 bytes long, or the address of the memory is wrong.\n" \
+    "    FormatError: The memory has the wrong size, or the table uses a damaged image. In such an image an entry\n" \
     "        occurs twice, is invalid, or changes."
 #define SPV_DOC_WatchTable_coin \
     "coin($self, outpoint, /)\n" \
@@ -434,7 +434,7 @@
     "    script: scriptPubKey, or None.\n" \
     "\n" \
     "Raises:\n" \
-    "    ParameterError: The outpoint does not have 36 bytes, or a number is out of range."
+    "    ParameterError: The outpoint is not 36 bytes long, or a number is out of range."
 #define SPV_DOC_WatchTable_learn \
     "learn($self, hits, /)\n" \
     "--\n" \
@@ -461,7 +461,7 @@
     "\n" \
     "Return an independent copy of the table that does not watch these outpoints (36 bytes each).\n" \
     "\n" \
-    "Outpoints that are entries are still watched. Raises ParameterError for an outpoint that does not have 36 bytes."
+    "Outpoints that are entries are still watched. Raises ParameterError for an outpoint that is not 36 bytes long."
 #define SPV_DOC_WatchTable_add_address_lines \
     "add_address_lines($self, chunk, at, p2pkh_version, p2sh_version, hrp, jobs, /)\n" \
     "--\n" \
@@ -484,8 +484,8 @@
     "    characters).\n" \
     "\n" \
     "Raises:\n" \
-    "    ParameterError: A version byte is not from 0 to 255, the offset is negative, or the number of threads is out\n" \
-    "        of range.\n" \
+    "    ParameterError: A version byte is not between 0 and 255, the offset is negative, or the number of threads is\n" \
+    "        out of range.\n" \
     "    IndexError: The offset is beyond the chunk."
 #define SPV_DOC_WatchTable_script_totals \
     "script_totals($self, sums, first, label_places, label_texts, p2pkh_version, p2sh_version, hrp, /)\n" \
@@ -509,7 +509,7 @@
     "Raises:\n" \
     "    FormatError: The label of an entry is outside of the texts.\n" \
     "    ParameterError: An argument is out of range, or an address cannot be encoded.\n" \
-    "    TypeError: An argument has another type."
+    "    TypeError: An argument has the wrong type."
 #define SPV_DOC_WatchTable_match_script \
     "match_script($self, script, /)\n" \
     "--\n" \
