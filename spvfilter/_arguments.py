@@ -114,7 +114,7 @@ def _fits(value: object, kind: type) -> bool:
 def _is_buffer(value: object) -> bool:
     try:
         memoryview(value)  # type: ignore[arg-type]  # that is the question
-    except TypeError:
+    except (TypeError, ValueError, BufferError):  # NumPy refuses the dtype of dates
         return False
     return True
 
