@@ -95,8 +95,7 @@ def privacy_report(
     | `now` | the present filter |
     | `restarts` | the present filter and the filters that the client makes after each of `restarts` restarts |
     | `added-known` | the filters before and after `added` new addresses; the case is about addresses in both filters |
-    | `added-new` | the filters before and after `added` new addresses; the case is about addresses in the later one
-    only |
+    | `added-new` | the same two filters; the case is about addresses in the later one only |
     | `no-decoys` | the filter without decoys |
     | `new-tweaks` | filters without decoys, with a new tweak after each restart |
     | `bitcoinj` | bitcoinj's filter for the same number of addresses |
