@@ -88,7 +88,7 @@ def test_a_scalable_filter_meets_its_expected_values(load: float) -> None:
 
 
 def test_a_series_has_a_largest_size() -> None:
-    with pytest.raises(ParameterError, match="65 slices, at most 64"):
+    with pytest.raises(ParameterError, match="65 slices, but at most 64"):
         Growth(1, 1e-3, tightening=0.99).expected(2**64)
 
 

@@ -7,10 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from simulation.engine import make
 from simulation.life import live
 from simulation.plan import Plan
 from spvfilter.light.events import Mode
+
+pytestmark = pytest.mark.long
 
 PROGRAM = """
 from simulation.engine import make
@@ -18,7 +22,6 @@ from simulation.life import live
 from simulation.plan import Plan
 from spvfilter.light.events import Mode
 
-pytestmark = pytest.mark.long
 plans = [*(Plan(5, mode) for mode in Mode), Plan(4, Mode.COMPACT)]
 plans += [Plan(2, Mode.AUTO, keychain=True), Plan(49, Mode.COMPACT)]
 print(*(live(plan, make, is_full=True).tally.digest for plan in plans))

@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
 
 from spvfilter.light.engine.bloomlink import BloomLink
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.scanned import ScannedBlock
 
-WHOLE_BLOCKS = 144
-"""Blocks after a payment was first seen that are fetched whole because of it: a day (our choice).
-
-Otherwise a single payment with a low fee would cost 4 GB before it expires."""
-
 
 class DoubleSpends:
     """The pending payments of other people whose double spends a peer's answer may lack.
 
     A peer's filter matches double spends of the payments that the peer has announced on this connection. It lacks the
-    inputs of earlier payments, since these would show that the payments are the wallet's.
+    inputs of other payments, since these would show that the payments are the wallet's.
+
+    Without a rescan none is looked for. Otherwise the blocks that the client fetches after a made-up payment to an
+    address would show whether the address is the wallet's.
     """
 
     def __init__(self, books: Books, link: BloomLink | None, answer: Sequence[ScannedBlock]) -> None:
         """`answer` has successive blocks; `link` leads to the peer that sent them, unless it is gone."""
         self._judgement = books.judgement
-        self._reach: float = inf if books.seeks_double_spends else WHOLE_BLOCKS
         self._hidden: list[tuple[int, bytes]] = []  # height at first sight, and txid
-        if not answer:
+        if not answer or not books.seeks_double_spends:
             return
-        first, last = answer[0].height, answer[-1].height
-        pending = [
-            record
-            for record in books.facts.unconfirmed()
-            if record.first_height < last and record.first_height + self._reach >= first and not record.is_own
-        ]
+        last = answer[-1].height
+        pending = [record for record in books.facts.unconfirmed() if record.first_height < last and not record.is_own]
         if not pending:
             return
         made = None if link is None else link.filter
@@ -50,6 +42,4 @@ class DoubleSpends:
 
     def may_be_in(self, height: int) -> bool:
         """True if the block at a height may contain a double spend that the answer lacks."""
-        return any(
-            first < height <= first + self._reach and self._judgement.is_pending(txid) for first, txid in self._hidden
-        )
+        return any(first < height and self._judgement.is_pending(txid) for first, txid in self._hidden)

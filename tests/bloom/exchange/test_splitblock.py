@@ -144,9 +144,9 @@ def test_columns_without_filters_and_of_other_types(written: Path, tmp_path: Pat
     assert column_filters(tmp_path / "none.parquet", "text") == [None]
     with pytest.raises(ParameterError, match="no column 'nothing': there are text, raw, i64"):
         column_filters(written, "nothing")
-    with pytest.raises(ParameterError, match="flag is of BOOLEAN, whose keys are not supported"):
+    with pytest.raises(ParameterError, match="flag has the type BOOLEAN, whose keys are not supported"):
         column_filters(written, "flag")
-    with pytest.raises(ParameterError, match="i64 is of INT64: its keys are int64 or uint64, not 'utf-8'"):
+    with pytest.raises(ParameterError, match="i64 has the type INT64: its keys are int64 or uint64, not 'utf-8'"):
         column_filters(written, "i64", keys="utf-8")
     with pytest.raises(FileNotFoundError):
         column_filters(tmp_path / "missing", "text")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spvfilter.filters.bip37 import Bip37Filter
-from spvfilter.light.engine import bloomfilters, doublespends
+from spvfilter.light.engine import bloomfilters
 from spvfilter.light.engine.bloomlink import BloomLink
 from spvfilter.light.engine.engine import ClientEngine
 from spvfilter.light.events import Mode
@@ -66,22 +66,6 @@ def test_a_running_client_sees_what_replaces_a_payment(tmp_path: Path, in_block:
         assert whole_blocks(messages) == 0
 
 
-def test_a_double_spend_between_two_runs_is_found(tmp_path: Path) -> None:
-    """The new filter does not match it, so the blocks since then are fetched whole until it is found."""
-    with stage(tmp_path, Mode.BIP37, Prompt, Prompt, mempool_groups=1) as world:
-        messages = sent(world)
-        world.boot()
-        world.wait_synced(within=60)
-        txid = pay(world)
-        world.kill()
-        world.truth.regtest.mine(transactions=())
-        world.truth.regtest.double_spend(txid, in_block=True)
-        world.truth.mine(3)
-        world.wait_synced(within=120)
-        assert status(world, txid) is TxStatus.CONFLICTED
-        assert whole_blocks(messages) == 2
-
-
 def test_a_payment_confirmed_between_two_runs_needs_no_block(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.BIP37, Prompt, Prompt, mempool_groups=1) as world:
         messages = sent(world)
@@ -95,9 +79,8 @@ def test_a_payment_confirmed_between_two_runs_needs_no_block(tmp_path: Path) -> 
         assert whole_blocks(messages) == 0
 
 
-def test_a_rescan_finds_an_old_double_spend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A payment lets a client fetch the blocks of one day only, unless the user asks for more."""
-    monkeypatch.setattr(doublespends, "WHOLE_BLOCKS", 2)
+def test_a_rescan_finds_a_double_spend_between_two_runs(tmp_path: Path) -> None:
+    """Without one no block is fetched whole, which would show that the payment is the wallet's."""
     with stage(tmp_path, Mode.BIP37, Prompt, Prompt, mempool_groups=1) as world:
         messages = sent(world)
         world.boot()
@@ -110,7 +93,7 @@ def test_a_rescan_finds_an_old_double_spend(tmp_path: Path, monkeypatch: pytest.
         world.truth.regtest.double_spend(txid, in_block=True)
         world.wait_synced(within=120)
         assert status(world, txid) is TxStatus.PENDING
-        assert whole_blocks(messages) == 2
+        assert whole_blocks(messages) == 0
         world.rescan(seen_at)
         world.pass_time(60)
         assert status(world, txid) is TxStatus.CONFLICTED
@@ -133,8 +116,7 @@ def test_filters_get_the_inputs_of_every_announced_match(tmp_path: Path) -> None
         assert len(waiting) == 2
 
 
-def test_few_inputs_are_added_to_a_filter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block that a filter would not match is fetched whole."""
+def test_few_inputs_are_kept_for_the_next_filter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bloomfilters.BloomFilters, "most_hunted", 1)
     with stage(tmp_path, Mode.BIP37, Prompt, mempool_groups=1) as world:
         world.boot()
