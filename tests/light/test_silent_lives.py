@@ -12,6 +12,7 @@ from spvfilter import WatchList
 from spvfilter.errors import SourceError
 from spvfilter.network import REGTEST
 from spvfilter.node.server import Node
+from spvfilter.transaction import Transaction
 from support import undo
 from support.compactworld import LIMITS, reach_tip
 from support.lightworld import running
@@ -65,7 +66,7 @@ def coins_of_the_chain(world: SilentWorld, labels: int) -> Coins:
 async def test_a_life_ends_with_the_coins_of_the_chain(tmp_path: Path, seed: int, has_server: bool) -> None:
     print(f"seed {seed}")
     rng, world, path = random.Random(f"{seed} {has_server}"), SilentWorld(), tmp_path / "wallet.db"
-    revealed, paid = 0, list[bytes]()
+    revealed, paid, taken = 0, list[bytes](), list[bytes]()
     async with Node(world.regtest) as node:
         for run_number in range(3):
             server, source = FailingServer(world), FailingSource(world)
@@ -88,7 +89,7 @@ async def test_a_life_ends_with_the_coins_of_the_chain(tmp_path: Path, seed: int
                             paid.append(world.send(*addresses, OTHER.address()))
                             world.regtest.mine()
                         case 2 if paid:
-                            world.take(paid.pop(rng.randrange(len(paid))))
+                            taken.append(world.take(paid.pop(rng.randrange(len(paid)))))
                             world.regtest.mine()
                         case 3:
                             revealed += 1
@@ -97,6 +98,8 @@ async def test_a_life_ends_with_the_coins_of_the_chain(tmp_path: Path, seed: int
                         case 4:
                             depth = rng.randrange(1, 4)
                             world.regtest.reorg(depth, blocks=depth + 1)
+                            for raw in taken:  # unsigned: the client would ban a node that sent one
+                                world.regtest.mempool.evict(Transaction.parse(raw).txid)
                         case _:
                             world.regtest.mine(rng.randrange(1, 3))
                     if rng.random() < 0.6:
