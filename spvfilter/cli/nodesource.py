@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar
 
 from spvfilter._public import deferred
 from spvfilter.cli.credentials import add_credentials
@@ -26,6 +26,7 @@ else:
     fullnode = deferred("spvfilter.rpc.fullnode")
     patience = deferred("spvfilter.rpc.patience")
 
+T = TypeVar("T")
 _PATIENCE_S = 10.0
 """Seconds for which a request is repeated (our choice). The client then names the problem, and asks again later."""
 
@@ -62,22 +63,21 @@ def warn_of_server(source: Helper | None) -> None:
         complain(f"warning: {source.endpoint} could hide silent payments: nothing proves that it tells all tweaks")
 
 
-class NodeSource:
-    """Asks a node for the outputs that blocks spend. It connects when the first block needs it, and again if it fails.
+class _Source(Generic[T]):
+    """A source that connects when the first block needs it, and again if that fails.
 
     Use it as an asynchronous context manager.
     """
 
-    def __init__(self, url: str, network: Network, credentials: Credentials | None) -> None:
+    def __init__(self, url: str, connect: Callable[[str], AbstractAsyncContextManager[T]]) -> None:
         from spvfilter.rpc.endpoint import Endpoint
 
         self.endpoint: Endpoint = Endpoint.parse(url)
-        """The node's address, which messages show."""
-        self._network = network
-        self._credentials = credentials
+        """The address of the node or server, which messages show."""
+        self._connect = connect
         self._opening = asyncio.Lock()
         self._stack = AsyncExitStack()
-        self._node: fullnode.FullNode | None = None
+        self._connected: T | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -86,6 +86,24 @@ class NodeSource:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._stack.aclose()
+
+    async def _opened(self) -> T:
+        async with self._opening:
+            if self._connected is None:
+                self._connected = await self._stack.enter_async_context(self._connect(str(self.endpoint)))
+            return self._connected
+
+
+class NodeSource(_Source["fullnode.FullNode"]):
+    """Asks a node for the outputs that blocks spend."""
+
+    def __init__(self, url: str, network: Network, credentials: Credentials | None) -> None:
+        super().__init__(
+            url,
+            lambda place: fullnode.FullNode.open(
+                place, network, credentials=credentials, patience=patience.Patience(_PATIENCE_S)
+            ),
+        )
 
     async def undo_record(self, digest: bytes, previous: bytes, *, by_details: bool = False) -> bytes | None:
         """Return the outputs that a block spends, as `FullNode.undo_record` does. Raises NodeError."""
@@ -98,48 +116,14 @@ class NodeSource:
             )
         return record
 
-    async def _opened(self) -> fullnode.FullNode:
-        async with self._opening:
-            if self._node is None:
-                self._node = await self._stack.enter_async_context(
-                    fullnode.FullNode.open(
-                        str(self.endpoint),
-                        self._network,
-                        credentials=self._credentials,
-                        patience=patience.Patience(_PATIENCE_S),
-                    )
-                )
-            return self._node
 
-
-class ServerSource:
-    """Asks a tweak server for the tweaks of blocks. It connects when the first block needs it, and again if it fails.
-
-    Use it as an asynchronous context manager.
-    """
+class ServerSource(_Source["blindbit.BlindBitOracle"]):
+    """Asks a tweak server for the tweaks of blocks."""
 
     def __init__(self, url: str, network: Network) -> None:
-        from spvfilter.rpc.endpoint import Endpoint
-
-        self.endpoint: Endpoint = Endpoint.parse(url)
-        """The server's address, which messages show."""
-        self._network = network
-        self._opening = asyncio.Lock()
-        self._stack = AsyncExitStack()
-        self._server: blindbit.BlindBitOracle | None = None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._stack.aclose()
+        super().__init__(url, lambda place: blindbit.BlindBitOracle.open(place, network))
 
     async def tweaks(self, height: int) -> tuple[bytes, Sequence[bytes]]:
         """Return the tweaks of the block at a height, as `BlindBitOracle.tweaks` does. Raises NodeError."""
-        async with self._opening:
-            if self._server is None:
-                opening = blindbit.BlindBitOracle.open(str(self.endpoint), self._network)
-                self._server = await self._stack.enter_async_context(opening)
-        return await self._server.tweaks(height)
+        server = await self._opened()
+        return await server.tweaks(height)

@@ -58,7 +58,7 @@ class BlindBitOracle:
 
         Raises:
             ParameterError: The URL is malformed, or the extra `rpc` is not installed.
-            NodeError: The server cannot be reached, is on another network, or does not have the tweaks of all
+            NodeError: The server cannot be reached, is on a different network, or lacks the tweaks of all
                 transactions.
         """
         server = cls(Endpoint.parse(url), limits or RpcLimits())
@@ -68,11 +68,11 @@ class BlindBitOracle:
 
     def _check(self, info: Mapping[str, Any], network: Network) -> None:
         if info.get("network") != _NETWORKS.get(network.name):
-            raise NodeNetworkError(f"{self.endpoint}: the tweak server is on another network than {network}")
+            raise NodeNetworkError(f"{self.endpoint}: the tweak server is not on {network}")
         if not any(info.get(name) is True for name in _FULL):
             raise NodeRefusedError(
-                f"{self.endpoint}: the tweak server does not state a full index, so it would hide payments: use another"
-                " one"
+                f"{self.endpoint}: the tweak server does not say that its index is full, so it could miss payments: use"
+                " another one"
             )
 
     async def tweaks(self, height: int) -> tuple[bytes, list[bytes]]:
@@ -97,7 +97,7 @@ class BlindBitOracle:
         except ValueError:
             raw = b""
         if len(raw) != size:
-            raise self._malformed(f"with other text than {2 * size} hex digits")
+            raise self._malformed(f"with text that is not {2 * size} hex digits")
         return raw
 
     async def _object(self, path: str, most: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Silent payments beside other features: BIP-37, exports, pruned nodes, damaged databases, removals, many labels."""
+"""Silent payments and other features: BIP-37, exports, pruned nodes, damaged databases, removals, many labels."""
 
 from __future__ import annotations
 

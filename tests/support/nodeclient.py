@@ -72,7 +72,7 @@ class Client:
             await self.writer.drain()
 
     async def receive(self) -> Received:
-        """The next message that is no ping. Raises EOFError at the end, ConnectionError if the connection is cut."""
+        """The next message that is not a ping. Raises EOFError at the end, ConnectionError if the connection is cut."""
         while (received := await self.receive_any())[0] == "ping":
             pass
         return received

@@ -234,7 +234,7 @@ def merkle_branches(leaves: bytes, positions: Iterable[int], /) -> list[bytes]:
         positions: Positions of the leaves, from 0, whose branches are returned in the same order.
 
     Raises:
-        ParameterError: `leaves` is not a multiple of 32 bytes long, or there is no leaf at a position.
+        ParameterError: The length of `leaves` is not a multiple of 32, or a position has no leaf.
     """
     leaves = snapshot(leaves)
     if len(leaves) % HASH_SIZE:

@@ -300,7 +300,7 @@ class BloomSearch:
             self._context.out.send(peer.number, FilterAdd(element))
 
     def hunt(self, peer: Peer, tx: Transaction) -> None:
-        """A transaction has come that a peer's filter matched: let the filter match double spends of it, too.
+        """Let a peer's filter also match double spends of a transaction that the peer sent.
 
         The peer announced its inputs itself. It gets them whether the transaction concerns the wallet or not, so it
         learns nothing.

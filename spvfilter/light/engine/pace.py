@@ -7,7 +7,7 @@ from math import inf
 SHARE = 0.025
 """Share of a processor that the transactions of one network group may take (our choice)."""
 AHEAD_S = 60.0
-"""Seconds of its share that a group may use at once after a rest, which also bounds the rest (our choice)."""
+"""Seconds of its share that a group may use immediately after a rest, which also bounds the rest (our choice)."""
 _MOST = 1_000  # Groups that are remembered (our choice). Only groups that rest matter.
 
 

@@ -94,7 +94,7 @@
     "    positions: Positions of the leaves, from 0, whose branches are returned in the same order.\n" \
     "\n" \
     "Raises:\n" \
-    "    ParameterError: `leaves` is not a multiple of 32 bytes long, or there is no leaf at a position."
+    "    ParameterError: The length of `leaves` is not a multiple of 32, or a position has no leaf."
 #define SPV_DOC_merkle_root \
     "merkle_root($module, leaves, /)\n" \
     "--\n" \
