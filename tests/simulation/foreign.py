@@ -150,6 +150,6 @@ def _tell(end: NodeEnd, txs: list[Transaction]) -> None:
 
 
 def without(items: tuple[InvItem, ...], hashes: set[bytes]) -> tuple[InvItem, ...]:
-    """The items, without transactions and whole blocks with these hashes."""
-    kinds = (InvType.TX, InvType.WITNESS_TX, InvType.WTX, InvType.BLOCK, InvType.WITNESS_BLOCK)
+    """The items, without transactions with these hashes."""
+    kinds = (InvType.TX, InvType.WITNESS_TX, InvType.WTX)
     return tuple(item for item in items if item.kind not in kinds or item.hash not in hashes)

@@ -3,8 +3,8 @@
 In BIP-37 mode peers receive the same bytes until the user rescans, but filtered blocks may be requested in another
 order. In compact mode the client makes the same requests for every block up to the height of first sight.
 
-Broadcasts do not count. The same holds for reactions to transactions that a peer announced: getdata, filteradd, and
-requests for whole blocks above the height of first sight.
+Broadcasts do not count. The same holds for reactions to transactions that a peer announced: getdata, and filteradd with
+their inputs.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Wire:
             at += _HEADER_SIZE + size
 
     def comparable(self, foreign: set[bytes]) -> dict[str, list[tuple[str, bytes]]]:
-        """The messages without broadcasts, and without requests for transactions or whole blocks with these hashes.
+        """The messages without broadcasts, and without requests for transactions with these hashes.
 
         The client announces its own transactions to peers in a random order, at random times.
         """
@@ -111,22 +111,11 @@ def happen(
     """Live both lives, and compare them. `begin` is called with each world. Raises Violation."""
     silent, loud = (_live(plan, make, folder, record, begin, is_silent=is_silent) for is_silent in (True, False))
     _compare_books(silent.world, loud.world)
-    is_bip37, hashes = plan.mode is Mode.BIP37, loud.traffic.hashes
-    if is_bip37:  # a double spend of a foreign payment may be in each later block
-        truth, limit = loud.world.truth, _first_sight(loud)
-        blocks = (*truth.regtest.chain.blocks.values(), *truth.others_blocks.values())
-        hashes = hashes | {block.hash for block in blocks if block.height > limit}
-    one, other = (twin.sent.comparable(hashes) for twin in (silent, loud))
-    if is_bip37:
+    one, other = (twin.sent.comparable(loud.traffic.hashes) for twin in (silent, loud))
+    if plan.mode is Mode.BIP37:
         _compare_messages(one, other)
     else:
         _compare_requests(loud, one, other)
-
-
-def _first_sight(loud: _Twin) -> int:
-    """The height at the first announcement of foreign transactions, or the lowest height of a later fork."""
-    first = loud.traffic.told[0]
-    return min([first.height, *(height for time, height in loud.world.truth.forks if time >= first.time)])
 
 
 def _live(
@@ -239,7 +228,8 @@ def _compare_requests(
     A window may grow once or twice for the same uses: this depends on which blocks come together. With a keychain the
     numbers of requests are therefore not compared.
     """
-    limit = _first_sight(loud)
+    first = loud.traffic.told[0]
+    limit = min([first.height, *(height for time, height in loud.world.truth.forks if time >= first.time)])
     counted = [_requests(loud.world, limit, sent.values()) for sent in (one, other)]
     for request in counted[0].keys() | counted[1].keys():
         silent, with_traffic = counted[0][request], counted[1][request]
