@@ -108,6 +108,7 @@ def main() -> int:
         default="cli,electrum,redis,rpc,socks,test,zmq",
         help="extras to install with the wheel (%(default)s)",
     )
+    parser.add_argument("--newest", action="store_true", help="test only under the newest Python")
     options, tests = parser.parse_known_args()
     alone = [
         path for path in sorted(ROOT.glob("tests/test_*.py")) if path.stem.removeprefix("test_") not in OF_THE_TREE
@@ -123,6 +124,8 @@ def main() -> int:
     others = [python for python in map(python_at, listed) if python.name != builder.name]
     if not others:
         sys.exit(f"versions: found no other supported Python than {builder.name}")
+    if options.newest:
+        others = others[-1:]
     with TemporaryDirectory() as work:
         shared = options.wheel or build(builder, f"{work}/shared")
         wheels = [build(python, f"{work}/{python.name}") if python.free_threaded else shared for python in others]
